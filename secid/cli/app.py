@@ -1,0 +1,91 @@
+"""The command line: the commands, and the one place where exceptions become exit codes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+from typing import Annotated, Any
+
+import typer
+
+from secid import __version__
+from secid.cli import doctor, score
+from secid.errors import SecidError
+
+DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
+
+app = typer.Typer(
+    name="secid",
+    help="Rank sources of hard negatives with the frozen target encoder, before spending GPU-days.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"secid {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)] = False,
+) -> None:
+    """Options that stand before a command."""
+
+
+app.command("score")(score.score)
+app.command("doctor")(doctor.doctor)
+
+
+def main(arguments: list[str]) -> int:
+    """Runs a command line; returns the exit code. An uncaught exception is 3, never 1."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        result = app(args=arguments, prog_name="secid", standalone_mode=False)
+    except SecidError as error:
+        _say(f"secid: {error}")
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        _say("secid: interrupted; nothing half-written is left")
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone; there is nobody to tell
+        return DONE
+    except Exception as error:
+        return _unexpected(error)
+    return result if isinstance(result, int) else DONE
+
+
+def _unexpected(error: Any) -> int:
+    """Typer's own usage errors know how to show themselves; anything else is our mistake."""
+    if hasattr(error, "show") and hasattr(error, "exit_code"):
+        error.show()
+        return WRONG_USE
+    traceback.print_exc()
+    _say("secid: internal error; please report it with the output of `secid doctor`")
+    return INTERNAL
+
+
+def _terminate(number: int, frame: Any) -> None:
+    raise SystemExit(TERMINATED)
+
+
+def _say(text: str) -> None:
+    from secid.cli.console import stderr
+
+    stderr().print(text, markup=False)
+
+
+def entry() -> None:
+    """The `secid` program."""
+    code = main(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = None  # type: ignore[assignment]
+    sys.exit(code)

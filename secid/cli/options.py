@@ -1,0 +1,63 @@
+"""Command-line options made from the settings table, so that name, type, range and help stand once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+from secid.settings import DEFAULTS, FIELDS, Settings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+METHOD = ("temperature", "tokenizer", "idf", "positives", "first_k", "max_records", "seed")
+READING = (
+    "format", "query_column", "positive_column", "negative_column", "source_column", "titles",
+    "collection", "corpus", "queries", "positive_score", "on_bad", "max_bad_fraction",
+)  # fmt: skip
+ENCODER = (
+    "encoder", "revision", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "truncate_dim",
+    "device", "dtype", "batch_tokens", "trust_remote_code", "allow_pickle", "cache", "cache_dir", "cache_gb", "threads",
+)  # fmt: skip
+PANELS = {
+    **dict.fromkeys(METHOD, "Method"),
+    **dict.fromkeys(READING, "Reading"),
+    **dict.fromkeys(ENCODER, "Encoder"),
+}
+
+
+def takes_settings(*names: str) -> Callable[[Command], Command]:
+    """Replaces a command's `**settings` by one option for each named field of Settings.
+
+    An option that is not given stays None, so that files and environment decide.
+    """
+
+    def decorate(command: Command) -> Command:
+        signature = inspect.signature(command)
+        own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        options = [_option(name) for name in names]
+        command.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+        hints = get_type_hints(command, include_extras=True)
+        hints.pop("settings", None)
+        command.__annotations__ = {**hints, **{option.name: option.annotation for option in options}}
+        return command
+
+    return decorate
+
+
+_TYPES = get_type_hints(Settings)
+
+
+def _option(name: str) -> inspect.Parameter:
+    flag = "--" + name.replace("_", "-")
+    kind, default = _TYPES[name], getattr(DEFAULTS, name)
+    text = FIELDS[name].metadata["help"]
+    if default is not None and not isinstance(default, bool):
+        text = f"{text} [default: {default}]"
+    flags = [f"{flag}/--no-{flag[2:]}"] if kind in (bool, bool | None) and (default is not False) else [flag]
+    option = typer.Option(*flags, help=text, show_default=False, rich_help_panel=PANELS.get(name, "Study"))
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+    )

@@ -1,0 +1,79 @@
+"""The error tree: everything secid raises on purpose is a `SecidError`.
+
+A message says where (file:line), what, got against expected, and what to do next.
+Each class names the exit code that `secid.cli` maps it to.
+"""
+
+from __future__ import annotations
+
+
+class SecidError(Exception):
+    """Base of all errors secid raises on purpose.
+
+    message : what went wrong, got against expected.
+    where   : file, file:line, setting or text the message is about; printed first.
+    remedy  : what the user can do about it; printed last.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, where: str | None = None, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        where = f"{self.where}: " if self.where else ""
+        remedy = f"\n  {self.remedy}" if self.remedy else ""
+        return f"{where}{self.message}{remedy}"
+
+
+class UsageError(SecidError):
+    """Wrong flags, names or combinations of them."""
+
+
+class SettingsError(UsageError):
+    """A setting that is unknown, of the wrong type or out of range, wherever it was set."""
+
+
+class InputError(SecidError):
+    """An input file that cannot be read or understood as a whole."""
+
+
+class SchemaError(InputError):
+    """The shape of a file is unknown, or fits several schemas."""
+
+
+class BadRecordsError(InputError):
+    """Too many bad records, or one under `--strict`."""
+
+
+class NothingToScoreError(InputError):
+    """No source, or a source, holds no triplet."""
+
+
+class EncoderError(SecidError):
+    """The encoder cannot be found, loaded or trusted."""
+
+
+class MissingDependencyError(SecidError):
+    """An optional dependency is not installed."""
+
+
+class OutputError(SecidError):
+    """A result cannot be written where the user asked."""
+
+
+class NotEvaluatedError(SecidError):
+    """A number could not be computed, so nothing may be concluded from it."""
+
+    exit_code = 3
+
+
+class NumericalError(NotEvaluatedError):
+    """Arithmetic left the range in which the result means something."""
+
+
+class NonFiniteEmbeddingError(NumericalError):
+    """The encoder returned NaN or infinity for a text (METHOD 11)."""

@@ -1,0 +1,219 @@
+"""One pass over a source's triplets: dot products, gates, and the sums that every score is made of.
+
+Blocks hold whole records padded to one number of negatives, so that a record's dot products are one
+small matrix product in float64. All variants are filled from the same block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from secid.errors import NumericalError
+from secid.measure.gates import WEIGHTS, Dots, gates
+
+Index = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+BLOCK_TRIPLETS = 4096
+"""Triplets of a block: its float32 rows and their float64 copies stay near the processor's cache."""
+FLOAT32_DISTANCE = 1e-3
+"""||n - p|| at and below which a float32 difference is rounding noise, not a direction. Source: METHOD 2.6."""
+DOT_ROUNDING = 1e-12
+"""Far above the error of a float64 dot product of unit rows (1e-16 times sqrt d), far below any real gap."""
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Unit rows of the distinct texts: queries (n_q, d), passages (n_p, d), float32, on one device."""
+
+    queries: Tensor
+    passages: Tensor
+
+    @property
+    def dimension(self) -> int:
+        return int(self.passages.shape[1])
+
+
+@dataclass(frozen=True)
+class Triplets:
+    """Triplets of one source as row numbers of Vectors. Triplets of one record are neighbours.
+
+    query, positive, negative : (T,).
+    record_offsets : where the triplets of each (record, scored positive) start, and their number.
+    record, place  : (T,) the record of a triplet and its negative's place in the plan's arrays.
+    share : (T,) what each triplet counts; None for one each. With the policy "all" a negative's
+            pairs share it, so that the sum of shares stays the number of negatives (METHOD 9).
+    """
+
+    query: Index
+    positive: Index
+    negative: Index
+    record_offsets: Index
+    record: Index
+    place: Index
+    share: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.negative)
+
+    @property
+    def n_negatives(self) -> float:
+        """Sum of shares; N of METHOD 1."""
+        return float(len(self)) if self.share is None else float(self.share.sum())
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way of weighing the same triplets: temperature, coverage by name, weight formula."""
+
+    temperature: float
+    coverage: str
+    weight: str
+
+
+@dataclass(frozen=True)
+class Scalars:
+    """Per-triplet numbers kept after the sweep, (T,) float64 each, in the order of the triplets."""
+
+    query_positive: Floats
+    query_negative: Floats
+    positive_negative: Floats
+    squared_distance: Floats
+
+    def dots(self) -> Dots:
+        """The same numbers as tensors."""
+        return Dots(
+            torch.from_numpy(self.query_positive),
+            torch.from_numpy(self.query_negative),
+            torch.from_numpy(self.positive_negative),
+            torch.from_numpy(self.squared_distance),
+        )
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What one pass leaves: scalars, and the un-normalised sum of w u u^T of each variant.
+
+    matrices[variant] : (d, d) float64 on the CPU, symmetric PSD; divide by n_negatives for M.
+    """
+
+    scalars: Scalars
+    matrices: Mapping[Variant, Tensor]
+    n_negatives: float
+
+
+def sweep(
+    vectors: Vectors,
+    triplets: Triplets,
+    coverages: Mapping[str, Floats],
+    variants: Sequence[Variant],
+    smallest_distance: float = FLOAT32_DISTANCE,
+) -> Sweep:
+    """Dot products of all triplets and one information sum per variant.
+
+    coverages : (T,) coverage of each triplet by the name that variants use.
+    smallest_distance : ||n - p|| at and below which u = 0.
+    Same result to rounding for any order of records and any block size; zeros for no triplets.
+    Source: METHOD 2, 11.
+    """
+    d, n = vectors.dimension, len(triplets)
+    device = vectors.passages.device
+    kept = [torch.zeros(n, dtype=torch.float64, device=device) for _ in range(4)]
+    sums = {variant: torch.zeros(d, d, dtype=torch.float64, device=device) for variant in variants}
+    known = {name: torch.from_numpy(values).to(device) for name, values in coverages.items()}
+    share = None if triplets.share is None else torch.from_numpy(triplets.share).to(device)
+    for block in padded_blocks(triplets.record_offsets):
+        places = torch.from_numpy(block.places).to(device)
+        real = torch.from_numpy(block.real).to(device)
+        dots, difference = _block_dots(vectors, triplets, block)
+        for column, values in zip(kept, _columns(dots), strict=True):
+            column[places[real]] = values[real]
+        usable = real & (dots.squared_distance > smallest_distance**2)
+        scale = usable / torch.where(usable, dots.squared_distance, 1.0)
+        if share is not None:
+            scale = scale * share[places]
+        for variant, total in sums.items():
+            triplet_gates = gates(dots, known[variant.coverage][places], variant.temperature)
+            weight = WEIGHTS[variant.weight](triplet_gates, dots, variant.temperature) * scale
+            total += difference.T @ (difference * weight.to(difference.dtype).unsqueeze(1))
+    scalars = Scalars(*(column.cpu().numpy() for column in kept))
+    return Sweep(scalars, {v: _symmetric(total.cpu()) for v, total in sums.items()}, triplets.n_negatives)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Groups (records, or queries) of one block padded to k triplets each.
+
+    places : (r*k,) triplet of each slot; padding repeats the group's first.   real : (r*k,) not padding.
+    """
+
+    places: Index
+    real: npt.NDArray[np.bool_]
+    k: int
+
+
+def padded_blocks(offsets: Index) -> Iterator[Block]:
+    """Blocks over groups of similar size, so that padding stays small. offsets: (G+1,) group starts."""
+    counts = np.diff(offsets)
+    order = np.argsort(counts, kind="stable")
+    order = order[counts[order] > 0]
+    start = 0
+    while start < len(order):
+        stop = min(len(order), start + max(1, BLOCK_TRIPLETS // int(counts[order[start]])))
+        k = int(counts[order[stop - 1]])
+        stop = min(stop, start + max(1, BLOCK_TRIPLETS // k))
+        records = order[start:stop]
+        k = int(counts[records[-1]])
+        slots = np.arange(k)
+        real = slots < counts[records][:, None]
+        places = np.where(real, offsets[records][:, None] + slots, offsets[records][:, None])
+        yield Block(places.ravel(), real.ravel(), k)
+        start = stop
+
+
+def _rows(matrix: Tensor, ids: Index) -> Tensor:
+    return matrix.index_select(0, torch.from_numpy(ids).to(matrix.device))
+
+
+def _block_dots(vectors: Vectors, triplets: Triplets, block: Block) -> tuple[Dots, Tensor]:
+    """Cosines of a block in float64, and its differences n - p in float32 (B, d).
+
+    Rows are divided by their float64 norm, so float32 rounding of a unit row does not enter.
+    """
+    heads = block.places[:: block.k]
+    d = vectors.dimension
+    negatives = _rows(vectors.passages, triplets.negative[block.places])
+    positives = _rows(vectors.passages, triplets.positive[heads])
+    queries = _rows(vectors.queries, triplets.query[heads])
+    anchors = torch.nn.functional.normalize(torch.stack([queries, positives], dim=1).double(), dim=2)
+    wide = negatives.double()
+    norms = torch.linalg.vector_norm(wide, dim=1)
+    if not bool(torch.isfinite(norms).all() & (norms > 0).all() & torch.isfinite(anchors).all()):
+        raise NumericalError("an embedding is zero or not finite", remedy="encode again, with --dtype float32")
+    cosines = torch.bmm(wide.view(-1, block.k, d), anchors.transpose(1, 2)).view(-1, 2) / norms.unsqueeze(1)
+    query_positive = (anchors[:, 0] * anchors[:, 1]).sum(1).repeat_interleave(block.k)
+    difference = (negatives.view(-1, block.k, d) - positives.unsqueeze(1)).view(-1, d)
+    query_negative = _tied(cosines[:, 0], query_positive)
+    positive_negative = _tied(cosines[:, 1], query_negative)
+    squared = (2.0 - 2.0 * positive_negative).clamp_min(0.0)
+    return Dots(query_positive, query_negative, positive_negative, squared), difference
+
+
+def _tied(values: Tensor, others: Tensor) -> Tensor:
+    """`values`, equal to `others` where they differ by rounding alone: equal rows must give a tie."""
+    return torch.where((values - others).abs() <= DOT_ROUNDING, others, values)
+
+
+def _columns(dots: Dots) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return dots.query_positive, dots.query_negative, dots.positive_negative, dots.squared_distance
+
+
+def _symmetric(matrix: Tensor) -> Tensor:
+    """Rounding leaves the two halves of a product a little apart."""
+    return (matrix + matrix.T) / 2.0

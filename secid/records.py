@@ -1,0 +1,88 @@
+"""What the readers hand to the planner: sources, records, and defects.
+
+A stream of `Record | Defect` is the contract: every row of a file becomes exactly one of the
+two per source, so that read = used + skipped can be asserted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+Scalar = str | int | float | bool | None
+NO_FIELDS: Mapping[str, Scalar] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One way of finding negatives, as named on the command line; the thing that is ranked.
+
+    paths: the files (shards in sorted order) it is read from; ("-",) is standard input.
+    """
+
+    name: str
+    paths: tuple[str, ...]
+
+
+class Record(NamedTuple):
+    """One row: a query, its labelled positives, its explicit negatives (METHOD 1).
+
+    positives and negatives hold at least one text each, in file order, none of them empty.
+    Equal negatives, and negatives equal to a positive, are still in: the planner sees them
+    across rows and records and counts them there.
+
+    line     : 1-based line of a text file, 1-based row of a table or array.
+    split    : key of the source inside a file that holds several ("bm25"), else "".
+    dropped  : (reason, count) of negatives that the reader left out of this row.
+    fields   : scalar columns beside the text, kept only when a run asks for slices.
+    """
+
+    query: str
+    positives: tuple[str, ...]
+    negatives: tuple[str, ...]
+    path: str
+    line: int
+    split: str = ""
+    dropped: tuple[tuple[str, int], ...] = ()
+    fields: Mapping[str, Scalar] = NO_FIELDS
+
+
+class Defect(NamedTuple):
+    """One row that gives no record, and why. `reason` is a key of REASONS.
+
+    detail: got against expected, in a few words, cut to 200 characters by the maker.
+    split : as in Record; None where the row is too broken to tell, so that it counts
+            against every source of the file.
+    """
+
+    reason: str
+    path: str
+    line: int
+    detail: str
+    split: str | None = None
+
+
+class Reason(NamedTuple):
+    """What a skip reason means, and whether it counts as bad (`--strict`, `--max-bad-fraction`)."""
+
+    text: str
+    malformed: bool
+
+
+REASONS: Mapping[str, Reason] = {
+    "broken_line": Reason("not valid JSON, CSV or text: cut, mis-encoded or malformed", True),
+    "wrong_type": Reason("a field has another type than its schema asks for", True),
+    "string_for_list": Reason("a string stands where a list of texts is expected", True),
+    "missing_field": Reason("a field the schema needs is absent or null", True),
+    "empty_query": Reason("the query is empty or white space", True),
+    "no_positive": Reason("no labelled positive, or only empty ones", True),
+    "no_negatives": Reason("no explicit negative", False),
+    "empty_negative": Reason("a negative is empty or white space", True),
+    "text_not_found": Reason("an id has no text in the collection", True),
+    "too_large": Reason("a row larger than the reader's limit", True),
+    "too_deep": Reason("JSON nested deeper than the reader's limit", True),
+    "duplicate_key": Reason("a JSON object names one key twice", True),
+    "extra_columns": Reason("more or fewer columns than the header or the other rows", True),
+}
+"""Every reason a row (Defect) or a single negative (Record.dropped) is left out under."""

@@ -1,0 +1,1 @@
+"""Results to pages: JSON, terminal, Markdown, HTML. Needs no torch, no encoder and no data."""

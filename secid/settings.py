@@ -1,0 +1,198 @@
+"""Every setting once: name, type, range, default, help. Precedence and the record of who won.
+
+Flags > SECID_* environment > secid.toml or [tool.secid] of pyproject.toml > defaults.
+The command line, the Python API and the settings files all go through `resolve`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from secid.errors import SettingsError
+
+Tokenizer = Literal["alphanumeric", "alphanumeric2", "whitespace", "trigrams", "wordpieces", "bigrams"]
+IdfCorpus = Literal["pooled", "own", "pooled_with_queries", "uniform"]
+Pooling = Literal["mean", "cls", "last", "max", "mean_sqrt_len"]
+Positives = Literal["first", "random", "hardest", "easiest", "all"]
+Dtype = Literal["auto", "float32", "bf16", "fp16"]
+OnBad = Literal["skip", "fail"]
+
+
+def setting(default: Any, text: str, **limits: float) -> Any:
+    """A dataclass field with its help text and range (ge, gt, le, lt), read by the CLI and by `resolve`."""
+    return field(default=default, metadata={"help": text, **limits})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings of a run, resolved. Frozen; every field has a default, a range and a help text."""
+
+    # method
+    encoder: str | None = setting(None, "Target encoder: alias, hub name, local folder, vectors file or http endpoint.")
+    temperature: float = setting(0.05, "Softmax temperature tau of the gates (METHOD 1).", gt=0)
+    tokenizer: Tokenizer = setting("alphanumeric", "Tokens of the lexical gate (METHOD 2, 4).")
+    idf: IdfCorpus = setting("pooled", "Documents the inverse document frequencies are counted over (METHOD 4).")
+    positives: Positives = setting("first", "Which labelled positive of a record is scored (METHOD 9).")
+    first_k: int | None = setting(None, "Score only the first K negatives of a record.", ge=1)
+    max_records: int | None = setting(None, "Score a seeded sample of at most this many queries per source.", ge=1)
+    seed: int = setting(0, "Seed of every sample and draw.", ge=0)
+
+    # reading
+    format: str | None = setting(None, "Schema of the files, if detection is to be overruled.")
+    query_column: str | None = setting(None, "Column that holds the query.")
+    positive_column: str | None = setting(None, "Column that holds the positive.")
+    negative_column: str | None = setting(None, "Column, or prefix of numbered columns, that holds the negatives.")
+    source_column: str | None = setting(None, "Column whose values split a file into sources file:value.")
+    titles: bool = setting(True, "Join a passage's title before its text.")
+    collection: str | None = setting(None, "BEIR folder that resolves ids to texts (corpus.jsonl, queries.jsonl).")
+    corpus: str | None = setting(None, "File that resolves passage ids to texts.")
+    queries: str | None = setting(None, "File that resolves query ids to texts.")
+    positive_score: float | None = setting(None, "Smallest score or label that makes a scored passage a positive.")
+    on_bad: OnBad = setting("skip", "What a malformed record does: skip and count, or fail (--strict).")
+    max_bad_fraction: float = setting(0.05, "Largest share of malformed rows a source may have.", ge=0, le=1)
+
+    # encoder
+    revision: str | None = setting(None, "Revision of a hub encoder.")
+    pooling: Pooling | None = setting(None, "Pooling of token vectors, over the recipe's.")
+    query_prefix: str | None = setting(None, "Text before every query, over the recipe's.")
+    passage_prefix: str | None = setting(None, "Text before every passage, over the recipe's.")
+    max_length: int | None = setting(None, "Longest input in tokens, over the recipe's.", ge=1)
+    normalize: bool | None = setting(None, "Scale vectors to unit length, over the recipe's.")
+    truncate_dim: int | None = setting(None, "Keep only the first dimensions of a vector.", ge=1)
+    device: str = setting("auto", "auto, cpu, cuda, cuda:N or mps.")
+    dtype: Dtype = setting("auto", "Number format of the encoder: auto is float32 on CPU, bf16 on CUDA.")
+    batch_tokens: int | None = setting(None, "Padded tokens of one encoder batch; chosen by device when absent.", ge=1)
+    trust_remote_code: bool = setting(False, "Run Python code that the encoder's repository ships.")
+    allow_pickle: bool = setting(False, "Load weights stored as pickle, which can run code.")
+    cache: bool = setting(True, "Keep embeddings on disk for the next run.")
+    cache_dir: str | None = setting(None, "Folder of the embedding cache.")
+    cache_gb: float = setting(20.0, "Size limit of the embedding cache in GB.", gt=0)
+    threads: int | None = setting(None, "CPU threads; all cores when absent.", ge=1)
+
+    # study
+    high_coverage: float = setting(0.5, "Coverage at and above which a negative counts as highly covered.", ge=0, le=1)
+    near_copy: float = setting(0.99, "s_pn at and above which a negative is a near-copy of the positive.", ge=-1, le=1)
+    examples: int = setting(3, "Example rows kept per finding.", ge=0)
+
+
+DEFAULTS = Settings()
+FIELDS = {item.name: item for item in fields(Settings)}
+ENVIRONMENT_PREFIX = "SECID_"
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Settings and, for each field, which layer set it ("flag", "SECID_SEED", "secid.toml", "default")."""
+
+    values: Settings
+    origin: Mapping[str, str]
+
+    def document(self) -> dict[str, dict[str, Any]]:
+        """{name: {"value": ..., "from": ...}} for the report."""
+        return {name: {"value": value, "from": self.origin[name]} for name, value in asdict(self.values).items()}
+
+
+def resolve(
+    flags: Mapping[str, Any],
+    *,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> Resolved:
+    """Settings from all layers, checked.
+
+    flags       : what the caller set by name; None means not set.
+    environment : defaults to os.environ; only SECID_* names that match a field are read.
+    directory   : where secid.toml or pyproject.toml is looked for; the working directory by default.
+    Raises SettingsError for an unknown key (with the nearest known one), a wrong type or a value
+    out of range, naming the layer it came from.
+    Source: DESIGN 3.
+    """
+    values: dict[str, Any] = {}
+    origin = dict.fromkeys(FIELDS, "default")
+    for layer in (
+        _from_file(directory or Path.cwd()),
+        _from_environment(os.environ if environment is None else environment),
+        {name: (value, "flag") for name, value in flags.items() if value is not None},
+    ):
+        for name, (value, where) in layer.items():
+            if name not in FIELDS:
+                raise SettingsError(f"unknown setting {name!r}", where=where, remedy=_suggest(name))
+            values[name], origin[name] = value, where
+    return Resolved(_checked(values, origin), origin)
+
+
+def _from_file(directory: Path) -> dict[str, tuple[Any, str]]:
+    for name, section in (("secid.toml", None), ("pyproject.toml", "secid")):
+        path = directory / name
+        if not path.is_file():
+            continue
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SettingsError(f"not valid TOML: {error}", where=str(path)) from error
+        if section is not None:
+            table = table.get("tool", {}).get(section)
+            if table is None:
+                continue
+        return {key.replace("-", "_"): (value, name) for key, value in table.items() if key not in OTHER_TABLES}
+    return {}
+
+
+OTHER_TABLES = frozenset({"gate"})
+"""Tables of the settings file that belong to another reader."""
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    found: dict[str, tuple[Any, str]] = {}
+    for variable, value in environment.items():
+        if variable.startswith(ENVIRONMENT_PREFIX) and variable not in OTHER_VARIABLES:
+            found[variable.removeprefix(ENVIRONMENT_PREFIX).lower()] = (value, variable)
+    return found
+
+
+OTHER_VARIABLES = frozenset({"SECID_API_KEY"})
+"""SECID_* variables that are not settings (a secret never enters the settings of a report)."""
+
+
+def _suggest(name: str) -> str:
+    near = difflib.get_close_matches(name, FIELDS, n=1)
+    return f"did you mean {near[0]!r}?" if near else "`secid score --help` lists the settings"
+
+
+def _checked(values: Mapping[str, Any], origin: Mapping[str, str]) -> Settings:
+    """Types and ranges by pydantic, its findings told in our words."""
+    from pydantic import TypeAdapter, ValidationError
+    from pydantic.fields import FieldInfo
+
+    types = _field_types()
+    checked: dict[str, Any] = {}
+    for name, value in values.items():
+        limits = {key: limit for key, limit in FIELDS[name].metadata.items() if key != "help"}
+        adapter: TypeAdapter[Any] = TypeAdapter(_annotated(types[name], FieldInfo(**limits)) if limits else types[name])
+        try:
+            checked[name] = adapter.validate_python(value)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            raise SettingsError(
+                f"{name} = {value!r} is not allowed: {problem['msg'].lower()}",
+                where=origin[name] if origin[name] != "flag" else f"--{name.replace('_', '-')}",
+            ) from None
+    return Settings(**checked)
+
+
+def _field_types() -> dict[str, Any]:
+    from typing import get_type_hints
+
+    return get_type_hints(Settings)
+
+
+def _annotated(kind: Any, info: Any) -> Any:
+    from typing import Annotated
+
+    return Annotated[kind, info]

@@ -1,0 +1,133 @@
+"""Distinct texts of one role, on disk: written once in a stream, then read back by id.
+
+In memory a distinct text costs 28 bytes (offset, length, key); the text itself stays in the file.
+"""
+
+from __future__ import annotations
+
+import mmap
+from array import array
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Role = Literal["query", "passage"]
+KEY_BYTES = 16
+RECENT_TEXTS = 32_768
+"""Texts remembered in memory while writing, so that near repeats are not written again."""
+RECENT_CHARACTERS = 32 << 20
+
+
+def text_key(role: Role, text: str) -> bytes:
+    """16 bytes that stand for (role, text), the same on every machine: the key of plan and cache."""
+    return blake2b(text.encode("utf-8"), digest_size=KEY_BYTES, person=role.encode()).digest()
+
+
+class TextSpool:
+    """Takes texts in a stream and gives each occurrence a number; `store` makes them distinct."""
+
+    def __init__(self, role: Role, path: Path) -> None:
+        self._person = role.encode()
+        self._path = path
+        self._file = path.open("wb", buffering=1 << 20)
+        self._recent: dict[str, int] = {}
+        self._recent_characters = 0
+        self._keys = bytearray()
+        self._offsets = array("Q", [0])
+
+    def add(self, text: str) -> int:
+        """Occurrence number of this text; a recent repeat gets its earlier number."""
+        number = self._recent.get(text)
+        if number is not None:
+            return number
+        if len(self._recent) >= RECENT_TEXTS or self._recent_characters > RECENT_CHARACTERS:
+            self._recent.clear()
+            self._recent_characters = 0
+        data = text.encode("utf-8")
+        number = len(self._offsets) - 1
+        self._file.write(data)
+        self._keys += blake2b(data, digest_size=KEY_BYTES, person=self._person).digest()
+        self._offsets.append(self._offsets[-1] + len(data))
+        self._recent[text] = number
+        self._recent_characters += len(text)
+        return number
+
+    def store(self) -> tuple[TextStore, npt.NDArray[np.int64]]:
+        """The distinct texts, and for each occurrence number the id of its text. Ends the writing.
+
+        Texts are equal when all 16 bytes of their keys are. Ids follow the first occurrence.
+        """
+        self._file.close()
+        self._recent.clear()
+        keys = np.frombuffer(bytes(self._keys), np.uint8).reshape(-1, KEY_BYTES)
+        offsets = np.frombuffer(self._offsets, np.uint64).astype(np.int64)
+        first, ids = _first_occurrences(keys)
+        lengths = np.diff(offsets)[first].astype(np.int32)
+        return TextStore(self._path, offsets[first], lengths, keys[first]), ids
+
+
+def _first_occurrences(keys: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Places of the first of each run of equal keys, in order of appearance, and each key's id."""
+    words = keys.view(np.uint64).reshape(-1, 2)
+    order = np.lexsort((words[:, 1], words[:, 0]))  # stable, so the first of equals comes first
+    ordered = words[order]
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    heads = order[new]
+    rank = np.empty(len(heads), np.int64)
+    appearance = np.argsort(heads)
+    rank[appearance] = np.arange(len(heads))
+    ids = np.empty(len(order), np.int64)
+    ids[order] = rank[np.cumsum(new) - 1]
+    return heads[appearance], ids
+
+
+class TextStore:
+    """Distinct texts by id. len(store), store.get(start, stop), store.take(ids); keys: (n, 16) uint8."""
+
+    def __init__(
+        self,
+        path: Path,
+        offsets: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int32],
+        keys: npt.NDArray[np.uint8],
+    ) -> None:
+        self._path = path
+        self._offsets = offsets
+        self._lengths = lengths
+        self.keys = keys
+        with path.open("rb") as file:
+            self._data: mmap.mmap | bytes = (
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
+            )
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def get(self, start: int, stop: int) -> list[str]:
+        """The texts with ids start … stop-1."""
+        return self._decoded(self._offsets[start:stop], self._lengths[start:stop])
+
+    def take(self, ids: npt.NDArray[np.int64]) -> list[str]:
+        """The texts with these ids."""
+        return self._decoded(self._offsets[ids], self._lengths[ids])
+
+    def only(self, ids: npt.NDArray[np.int64]) -> TextStore:
+        """The store of these texts alone, numbered 0 … len(ids)-1 in the order given."""
+        return TextStore(self._path, self._offsets[ids], self._lengths[ids], self.keys[ids])
+
+    def close(self) -> None:
+        """Lets go of the file, so that it can be removed."""
+        if isinstance(self._data, mmap.mmap):
+            self._data.close()
+
+    def _decoded(self, offsets: Sequence[int] | npt.NDArray[np.int64], lengths: npt.NDArray[np.int32]) -> list[str]:
+        data = self._data
+        return [
+            str(data[start : start + length], "utf-8")
+            for start, length in zip(np.asarray(offsets).tolist(), lengths.tolist(), strict=True)
+        ]

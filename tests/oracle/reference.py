@@ -1,0 +1,143 @@
+"""The independent reference for METHOD: everything a test compares secid with, under one name.
+
+    from tests.oracle import reference
+
+    records = reference.merge_rows(rows)
+    idf = reference.idf_for({"bm25": records}, "bm25")
+    expected = reference.score_source(records, q_vec, p_vec, idf)
+    reference.assert_close(actual, expected)
+
+Reading order: scoring (METHOD 1, 2), variants (3, 4, 7), uncertainty (8), objectives (9, 10),
+closeness. Nothing here imports secid, which test_reference.py holds. Embeddings are used as
+given: cast to float64, never rescaled. Sampling by hash, controls, the probe and encoding have no reference here.
+"""
+
+from __future__ import annotations
+
+from tests.oracle.closeness import assert_close
+from tests.oracle.objectives import (
+    OBJECTIVES,
+    auc,
+    gradients,
+    loss_value,
+    margin_flags,
+    masked,
+    mw_gradients,
+    mw_loss,
+    separation,
+)
+from tests.oracle.scoring import (
+    EPSILON,
+    TOKENIZERS,
+    Idf,
+    Measured,
+    Record,
+    Row,
+    Triplet,
+    coverage,
+    document_frequencies,
+    idf_for,
+    idf_table,
+    log_det_nats,
+    measure_source,
+    measure_triplets,
+    merge_rows,
+    policy_triplets,
+    score_source,
+    scored_documents,
+    scored_queries,
+    singular_values,
+    summary,
+    tokens,
+    triplets,
+    uniform_idf,
+)
+from tests.oracle.uncertainty import (
+    bias_nats,
+    bootstrap_scores,
+    covariance,
+    holm,
+    influence,
+    paired_standard_error,
+    queries_needed,
+    query_sums,
+    source_sums,
+    standard_error,
+    two_sided_p,
+)
+from tests.oracle.variants import (
+    VARIANTS,
+    budget_curve,
+    duality_gap,
+    gate_buckets,
+    mixture_nats,
+    pair_proxies,
+    rank_stability,
+    record_proxies,
+    run_weights,
+    shape_of_spectrum,
+    spectrum,
+    variant_scores,
+    variant_weight,
+)
+
+__all__ = [
+    "EPSILON",
+    "OBJECTIVES",
+    "TOKENIZERS",
+    "VARIANTS",
+    "Idf",
+    "Measured",
+    "Record",
+    "Row",
+    "Triplet",
+    "assert_close",
+    "auc",
+    "bias_nats",
+    "bootstrap_scores",
+    "budget_curve",
+    "covariance",
+    "coverage",
+    "document_frequencies",
+    "duality_gap",
+    "gate_buckets",
+    "gradients",
+    "holm",
+    "idf_for",
+    "idf_table",
+    "influence",
+    "log_det_nats",
+    "loss_value",
+    "margin_flags",
+    "masked",
+    "measure_source",
+    "measure_triplets",
+    "merge_rows",
+    "mixture_nats",
+    "mw_gradients",
+    "mw_loss",
+    "pair_proxies",
+    "paired_standard_error",
+    "policy_triplets",
+    "queries_needed",
+    "query_sums",
+    "rank_stability",
+    "record_proxies",
+    "run_weights",
+    "score_source",
+    "scored_documents",
+    "scored_queries",
+    "separation",
+    "shape_of_spectrum",
+    "singular_values",
+    "source_sums",
+    "spectrum",
+    "standard_error",
+    "summary",
+    "tokens",
+    "triplets",
+    "two_sided_p",
+    "uniform_idf",
+    "variant_scores",
+    "variant_weight",
+]

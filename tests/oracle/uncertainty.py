@@ -1,0 +1,148 @@
+"""Reference for METHOD 8: influence, clustered errors, bias, comparisons. Clusters are distinct query texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from tests.oracle.scoring import Measured, log_det_nats, singular_values
+
+
+@dataclass(frozen=True)
+class Whitened:
+    """The rows of one source seen from the eigenbasis of M, where A = I + B * M is diagonal.
+
+    rows        : (N, d) float64, sqrt(w_i) A^(-1/2) u_i.
+    eigenvalues : (d,) float64, of A^(-1/2) M A^(-1/2).
+    """
+
+    rows: np.ndarray
+    eigenvalues: np.ndarray
+
+
+def _whitened(weight: np.ndarray, direction: np.ndarray, budget: float) -> Whitened:
+    n_triplets, dimension = direction.shape
+    factor = np.linalg.qr(np.sqrt(weight / n_triplets)[:, None] * direction, mode="r")
+    _, singular, basis = np.linalg.svd(factor, full_matrices=True)
+    eigenvalues = np.pad(singular**2, (0, dimension - len(singular)))
+    spread = 1.0 + budget * eigenvalues
+    rows = np.sqrt(weight)[:, None] * (direction @ basis.T) / np.sqrt(spread)
+    return Whitened(rows=rows, eigenvalues=eigenvalues / spread)
+
+
+def influence(weight: np.ndarray, direction: np.ndarray, budget: float = 1.0) -> np.ndarray:
+    """h_i = B * (w_i u_i' A^-1 u_i - tr(A^-1 M)), (N,) float64 in nats; sums to 0 over the source.
+
+    weight : (N,).   direction : (N, d).   A = I + budget * M. Source: METHOD 8.
+    """
+    whitened = _whitened(weight, direction, budget)
+    values: np.ndarray = budget * (np.sum(whitened.rows**2, axis=1) - math.fsum(whitened.eigenvalues))
+    return values
+
+
+def query_sums(queries: Sequence[str], influences: np.ndarray) -> dict[str, float]:
+    """Sum of h_i / N over the triplets of each distinct query. Source: METHOD 8."""
+    parts: dict[str, list[float]] = {}
+    for query, value in zip(queries, influences, strict=True):
+        parts.setdefault(query, []).append(float(value))
+    return {query: math.fsum(values) / len(influences) for query, values in parts.items()}
+
+
+def source_sums(measured: Measured, budget: float = 1.0) -> dict[str, float]:
+    """`query_sums` of one measured source under its full weight."""
+    return query_sums(measured.queries, influence(measured.weight, measured.direction, budget))
+
+
+def standard_error(sums: Mapping[str, float], sampled_fraction: float = 0.0) -> float:
+    """Clustered standard error of a score, in nats.
+
+    sampled_fraction : share of the clusters of the full file that were drawn, for the estimand "the
+    full file's score"; 0 for "the process that made the source". Source: METHOD 8.
+    """
+    return math.sqrt(math.fsum(value**2 for value in sums.values()) * (1.0 - sampled_fraction))
+
+
+def covariance(first: Mapping[str, float], second: Mapping[str, float]) -> float:
+    """Covariance of two scores through the queries they share, in squared nats. Source: METHOD 8."""
+    return math.fsum(first[query] * second[query] for query in first.keys() & second.keys())
+
+
+def paired_standard_error(first: Mapping[str, float], second: Mapping[str, float]) -> float:
+    """Standard error of the difference of two scores, in nats; a query that one lacks counts there as 0.
+
+    Source: METHOD 8.
+    """
+    queries = first.keys() | second.keys()
+    return math.sqrt(math.fsum((first.get(query, 0.0) - second.get(query, 0.0)) ** 2 for query in queries))
+
+
+def bias_nats(queries: Sequence[str], weight: np.ndarray, direction: np.ndarray, budget: float = 1.0) -> float:
+    """How far a sample's score is expected to lie below the truth, in nats, >= 0.
+
+    B^2 / 2 * sum over queries of tr((A^-1 S_r)^2), S_r = sum over the query of (w_i u_i u_i' - M) / N.
+    Source: METHOD 8.
+    """
+    whitened = _whitened(weight, direction, budget)
+    members: dict[str, list[int]] = {}
+    for index, query in enumerate(queries):
+        members.setdefault(query, []).append(index)
+    square = math.fsum(whitened.eigenvalues**2)
+    parts = []
+    for indices in members.values():
+        rows = whitened.rows[indices]
+        own = float(np.sum((rows @ rows.T) ** 2))
+        cross = float(np.sum(rows**2 @ whitened.eigenvalues))
+        parts.append(own - 2 * len(indices) * cross + len(indices) ** 2 * square)
+    return 0.5 * budget**2 * math.fsum(parts) / len(weight) ** 2
+
+
+def bootstrap_scores(
+    queries: Sequence[str],
+    weight: np.ndarray,
+    direction: np.ndarray,
+    *,
+    n_resamples: int,
+    generator: np.random.Generator,
+    budget: float = 1.0,
+) -> np.ndarray:
+    """Scores of `n_resamples` draws of as many queries, with replacement, (n_resamples,) float64 nats.
+
+    A query brings all its triplets each time it is drawn. Source: METHOD 8 (cross-check, not run time).
+    """
+    names, cluster = np.unique(np.array(queries, dtype=object).astype(str), return_inverse=True)
+    scores = []
+    for _ in range(n_resamples):
+        drawn = np.bincount(generator.integers(len(names), size=len(names)), minlength=len(names))
+        times = drawn[cluster]
+        # singular_values divides by the rows it is given; this resample has times.sum() of them.
+        scaled = weight * times * (len(weight) / times.sum())
+        scores.append(log_det_nats(singular_values(scaled, direction), budget))
+    return np.array(scores)
+
+
+def two_sided_p(z: float) -> float:
+    """P(|Z| >= |z|) of a standard normal Z."""
+    return math.erfc(abs(z) / math.sqrt(2.0))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm-adjusted p values in the order given: the k-th smallest of m times (m - k + 1), made monotone, at most 1."""
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    adjusted = [0.0] * len(p_values)
+    for rank, index in enumerate(order):
+        adjusted[index] = min(1.0, p_values[index] * (len(p_values) - rank))
+    for before, after in pairwise(order):
+        adjusted[after] = max(adjusted[after], adjusted[before])
+    return adjusted
+
+
+def queries_needed(n_queries: int, z: float, z_star: float, power_z: float = 0.0) -> float:
+    """Queries that would separate two sources: n ((z* + power_z) / z)^2; power_z 0 for 50 %, 0.84 for 80 % power.
+
+    Infinite where z = 0. Source: METHOD 8.
+    """
+    return n_queries * ((z_star + power_z) / z) ** 2 if z != 0 else math.inf
