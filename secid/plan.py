@@ -82,11 +82,18 @@ class PlannedSource:
 
 @dataclass(frozen=True)
 class Plan:
-    """The distinct texts of a run and the sources that point at them."""
+    """The distinct texts of a run and the sources that point at them.
+
+    known_positives : sorted query * len(passages) + passage of every labelled positive of the run
+                      whose text is in the plan.
+    echoes          : (n_queries,) passage id of the query's own text, -1 where it was not asked for.
+    """
 
     queries: TextStore
     passages: TextStore
     sources: tuple[PlannedSource, ...]
+    known_positives: Index
+    echoes: Index
 
     def close(self) -> None:
         """Lets go of the spool files."""
@@ -126,12 +133,17 @@ def make_plan(
     settings: Settings,
     folder: Path,
     tick: Callable[[], None] = lambda: None,
+    *,
+    with_positives: bool = False,
+    with_echoes: bool = False,
 ) -> Plan:
     """Reads all sources and plans what has to be encoded.
 
     readers : each source with its stream of rows; a stream that names splits gives several sources.
     folder  : an existing folder that the spool files are written to.
     tick    : called now and then while rows are read, for a progress bar.
+    with_positives, with_echoes : also plan, for the sample of queries that controls are made of, the
+              labelled positives that are not scored, and the queries' own texts as passages.
     Raises BadRecordsError (settings.on_bad, settings.max_bad_fraction) and NothingToScoreError.
     Source: METHOD 1, DESIGN 1.
     """
@@ -141,7 +153,11 @@ def make_plan(
     for source, rows in readers:
         collected += _collect(source, rows, queries, passages, tick)
     query_store, query_ids = queries.store()
+    sampled = np.argsort(sample_order(query_store.keys, settings.seed), kind="stable")[: settings.control_queries]
+    echoed = [passages.add(text) for text in query_store.take(sampled)] if with_echoes else []
     passage_store, passage_ids = passages.store()
+    echoes = np.full(len(query_store), -1, np.int64)
+    echoes[sampled[: len(echoed)]] = passage_ids[np.array(echoed, np.int64)]
     sources = [_grouped(rows, query_ids, passage_ids) for rows in collected]
     refuse_bad(sources, settings)
     sources = [_restricted(source, query_store, settings) for source in sources]
@@ -154,10 +170,11 @@ def make_plan(
             )
     if not sources:
         raise NothingToScoreError("no source given", remedy="secid score negatives/*.parquet --encoder e5-base")
-    sources = [
-        _with_scorable_positives(planned, query_store, settings) for planned in _marked(sources, len(passage_store))
-    ]
-    return _compacted(query_store, passage_store, sources)
+    known = _known_positives(sources, len(passage_store))
+    sources = [_marked(planned, known, len(passage_store)) for planned in sources]
+    sources = [_with_scorable_positives(planned, query_store, settings) for planned in sources]
+    extra = known[np.isin(known // len(passage_store), sampled)] if with_positives else known[:0]
+    return _compacted(query_store, passage_store, sources, known, extra, echoes)
 
 
 def _collect(
@@ -352,20 +369,19 @@ def sample_order(keys: npt.NDArray[np.uint8], seed: int) -> npt.NDArray[np.uint6
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def _marked(sources: Sequence[PlannedSource], n_passages: int) -> list[PlannedSource]:
-    """Each source with equals_positive filled in from the positives of the whole run."""
-    known = [
+def _known_positives(sources: Sequence[PlannedSource], n_passages: int) -> Index:
+    """Sorted query * n_passages + passage of every labelled positive of the run."""
+    pairs = [
         np.repeat(planned.query, np.diff(planned.positive_offsets)) * n_passages + planned.positives
         for planned in sources
     ]
-    pairs = np.unique(np.concatenate(known))
-    return [
-        replace(
-            planned,
-            equals_positive=np.isin(planned.query[planned.triplet_record()] * n_passages + planned.negatives, pairs),
-        )
-        for planned in sources
-    ]
+    return np.unique(np.concatenate(pairs))
+
+
+def _marked(planned: PlannedSource, known: Index, n_passages: int) -> PlannedSource:
+    """The source with equals_positive filled in from the positives of the whole run."""
+    pairs = planned.query[planned.triplet_record()] * n_passages + planned.negatives
+    return replace(planned, equals_positive=np.isin(pairs, known))
 
 
 def _with_scorable_positives(planned: PlannedSource, queries: TextStore, settings: Settings) -> PlannedSource:
@@ -383,12 +399,23 @@ def _with_scorable_positives(planned: PlannedSource, queries: TextStore, setting
     )
 
 
-def _compacted(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> Plan:
-    """The plan with only the texts that some record still points at, renumbered."""
+def _compacted(
+    queries: TextStore,
+    passages: TextStore,
+    sources: Sequence[PlannedSource],
+    known: Index,
+    extra: Index,
+    echoes: Index,
+) -> Plan:
+    """The plan with only the texts that are still pointed at, renumbered. extra: pairs planned beside them."""
     used_queries = np.unique(np.concatenate([planned.query for planned in sources]))
-    used_passages = np.unique(np.concatenate([ids for s in sources for ids in (s.positives, s.negatives)]))
+    pointed = [ids for planned in sources for ids in (planned.positives, planned.negatives)]
+    kept_echoes = echoes[used_queries]
+    used_passages = np.unique(np.concatenate([*pointed, extra % len(passages), kept_echoes[kept_echoes >= 0]]))
     query_place = _places(used_queries, len(queries))
     passage_place = _places(used_passages, len(passages))
+    known_query, known_passage = query_place[known // len(passages)], passage_place[known % len(passages)]
+    kept = (known_query >= 0) & (known_passage >= 0)
     return Plan(
         queries.only(used_queries),
         passages.only(used_passages),
@@ -401,6 +428,8 @@ def _compacted(queries: TextStore, passages: TextStore, sources: Sequence[Planne
             )
             for planned in sources
         ),
+        np.sort(known_query[kept] * len(used_passages) + known_passage[kept]),
+        np.where(kept_echoes >= 0, passage_place[kept_echoes], -1),
     )
 
 

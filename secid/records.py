@@ -34,7 +34,8 @@ class Record(NamedTuple):
 
     line     : 1-based line of a text file, 1-based row of a table or array.
     split    : key of the source inside a file that holds several ("bm25"), else "".
-    dropped  : (reason, count) of negatives that the reader left out of this row.
+    dropped  : (reason, count) of negatives that the reader left out of this row; positives left out
+               beside usable ones are counted there as "unusable_positive".
     fields   : scalar columns beside the text, kept only when a run asks for slices.
     """
 
@@ -79,6 +80,7 @@ REASONS: Mapping[str, Reason] = {
     "no_positive": Reason("no labelled positive, or only empty ones", True),
     "no_negatives": Reason("no explicit negative", False),
     "empty_negative": Reason("a negative is empty or white space", True),
+    "unusable_positive": Reason("one of several positives is empty, null, no text, or not in the collection", True),
     "text_not_found": Reason("an id has no text in the collection", True),
     "too_large": Reason("a row larger than the reader's limit", True),
     "too_deep": Reason("JSON nested deeper than the reader's limit", True),

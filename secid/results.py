@@ -69,29 +69,44 @@ class Example:
     detail: str
 
 
-@dataclass(frozen=True)
-class SourceResult:
-    """Everything measured of one source. Means are over its triplets.
+@dataclass(frozen=True, kw_only=True)
+class BudgetPoint:
+    """ECI_B at one budget: log det(I + B M) in nats. Source: METHOD 7.
 
-    n_read = n_used + sum(skipped); n_used - n_records rows were merged into an earlier row with
-    the same query and positive.
+    bias_nats: how much a sample of this size falls short on average; at large budgets scores of
+    unequal samples must not be compared (see Run.crossings for the equalised ones).
     """
 
-    name: str
-    rank: int
-    paths: tuple[InputFile, ...]
-    schema: str
-    n_read: int
-    n_used: int
-    n_records: int
+    budget: float
+    nats: float
+    interval_95: tuple[float, float]
+    bias_nats: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What is measured of any set of triplets, a source's or a control's. Means are over triplets.
+
+    interval_95           : of the score, for the process that made the source, queries being the
+                            sampling unit.   bias_nats : estimate of its finite-sample shortfall.
+    effective_rank        : exp of the entropy of M's spectrum, 1 to d.
+    diversity_fraction    : 1 - ECI / tr M: what the log-det takes off the trace, in [0, 1).
+    top_eigenvalue_shares : shares of tr M on the largest eigenvalues, descending; empty where tr M = 0.
+    """
+
     n_queries: int
     n_triplets: int
-    skipped: Mapping[str, int]
-    dropped_negatives: Mapping[str, int]
-    examples: tuple[Example, ...]
     eci_nats: float
     eci_per_dimension: float
+    standard_error_nats: float
+    interval_95: tuple[float, float]
+    bias_nats: float
     trace: float
+    frobenius: float
+    effective_rank: float
+    diversity_fraction: float
+    top_eigenvalue_shares: tuple[float, ...]
+    budget_curve: tuple[BudgetPoint, ...]
     consistency_mean: float
     locality_mean: float
     coverage_mean: float
@@ -102,19 +117,115 @@ class SourceResult:
     inversion_fraction: float
     low_locality_fraction: float
     high_coverage_fraction: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceIdentity:
+    """Where a source came from, and what became of its rows.
+
+    n_read = n_used + sum(skipped); n_used - n_records rows were merged into an earlier row with
+    the same query and positive.   rank_group : sources whose order is not established share one.
+    probability_first : chance of the highest score under the joint normal of the scores.
+    """
+
+    name: str
+    rank: int
+    rank_group: int
+    probability_first: float
+    paths: tuple[InputFile, ...]
+    schema: str
+    n_read: int
+    n_used: int
+    n_records: int
+    skipped: Mapping[str, int]
+    dropped_negatives: Mapping[str, int]
+    examples: tuple[Example, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceResult(Measurement, SourceIdentity):
+    """One ranked source."""
+
     buckets: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class ControlIdentity:
+    """kind: random, known_positive, shuffled, query_echo, bm25_pool, dense_pool. of: the source that a
+    shuffled control was dealt from, else None. n_new_texts: texts encoded for it alone.
+    """
+
+    kind: str
+    of: str | None
+    n_new_texts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Against:
+    """One source minus one control, paired over the queries they share."""
+
+    source: str
+    difference_nats: float
+    interval_95: tuple[float, float]
+    z: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlResult(Measurement, ControlIdentity):
+    """One control, scored like a source and never ranked among them. Source: METHOD 6."""
+
+    against: tuple[Against, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two sources, the higher-scored first. p values are two-sided; p_holm over all pairs of the run.
+
+    established: p_holm below 0.05.   queries_needed_50, _80: distinct queries with which such a
+    difference is found with 50 % and 80 % power; None where the difference is 0.
+    """
+
+    first: str
+    second: str
+    difference_nats: float
+    standard_error_nats: float
+    interval_95: tuple[float, float]
+    n_shared_queries: int
+    z: float | None
+    p: float
+    p_holm: float
+    established: bool
+    queries_needed_50: int | None
+    queries_needed_80: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crossing:
+    """The budget from which `second` scores higher than `first`, on equal numbers of queries and negatives."""
+
+    first: str
+    second: str
+    budget: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run: the settings, the encoder, the ranked sources, and what it took."""
+    """One run: the settings, the encoder, the ranked sources, and what it took.
+
+    budget: the B that the ranking was made at; 1 is the paper's score.
+    not_evaluated: name of a part that could not be computed, and why.
+    """
 
     schema_version: str
     secid_version: str
     settings: Mapping[str, Any]
     encoder: EncoderInfo
     idf: IdfInfo
+    budget: float
     sources: tuple[SourceResult, ...]
+    controls: tuple[ControlResult, ...]
+    comparisons: tuple[Comparison, ...]
+    crossings: tuple[Crossing, ...]
+    not_evaluated: Mapping[str, str]
     timing: Mapping[str, Any]
     environment: Mapping[str, Any]
-    notes: tuple[str, ...] = ()

@@ -76,6 +76,9 @@ class Settings:
     threads: int | None = setting(None, "CPU threads; all cores when absent.", ge=1)
 
     # study
+    budget: float = setting(1.0, "Budget B of the ranking, log det(I + B M); 1 is the paper's score.", gt=0)
+    controls: str = setting("all", "Controls to score: all, none, or a comma-separated list of kinds.")
+    control_queries: int = setting(1000, "Queries that controls are sampled on.", ge=2)
     high_coverage: float = setting(0.5, "Coverage at and above which a negative counts as highly covered.", ge=0, le=1)
     near_copy: float = setting(0.99, "s_pn at and above which a negative is a near-copy of the positive.", ge=-1, le=1)
     examples: int = setting(3, "Example rows kept per finding.", ge=0)

@@ -21,6 +21,7 @@ ENCODER = (
     "encoder", "revision", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "truncate_dim",
     "device", "dtype", "batch_tokens", "trust_remote_code", "allow_pickle", "cache", "cache_dir", "cache_gb", "threads",
 )  # fmt: skip
+STUDY = ("budget", "controls", "control_queries", "high_coverage")
 PANELS = {
     **dict.fromkeys(METHOD, "Method"),
     **dict.fromkeys(READING, "Reading"),
@@ -35,13 +36,15 @@ def takes_settings(*names: str) -> Callable[[Command], Command]:
     """
 
     def decorate(command: Command) -> Command:
-        signature = inspect.signature(command)
-        own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        options = [_option(name) for name in names]
-        command.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
         hints = get_type_hints(command, include_extras=True)
-        hints.pop("settings", None)
-        command.__annotations__ = {**hints, **{option.name: option.annotation for option in options}}
+        own = [
+            parameter.replace(annotation=hints[parameter.name])
+            for parameter in inspect.signature(command).parameters.values()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        parameters = [*own, *map(_option, names)]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return command
 
     return decorate

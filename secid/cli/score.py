@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODER, METHOD, READING, takes_settings
+from secid.cli.options import ENCODER, METHOD, READING, STUDY, takes_settings
 
 Sources = Annotated[
     list[str],
@@ -17,7 +17,7 @@ Sources = Annotated[
 ]
 
 
-@takes_settings(*(name for name in ENCODER if name == "encoder"), *METHOD, *READING, *ENCODER[1:], "high_coverage")
+@takes_settings(*(name for name in ENCODER if name == "encoder"), *METHOD, *READING, *ENCODER[1:], *STUDY)
 def score(
     sources: Sources,
     run: Annotated[

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from safetensors.torch import save_file
 
 if TYPE_CHECKING:
-    from secid.study.score import Measured
+    from secid.study.finish import Measured
 
 ROWS_PER_GROUP = 65_536
 
@@ -32,10 +32,14 @@ NEGATIVES_SCHEMA = pa.schema(
         ("coverage", pa.float64()),
         ("residual", pa.float64()),
         ("weight", pa.float64()),
+        ("influence", pa.float64()),
         ("equals_positive", pa.bool_()),
     ]
 )
-"""One row a triplet. record: 0-based within the source; negative: 0-based within the record."""
+"""One row a triplet. record: 0-based within the source; negative: 0-based within the record.
+
+influence: first-order change of the source's score times N, in nats, at the run's budget (METHOD 8).
+"""
 
 
 def write_negatives(measured: Iterable[Measured], path: Path) -> None:
@@ -48,6 +52,8 @@ def write_negatives(measured: Iterable[Measured], path: Path) -> None:
 
 def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
     planned, rows, gates = item.planned, item.triplets, item.gates
+    if planned is None:
+        raise ValueError("a control has no rows in a file")
     paths = pa.array(planned.source.paths, pa.string())
     for start in range(0, len(rows), ROWS_PER_GROUP):
         part = slice(start, start + ROWS_PER_GROUP)
@@ -67,6 +73,7 @@ def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
             pa.array(gates.coverage[part]),
             pa.array(gates.residual[part]),
             pa.array(gates.weight[part]),
+            pa.array(item.influence.per_triplet[part]),
             pa.array(planned.equals_positive[place]),
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=NEGATIVES_SCHEMA)

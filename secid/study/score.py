@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +14,29 @@ import torch
 
 import secid
 from secid.data import Reader, open_source
-from secid.encoders import Cache, Encoder, embed, smallest_distance
-from secid.lexical import Lexicon
-from secid.measure.information import InformationState, log_det_nats, trace
-from secid.measure.summary import GateTable, gate_means, gate_table
-from secid.measure.sweep import Scalars, Triplets, Variant, Vectors, sweep
-from secid.plan import Plan, PlannedSource, make_plan
+from secid.encoders import Cache, EmbedCounts, Encoder, Role, embed, smallest_distance
+from secid.lexical import DocumentFrequencies, Lexicon
+from secid.measure.information import InformationState
+from secid.measure.summary import gate_table
+from secid.measure.sweep import Triplets, Variant, Vectors, sweep
+from secid.measure.uncertainty import influence
+from secid.plan import Plan, PlannedSource, make_plan, sample_order
 from secid.progress import Progress
 from secid.records import Source
-from secid.results import SCHEMA_VERSION, IdfInfo, InputFile, Run, SourceResult
+from secid.results import SCHEMA_VERSION, IdfInfo, InputFile, Run
 from secid.settings import Resolved, Settings
+from secid.study.controls import chosen_kinds, make_controls
 from secid.study.environment import environment
+from secid.study.finish import (
+    Measured,
+    chances,
+    compare,
+    control_result,
+    crossings,
+    curve_budgets,
+    rank_groups,
+    source_result,
+)
 from secid.study.triplets import triplets_of
 from secid.texts import TextStore, text_key
 
@@ -49,74 +60,90 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One source after the sweep: what its results, tables and later studies are made from.
-
-    coverage, positive_coverage : (T,) of the negative and of the scored positive.
-    """
-
-    planned: PlannedSource
-    triplets: Triplets
-    scalars: Scalars
-    coverage: Floats
-    positive_coverage: Floats
-    gates: GateTable
-    state: InformationState
-
-
-@dataclass(frozen=True)
 class Scored:
     """A finished run and the measurements behind it, sources in rank order in both."""
 
     run: Run
     measured: tuple[Measured, ...]
+    frequencies: DocumentFrequencies
 
 
 def score_sources(
     sources: Sequence[Source], encoder: Encoder, resolved: Resolved, folder: Path, progress: Progress
 ) -> Scored:
-    """Ranks sources by ECI_sem under one encoder.
+    """Ranks sources by ECI_sem under one encoder, with controls, intervals and budget curves.
 
     folder : an empty folder for spool files and vectors; the caller removes it.
     Raises what reading, encoding and measuring raise (SecidError).
-    Source: METHOD 1, 2.
+    Source: METHOD 1, 2, 6, 7, 8.
     """
     clock, settings = Clock(), resolved.values
-    plan, readers = read(sources, settings, folder, clock, progress)
+    kinds = chosen_kinds(settings.controls)
+    plan, readers = read(sources, settings, folder, clock, progress, kinds)
     try:
         vectors = encode(plan, encoder, settings, folder, clock, progress)
         triplets = [triplets_of(planned, settings.positives, vectors) for planned in plan.sources]
+        with clock.stage("controls"):
+            controls, missing = make_controls(plan, triplets, vectors, settings)
         with clock.stage("lex", n_texts=len(plan.queries) + len(plan.passages)):
             lexicon = make_lexicon(plan, triplets, settings.tokenizer, folder)
-            idf_info, coverages = _coverages(plan, lexicon, triplets, settings)
-        progress.start("measure", sum(map(len, triplets)), "triplets")
-        with clock.stage("measure", n_triplets=sum(map(len, triplets))):
-            epsilon = smallest_distance(encoder)
-            measured = []
-            for planned, rows, (coverage, positive_coverage) in zip(plan.sources, triplets, coverages, strict=True):
-                measured.append(_measure(planned, rows, vectors, coverage, positive_coverage, settings, epsilon))
-                progress.advance(len(rows))
+            table = RunFrequencies(plan, lexicon, settings)
+        bench = Bench(vectors, lexicon, table, settings, smallest_distance(encoder))
+        sets = [*triplets, *(control.triplets for control in controls)]
+        progress.start("measure", sum(map(len, sets)), "triplets")
+        with clock.stage("measure", n_triplets=sum(map(len, sets))):
+            items = [bench.measure(p.name, p, rows, progress) for p, rows in zip(plan.sources, triplets, strict=True)]
+            control_items = [bench.measure(control.kind, None, control.triplets, progress) for control in controls]
+            level = level_sets(plan, triplets, settings.seed)
+            level_items = items
+            if level is not None:
+                level_items = [
+                    bench.measure(p.name, p, rows, None) for p, rows in zip(plan.sources, level, strict=True)
+                ]
     finally:
         plan.close()
-    measured.sort(key=lambda item: (-log_det_nats(item.state.matrix()), item.planned.name))
-    contents = {path: file for reader in readers for path, file in input_files(reader).items()}
+    files = {path: file for reader in readers for path, file in input_files(reader).items()}
+    judged = items if settings.budget == 1.0 else level_items
+    order = sorted(
+        range(len(items)), key=lambda place: (-judged[place].nats(settings.budget), plan.sources[place].name)
+    )
+    ranked, judged = [items[place] for place in order], [judged[place] for place in order]
+    comparisons = compare(judged, settings.budget)
+    groups = rank_groups([item.name for item in ranked], comparisons)
+    pool = np.unique(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
     run = Run(
         schema_version=SCHEMA_VERSION,
         secid_version=secid.__version__,
         settings=resolved.document(),
         encoder=encoder.info,
-        idf=idf_info,
+        idf=table.info,
+        budget=settings.budget,
         sources=tuple(
-            source_result(item, rank, contents, settings.high_coverage) for rank, item in enumerate(measured, 1)
+            source_result(item, rank, groups[item.name], float(chance), files, settings)
+            for rank, (item, chance) in enumerate(zip(ranked, chances(judged, settings), strict=True), 1)
         ),
+        controls=tuple(
+            control_result(
+                control.kind, control.of, item, len(np.setdiff1d(item.triplets.negative, pool)), ranked, settings
+            )
+            for control, item in zip(controls, control_items, strict=True)
+        ),
+        comparisons=comparisons,
+        crossings=crossings(level_items),
+        not_evaluated=missing,
         timing=clock.stages,
         environment=environment(),
     )
-    return Scored(run, tuple(measured))
+    return Scored(run, tuple(ranked), table.shared)
 
 
 def read(
-    sources: Sequence[Source], settings: Settings, folder: Path, clock: Clock, progress: Progress
+    sources: Sequence[Source],
+    settings: Settings,
+    folder: Path,
+    clock: Clock,
+    progress: Progress,
+    control_kinds: Sequence[str] = (),
 ) -> tuple[Plan, list[Reader]]:
     """Opens and reads all sources into a plan, telling what was understood of each file."""
     readers = [open_source(source, settings) for source in sources]
@@ -135,7 +162,14 @@ def read(
         done = now
 
     with clock.stage("read") as counts:
-        plan = make_plan(zip(sources, readers, strict=True), settings, folder, tick)
+        plan = make_plan(
+            zip(sources, readers, strict=True),
+            settings,
+            folder,
+            tick,
+            with_positives="known_positive" in control_kinds,
+            with_echoes="query_echo" in control_kinds,
+        )
         tick()
         counts["n_rows"] = sum(planned.tally.n_read for planned in plan.sources)
         counts["n_distinct_queries"] = len(plan.queries)
@@ -150,21 +184,25 @@ def encode(
     cache = Cache.open(settings, encoder.info.fingerprint) if settings.cache else None
     progress.start("encode", len(plan.queries) + len(plan.passages), "texts")
     with clock.stage("encode") as counts:
-        rows = {}
-        for role, store in (("query", plan.queries), ("passage", plan.passages)):
+        rows: dict[Role, torch.Tensor] = {}
+        stores: dict[Role, TextStore] = {"query": plan.queries, "passage": plan.passages}
+        for role, store in stores.items():
             rows[role], done = _embedded(store, role, encoder, cache, folder, progress)
-            for name, value in done.items():
-                counts[name] = counts.get(name, 0) + value
+            for name in COUNTED:
+                counts[name] = counts.get(name, 0) + getattr(done, name)
     return Vectors(rows["query"], rows["passage"])
 
 
+COUNTED = ("n_texts", "n_cached", "n_encoded", "n_tokens", "n_truncated")
+
+
 def _embedded(
-    store: TextStore, role: Any, encoder: Encoder, cache: Cache | None, folder: Path, progress: Progress
-) -> tuple[torch.Tensor, dict[str, float]]:
+    store: TextStore, role: Role, encoder: Encoder, cache: Cache | None, folder: Path, progress: Progress
+) -> tuple[torch.Tensor, EmbedCounts]:
     path = folder / f"{role}.f32"
     out = np.memmap(path, np.float32, "w+", shape=(len(store), encoder.dimension))
     counts = embed(encoder, store, store.keys, role, out, cache=cache, progress=progress.advance)
-    return torch.from_numpy(out), counts.document()
+    return torch.from_numpy(out), counts
 
 
 def make_lexicon(plan: Plan, triplets: Sequence[Triplets], tokenizer: str, folder: Path) -> Lexicon:
@@ -178,24 +216,27 @@ def make_lexicon(plan: Plan, triplets: Sequence[Triplets], tokenizer: str, folde
     )
 
 
-def _coverages(
-    plan: Plan, lexicon: Lexicon, triplets: Sequence[Triplets], settings: Settings
-) -> tuple[IdfInfo, list[tuple[Floats, Floats]]]:
-    """Coverage of each source's negatives and scored positives under the run's IDF. Source: METHOD 2.3, 4."""
-    shared = lexicon.pooled() if settings.idf == "pooled" else None
-    if settings.idf == "pooled_with_queries":
-        shared = lexicon.with_queries(lexicon.pooled(), ~queries_among_passages(plan))
-    found = []
-    for rows in triplets:
-        table = shared
-        if settings.idf == "own":
-            table = lexicon.of_passages(np.unique(np.concatenate([rows.positive, rows.negative])))
-        idf = lexicon.idf(table)
-        covered = lexicon.coverage(rows.query, rows.negative, idf)
-        positive = lexicon.coverage(rows.query[_heads(rows)], rows.positive[_heads(rows)], idf)
-        found.append((covered, np.repeat(positive, np.diff(rows.record_offsets))))
-    named = shared or lexicon.pooled()
-    return IdfInfo(settings.idf, settings.tokenizer, named.n_documents, len(named.keys), named.sha256()), found
+class RunFrequencies:
+    """The document frequencies that coverage is counted with. shared: the table of the pool (METHOD 2, 4)."""
+
+    def __init__(self, plan: Plan, lexicon: Lexicon, settings: Settings) -> None:
+        self._lexicon = lexicon
+        self._corpus = settings.idf
+        self.shared = lexicon.pooled()
+        if settings.idf == "pooled_with_queries":
+            self.shared = lexicon.with_queries(self.shared, ~queries_among_passages(plan))
+        self.info = IdfInfo(
+            settings.idf, settings.tokenizer, self.shared.n_documents, len(self.shared.keys), self.shared.sha256()
+        )
+
+    def idf(self, rows: Triplets) -> Floats:
+        """IDF of the query vocabulary for these triplets; "own" counts their own documents."""
+        if self._corpus == "uniform":
+            return self._lexicon.idf(None)
+        if self._corpus == "own":
+            own = np.unique(np.concatenate([rows.positive, rows.negative]))
+            return self._lexicon.idf(self._lexicon.of_passages(own))
+        return self._lexicon.idf(self.shared)
 
 
 def queries_among_passages(plan: Plan) -> npt.NDArray[np.bool_]:
@@ -205,25 +246,72 @@ def queries_among_passages(plan: Plan) -> npt.NDArray[np.bool_]:
     return np.array([text_key("passage", text) in passages for text in texts], np.bool_)
 
 
-def _heads(rows: Triplets) -> npt.NDArray[np.int64]:
-    """First triplet of each (record, positive): the pair is the same for all of them."""
-    return rows.record_offsets[:-1]
+@dataclass(frozen=True)
+class Bench:
+    """What every set of triplets of a run is measured with: both passes, under the base setting."""
+
+    vectors: Vectors
+    lexicon: Lexicon
+    frequencies: RunFrequencies
+    settings: Settings
+    smallest_distance: float
+
+    def measure(self, name: str, planned: PlannedSource | None, rows: Triplets, progress: Progress | None) -> Measured:
+        """Gates, information and influence of one set of triplets. Source: METHOD 2, 7, 8."""
+        settings = self.settings
+        idf = self.frequencies.idf(rows)
+        coverage = self.lexicon.coverage(rows.query, rows.negative, idf)
+        heads = rows.record_offsets[:-1]  # one (query, positive) for all triplets of a record
+        positive_coverage = np.repeat(
+            self.lexicon.coverage(rows.query[heads], rows.positive[heads], idf), np.diff(rows.record_offsets)
+        )
+        base = Variant(settings.temperature, BASE_COVERAGE, "full")
+        swept = sweep(self.vectors, rows, {BASE_COVERAGE: coverage}, [base], self.smallest_distance)
+        gates = gate_table(swept.scalars.dots(), coverage, settings.temperature)
+        state = InformationState(swept.matrices[base], swept.n_negatives)
+        budgets = sorted({1.0, *curve_budgets(settings.budget, swept.n_negatives)}, key=lambda b: b != settings.budget)
+        effect = influence(self.vectors, rows, swept.scalars, gates.weight, state, self.smallest_distance, budgets)
+        if progress is not None:
+            progress.advance(len(rows))
+        return Measured(name, planned, rows, swept.scalars, coverage, positive_coverage, gates, state, effect)
 
 
-def _measure(
-    planned: PlannedSource,
-    rows: Triplets,
-    vectors: Vectors,
-    coverage: Floats,
-    positive_coverage: Floats,
-    settings: Settings,
-    epsilon: float,
-) -> Measured:
-    base = Variant(settings.temperature, BASE_COVERAGE, "full")
-    swept = sweep(vectors, rows, {BASE_COVERAGE: coverage}, [base], epsilon)
-    table = gate_table(swept.scalars.dots(), coverage, settings.temperature)
-    state = InformationState(swept.matrices[base], swept.n_negatives)
-    return Measured(planned, rows, swept.scalars, coverage, positive_coverage, table, state)
+def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Triplets] | None:
+    """The sources cut to equal numbers of queries and negatives; None where they are equal already.
+
+    Queries go by the order of every sample; negatives are dealt round by round, one a query, so
+    that every query keeps some. Source: METHOD 7.
+    """
+    sizes = {(len(np.unique(rows.query)), rows.n_negatives) for rows in triplets}
+    if len(sizes) == 1:
+        return None
+    n_queries = min(size for size, _ in sizes)
+    orders = []
+    for rows in triplets:
+        priority = sample_order(plan.queries.keys[rows.query], seed)
+        _, query_rank = np.unique(priority, return_inverse=True)
+        order = np.lexsort((np.arange(len(rows)), query_rank))
+        starts = np.searchsorted(query_rank[order], np.arange(n_queries))
+        inside = order[: int(np.searchsorted(query_rank[order], n_queries))]
+        round_number = np.arange(len(inside)) - starts[query_rank[inside]]
+        orders.append(inside[np.lexsort((query_rank[inside], round_number))])
+    n_triplets = min(map(len, orders))
+    return [_subset(rows, np.sort(order[:n_triplets])) for rows, order in zip(triplets, orders, strict=True)]
+
+
+def _subset(rows: Triplets, keep: npt.NDArray[np.int64]) -> Triplets:
+    """Some triplets of a set, records and shares kept."""
+    group = np.searchsorted(rows.record_offsets, keep, side="right")
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    return Triplets(
+        query=rows.query[keep],
+        positive=rows.positive[keep],
+        negative=rows.negative[keep],
+        record_offsets=np.append(starts, len(keep)),
+        record=rows.record[keep],
+        place=rows.place[keep],
+        share=None if rows.share is None else rows.share[keep],
+    )
 
 
 def input_files(reader: Reader) -> dict[str, InputFile]:
@@ -235,30 +323,3 @@ def input_files(reader: Reader) -> dict[str, InputFile]:
         )
         for content in reader.content()
     }
-
-
-def source_result(item: Measured, rank: int, contents: dict[str, InputFile], high_coverage: float) -> SourceResult:
-    """The published numbers of one measured source."""
-    planned, matrix = item.planned, item.state.matrix()
-    eci = log_det_nats(matrix)
-    means = gate_means(item.gates, item.positive_coverage, high_coverage, item.triplets.share)
-    files = tuple(contents[path] for path in planned.source.paths)
-    return SourceResult(
-        name=planned.name,
-        rank=rank,
-        paths=files,
-        schema=", ".join(sorted({file.schema for file in files})),
-        n_read=planned.tally.n_read,
-        n_used=planned.tally.n_used,
-        n_records=planned.n_records,
-        n_queries=len(np.unique(planned.query)),
-        n_triplets=planned.n_triplets,
-        skipped=planned.tally.skipped,
-        dropped_negatives=planned.tally.dropped,
-        examples=planned.tally.examples,
-        eci_nats=eci,
-        eci_per_dimension=eci / matrix.shape[0],
-        trace=trace(matrix),
-        **vars(means),
-        buckets={"equals_positive": int(planned.equals_positive.sum())},
-    )

@@ -1,0 +1,10 @@
+"""Files -> a stream of records and defects.
+
+>>> sources = resolve_sources(["negatives/*.parquet"], settings)      # doctest: +SKIP
+>>> for item in open_source(sources[0], settings): ...                # doctest: +SKIP
+"""
+
+from secid.data.reader import FileContent, FileShape, Reader, open_source
+from secid.data.sources import resolve_sources
+
+__all__ = ["FileContent", "FileShape", "Reader", "open_source", "resolve_sources"]

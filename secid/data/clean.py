@@ -1,0 +1,292 @@
+"""One row in, one record or one defect out: every type is checked, nothing is repaired."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from secid.data.passages import join_title, passage_id, passage_text
+from secid.data.rows import Broken, shorten
+from secid.data.schemas.binding import Binding
+from secid.data.schemas.special import as_number
+from secid.records import Defect, Record
+from secid.settings import Settings
+
+Lookup = Callable[[str], str | None]
+"""Id -> text, None where the collection has none."""
+
+Item = Record | Defect
+SEQUENCES = frozenset({list, tuple})
+NOT_THE_SHAPE = (KeyError, IndexError, TypeError, AttributeError)
+"""What an extractor raises on a row of another shape; `Extract` documents it."""
+
+
+class Pair(NamedTuple):
+    """One labelled pair, to be grouped by query."""
+
+    split: str
+    query: str
+    passage: str
+    positive: bool
+    path: str
+    line: int
+
+
+class _Unusable(Exception):  # noqa: N818 - never leaves this module
+    """A row, or a cell of it, that cannot be used."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.detail = detail
+
+
+class Cleaner:
+    """Turns the rows of one file into records and defects.
+
+    query_of, passage_of : id lookups; needed where the binding holds ids.
+    """
+
+    def __init__(
+        self,
+        binding: Binding,
+        path: str,
+        settings: Settings,
+        query_of: Lookup | None = None,
+        passage_of: Lookup | None = None,
+    ) -> None:
+        self._binding = binding
+        self._extract = binding.extract
+        self._path = path
+        self._titles = settings.titles
+        self._threshold = settings.positive_score
+        self._source_column = settings.source_column
+        self._query_of = query_of if binding.query_ids else None
+        self._passage_of = passage_of if binding.passage_ids else None
+        plain = not (binding.splits or binding.pairs or binding.labelled or self._source_column)
+        self.one_item_per_row = not (binding.splits or self._source_column)
+        """Whether `item` is enough; else `items` gives what a row holds for each source."""
+        self._quick = plain and self._query_of is None and self._passage_of is None
+
+    def item(self, line: int, row: Any) -> Item:
+        """The record or defect of a row that belongs to one source."""
+        if self._quick:
+            try:
+                query, positives, negatives = self._extract(row)
+                if (
+                    positives
+                    and negatives
+                    and query.strip()
+                    and type(positives) in SEQUENCES
+                    and type(negatives) in SEQUENCES
+                ):
+                    if type(negatives[0]) is dict:
+                        positives, negatives = self._joined(positives), self._joined(negatives)
+                    # str.strip refuses anything that is no text, and leaves nothing of a blank one.
+                    if all(map(str.strip, positives)) and all(map(str.strip, negatives)):
+                        return Record(query, tuple(positives), tuple(negatives), self._path, line)
+            except NOT_THE_SHAPE:
+                pass
+        return next(iter(self.items(line, row)))
+
+    def _joined(self, passages: Any) -> list[str]:
+        """Texts of passage objects on the quick way; [""] (never usable) where one needs a closer look."""
+        if not self._titles:
+            return [passage["text"] for passage in passages]
+        texts = [passage["text"] for passage in passages]
+        if not all(texts):
+            return [""]
+        return [
+            passage["title"] + " " + text if passage.get("title") else text
+            for passage, text in zip(passages, texts, strict=True)
+        ]
+
+    def items(self, line: int, row: Any) -> Iterator[Item]:
+        """What a row gives, one item for each source it belongs to."""
+        split: str | None = None if self._source_column or self._binding.splits else ""
+        try:
+            query, positives, negatives = self._cells(row)
+            if self._source_column:
+                split = self._split_of(row)
+            if self._binding.labelled:
+                positives, negatives = self._by_label(positives, negatives)
+            if not self._binding.splits:
+                yield self._record(line, query, positives, negatives, split or "")
+                return
+            if not isinstance(negatives, dict):
+                reason = "no_negatives" if negatives is None else "wrong_type"
+                raise _Unusable(reason, f"{_kind(negatives)} where the miners' lists are expected")
+        except _Unusable as trouble:
+            yield self._defect(line, trouble, split)
+            return
+        if not negatives:
+            yield self._defect(line, _Unusable("no_negatives"), None)
+        for key, values in negatives.items():
+            name = f"{split}:{key}" if split else str(key)
+            yield self._record(line, query, positives, values, name)
+
+    def pair(self, line: int, row: Any) -> Pair | Defect:
+        """One labelled pair of a row; the defect where it is none."""
+        split: str | None = None if self._source_column else ""
+        try:
+            query, passage, label = self._cells(row)
+            if self._source_column:
+                split = self._split_of(row)
+            positive = self._is_positive(label)
+            text = self._passage(passage, "no_positive" if positive else "empty_negative")
+            return Pair(split or "", self._query(query), text, positive, self._path, line)
+        except _Unusable as trouble:
+            return self._defect(line, trouble, split)
+
+    def _record(self, line: int, query: Any, positives: Any, negatives: Any, split: str) -> Item:
+        try:
+            text = self._query(query)
+            good, dropped = self._usable(self._listed(positives, "missing_field"), "no_positive")
+            if not good:
+                raise _Unusable(*_verdict(dropped, "no_positive"))
+            unusable = sum(n for (_, _), n in dropped.items())
+            bad, dropped = self._usable(self._listed(negatives, "no_negatives"), "empty_negative")
+            if not bad:
+                raise _Unusable(*_verdict(dropped, "no_negatives"))
+        except _Unusable as trouble:
+            return self._defect(line, trouble, split)
+        left_out: Counter[str] = Counter()
+        for (reason, _), n in dropped.items():
+            left_out[reason] += n
+        if unusable:
+            left_out["unusable_positive"] = unusable
+        return Record(text, tuple(good), tuple(bad), self._path, line, split, tuple(sorted(left_out.items())))
+
+    def _cells(self, row: Any) -> tuple[Any, Any, Any]:
+        """The row's three cells; absent columns count as null."""
+        if isinstance(row, Broken):
+            raise _Unusable(row.reason, row.detail)
+        columns = self._binding.columns
+        if isinstance(row, dict) != (columns is not None):
+            raise _Unusable("wrong_type", f"{_kind(row)} where the other rows are of another kind")
+        if columns is not None:
+            row = {**dict.fromkeys(columns), **row}
+        try:
+            return self._extract(row)
+        except NOT_THE_SHAPE as error:
+            raise _Unusable("wrong_type", f"a row of another shape ({type(error).__name__}: {error})") from error
+
+    def _split_of(self, row: Any) -> str:
+        value = row.get(self._source_column) if isinstance(row, dict) else None
+        if not isinstance(value, str | int) or value == "":
+            raise _Unusable("missing_field", f"{self._source_column} is {_kind(value)}")
+        return str(value)
+
+    def _by_label(self, passages: Any, labels: Any) -> tuple[list[Any], list[Any]]:
+        if not isinstance(passages, list) or not isinstance(labels, list):
+            reason = "string_for_list" if isinstance(passages, str) or isinstance(labels, str) else "wrong_type"
+            raise _Unusable(reason, f"{_kind(passages)} of passages, {_kind(labels)} of labels")
+        if len(passages) != len(labels):
+            raise _Unusable("wrong_type", f"{len(labels)} labels for {len(passages)} passages")
+        positives: list[Any] = []
+        negatives: list[Any] = []
+        for passage, label in zip(passages, labels, strict=True):
+            (positives if self._is_positive(label) else negatives).append(passage)
+        return positives, negatives
+
+    def _is_positive(self, label: Any) -> bool:
+        if label is None:
+            raise _Unusable("missing_field", "a label is null")
+        number = as_number(label)
+        if number is None or math.isnan(number):
+            raise _Unusable("wrong_type", f"label {shorten(str(label), 60)!r} is no number")
+        if self._threshold is not None:
+            return number >= self._threshold
+        if number not in (0.0, 1.0):
+            raise _Unusable("wrong_type", f"label {number:g} is neither 0 nor 1, and there is no --positive-score")
+        return number == 1.0
+
+    def _query(self, value: Any) -> str:
+        if self._binding.pairs and isinstance(value, list) and len(value) == 2:
+            value = value[1]
+        if value is None:
+            raise _Unusable("missing_field", "the query is absent or null")
+        if self._query_of is not None:
+            return _looked_up(self._query_of, value, "query")
+        if not isinstance(value, str):
+            raise _Unusable("wrong_type", f"the query is {_kind(value)}")
+        if not value.strip():
+            raise _Unusable("empty_query")
+        return value
+
+    def _listed(self, values: Any, absent: str) -> Any:
+        """The list (or tuple of cells) of a row's positives or negatives."""
+        if isinstance(values, list | tuple):
+            return values
+        if values is None:
+            raise _Unusable(absent, "absent or null")
+        if self._binding.either:
+            return (values,)
+        if isinstance(values, str):
+            raise _Unusable("string_for_list", f"{shorten(values, 60)!r}")
+        raise _Unusable("wrong_type", f"{_kind(values)} where a list is expected")
+
+    def _usable(self, values: Any, empty: str) -> tuple[list[str], Counter[tuple[str, str]]]:
+        """Texts of the usable values, and (reason, detail) of the others, counted."""
+        texts: list[str] = []
+        dropped: Counter[tuple[str, str]] = Counter()
+        for value in values:
+            try:
+                texts.append(self._passage(value, empty))
+            except _Unusable as trouble:
+                dropped[trouble.reason, trouble.detail] += 1
+        return texts, dropped
+
+    def _passage(self, value: Any, empty: str) -> str:
+        """The text of one passage cell. empty: the reason where it is blank."""
+        title: Any = None
+        if self._binding.pairs and isinstance(value, list) and len(value) == 2:
+            value = value[1]
+        if isinstance(value, dict):
+            title = value.get("title")
+            value = passage_id(value) if self._passage_of is not None else passage_text(value)
+        if value is None:
+            raise _Unusable("missing_field", "absent or null")
+        if self._passage_of is not None:
+            return _looked_up(self._passage_of, value, "passage")
+        if not isinstance(value, str):
+            raise _Unusable("wrong_type", f"{_kind(value)} where a text is expected")
+        text = join_title(title, value) if self._titles else value
+        if not text.strip():
+            raise _Unusable(empty)
+        return text
+
+    def _defect(self, line: int, trouble: _Unusable, split: str | None) -> Defect:
+        return Defect(trouble.reason, self._path, line, shorten(trouble.detail), split)
+
+
+def _looked_up(lookup: Lookup, value: Any, what: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise _Unusable("wrong_type", f"{_kind(value)} where the id of a {what} is expected")
+    text = lookup(str(value))
+    if text is None or not text.strip():
+        raise _Unusable("text_not_found", f"{what} {shorten(str(value), 60)}")
+    return text
+
+
+def _verdict(dropped: Counter[tuple[str, str]], none: str) -> tuple[str, str]:
+    """Why nothing is left: the commonest reason (the first met among equals); `none` where nothing was there."""
+    telling = [(key, n) for key, n in dropped.items() if key[0] != "missing_field"]
+    if not telling:
+        return none, "null" if dropped else "an empty list"
+    return max(telling, key=lambda pair: pair[1])[0]
+
+
+def _kind(value: Any) -> str:
+    """A value's JSON type, for messages."""
+    names = {
+        dict: "an object",
+        list: "a list",
+        tuple: "a list",
+        str: "a text",
+        bool: "true or false",
+        type(None): "null",
+    }
+    return names.get(type(value), "a number" if isinstance(value, int | float) else f"a {type(value).__name__}")

@@ -1,0 +1,226 @@
+"""How a file is packed: recognised from its first bytes, opened as numbered rows."""
+
+from __future__ import annotations
+
+import csv
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePath
+from typing import BinaryIO, Literal
+
+from secid.data.jsonrows import BOM, json_array, json_lines, json_object, parse_row, unwrap
+from secid.data.rows import Broken, Rows, shorten
+from secid.data.stream import CHUNK, STDIN, ByteStream
+from secid.data.tablerows import Dialect, table_rows
+from secid.errors import InputError
+
+Kind = Literal["empty", "jsonl", "json_array", "json_object", "table", "parquet", "arrow_stream", "arrow_file"]
+
+PARQUET_MAGIC = b"PAR1"
+ARROW_FILE_MAGIC = b"ARROW1"
+ARROW_STREAM_MAGIC = b"\xff\xff\xff\xff"
+OTHER_MAGIC = {
+    b"PK\x03\x04": "a zip archive",
+    b"BZh": "bzip2-compressed",
+    b"\xfd7zXZ": "xz-compressed",
+    b"SQLite": "an SQLite database",
+    b"\x80\x04": "a pickle",
+    b"\x89HDF": "an HDF5 file",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+    b"version https://git-lfs": "a Git LFS pointer, not the file itself",
+}
+COLUMNAR = frozenset({"parquet", "arrow_stream", "arrow_file"})
+SPOOL_LIMIT = 16 << 30
+"""Largest columnar file unpacked to a temporary one (16 GiB): such files need random access."""
+
+SNIFFED_LINES = 50
+NAME = re.compile(r"[^\W\d][\w.:/-]*(?: [\w.:/-]+){0,2}")
+"""What a column name looks like, against a passage: up to three words, starting with a letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """How the rows of one file are packed. dialect: tables only."""
+
+    kind: Kind
+    compression: str = ""
+    dialect: Dialect | None = None
+
+    def __str__(self) -> str:
+        name = self.kind.replace("_", " ")
+        if self.dialect is not None:
+            name = "tsv" if self.dialect.delimiter == "\t" else "csv"
+            name += "" if self.dialect.header else " without header"
+        return f"{name}, {self.compression}" if self.compression else name
+
+
+def sniff(stream: ByteStream) -> Container:
+    """The container of a stream from its first bytes (at most CHUNK); nothing is consumed.
+
+    Raises InputError for a kind of file that secid does not read.
+    """
+    head = stream.peek()
+    packed = stream.compression
+    if head.startswith(PARQUET_MAGIC):
+        return Container("parquet", packed)
+    if head.startswith(ARROW_FILE_MAGIC):
+        return Container("arrow_file", packed)
+    if head.startswith(ARROW_STREAM_MAGIC):
+        return Container("arrow_stream", packed)
+    for magic, what in OTHER_MAGIC.items():
+        if head.startswith(magic):
+            raise InputError(
+                f"this is {what}",
+                where=stream.path,
+                remedy="secid reads .jsonl, .json, .csv, .tsv, .parquet and .arrow, each also .gz or .zst",
+            )
+    text = head.removeprefix(BOM).lstrip(b" \t\r\n")
+    if not text:
+        return Container("empty", packed)
+    if text[:1] in b"{[":
+        return Container(_json_kind(text, stream.path), packed)
+    return Container("table", packed, sniff_table(head.removeprefix(BOM), stream.path))
+
+
+def _json_kind(text: bytes, path: str) -> Kind:
+    """Lines, one array or one object.
+
+    A file whose first line is whole JSON is JSON lines, unless that line is the array or wrapper
+    itself. One whose first line is not, while a later one is, is JSON lines with a bad first line.
+    """
+    document: Kind = "json_array" if text[:1] == b"[" else "json_object"
+    lines = text.split(b"\n")
+    whole = lines if len(text) < CHUNK // 2 else lines[:-1]
+    if not whole:
+        # The first line is longer than what was looked at: only the name can tell.
+        lines_by_name = any(suffix in {".jsonl", ".ndjson"} for suffix in PurePath(path).suffixes)
+        return document if document == "json_array" or not lines_by_name else "jsonl"
+    if whole[0].strip() in (b"[", b"{"):
+        return document
+    first = parse_row(whole[0])
+    if isinstance(first, Broken):
+        later = (parse_row(line) for line in whole[1:SNIFFED_LINES] if line[:1] in (b"{", b"["))
+        return (
+            "jsonl" if first.reason != "broken_line" or any(not isinstance(row, Broken) for row in later) else document
+        )
+    if isinstance(first, list):
+        return document if not first or isinstance(first[0], list | dict) else "jsonl"
+    return "json_object" if unwrap(first) != [first] else "jsonl"
+
+
+def sniff_table(head: bytes, path: str) -> Dialect:
+    """Delimiter, quoting and header of a table from its first bytes.
+
+    The delimiter is a tab where the first line has one. A first line of short, distinct names is a
+    header. Fields are quoted in CSV; in TSV only where every field that opens with a quotation
+    mark also closes as CSV asks: MS MARCO's passages quote freely.
+    """
+    text = head.decode("utf-8", errors="replace")
+    whole = text if len(head) < CHUNK // 2 else text[: text.rfind("\n") + 1]
+    first = whole.split("\n", 1)[0].rstrip("\r")
+    delimiter = "\t" if "\t" in first else ","
+    suffixes = PurePath(path).suffixes
+    if delimiter not in first and not {".csv", ".tsv"} & set(suffixes):
+        raise InputError(
+            f"neither JSON nor a table: the file starts with {shorten(first, 60)!r}",
+            where=path,
+            remedy="secid reads .jsonl, .json, .csv, .tsv, .parquet and .arrow, each also .gz or .zst",
+        )
+    quoted = delimiter == "," or _tsv_is_quoted(whole)
+    rows = _first_rows(whole, delimiter, quoted)
+    if not rows:
+        raise InputError("no row could be read", where=path)
+    header = _header(rows)
+    return Dialect(delimiter, quoted, header, len(rows[0]))
+
+
+def _tsv_is_quoted(text: str) -> bool:
+    cells = [cell for line in text.split("\n")[:SNIFFED_LINES] for cell in line.rstrip("\r").split("\t")]
+    opened = [cell for cell in cells if cell.startswith('"')]
+    return bool(opened) and all(re.fullmatch(r'"(?:[^"]|"")*"', cell) for cell in opened)
+
+
+def _first_rows(text: str, delimiter: str, quoted: bool) -> list[list[str]]:
+    rows: list[list[str]] = []
+    lines = (line + "\n" for line in text.split("\n") if line.strip())
+    reader = csv.reader(
+        lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=True
+    )
+    while len(rows) < SNIFFED_LINES:
+        try:
+            rows.append(next(reader))
+        except StopIteration:
+            break
+        except csv.Error:
+            continue
+    return [row for row in rows if row]
+
+
+def _header(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The first row where it names columns, else ().
+
+    Names are distinct, short and start with a letter. Beyond that a header shows either by two
+    names that are known, by a known one above cells unlike a name, or by single words above phrases.
+    """
+    first = [cell.strip() for cell in rows[0]]
+    if len(set(first)) < len(first) or not all(NAME.fullmatch(cell) for cell in first):
+        return ()
+    n_known = sum(bool(KNOWN_NAME.search(cell)) for cell in first)
+    below = [cell for row in rows[1:] for cell in row]
+    longest = max(map(len, first))
+    unlike = any(len(cell) > 2 * longest or cell[:1].isdigit() for cell in below)
+    single_words = not any(" " in cell for cell in first)
+    phrases = 2 * sum(" " in cell for cell in below) > len(below)
+    return tuple(first) if n_known >= 2 or (n_known and unlike) or (single_words and phrases) else ()
+
+
+KNOWN_NAME = re.compile(
+    r"(?i)quer|anchor|question|pos|neg|passage|document|label|score|sent\d|sentence|text|title|para|qid|pid|docid|gold"
+    r"|corpus|answer|id$"
+)
+
+
+def open_rows(stream: ByteStream, container: Container, columns: Sequence[str] | None = None) -> Rows:
+    """Numbered rows of a stream. columns: the only ones wanted, a saving for columnar files alone."""
+    if container.kind == "jsonl":
+        return json_lines(stream)
+    if container.kind == "json_array":
+        return json_array(stream)
+    if container.kind == "json_object":
+        return json_object(stream)
+    if container.kind == "table" and container.dialect is not None:
+        return table_rows(stream, container.dialect)
+    if container.kind in COLUMNAR:
+        return _columnar(stream, container, columns)
+    return iter(())
+
+
+def _columnar(stream: ByteStream, container: Container, columns: Sequence[str] | None) -> Rows:
+    # pyarrow is imported only where a file asks for it: it costs 0.1 s.
+    from secid.data import columnar
+
+    reads = columnar.parquet_rows
+    if container.kind != "parquet":
+        reads = partial(columnar.arrow_rows, streamed=container.kind == "arrow_stream")
+    if stream.path == STDIN or container.compression:
+        with _spooled(stream) as file:
+            yield from reads(file, stream.path, columns)
+    else:
+        yield from reads(stream.path, stream.path, columns)
+
+
+def _spooled(stream: ByteStream) -> BinaryIO:
+    """The stream's bytes in a temporary file, deleted when it is closed."""
+    spool: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    size = 0
+    while chunk := stream.read():
+        size += len(chunk)
+        if size > SPOOL_LIMIT:
+            raise InputError(f"unpacks to more than {SPOOL_LIMIT >> 30} GiB", where=stream.path)
+        spool.write(chunk)
+    spool.seek(0)
+    return spool

@@ -1,0 +1,51 @@
+"""What one cell says: a text, or an id that stands for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+TEXT_KEYS = ("text", "contents", "content", "passage_text", "document_text", "passage", "document", "body")
+ID_KEYS = ("docid", "doc_id", "pid", "psg_id", "passage_id", "corpus_id", "corpus-id", "document_id", "_id", "id")
+TITLE_KEY = "title"
+
+
+def passage_text(passage: Mapping[str, Any]) -> Any:
+    """The text of a passage object, whatever its type; None where it has none."""
+    for key in TEXT_KEYS:
+        if key in passage:
+            return passage[key]
+    return None
+
+
+def passage_id(passage: Mapping[str, Any]) -> Any:
+    """The id of a passage object; None where it has none."""
+    for key in ID_KEYS:
+        if key in passage:
+            return passage[key]
+    return None
+
+
+def join_title(title: Any, text: str) -> str:
+    """Title, space, text, as Tevatron, DPR, E5 and BEIR do; the one alone where the other is empty."""
+    if not isinstance(title, str) or not title:
+        return text
+    return f"{title} {text}" if text else title
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Every text or id inside a cell, a list, or a dict of lists; for detection only."""
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from leaves(item)
+    elif isinstance(value, dict):
+        found = passage_text(value)
+        found = passage_id(value) if found is None else found
+        if found is not None:
+            yield found
+        else:
+            for inner in value.values():
+                if isinstance(inner, list):
+                    yield from leaves(inner)
+    elif value is not None:
+        yield value

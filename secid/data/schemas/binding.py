@@ -1,0 +1,117 @@
+"""A binding: where in a row the query, the positives and the negatives are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Literal
+
+from secid.data.schemas.head import LISTS, Head, Key
+
+Labelled = Literal["", "pair", "list"]
+
+Extract = Callable[[Any], tuple[Any, Any, Any]]
+"""Row -> (query, positives, negatives), as they lie there.
+
+positives, negatives: a tuple of single cells, or whatever the one column holds (a list where the
+row is right). Raises KeyError, IndexError, TypeError or AttributeError where the row has not the shape.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """How rows of one shape are read.
+
+    query, positives, negatives : where they come from, in words for the user.
+    columns    : all that `extract` touches; None for rows without names.
+    split_by   : negatives are a dict {split: negatives} ("the keys of neg").
+    pairs      : texts are [instruction, text] pairs.
+    either     : a single text may stand in place of a list.
+    labelled   : `extract` gives (query, passage, label), one row a "pair", or (query, passages, labels), a "list".
+    query_ids, passage_ids : ids stand in place of the texts.
+    """
+
+    query: str
+    positives: str
+    negatives: str
+    extract: Extract
+    columns: tuple[str, ...] | None
+    schema: str = ""
+    title: str = ""
+    note: str = ""
+    splits: bool = False
+    pairs: bool = False
+    either: bool = False
+    labelled: Labelled = ""
+    query_ids: bool = False
+    passage_ids: bool = False
+
+    @property
+    def mapping(self) -> str:
+        """The mapping in one line: "query=anchor, positive=positive, negatives=negative_1…negative_10"."""
+        ids = {(True, True): "ids", (True, False): "query ids", (False, True): "passage ids"}
+        notes = [ids.get((self.query_ids, self.passage_ids), ""), self.note]
+        tail = "; ".join(note for note in notes if note)
+        text = f"query={self.query}, positive={self.positives}, negatives={self.negatives}"
+        return f"{text} ({tail})" if tail else text
+
+
+def bind_columns(head: Head, query: Key, positive: Key, negatives: Sequence[Key], **options: Any) -> Binding:
+    """Binding of plain columns: a query, a positive, and one or several columns of negatives.
+
+    A column is read as single cells or as lists by its commonest kind; several columns of
+    negatives are single cells each.
+    """
+    kinds = head.kinds
+    scalar_positive = kinds[positive] not in LISTS and not options.get("either")
+    scalar_negative = len(negatives) > 1 or (kinds[negatives[0]] not in LISTS and not options.get("either"))
+    return Binding(
+        query=str(query),
+        positives=str(positive),
+        negatives=span(negatives),
+        extract=column_extract(query, positive, negatives, scalar_positive, scalar_negative),
+        columns=tuple(map(str, (query, positive, *negatives))) if head.named else None,
+        **options,
+    )
+
+
+def column_extract(
+    query: Key, positive: Key, negatives: Sequence[Key], scalar_positive: bool, scalar_negative: bool
+) -> Extract:
+    """The quickest extractor for plain columns: one itemgetter call a row."""
+    get = itemgetter(query, positive, *negatives)
+    if scalar_positive and scalar_negative:
+
+        def single_cells(row: Any) -> tuple[Any, Any, Any]:
+            cells = get(row)
+            return cells[0], cells[1:2], cells[2:]
+
+        return single_cells
+    if scalar_positive:
+
+        def one_positive(row: Any) -> tuple[Any, Any, Any]:
+            cells = get(row)
+            return cells[0], cells[1:2], cells[2]
+
+        return one_positive
+    if scalar_negative:
+
+        def cells_of_negatives(row: Any) -> tuple[Any, Any, Any]:
+            cells = get(row)
+            return cells[0], cells[1], cells[2:]
+
+        return cells_of_negatives
+    return get
+
+
+def span(keys: Sequence[Key]) -> str:
+    """Columns in words: "negative", "negative_1…negative_10"."""
+    return str(keys[0]) if len(keys) == 1 else f"{keys[0]}…{keys[-1]}"
+
+
+def number_of(name: str) -> int:
+    """The number a column's name ends on; -1 where there is none, so that `negative` comes before `negative_1`."""
+    found = re.search(r"(\d+)$", name)
+    return int(found.group(1)) if found else -1

@@ -1,0 +1,195 @@
+"""From the first rows of a file to its binding, or to an error that says what decides."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from secid.data.passages import leaves
+from secid.data.rows import Row, shorten
+from secid.data.schemas.binding import Binding, bind_columns, number_of
+from secid.data.schemas.head import Head, Key, look_like_ids, make_head
+from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named, negative_groups
+from secid.data.schemas.refusals import REFUSALS
+from secid.data.schemas.special import as_number
+from secid.data.schemas.table import SHAPES, Shape
+from secid.errors import SchemaError
+from secid.settings import Settings
+
+COLUMN_FLAGS = "--query-column, --positive-column and --negative-column name the columns; --format names the schema"
+
+
+def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
+    """The one binding that fits the first rows of a file.
+
+    rows : at least one good row.
+    Raises SchemaError where no shape fits or several do, listing the candidates, the columns seen
+    and the flags that decide.
+    """
+    head = make_head(rows)
+    if settings.query_column or settings.positive_column or settings.negative_column:
+        binding = _with_ids(_overruled(head, settings, path), head)
+        binding = replace(binding, schema="columns", title="columns named by flags")
+    else:
+        binding = _detected(head, settings, path)
+    _check_labels(binding, head, settings, path)
+    return binding
+
+
+def _detected(head: Head, settings: Settings, path: str) -> Binding:
+    shapes = _chosen(settings.format, path) if settings.format else SHAPES
+    found: dict[tuple[str, str, str], Binding] = {}
+    if not settings.format:
+        _refuse_early(head, path)
+    for rank in range(3):
+        for shape in shapes:
+            if shape.rank == rank:
+                for binding in _bindings(shape, head, forced=settings.format is not None):
+                    found.setdefault((binding.query, binding.positives, binding.negatives), binding)
+        if found:
+            break
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if found:
+        raise SchemaError(
+            "several readings fit:\n"
+            + "\n".join(f"    {binding.schema}: {binding.mapping}" for binding in found.values())
+            + f"\n  columns: {shorten(head.describe(), 400)}",
+            where=path,
+            remedy=COLUMN_FLAGS,
+        )
+    raise _unknown(head, settings, path)
+
+
+def _bindings(shape: Shape, head: Head, *, forced: bool) -> list[Binding]:
+    """A shape's readings of a head. forced: the user named the shape, so texts that look like ids are texts."""
+    bindings = [_with_ids(binding, head) for binding in shape.bind(head)]
+    if forced:
+        bindings = [replace(binding, passage_ids=False, query_ids=False) if shape.ids is False else binding
+                    for binding in bindings]  # fmt: skip
+    return [
+        replace(binding, schema=shape.name, title=shape.title)
+        for binding in bindings
+        if shape.ids is None or shape.ids == binding.passage_ids
+    ]
+
+
+def _with_ids(binding: Binding, head: Head) -> Binding:
+    """The binding with `query_ids` and `passage_ids` set from what the head holds."""
+    queries: list[Any] = []
+    passages: list[Any] = []
+    for row in head.rows:
+        try:
+            query, *cells = binding.extract(row)
+        except (KeyError, IndexError, TypeError, AttributeError):
+            continue
+        queries.append(query)
+        passages.extend(leaves(cells[:1] if binding.labelled else cells))
+    if binding.pairs:
+        return binding
+    passage_ids = look_like_ids(passages)
+    whole = bool(queries) and all(type(query) is int for query in queries)
+    return replace(binding, passage_ids=passage_ids, query_ids=whole or (passage_ids and look_like_ids(queries)))
+
+
+def _refuse_early(head: Head, path: str) -> None:
+    """The shapes that would else be taken for something they are not: all refusals but the last, general one."""
+    for refusal in REFUSALS[:-1]:
+        if refusal.fits(head):
+            raise SchemaError(refusal.message, where=path, remedy=refusal.remedy)
+
+
+def _unknown(head: Head, settings: Settings, path: str) -> SchemaError:
+    seen = f"columns: {shorten(head.describe(), 400)}"
+    if settings.format:
+        example = _chosen(settings.format, path)[0].example
+        return SchemaError(
+            f"the file has not the shape of --format {settings.format}\n  {seen}",
+            where=path,
+            remedy=f"a row of that schema: {shorten(json.dumps(example[0]), 400)}",
+        )
+    last = REFUSALS[-1]
+    if last.fits(head):
+        return SchemaError(f"{last.message}\n  {seen}", where=path, remedy=last.remedy)
+    return SchemaError(f"no known schema of records with negatives\n  {seen}", where=path, remedy=COLUMN_FLAGS)
+
+
+def _chosen(name: str, path: str) -> tuple[Shape, ...]:
+    for shape in SHAPES:
+        if shape.name == name:
+            return (shape,)
+    near = difflib.get_close_matches(name, [shape.name for shape in SHAPES], n=1)
+    raise SchemaError(
+        f"--format {name!r} is unknown" + (f"; did you mean {near[0]!r}?" if near else ""),
+        where=path,
+        remedy="known: " + ", ".join(shape.name for shape in SHAPES),
+    )
+
+
+def _overruled(head: Head, settings: Settings, path: str) -> Binding:
+    """Columns named by flags; a role without a flag is found by its name."""
+    query = _column(head, settings.query_column, QUERY, "--query-column", path)
+    positive = _column(head, settings.positive_column, POSITIVE, "--positive-column", path)
+    if settings.negative_column:
+        negatives = _negative_columns(head, settings.negative_column, path)
+    else:
+        groups = list(negative_groups(head, named(head, NEGATIVE)))
+        if len(groups) != 1:
+            raise _undecided(head, "--negative-column", [str(key) for group in groups for key in group], path)
+        negatives = groups[0]
+    splits = len(negatives) == 1 and head.kinds[negatives[0]] == "struct"
+    return bind_columns(head, query, positive, negatives, splits=splits, either=splits)
+
+
+def _column(head: Head, given: str | None, tiers: tuple[str, ...], flag: str, path: str) -> Key:
+    if given is not None:
+        key: Key = int(given) if not head.named and given.isdecimal() else given
+        if key in head.kinds:
+            return key
+        raise _undecided(head, f"{flag} {given!r} is not there", [], path)
+    found = named(head, tiers)
+    if len(found) != 1:
+        raise _undecided(head, flag, found, path)
+    return found[0]
+
+
+def _negative_columns(head: Head, given: str, path: str) -> list[Key]:
+    key: Key = int(given) if not head.named and given.isdecimal() else given
+    if key in head.kinds:
+        return [key]
+    numbered = [name for name in head.kinds if re.fullmatch(re.escape(given) + r"[_ -]?\d+", str(name))]
+    if not numbered:
+        raise _undecided(head, f"--negative-column {given!r} is not there", [], path)
+    return sorted(numbered, key=lambda name: number_of(str(name)))
+
+
+def _undecided(head: Head, flag: str, found: list[str], path: str) -> SchemaError:
+    message = flag if " " in flag else f"{flag} is needed too: " + (
+        f"{', '.join(found)} all fit" if found else "no column's name says it"
+    )  # fmt: skip
+    return SchemaError(f"{message}\n  columns: {shorten(head.describe(), 400)}", where=path, remedy=COLUMN_FLAGS)
+
+
+def _check_labels(binding: Binding, head: Head, settings: Settings, path: str) -> None:
+    """Scores are thresholded only when the user says how."""
+    if not binding.labelled or settings.positive_score is not None:
+        return
+    labels: list[object] = []
+    for row in head.rows:
+        try:
+            found = binding.extract(row)[2]
+        except (KeyError, IndexError, TypeError, AttributeError):
+            continue
+        labels.extend(found if isinstance(found, list) else [found])
+    numbers = {as_number(label) for label in labels} - {None}
+    if numbers - {0.0, 1.0}:
+        shown = ", ".join(f"{number:g}" for number in sorted(n for n in numbers if n is not None)[:6])
+        raise SchemaError(
+            f"labels other than 0 and 1 ({shown}, …): which of them are positives?",
+            where=path,
+            remedy="--positive-score X makes passages scored X or more the positives and the others the negatives",
+        )

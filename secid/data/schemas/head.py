@@ -1,0 +1,99 @@
+"""The first rows of a file, as detection sees them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from secid.data.rows import Row
+
+Key = str | int
+
+ID = re.compile(r"(?=[^ ]*\d)[A-Za-z0-9_.:/#@+-]{1,64}")
+"""An id against a text: one short ASCII word with a digit in it."""
+
+LISTS = frozenset({"texts", "ids", "structs", "lists", "numbers", "empty"})
+SCALARS = frozenset({"text", "id"})
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Good rows from a file's start, at least one, all dicts or all lists.
+
+    kinds: each column's commonest kind of value (`kind_of`), in order of first appearance.
+    """
+
+    rows: tuple[Row, ...]
+    kinds: Mapping[Key, str]
+
+    @property
+    def named(self) -> bool:
+        """Whether columns have names; else they are positions, counted from 0."""
+        return isinstance(self.rows[0], dict)
+
+    def column(self, key: Key) -> list[Any]:
+        """Values of a column, without nulls and absent ones."""
+        return [value for row in self.rows if (value := cell(row, key)) is not None]
+
+    def is_ids(self, key: Key) -> bool:
+        """Whether every value of a column is an id by its looks. False where there is none."""
+        return look_like_ids(self.column(key))
+
+    def describe(self) -> str:
+        """Columns and kinds, for messages: "query: text, pos: texts"."""
+        return ", ".join(f"{key}: {kind}" for key, kind in self.kinds.items())
+
+
+def cell(row: Row, key: Key) -> Any:
+    """A row's value under a name or position; None where it is absent."""
+    if isinstance(row, dict):
+        return row.get(key) if isinstance(key, str) else None
+    return row[key] if isinstance(key, int) and key < len(row) else None
+
+
+def make_head(rows: Sequence[Row]) -> Head:
+    """Head of the rows that have the commoner form (named or positional). `rows` holds at least one."""
+    named = [row for row in rows if isinstance(row, dict)]
+    kept: Sequence[Row] = named if 2 * len(named) >= len(rows) else [row for row in rows if isinstance(row, list)]
+    counts: dict[Key, Counter[str]] = {}
+    for row in kept:
+        for key, value in row.items() if isinstance(row, dict) else enumerate(row):
+            counts.setdefault(key, Counter())[kind_of(value)] += 1
+    return Head(tuple(kept), {key: _commonest(found) for key, found in counts.items()})
+
+
+def _commonest(found: Counter[str]) -> str:
+    telling = [(n, kind) for kind, n in found.items() if kind not in ("null", "empty")]
+    if telling:
+        return max(telling, key=lambda pair: pair[0])[1]
+    return "empty" if "empty" in found else "null"
+
+
+def kind_of(value: Any) -> str:
+    """text, id (a whole number), number, flag, struct, null; texts, ids, structs, lists, numbers, empty for lists."""
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, list):
+        inner = next((item for item in value if item is not None), None)
+        return "empty" if inner is None else LIST_KINDS.get(kind_of(inner), "lists")
+    return SCALAR_KINDS.get(type(value), "other")
+
+
+SCALAR_KINDS = {bool: "flag", int: "id", float: "number", dict: "struct", type(None): "null"}
+LIST_KINDS = {"text": "texts", "id": "ids", "struct": "structs", "number": "numbers", "flag": "ids"}
+
+
+def look_like_ids(values: Iterable[Any]) -> bool:
+    """Whether all of at least one value are whole numbers or id-like words."""
+    found = False
+    for value in values:
+        found = True
+        if isinstance(value, str):
+            if not ID.fullmatch(value):
+                return False
+        elif type(value) is not int:
+            return False
+    return found

@@ -1,0 +1,86 @@
+"""Names that columns go by, and binders made of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any, Literal
+
+from secid.data.schemas.binding import Binding, bind_columns, number_of
+from secid.data.schemas.head import LISTS, SCALARS, Head, Key
+
+Bind = Callable[[Head], list[Binding]]
+"""All ways a shape can be read from a head; empty where it is another shape."""
+
+Form = Literal["cells", "lists", "any"]
+"""Single cells throughout; lists on at least one side; or either, row by row."""
+
+NOUN = "(passage|text|doc|document|ctx|example|answer|sentence)s?"
+QUERY = (r"(user_|search_)?query(_text)?|anchor", r"question(_text)?", r"q|sentence1?|sent0|search_term|claim")
+POSITIVE = (
+    rf"pos(itive)?s?([_ ]{NOUN})?|(gold|relevant)([_ ]{NOUN})?",
+    r"(passage|document|doc|answer|context)(_text)?|sentence2|sent1",
+)
+NEGATIVE = (rf"(hard[_ ]?)?neg(ative)?s?([_ ]{NOUN})?([_ -]?\d+)?|irrelevant([_ ]{NOUN})?|distractors?",)
+"""Tiers of names, the surest first: a later tier counts only where no earlier one is there."""
+
+
+def named(head: Head, tiers: tuple[str, ...]) -> list[str]:
+    """Columns whose whole name fits the first tier that any column fits, letter case aside."""
+    for tier in tiers:
+        found = [key for key in head.kinds if isinstance(key, str) and re.fullmatch(tier, key, re.IGNORECASE)]
+        if found:
+            return found
+    return []
+
+
+def negative_groups(head: Head, names: list[str]) -> Iterator[list[Key]]:
+    """Columns of negatives that belong together: same name but for the number at its end, in numeric order."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        if number_of(name) >= 0 and head.kinds[name] in LISTS:
+            groups[name] = [name]
+        else:
+            groups.setdefault(re.sub(r"[_ -]?\d+$", "", name), []).append(name)
+    for group in groups.values():
+        yield [*sorted(group, key=number_of)]
+
+
+def columns(
+    query: str | tuple[str, ...],
+    positive: str | tuple[str, ...],
+    negative: str | tuple[str, ...],
+    form: Form,
+    **options: Any,
+) -> Bind:
+    """Binder of plain columns by their names (patterns of whole names, or tiers of them)."""
+    tiers = [(names,) if isinstance(names, str) else names for names in (query, positive, negative)]
+
+    def bind(head: Head) -> list[Binding]:
+        queries = [key for key in named(head, tiers[0]) if head.kinds[key] in SCALARS]
+        positives = [key for key in named(head, tiers[1]) if _fits(head, key, form)]
+        negatives = list(negative_groups(head, [key for key in named(head, tiers[2]) if _fits(head, key, form)]))
+        return [
+            bind_columns(head, q, p, n, either=form == "any", **options)
+            for q, p, n in product(queries, positives, negatives)
+            if _has_form(head, p, n, form)
+        ]
+
+    return bind
+
+
+def _fits(head: Head, key: Key, form: Form) -> bool:
+    kind = head.kinds[key]
+    return (
+        kind in SCALARS
+        or kind == "null"
+        or (form != "cells" and (kind in LISTS or (form == "any" and kind == "struct")))
+    )
+
+
+def _has_form(head: Head, positive: Key, negatives: list[Key], form: Form) -> bool:
+    if form == "lists":
+        # Numbered columns are n-tuples; a lone list on either side makes the row one of lists.
+        return len(negatives) == 1 and bool(LISTS & {head.kinds[positive], head.kinds[negatives[0]]})
+    return True

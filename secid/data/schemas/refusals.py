@@ -1,0 +1,65 @@
+"""Shapes that hold no records with negatives, known so that the message can say what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from secid.data.schemas.head import LISTS, Head
+from secid.data.schemas.patterns import POSITIVE, QUERY, named
+
+MINE = "negatives can be made from a collection: see `secid mine --help`"
+COLLECTION = "give it as --collection (the folder) or --corpus/--queries, beside a file of records"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A shape that cannot be scored, why, and what to do with it."""
+
+    fits: Callable[[Head], bool]
+    message: str
+    remedy: str
+
+
+def _has(*names: str) -> Callable[[Head], bool]:
+    return lambda head: set(names) <= set(head.kinds)
+
+
+def _is_collection(head: Head) -> bool:
+    kinds = head.kinds
+    named_ids = any(name in kinds for name in ("_id", "docid", "doc_id", "pid", "id", "qid"))
+    texts = "text" in kinds or "contents" in kinds or "document_text" in kinds
+    return named_ids and texts and not any(name in kinds for name in ("label", "score")) and not named(head, QUERY)
+
+
+def _is_headless_pair(head: Head) -> bool:
+    return not head.named and len(head.kinds) == 2
+
+
+def _is_trec_qrels(head: Head) -> bool:
+    return not head.named and len(head.kinds) == 4 and {str(value) for value in head.column(1)} in ({"0"}, {"Q0"})
+
+
+def _is_chat(head: Head) -> bool:
+    kinds = head.kinds
+    spoken = kinds.get("messages") == "structs" or kinds.get("conversations") in LISTS or "history" in kinds
+    return spoken and "positive_messages" not in kinds and not named(head, POSITIVE[:1])
+
+
+def _has_no_negatives(head: Head) -> bool:
+    return bool(named(head, QUERY)) and bool(named(head, POSITIVE))
+
+
+REFUSALS = (
+    Refusal(_has("queries", "corpus", "relevant_docs"), "a LlamaIndex data set: it has no negatives", MINE),
+    Refusal(_has("query-id", "corpus-id"), "relevance judgements (qrels), not records with negatives", COLLECTION),
+    Refusal(_is_trec_qrels, "TREC relevance judgements or a run, not records with negatives", COLLECTION),
+    Refusal(_has("prompt", "chosen", "rejected"), "preference pairs of a chat model, not retrieval records",
+            "if they are meant as records, name the columns with --query-column, --positive-column, --negative-column"),
+    Refusal(_has("instruction", "output"), "instruction-tuning data: it has no negatives", MINE),
+    Refusal(_is_chat, "conversations without positives and negatives", MINE),
+    Refusal(_is_collection, "a collection of texts, not records with negatives", COLLECTION),
+    Refusal(_is_headless_pair, "two columns without names (ids and texts, or pairs): no negatives", MINE),
+    Refusal(_has_no_negatives, "a query and positives but no column of negatives",
+            f"name it with --negative-column, or {MINE}"),
+)  # fmt: skip

@@ -1,0 +1,304 @@
+"""Binders of shapes that no list of column names describes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any
+
+from secid.data.schemas.binding import Binding, bind_columns
+from secid.data.schemas.head import LISTS, SCALARS, Head, Key
+from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named
+
+RESERVED = re.compile(r"(?i)labels?|scores?")
+"""Columns that sentence-transformers keeps for labels, wherever they stand."""
+
+ID_NAME = re.compile(
+    r"(?i)_?(id|idx|index|qid|pid|docid|guid|uuid|split|source|type|task|lang|language|category)|.*_(id|idx)"
+)
+
+PASSAGE = (
+    r"passage|document|doc|para(graph)?|text|context|ctx|candidate|corpus|(passage|document|doc)_text",
+    r"sentence2|answer",
+)
+PASSAGE_ID = (r"pid|doc_?id|(passage|document|corpus)[_-]id",)
+QUERY_ID = (r"qid|query[_-]id",)
+LABEL = (r"labels?|is_relevant|is_selected|relevance|rel", r"scores?|similarity(_score)?")
+DOCS = (r"docs|documents|passages|paragraphs|candidates|contexts|ctxs|texts",)
+
+
+def dpr(head: Head) -> list[Binding]:
+    """DPR: random and hard negatives are two sources."""
+    found = {
+        split: column
+        for split, column in (("random", "negative_ctxs"), ("hard", "hard_negative_ctxs"))
+        if head.kinds.get(column) in LISTS
+    }
+    if "positive_ctxs" not in head.kinds or not found:
+        return []
+    queries = named(head, QUERY)
+    if len(found) == 1:
+        return [bind_columns(head, query, "positive_ctxs", list(found.values())) for query in queries]
+
+    def extract_for(query: str) -> Callable[[Any], tuple[Any, Any, Any]]:
+        return lambda row: (row[query], row["positive_ctxs"], {split: row.get(name) for split, name in found.items()})
+
+    said = " and ".join(f"{split} ({column})" for split, column in found.items())
+    touched = ("positive_ctxs", *found.values())
+    return [
+        Binding(q, "positive_ctxs", said, extract_for(q), (q, *touched), splits=True, note="one source each")
+        for q in queries
+    ]
+
+
+def several_miners(head: Head) -> list[Binding]:
+    """A dict of lists, one list a miner: each key is a source."""
+    negatives = [key for key in named(head, NEGATIVE) if head.kinds[key] == "struct"]
+    negatives = [key for key in negatives if any(isinstance(v, list) for d in head.column(key) for v in d.values())]
+    positives = [key for key in named(head, POSITIVE) if head.kinds[key] in LISTS | SCALARS]
+    queries = named(head, QUERY) or named(head, QUERY_ID)
+    bindings = []
+    for query in queries:
+        for positive in positives:
+            for negative in negatives:
+                if set(head.column(negative)[0]) <= {"doc_id", "score", "text", "title"}:
+                    continue
+                bindings.append(
+                    Binding(
+                        query,
+                        positive,
+                        f"the keys of {negative}",
+                        itemgetter(query, positive, negative),
+                        (query, positive, negative),
+                        splits=True,
+                        either=True,
+                        note="one source each",
+                    )
+                )
+    return bindings
+
+
+def simlm(head: Head) -> list[Binding]:
+    """E5 and SimLM: parallel lists of ids and scores inside an object."""
+    if head.kinds.get("positives") != "struct" or head.kinds.get("negatives") != "struct":
+        return []
+    inner = "doc_id" if all("doc_id" in value for value in head.column("positives")) else "text"
+    if not all(inner in value for value in (*head.column("positives"), *head.column("negatives"))):
+        return []
+
+    def extract_for(query: str) -> Callable[[Any], tuple[Any, Any, Any]]:
+        return lambda row: (row[query], row["positives"][inner], row["negatives"][inner])
+
+    columns = ("positives", "negatives")
+    return [
+        Binding(q, f"positives.{inner}", f"negatives.{inner}", extract_for(q), (q, *columns))
+        for q in named(head, QUERY) or named(head, QUERY_ID)
+    ]
+
+
+def ms_swift(head: Head) -> list[Binding]:
+    """Chat messages: the query is a conversation's last user turn, a passage its last message."""
+    if head.kinds.get("messages") != "structs" or "positive_messages" not in head.kinds:
+        return []
+
+    def extract(row: Any) -> tuple[Any, Any, Any]:
+        users = [turn for turn in row["messages"] if turn["role"] == "user"]
+        negatives = row["negative_messages"]
+        return users[-1]["content"], _last(row["positive_messages"]), negatives and _last(negatives)
+
+    return [
+        Binding(
+            "messages (last user turn)",
+            "positive_messages",
+            "negative_messages",
+            extract,
+            ("messages", "positive_messages", "negative_messages"),
+        )
+    ]
+
+
+def _last(conversations: list[Any]) -> list[Any]:
+    return [turns[-1]["content"] if isinstance(turns, list) else turns["content"] for turns in conversations]
+
+
+def nomic(head: Head) -> list[Binding]:
+    """nomic: the row's metadata names the columns of the triplet."""
+    found = []
+    for metadata in head.column("metadata"):
+        try:
+            query, positive, negative = metadata["objective"]["triplet"][0]
+        except (KeyError, IndexError, TypeError, ValueError):
+            continue
+        if all(isinstance(name, str) and name in head.kinds for name in (query, positive, negative)):
+            found.append((query, positive, negative))
+    return [bind_columns(head, query, positive, [negative]) for query, positive, negative in dict.fromkeys(found)]
+
+
+def instructor(head: Head) -> list[Binding]:
+    """INSTRUCTOR and GritLM: every text is an [instruction, text] pair."""
+    names = ("query", "pos", "neg")
+    if not set(names) <= set(head.kinds):
+        return []
+    queries = head.column("query")
+    if not queries or not all(_is_pair(query) for query in queries):
+        return []
+
+    def extract(row: Any) -> tuple[Any, Any, Any]:
+        return row["query"], _pairs(row["pos"]), _pairs(row["neg"])
+
+    note = "the second of each [instruction, text] pair"
+    return [Binding("query", "pos", "neg", extract, names, pairs=True, note=note)]
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)
+
+
+def _pairs(value: Any) -> Any:
+    return [value] if _is_pair(value) else value
+
+
+def labelled_list(head: Head) -> list[Binding]:
+    """A list of passages and a list of their labels."""
+    bindings = []
+    for query in named(head, QUERY) or named(head, QUERY_ID):
+        for docs in named(head, DOCS):
+            if head.kinds[docs] == "struct" and all("is_selected" in value for value in head.column(docs)):
+                extract = _ms_marco_extract(query, docs)
+                columns: tuple[str, ...] = (query, docs)
+                bindings.append(_list_binding(query, f"{docs}.passage_text", "is_selected", extract, columns))
+            elif head.kinds[docs] in LISTS:
+                bindings.extend(
+                    _list_binding(query, docs, label, itemgetter(query, docs, label), (query, docs, label))
+                    for label in named(head, LABEL)
+                    if head.kinds[label] in LISTS
+                )
+    return bindings
+
+
+def _ms_marco_extract(query: str, docs: str) -> Callable[[Any], tuple[Any, Any, Any]]:
+    return lambda row: (row[query], row[docs]["passage_text"], row[docs]["is_selected"])
+
+
+def _list_binding(query: str, docs: str, label: str, extract: Any, columns: tuple[str, ...]) -> Binding:
+    return Binding(query, f"{docs} by {label}", f"{docs} by {label}", extract, columns, labelled="list")
+
+
+def labelled_pair(head: Head) -> list[Binding]:
+    """One row a (query, passage, label): rows are grouped by query."""
+    if named(head, NEGATIVE):
+        return []
+    bindings = []
+    for query in named(head, QUERY) or named(head, QUERY_ID):
+        for passage in named(head, PASSAGE) or named(head, PASSAGE_ID):
+            if head.kinds[passage] not in SCALARS | {"struct"} or head.kinds[query] not in SCALARS:
+                continue
+            for label in named(head, LABEL):
+                if are_numbers(head, label):
+                    title = "title" if head.kinds.get("title") == "text" else None
+                    bindings.append(pair_binding(query, passage, label, title))
+    return bindings
+
+
+def pair_binding(query: Key, passage: Key, label: Key, title: Key | None) -> Binding:
+    """Binding of labelled pairs; `title` is joined before the passage."""
+    get = itemgetter(query, passage, label)
+
+    def with_title(row: Any) -> tuple[Any, Any, Any]:
+        query_text, text, value = get(row)
+        return query_text, {"title": row[title], "text": text}, value
+
+    keys = (query, passage, label) if title is None else (query, passage, label, title)
+    said = f"{passage} by {label}" if title is None else f"{title} + {passage} by {label}"
+    return Binding(
+        str(query),
+        said,
+        said,
+        get if title is None else with_title,
+        tuple(map(str, keys)) if isinstance(query, str) else None,
+        labelled="pair",
+        note="rows grouped by query",
+    )
+
+
+def are_numbers(head: Head, key: Key) -> bool:
+    """Whether a column holds numbers (flags and numbers written as text count), at least one."""
+    values = head.column(key)
+    return bool(values) and all(as_number(value) is not None for value in values)
+
+
+def as_number(value: Any) -> float | None:
+    """A label as a number; None where it is none. True is 1, "0.5" is 0.5."""
+    if isinstance(value, str):
+        value = {"true": "1", "false": "0"}.get(value.strip().lower(), value)
+    try:
+        return float(value) if isinstance(value, str | int | float) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def positional_triplet(head: Head) -> list[Binding]:
+    """Rows without names: query, positive, negative, and more negatives or a score behind it."""
+    if head.named or not {0, 1, 2} <= set(head.kinds):
+        return []
+    keys = [key for key in head.kinds if isinstance(key, int)]
+    if head.kinds[0] not in SCALARS or positional_pair(head):
+        return []
+    if len(keys) == 3 and head.kinds[1] in LISTS and head.kinds[2] in LISTS - {"numbers"}:
+        return [bind_columns(head, 0, 1, [2])] if not colbert(head) else []
+    if len(keys) > 3 and _is_score(head, keys[-1]):
+        keys = keys[:-1]
+    if any(head.kinds[key] not in SCALARS for key in keys):
+        return []
+    if len(keys) == 3 or len({len(row) for row in head.rows}) == 1:
+        return [bind_columns(head, 0, 1, keys[2:])]
+    # Rows of different lengths: all that follows the positive is negative.
+    return [Binding("0", "1", "2…", _rest_negative, None)]
+
+
+def _rest_negative(row: Any) -> tuple[Any, Any, Any]:
+    return row[0], (row[1],), tuple(row[2:])
+
+
+def _is_score(head: Head, key: Key) -> bool:
+    values = head.column(key)
+    return are_numbers(head, key) and any(isinstance(v, float) or (isinstance(v, str) and "." in v) for v in values)
+
+
+def colbert(head: Head) -> list[Binding]:
+    """ColBERT's n-way rows: query, then passages as [id, score], the first of them positive."""
+    if head.named or len(head.kinds) < 3 or any(head.kinds.get(key) not in ("ids", "numbers") for key in (1, 2)):
+        return []
+    if not all(len(cell) == 2 for row in head.rows for cell in list(row)[1:] if isinstance(cell, list)):
+        return []
+
+    def extract(row: Any) -> tuple[Any, Any, Any]:
+        return row[0], (row[1][0],), tuple(passage[0] for passage in row[2:])
+
+    return [Binding("0", "1", "2…", extract, None, note="[id, score] each, the first is positive")]
+
+
+def positional_pair(head: Head) -> list[Binding]:
+    """Rows without names that end on a label: query, (title,) passage, label."""
+    n_columns = len(head.kinds)
+    if head.named or n_columns not in (3, 4):
+        return []
+    label = n_columns - 1
+    if not are_numbers(head, label) or {as_number(value) for value in head.column(label)} - {0.0, 1.0}:
+        return []
+    if any(head.kinds[key] not in SCALARS for key in range(label)):
+        return []
+    return [pair_binding(0, 1, 2, None) if n_columns == 3 else pair_binding(0, 2, 3, 1)]
+
+
+def by_order(head: Head) -> list[Binding]:
+    """Exactly three columns of text under names that say nothing: anchor, positive, negative, as they stand."""
+    if not head.named:
+        return []
+    keys = [key for key in head.kinds if not RESERVED.fullmatch(str(key)) and not ID_NAME.fullmatch(str(key))]
+    texts = [key for key in keys if head.kinds[key] == "text"]
+    if len(texts) != 3 or len(keys) != 3 or any(head.is_ids(key) for key in texts):
+        return []
+    binding = bind_columns(head, texts[0], texts[1], texts[2:], note="by the order of the columns")
+    return [binding]

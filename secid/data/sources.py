@@ -1,0 +1,237 @@
+"""What the user typed as SOURCE, made into named sources with their files.
+
+- A file is a source named after its stem: bm25.jsonl.gz is `bm25`.
+- Shards `bm25-00000-of-00008.parquet` are one source `bm25`; all N must be there.
+- A folder is one source of its own name where its files are one (shards, `part-*` files or a
+  `datasets` folder); where they have different stems, each is its own source.
+- `name=` before a file, glob or folder names one source of all its files.
+- `-` is standard input, named `stdin`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from secid.data.stream import STDIN
+from secid.errors import InputError, UsageError
+from secid.records import Source
+from secid.settings import Settings
+
+PACKING = (".gz", ".zst", ".zstd")
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".txt", ".parquet", ".arrow")
+SHARD = re.compile(r"(?P<stem>.*?)[-_.]?(?P<index>\d{2,6})-of-(?P<total>\d{2,6})")
+PART = re.compile(r"(?i)(?P<stem>(?:part|shard|chunk|file|data|train)?)[-_.]?\d+([-_.][0-9a-f-]{8,}.*)?")
+"""Numbered files as Spark and the hub write them: part-00000-<uuid>.parquet, 0000.parquet, train-3.jsonl."""
+
+
+def resolve_sources(specs: Sequence[str], settings: Settings) -> tuple[Source, ...]:
+    """The sources of a command line, in its order.
+
+    Raises InputError where a pattern or path matches nothing or a shard is missing, UsageError
+    where two sources would have one name.
+    """
+    sources: list[Source] = []
+    loose: dict[tuple[str, str], list[str]] = {}
+    for spec in specs:
+        name, pattern = _split_name(spec)
+        if name is not None:
+            sources.append(_named(name, pattern))
+        elif pattern == STDIN:
+            sources.append(Source("stdin", (STDIN,)))
+        else:
+            for path in _expand(pattern):
+                if Path(path).is_dir():
+                    sources.extend(_folder(path))
+                    continue
+                # Shards may come as separate words, where the shell expanded the glob.
+                key = (str(Path(path).parent), _shard_key(path))
+                if key not in loose:
+                    loose[key] = []
+                    sources.append(Source(stem(path), ("", *key)))
+                loose[key].append(path)
+    resolved = [_with_shards(source, loose) for source in sources]
+    _refuse_same_names(resolved)
+    return tuple(resolved)
+
+
+def _with_shards(source: Source, loose: dict[tuple[str, str], list[str]]) -> Source:
+    """A placeholder of loose files, filled now that all words of the command line are seen."""
+    if source.paths[0] != "":
+        return source
+    paths = loose[source.paths[1], source.paths[2]]
+    return Source(source.name, _checked_shards(paths))
+
+
+def stem(path: str) -> str:
+    """The name of a file without folder, suffixes and shard numbers."""
+    name = _without_suffixes(path)
+    shard = SHARD.fullmatch(name)
+    return (shard["stem"] or Path(path).resolve().parent.name) if shard else name
+
+
+def _without_suffixes(path: str) -> str:
+    name = Path(path).name
+    for suffixes in (PACKING, SUFFIXES):
+        for suffix in suffixes:
+            if name.lower().endswith(suffix) and len(name) > len(suffix):
+                name = name[: -len(suffix)]
+                break
+    return name
+
+
+def _shard_key(path: str) -> str:
+    """Equal for shards of one source, different for any other two files of a folder."""
+    shard = SHARD.fullmatch(_without_suffixes(path))
+    return f"{shard['stem']} of {int(shard['total'])}" if shard else Path(path).name
+
+
+def _split_name(spec: str) -> tuple[str | None, str]:
+    """`name=path` taken apart; an existing path that holds "=" is a path."""
+    name, separator, pattern = spec.partition("=")
+    if not separator or Path(spec).exists() or "/" in name or glob.has_magic(name):
+        return None, spec
+    if not name.strip() or not pattern:
+        raise UsageError(f"{spec!r} is neither a path nor name=path", remedy="write name=path, both not empty")
+    return name.strip(), pattern
+
+
+def _named(name: str, pattern: str) -> Source:
+    if pattern == STDIN:
+        return Source(name, (STDIN,))
+    paths = _expand(pattern)
+    files = [file for path in paths for file in (_folder_files(path) if Path(path).is_dir() else [path])]
+    if not files:
+        raise InputError("holds no data file", where=pattern)
+    # One shard asked for by its own path is meant as it stands.
+    return Source(name, (files[0],) if len(files) == 1 else _checked_shards(files))
+
+
+def _expand(pattern: str) -> list[str]:
+    """Existing paths of a word: itself, or what it matches as a glob, sorted."""
+    if Path(pattern).exists():
+        return [pattern]
+    # Path.glob takes no absolute pattern.
+    matches = sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) else []  # noqa: PTH207
+    if matches:
+        return matches
+    what = "matches no file" if glob.has_magic(pattern) else "no such file or folder"
+    raise InputError(what, where=pattern, remedy=_near(pattern))
+
+
+def _near(pattern: str) -> str:
+    parent = Path(pattern).parent
+    if not parent.is_dir():
+        return f"there is no folder {parent}"
+    names = sorted(path.name for path in parent.iterdir() if not path.name.startswith("."))
+    if not names:
+        return f"the folder {parent} is empty"
+    near = difflib.get_close_matches(Path(pattern).name, names, n=3, cutoff=0.4) or names[:3]
+    return f"near it in {parent}: {', '.join(near)}"
+
+
+def _folder(path: str) -> list[Source]:
+    files = _folder_files(path)
+    name = Path(path).resolve().name
+    if not files:
+        raise InputError(
+            "the folder holds no data file", where=path, remedy=f"looked for {', '.join(SUFFIXES)}, packed or not"
+        )
+    if _is_saved_dataset(Path(path)) or len({_folder_stem(file) for file in files}) == 1:
+        return [Source(name, _checked_shards(files))]
+    groups: dict[str, list[str]] = {}
+    for file in files:
+        groups.setdefault(_shard_key(file), []).append(file)
+    return [Source(stem(group[0]), _checked_shards(group)) for group in groups.values()]
+
+
+def _folder_stem(path: str) -> str:
+    part = PART.fullmatch(_without_suffixes(path))
+    return part["stem"] if part else stem(path)
+
+
+def data_files(folder: str) -> list[str]:
+    """All data files of a folder as one list, shards checked. Raises InputError where there is none."""
+    files = _folder_files(folder)
+    if not files:
+        raise InputError("the folder holds no data file", where=folder)
+    return list(_checked_shards(files))
+
+
+def _folder_files(folder: str) -> list[str]:
+    """Data files of a folder in sorted order; hidden ones and those that start with "_" are none."""
+    path = Path(folder)
+    if _is_saved_dataset(path):
+        return _saved_files(path)
+    if (path / "dataset_dict.json").is_file():
+        parts = sorted(child.name for child in path.iterdir() if _is_saved_dataset(child))
+        if len(parts) == 1:
+            return _saved_files(path / parts[0])
+        raise InputError(
+            f"a saved data set of several splits ({', '.join(parts)})",
+            where=folder,
+            remedy=f"name one: {Path(folder) / (parts[0] if parts else 'train')}",
+        )
+    return [str(child) for child in sorted(path.iterdir()) if child.is_file() and _is_data(child.name)]
+
+
+def _is_data(name: str) -> bool:
+    lower = name.lower()
+    for suffix in PACKING:
+        lower = lower.removesuffix(suffix)
+    return not name.startswith((".", "_")) and lower.endswith(SUFFIXES) and not lower.startswith("readme")
+
+
+def _is_saved_dataset(path: Path) -> bool:
+    return (path / "state.json").is_file() and (path / "dataset_info.json").is_file()
+
+
+def _saved_files(path: Path) -> list[str]:
+    """Arrow files of a `save_to_disk` folder, as its state names them."""
+    try:
+        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        names = [entry["filename"] for entry in state["_data_files"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError("state.json is not one that `save_to_disk` writes", where=str(path)) from error
+    files = [path / Path(name).name for name in names]
+    missing = [file.name for file in files if not file.is_file()]
+    if missing:
+        raise InputError(f"files named in state.json are missing: {', '.join(missing[:3])}", where=str(path))
+    return [str(file) for file in files]
+
+
+def _checked_shards(paths: Iterable[str]) -> tuple[str, ...]:
+    """Paths sorted; where they are shards i-of-N, all N must be there, each once."""
+    paths = sorted(paths)
+    groups: dict[tuple[str, int], list[int]] = {}
+    for path in paths:
+        if shard := SHARD.fullmatch(_without_suffixes(path)):
+            key = (str(Path(path).parent / shard["stem"]), int(shard["total"]))
+            groups.setdefault(key, []).append(int(shard["index"]))
+    for (name, total), found in groups.items():
+        missing = sorted(set(range(total)) - set(found))
+        if missing and found and max(found) == total and 0 not in found:
+            missing = sorted(set(range(1, total + 1)) - set(found))
+        if missing:
+            shown = ", ".join(f"{index:05d}" for index in missing[:5]) + (", …" if len(missing) > 5 else "")
+            raise InputError(
+                f"{len(missing)} of {total} shards are missing: {shown}",
+                where=name,
+                remedy="copy them too; name=FILE takes one shard alone",
+            )
+    return tuple(paths)
+
+
+def _refuse_same_names(sources: Sequence[Source]) -> None:
+    seen: dict[str, Source] = {}
+    for source in sources:
+        if source.name in seen:
+            raise UsageError(
+                f"two sources would be named {source.name!r}: {seen[source.name].paths[0]} and {source.paths[0]}",
+                remedy=f"name one yourself: other={source.paths[0]}",
+            )
+        seen[source.name] = source

@@ -1,0 +1,189 @@
+"""The bytes of one input: counted and hashed as they pass, unpacked on the way.
+
+Compression is recognised by its magic bytes, never by the file's name.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import sys
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import zstandard
+
+from secid.errors import InputError
+
+STDIN = "-"
+CHUNK = 1 << 20
+"""Bytes asked for at once: larger does not read faster, and memory stays near it."""
+
+ZSTD_WINDOW = 1 << 27
+"""Largest zstd window accepted (128 MiB, what `zstd --long` writes): a frame may ask for 2 GB."""
+
+GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error, zstandard.ZstdError)
+
+
+class _Counted(io.RawIOBase):
+    """Passes bytes through, keeping their number and their SHA-256.
+
+    The hash is taken in a thread (hashlib lets go of the interpreter), one block behind the reader.
+    """
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self.n_bytes = 0
+        self._digest = hashlib.sha256()
+        self._hashing = ThreadPoolExecutor(max_workers=1)
+        self._behind: Future[None] | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        # `read` instead of `readinto`: the hash needs bytes of its own.
+        data = self._raw.read(len(buffer))
+        buffer[: len(data)] = data
+        self.n_bytes += len(data)
+        self._wait()
+        if data:
+            self._behind = self._hashing.submit(self._digest.update, data)
+        return len(data)
+
+    def sha256(self) -> str:
+        self._wait()
+        return self._digest.hexdigest()
+
+    def _wait(self) -> None:
+        if self._behind is not None:
+            self._behind.result()
+            self._behind = None
+
+    def close(self) -> None:
+        self._hashing.shutdown()
+        if self._raw is not sys.stdin.buffer:
+            self._raw.close()
+        super().close()
+
+
+class _ZstdFrames(io.RawIOBase):
+    """zstd frames unpacked one after another; a frame cut short is an error, not an end."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._packed = packed
+        self._decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW)
+        self._frame = self._reader()
+
+    def _reader(self) -> zstandard.ZstdDecompressionReader:
+        return self._decompressor.stream_reader(self._packed, read_size=CHUNK, read_across_frames=True, closefd=False)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        return self._frame.readinto(buffer)
+
+
+class ByteStream:
+    """One opened input, unpacked.
+
+    path : a file, or "-" for standard input.
+    `n_bytes_read` counts the bytes as they lie on disk; `sha256` is theirs, whole after `drain`.
+    Raises InputError where the input cannot be opened or its compression is damaged.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._counted = _Counted(_open(path))
+        packed = io.BufferedReader(cast("io.RawIOBase", self._counted), CHUNK)
+        self._packed = packed
+        with self._readable():
+            magic = packed.peek(4)[:4]
+        if magic.startswith(GZIP_MAGIC):
+            self.compression = "gz"
+            self._plain = io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=packed, mode="rb")), CHUNK)
+        elif magic == ZSTD_MAGIC:
+            self.compression = "zst"
+            self._plain = io.BufferedReader(_ZstdFrames(packed), CHUNK)
+        else:
+            self.compression = ""
+            self._plain = packed
+
+    @property
+    def n_bytes_read(self) -> int:
+        """Bytes taken from the disk so far, before unpacking."""
+        return self._counted.n_bytes
+
+    @property
+    def sha256(self) -> str:
+        """Hex SHA-256 of the bytes read so far."""
+        return self._counted.sha256()
+
+    def peek(self) -> bytes:
+        """The first unpacked bytes (up to CHUNK of them) without taking them; b"" where there are none."""
+        with self._readable():
+            return self._plain.peek(CHUNK)
+
+    def lines(self, limit: int) -> Iterator[bytes | None]:
+        """Lines with their \\n, which alone ends one; None for a line of more than `limit` bytes, passed over.
+
+        Memory stays below `limit` plus a chunk, whatever the file holds.
+        """
+        readline = self._plain.readline
+        with self._readable():
+            while line := readline(limit):
+                if len(line) < limit or line.endswith(b"\n"):
+                    yield line
+                    continue
+                while (rest := readline(CHUNK)) and not rest.endswith(b"\n"):
+                    pass
+                yield None
+
+    def read(self, size: int = CHUNK) -> bytes:
+        """Up to `size` unpacked bytes; b"" at the end."""
+        with self._readable():
+            return self._plain.read(size)
+
+    def drain(self) -> None:
+        """Read what is left, so that count and hash cover the whole input."""
+        while self.read():
+            pass
+        with self._readable():
+            while self._packed.read(CHUNK):
+                pass
+
+    def close(self) -> None:
+        """Close the file; standard input stays open."""
+        self._plain.close()
+        self._packed.close()
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Read errors in the user's words."""
+        try:
+            yield
+        except DAMAGED as error:
+            raise InputError(
+                f"the compressed data are damaged or cut short ({error})",
+                where=self.path,
+                remedy="copy or make the file again",
+            ) from error
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot be read ({error})", where=self.path) from error
+
+
+def _open(path: str) -> BinaryIO:
+    if path == STDIN:
+        return sys.stdin.buffer
+    try:
+        return Path(path).open("rb", buffering=0)
+    except OSError as error:
+        raise InputError(f"cannot be opened ({error.strerror})", where=path) from error

@@ -1,0 +1,85 @@
+"""Rows of CSV and TSV tables."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from secid.data.jsonrows import BOM
+from secid.data.rows import ROW_LIMIT, Broken, Row, Rows, shorten
+from secid.data.stream import ByteStream
+
+csv.field_size_limit(ROW_LIMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a table is written. header: column names, or () where the first line is a row already."""
+
+    delimiter: str
+    quoted: bool
+    header: tuple[str, ...]
+    n_columns: int
+
+
+def table_rows(stream: ByteStream, dialect: Dialect) -> Rows:
+    """Rows as dicts where the table has a header, else as lists. Numbers are the row's first line.
+
+    A row with more or fewer fields than the table is Broken("extra_columns").
+    """
+    lines = _Lines(stream)
+    reader = csv.reader(
+        lines,
+        delimiter=dialect.delimiter,
+        quoting=csv.QUOTE_MINIMAL if dialect.quoted else csv.QUOTE_NONE,
+        strict=True,
+    )
+    header = dialect.header
+    while True:
+        lines.damage = None
+        first = lines.number + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield first, lines.damage or Broken("broken_line", shorten(str(error)))
+            continue
+        if not cells or (first == 1 and header):
+            continue
+        yield first, lines.damage or _row(cells, header, dialect.n_columns)
+
+
+def _row(cells: list[str], header: tuple[str, ...], n_columns: int) -> Row | Broken:
+    if len(cells) != n_columns:
+        return Broken("extra_columns", f"{len(cells)} fields, {n_columns} expected")
+    return dict(zip(header, cells, strict=True)) if header else list(cells)
+
+
+class _Lines:
+    """Decoded lines for csv.reader, with the number of the last one and what was wrong with it."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._lines = stream.lines(ROW_LIMIT)
+        self.number = 0
+        self.damage: Broken | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.number += 1
+        if line is None:
+            self.damage = Broken("too_large", f"line over {ROW_LIMIT >> 20} MiB")
+            return "\n"
+        if self.number == 1:
+            line = line.removeprefix(BOM)
+        if b"\0" in line:
+            self.damage = Broken("broken_line", "NUL byte")
+        try:
+            return line.decode()
+        except UnicodeDecodeError as error:
+            self.damage = Broken("broken_line", f"not valid UTF-8 ({error.reason})")
+            return line.decode(errors="replace")

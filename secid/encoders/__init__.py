@@ -1,0 +1,48 @@
+"""Encoders: texts and a role in, rows out. torch is imported only when a model is loaded."""
+
+from __future__ import annotations
+
+from secid.encoders.cache import Cache
+from secid.encoders.cache_folder import CacheFolder
+from secid.encoders.embed import EmbedCounts, embed
+from secid.encoders.function import from_callable
+from secid.encoders.protocol import EncodedBatch, Encoder, Role, StreamingEncoder
+from secid.encoders.selftest import batch_noise, self_test, smallest_distance
+from secid.settings import Settings
+
+__all__ = [
+    "Cache",
+    "CacheFolder",
+    "EmbedCounts",
+    "EncodedBatch",
+    "Encoder",
+    "Role",
+    "StreamingEncoder",
+    "batch_noise",
+    "embed",
+    "from_callable",
+    "load",
+    "self_test",
+    "smallest_distance",
+]
+
+
+def load(settings: Settings) -> Encoder:
+    """The encoder that `settings.encoder` names: alias, hub name, local folder, vectors file or http endpoint.
+
+    Raises EncoderError, in one line and with what to do, where it cannot be found, loaded or trusted.
+    """
+    from pathlib import Path
+
+    name = settings.encoder or ""
+    if name.startswith(("http://", "https://")):
+        from secid.encoders.endpoint import load_endpoint
+
+        return load_endpoint(settings)
+    if Path(name).suffix in {".npz", ".parquet"}:
+        from secid.encoders.precomputed import load_precomputed
+
+        return load_precomputed(settings)
+    from secid.encoders.transformer import load_transformer
+
+    return load_transformer(settings)

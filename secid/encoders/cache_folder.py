@@ -1,0 +1,197 @@
+"""The embedding cache as a whole: what it holds, its size limit, a check of every byte, and its end.
+
+Source: DESIGN 5.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from secid.encoders.segment import DAMAGED, META, TEMPORARY, DamagedSegmentError, Segment
+from secid.settings import Settings
+
+ABANDONED_SECONDS = 3600.0
+"""A segment being written for longer than this was left by a killed run; writing one takes seconds."""
+
+
+@dataclass(frozen=True)
+class EncoderUse:
+    """What the cache holds of one encoder. last_used: seconds since the epoch."""
+
+    fingerprint: str
+    n_segments: int
+    n_rows: int
+    n_bytes: int
+    last_used: float
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """What the cache holds. n_damaged: segments set aside; they go first when space is short."""
+
+    folder: str
+    limit_bytes: int
+    n_bytes: int
+    n_damaged: int
+    encoders: tuple[EncoderUse, ...]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Outcome of reading every byte: segments found whole, and the names of those set aside."""
+
+    n_whole: int
+    damaged: tuple[str, ...]
+
+
+class CacheFolder:
+    """The whole embedding cache: a folder per encoder fingerprint. It need not exist yet."""
+
+    def __init__(self, folder: Path, limit_bytes: int) -> None:
+        self.folder = folder
+        self.limit_bytes = limit_bytes
+
+    @classmethod
+    def of(cls, settings: Settings) -> CacheFolder:
+        """The folder and limit the settings name, the user's cache folder where they name none."""
+        folder = Path(settings.cache_dir).expanduser() if settings.cache_dir else default_folder()
+        return cls(folder, int(settings.cache_gb * 10**9))
+
+    def info(self) -> CacheInfo:
+        """Counts and sizes, by encoder; reads no rows."""
+        encoders = []
+        for home in self._homes():
+            segments = [Segment(folder) for folder in finished(home)]
+            if not segments:
+                continue
+            encoders.append(
+                EncoderUse(
+                    home.name,
+                    len(segments),
+                    sum(_n_rows(segment) for segment in segments),
+                    sum(_size(segment.folder) for segment in segments),
+                    max(_used(segment.folder) for segment in segments),
+                )
+            )
+        damaged = sum(1 for home in self._homes() for folder in home.iterdir() if folder.name.startswith(DAMAGED))
+        total = sum(_size(folder) for home in self._homes() for folder in home.iterdir())
+        return CacheInfo(str(self.folder), self.limit_bytes, total, damaged, tuple(encoders))
+
+    def clear(self) -> int:
+        """Removes everything; returns the bytes freed. Runs that still read keep what they opened."""
+        freed = 0
+        for home in self._homes():
+            freed += sum(_size(folder) for folder in home.iterdir())
+            shutil.rmtree(home, ignore_errors=True)
+        return freed
+
+    def verify(self) -> Verification:
+        """Reads every byte of every segment; sets the damaged ones aside."""
+        whole, damaged = 0, []
+        for home in self._homes():
+            for folder in finished(home):
+                try:
+                    Segment(folder).verify()
+                    whole += 1
+                except DamagedSegmentError:
+                    set_aside(folder)
+                    damaged.append(f"{home.name}/{folder.name}")
+                except FileNotFoundError:
+                    if folder.is_dir():
+                        set_aside(folder)
+                        damaged.append(f"{home.name}/{folder.name}")
+        return Verification(whole, tuple(damaged))
+
+    def shrink(self) -> None:
+        """Brings the cache under its limit: what was set aside goes first, then what was used longest ago."""
+        sizes: dict[Path, int] = {}
+        for home in self._homes():
+            for folder in home.iterdir():
+                if not folder.name.startswith(TEMPORARY):
+                    sizes[folder] = _size(folder)
+                elif time.time() - _modified(folder) > ABANDONED_SECONDS:
+                    _remove(folder)
+        total = sum(sizes.values())
+        for folder in sorted(sizes, key=lambda path: (not path.name.startswith(DAMAGED), _used(path))):
+            if total <= self.limit_bytes:
+                return
+            _remove(folder)
+            total -= sizes[folder]
+
+    def _homes(self) -> Iterator[Path]:
+        if self.folder.is_dir():
+            yield from sorted(path for path in self.folder.iterdir() if path.is_dir())
+
+
+def default_folder() -> Path:
+    """The user's cache folder, by the custom of each system."""
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "secid" / "embeddings"
+
+
+def set_aside(folder: Path) -> None:
+    """Takes a damaged segment out of use but keeps it for a look; gone already is as good."""
+    try:
+        folder.rename(folder.with_name(DAMAGED + folder.name))
+    except OSError:
+        return
+
+
+def finished(home: Path) -> list[Path]:
+    """Segment folders in order of making; what is being written or set aside starts with a dot."""
+    if not home.is_dir():
+        return []
+    return sorted(path for path in home.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _remove(folder: Path) -> None:
+    """First out of sight, then gone: no reader finds half a segment."""
+    hidden = folder.with_name(f"{TEMPORARY}gone-{folder.name}")
+    try:
+        folder.rename(hidden)
+    except OSError:
+        return
+    shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _n_rows(segment: Segment) -> int:
+    try:
+        return int(segment.meta["n"])
+    except (DamagedSegmentError, OSError):
+        return 0
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*") if folder.is_dir() else ():
+        try:
+            total += path.stat().st_size
+        except OSError:  # removed by another run meanwhile
+            continue
+    return total
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return time.time()
+
+
+def _used(folder: Path) -> float:
+    """When a segment was last used; 0 where it cannot be told."""
+    try:
+        return (folder / META).stat().st_mtime
+    except OSError:
+        return 0.0

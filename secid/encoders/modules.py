@@ -1,0 +1,147 @@
+"""The files in which a repository states its recipe: modules.json and the folders it names.
+
+Classes are matched by base name: their import paths changed over the years. Whatever is not known is
+refused, never skipped. Source: FORMATS 2.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from secid.errors import EncoderError
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Head:
+    """One module after pooling. kind: dense, layer_norm or normalize.
+
+    folder     : where its weights lie; None for normalize.
+    activation : name of a torch.nn class; only for dense.
+    """
+
+    kind: str
+    folder: Path | None = None
+    in_features: int = 0
+    out_features: int = 0
+    bias: bool = True
+    activation: str = "Identity"
+    residual: bool = False
+
+
+# Class names as sentence-transformers writes them now and wrote them before 2024.
+POOLING_BOOLEANS: Mapping[str, str] = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len",
+    "pooling_mode_weightedmean_tokens": "weighted_mean",
+    "pooling_mode_lasttoken": "last",
+}
+POOLING_NAMES: Mapping[str, str] = {
+    "cls": "cls",
+    "max": "max",
+    "mean": "mean",
+    "mean_sqrt_len_tokens": "mean_sqrt_len",
+    "weightedmean": "weighted_mean",
+    "lasttoken": "last",
+}
+ACTIVATIONS = frozenset(
+    {"Identity", "Tanh", "GELU", "ReLU", "SiLU", "Sigmoid", "Mish", "ELU", "LeakyReLU", "Softplus", "Hardtanh"}
+)
+"""Activations of torch.nn that need no arguments and act on each number alone."""
+
+
+def read_json(path: Path) -> Any:
+    """The parsed file; None where there is none."""
+    if not path.is_file():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise EncoderError(f"not valid JSON: {error}", where=str(path), remedy="download the encoder again") from error
+
+
+def read_modules(folder: Path) -> list[dict[str, Any]]:
+    """modules.json in order, [] where there is none; known classes only."""
+    path = folder / "modules.json"
+    modules = read_json(path) or []
+    modules = sorted(modules, key=lambda module: int(module.get("idx", 0)))
+    for position, module in enumerate(modules):
+        base = base_name(module)
+        known = base == "Transformer" if position == 0 else base in {"Pooling", "Dense", "Normalize", "LayerNorm"}
+        if not known:
+            raise EncoderError(
+                f"module {position} is {module.get('type')!r}, which secid does not know",
+                where=str(path),
+                remedy="known: Transformer, then Pooling, Dense, LayerNorm, Normalize; "
+                "encode the texts yourself and give --encoder vectors.npz",
+            )
+    if modules and [base_name(module) for module in modules].count("Pooling") != 1:
+        raise EncoderError("exactly one Pooling module is expected", where=str(path))
+    return modules
+
+
+def base_name(module: Json) -> str:
+    return str(module.get("type", "")).rsplit(".", 1)[-1]
+
+
+def pooling_modes(config: Json, path: Path) -> tuple[str, ...]:
+    """Modes of a Pooling config, new style (`pooling_mode`) or old (`pooling_mode_*` booleans)."""
+    if "pooling_mode" in config:
+        stated = config["pooling_mode"]
+        names = (stated,) if isinstance(stated, str) else tuple(stated)
+        unknown = [item for item in names if item not in POOLING_NAMES]
+        modes = tuple(POOLING_NAMES[item] for item in names if item in POOLING_NAMES)
+    else:
+        active = [key for key, value in config.items() if key.startswith("pooling_mode_") and value is True]
+        unknown = [key for key in active if key not in POOLING_BOOLEANS]
+        modes = tuple(mode for key, mode in POOLING_BOOLEANS.items() if key in active)
+    if unknown or not modes:
+        raise EncoderError(
+            f"pooling {unknown or 'is not stated'}, which secid does not know",
+            where=str(path),
+            remedy=f"known: {', '.join(POOLING_NAMES)}; --pooling overrules the file",
+        )
+    return modes
+
+
+def read_heads(folder: Path, modules: list[dict[str, Any]]) -> tuple[Head, ...]:
+    names = [base_name(module) for module in modules]
+    if not modules:
+        return ()
+    if names[1] != "Pooling":
+        raise EncoderError(f"{names[1]} stands before Pooling", where=str(folder / "modules.json"))
+    return tuple(_head(folder, module) for module in modules[2:])
+
+
+def _head(folder: Path, module: Json) -> Head:
+    kind, place = base_name(module), folder / str(module.get("path", ""))
+    if kind == "Normalize":  # its folder is often missing, and holds nothing that counts
+        return Head("normalize")
+    config = read_json(place / "config.json")
+    if config is None:
+        raise EncoderError(f"the {kind} module has no config.json", where=str(place))
+    if kind == "LayerNorm":
+        return Head("layer_norm", place, int(config["dimension"]), int(config["dimension"]))
+    for key in ("module_input_name", "module_output_name"):
+        if config.get(key) not in (None, "sentence_embedding"):
+            raise EncoderError(f"Dense with {key} = {config[key]!r} is not supported", where=str(place))
+    full = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
+    activation = full.rsplit(".", 1)[-1]
+    if not full.startswith("torch.nn.") or activation not in ACTIVATIONS:
+        raise EncoderError(f"activation {full!r} is not known", where=str(place / "config.json"))
+    return Head(
+        "dense",
+        place,
+        int(config["in_features"]),
+        int(config["out_features"]),
+        bool(config.get("bias", True)),
+        activation,
+        bool(config.get("use_residual", False)),
+    )

@@ -1,0 +1,227 @@
+"""Vectors computed elsewhere: a .npz or .parquet file that maps texts to rows.
+
+Which row belongs to a text is told by a column (array) `text_sha256` (hex SHA-256 of the UTF-8 text),
+or `text`, or by row order: line i of NAME.jsonl beside the file is the text of row i, a JSON string or
+an object with "text". A column `role` (query or passage) tells two vectors of one text apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secid.encoders.keys import Keys, Words, find, key_words, sha256_keys
+from secid.encoders.locate import file_sha256
+from secid.encoders.protocol import Float32Rows, Role
+from secid.encoders.rows import as_rows, cut_dimension, finish_rows
+from secid.errors import EncoderError
+from secid.results import EncoderInfo
+from secid.settings import Settings
+
+VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
+TEXT_NAMES = ("text", "texts")
+SUFFIXES = (".npz", ".parquet")
+
+UNIT_TOLERANCE = 1e-3
+"""Rows within this of length 1 count as normalised: half precision rounds lengths by a few 1e-4."""
+
+HALF_ROUNDING = 2.0**-11
+"""Largest relative rounding of a half-precision number, so the largest length of a unit row's error."""
+
+
+class Table(NamedTuple):
+    """What a file holds. keys (n, 16) uint8; vectors (n, d); roles (n,) str or None; rule: how rows are told."""
+
+    vectors: NDArray[Any]
+    keys: Keys
+    roles: NDArray[np.str_] | None
+    rule: str
+
+
+class PrecomputedEncoder:
+    """Looks rows up by text. rounding: length of a unit row's error from how it was stored."""
+
+    def __init__(self, table: Table, info: EncoderInfo, truncate_dim: int | None) -> None:
+        self.info = info
+        self.rounding = HALF_ROUNDING if table.vectors.dtype == np.float16 else 0.0
+        self._vectors = table.vectors
+        self._truncate_dim = truncate_dim
+        self._index = {role: _index(table, role) for role in ("query", "passage")}
+
+    @property
+    def dimension(self) -> int:
+        return self.info.dim
+
+    def stored(self) -> Float32Rows:
+        """All rows as they would be given out, for the self-test: (n, dimension) float32."""
+        return self._finish(self._vectors)
+
+    def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
+        """(n, dimension) float32. Raises EncoderError naming a text that has no vector."""
+        high, low, places = self._index[role]
+        found = find(*key_words(sha256_keys(texts)), high, low)
+        missing = np.flatnonzero(found < 0)
+        if len(missing):
+            raise EncoderError(
+                f"{len(missing)} of {len(texts)} texts ({role}) have no vector, "
+                f"the first {texts[int(missing[0])][:80]!r}",
+                where=self.info.name,
+                remedy="encode them too, by their exact text: titles joined and prefixes left out as secid reads them",
+            )
+        return self._finish(self._vectors[places[found]])
+
+    def _finish(self, rows: NDArray[Any]) -> Float32Rows:
+        return finish_rows(rows.astype(np.float32), self._truncate_dim, self.info.normalize)
+
+
+def load_precomputed(settings: Settings) -> PrecomputedEncoder:
+    """The vectors file `settings.encoder` names.
+
+    Raises EncoderError for a file that cannot be read, lacks vectors or keys, or holds two vectors for a text.
+    """
+    path = Path(settings.encoder or "").expanduser()
+    if not path.is_file():
+        raise EncoderError("no such file", where=str(path), remedy="name a .npz or .parquet file of vectors")
+    table = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path)
+    unit = bool((np.abs(np.linalg.norm(table.vectors.astype(np.float32), axis=1) - 1) <= UNIT_TOLERANCE).all())
+    normalize = settings.normalize if settings.normalize is not None else unit or settings.truncate_dim is not None
+    sha256 = file_sha256(path)
+    stated = json.dumps([sha256, table.rule, normalize, settings.truncate_dim])
+    notes = [] if unit else ["the stored rows are not of unit length; scoring scales them (METHOD 2)"]
+    info = EncoderInfo(
+        name=str(path),
+        revision=None,
+        weights_sha256=sha256,
+        pooling="precomputed",
+        query_prefix="",
+        passage_prefix="",
+        max_length=None,
+        normalize=normalize,
+        dtype="fp16" if table.vectors.dtype == np.float16 else "float32",
+        device="file",
+        dim=cut_dimension(table.vectors.shape[1], settings.truncate_dim),
+        fingerprint=hashlib.sha256(stated.encode()).hexdigest(),
+        rules={"rows": table.rule, "normalize": "flag" if settings.normalize is not None else "stored rows"},
+        notes=tuple(notes),
+    )
+    return PrecomputedEncoder(table, info, settings.truncate_dim)
+
+
+def _index(table: Table, role: str) -> tuple[Words, Words, NDArray[np.int64]]:
+    """Sorted key words of a role's rows and where each row lies."""
+    rows = np.arange(len(table.keys)) if table.roles is None else np.flatnonzero(table.roles == role)
+    high, low = key_words(table.keys[rows])
+    order = np.lexsort((low, high))
+    high, low = high[order], low[order]
+    twice = np.flatnonzero((high[1:] == high[:-1]) & (low[1:] == low[:-1]))
+    for place in twice:
+        first, second = rows[order[place]], rows[order[place + 1]]
+        if not np.array_equal(table.vectors[first], table.vectors[second]):
+            raise EncoderError(f"rows {first} and {second} are of one text but differ", remedy="keep one vector a text")
+    return high, low, rows[order]
+
+
+def _read_npz(path: Path) -> Table:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError) as error:
+        raise EncoderError(f"cannot be read: {error}", where=str(path)) from error
+    name = _one_of(VECTOR_NAMES, arrays, path)
+    vectors = arrays[name]
+    if vectors.ndim != 2 or vectors.dtype.kind != "f":
+        raise EncoderError(f"{name} has shape {vectors.shape} and type {vectors.dtype}, expected (n, d) floats")
+    columns = {key: [str(item) for item in array] for key, array in arrays.items() if array.ndim == 1}
+    return _table(path, vectors, columns)
+
+
+def _read_parquet(path: Path) -> Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise EncoderError(f"cannot be read: {error}", where=str(path)) from error
+    name = _one_of(VECTOR_NAMES, table.column_names, path)
+    column = table.column(name).combine_chunks()
+    if not pa.types.is_list(column.type) and not pa.types.is_fixed_size_list(column.type):
+        raise EncoderError(f"{name} is of type {column.type}, expected a list of floats", where=str(path))
+    if column.null_count or len(table) == 0:
+        raise EncoderError(f"{name} is empty or holds {column.null_count} nulls", where=str(path))
+    numbers = column.flatten().to_numpy(zero_copy_only=False)
+    if len(numbers) % len(table) or len({*np.diff(_offsets(column))}) > 1:
+        raise EncoderError(f"{name} holds vectors of several lengths", where=str(path))
+    vectors = numbers.reshape(len(table), -1)
+    if vectors.dtype.kind != "f":
+        raise EncoderError(f"{name} holds {vectors.dtype}, expected floats", where=str(path))
+    wanted = [key for key in ("text_sha256", "role", *TEXT_NAMES) if key in table.column_names]
+    return _table(path, vectors, {key: table.column(key).to_pylist() for key in wanted})
+
+
+def _offsets(column: Any) -> NDArray[np.int64]:
+    import pyarrow as pa
+
+    if pa.types.is_fixed_size_list(column.type):
+        return np.arange(len(column) + 1) * column.type.list_size
+    return np.asarray(column.offsets)
+
+
+def _one_of(names: Sequence[str], present: Any, path: Path) -> str:
+    found = [name for name in names if name in present]
+    if len(found) != 1:
+        raise EncoderError(f"expected one of {', '.join(names)}, found {sorted(present)}", where=str(path))
+    return found[0]
+
+
+def _table(path: Path, vectors: NDArray[Any], columns: dict[str, list[Any]]) -> Table:
+    keys, rule = _keys(path, columns)
+    if len(keys) != len(vectors):
+        raise EncoderError(f"{len(vectors)} vectors but {len(keys)} texts ({rule})", where=str(path))
+    as_rows(vectors[:1], 1, None, str(path))
+    roles = np.asarray(columns["role"], dtype=np.str_) if "role" in columns else None
+    if roles is not None and not set(np.unique(roles)) <= {"query", "passage"}:
+        raise EncoderError(f"roles {sorted(set(roles))[:5]}, expected query and passage", where=str(path))
+    return Table(vectors, keys, roles, rule)
+
+
+def _keys(path: Path, columns: dict[str, list[Any]]) -> tuple[Keys, str]:
+    """The keys of the rows and the rule that gave them."""
+    if "text_sha256" in columns:
+        try:
+            digests = b"".join(bytes.fromhex(value)[:16] for value in columns["text_sha256"])
+            return np.frombuffer(digests, dtype=np.uint8).reshape(len(columns["text_sha256"]), 16), "text_sha256"
+        except (ValueError, TypeError) as error:
+            raise EncoderError(f"text_sha256 is not hexadecimal SHA-256: {error}", where=str(path)) from error
+    for name in TEXT_NAMES:
+        if name in columns:
+            return sha256_keys(columns[name]), name
+    beside = path.with_suffix(".jsonl")
+    if not beside.is_file():
+        raise EncoderError(
+            "nothing tells which text a row belongs to",
+            where=str(path),
+            remedy=f"add a column text_sha256 or text, or put the texts in row order into {beside.name}",
+        )
+    return sha256_keys(_lines(beside)), f"row order of {beside.name}"
+
+
+def _lines(path: Path) -> list[str]:
+    texts = []
+    with path.open(encoding="utf-8", newline="\n") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                value = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise EncoderError(f"not valid JSON: {error}", where=f"{path}:{number}") from error
+            text = value.get("text") if isinstance(value, dict) else value
+            if not isinstance(text, str):
+                raise EncoderError('expected a JSON string or an object with "text"', where=f"{path}:{number}")
+            texts.append(text)
+    return texts

@@ -1,0 +1,70 @@
+"""What an encoder is to the rest of secid: texts and a role in, rows out.
+
+Torch-free, so that planning and caching can name these types without loading a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secid.results import EncoderInfo
+
+Role = Literal["query", "passage"]
+Float32Rows = NDArray[np.float32]
+
+
+class EncodedBatch(NamedTuple):
+    """Some of the texts asked for, encoded, in whatever order suited the device.
+
+    positions : (b,) int64, places in the sequence of texts.
+    vectors   : (b, d) float32.
+    truncated : (b,) bool, whether the text was cut at the maximum length.
+    n_tokens  : tokens of these texts, special tokens in, padding out; 0 where the encoder cannot tell.
+    """
+
+    positions: NDArray[np.int64]
+    vectors: Float32Rows
+    truncated: NDArray[np.bool_]
+    n_tokens: int
+
+
+class Encoder(Protocol):
+    """A frozen encoder. `encode` keeps the order of the texts and gives (0, d) for none."""
+
+    @property
+    def info(self) -> EncoderInfo: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
+        """(n, dimension) float32; unit rows where `info.normalize`."""
+        ...
+
+
+@runtime_checkable
+class StreamingEncoder(Protocol):
+    """An encoder that hands out batches as they are ready, so that work can be kept while it runs."""
+
+    def batches(self, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
+        """Every position of `texts` exactly once, over all batches."""
+        ...
+
+
+def gather(batches: Iterable[EncodedBatch], n_texts: int, dimension: int) -> Float32Rows:
+    """Batches put back in the order of the texts: (n_texts, dimension) float32.
+
+    Raises ValueError where a text is missing or comes twice: the encoder broke its contract.
+    """
+    rows = np.empty((n_texts, dimension), dtype=np.float32)
+    seen = np.zeros(n_texts, dtype=np.int64)
+    for batch in batches:
+        rows[batch.positions] = batch.vectors
+        np.add.at(seen, batch.positions, 1)
+    if not bool((seen == 1).all()):
+        raise ValueError(f"{int((seen != 1).sum())} of {n_texts} texts were not encoded exactly once")
+    return rows

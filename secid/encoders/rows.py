@@ -1,0 +1,43 @@
+"""Rows that come from outside (a file, an endpoint, a function): checked, cut, scaled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from secid.encoders.protocol import Float32Rows
+from secid.errors import EncoderError
+
+
+def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Float32Rows:
+    """(n_texts, d) float32. Raises EncoderError where `values` is no such array of numbers."""
+    try:
+        rows = np.asarray(values, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise EncoderError(f"vectors are not arrays of numbers of one length: {error}", where=where) from error
+    expected = f"({n_texts}, {'d' if dimension is None else dimension})"
+    if rows.ndim != 2 or len(rows) != n_texts or rows.shape[1] == 0 or dimension not in (None, rows.shape[1]):
+        raise EncoderError(f"vectors of shape {rows.shape} for {n_texts} texts, expected {expected}", where=where)
+    return rows
+
+
+def finish_rows(rows: Float32Rows, truncate_dim: int | None, normalize: bool) -> Float32Rows:
+    """The first `truncate_dim` numbers of each row, at unit length where asked. A zero row stays zero."""
+    if truncate_dim is not None:
+        rows = rows[:, :truncate_dim]
+    if not normalize:
+        return rows
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled: Float32Rows = rows / np.where(lengths == 0, 1, lengths)
+    return scaled
+
+
+def cut_dimension(dimension: int, truncate_dim: int | None) -> int:
+    """The dimension after --truncate-dim. Raises EncoderError where the encoder has fewer."""
+    if truncate_dim is not None and truncate_dim > dimension:
+        raise EncoderError(
+            f"--truncate-dim {truncate_dim} is more than the {dimension} dimensions of the encoder",
+            remedy=f"give {dimension} or less",
+        )
+    return dimension if truncate_dim is None else truncate_dim

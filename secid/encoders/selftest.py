@@ -1,0 +1,117 @@
+"""What an encoder must do whatever it is, and how much its rows depend on what is encoded beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from secid.encoders.precomputed import PrecomputedEncoder
+from secid.encoders.protocol import Encoder, Float32Rows
+
+FLOAT32_DISTANCE = 1e-3
+"""Length of n - p below which a direction is rounding noise, for float32 encoders. Source: METHOD 2.6."""
+
+NOISE_FACTOR = 10.0
+"""The same for other number formats, as a multiple of the measured batch noise. Source: METHOD 2.6."""
+
+BATCH_TOLERANCE = 1e-5
+"""Largest difference of a float32 row between a batch of one and a batch of many."""
+
+UNIT_TOLERANCE = 1e-5
+"""Largest distance of a row's length from 1. Rows are scaled in float32 whatever the model's format."""
+
+TEXTS = (
+    "what causes tides",
+    "The gravity of the moon and the sun moves the water of the oceans.",
+    "Bread rises because yeast turns sugar into carbon dioxide, which the dough holds in small bubbles. " * 6,
+    "a",
+    "A glacier is a body of dense ice that moves under its own weight; it forms where snow outlasts the summers.",
+    "Der Mond zieht das Wasser der Meere an.",
+)
+"""Short, long, one letter, another language: lengths that differ are what padding gets wrong."""
+
+Outcome = Literal["pass", "fail", "not evaluated"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of the self-test. measured: the number behind it, None where there is none."""
+
+    name: str
+    outcome: Outcome
+    detail: str
+    measured: float | None = None
+
+
+def self_test(encoder: Encoder) -> tuple[Check, ...]:
+    """Finite, unit, roles told apart, and the same row alone as in company. Passes only on evidence."""
+    if isinstance(encoder, PrecomputedEncoder):  # it knows its own texts only
+        rows = encoder.stored()
+        return (_finite(rows), _unit(encoder, rows))
+    queries = encoder.encode(list(TEXTS), "query")
+    passages = encoder.encode(list(TEXTS), "passage")
+    return (
+        _finite(np.concatenate([queries, passages])),
+        _unit(encoder, np.concatenate([queries, passages])),
+        _roles(encoder, queries, passages),
+        _alone(encoder, passages),
+    )
+
+
+def batch_noise(encoder: Encoder) -> float:
+    """Largest length of the difference between a text's row in a batch of one and in a batch of many.
+
+    Rows are compared at unit length, as the score sees them. Source: METHOD 2.6.
+    """
+    if isinstance(encoder, PrecomputedEncoder):
+        return encoder.rounding
+    return _noise(encoder, encoder.encode(list(TEXTS), "passage"))
+
+
+def smallest_distance(encoder: Encoder) -> float:
+    """Length of n - p at and below which a residual direction counts as noise. Source: METHOD 2.6."""
+    if encoder.info.dtype == "float32":
+        return FLOAT32_DISTANCE
+    return max(NOISE_FACTOR * batch_noise(encoder), FLOAT32_DISTANCE)
+
+
+def _noise(encoder: Encoder, together: Float32Rows) -> float:
+    alone = np.concatenate([encoder.encode([text], "passage") for text in TEXTS])
+    return float(np.linalg.norm(_scaled(alone) - _scaled(together), axis=1).max())
+
+
+def _scaled(rows: Float32Rows) -> Float32Rows:
+    scaled: Float32Rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return scaled
+
+
+def _finite(rows: Float32Rows) -> Check:
+    bad = int((~np.isfinite(rows)).any(axis=1).sum())
+    return Check("finite", "pass" if bad == 0 else "fail", f"{bad} of {len(rows)} rows hold NaN or infinity")
+
+
+def _unit(encoder: Encoder, rows: Float32Rows) -> Check:
+    if not encoder.info.normalize:
+        return Check("unit", "not evaluated", "this encoder does not normalise")
+    off = float(np.abs(np.linalg.norm(rows.astype(np.float64), axis=1) - 1).max())
+    return Check("unit", "pass" if off <= UNIT_TOLERANCE else "fail", f"lengths within {off:.1e} of 1", off)
+
+
+def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> Check:
+    if encoder.info.query_prefix == encoder.info.passage_prefix:
+        return Check("roles", "not evaluated", "query and passage prefix are the same")
+    nearest = float(np.linalg.norm(_scaled(queries) - _scaled(passages), axis=1).min())
+    passed = nearest > FLOAT32_DISTANCE
+    return Check(
+        "roles", "pass" if passed else "fail", f"query and passage rows differ by {nearest:.2g} or more", nearest
+    )
+
+
+def _alone(encoder: Encoder, passages: Float32Rows) -> Check:
+    noise = _noise(encoder, passages)
+    detail = f"a batch of one and a batch of {len(TEXTS)} differ by {noise:.1e} or less"
+    if encoder.info.dtype != "float32":
+        return Check("batch", "not evaluated", f"{detail}; no limit is set for {encoder.info.dtype}", noise)
+    return Check("batch", "pass" if noise <= BATCH_TOLERANCE else "fail", detail, noise)

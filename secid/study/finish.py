@@ -1,0 +1,251 @@
+"""Measured sources and controls to published numbers: scores with intervals, ranks, comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import ceil
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import erfc
+
+from secid.measure.information import InformationState, log_det_nats, trace
+from secid.measure.spectrum import spectrum
+from secid.measure.summary import GateTable, gate_means
+from secid.measure.sweep import Scalars, Triplets
+from secid.measure.uncertainty import NORMAL_95, Influence, covariance, difference, holm, probability_first
+from secid.plan import PlannedSource
+from secid.results import Against, BudgetPoint, Comparison, ControlResult, Crossing, InputFile, SourceResult
+from secid.settings import Settings
+
+Floats = npt.NDArray[np.float64]
+
+CURVE_BUDGETS = (1.0, 10.0, 100.0, 1_000.0, 10_000.0)
+"""METHOD 7; N of the source is added."""
+ESTABLISHED_P = 0.05
+POWER_80 = 0.8416212335729143
+"""80 % point of the normal distribution."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One set of triplets after both passes. planned is None for a control.
+
+    coverage, positive_coverage : (T,) of the negative and of the scored positive.
+    influence                   : at the run's budget first, then at the budgets of the curve.
+    """
+
+    name: str
+    planned: PlannedSource | None
+    triplets: Triplets
+    scalars: Scalars
+    coverage: Floats
+    positive_coverage: Floats
+    gates: GateTable
+    state: InformationState
+    influence: Influence
+
+    def nats(self, budget: float) -> float:
+        """ECI_B of this set."""
+        return log_det_nats(self.state.matrix(), budget)
+
+
+def curve_budgets(budget: float, n_negatives: float) -> tuple[float, ...]:
+    """The run's budget first, then the curve's and N, rising, each once."""
+    others = sorted({*CURVE_BUDGETS, float(round(n_negatives))} - {budget})
+    return (budget, *others)
+
+
+def measurement(item: Measured, settings: Settings) -> dict[str, Any]:
+    """The fields that sources and controls share (results.Measurement)."""
+    matrix = item.state.matrix()
+    points = sorted(_curve(item), key=lambda point: point.budget)
+    score = next(point for point in points if point.budget == 1.0)
+    shape = spectrum(matrix)
+    column = item.influence.budgets.index(1.0)
+    return {
+        "n_queries": len(item.influence.queries),
+        "n_triplets": len(item.triplets) if item.planned is None else item.planned.n_triplets,
+        "eci_nats": score.nats,
+        "eci_per_dimension": score.nats / matrix.shape[0],
+        "standard_error_nats": float(item.influence.standard_errors()[column]),
+        "interval_95": score.interval_95,
+        "bias_nats": score.bias_nats,
+        "trace": trace(matrix),
+        **vars(shape),
+        "budget_curve": tuple(points),
+        **vars(gate_means(item.gates, item.positive_coverage, settings.high_coverage, item.triplets.share)),
+    }
+
+
+def _curve(item: Measured) -> list[BudgetPoint]:
+    errors = item.influence.standard_errors()
+    points = []
+    for budget, error, bias in zip(item.influence.budgets, errors, item.influence.bias_nats, strict=True):
+        nats = item.nats(budget)
+        half = NORMAL_95 * float(error)
+        points.append(
+            BudgetPoint(
+                budget=budget,
+                nats=nats,
+                interval_95=(max(0.0, nats - half), nats + half),
+                bias_nats=float(bias),
+            )
+        )
+    return points
+
+
+def compare(ranked: Sequence[Measured], budget: float) -> tuple[Comparison, ...]:
+    """All pairs of sources at the run's budget, the higher-scored first, with Holm-adjusted p. Source: METHOD 8."""
+    pairs = list(combinations(ranked, 2))
+    gaps = [difference(a.influence, b.influence, a.nats(budget) - b.nats(budget)) for a, b in pairs]
+    # Identical sources differ by nothing for certain: no evidence of an order
+    p_values = np.array([1.0 if gap.z is None else float(erfc(abs(gap.z) / np.sqrt(2.0))) for gap in gaps])
+    return tuple(
+        Comparison(
+            first=first.name,
+            second=second.name,
+            difference_nats=gap.nats,
+            standard_error_nats=gap.standard_error,
+            interval_95=(gap.nats - NORMAL_95 * gap.standard_error, gap.nats + NORMAL_95 * gap.standard_error),
+            n_shared_queries=gap.n_shared_queries,
+            z=gap.z,
+            p=float(p),
+            p_holm=float(adjusted),
+            established=bool(adjusted < ESTABLISHED_P),
+            queries_needed_50=_needed(gap.z, first, second, NORMAL_95),
+            queries_needed_80=_needed(gap.z, first, second, NORMAL_95 + POWER_80),
+        )
+        for (first, second), gap, p, adjusted in zip(pairs, gaps, p_values, holm(p_values), strict=True)
+    )
+
+
+def _needed(z: float | None, first: Measured, second: Measured, point: float) -> int | None:
+    """Distinct queries at which a difference like this one reaches the point: n (point / z)^2."""
+    if not z:
+        return None
+    n = min(len(first.influence.queries), len(second.influence.queries))
+    return ceil(n * (point / z) ** 2)
+
+
+def rank_groups(names: Sequence[str], comparisons: Sequence[Comparison]) -> dict[str, int]:
+    """Group of each source, 1 first: sources joined by pairs without an established order share one.
+
+    names: in rank order. Sources of different groups are all established against each other.
+    """
+    leader = {name: name for name in names}
+
+    def find(name: str) -> str:
+        while leader[name] != name:
+            name = leader[name]
+        return name
+
+    for pair in comparisons:
+        if not pair.established:
+            leader[find(pair.second)] = find(pair.first)
+    groups: dict[str, int] = {}
+    for name in names:
+        groups.setdefault(find(name), len(groups) + 1)
+    return {name: groups[find(name)] for name in names}
+
+
+def chances(ranked: Sequence[Measured], settings: Settings) -> Floats:
+    """(S,) probability of the highest score. Source: METHOD 8."""
+    scores = np.array([item.nats(settings.budget) for item in ranked])
+    return probability_first(scores, covariance([item.influence for item in ranked]), settings.seed)
+
+
+def source_result(
+    item: Measured, rank: int, group: int, chance: float, files: Mapping[str, InputFile], settings: Settings
+) -> SourceResult:
+    """The published numbers of one source."""
+    planned = item.planned
+    if planned is None:
+        raise ValueError("a control has no source result")
+    inputs = tuple(files[path] for path in planned.source.paths)
+    tally = planned.tally
+    return SourceResult(
+        name=planned.name,
+        rank=rank,
+        rank_group=group,
+        probability_first=chance,
+        paths=inputs,
+        schema=", ".join(sorted({file.schema for file in inputs})),
+        n_read=tally.n_read,
+        n_used=tally.n_used,
+        n_records=planned.n_records,
+        skipped=tally.skipped,
+        dropped_negatives=tally.dropped,
+        examples=tally.examples,
+        buckets={"equals_positive": int(planned.equals_positive.sum())},
+        **measurement(item, settings),
+    )
+
+
+def control_result(
+    kind: str, of: str | None, item: Measured, n_new_texts: int, ranked: Sequence[Measured], settings: Settings
+) -> ControlResult:
+    """The published numbers of one control, and each source's paired difference from it."""
+    column = item.influence.budgets.index(1.0)
+    against = []
+    for source in ranked:
+        if of is not None and source.name != of:
+            continue
+        own = source.influence.budgets.index(1.0)
+        gap = difference(
+            _at(source.influence, own), _at(item.influence, column), source.nats(1.0) - item.nats(1.0)
+        )
+        half = NORMAL_95 * gap.standard_error
+        against.append(
+            Against(
+                source=source.name,
+                difference_nats=gap.nats,
+                interval_95=(gap.nats - half, gap.nats + half),
+                z=gap.z,
+            )
+        )
+    return ControlResult(
+        kind=kind, of=of, n_new_texts=n_new_texts, against=tuple(against), **measurement(item, settings)
+    )
+
+
+def _at(influence: Influence, column: int) -> Influence:
+    """The influence at one budget alone, so that two sources' columns line up."""
+    return Influence(
+        (influence.budgets[column],),
+        influence.per_triplet,
+        influence.queries,
+        influence.per_query[:, [column]],
+        influence.bias_nats[[column]],
+    )
+
+
+def crossings(items: Sequence[Measured]) -> tuple[Crossing, ...]:
+    """Budgets at which two sources of equal size change places, found by bisection on log B. Source: METHOD 7."""
+    found = []
+    top = max(CURVE_BUDGETS)
+    eigenvalues = {item.name: _eigenvalues(item) for item in items}
+    for first, second in combinations(items, 2):
+        a, b = eigenvalues[first.name], eigenvalues[second.name]
+        if _gap(a, b, 1.0) * _gap(a, b, top) < 0:
+            budget = _root(a, b, 1.0, top)
+            ahead, behind = (first, second) if _gap(a, b, 1.0) > 0 else (second, first)
+            found.append(Crossing(first=ahead.name, second=behind.name, budget=budget))
+    return tuple(sorted(found, key=lambda crossing: crossing.budget))
+
+
+def _eigenvalues(item: Measured) -> Floats:
+    return np.maximum(np.linalg.eigvalsh(item.state.matrix().numpy()), 0.0)
+
+
+def _gap(a: Floats, b: Floats, budget: float) -> float:
+    return float(np.log1p(budget * a).sum() - np.log1p(budget * b).sum())
+
+
+def _root(a: Floats, b: Floats, low: float, high: float) -> float:
+    from scipy.optimize import brentq
+
+    return float(np.exp(brentq(lambda log_budget: _gap(a, b, float(np.exp(log_budget))), np.log(low), np.log(high))))

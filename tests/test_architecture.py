@@ -1,0 +1,120 @@
+"""The import layers of the package, and what must stay light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "secid"
+
+LEVELS = {
+    "errors": 0,
+    "records": 1, "settings": 1, "results": 1, "progress": 1, "texts": 1,
+    "data": 2, "lexical": 2, "encoders": 2, "measure": 2,
+    "plan": 3,
+    "study": 4, "mining": 4, "engines": 4, "report": 4, "gate": 4,
+    "run_folder": 5, "api": 6,
+    "cli": 7, "__main__": 8, "__init__": 8,
+}  # fmt: skip
+FORBIDDEN = {
+    "report": {"torch", "pyarrow", "transformers", "secid.measure", "secid.encoders", "secid.data"},
+    "measure": {"pathlib", "io", "os", "pyarrow"},
+    "data": {"torch", "transformers"},
+    "lexical": {"torch", "transformers"},
+}
+
+
+def room(path: Path, root: Path) -> str:
+    return path.relative_to(root).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """Modules that a file imports anywhere, type-checking blocks left out."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    skipped = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+        for node in ast.walk(block)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def violations(root: Path) -> list[str]:
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        own = room(path, root)
+        for module in imports(path):
+            if any(module == name or module.startswith(name + ".") for name in FORBIDDEN.get(own, ())):
+                found.append(f"{path.relative_to(root)} imports {module}")
+            parts = module.split(".")
+            if parts[0] != "secid" or len(parts) < 2 or own in ("__init__", "__main__"):
+                continue
+            other = parts[1]
+            if other in LEVELS and other != own and LEVELS[other] >= LEVELS[own]:
+                found.append(f"{path.relative_to(root)} imports {module}, which is not below it")
+    return found
+
+
+def test_modules_import_only_lower_levels():
+    assert violations(PACKAGE) == []
+
+
+def test_every_room_has_a_level():
+    rooms = {room(path, PACKAGE) for path in PACKAGE.rglob("*.py")}
+    assert rooms <= LEVELS.keys()
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("measure/gates.py", "from secid.study import score"),
+        ("data/read.py", "from secid.lexical import tokens"),
+        ("report/page.py", "import torch"),
+        ("plan.py", "def late():\n    import secid.cli.app"),
+    ],
+)
+def test_an_import_upward_or_sideways_is_noticed(tmp_path, file, line):
+    path = tmp_path / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(line, encoding="utf-8")
+    assert violations(tmp_path)
+
+
+HEAVY = ("torch", "transformers", "pyarrow", "numpy", "scipy", "bm25s")
+PROBE = f"""
+import sys
+{{code}}
+print(sorted(name for name in {HEAVY!r} if name in sys.modules))
+"""
+
+
+def loaded_by(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", PROBE.format(code=code)], capture_output=True, text=True, check=True)
+    return done.stdout.strip().splitlines()[-1]
+
+
+def test_help_loads_nothing_heavy():
+    assert loaded_by("from secid.cli.app import main\nmain(['--help'])\nmain(['score', '--help'])") == "[]"
+
+
+def test_the_help_test_can_fail():
+    assert loaded_by("from secid.cli.app import main\nimport numpy") == "['numpy']"
+
+
+def test_pages_are_made_without_torch_and_pyarrow():
+    found = loaded_by("import secid.report.document, secid.report.markdown, secid.report.pages, secid.report.terminal")
+    assert "torch" not in found
+    assert "pyarrow" not in found

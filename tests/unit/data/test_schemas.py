@@ -1,0 +1,288 @@
+"""Every shape of the table, in every container that can hold it; what is refused; what decides."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secid.data.schemas.detect import detect
+from secid.data.schemas.table import SHAPES, Shape
+from secid.errors import InputError, SchemaError
+from secid.records import Defect, Record
+from secid.settings import Settings
+
+from .conftest import read, write, write_jsonl
+
+CONTAINERS = (
+    ".jsonl",
+    ".json",
+    ".jsonl.gz",
+    ".json.zst",
+    ".parquet",
+    ".parquet.gz",
+    ".arrow",
+    ".csv",
+    ".tsv",
+    ".csv.gz",
+)
+TABLES = (".csv", ".tsv", ".csv.gz")
+
+
+def can_hold(shape: Shape, container: str) -> bool:
+    """A table holds flat rows; a columnar file named rows whose columns have one type."""
+    row = shape.example[0]
+    flat = not any(isinstance(cell, list | dict) for cell in (row.values() if isinstance(row, dict) else row))
+    if container in TABLES:
+        # Names that say nothing above single letters are no header: see the test of tables below.
+        return flat and shape.name != "ordered-triplet"
+    if "parquet" in container or "arrow" in container:
+        return isinstance(row, dict) and shape.name not in ("instructor", "miners")
+    return True
+
+
+CASES = [(shape, container) for shape in SHAPES for container in CONTAINERS if can_hold(shape, container)]
+
+
+@pytest.mark.parametrize(("shape", "container"), CASES, ids=lambda value: getattr(value, "name", value))
+def test_each_example_reads_as_its_shape(shape: Shape, container: str, tmp_path: Path, collection: str) -> None:
+    path = write(tmp_path / f"source{container}", list(shape.example))
+
+    reader, found = read(path, collection=collection)
+
+    assert reader.files[0].schema == shape.name
+    assert found
+    for item in found:
+        assert isinstance(item, Record), item
+        assert item.query == "q"
+        assert item.positives in (("p",), ("T p",))
+        assert set(item.negatives) <= {"n", "m", "h", "T n", "T h"}
+    assert len({item.negatives for item in found}) == len(found)
+
+
+def test_names_of_shapes_are_distinct() -> None:
+    assert len({shape.name for shape in SHAPES}) == len(SHAPES)
+
+
+@pytest.mark.parametrize("shape", [s for s in SHAPES if isinstance(s.example[0], dict)], ids=lambda s: s.name)
+def test_mapping_names_real_columns(shape: Shape) -> None:
+    binding = detect(shape.example, Settings(format=shape.name), "x")
+    assert binding.columns is not None
+    assert set(binding.columns) <= set(shape.example[0])
+    assert any(column in binding.mapping for column in binding.columns)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda s: s.name)
+def test_format_chooses_the_shape_by_name(shape: Shape) -> None:
+    assert detect(shape.example, Settings(format=shape.name), "x").schema == shape.name
+
+
+def test_mapping_of_an_n_tuple_is_told_in_numeric_order(tmp_path: Path) -> None:
+    row = {"query": "q", "positive": "p", **{f"negative_{n}": f"text {n}" for n in (10, 2, 1, 0)}}
+    reader, (record,) = read(write(tmp_path / "a.jsonl", [row]))
+    assert reader.files[0].mapping == "query=query, positive=positive, negatives=negative_0…negative_10"
+    assert record.negatives == ("text 0", "text 1", "text 2", "text 10")
+
+
+def test_unknown_names_are_read_by_order(tmp_path: Path) -> None:
+    reader, (record,) = read(write(tmp_path / "a.jsonl", [{"x": "a b", "y": "c d", "z": "e f", "label": 1}]))
+    assert record[:3] == ("a b", ("c d",), ("e f",))
+    assert "by the order of the columns" in reader.files[0].mapping
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_a_header_of_unknown_names_is_seen_above_phrases(suffix: str, tmp_path: Path) -> None:
+    rows = [{"premise": f"a man {n}", "entailment": f"a person {n}", "contradiction": f"no one {n}"} for n in "xyz"]
+    reader, found = read(write(tmp_path / f"a{suffix}", rows))
+    assert reader.files[0].schema == "ordered-triplet"
+    assert [item.query for item in found] == ["a man x", "a man y", "a man z"]
+
+
+def test_known_names_win_over_order(tmp_path: Path) -> None:
+    _, (record,) = read(write(tmp_path / "a.jsonl", [{"negative": "n", "positive": "p", "query": "q"}]))
+    assert record[:3] == ("q", ("p",), ("n",))
+
+
+def test_id_columns_are_no_texts(tmp_path: Path) -> None:
+    row = {"query_id": "a1", "query": "q", "positive_id": "b1", "positive": "p", "negative_id": "c1", "negative": "n"}
+    _, (record,) = read(write(tmp_path / "a.parquet", [row]))
+    assert record[:3] == ("q", ("p",), ("n",))
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"queries": {"1": "q"}, "corpus": {"2": "p"}, "relevant_docs": {"1": ["2"]}}, "LlamaIndex"),
+        ({"_id": "1", "title": "t", "text": "x"}, "a collection"),
+        ({"query-id": "1", "corpus-id": "2", "score": 1}, "qrels"),
+        ({"prompt": "a", "chosen": "b", "rejected": "c"}, "preference"),
+        ({"instruction": "a", "input": "b", "output": "c"}, "instruction-tuning"),
+        ({"messages": [{"role": "user", "content": "hi"}]}, "conversations"),
+        ({"query": "q", "positive": "p"}, "no column of negatives"),
+        ({"foo": 1, "bar": 2}, "foo: id, bar: id"),
+        (["a b", "c d"], "two columns"),
+    ],
+)
+def test_what_holds_no_negatives_is_refused_in_words(row: Any, said: str, tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match=said) as caught:
+        read(write(tmp_path / "a.jsonl", [row]))
+    assert caught.value.remedy
+    assert "a.jsonl" in str(caught.value)
+
+
+def test_several_readings_are_listed_with_the_flags_that_decide(tmp_path: Path) -> None:
+    row = {"query": "q", "positive": "p", "negative": "n one", "hard_negative": "n two"}
+    path = write(tmp_path / "a.jsonl", [row])
+    with pytest.raises(SchemaError, match="several readings") as caught:
+        read(path)
+    assert "negatives=negative" in str(caught.value)
+    assert "negatives=hard_negative" in str(caught.value)
+    assert "--negative-column" in str(caught.value)
+
+    reader, (record,) = read(path, negative_column="hard_negative")
+    assert record.negatives == ("n two",)
+    assert reader.files[0].schema == "columns"
+
+
+def test_column_flags_take_lists_numbered_columns_and_positions(tmp_path: Path) -> None:
+    row = {"a": "q", "b": ["p"], "c_1": "n", "c_2": "m"}
+    flags = {"query_column": "a", "positive_column": "b", "negative_column": "c"}
+    _, (record,) = read(write(tmp_path / "a.jsonl", [row]), **flags)
+    assert record[:3] == ("q", ("p",), ("n", "m"))
+
+    flags = {"query_column": "2", "positive_column": "0", "negative_column": "1"}
+    _, (record,) = read(write(tmp_path / "b.jsonl", [["a p", "a n", "a q"]]), **flags)
+    assert record[:3] == ("a q", ("a p",), ("a n",))
+
+
+def test_a_column_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [{"query": "q", "pos": ["p"], "neg": ["n"]}])
+    with pytest.raises(SchemaError, match="'quary' is not there.*\n.*query: text"):
+        read(path, query_column="quary")
+
+
+def test_a_wrong_format_name_suggests_the_nearest(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [{"query": "q", "pos": ["p"], "neg": ["n"]}])
+    with pytest.raises(SchemaError, match="did you mean 'flagembedding'"):
+        read(path, format="flagembeding")
+    with pytest.raises(SchemaError, match="not the shape of --format dpr"):
+        read(path, format="dpr")
+
+
+def test_ids_without_a_collection_are_one_clear_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [{"query": 1, "positive": 2, "negative": 3}])
+    with pytest.raises(InputError, match="ids of queries and passages.*no collection") as caught:
+        read(path)
+    assert "--collection" in str(caught.value.remedy)
+
+
+def test_words_that_look_like_ids_are_texts_when_the_format_says_so(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [{"query": "when", "positive": "1999", "negative": "2001"}])
+    with pytest.raises(InputError, match="ids of passages"):
+        read(path)
+    _, (record,) = read(path, format="triplet")
+    assert record[:3] == ("when", ("1999",), ("2001",))
+
+
+def test_short_words_and_unsegmented_scripts_are_no_ids(tmp_path: Path) -> None:
+    rows = [{"query": "什么是光合作用", "positive": "光合作用2", "negative": "呼吸作用3"}]
+    assert isinstance(read(write(tmp_path / "a.jsonl", rows))[1][0], Record)
+    rows = [{"anchor": "cat", "positive": "kitten", "negative": "dog"}]
+    assert isinstance(read(write(tmp_path / "b.jsonl", rows))[1][0], Record)
+
+
+def test_several_miners_become_sources(tmp_path: Path) -> None:
+    rows = [
+        {"query": "q", "pos": ["p"], "neg": {"bm25": ["n1 x"], "dense": ["n2 y", "n3 z"]}},
+        {"query": "r", "pos": ["p"], "neg": {"bm25": [], "other": ["n4 y"]}},
+    ]
+    _, found = read(write(tmp_path / "a.jsonl", rows))
+    assert [(type(item), item.line, item.split) for item in found] == [
+        (Record, 1, "bm25"),
+        (Record, 1, "dense"),
+        (Defect, 2, "bm25"),
+        (Record, 2, "other"),
+    ]
+    assert found[2].reason == "no_negatives"
+
+
+def test_a_row_without_query_counts_against_each_source_in_it(tmp_path: Path) -> None:
+    good = {"query": "q", "pos": ["p"], "neg": {"a": ["n x"], "b": ["n y"]}}
+    _, found = read(write(tmp_path / "a.jsonl", [good, {**good, "query": " "}]))
+    assert [(item.reason, item.split) for item in found[2:]] == [("empty_query", "a"), ("empty_query", "b")]
+
+
+def test_dpr_splits_into_random_and_hard(tmp_path: Path) -> None:
+    shape = next(shape for shape in SHAPES if shape.name == "dpr")
+    reader, found = read(write(tmp_path / "a.json", list(shape.example)))
+    assert {item.split: item.negatives for item in found} == {"random": ("T n",), "hard": ("T h",)}
+    assert "random (negative_ctxs) and hard (hard_negative_ctxs)" in reader.files[0].mapping
+
+
+def test_source_column_splits_by_value(tmp_path: Path) -> None:
+    row = {"query": "q", "pos": ["p"], "neg": ["n"]}
+    rows = [{**row, "miner": "bm25"}, {**row, "miner": 7}, {**row, "miner": None}, row]
+    for suffix in (".jsonl", ".json"):
+        _, found = read(write(tmp_path / f"a{suffix}", rows), source_column="miner")
+        assert [item.split for item in found] == ["bm25", "7", None, None]
+        assert [getattr(item, "reason", "") for item in found] == ["", "", "missing_field", "missing_field"]
+    _, found = read(write(tmp_path / "a.parquet", [{**row, "miner": "bm25"}]), source_column="miner")
+    assert found[0].split == "bm25"
+
+
+def test_instruction_pairs_are_one_text_each(tmp_path: Path) -> None:
+    row = {"query": ["i", "q"], "pos": [["i", "p"], ["i", "p2"]], "neg": ["i", "n"]}
+    _, (record,) = read(write(tmp_path / "a.jsonl", [row]))
+    assert record[:3] == ("q", ("p", "p2"), ("n",))
+
+
+def test_titles_can_be_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", list(SHAPES[0].example))
+    assert read(path)[1][0].positives == ("T p",)
+    assert read(path, titles=False)[1][0].positives == ("p",)
+
+
+def test_scores_are_thresholded_only_by_request(tmp_path: Path) -> None:
+    rows = [{"query": "q", "passage": text, "score": score} for text, score in (("p", 3), ("m", 0.5), ("n", -1))]
+    path = write(tmp_path / "a.jsonl", rows)
+    with pytest.raises(SchemaError, match="labels other than 0 and 1") as caught:
+        read(path)
+    assert "--positive-score" in str(caught.value.remedy)
+    _, (record,) = read(path, positive_score=0.5)
+    assert record[:3] == ("q", ("p", "m"), ("n",))
+
+
+def test_ms_marco_passages_are_a_labelled_list(tmp_path: Path) -> None:
+    row = {"query": "q", "passages": {"passage_text": ["n", "p"], "is_selected": [0, 1], "url": ["", ""]}}
+    _, (record,) = read(write(tmp_path / "a.parquet", [row]))
+    assert record[:3] == ("q", ("p",), ("n",))
+
+
+def test_a_wrapped_list_in_a_json_object(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_jsonl(path, [{"corpus": {"path": "c"}, "data": [{"question": "q", "pos_doc": ["p"], "neg_doc": ["n"]}]}])
+    _, (record,) = read(path)
+    assert record[:3] == ("q", ("p",), ("n",))
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stdin:
+        buffer = io.BytesIO(b'{"query": "q", "pos": ["p"], "neg": ["n"]}\n' * 200)
+
+    monkeypatch.setattr(sys, "stdin", Stdin)
+    reader, found = read("-")
+    assert (reader.source.name, reader.n_bytes, len(found)) == ("stdin", None, 200)
+    assert reader.content()[0].n_bytes == reader.bytes_read() == 43 * 200
+
+
+def test_parquet_on_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    data = write(tmp_path / "a.parquet", [{"query": "q", "positive": "p", "negative": "n"}]).read_bytes()
+
+    class Stdin:
+        buffer = io.BytesIO(data)
+
+    monkeypatch.setattr(sys, "stdin", Stdin)
+    assert isinstance(read("-")[1][0], Record)
