@@ -51,6 +51,7 @@ class PlannedSource:
     query            : (R,) query id.        line, file : (R,) where the record's first row stands.
     positives        : ids of all labelled positives, record r's at positive_offsets[r:r+2].
     negatives        : (T,) passage ids, record r's at negative_offsets[r:r+2], in file order.
+    copies           : (T,) how often the record's rows list the negative, >= 1.
     equals_positive  : (T,) True where the negative is a labelled positive of the same query in any
                        record of the run.
     """
@@ -65,6 +66,7 @@ class PlannedSource:
     positive_offsets: Index
     negatives: Index
     negative_offsets: Index
+    copies: Index
     equals_positive: npt.NDArray[np.bool_]
 
     @property
@@ -233,8 +235,8 @@ def _grouped(rows: _Rows, query_ids: Index, passage_ids: Index) -> PlannedSource
     first_positive = positives[_starts(_int64(rows.n_positives))]
     n_passages = int(passage_ids.max(initial=0)) + 1
     first_row, record = _numbered(query * n_passages + first_positive)
-    kept_positive, positive_offsets = _distinct_within(record[positive_row], positives, len(first_row), n_passages)
-    kept_negative, negative_offsets = _distinct_within(record[negative_row], negatives, len(first_row), n_passages)
+    kept_positive, positive_offsets, _ = _distinct_within(record[positive_row], positives, len(first_row), n_passages)
+    kept_negative, negative_offsets, copies = _distinct_within(record[negative_row], negatives, len(first_row), n_passages)
     dropped = rows.dropped + Counter(duplicate_negative=len(negatives) - len(kept_negative))
     n_read = n_rows + rows.skipped.total()
     return PlannedSource(
@@ -254,6 +256,7 @@ def _grouped(rows: _Rows, query_ids: Index, passage_ids: Index) -> PlannedSource
         positive_offsets=positive_offsets,
         negatives=negatives[kept_negative],
         negative_offsets=negative_offsets,
+        copies=copies,
         equals_positive=np.zeros(len(kept_negative), np.bool_),
     )
 
@@ -275,14 +278,14 @@ def _numbered(keys: Index) -> tuple[Index, Index]:
     return first[order], rank[inverse]
 
 
-def _distinct_within(group: Index, ids: Index, n_groups: int, n_ids: int) -> tuple[Index, Index]:
-    """Places of the first of each (group, id), by group and then appearance; offsets per group."""
-    _, first = np.unique(group * n_ids + ids, return_index=True)
-    first.sort()
-    kept = first[np.argsort(group[first], kind="stable")]
+def _distinct_within(group: Index, ids: Index, n_groups: int, n_ids: int) -> tuple[Index, Index, Index]:
+    """Places of the first of each (group, id), by group and then appearance; offsets per group; counts."""
+    _, first, counts = np.unique(group * n_ids + ids, return_index=True, return_counts=True)
+    order = np.lexsort((first, group[first]))
+    kept = first[order]
     offsets = np.zeros(n_groups + 1, np.int64)
     np.cumsum(np.bincount(group[kept], minlength=n_groups), out=offsets[1:])
-    return kept, offsets
+    return kept, offsets, counts[order]
 
 
 def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
@@ -350,6 +353,7 @@ def select(
         positive_offsets=offsets(positive_record[keep_positive]),
         negatives=planned.negatives[keep_triplet],
         negative_offsets=offsets(planned.triplet_record()[keep_triplet]),
+        copies=planned.copies[keep_triplet],
         equals_positive=planned.equals_positive[keep_triplet],
     )
 

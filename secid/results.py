@@ -70,6 +70,93 @@ class Example:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TripletExample:
+    """One triplet shown on a page, texts cut by the page. matched_terms: query terms in the negative, with IDF."""
+
+    path: str
+    line: int
+    query: str
+    positive: str
+    negative: str
+    s_query_positive: float
+    s_query_negative: float
+    s_positive_negative: float
+    consistency: float
+    locality: float
+    coverage: float
+    residual: float
+    weight: float
+    matched_terms: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bucket:
+    """Triplets of a source that share a trait worth looking at; buckets overlap. Source: METHOD 4.
+
+    kind: "gate" or "structural".   rule: the condition with its thresholds, as text.
+    weight_fraction: share of the source's total weight.   score_nats: its part of the score, by the
+    first-order split w u^T A^-1 u / N scaled so that all triplets add up to ECI; 0.0 where ECI is 0.
+    """
+
+    name: str
+    kind: str
+    rule: str
+    n_triplets: int
+    fraction: float
+    weight_fraction: float
+    score_nats: float
+    examples: tuple[TripletExample, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proxies:
+    """Numbers that others rank by, in pair form and in record form (softmax over a record). Source: METHOD 3."""
+
+    gradient_energy_pair: float
+    gradient_energy_record: float
+    mnrl_loss_pair: float
+    mnrl_loss_record: float
+    ambiguity_pair: float
+    ambiguity_record: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AblationRow:
+    """All sources under one setting. stability: share of source pairs ordered as under the base, 1 = all.
+
+    scores: nats by source.   order: names, highest first.   swapped: pairs ordered otherwise than at the base.
+    """
+
+    setting: str
+    scores: Mapping[str, float]
+    order: tuple[str, ...]
+    stability: float
+    swapped: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ablation:
+    """One aspect varied, all else at the base setting. range_nats: largest minus smallest score by source."""
+
+    name: str
+    base: str
+    rows: tuple[AblationRow, ...]
+    range_nats: Mapping[str, float]
+    conclusion: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlap:
+    """What two sources share: queries and documents over the smaller source's, negatives of shared queries by Jaccard."""
+
+    first: str
+    second: str
+    shared_query_fraction: float
+    negative_jaccard_mean: float | None
+    shared_document_fraction: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class BudgetPoint:
     """ECI_B at one budget: log det(I + B M) in nats. Source: METHOD 7.
 
@@ -144,9 +231,16 @@ class SourceIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceResult(Measurement, SourceIdentity):
-    """One ranked source."""
+    """One ranked source.
 
-    buckets: Mapping[str, int] = field(default_factory=dict)
+    gate_histograms : by gate (consistency, locality, coverage, weight) the triplets in 20 equal bins of [0, 1].
+    bucket_overlaps : triplets in two buckets at once, by the names of both.
+    """
+
+    proxies: Proxies
+    gate_histograms: Mapping[str, tuple[int, ...]]
+    buckets: tuple[Bucket, ...]
+    bucket_overlaps: Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +320,8 @@ class Run:
     controls: tuple[ControlResult, ...]
     comparisons: tuple[Comparison, ...]
     crossings: tuple[Crossing, ...]
+    overlaps: tuple[Overlap, ...]
+    ablations: tuple[Ablation, ...]
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Any]
     environment: Mapping[str, Any]

@@ -145,7 +145,8 @@ class Cleaner:
             text = self._query(query)
             good, dropped = self._usable(self._listed(positives, "missing_field"), "no_positive")
             if not good:
-                raise _Unusable(*_verdict(dropped, "no_positive"))
+                # A null cell is a missing field; a list of nulls is a list without a positive.
+                raise _Unusable(*_verdict(dropped, "missing_field" if type(positives) is tuple else "no_positive"))
             unusable = sum(n for (_, _), n in dropped.items())
             bad, dropped = self._usable(self._listed(negatives, "no_negatives"), "empty_negative")
             if not bad:

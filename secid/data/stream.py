@@ -139,8 +139,8 @@ class ByteStream:
         """
         readline = self._plain.readline
         with self._readable():
-            while line := readline(limit):
-                if len(line) < limit or line.endswith(b"\n"):
+            while line := readline(limit + 1):
+                if len(line) <= limit or line.endswith(b"\n"):
                     yield line
                     continue
                 while (rest := readline(CHUNK)) and not rest.endswith(b"\n"):

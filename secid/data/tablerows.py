@@ -46,9 +46,12 @@ def table_rows(stream: ByteStream, dialect: Dialect) -> Rows:
         except csv.Error as error:
             yield first, lines.damage or Broken("broken_line", shorten(str(error)))
             continue
-        if not cells or (first == 1 and header):
+        if first == 1 and header:
             continue
-        yield first, lines.damage or _row(cells, header, dialect.n_columns)
+        if lines.damage is not None:
+            yield first, lines.damage
+        elif cells:
+            yield first, _row(cells, header, dialect.n_columns)
 
 
 def _row(cells: list[str], header: tuple[str, ...], n_columns: int) -> Row | Broken:

@@ -58,11 +58,11 @@ class Http:
         Raises EncoderError: at once where the request is refused, after `tries` where the server is
         busy (429), broken (5xx), unreachable, silent, or answers with something other than JSON.
         """
-        trouble = ""
+        trouble, wait = "", 0.0
         for attempt in range(self._tries):
             if attempt:
                 self._sleep(wait)
-            wait = FIRST_WAIT_SECONDS * 2**attempt * random.uniform(1, 1.25)  # noqa: S311 spreads retries, keeps no secret
+            wait = FIRST_WAIT_SECONDS * 2**attempt * random.uniform(1, 1.25)  # noqa: S311
             try:
                 return self._once(url, document)
             except urllib.error.HTTPError as error:

@@ -169,8 +169,8 @@ def _offsets(column: Any) -> NDArray[np.int64]:
     import pyarrow as pa
 
     if pa.types.is_fixed_size_list(column.type):
-        return np.arange(len(column) + 1) * column.type.list_size
-    return np.asarray(column.offsets)
+        return np.arange(len(column) + 1, dtype=np.int64) * int(column.type.list_size)
+    return np.asarray(column.offsets, dtype=np.int64)
 
 
 def _one_of(names: Sequence[str], present: Any, path: Path) -> str:

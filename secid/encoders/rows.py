@@ -29,8 +29,7 @@ def finish_rows(rows: Float32Rows, truncate_dim: int | None, normalize: bool) ->
     if not normalize:
         return rows
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    scaled: Float32Rows = rows / np.where(lengths == 0, 1, lengths)
-    return scaled
+    return np.divide(rows, np.where(lengths == 0, 1, lengths), dtype=np.float32)
 
 
 def cut_dimension(dimension: int, truncate_dim: int | None) -> int:

@@ -97,7 +97,8 @@ def write_segment(parent: Path, keys: Keys, rows: Float32Rows, truncated: NDArra
     temporary = parent / f"{TEMPORARY}{name}"
     temporary.mkdir(parents=True)
     try:
-        for file, array in zip(ARRAYS, (keys[order], rows[order], truncated[order]), strict=True):
+        arrays: tuple[NDArray[Any], ...] = (keys[order], rows[order], truncated[order])
+        for file, array in zip(ARRAYS, arrays, strict=True):
             with (temporary / file).open("wb") as stream:
                 np.save(stream, array, allow_pickle=False)
                 stream.flush()

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from secid.lexical.tokens import Index, Keys, TokenSets, token_sets
+from secid.lexical.tokens import Index, Keys, TokenSets, term_keys, token_sets
 
 Floats = npt.NDArray[np.float64]
 Texts = Callable[[int, int], Sequence[str]]
@@ -144,6 +144,10 @@ class Lexicon:
     def idf(self, documents: DocumentFrequencies | None) -> Floats:
         """(V,) IDF of the query vocabulary; all ones where documents is None (uniform weights)."""
         return np.ones(len(self.vocabulary)) if documents is None else documents.idf(self.vocabulary)
+
+    def term_idf(self, terms: Sequence[str], idf: Floats) -> Floats:
+        """(n,) IDF of single query tokens, from `idf` over the vocabulary."""
+        return idf[np.searchsorted(self.vocabulary, term_keys(terms, self.tokenizer))]
 
     def coverage(self, query_ids: Index, passage_ids: Index, idf: Floats) -> Floats:
         """c of each (query, passage) pair, in [0, 1]; 0 where the query has no token.

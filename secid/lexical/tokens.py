@@ -116,6 +116,25 @@ def token_sets(texts: Sequence[str], tokenizer: str) -> TokenSets:
     return _distinct(keys, owners, len(texts))
 
 
+def term_keys(terms: Sequence[str], tokenizer: str) -> Keys:
+    """(n,) key of each single token, as token_sets gives it. terms: tokens made by SPLITTERS[tokenizer]."""
+    if tokenizer in BYTE_RULES:
+        return np.array([_hash(term.encode("utf-8")) for term in terms], np.uint64)
+    return np.array([_packed([ord(char) for char in term]) for term in terms], np.uint64)
+
+
+def _hash(data: bytes) -> int:
+    """The key of one token, as _span_hashes computes it for a span."""
+    return sum((byte + 1) * pow(MULTIPLIER, place, 1 << 64) for place, byte in enumerate(data)) % (1 << 64)
+
+
+def _packed(points: Sequence[int]) -> int:
+    """Three code points in descending fields; one or two in ascending ones, apart from any three."""
+    if len(points) == 3:
+        return points[0] << 42 | points[1] << 21 | points[2]
+    return sum(point << (21 * place) for place, point in enumerate(points))
+
+
 def _byte_keys(texts: Sequence[str], rule: ByteRule) -> tuple[Keys, Index]:
     """Keys of all tokens with the index of their text, in blobs of BLOB_BYTES."""
     keys: list[Keys] = []
@@ -182,8 +201,7 @@ def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
         if len(points) >= 3:
             found = (points[:-2] << np.uint64(42)) | (points[1:-1] << np.uint64(21)) | points[2:]
         else:
-            found = np.array([sum(int(point) << (21 * place) for place, point in enumerate(points))], np.uint64)
-            found = found if len(points) else found[:0]
+            found = np.array([_packed(points.tolist())] if len(points) else [], np.uint64)
         keys.append(found)
         owners.append(np.full(len(found), index, np.int64))
     return np.concatenate(keys), np.concatenate(owners)

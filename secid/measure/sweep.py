@@ -16,6 +16,7 @@ from torch import Tensor
 
 from secid.errors import NumericalError
 from secid.measure.gates import WEIGHTS, Dots, gates
+from secid.settings import DEFAULTS
 
 Index = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -100,10 +101,13 @@ class Scalars:
 class Sweep:
     """What one pass leaves: scalars, and the un-normalised sum of w u u^T of each variant.
 
+    record_gradient   : (R,) ||sum_k a_k (n_k - p)||^2 of each (record, positive), a the softmax weights
+                        of its negatives at `temperature`; METHOD 3's record form without 1/tau^2.
     matrices[variant] : (d, d) float64 on the CPU, symmetric PSD; divide by n_negatives for M.
     """
 
     scalars: Scalars
+    record_gradient: Floats
     matrices: Mapping[Variant, Tensor]
     n_negatives: float
 
@@ -114,11 +118,13 @@ def sweep(
     coverages: Mapping[str, Floats],
     variants: Sequence[Variant],
     smallest_distance: float = FLOAT32_DISTANCE,
+    temperature: float = DEFAULTS.temperature,
 ) -> Sweep:
     """Dot products of all triplets and one information sum per variant.
 
     coverages : (T,) coverage of each triplet by the name that variants use.
     smallest_distance : ||n - p|| at and below which u = 0.
+    temperature       : of the record softmax.
     Same result to rounding for any order of records and any block size; zeros for no triplets.
     Source: METHOD 2, 11.
     """
@@ -128,12 +134,14 @@ def sweep(
     sums = {variant: torch.zeros(d, d, dtype=torch.float64, device=device) for variant in variants}
     known = {name: torch.from_numpy(values).to(device) for name, values in coverages.items()}
     share = None if triplets.share is None else torch.from_numpy(triplets.share).to(device)
+    gradient = np.zeros(len(triplets.record_offsets) - 1)
     for block in padded_blocks(triplets.record_offsets):
         places = torch.from_numpy(block.places).to(device)
         real = torch.from_numpy(block.real).to(device)
         dots, difference = _block_dots(vectors, triplets, block)
         for column, values in zip(kept, _columns(dots), strict=True):
             column[places[real]] = values[real]
+        gradient[block.groups] = _record_gradient(dots, difference, real, block.k, temperature)
         usable = real & (dots.squared_distance > smallest_distance**2)
         scale = usable / torch.where(usable, dots.squared_distance, 1.0)
         if share is not None:
@@ -143,16 +151,17 @@ def sweep(
             weight = WEIGHTS[variant.weight](triplet_gates, dots, variant.temperature) * scale
             total += difference.T @ (difference * weight.to(difference.dtype).unsqueeze(1))
     scalars = Scalars(*(column.cpu().numpy() for column in kept))
-    return Sweep(scalars, {v: _symmetric(total.cpu()) for v, total in sums.items()}, triplets.n_negatives)
+    return Sweep(scalars, gradient, {v: _symmetric(total.cpu()) for v, total in sums.items()}, triplets.n_negatives)
 
 
 @dataclass(frozen=True)
 class Block:
-    """Groups (records, or queries) of one block padded to k triplets each.
+    """Groups (records, or queries) of one block padded to k triplets each. groups: (r,) which ones.
 
     places : (r*k,) triplet of each slot; padding repeats the group's first.   real : (r*k,) not padding.
     """
 
+    groups: Index
     places: Index
     real: npt.NDArray[np.bool_]
     k: int
@@ -173,7 +182,7 @@ def padded_blocks(offsets: Index) -> Iterator[Block]:
         slots = np.arange(k)
         real = slots < counts[records][:, None]
         places = np.where(real, offsets[records][:, None] + slots, offsets[records][:, None])
-        yield Block(places.ravel(), real.ravel(), k)
+        yield Block(records, places.ravel(), real.ravel(), k)
         start = stop
 
 
@@ -208,6 +217,16 @@ def _block_dots(vectors: Vectors, triplets: Triplets, block: Block) -> tuple[Dot
 def _tied(values: Tensor, others: Tensor) -> Tensor:
     """`values`, equal to `others` where they differ by rounding alone: equal rows must give a tie."""
     return torch.where((values - others).abs() <= DOT_ROUNDING, others, values)
+
+
+def _record_gradient(dots: Dots, difference: Tensor, real: Tensor, k: int, temperature: float) -> Floats:
+    """(r,) squared length of each record's softmax-weighted sum of n - p. Source: METHOD 3."""
+    logits = (dots.query_negative - dots.query_positive) / temperature
+    logits = torch.where(real, logits, -torch.inf).view(-1, k)
+    with_positive = torch.nn.functional.pad(logits, (1, 0))  # the positive's own logit is 0
+    weights = torch.softmax(with_positive, dim=1)[:, 1:]
+    pulled = torch.bmm(weights.to(difference.dtype).unsqueeze(1), difference.view(-1, k, difference.shape[1]))
+    return (pulled.squeeze(1).double() ** 2).sum(1).cpu().numpy()
 
 
 def _columns(dots: Dots) -> tuple[Tensor, Tensor, Tensor, Tensor]:

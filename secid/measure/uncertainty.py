@@ -30,6 +30,8 @@ class Influence:
 
     budgets    : the B of each column.
     per_triplet: (T,) h_i at the first budget; sums to 0 up to rounding.
+    information: (T,) share_i w_i u_i^T A^-1 u_i at the first budget, >= 0: what each triplet holds of
+                 the score, to first order.
     queries    : (Q,) distinct query ids, sorted.   per_query : (Q, len(budgets)) sums of h_i over a
                  query's triplets, divided by N: one observation of the clustered variance each.
     bias_nats  : (len(budgets),) how much a sample of this size falls short on average, >= 0.
@@ -37,6 +39,7 @@ class Influence:
 
     budgets: tuple[float, ...]
     per_triplet: Floats
+    information: Floats
     queries: Index
     per_query: Floats
     bias_nats: Floats
@@ -79,7 +82,7 @@ def influence(
     square_shift = (shrink**2 * eigenvalues**2).sum(dim=1).numpy()  # tr((A^-1 M)^2)
     squares = pairs.sum(axis=0) + square_shift * (size**2).sum()
     bias = 0.5 * budget**2 * squares / n**2
-    return Influence(tuple(map(float, budgets)), h[:, 0], queries, per_query, np.maximum(bias, 0.0))
+    return Influence(tuple(map(float, budgets)), h[:, 0], scaled * quadratic[:, 0], queries, per_query, np.maximum(bias, 0.0))
 
 
 def _quadratic_forms(

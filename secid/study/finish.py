@@ -20,6 +20,7 @@ from secid.measure.uncertainty import NORMAL_95, Influence, covariance, differen
 from secid.plan import PlannedSource
 from secid.results import Against, BudgetPoint, Comparison, ControlResult, Crossing, InputFile, SourceResult
 from secid.settings import Settings
+from secid.study.inspect import Findings
 
 Floats = npt.NDArray[np.float64]
 
@@ -45,6 +46,7 @@ class Measured:
     coverage: Floats
     positive_coverage: Floats
     gates: GateTable
+    record_gradient: Floats
     state: InformationState
     influence: Influence
 
@@ -159,7 +161,13 @@ def chances(ranked: Sequence[Measured], settings: Settings) -> Floats:
 
 
 def source_result(
-    item: Measured, rank: int, group: int, chance: float, files: Mapping[str, InputFile], settings: Settings
+    item: Measured,
+    rank: int,
+    group: int,
+    chance: float,
+    files: Mapping[str, InputFile],
+    findings: Findings,
+    settings: Settings,
 ) -> SourceResult:
     """The published numbers of one source."""
     planned = item.planned
@@ -180,7 +188,7 @@ def source_result(
         skipped=tally.skipped,
         dropped_negatives=tally.dropped,
         examples=tally.examples,
-        buckets={"equals_positive": int(planned.equals_positive.sum())},
+        **vars(findings),
         **measurement(item, settings),
     )
 
@@ -217,6 +225,7 @@ def _at(influence: Influence, column: int) -> Influence:
     return Influence(
         (influence.budgets[column],),
         influence.per_triplet,
+        influence.information,
         influence.queries,
         influence.per_query[:, [column]],
         influence.bias_nats[[column]],

@@ -37,6 +37,7 @@ from secid.study.finish import (
     rank_groups,
     source_result,
 )
+from secid.study.inspect import Inspector, overlaps
 from secid.study.triplets import triplets_of
 from secid.texts import TextStore, text_key
 
@@ -81,7 +82,7 @@ def score_sources(
     kinds = chosen_kinds(settings.controls)
     plan, readers = read(sources, settings, folder, clock, progress, kinds)
     try:
-        vectors = encode(plan, encoder, settings, folder, clock, progress)
+        vectors, marks = encode(plan, encoder, settings, folder, clock, progress)
         triplets = [triplets_of(planned, settings.positives, vectors) for planned in plan.sources]
         with clock.stage("controls"):
             controls, missing = make_controls(plan, triplets, vectors, settings)
@@ -100,6 +101,9 @@ def score_sources(
                 level_items = [
                     bench.measure(p.name, p, rows, None) for p, rows in zip(plan.sources, level, strict=True)
                 ]
+        with clock.stage("inspect"):
+            inspector = Inspector(plan, lexicon, table.idf, marks, settings)
+            found = {item.name: inspector.findings(item) for item in items}
     finally:
         plan.close()
     files = {path: file for reader in readers for path, file in input_files(reader).items()}
@@ -119,7 +123,7 @@ def score_sources(
         idf=table.info,
         budget=settings.budget,
         sources=tuple(
-            source_result(item, rank, groups[item.name], float(chance), files, settings)
+            source_result(item, rank, groups[item.name], float(chance), files, found[item.name], settings)
             for rank, (item, chance) in enumerate(zip(ranked, chances(judged, settings), strict=True), 1)
         ),
         controls=tuple(
@@ -130,6 +134,8 @@ def score_sources(
         ),
         comparisons=comparisons,
         crossings=crossings(level_items),
+        overlaps=overlaps(ranked),
+        ablations=(),
         not_evaluated=missing,
         timing=clock.stages,
         environment=environment(),
@@ -179,29 +185,37 @@ def read(
 
 def encode(
     plan: Plan, encoder: Encoder, settings: Settings, folder: Path, clock: Clock, progress: Progress
-) -> Vectors:
-    """Unit rows of every distinct text, in memory-mapped files."""
+) -> tuple[Vectors, npt.NDArray[np.bool_]]:
+    """Unit rows of every distinct text, in memory-mapped files; (n_passages,) which passages were truncated."""
     cache = Cache.open(settings, encoder.info.fingerprint) if settings.cache else None
     progress.start("encode", len(plan.queries) + len(plan.passages), "texts")
     with clock.stage("encode") as counts:
         rows: dict[Role, torch.Tensor] = {}
+        marks: dict[Role, npt.NDArray[np.bool_]] = {}
         stores: dict[Role, TextStore] = {"query": plan.queries, "passage": plan.passages}
         for role, store in stores.items():
-            rows[role], done = _embedded(store, role, encoder, cache, folder, progress)
+            marks[role] = np.zeros(len(store), np.bool_)
+            rows[role], done = _embedded(store, role, encoder, cache, folder, progress, marks[role])
             for name in COUNTED:
                 counts[name] = counts.get(name, 0) + getattr(done, name)
-    return Vectors(rows["query"], rows["passage"])
+    return Vectors(rows["query"], rows["passage"]), marks["passage"]
 
 
 COUNTED = ("n_texts", "n_cached", "n_encoded", "n_tokens", "n_truncated")
 
 
 def _embedded(
-    store: TextStore, role: Role, encoder: Encoder, cache: Cache | None, folder: Path, progress: Progress
+    store: TextStore,
+    role: Role,
+    encoder: Encoder,
+    cache: Cache | None,
+    folder: Path,
+    progress: Progress,
+    marks: npt.NDArray[np.bool_],
 ) -> tuple[torch.Tensor, EmbedCounts]:
     path = folder / f"{role}.f32"
     out = np.memmap(path, np.float32, "w+", shape=(len(store), encoder.dimension))
-    counts = embed(encoder, store, store.keys, role, out, cache=cache, progress=progress.advance)
+    counts = embed(encoder, store, store.keys, role, out, cache=cache, progress=progress.advance, truncated=marks)
     return torch.from_numpy(out), counts
 
 
@@ -266,14 +280,25 @@ class Bench:
             self.lexicon.coverage(rows.query[heads], rows.positive[heads], idf), np.diff(rows.record_offsets)
         )
         base = Variant(settings.temperature, BASE_COVERAGE, "full")
-        swept = sweep(self.vectors, rows, {BASE_COVERAGE: coverage}, [base], self.smallest_distance)
+        swept = sweep(self.vectors, rows, {BASE_COVERAGE: coverage}, [base], self.smallest_distance, settings.temperature)
         gates = gate_table(swept.scalars.dots(), coverage, settings.temperature)
         state = InformationState(swept.matrices[base], swept.n_negatives)
         budgets = sorted({1.0, *curve_budgets(settings.budget, swept.n_negatives)}, key=lambda b: b != settings.budget)
         effect = influence(self.vectors, rows, swept.scalars, gates.weight, state, self.smallest_distance, budgets)
         if progress is not None:
             progress.advance(len(rows))
-        return Measured(name, planned, rows, swept.scalars, coverage, positive_coverage, gates, state, effect)
+        return Measured(
+            name,
+            planned,
+            rows,
+            swept.scalars,
+            coverage,
+            positive_coverage,
+            gates,
+            swept.record_gradient,
+            state,
+            effect,
+        )
 
 
 def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Triplets] | None:

@@ -1,0 +1,53 @@
+"""What others rank sources by: gradient energy, MNRL loss, ambiguity, in pair and in record form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.measure.summary import INVERSION, GateTable
+from secid.measure.sweep import Scalars, Triplets
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ProxyValues:
+    """Source: METHOD 3. Energies and losses are >= 0, ambiguities lie in [0, 1].
+
+    Pair form: mean over triplets. Record form: softmax over a record's positive and all its
+    explicit negatives, mean over records.
+    """
+
+    gradient_energy_pair: float
+    gradient_energy_record: float
+    mnrl_loss_pair: float
+    mnrl_loss_record: float
+    ambiguity_pair: float
+    ambiguity_record: float
+
+
+def proxies(
+    triplets: Triplets, scalars: Scalars, gates: GateTable, record_gradient: Floats, temperature: float
+) -> ProxyValues:
+    """All proxies of a source. record_gradient: (R,) ||sum_k a_k (n_k - p)||^2 from the sweep."""
+    share = triplets.share
+    heads = triplets.record_offsets[:-1]
+    record_share = None if share is None else share[heads]
+    energy = ((1.0 - gates.consistency) / temperature) ** 2 * scalars.squared_distance
+    logits = (scalars.query_negative - scalars.query_positive) / temperature
+    above = np.maximum.reduceat(gates.consistency < INVERSION, heads)
+
+    def mean(values: npt.NDArray[np.generic], weights: Floats | None) -> float:
+        return float(np.average(values, weights=weights))
+
+    return ProxyValues(
+        gradient_energy_pair=mean(energy, share),
+        gradient_energy_record=mean(record_gradient, record_share) / temperature**2,
+        mnrl_loss_pair=mean(gates.pair_loss, share),
+        mnrl_loss_record=mean(np.logaddexp(0.0, np.logaddexp.reduceat(logits, heads)), record_share),
+        ambiguity_pair=mean(gates.consistency < INVERSION, share),
+        ambiguity_record=mean(above, record_share),
+    )

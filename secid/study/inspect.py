@@ -1,0 +1,202 @@
+"""What is wrong with each source: proxies, buckets with examples, gate histograms, overlap between sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.lexical import SPLITTERS, Lexicon
+from secid.measure.buckets import Thresholds, Trait, traits
+from secid.measure.proxies import proxies
+from secid.measure.sweep import Triplets
+from secid.plan import Plan, sample_order
+from secid.results import Bucket, Overlap, Proxies, TripletExample
+from secid.settings import Settings
+
+if TYPE_CHECKING:
+    from secid.study.finish import Measured
+
+HISTOGRAM_BINS = 20
+SHOWN_GATES = ("consistency", "locality", "coverage", "weight")
+EXAMPLE_CHARACTERS = 600
+"""A passage is cut to this length in the report: enough to judge it, small enough for a page."""
+MATCHED_TERMS = 12
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Fields of SourceResult that tell what a source is made of."""
+
+    proxies: Proxies
+    gate_histograms: Mapping[str, tuple[int, ...]]
+    buckets: tuple[Bucket, ...]
+    bucket_overlaps: Mapping[str, Mapping[str, int]]
+
+
+class Inspector:
+    """Looks into measured sources while the plan's texts are still at hand.
+
+    idf       : IDF of the query vocabulary for a set of triplets.
+    truncated : (n_passages,) which passages the encoder cut.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        lexicon: Lexicon,
+        idf: Callable[[Triplets], npt.NDArray[np.float64]],
+        truncated: npt.NDArray[np.bool_],
+        settings: Settings,
+    ) -> None:
+        self._plan = plan
+        self._lexicon = lexicon
+        self._idf = idf
+        self._truncated = truncated
+        self._wordless = lexicon.queries_without_tokens()
+        self._settings = settings
+
+    def findings(self, item: Measured) -> Findings:
+        """Proxies, buckets and histograms of one source. Source: METHOD 3, 4."""
+        found = self.traits(item)
+        values = proxies(
+            item.triplets, item.scalars, item.gates, item.record_gradient, self._settings.temperature
+        )
+        return Findings(
+            proxies=Proxies(**vars(values)),
+            gate_histograms={name: _histogram(getattr(item.gates, name)) for name in SHOWN_GATES},
+            buckets=tuple(self._bucket(item, name, trait) for name, trait in found.items()),
+            bucket_overlaps={
+                first: {second: int((found[first].flags & found[second].flags).sum()) for second in found}
+                for first in found
+            },
+        )
+
+    def traits(self, item: Measured) -> dict[str, Trait]:
+        """Who is in which bucket."""
+        planned, rows, settings = item.planned, item.triplets, self._settings
+        if planned is None:
+            raise ValueError("controls have no buckets")
+        return traits(
+            item.gates,
+            item.scalars,
+            {
+                "equals_positive": planned.equals_positive[rows.place],
+                "duplicate_negative": planned.copies[rows.place] > 1,
+                "truncated": self._truncated[rows.negative],
+                "query_without_tokens": self._wordless[rows.query],
+            },
+            Thresholds(settings.high_coverage, settings.near_copy, settings.valid, settings.far),
+        )
+
+    def _bucket(self, item: Measured, name: str, trait: Trait) -> Bucket:
+        flags = trait.flags
+        share = np.ones(len(flags)) if item.triplets.share is None else item.triplets.share
+        weight = share * item.gates.weight
+        information = item.influence.information
+        eci = item.nats(item.influence.budgets[0])
+        return Bucket(
+            name=name,
+            kind=trait.kind,
+            rule=trait.rule,
+            n_triplets=int(flags.sum()),
+            fraction=float(share[flags].sum() / share.sum()),
+            weight_fraction=_part(weight, flags),
+            score_nats=eci * _part(information, flags),
+            examples=self._examples(item, trait),
+        )
+
+    def _examples(self, item: Measured, trait: Trait) -> tuple[TripletExample, ...]:
+        """The worst triplets of a bucket, one a query; equally bad ones in the seeded order of queries."""
+        rows = item.triplets
+        inside = np.flatnonzero(trait.flags)
+        priority = sample_order(self._plan.queries.keys[rows.query[inside]], self._settings.seed)
+        order = inside[np.lexsort((priority, -trait.severity[inside]))]
+        _, first = np.unique(rows.query[order], return_index=True)
+        return tuple(self._example(item, int(place)) for place in order[np.sort(first)][: self._settings.examples])
+
+    def _example(self, item: Measured, place: int) -> TripletExample:
+        rows, planned, plan = item.triplets, item.planned, self._plan
+        if planned is None:
+            raise ValueError("controls have no examples")
+        record = int(rows.record[place])
+        query = plan.queries.take(rows.query[[place]])[0]
+        positive, negative = plan.passages.take(np.array([rows.positive[place], rows.negative[place]]))
+        numbers: dict[str, Any] = {
+            "s_query_positive": item.scalars.query_positive[place],
+            "s_query_negative": item.scalars.query_negative[place],
+            "s_positive_negative": item.scalars.positive_negative[place],
+            **{name: getattr(item.gates, name)[place] for name in ("consistency", "locality", "coverage")},
+            **{name: getattr(item.gates, name)[place] for name in ("residual", "weight")},
+        }
+        return TripletExample(
+            path=planned.source.paths[int(planned.file[record])],
+            line=int(planned.line[record]),
+            query=_cut(query),
+            positive=_cut(positive),
+            negative=_cut(negative),
+            matched_terms=self._matched(rows, query, negative),
+            **{name: float(value) for name, value in numbers.items()},
+        )
+
+    def _matched(self, rows: Triplets, query: str, negative: str) -> tuple[tuple[str, float], ...]:
+        """Query tokens that the negative holds, the heaviest first."""
+        split = SPLITTERS[self._lexicon.tokenizer]
+        terms = sorted(set(split(query)) & set(split(negative)))
+        weights = self._lexicon.term_idf(terms, self._idf(rows)) if terms else []
+        pairs = sorted(zip(terms, map(float, weights), strict=True), key=lambda pair: (-pair[1], pair[0]))
+        return tuple(pairs[:MATCHED_TERMS])
+
+
+def _part(amounts: npt.NDArray[np.float64], flags: npt.NDArray[np.bool_]) -> float:
+    """Share of the amounts that the flagged hold; 0.0 where there is nothing to share."""
+    total = float(amounts.sum())
+    return float(amounts[flags].sum()) / total if total > 0 else 0.0
+
+
+def _histogram(values: npt.NDArray[np.float64]) -> tuple[int, ...]:
+    counts, _ = np.histogram(values, bins=HISTOGRAM_BINS, range=(0.0, 1.0))
+    return tuple(int(count) for count in counts)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= EXAMPLE_CHARACTERS else text[: EXAMPLE_CHARACTERS - 1] + "…"
+
+
+def overlaps(items: Sequence[Measured]) -> tuple[Overlap, ...]:
+    """What each pair of sources shares, over the smaller of the two."""
+    found = []
+    for first, second in combinations(items, 2):
+        a, b = first.triplets, second.triplets
+        queries = np.intersect1d(a.query, b.query)
+        found.append(
+            Overlap(
+                first=first.name,
+                second=second.name,
+                shared_query_fraction=len(queries) / min(len(np.unique(a.query)), len(np.unique(b.query))),
+                negative_jaccard_mean=_jaccard(a, b, queries),
+                shared_document_fraction=_shared(a.negative, b.negative),
+            )
+        )
+    return tuple(found)
+
+
+def _shared(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> float:
+    a, b = np.unique(first), np.unique(second)
+    return len(np.intersect1d(a, b)) / min(len(a), len(b))
+
+
+def _jaccard(a: Triplets, b: Triplets, queries: npt.NDArray[np.int64]) -> float | None:
+    """Mean over shared queries of |negatives in both| / |negatives in either|; None without shared queries."""
+    if not len(queries):
+        return None
+    top = int(max(a.negative.max(), b.negative.max())) + 1
+    pairs = [np.unique(rows.query * top + rows.negative) for rows in (a, b)]
+    n_queries = int(queries[-1]) + 1
+    counts = [np.bincount(found // top, minlength=n_queries)[queries] for found in pairs]
+    both = np.bincount(np.intersect1d(*pairs) // top, minlength=n_queries)[queries]
+    return float((both / (counts[0] + counts[1] - both)).mean())

@@ -1,0 +1,340 @@
+"""Files as they are found: odd bytes, cut ends, limits. Each gives a counted reason or one clear error."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from secid.data import jsonrows, rows, stream, tablerows
+from secid.data.containers import sniff
+from secid.data.stream import ByteStream
+from secid.errors import InputError, SchemaError, SecidError
+from secid.records import Defect, Record
+
+from .conftest import read, write
+
+GOOD = b'{"query": "q", "pos": ["p"], "neg": ["n"]}\n'
+Items = Callable[..., list[Record | Defect]]
+
+
+def reasons(found: list[Record | Defect]) -> list[str]:
+    """ "" for a record, the reason for a defect."""
+    return [item.reason if isinstance(item, Defect) else "" for item in found]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"query": "q", "pos": ["p"], "neg": ["n', "broken_line"),
+        (b"not json", "broken_line"),
+        (b'{"query": "q\xff", "pos": ["p"], "neg": ["n"]}', "broken_line"),
+        (b'{"query": "q\x00", "pos": ["p"], "neg": ["n"]}', "broken_line"),
+        (b"\x00" * 100, "broken_line"),
+        (b'{"query": "\\ud800", "pos": ["p"], "neg": ["n"]}', "broken_line"),
+        (b'{"query": "q", "pos": ["p"], "neg": ["\\udc00 n"], "x": NaN}', "broken_line"),
+        (b'{"query": "q", "query": "r", "pos": ["p"], "neg": ["n"]}', "duplicate_key"),
+        (b'{"query" : "q", "query" : "r", "pos": ["p"], "neg": ["n"]}', "duplicate_key"),
+        (b'{"query": "q", "pos": ["p"], "neg": ["n"], "meta": {"a": 1, "a": 2}}', "duplicate_key"),
+        (b'{"query": "q", "pos": ["p"], "neg": ["n"], "meta": [[{"a": 1, "\\u0061": 2}]]}', "duplicate_key"),
+        (b'{"query": "q", "pos": ["p"], "neg": ["n"], "x": ' + b"[" * 5000 + b"]" * 5000 + b"}", "too_deep"),
+        (b"[" * 100_000, "too_deep"),
+        (b'"a text"', "wrong_type"),
+        (b"17", "wrong_type"),
+        (b'["q", "p", "n"]', "wrong_type"),
+    ],
+)
+def test_a_bad_line_is_counted_and_the_next_one_read(line: bytes, reason: str, items: Items) -> None:
+    found = items(GOOD + line + b"\n" + GOOD)
+    assert reasons(found) == ["", reason, ""]
+    assert [item.line for item in found] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"query": "a \\": b", "pos": ["\\": "], "neg": [": n"]}',
+        '{"query": "q", "pos": ["p"], "neg": ["n"], "meta": {"query": {"query": 1}}}',
+        '{"query": "q", "pos": ["p"], "neg": ["n"], "list": [{"query": 1}, {"query": [{"query": 2}]}]}',
+        '{"query\\\\": 1, "query": "q", "pos": ["p"], "neg": ["n"]}',
+    ],
+)
+def test_what_only_looks_like_a_repeated_key_is_read(line: str, items: Items) -> None:
+    assert reasons(items(line.encode() + b"\n")) == [""]
+
+
+def test_lines_end_at_newline_alone(items: Items) -> None:
+    texts = ["a\u0085b", "a\u2028b", "a\u2029b", "a\x0bb", "a\x1cb"]
+    row = {"query": "q", "pos": ["p"], "neg": texts}
+    (record,) = items(json.dumps(row, ensure_ascii=False).encode().replace(b"\\u000b", b"\\u000b") + b"\n")
+    assert record.negatives == tuple(texts)
+
+
+def test_bom_crlf_blank_lines_and_a_last_line_without_newline(items: Items) -> None:
+    content = b"\xef\xbb\xbf" + GOOD.replace(b"\n", b"\r\n") + b"\r\n \n" + GOOD.rstrip()
+    found = items(content)
+    assert reasons(found) == ["", ""]
+    assert [item.line for item in found] == [1, 4]
+
+
+def test_nan_and_infinity_beside_the_texts_do_no_harm(items: Items) -> None:
+    content = b'{"query": "q", "pos": ["p"], "neg": ["n"], "pos_scores": [NaN], "neg_scores": [-Infinity, 1e999]}\n'
+    assert reasons(items(content)) == [""]
+
+
+def test_a_bad_first_line_does_not_hide_the_schema(items: Items) -> None:
+    assert reasons(items(b'{"query": "q", "po\n' + GOOD * 2)) == ["broken_line", "", ""]
+
+
+@pytest.mark.parametrize(("name", "bad_line"), [("a.jsonl", b'{"query": "' + b"x" * 3000 + b'"}\n'), ("a.csv", None)])
+def test_a_line_over_the_limit_is_passed_over(
+    name: str, bad_line: bytes | None, items: Items, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonrows, "ROW_LIMIT", 1000)
+    monkeypatch.setattr(tablerows, "ROW_LIMIT", 1000)
+    monkeypatch.setattr(stream, "CHUNK", 256)
+    if bad_line is None:
+        content = b"query,positive,negative\nq,p,n\n" + b"q," + b"x" * 3000 + b",n\nq,p,n\n"
+    else:
+        content = GOOD + bad_line + GOOD
+    assert reasons(items(content, name)) == ["", "too_large", ""]
+
+
+@pytest.mark.parametrize("size", [999, 1000, 1001, 1255, 1256, 1257])
+def test_the_limit_is_exact_and_no_line_is_lost_at_a_buffer_edge(size: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"x" * size + b"\n" + b"y\n" * 3 + b"z")
+    opened = ByteStream(str(path))
+    found = list(opened.lines(1000))
+    opened.close()
+    assert (found[0] is None) == (size > 1000)
+    assert found[1:] == [b"y\n"] * 3 + [b"z"]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compression_is_seen_without_the_suffix(suffix: str, tmp_path: Path) -> None:
+    packed = write(tmp_path / f"b.jsonl{suffix}", [{"query": "q", "pos": ["p"], "neg": ["n"]}])
+    plain = packed.rename(tmp_path / "a.jsonl")
+    reader, found = read(plain)
+    assert reasons(found) == [""]
+    assert reader.files[0].container == f"jsonl, {suffix[1:]}"
+
+
+def test_gzip_members_and_zstd_frames_one_after_another(items: Items) -> None:
+    assert reasons(items(gzip.compress(GOOD) + gzip.compress(GOOD), "a.jsonl.gz")) == ["", ""]
+    assert reasons(items(zstandard.compress(GOOD) + zstandard.compress(GOOD), "b.jsonl.zst")) == ["", ""]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_compressed_data_cut_short_are_an_error(pack: Callable[[bytes], bytes], items: Items) -> None:
+    content = pack(b"".join(GOOD.replace(b"q", b"query %d" % n) for n in range(5000)))
+    with pytest.raises(InputError, match="cut short"):
+        items(content[: len(content) * 2 // 3])
+
+
+def test_a_decompression_bomb_is_bounded(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonrows, "ROW_LIMIT", 1 << 20)
+    content = gzip.compress(GOOD + b" " * (64 << 20) + b"\n" + GOOD)
+    assert reasons(items(content, "a.jsonl.gz")) == ["", "too_large", ""]
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf", b"[]", b"[ ]\n", b"query,positive,negative\n"])
+def test_a_file_without_rows_is_an_error(content: bytes, items: Items) -> None:
+    with pytest.raises(InputError, match="holds no row"):
+        items(content, "a.csv" if b"," in content else "a.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\xff\xfe{\x00}\x00", "UTF-16"),
+        (b"PK\x03\x04" + b"x" * 50, "zip"),
+        (b"\x80\x04\x95", "pickle"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS"),
+        (b"Dear reader,\nthis is prose.\n", "prose|starts with"),
+        (b"PAR1" + b"x" * 200, "Parquet"),
+        (b"ARROW1\x00\x00" + b"x" * 200, "Arrow"),
+        (b"\xff\xff\xff\xff" + b"\x10\x00\x00\x00" + b"x" * 200, "Arrow"),
+        (b'{"query": "q", "pos": ["p", "neg"\n' * 30, "none of the first|not valid JSON"),
+        (b'[{"query": "q", "pos": ["p"], "neg": ["n"]}, {"query": ', "cut short"),
+        (b'[{"query": "q", "pos": ["p"], "neg": ["n"]} {"query": "q"}]', "',' expected|expected"),
+        (b'[{"query": "q", "pos": ["p"], "neg": ["n"]}] []', "follows the end"),
+        (b'[{"query": "\xff", "pos": ["p"], "neg": ["n"]}]', "UTF-8"),
+        (b"[\n" + b"[" * 100_000, "deep"),
+        (b'{\n"query": "q",\n', "not valid JSON"),
+    ],
+)
+def test_a_file_that_cannot_be_read_as_a_whole_is_one_error(content: bytes, said: str, items: Items) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        items(content, "a.txt")
+    assert "a.txt" in str(caught.value)
+
+
+def test_a_json_array_is_streamed_over_many_windows(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonrows, "CHUNK", 16)
+    row = {"query": "q \u20ac", "pos": ["p"], "neg": ["n \U0001f600 [,]{}\\"]}
+    content = json.dumps([row] * 50, ensure_ascii=False).encode()
+    found = items(content, "a.json")
+    assert reasons(found) == [""] * 50
+    assert {item.negatives for item in found} == {("n \U0001f600 [,]{}\\",)}
+    assert [item.line for item in found] == list(range(1, 51))
+
+
+def test_an_element_over_the_limit_ends_the_array(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonrows, "ROW_LIMIT", 2000)
+    monkeypatch.setattr(jsonrows, "CHUNK", 100)
+    with pytest.raises(InputError, match="element 2 is malformed or larger"):
+        items(b"[" + GOOD + b', {"query": "' + b"x" * 9000 + b'"}]', "a.json")
+
+
+def test_a_bad_element_of_an_array_is_counted(items: Items) -> None:
+    row = GOOD.decode().strip()
+    found = items(f'[{row}, 7, {{"query": "a", "query": "b"}}, {row}]'.encode(), "a.json")
+    assert reasons(found) == ["", "wrong_type", "duplicate_key", ""]
+
+
+def test_a_json_object_over_its_limit_is_an_error(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonrows, "OBJECT_LIMIT", 100)
+    with pytest.raises(InputError, match="cannot be read piece by piece"):
+        items(b'{\n"data": [' + b"1," * 1000, "a.json")
+
+
+def test_array_lines_and_an_array_of_arrays(items: Items) -> None:
+    line = b'["q", "p", "n one", "n two"]'
+    assert items(line + b"\n" + line + b"\n")[1].negatives == ("n one", "n two")
+    assert items(b"[" + line + b",\n" + line + b"]", "b.json")[1].negatives == ("n one", "n two")
+    assert items(b"[\n" + line + b",\n" + line + b"\n]", "c.json")[1].negatives == ("n one", "n two")
+
+
+def test_array_lines_of_different_lengths(items: Items) -> None:
+    found = items([["a q", "a p", "a n"], ["b q", "b p", "b n", "c n"]])
+    assert [item.negatives for item in found] == [("a n",), ("b n", "c n")]
+
+
+def test_csv_fields_may_hold_newlines_quotes_and_delimiters(items: Items) -> None:
+    content = b'query,positive,negative\r\n"a, ""b""\nc",p,n\r\nq,p,n\r\n'
+    found = items(content, "a.csv")
+    assert [item.query for item in found] == ['a, "b"\nc', "q"]
+    assert [item.line for item in found] == [2, 4]
+
+
+def test_csv_rows_of_another_width_or_damaged_are_counted(items: Items) -> None:
+    content = b'query,positive,negative\nq,p,n\nq,p\nq,p,n,x\nq\x00,p,n\nq\xff,p,n\n"q"x,p,n\nq,p,n\n'
+    found = items(content, "a.csv")
+    assert reasons(found) == ["", "extra_columns", "extra_columns", "broken_line", "broken_line", "broken_line", ""]
+    assert [item.line for item in found] == [2, 3, 4, 5, 6, 7, 8]
+
+
+def test_tsv_keeps_free_quotation_marks(items: Items) -> None:
+    content = b'"Foo" is\tp "x"\tn\n"Bar\tp\t"n"\n'
+    found = items(content, "a.tsv")
+    assert found[0][:3] == ('"Foo" is', ('p "x"',), ("n",))
+    assert found[1][:3] == ('"Bar', ("p",), ('"n"',))
+
+
+def test_tsv_quoted_as_csv_asks_is_unquoted(items: Items) -> None:
+    content = b'query\tpositive\tnegative\nq\t"say ""p"""\tn\n'
+    assert items(content, "a.tsv")[0].positives == ('say "p"',)
+
+
+def test_crlf_tsv_without_header(items: Items) -> None:
+    found = items(b"q one\tp one\tn one\r\nq two\tp two\tn two\r\n", "a.tsv")
+    assert [item.negatives for item in found] == [("n one",), ("n two",)]
+
+
+def test_a_parquet_file_cut_short_is_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", [{"query": "q", "positive": "p", "negative": "n"}] * 100)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match="cut short or damaged"):
+        read(path)
+
+
+def test_parquet_columns_of_the_wrong_type_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", [{"query": 1.5, "positive": b"p", "negative": "n"}])
+    with pytest.raises(SchemaError, match="query: number, positive: other, negative: text"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.large_string(),
+        pa.string_view(),
+        pa.dictionary(pa.int8(), pa.string()),
+        pa.dictionary(pa.int32(), pa.large_string()),
+    ],
+    ids=str,
+)
+def test_every_arrow_text_type_is_read(kind: Any, tmp_path: Path) -> None:
+    columns = {name: pa.array([name, "x y"]).cast(kind) for name in ("query", "positive", "negative")}
+    path = tmp_path / "a.arrow"
+    table = pa.table(columns)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+    assert [item.query for item in read(path)[1]] == ["query", "x y"]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.large_list(pa.string()), pa.list_(pa.large_string()), pa.list_(pa.string(), 2)], ids=str
+)
+def test_every_arrow_list_type_is_read(kind: Any, tmp_path: Path) -> None:
+    lists = pa.array([["n", "m"], None, ["n", None]], type=kind)
+    pq.write_table(pa.table({"query": ["q"] * 3, "pos": lists, "neg": lists}), tmp_path / "a.parquet")
+    found = read(tmp_path / "a.parquet")[1]
+    assert reasons(found) == ["", "missing_field", ""]
+    assert found[2].dropped == (("missing_field", 1), ("unusable_positive", 1))
+
+
+def test_parquet_text_that_is_not_utf8_spoils_its_row_alone(tmp_path: Path) -> None:
+    texts = pa.array([b"good", b"bad\xff", b"good"]).view(pa.binary())
+    bad = pa.Array.from_buffers(pa.string(), 3, texts.buffers())
+    good = pa.array(["a b"] * 3)
+    pq.write_table(pa.table({"query": bad, "positive": good, "negative": good}), tmp_path / "a.parquet")
+    assert reasons(read(tmp_path / "a.parquet")[1]) == ["", "broken_line", ""]
+
+
+def test_two_columns_of_one_name_are_an_error(tmp_path: Path) -> None:
+    text = pa.array(["x y"])
+    pq.write_table(pa.Table.from_arrays([text] * 4, ["query", "query", "positive", "negative"]), tmp_path / "a.parquet")
+    with pytest.raises(SchemaError, match="two columns of the same name"):
+        read(tmp_path / "a.parquet")
+
+
+def test_column_names_with_dots_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", [{"query": "q", "positive": "p", "neg.a": "n"}])
+    assert read(tmp_path / "a.parquet", negative_column="neg.a")[1][0].negatives == ("n",)
+
+
+def test_arrow_ipc_files_as_well_as_streams(tmp_path: Path) -> None:
+    table = pa.table({"query": ["q"], "positive": ["p"], "negative": ["n"]})
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    assert reasons(read(tmp_path / "a.arrow")[1]) == [""]
+
+
+def test_details_are_short(items: Items) -> None:
+    found = items(GOOD + b'{"query": "q", "pos": ["p"], "neg": "' + b"x" * 5000 + b'"}\n')
+    assert found[1].reason == "string_for_list"
+    assert len(found[1].detail) <= rows.DETAIL_LENGTH
+
+
+def test_sniffing_takes_nothing_from_the_stream(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(GOOD * 3)
+    opened = ByteStream(str(path))
+    assert sniff(opened).kind == "jsonl"
+    assert opened.read() == GOOD * 3
+    opened.close()
+
+
+def test_a_missing_file_and_a_folder_are_input_errors(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.jsonl", tmp_path):
+        with pytest.raises(SecidError, match="cannot be opened"):
+            ByteStream(str(path))
