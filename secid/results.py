@@ -122,15 +122,19 @@ class Proxies:
 
 @dataclass(frozen=True, kw_only=True)
 class AblationRow:
-    """All sources under one setting. stability: share of source pairs ordered as under the base, 1 = all.
+    """All sources under one setting.
 
-    scores: nats by source.   order: names, highest first.   swapped: pairs ordered otherwise than at the base.
+    scores: nats by source, None where the setting leaves it no triplet (a small sample).
+    order: names, highest first.   swapped: pairs ordered otherwise than at the base.
+    stability: share of source pairs ordered as under the base, 1 = all; None where there is no pair.
+    block_stability: the same within each block of sources that the user named.
     """
 
     setting: str
-    scores: Mapping[str, float]
+    scores: Mapping[str, float | None]
     order: tuple[str, ...]
-    stability: float
+    stability: float | None
+    block_stability: Mapping[str, float | None]
     swapped: tuple[tuple[str, str], ...]
 
 

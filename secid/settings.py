@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from secid.errors import SettingsError
 
-Tokenizer = Literal["alphanumeric", "alphanumeric2", "whitespace", "trigrams", "wordpieces", "bigrams"]
+Tokenizer = Literal["alphanumeric", "alphanumeric2", "whitespace", "trigrams", "multilingual", "wordpieces"]
 IdfCorpus = Literal["pooled", "own", "pooled_with_queries", "uniform"]
 Pooling = Literal["mean", "cls", "last", "max", "mean_sqrt_len"]
 Positives = Literal["first", "random", "hardest", "easiest", "all"]
@@ -81,6 +81,8 @@ class Settings:
     control_queries: int = setting(1000, "Queries that controls are sampled on.", ge=2)
     high_coverage: float = setting(0.5, "Coverage at and above which a negative counts as highly covered.", ge=0, le=1)
     near_copy: float = setting(0.99, "s_pn at and above which a negative is a near-copy of the positive.", ge=-1, le=1)
+    ablate: bool = setting(False, "Also score under other temperatures, tokenizers, IDF corpora, weights and samples.")
+    block: tuple[str, ...] = setting((), "NAME=source,source: also report rank stability within these sources.")
     valid: float = setting(0.9, "Consistency and locality from which a negative counts as valid.", ge=0, le=1)
     far: float = setting(0.1, "Locality below which a valid negative counts as far.", ge=0, le=1)
     examples: int = setting(3, "Example rows kept per finding.", ge=0)

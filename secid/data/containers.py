@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import tempfile
 from collections.abc import Sequence
@@ -11,8 +12,8 @@ from functools import partial
 from pathlib import PurePath
 from typing import BinaryIO, Literal
 
-from secid.data.jsonrows import BOM, json_array, json_lines, json_object, parse_row, unwrap
-from secid.data.rows import Broken, Rows, shorten
+from secid.data.jsonrows import BOM, json_array, json_lines, json_object, unwrap
+from secid.data.rows import Row, Rows, shorten
 from secid.data.stream import CHUNK, STDIN, ByteStream
 from secid.data.tablerows import Dialect, table_rows
 from secid.errors import InputError
@@ -101,15 +102,22 @@ def _json_kind(text: bytes, path: str) -> Kind:
         return document if document == "json_array" or not lines_by_name else "jsonl"
     if whole[0].strip() in (b"[", b"{"):
         return document
-    first = parse_row(whole[0])
-    if isinstance(first, Broken):
-        later = (parse_row(line) for line in whole[1:SNIFFED_LINES] if line[:1] in (b"{", b"["))
-        return (
-            "jsonl" if first.reason != "broken_line" or any(not isinstance(row, Broken) for row in later) else document
-        )
+    first = _parsed(whole[0])
+    if first is None:
+        later = (_parsed(line) for line in whole[1:SNIFFED_LINES] if line[:1] in (b"{", b"["))
+        return "jsonl" if any(row is not None for row in later) else document
     if isinstance(first, list):
         return document if not first or isinstance(first[0], list | dict) else "jsonl"
     return "json_object" if unwrap(first) != [first] else "jsonl"
+
+
+def _parsed(line: bytes) -> Row | None:
+    """A line's object or array; None where it is no JSON. Repeated keys and the like are the reader's business."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict | list) else None
 
 
 def sniff_table(head: bytes, path: str) -> Dialect:

@@ -53,6 +53,8 @@ def resolve_sources(specs: Sequence[str], settings: Settings) -> tuple[Source, .
                 if key not in loose:
                     loose[key] = []
                     sources.append(Source(stem(path), ("", *key)))
+                if path in loose[key]:
+                    raise UsageError(f"{path} is given twice")
                 loose[key].append(path)
     resolved = [_with_shards(source, loose) for source in sources]
     _refuse_same_names(resolved)

@@ -27,6 +27,9 @@ CHUNK = 1 << 20
 ZSTD_WINDOW = 1 << 27
 """Largest zstd window accepted (128 MiB, what `zstd --long` writes): a frame may ask for 2 GB."""
 
+ZSTD_SLICE = 1 << 10
+"""Packed bytes handed to zstd at once: 4 bytes may say 128 KiB, so a bomb of 1 KiB unpacks to 32 MiB at most."""
+
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error, zstandard.ZstdError)
@@ -75,21 +78,36 @@ class _Counted(io.RawIOBase):
 
 
 class _ZstdFrames(io.RawIOBase):
-    """zstd frames unpacked one after another; a frame cut short is an error, not an end."""
+    """zstd frames unpacked one after another; a frame cut short is an error, not an end.
+
+    zstandard's own stream reader takes a frame cut short for its end, so frames are fed by hand.
+    """
 
     def __init__(self, packed: BinaryIO) -> None:
         self._packed = packed
         self._decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW)
-        self._frame = self._reader()
-
-    def _reader(self) -> zstandard.ZstdDecompressionReader:
-        return self._decompressor.stream_reader(self._packed, read_size=CHUNK, read_across_frames=True, closefd=False)
+        self._frame: zstandard.ZstdDecompressionObj | None = None
+        self._unused = b""
+        self._ready = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        return self._frame.readinto(buffer)
+        while not self._ready:
+            data = self._unused or self._packed.read(ZSTD_SLICE)
+            if not data:
+                if self._frame is not None:
+                    raise EOFError("a zstd frame has no end")
+                return 0
+            frame = self._frame or self._decompressor.decompressobj()
+            self._ready = memoryview(frame.decompress(data))
+            self._unused = frame.unused_data if frame.eof else b""
+            self._frame = None if frame.eof else frame
+        size = min(len(buffer), len(self._ready))
+        buffer[:size] = self._ready[:size]
+        self._ready = self._ready[size:]
+        return size
 
 
 class ByteStream:

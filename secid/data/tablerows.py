@@ -37,8 +37,7 @@ def table_rows(stream: ByteStream, dialect: Dialect) -> Rows:
     )
     header = dialect.header
     while True:
-        lines.damage = None
-        first = lines.number + 1
+        first = lines.start_row()
         try:
             cells = next(reader)
         except StopIteration:
@@ -67,6 +66,11 @@ class _Lines:
         self._lines = stream.lines(ROW_LIMIT)
         self.number = 0
         self.damage: Broken | None = None
+
+    def start_row(self) -> int:
+        """Number of the line that the next row starts on; what was wrong with earlier lines is forgotten."""
+        self.damage = None
+        return self.number + 1
 
     def __iter__(self) -> Iterator[str]:
         return self

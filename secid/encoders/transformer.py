@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from secid.encoders.batching import AHEAD, TokenBatch, Tokens, ahead, longest_first, next_batch, tokenised
 from secid.encoders.device import choose_device, choose_dtype, default_budget
 from secid.encoders.locate import Located, files_sha256, locate, weight_files
+from secid.encoders.packed import can_pack, pack
 from secid.encoders.pooling import build_heads, pool
 from secid.encoders.protocol import EncodedBatch, Float32Rows, Role, gather
 from secid.encoders.recipe import Recipe, resolve_recipe
@@ -162,6 +163,8 @@ def load_transformer(settings: Settings, located: Located | None = None) -> Tran
         notes=tuple(notes),
     )
     model = model.to(device).eval()
+    if can_pack(device, dtype):
+        pack(model)
     return TransformerEncoder(
         model, heads.to(device).eval(), tokeniser, recipe, info, settings.batch_tokens or default_budget(device)
     )

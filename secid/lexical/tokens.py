@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from secid.lexical.scripts import split_multilingual
+
 Keys = npt.NDArray[np.uint64]
 Index = npt.NDArray[np.int64]
 
@@ -96,6 +98,7 @@ BYTE_RULES = {
     "alphanumeric": ByteRule(_ALPHANUMERIC_TABLE, split_alphanumeric),
     "alphanumeric2": ByteRule(_ALPHANUMERIC_TABLE, split_alphanumeric2, shortest=2),
     "whitespace": ByteRule(_WHITESPACE_TABLE, split_whitespace),
+    "multilingual": ByteRule(_ALPHANUMERIC_TABLE, split_multilingual),
 }
 
 SPLITTERS: dict[str, Callable[[str], list[str]]] = {
@@ -103,6 +106,7 @@ SPLITTERS: dict[str, Callable[[str], list[str]]] = {
     "alphanumeric2": split_alphanumeric2,
     "whitespace": split_whitespace,
     "trigrams": split_trigrams,
+    "multilingual": split_multilingual,
 }
 """The plain meaning of every tokenizer by name."""
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from secid.errors import NumericalError
 from secid.measure.gates import WEIGHTS, Dots, gates
+from secid.measure.information import InformationState
 from secid.settings import DEFAULTS
 
 Index = npt.NDArray[np.int64]
@@ -71,11 +72,15 @@ class Triplets:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way of weighing the same triplets: temperature, coverage by name, weight formula."""
+    """One way of weighing the same triplets: temperature, coverage by name, weight formula, sample.
+
+    sample: only triplets whose position in the nested sample lies below it; 1.0 takes all.
+    """
 
     temperature: float
     coverage: str
     weight: str
+    sample: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -103,13 +108,19 @@ class Sweep:
 
     record_gradient   : (R,) ||sum_k a_k (n_k - p)||^2 of each (record, positive), a the softmax weights
                         of its negatives at `temperature`; METHOD 3's record form without 1/tau^2.
+    weights[variant]  : sum of share * weight, u = 0 in; n_negatives[variant] : sum of shares.
     matrices[variant] : (d, d) float64 on the CPU, symmetric PSD; divide by n_negatives for M.
     """
 
     scalars: Scalars
     record_gradient: Floats
     matrices: Mapping[Variant, Tensor]
-    n_negatives: float
+    weights: Mapping[Variant, float]
+    n_negatives: Mapping[Variant, float]
+
+    def state(self, variant: Variant) -> InformationState:
+        """The information state of one variant."""
+        return InformationState(self.matrices[variant], self.n_negatives[variant])
 
 
 def sweep(
@@ -119,12 +130,15 @@ def sweep(
     variants: Sequence[Variant],
     smallest_distance: float = FLOAT32_DISTANCE,
     temperature: float = DEFAULTS.temperature,
+    position: Floats | None = None,
 ) -> Sweep:
     """Dot products of all triplets and one information sum per variant.
 
     coverages : (T,) coverage of each triplet by the name that variants use.
     smallest_distance : ||n - p|| at and below which u = 0.
     temperature       : of the record softmax.
+    position          : (T,) place of each triplet's query in the nested sample, in [0, 1); needed by
+                        variants with a sample below 1.
     Same result to rounding for any order of records and any block size; zeros for no triplets.
     Source: METHOD 2, 11.
     """
@@ -132,6 +146,8 @@ def sweep(
     device = vectors.passages.device
     kept = [torch.zeros(n, dtype=torch.float64, device=device) for _ in range(4)]
     sums = {variant: torch.zeros(d, d, dtype=torch.float64, device=device) for variant in variants}
+    weights, counts = dict.fromkeys(variants, 0.0), dict.fromkeys(variants, 0.0)
+    places_in_sample = None if position is None else torch.from_numpy(position).to(device)
     known = {name: torch.from_numpy(values).to(device) for name, values in coverages.items()}
     share = None if triplets.share is None else torch.from_numpy(triplets.share).to(device)
     gradient = np.zeros(len(triplets.record_offsets) - 1)
@@ -144,14 +160,21 @@ def sweep(
         gradient[block.groups] = _record_gradient(dots, difference, real, block.k, temperature)
         usable = real & (dots.squared_distance > smallest_distance**2)
         scale = usable / torch.where(usable, dots.squared_distance, 1.0)
-        if share is not None:
-            scale = scale * share[places]
+        counted = real.double() if share is None else real * share[places]
         for variant, total in sums.items():
             triplet_gates = gates(dots, known[variant.coverage][places], variant.temperature)
-            weight = WEIGHTS[variant.weight](triplet_gates, dots, variant.temperature) * scale
-            total += difference.T @ (difference * weight.to(difference.dtype).unsqueeze(1))
+            amount = WEIGHTS[variant.weight](triplet_gates, dots, variant.temperature) * counted
+            rows, kept_amount, number = difference, amount * scale, counted
+            if variant.sample < 1.0 and places_in_sample is not None:
+                inside = torch.nonzero(places_in_sample[places] < variant.sample).squeeze(1)
+                rows, kept_amount = difference[inside], kept_amount[inside]
+                amount, number = amount[inside], counted[inside]
+            total += rows.T @ (rows * kept_amount.to(rows.dtype).unsqueeze(1))
+            weights[variant] += float(amount.sum())
+            counts[variant] += float(number.sum())
     scalars = Scalars(*(column.cpu().numpy() for column in kept))
-    return Sweep(scalars, gradient, {v: _symmetric(total.cpu()) for v, total in sums.items()}, triplets.n_negatives)
+    matrices = {variant: _symmetric(total.cpu()) for variant, total in sums.items()}
+    return Sweep(scalars, gradient, matrices, weights, counts)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from scipy.special import erfc
 from secid.measure.information import InformationState, log_det_nats, trace
 from secid.measure.spectrum import spectrum
 from secid.measure.summary import GateTable, gate_means
-from secid.measure.sweep import Scalars, Triplets
+from secid.measure.sweep import Scalars, Triplets, Variant
 from secid.measure.uncertainty import NORMAL_95, Influence, covariance, difference, holm, probability_first
 from secid.plan import PlannedSource
 from secid.results import Against, BudgetPoint, Comparison, ControlResult, Crossing, InputFile, SourceResult
@@ -29,6 +29,15 @@ CURVE_BUDGETS = (1.0, 10.0, 100.0, 1_000.0, 10_000.0)
 ESTABLISHED_P = 0.05
 POWER_80 = 0.8416212335729143
 """80 % point of the normal distribution."""
+
+
+@dataclass(frozen=True)
+class VariantScore:
+    """Score of a source under one variant. A weight beyond [0, 1] is scaled over the run, so it keeps its state."""
+
+    nats: float | None
+    state: InformationState | None
+    weight_sum: float
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,7 @@ class Measured:
     record_gradient: Floats
     state: InformationState
     influence: Influence
+    variants: Mapping[Variant, VariantScore]
 
     def nats(self, budget: float) -> float:
         """ECI_B of this set."""
@@ -57,7 +67,7 @@ class Measured:
 
 def curve_budgets(budget: float, n_negatives: float) -> tuple[float, ...]:
     """The run's budget first, then the curve's and N, rising, each once."""
-    others = sorted({*CURVE_BUDGETS, float(round(n_negatives))} - {budget})
+    others = sorted({*CURVE_BUDGETS, max(1.0, float(round(n_negatives)))} - {budget})
     return (budget, *others)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from secid.lexical import SPLITTERS, Lexicon
+from secid.lexical import SPLITTERS
 from secid.measure.buckets import Thresholds, Trait, traits
 from secid.measure.proxies import proxies
 from secid.measure.sweep import Triplets
 from secid.plan import Plan, sample_order
 from secid.results import Bucket, Overlap, Proxies, TripletExample
 from secid.settings import Settings
+from secid.study.coverage import CoverageBench
 
 if TYPE_CHECKING:
     from secid.study.finish import Measured
@@ -41,23 +42,20 @@ class Findings:
 class Inspector:
     """Looks into measured sources while the plan's texts are still at hand.
 
-    idf       : IDF of the query vocabulary for a set of triplets.
     truncated : (n_passages,) which passages the encoder cut.
     """
 
     def __init__(
         self,
         plan: Plan,
-        lexicon: Lexicon,
-        idf: Callable[[Triplets], npt.NDArray[np.float64]],
+        coverages: CoverageBench,
         truncated: npt.NDArray[np.bool_],
         settings: Settings,
     ) -> None:
         self._plan = plan
-        self._lexicon = lexicon
-        self._idf = idf
+        self._coverages = coverages
         self._truncated = truncated
-        self._wordless = lexicon.queries_without_tokens()
+        self._wordless = coverages.lexicon(settings.tokenizer).queries_without_tokens()
         self._settings = settings
 
     def findings(self, item: Measured) -> Findings:
@@ -145,9 +143,11 @@ class Inspector:
 
     def _matched(self, rows: Triplets, query: str, negative: str) -> tuple[tuple[str, float], ...]:
         """Query tokens that the negative holds, the heaviest first."""
-        split = SPLITTERS[self._lexicon.tokenizer]
+        tokenizer, corpus = self._settings.tokenizer, self._settings.idf
+        split = SPLITTERS[tokenizer]
         terms = sorted(set(split(query)) & set(split(negative)))
-        weights = self._lexicon.term_idf(terms, self._idf(rows)) if terms else []
+        idf = self._coverages.idf(rows, tokenizer, corpus)
+        weights = self._coverages.lexicon(tokenizer).term_idf(terms, idf) if terms else []
         pairs = sorted(zip(terms, map(float, weights), strict=True), key=lambda pair: (-pair[1], pair[0]))
         return tuple(pairs[:MATCHED_TERMS])
 

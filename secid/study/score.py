@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,20 +15,24 @@ import torch
 import secid
 from secid.data import Reader, open_source
 from secid.encoders import Cache, EmbedCounts, Encoder, Role, embed, smallest_distance
-from secid.lexical import DocumentFrequencies, Lexicon
-from secid.measure.information import InformationState
+from secid.lexical import DocumentFrequencies
+from secid.measure.gates import UNBOUNDED_WEIGHTS
+from secid.measure.information import InformationState, log_det_nats
 from secid.measure.summary import gate_table
-from secid.measure.sweep import Triplets, Variant, Vectors, sweep
+from secid.measure.sweep import Sweep, Triplets, Variant, Vectors, sweep
 from secid.measure.uncertainty import influence
 from secid.plan import Plan, PlannedSource, make_plan, sample_order
 from secid.progress import Progress
 from secid.records import Source
-from secid.results import SCHEMA_VERSION, IdfInfo, InputFile, Run
+from secid.results import SCHEMA_VERSION, Ablation, InputFile, Run
 from secid.settings import Resolved, Settings
+from secid.study.ablate import Aspect, ablation, aspects, base_variant, blocks_of
 from secid.study.controls import chosen_kinds, make_controls
+from secid.study.coverage import CoverageBench
 from secid.study.environment import environment
 from secid.study.finish import (
     Measured,
+    VariantScore,
     chances,
     compare,
     control_result,
@@ -39,10 +43,9 @@ from secid.study.finish import (
 )
 from secid.study.inspect import Inspector, overlaps
 from secid.study.triplets import triplets_of
-from secid.texts import TextStore, text_key
+from secid.texts import TextStore
 
 Floats = npt.NDArray[np.float64]
-BASE_COVERAGE = "base"
 
 
 @dataclass
@@ -86,23 +89,30 @@ def score_sources(
         triplets = [triplets_of(planned, settings.positives, vectors) for planned in plan.sources]
         with clock.stage("controls"):
             controls, missing = make_controls(plan, triplets, vectors, settings)
+        coverages = CoverageBench(plan, triplets, folder)
         with clock.stage("lex", n_texts=len(plan.queries) + len(plan.passages)):
-            lexicon = make_lexicon(plan, triplets, settings.tokenizer, folder)
-            table = RunFrequencies(plan, lexicon, settings)
-        bench = Bench(vectors, lexicon, table, settings, smallest_distance(encoder))
+            idf_info = coverages.info(settings.tokenizer, settings.idf)
+        bench = Bench(vectors, coverages, settings, smallest_distance(encoder))
+        suite = aspects(settings, has_wordpieces=False) if settings.ablate else ()
+        variants = [variant for aspect in suite for variant in aspect.variants.values()]
+        position = sample_positions(plan, settings.seed)
         sets = [*triplets, *(control.triplets for control in controls)]
         progress.start("measure", sum(map(len, sets)), "triplets")
         with clock.stage("measure", n_triplets=sum(map(len, sets))):
-            items = [bench.measure(p.name, p, rows, progress) for p, rows in zip(plan.sources, triplets, strict=True)]
-            control_items = [bench.measure(control.kind, None, control.triplets, progress) for control in controls]
+            items = []
+            for planned, rows in zip(plan.sources, triplets, strict=True):
+                items.append(bench.measure(planned.name, planned, rows, variants, position[rows.query]))
+                progress.advance(len(rows))
+            control_items = []
+            for control in controls:
+                control_items.append(bench.measure(control.kind, None, control.triplets))
+                progress.advance(len(control.triplets))
             level = level_sets(plan, triplets, settings.seed)
             level_items = items
             if level is not None:
-                level_items = [
-                    bench.measure(p.name, p, rows, None) for p, rows in zip(plan.sources, level, strict=True)
-                ]
+                level_items = [bench.measure(p.name, p, rows) for p, rows in zip(plan.sources, level, strict=True)]
         with clock.stage("inspect"):
-            inspector = Inspector(plan, lexicon, table.idf, marks, settings)
+            inspector = Inspector(plan, coverages, marks, settings)
             found = {item.name: inspector.findings(item) for item in items}
     finally:
         plan.close()
@@ -111,6 +121,7 @@ def score_sources(
     order = sorted(
         range(len(items)), key=lambda place: (-judged[place].nats(settings.budget), plan.sources[place].name)
     )
+    blocks = blocks_of(settings.block, [planned.name for planned in plan.sources])
     ranked, judged = [items[place] for place in order], [judged[place] for place in order]
     comparisons = compare(judged, settings.budget)
     groups = rank_groups([item.name for item in ranked], comparisons)
@@ -120,7 +131,7 @@ def score_sources(
         secid_version=secid.__version__,
         settings=resolved.document(),
         encoder=encoder.info,
-        idf=table.info,
+        idf=idf_info,
         budget=settings.budget,
         sources=tuple(
             source_result(item, rank, groups[item.name], float(chance), files, found[item.name], settings)
@@ -135,12 +146,12 @@ def score_sources(
         comparisons=comparisons,
         crossings=crossings(level_items),
         overlaps=overlaps(ranked),
-        ablations=(),
+        ablations=tuple(ablated(aspect, ranked, blocks) for aspect in suite),
         not_evaluated=missing,
         timing=clock.stages,
         environment=environment(),
     )
-    return Scored(run, tuple(ranked), table.shared)
+    return Scored(run, tuple(ranked), coverages.table(settings.tokenizer, settings.idf))
 
 
 def read(
@@ -219,86 +230,87 @@ def _embedded(
     return torch.from_numpy(out), counts
 
 
-def make_lexicon(plan: Plan, triplets: Sequence[Triplets], tokenizer: str, folder: Path) -> Lexicon:
-    """Token sets of the plan's texts; the pool is the distinct documents of the scored triplets."""
-    counted = np.zeros(len(plan.passages), np.bool_)
-    for rows in triplets:
-        counted[rows.positive] = True
-        counted[rows.negative] = True
-    return Lexicon(
-        tokenizer, plan.queries.get, len(plan.queries), plan.passages.get, counted, folder / f"{tokenizer}.tokens"
-    )
-
-
-class RunFrequencies:
-    """The document frequencies that coverage is counted with. shared: the table of the pool (METHOD 2, 4)."""
-
-    def __init__(self, plan: Plan, lexicon: Lexicon, settings: Settings) -> None:
-        self._lexicon = lexicon
-        self._corpus = settings.idf
-        self.shared = lexicon.pooled()
-        if settings.idf == "pooled_with_queries":
-            self.shared = lexicon.with_queries(self.shared, ~queries_among_passages(plan))
-        self.info = IdfInfo(
-            settings.idf, settings.tokenizer, self.shared.n_documents, len(self.shared.keys), self.shared.sha256()
-        )
-
-    def idf(self, rows: Triplets) -> Floats:
-        """IDF of the query vocabulary for these triplets; "own" counts their own documents."""
-        if self._corpus == "uniform":
-            return self._lexicon.idf(None)
-        if self._corpus == "own":
-            own = np.unique(np.concatenate([rows.positive, rows.negative]))
-            return self._lexicon.idf(self._lexicon.of_passages(own))
-        return self._lexicon.idf(self.shared)
-
-
-def queries_among_passages(plan: Plan) -> npt.NDArray[np.bool_]:
-    """(n_queries,) True where a query's text is also a passage of the plan, so that it counts once."""
-    passages = set(map(bytes, plan.passages.keys))
-    texts = plan.queries.get(0, len(plan.queries))
-    return np.array([text_key("passage", text) in passages for text in texts], np.bool_)
-
-
 @dataclass(frozen=True)
 class Bench:
     """What every set of triplets of a run is measured with: both passes, under the base setting."""
 
     vectors: Vectors
-    lexicon: Lexicon
-    frequencies: RunFrequencies
+    coverages: CoverageBench
     settings: Settings
     smallest_distance: float
 
-    def measure(self, name: str, planned: PlannedSource | None, rows: Triplets, progress: Progress | None) -> Measured:
-        """Gates, information and influence of one set of triplets. Source: METHOD 2, 7, 8."""
-        settings = self.settings
-        idf = self.frequencies.idf(rows)
-        coverage = self.lexicon.coverage(rows.query, rows.negative, idf)
-        heads = rows.record_offsets[:-1]  # one (query, positive) for all triplets of a record
-        positive_coverage = np.repeat(
-            self.lexicon.coverage(rows.query[heads], rows.positive[heads], idf), np.diff(rows.record_offsets)
-        )
-        base = Variant(settings.temperature, BASE_COVERAGE, "full")
-        swept = sweep(self.vectors, rows, {BASE_COVERAGE: coverage}, [base], self.smallest_distance, settings.temperature)
-        gates = gate_table(swept.scalars.dots(), coverage, settings.temperature)
-        state = InformationState(swept.matrices[base], swept.n_negatives)
-        budgets = sorted({1.0, *curve_budgets(settings.budget, swept.n_negatives)}, key=lambda b: b != settings.budget)
-        effect = influence(self.vectors, rows, swept.scalars, gates.weight, state, self.smallest_distance, budgets)
-        if progress is not None:
-            progress.advance(len(rows))
+    def measure(
+        self,
+        name: str,
+        planned: PlannedSource | None,
+        rows: Triplets,
+        variants: Sequence[Variant] = (),
+        position: Floats | None = None,
+    ) -> Measured:
+        """Gates, information and influence of one set of triplets, and its sums under further variants.
+
+        position : (T,) place of each triplet's query in the nested sample. Source: METHOD 2, 4, 7, 8.
+        """
+        settings, base = self.settings, base_variant(self.settings)
+        wanted = list(dict.fromkeys([base, *variants]))
+        named = {
+            variant.coverage: self.coverages.negatives(rows, *variant.coverage.split("/")) for variant in wanted
+        }
+        swept = sweep(self.vectors, rows, named, wanted, self.smallest_distance, settings.temperature, position)
+        gates = gate_table(swept.scalars.dots(), named[base.coverage], settings.temperature)
+        state = swept.state(base)
+        budgets = curve_budgets(settings.budget, state.n_negatives)
         return Measured(
-            name,
-            planned,
-            rows,
-            swept.scalars,
-            coverage,
-            positive_coverage,
-            gates,
-            swept.record_gradient,
-            state,
-            effect,
+            name=name,
+            planned=planned,
+            triplets=rows,
+            scalars=swept.scalars,
+            coverage=named[base.coverage],
+            positive_coverage=self.coverages.positives(rows, settings.tokenizer, settings.idf),
+            gates=gates,
+            record_gradient=swept.record_gradient,
+            state=state,
+            influence=influence(
+                self.vectors, rows, swept.scalars, gates.weight, state, self.smallest_distance, budgets
+            ),
+            variants=variant_scores(swept, wanted) if variants else {},
         )
+
+
+def variant_scores(swept: Sweep, variants: Sequence[Variant]) -> dict[Variant, VariantScore]:
+    """Log-determinants of all variants of one sweep; only what later scaling needs is kept of the matrices."""
+    found = {}
+    for variant in variants:
+        state = swept.state(variant)
+        scaled = variant.weight in UNBOUNDED_WEIGHTS
+        nats = None if scaled or not state.n_negatives else log_det_nats(state.matrix())
+        found[variant] = VariantScore(nats, state if scaled else None, swept.weights[variant])
+    return found
+
+
+def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequence[str]]) -> Ablation:
+    """The table of one aspect over all sources."""
+    table: dict[str, dict[str, float | None]] = {}
+    for setting, variant in aspect.variants.items():
+        scores = {item.name: item.variants[variant] for item in items}
+        states = [score.state for score in scores.values() if score.state is not None]
+        n = sum(state.n_negatives for state in states)
+        mean = sum(score.weight_sum for score in scores.values()) / n if n else 0.0
+        table[setting] = {
+            name: log_det_nats(score.state.matrix() / mean) if score.state is not None and mean > 0 else score.nats
+            for name, score in scores.items()
+        }
+    return ablation(aspect.name, aspect.base, table, blocks)
+
+
+def sample_positions(plan: Plan, seed: int) -> Floats:
+    """(n_queries,) place of each query in the nested sample of the run, in [0, 1): a sample of 10 %
+    takes those below 0.1. The same query has the same place in every source. Source: METHOD 8.
+    """
+    order = np.argsort(sample_order(plan.queries.keys, seed), kind="stable")
+    position = np.empty(len(order))
+    position[order] = np.arange(len(order)) / len(order)
+    return position
 
 
 def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Triplets] | None:

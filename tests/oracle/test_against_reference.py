@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from secid.lexical import Lexicon
-from secid.measure.information import InformationState, log_det_nats, trace
+from secid.measure.information import log_det_nats, trace
 from secid.measure.summary import gate_means, gate_table
 from secid.measure.sweep import FLOAT32_DISTANCE, Variant, Vectors, sweep
 from secid.measure.uncertainty import covariance, difference, holm, influence
@@ -70,7 +70,7 @@ def scored(plan: Plan, vectors: Vectors, folder: Path, tau: float = 0.05) -> dic
         c_positive = lexicon.coverage(rows.query, rows.positive, idf)
         variant = Variant(tau, "base", "full")
         swept = sweep(vectors, rows, {"base": c}, [variant])
-        matrix = InformationState(swept.matrices[variant], swept.n_negatives).matrix()
+        matrix = swept.state(variant).matrix()
         eci = log_det_nats(matrix)
         found[planned.name] = {
             "n_triplets": len(rows),
@@ -187,7 +187,7 @@ def test_influence_errors_and_bias_are_the_references(tmp_path, budget):
         c = lexicon.coverage(rows.query, rows.negative, idf)
         swept = sweep(vectors, rows, {"base": c}, [BASE])
         weight = gate_table(swept.scalars.dots(), c, 0.05).weight
-        state = InformationState(swept.matrices[BASE], swept.n_negatives)
+        state = swept.state(BASE)
         ours.append(influence(vectors, rows, swept.scalars, weight, state, FLOAT32_DISTANCE, [budget]))
         records = merged[planned.name]
         theirs.append(reference.measure_source(records, q_vec, p_vec, reference.idf_for(merged, planned.name)))

@@ -48,7 +48,7 @@ def _detected(head: Head, settings: Settings, path: str) -> Binding:
     for rank in range(3):
         for shape in shapes:
             if shape.rank == rank:
-                for binding in _bindings(shape, head, forced=settings.format is not None):
+                for binding in _bindings(shape, head, settings):
                     found.setdefault((binding.query, binding.positives, binding.negatives), binding)
         if found:
             break
@@ -65,12 +65,15 @@ def _detected(head: Head, settings: Settings, path: str) -> Binding:
     raise _unknown(head, settings, path)
 
 
-def _bindings(shape: Shape, head: Head, *, forced: bool) -> list[Binding]:
-    """A shape's readings of a head. forced: the user named the shape, so texts that look like ids are texts."""
+def _bindings(shape: Shape, head: Head, settings: Settings) -> list[Binding]:
+    """A shape's readings of a head.
+
+    Where the user named the schema, words that look like ids are texts, unless the schema is one
+    of ids or a collection was given.
+    """
     bindings = [_with_ids(binding, head) for binding in shape.bind(head)]
-    if forced:
-        bindings = [replace(binding, passage_ids=False, query_ids=False) if shape.ids is False else binding
-                    for binding in bindings]  # fmt: skip
+    if settings.format and not (shape.ids or (shape.ids is None and (settings.collection or settings.corpus))):
+        bindings = [replace(binding, passage_ids=False, query_ids=False) for binding in bindings]
     return [
         replace(binding, schema=shape.name, title=shape.title)
         for binding in bindings
@@ -175,7 +178,7 @@ def _undecided(head: Head, flag: str, found: list[str], path: str) -> SchemaErro
 
 
 def _check_labels(binding: Binding, head: Head, settings: Settings, path: str) -> None:
-    """Scores are thresholded only when the user says how."""
+    """Scores are thresholded only when the user says how; single odd labels are left to be counted."""
     if not binding.labelled or settings.positive_score is not None:
         return
     labels: list[object] = []
@@ -185,11 +188,11 @@ def _check_labels(binding: Binding, head: Head, settings: Settings, path: str) -
         except (KeyError, IndexError, TypeError, AttributeError):
             continue
         labels.extend(found if isinstance(found, list) else [found])
-    numbers = {as_number(label) for label in labels} - {None}
-    if numbers - {0.0, 1.0}:
-        shown = ", ".join(f"{number:g}" for number in sorted(n for n in numbers if n is not None)[:6])
+    odd = [number for label in labels if (number := as_number(label)) not in (None, 0.0, 1.0)]
+    if len(odd) > settings.max_bad_fraction * len(labels):
+        shown = ", ".join(f"{number:g}" for number in list(dict.fromkeys(odd))[:6])
         raise SchemaError(
-            f"labels other than 0 and 1 ({shown}, …): which of them are positives?",
+            f"labels other than 0 and 1 ({shown}): which of them are positives?",
             where=path,
             remedy="--positive-score X makes passages scored X or more the positives and the others the negatives",
         )

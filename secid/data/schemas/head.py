@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,9 @@ Key = str | int
 
 ID = re.compile(r"(?=[^ ]*\d)[A-Za-z0-9_.:/#@+-]{1,64}")
 """An id against a text: one short ASCII word with a digit in it."""
+
+ID_FRACTION = 0.9
+"""Share of id-like values that makes a column one of ids: a few odd cells must not turn all the others into texts."""
 
 LISTS = frozenset({"texts", "ids", "structs", "lists", "numbers", "empty"})
 SCALARS = frozenset({"text", "id"})
@@ -86,14 +89,7 @@ SCALAR_KINDS = {bool: "flag", int: "id", float: "number", dict: "struct", type(N
 LIST_KINDS = {"text": "texts", "id": "ids", "struct": "structs", "number": "numbers", "flag": "ids"}
 
 
-def look_like_ids(values: Iterable[Any]) -> bool:
-    """Whether all of at least one value are whole numbers or id-like words."""
-    found = False
-    for value in values:
-        found = True
-        if isinstance(value, str):
-            if not ID.fullmatch(value):
-                return False
-        elif type(value) is not int:
-            return False
-    return found
+def look_like_ids(values: Sequence[Any]) -> bool:
+    """Whether ID_FRACTION of at least one value are whole numbers or id-like words."""
+    n_ids = sum(bool(ID.fullmatch(value)) if isinstance(value, str) else type(value) is int for value in values)
+    return bool(values) and n_ids >= ID_FRACTION * len(values)

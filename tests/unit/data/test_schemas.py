@@ -160,7 +160,7 @@ def test_column_flags_take_lists_numbered_columns_and_positions(tmp_path: Path) 
 
 def test_a_column_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [{"query": "q", "pos": ["p"], "neg": ["n"]}])
-    with pytest.raises(SchemaError, match="'quary' is not there.*\n.*query: text"):
+    with pytest.raises(SchemaError, match=r"'quary' is not there.*\n.*query: text"):
         read(path, query_column="quary")
 
 
@@ -174,7 +174,7 @@ def test_a_wrong_format_name_suggests_the_nearest(tmp_path: Path) -> None:
 
 def test_ids_without_a_collection_are_one_clear_error(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [{"query": 1, "positive": 2, "negative": 3}])
-    with pytest.raises(InputError, match="ids of queries and passages.*no collection") as caught:
+    with pytest.raises(InputError, match=r"ids of queries and passages.*no collection") as caught:
         read(path)
     assert "--collection" in str(caught.value.remedy)
 

@@ -138,8 +138,8 @@ def test_two_sources_of_one_name_are_wrong_use(folder: Path) -> None:
     assert "other=b/x.jsonl" in str(caught.value)
     with pytest.raises(UsageError, match="'s'"):
         names("s=a/x.jsonl", "s=b/x.jsonl")
-    with pytest.raises(UsageError, match="'x'"):
-        names("a/x.jsonl", "a/x.jsonl")
+    with pytest.raises(UsageError, match="given twice"):
+        names("a/x.jsonl", "a/*.jsonl")
 
 
 def test_an_empty_folder_is_an_error(folder: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_saved_dataset_of_several_splits_asks_which(folder: Path) -> None:
     (folder / "d/dataset_dict.json").write_text('{"splits": ["train", "test"]}')
     assert list(names("d")) == ["d"]
     saved_dataset(folder / "d/test")
-    with pytest.raises(InputError, match="several splits.*test, train"):
+    with pytest.raises(InputError, match=r"several splits.*test, train"):
         names("d")
     assert list(names("d/train")) == ["train"]
 

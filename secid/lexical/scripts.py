@@ -1,0 +1,68 @@
+"""Words of any script: combining marks stay inside their word, scripts without spaces give bigrams.
+
+The alphanumeric tokenizer of METHOD 2 ends a word at every combining mark (Hindi vowel signs, Arabic
+and Hebrew points) and makes one token of a whole Chinese sentence. Character bigrams need no dictionary
+and no model, are the usual index unit for these scripts, and still hold most two-character words whole.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+
+UNSPACED_RANGES = (
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x1000, 0x109F),  # Myanmar
+    (0x1780, 0x17FF),  # Khmer
+    (0x3005, 0x3007),  # ideographic iteration mark and zero
+    (0x3040, 0x30FF),  # Hiragana, Katakana
+    (0x31F0, 0x31FF),
+    (0x3400, 0x4DBF),  # Han
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0xFF66, 0xFF9F),  # half-width Katakana
+    (0x20000, 0x3FFFF),
+)
+"""Code points of scripts that are written without spaces between words."""
+
+LAST_MARK = 0x1FFFF
+"""Combining marks beyond this are variation selectors and tags, which spell nothing."""
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Runs of letters, digits and marks; within them, runs of unspaced scripts and the rest."""
+    marks = [code for code in range(0x300, LAST_MARK + 1) if unicodedata.category(chr(code))[0] == "M"]
+    unspaced = "".join(f"{chr(low)}-{chr(high)}" for low, high in UNSPACED_RANGES)
+    run = re.compile(f"(?:[^\\W_]|[{_ranges(marks)}])+")
+    return run, re.compile(f"([{unspaced}]+)")
+
+
+def _ranges(codes: list[int]) -> str:
+    """Sorted code points as the inside of a character class."""
+    parts: list[list[int]] = []
+    for code in codes:
+        if parts and parts[-1][1] == code - 1:
+            parts[-1][1] = code
+        else:
+            parts.append([code, code])
+    return "".join(f"{chr(low)}-{chr(high)}" for low, high in parts)
+
+
+def split_multilingual(text: str) -> list[str]:
+    """Tokens of the lower-cased text: words with their marks; bigrams of unspaced scripts.
+
+    A run of one unspaced character is its own token. In ASCII text the same as alphanumeric.
+    """
+    run, unspaced = _patterns()
+    tokens: list[str] = []
+    for word in run.findall(text.lower()):
+        for place, part in enumerate(unspaced.split(word)):
+            if not part:
+                continue
+            if place % 2 == 0 or len(part) == 1:
+                tokens.append(part)
+            else:
+                tokens.extend(part[start : start + 2] for start in range(len(part) - 1))
+    return tokens

@@ -1,0 +1,181 @@
+"""Ablations: the same triplets under other settings, all filled in the pass that scores them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from secid.errors import UsageError
+from secid.measure.gates import WEIGHTS
+from secid.measure.sweep import Variant
+from secid.results import Ablation, AblationRow
+from secid.settings import Settings
+
+TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2)
+TOKENIZERS = ("alphanumeric", "alphanumeric2", "whitespace", "trigrams", "multilingual")
+CORPORA = ("pooled", "own", "pooled_with_queries", "uniform")
+SAMPLES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
+
+Scores = Mapping[str, float | None]
+
+
+def coverage_name(tokenizer: str, corpus: str) -> str:
+    """The name under which a sweep finds a coverage."""
+    return f"{tokenizer}/{corpus}"
+
+
+def base_variant(settings: Settings) -> Variant:
+    """The setting of the run itself."""
+    return Variant(settings.temperature, coverage_name(settings.tokenizer, settings.idf), "full")
+
+
+@dataclass(frozen=True)
+class Aspect:
+    """One thing that is varied. variants: setting as text -> variant; base: the run's own setting."""
+
+    name: str
+    base: str
+    variants: Mapping[str, Variant]
+
+
+def aspects(settings: Settings, has_wordpieces: bool) -> tuple[Aspect, ...]:
+    """The default suite around a run's settings; the base stands in every aspect. Source: METHOD 3, 4."""
+    base = base_variant(settings)
+    temperatures = sorted({*TEMPERATURES, settings.temperature})
+    tokenizers = [*TOKENIZERS, *(["wordpieces"] if has_wordpieces else [])]
+    return (
+        Aspect(
+            "temperature",
+            f"{settings.temperature:g}",
+            {f"{tau:g}": Variant(tau, base.coverage, "full") for tau in temperatures},
+        ),
+        Aspect(
+            "tokenizer",
+            settings.tokenizer,
+            {name: Variant(base.temperature, coverage_name(name, settings.idf), "full") for name in tokenizers},
+        ),
+        Aspect(
+            "idf",
+            settings.idf,
+            {name: Variant(base.temperature, coverage_name(settings.tokenizer, name), "full") for name in CORPORA},
+        ),
+        Aspect("weight", "full", {name: Variant(base.temperature, base.coverage, name) for name in WEIGHTS}),
+        Aspect(
+            "sample",
+            "100 %",
+            {f"{100 * part:g} %": Variant(base.temperature, base.coverage, "full", part) for part in SAMPLES},
+        ),
+    )
+
+
+def blocks_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Blocks of sources from `NAME=source,source`; one block of all by default. Raises UsageError."""
+    found: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        name, _, members = text.partition("=")
+        listed = tuple(part.strip() for part in members.split(",") if part.strip())
+        if not name or len(listed) < 2:
+            raise UsageError(f"not a block: {text!r}", where="--block", remedy="--block NAME=source,source")
+        for member in listed:
+            if member not in names:
+                raise UsageError(
+                    f"no source {member!r}", where=f"--block {name}", remedy=f"sources: {', '.join(names)}"
+                )
+        found[name] = listed
+    return found
+
+
+def ablation(
+    name: str, base: str, scores: Mapping[str, Scores], blocks: Mapping[str, Sequence[str]] | None = None
+) -> Ablation:
+    """The table of one aspect. scores: setting -> source -> nats, None where it was not evaluated."""
+    rows = tuple(_row(setting, values, scores[base], blocks or {}) for setting, values in scores.items())
+    known = {
+        source: [value for values in scores.values() if (value := values[source]) is not None]
+        for source in scores[base]
+    }
+    return Ablation(
+        name=name,
+        base=base,
+        rows=rows,
+        range_nats={source: max(values) - min(values) if values else 0.0 for source, values in known.items()},
+        conclusion=conclusion(name, base, rows),
+    )
+
+
+def _row(setting: str, values: Scores, base: Scores, blocks: Mapping[str, Sequence[str]]) -> AblationRow:
+    present = {source: value for source, value in values.items() if value is not None}
+    return AblationRow(
+        setting=setting,
+        scores=dict(values),
+        order=tuple(sorted(present, key=lambda source: (-present[source], source))),
+        stability=rank_stability(values, base, tuple(base)),
+        block_stability={name: rank_stability(values, base, members) for name, members in blocks.items()},
+        swapped=tuple(swapped(values, base, tuple(base))),
+    )
+
+
+def swapped(values: Scores, base: Scores, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of sources whose order is the other one than at the base. Pairs with a missing score are left out."""
+    found = []
+    for first, second in combinations(names, 2):
+        gap, base_gap = _gap(values, first, second), _gap(base, first, second)
+        if gap is not None and base_gap is not None and gap * base_gap < 0:
+            found.append((first, second) if base_gap > 0 else (second, first))
+    return found
+
+
+def rank_stability(values: Scores, base: Scores, names: Sequence[str]) -> float | None:
+    """Fraction of source pairs ordered the same way, 1 identical, 0 reversed; None without a pair.
+
+    A pair that ties under one setting alone counts as half. Source: METHOD 3.
+    """
+    points = []
+    for first, second in combinations(names, 2):
+        gap, base_gap = _gap(values, first, second), _gap(base, first, second)
+        if gap is None or base_gap is None:
+            continue
+        if gap == 0 and base_gap == 0:
+            points.append(1.0)
+        elif gap == 0 or base_gap == 0:
+            points.append(0.5)
+        else:
+            points.append(float((gap > 0) == (base_gap > 0)))
+    return sum(points) / len(points) if points else None
+
+
+def _gap(values: Scores, first: str, second: str) -> float | None:
+    a, b = values[first], values[second]
+    return None if a is None or b is None else a - b
+
+
+def conclusion(name: str, base: str, rows: Sequence[AblationRow]) -> str:
+    """One line of plain words: unchanged, or at which settings which pairs swap."""
+    changed = [row for row in rows if row.swapped]
+    plural = {"idf": "IDF corpora"}.get(name, f"{name}s")
+    missing = sum(1 for row in rows if any(value is None for value in row.scores.values()))
+    note = f" ({missing} settings lack a score for some source)" if missing else ""
+    if not changed:
+        return f"order unchanged over {len(rows)} {plural}{note}"
+    told = [
+        f"{row.setting} ({', '.join(f'{first} and {second}' for first, second in row.swapped[:3])}"
+        f"{' and more' if len(row.swapped) > 3 else ''})"
+        for row in changed
+    ]
+    return f"order changes against {base} at {name} {'; '.join(told)}{note}"
+
+
+def unstable_pairs(ablations: Sequence[Ablation]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Pairs of sources that change places somewhere, with the settings at which they do.
+
+    Smaller samples are left out: that a small sample orders otherwise is what intervals are for.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for item in ablations:
+        if item.name == "sample":
+            continue
+        for row in item.rows:
+            for pair in row.swapped:
+                found.setdefault(pair, []).append(f"{item.name} {row.setting}")
+    return {pair: tuple(settings) for pair, settings in found.items()}

@@ -1,0 +1,99 @@
+"""Coverage of a run's triplets under any tokenizer and IDF corpus, each lexed once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.lexical import DocumentFrequencies, Lexicon
+from secid.measure.sweep import Triplets
+from secid.plan import Plan
+from secid.results import IdfInfo
+from secid.texts import text_key
+
+Floats = npt.NDArray[np.float64]
+
+
+class CoverageBench:
+    """Lexicons and frequency tables of one run, made when first asked for.
+
+    triplets : the scored triplets of all sources; their distinct documents are the pool (METHOD 2).
+    frozen   : a saved table that takes the place of the pool's, so that a new source is scored in the
+               pool of an earlier run.
+    folder   : where token sets are spooled.
+    """
+
+    def __init__(
+        self, plan: Plan, triplets: Sequence[Triplets], folder: Path, frozen: DocumentFrequencies | None = None
+    ) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._frozen = frozen
+        self._counted = np.zeros(len(plan.passages), np.bool_)
+        for rows in triplets:
+            self._counted[rows.positive] = True
+            self._counted[rows.negative] = True
+        self._lexicons: dict[str, Lexicon] = {}
+        self._tables: dict[tuple[str, str], DocumentFrequencies] = {}
+
+    def lexicon(self, tokenizer: str) -> Lexicon:
+        """Token sets of all texts of the plan under a tokenizer."""
+        if tokenizer not in self._lexicons:
+            plan = self._plan
+            self._lexicons[tokenizer] = Lexicon(
+                tokenizer,
+                plan.queries.get,
+                len(plan.queries),
+                plan.passages.get,
+                self._counted,
+                self._folder / f"{tokenizer}.tokens",
+            )
+        return self._lexicons[tokenizer]
+
+    def table(self, tokenizer: str, corpus: str) -> DocumentFrequencies:
+        """Document frequencies of the pool, or of the pool and the queries. Source: METHOD 4."""
+        key = (tokenizer, corpus)
+        if key not in self._tables:
+            lexicon = self.lexicon(tokenizer)
+            pooled = self._frozen or lexicon.pooled()
+            self._tables[key] = (
+                lexicon.with_queries(pooled, ~self._queries_among_passages())
+                if corpus == "pooled_with_queries"
+                else pooled
+            )
+        return self._tables[key]
+
+    def info(self, tokenizer: str, corpus: str) -> IdfInfo:
+        """What the report says of the table. For own and uniform weights the pool's is named."""
+        table = self.table(tokenizer, corpus)
+        return IdfInfo(corpus, tokenizer, table.n_documents, len(table.keys), table.sha256())
+
+    def idf(self, rows: Triplets, tokenizer: str, corpus: str) -> Floats:
+        """IDF of the query vocabulary for a set of triplets; "own" counts their own documents."""
+        lexicon = self.lexicon(tokenizer)
+        if corpus == "uniform":
+            return lexicon.idf(None)
+        if corpus == "own":
+            return lexicon.idf(lexicon.of_passages(np.unique(np.concatenate([rows.positive, rows.negative]))))
+        return lexicon.idf(self.table(tokenizer, corpus))
+
+    def negatives(self, rows: Triplets, tokenizer: str, corpus: str) -> Floats:
+        """(T,) coverage of each negative. Source: METHOD 2.3."""
+        return self.lexicon(tokenizer).coverage(rows.query, rows.negative, self.idf(rows, tokenizer, corpus))
+
+    def positives(self, rows: Triplets, tokenizer: str, corpus: str) -> Floats:
+        """(T,) coverage of each scored positive, computed once a record."""
+        heads = rows.record_offsets[:-1]
+        idf = self.idf(rows, tokenizer, corpus)
+        found = self.lexicon(tokenizer).coverage(rows.query[heads], rows.positive[heads], idf)
+        return np.repeat(found, np.diff(rows.record_offsets))
+
+    def _queries_among_passages(self) -> npt.NDArray[np.bool_]:
+        """(n_queries,) True where a query's text is also a document of the pool, so that it counts once."""
+        plan = self._plan
+        documents = set(map(bytes, plan.passages.keys[self._counted]))
+        texts = plan.queries.get(0, len(plan.queries))
+        return np.array([text_key("passage", text) in documents for text in texts], np.bool_)
