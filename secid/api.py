@@ -51,9 +51,10 @@ def score(
 
     found = resolve_sources([fspath(source) for source in sources], resolved.values)
     recorder = Recorder(progress or Silent())
-    with RunFolder(None if run is None else Path(run), force) as folder, tempfile.TemporaryDirectory(
-        prefix="secid-", dir=folder.work
-    ) as work:
+    with (
+        RunFolder(None if run is None else Path(run), force) as folder,
+        tempfile.TemporaryDirectory(prefix="secid-", dir=folder.work) as work,
+    ):
         loaded = load(resolved.values) if encoder is None or isinstance(encoder, str) else encoder
         scored = score_sources(found, loaded, resolved, Path(work), recorder)
         folder.write(scored, recorder)

@@ -236,7 +236,9 @@ def _grouped(rows: _Rows, query_ids: Index, passage_ids: Index) -> PlannedSource
     n_passages = int(passage_ids.max(initial=0)) + 1
     first_row, record = _numbered(query * n_passages + first_positive)
     kept_positive, positive_offsets, _ = _distinct_within(record[positive_row], positives, len(first_row), n_passages)
-    kept_negative, negative_offsets, copies = _distinct_within(record[negative_row], negatives, len(first_row), n_passages)
+    kept_negative, negative_offsets, copies = _distinct_within(
+        record[negative_row], negatives, len(first_row), n_passages
+    )
     dropped = rows.dropped + Counter(duplicate_negative=len(negatives) - len(kept_negative))
     n_read = n_rows + rows.skipped.total()
     return PlannedSource(

@@ -81,7 +81,7 @@ class RunFolder:
         """Writes all pages and tables, then puts the folder in its place at once."""
         if self.path is None or self._partial is None:
             return
-        from secid.study.artifacts import write_negatives, write_state
+        from secid.study.artifacts import write_frequencies, write_negatives, write_state
 
         ready = self._partial / "ready"
         try:
@@ -90,7 +90,10 @@ class RunFolder:
             (ready / "report.md").write_text(to_markdown(scored.run), encoding="utf-8")
             write_negatives(scored.measured, ready / "negatives.parquet")
             write_state(scored.measured, ready / "state")
-            (ready / "log.txt").write_text("\n".join([*recorder.lines, *_timing_lines(scored)]) + "\n", encoding="utf-8")
+            write_frequencies(scored.frequencies, scored.run.idf, ready / "state" / "idf.safetensors")
+            (ready / "log.txt").write_text(
+                "\n".join([*recorder.lines, *_timing_lines(scored)]) + "\n", encoding="utf-8"
+            )
             if self.path.exists():
                 self.path.rename(self._partial / "replaced")
             ready.rename(self.path)

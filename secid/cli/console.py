@@ -7,7 +7,8 @@ import time
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress as Bars, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 from rich.text import Text
 
 from secid.report.foreign import plain

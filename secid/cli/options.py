@@ -21,7 +21,18 @@ ENCODER = (
     "encoder", "revision", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "truncate_dim",
     "device", "dtype", "batch_tokens", "trust_remote_code", "allow_pickle", "cache", "cache_dir", "cache_gb", "threads",
 )  # fmt: skip
-STUDY = ("budget", "ablate", "block", "controls", "control_queries", "high_coverage", "near_copy", "valid", "far", "examples")
+STUDY = (
+    "budget",
+    "ablate",
+    "block",
+    "controls",
+    "control_queries",
+    "high_coverage",
+    "near_copy",
+    "valid",
+    "far",
+    "examples",
+)
 PANELS = {
     **dict.fromkeys(METHOD, "Method"),
     **dict.fromkeys(READING, "Reading"),

@@ -82,8 +82,11 @@ def read_modules(folder: Path) -> list[dict[str, Any]]:
                 remedy="known: Transformer, then Pooling, Dense, LayerNorm, Normalize; "
                 "encode the texts yourself and give --encoder vectors.npz",
             )
-    if modules and [base_name(module) for module in modules].count("Pooling") != 1:
+    names = [base_name(module) for module in modules]
+    if modules and names.count("Pooling") != 1:
         raise EncoderError("exactly one Pooling module is expected", where=str(path))
+    if modules and names[1] != "Pooling":
+        raise EncoderError(f"{names[1]} stands before Pooling", where=str(path))
     return modules
 
 
@@ -112,11 +115,6 @@ def pooling_modes(config: Json, path: Path) -> tuple[str, ...]:
 
 
 def read_heads(folder: Path, modules: list[dict[str, Any]]) -> tuple[Head, ...]:
-    names = [base_name(module) for module in modules]
-    if not modules:
-        return ()
-    if names[1] != "Pooling":
-        raise EncoderError(f"{names[1]} stands before Pooling", where=str(folder / "modules.json"))
     return tuple(_head(folder, module) for module in modules[2:])
 
 

@@ -8,6 +8,7 @@ two threads). The results differ from torch's by float32 rounding alone.
 from __future__ import annotations
 
 import platform
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,11 +34,12 @@ class PackedLinear(nn.Module):
 
 def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether this machine and this torch have the operation."""
+    mkldnn: Any = torch.backends.mkldnn  # untyped in torch
     return (
         device.type == "cpu"
         and dtype == torch.float32
         and platform.machine().lower() in X86
-        and torch.backends.mkldnn.is_available()
+        and bool(mkldnn.is_available())
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
         and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
     )

@@ -82,7 +82,9 @@ def influence(
     square_shift = (shrink**2 * eigenvalues**2).sum(dim=1).numpy()  # tr((A^-1 M)^2)
     squares = pairs.sum(axis=0) + square_shift * (size**2).sum()
     bias = 0.5 * budget**2 * squares / n**2
-    return Influence(tuple(map(float, budgets)), h[:, 0], scaled * quadratic[:, 0], queries, per_query, np.maximum(bias, 0.0))
+    return Influence(
+        tuple(map(float, budgets)), h[:, 0], scaled * quadratic[:, 0], queries, per_query, np.maximum(bias, 0.0)
+    )
 
 
 def _quadratic_forms(
@@ -204,4 +206,3 @@ def holm(p_values: Floats) -> Floats:
     out = np.empty(len(p_values))
     out[order] = adjusted
     return out
-

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file as save_numpy
 from safetensors.torch import save_file
+
+from secid.errors import InputError
+from secid.lexical import DocumentFrequencies
+from secid.results import IdfInfo
 
 if TYPE_CHECKING:
     from secid.study.finish import Measured
@@ -79,12 +87,42 @@ def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(columns, schema=NEGATIVES_SCHEMA)
 
 
+def write_frequencies(table: DocumentFrequencies, info: IdfInfo, path: Path) -> None:
+    """The document frequencies behind coverage, so that another run can score in the same pool."""
+    tensors = {"keys": np.ascontiguousarray(table.keys), "counts": np.ascontiguousarray(table.counts)}
+    save_numpy(tensors, path, {**{name: str(value) for name, value in vars(info).items()}})
+
+
+def read_frequencies(path: Path) -> tuple[DocumentFrequencies, IdfInfo]:
+    """What `write_frequencies` wrote. Raises InputError where the file is no such table or was changed."""
+    try:
+        with safe_open(path, "np") as file:
+            table = DocumentFrequencies(file.get_tensor("keys"), file.get_tensor("counts"), 0)
+            head = file.metadata()
+        info = IdfInfo(head["corpus"], head["tokenizer"], int(head["n_texts"]), int(head["n_tokens"]), head["sha256"])
+    except (OSError, KeyError, ValueError, TypeError, SafetensorError) as error:
+        raise InputError(f"not a table of document frequencies: {error}", where=str(path)) from error
+    table = replace(table, n_documents=info.n_texts)
+    if table.sha256() != info.sha256:
+        raise InputError("the table does not match its own hash", where=str(path), remedy="write the baseline again")
+    return table, info
+
+
 def write_state(measured: Iterable[Measured], folder: Path) -> None:
-    """state/: the information sum of each source in safetensors, and an index that names them."""
-    folder.mkdir()
+    """state/: the information sum of each source in safetensors, and an index that names them.
+
+    query_keys (Q, 16) and query_influence (Q,) are what a paired comparison with another run needs:
+    the text key of each query and its sum of influences over N at the first budget (METHOD 8).
+    """
+    folder.mkdir(exist_ok=True)
     index = []
     for number, item in enumerate(measured):
         name = f"source-{number:04d}.safetensors"
-        save_file({"information_total": item.state.total.contiguous()}, folder / name)
+        tensors = {
+            "information_total": item.state.total.contiguous(),
+            "query_keys": torch.from_numpy(item.query_keys.copy()),
+            "query_influence": torch.from_numpy(item.influence.per_query[:, 0].copy()),
+        }
+        save_file(tensors, folder / name)
         index.append({"source": item.planned.name, "file": name, "n_negatives": item.state.n_negatives})
     (folder / "index.json").write_text(json.dumps(index, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

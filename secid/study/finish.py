@@ -46,6 +46,7 @@ class Measured:
 
     coverage, positive_coverage : (T,) of the negative and of the scored positive.
     influence                   : at the run's budget first, then at the budgets of the curve.
+    query_keys                  : (Q, 16) text keys of influence.queries.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Measured:
     record_gradient: Floats
     state: InformationState
     influence: Influence
+    query_keys: npt.NDArray[np.uint8]
     variants: Mapping[Variant, VariantScore]
 
     def nats(self, budget: float) -> float:
@@ -213,9 +215,7 @@ def control_result(
         if of is not None and source.name != of:
             continue
         own = source.influence.budgets.index(1.0)
-        gap = difference(
-            _at(source.influence, own), _at(item.influence, column), source.nats(1.0) - item.nats(1.0)
-        )
+        gap = difference(_at(source.influence, own), _at(item.influence, column), source.nats(1.0) - item.nats(1.0))
         half = NORMAL_95 * gap.standard_error
         against.append(
             Against(

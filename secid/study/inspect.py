@@ -61,9 +61,7 @@ class Inspector:
     def findings(self, item: Measured) -> Findings:
         """Proxies, buckets and histograms of one source. Source: METHOD 3, 4."""
         found = self.traits(item)
-        values = proxies(
-            item.triplets, item.scalars, item.gates, item.record_gradient, self._settings.temperature
-        )
+        values = proxies(item.triplets, item.scalars, item.gates, item.record_gradient, self._settings.temperature)
         return Findings(
             proxies=Proxies(**vars(values)),
             gate_histograms={name: _histogram(getattr(item.gates, name)) for name in SHOWN_GATES},

@@ -17,7 +17,7 @@ from secid.data import Reader, open_source
 from secid.encoders import Cache, EmbedCounts, Encoder, Role, embed, smallest_distance
 from secid.lexical import DocumentFrequencies
 from secid.measure.gates import UNBOUNDED_WEIGHTS
-from secid.measure.information import InformationState, log_det_nats
+from secid.measure.information import log_det_nats
 from secid.measure.summary import gate_table
 from secid.measure.sweep import Sweep, Triplets, Variant, Vectors, sweep
 from secid.measure.uncertainty import influence
@@ -73,11 +73,17 @@ class Scored:
 
 
 def score_sources(
-    sources: Sequence[Source], encoder: Encoder, resolved: Resolved, folder: Path, progress: Progress
+    sources: Sequence[Source],
+    encoder: Encoder,
+    resolved: Resolved,
+    folder: Path,
+    progress: Progress,
+    frozen: DocumentFrequencies | None = None,
 ) -> Scored:
     """Ranks sources by ECI_sem under one encoder, with controls, intervals and budget curves.
 
     folder : an empty folder for spool files and vectors; the caller removes it.
+    frozen : document frequencies of an earlier run's pool, to be scored in instead of this run's own.
     Raises what reading, encoding and measuring raise (SecidError).
     Source: METHOD 1, 2, 6, 7, 8.
     """
@@ -89,10 +95,10 @@ def score_sources(
         triplets = [triplets_of(planned, settings.positives, vectors) for planned in plan.sources]
         with clock.stage("controls"):
             controls, missing = make_controls(plan, triplets, vectors, settings)
-        coverages = CoverageBench(plan, triplets, folder)
+        coverages = CoverageBench(plan, triplets, folder, frozen)
         with clock.stage("lex", n_texts=len(plan.queries) + len(plan.passages)):
             idf_info = coverages.info(settings.tokenizer, settings.idf)
-        bench = Bench(vectors, coverages, settings, smallest_distance(encoder))
+        bench = Bench(vectors, plan.queries.keys, coverages, settings, smallest_distance(encoder))
         suite = aspects(settings, has_wordpieces=False) if settings.ablate else ()
         variants = [variant for aspect in suite for variant in aspect.variants.values()]
         position = sample_positions(plan, settings.seed)
@@ -235,6 +241,7 @@ class Bench:
     """What every set of triplets of a run is measured with: both passes, under the base setting."""
 
     vectors: Vectors
+    query_keys: npt.NDArray[np.uint8]
     coverages: CoverageBench
     settings: Settings
     smallest_distance: float
@@ -253,9 +260,7 @@ class Bench:
         """
         settings, base = self.settings, base_variant(self.settings)
         wanted = list(dict.fromkeys([base, *variants]))
-        named = {
-            variant.coverage: self.coverages.negatives(rows, *variant.coverage.split("/")) for variant in wanted
-        }
+        named = {variant.coverage: self.coverages.negatives(rows, *variant.coverage.split("/")) for variant in wanted}
         swept = sweep(self.vectors, rows, named, wanted, self.smallest_distance, settings.temperature, position)
         gates = gate_table(swept.scalars.dots(), named[base.coverage], settings.temperature)
         state = swept.state(base)
@@ -273,6 +278,7 @@ class Bench:
             influence=influence(
                 self.vectors, rows, swept.scalars, gates.weight, state, self.smallest_distance, budgets
             ),
+            query_keys=self.query_keys[np.unique(rows.query)],
             variants=variant_scores(swept, wanted) if variants else {},
         )
 

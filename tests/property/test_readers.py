@@ -149,7 +149,10 @@ def test_labelled_pairs_survive_in_any_order_of_their_queries(whole: list[Triple
         kept[0].extend(positives)
         kept[1].extend(negatives)
     rows = [
-        (query, text, label) for query, (p, n) in merged.items() for label, many in ((1, p), (0, n)) for text in many
+        (query, text, label)
+        for query, labelled in merged.items()
+        for label, texts in zip((1, 0), labelled, strict=True)
+        for text in texts
     ]
     random.shuffle(rows)
     written = json_lines([{"query": query, "passage": text, "label": label} for query, text, label in rows])
@@ -178,9 +181,7 @@ SEEDS = {
     "array": json_array(ROWS),
     "array lines": json_lines([["a q", "a p", "a n"], ["b q", "b p", "b n", "c n"]]),
     "object": json.dumps({"data": ROWS}).encode(),
-    "miners": json_lines(
-        [{"query": "q", "pos": ["p"], "neg": {"bm25": ["n"], "dense": [{"text": "n", "title": "T"}]}}]
-    ),
+    "miners": json_lines([{"query": "q", "pos": ["p"], "neg": {"bm25": ["n"], "dense": [{"text": "n"}]}}]),
     "pairs": json_lines([{"query": "q", "passage": text, "label": label} for text, label in (("p", 1), ("n", 0))]),
     "dpr": json_array([{"question": "q", "positive_ctxs": passages(["p"]), "hard_negative_ctxs": passages(["n"])}]),
     "simlm": json_lines([{"query": "q", "positives": {"text": ["p"]}, "negatives": {"text": ["n"], "score": [1]}}]),
@@ -193,8 +194,8 @@ SEEDS = {
     "arrow": arrow(ROWS),
 }
 TOKENS = (
-    b"\n", b"\r", b"\0", b'"', b"[", b"]", b"{", b"}", b",", b":", b"\\", b"\t", b"null", b"NaN", b"-Infinity", b"1e999",
-    b"true", b"\\ud800", b"\xff", b"\xef\xbb\xbf", b'"query"', b'"neg":', b"[[", b"9" * 400, b"PAR1", b"\x1f\x8b",
+    b"\n", b"\r", b"\0", b'"', b"[", b"]", b"{", b"}", b",", b":", b"\\", b"\t", b"null", b"NaN", b"-Infinity",
+    b"1e999", b"true", b"\\ud800", b"\xff", b"\xef\xbb\xbf", b'"query"', b'"neg":', b"[[", b"9" * 400, b"PAR1", b"\x1f\x8b",
 )  # fmt: skip
 
 MUTATIONS = st.lists(
@@ -265,11 +266,8 @@ def test_arbitrary_bytes_never_break_a_reader(data: bytes) -> None:
 
 
 NAMES = st.sampled_from(
-    ["query", "pos", "neg", "positive", "negative", "negative_1", "text", "title", "label", "passage", "docs", "labels",
-     "positive_ctxs", "hard_negative_ctxs", "negative_ctxs", "question", "messages", "positive_messages", "role", "content",
-     "negative_messages", "metadata", "objective", "triplet", "positives", "negatives", "doc_id", "passages", "is_selected",
-     "passage_text", "score", "qid", "pid", "data", "anchor"]
-)  # fmt: skip
+    ["query", "pos", "neg", "positive", "negative", "negative_1", "text", "title", "label", "passage", "docs", "labels", "positive_ctxs", "hard_negative_ctxs", "negative_ctxs", "question", "messages", "positive_messages", "role", "content", "negative_messages", "metadata", "objective", "triplet", "positives", "negatives", "doc_id", "passages", "is_selected", "passage_text", "score", "qid", "pid", "data", "anchor"]
+)
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5)),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=3)),

@@ -80,7 +80,6 @@ SHAPES = (
         "simlm", "E5, SimLM", special.simlm,
         ({"query_id": "1", "query": "q", "positives": {"doc_id": ["d1"], "score": [1.0]},
          "negatives": {"doc_id": ["d2"], "score": [0.5]}},),
-        ids=True,
     ),
     Shape(
         "miners", "several miners in one row", special.several_miners,

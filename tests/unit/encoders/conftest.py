@@ -1,0 +1,240 @@
+"""Tiny encoders with random weights, saved as the hub lays them out."""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TEXTS = [
+    "a",
+    "what causes tides",
+    "the moon moves the water",
+    "glaciers are bodies of dense ice that move under their own weight",
+    "bread rises because yeast turns sugar into gas " * 4,
+]
+
+FAMILIES = ("bert", "xlm-roberta", "distilbert", "mpnet", "modernbert", "nomic_bert", "qwen3", "gemma3_text")
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """No test reads the user's hub cache; sentence-transformers' long-known warnings are not ours to test."""
+    monkeypatch.delenv("SECID_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    yield
+
+
+def write_json(path: Path, document: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def _tokenizer(special: list[str], template: str, **roles: str) -> Any:
+    """A WordPiece tokenizer over letters: special tokens get the first ids, in order."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.normalizers import Lowercase
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    letters = string.ascii_lowercase + string.digits + string.punctuation
+    words = ["the", "moon", "water", "ice", "bread", "query", "passage", "search", "##er", "##es"]
+    vocabulary = [*special, *letters, *(f"##{letter}" for letter in letters), *words]
+    ids = {word: place for place, word in enumerate(vocabulary)}
+    core = Tokenizer(WordPiece(ids, unk_token=roles["unk_token"]))
+    core.normalizer, core.pre_tokenizer = Lowercase(), BertPreTokenizer()
+    core.post_processor = TemplateProcessing(single=template, special_tokens=[(word, ids[word]) for word in special])
+    return PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=64, **roles)
+
+
+def _bert_like() -> Any:
+    return _tokenizer(
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
+        "[CLS] $A [SEP]",
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+    )
+
+
+def _roberta_like() -> Any:
+    return _tokenizer(
+        ["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
+        "<s> $A </s>",
+        bos_token="<s>",
+        cls_token="<s>",
+        pad_token="<pad>",
+        eos_token="</s>",
+        sep_token="</s>",
+        unk_token="<unk>",
+        mask_token="<mask>",
+    )
+
+
+def _decoder_like(template: str, **more: str) -> Any:
+    return _tokenizer(
+        ["<pad>", "<eos>", "<bos>", "<unk>"],
+        template,
+        pad_token="<pad>",
+        eos_token="<eos>",
+        bos_token="<bos>",
+        unk_token="<unk>",
+        **more,
+    )
+
+
+def _model(family: str, vocabulary: int) -> Any:
+    import transformers as t
+
+    common: dict[str, Any] = {
+        "vocab_size": vocabulary,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+        "max_position_embeddings": 64,
+        "initializer_range": 0.3,
+    }
+    if family == "bert":
+        return t.BertModel(t.BertConfig(**common, pad_token_id=0))
+    if family == "xlm-roberta":
+        return t.XLMRobertaModel(
+            t.XLMRobertaConfig(**{**common, "max_position_embeddings": 66}, pad_token_id=1, bos_token_id=0, eos_token_id=2)
+        )
+    if family == "distilbert":
+        return t.DistilBertModel(
+            t.DistilBertConfig(
+                vocab_size=vocabulary,
+                dim=32,
+                n_layers=2,
+                n_heads=4,
+                hidden_dim=48,
+                max_position_embeddings=64,
+                initializer_range=0.3,
+            )
+        )
+    if family == "mpnet":
+        return t.MPNetModel(t.MPNetConfig(**{**common, "max_position_embeddings": 66}, pad_token_id=1))
+    if family == "modernbert":
+        return t.ModernBertModel(
+            t.ModernBertConfig(
+                **common,
+                pad_token_id=0,
+                bos_token_id=2,
+                eos_token_id=3,
+                cls_token_id=2,
+                sep_token_id=3,
+                initializer_cutoff_factor=2.0,
+            )
+        )
+    if family == "nomic_bert":
+        return t.NomicBertModel(t.NomicBertConfig(**common, pad_token_id=0))
+    if family == "qwen3":
+        return t.Qwen3Model(t.Qwen3Config(**common, num_key_value_heads=2, head_dim=8, pad_token_id=0, eos_token_id=1))
+    return t.Gemma3TextModel(
+        t.Gemma3TextConfig(
+            **common,
+            num_key_value_heads=2,
+            head_dim=8,
+            pad_token_id=0,
+            eos_token_id=1,
+            bos_token_id=2,
+            use_bidirectional_attention=True,
+            sliding_window=16,
+        )
+    )
+
+
+def _tokenizer_of(family: str) -> Any:
+    if family in ("xlm-roberta", "mpnet"):
+        return _roberta_like()
+    if family == "qwen3":
+        return _decoder_like("$A <eos>", padding_side="left")
+    if family == "gemma3_text":
+        return _decoder_like("<bos> $A <eos>")
+    return _bert_like()
+
+
+POOLING: Mapping[str, str] = {"modernbert": "cls", "qwen3": "lasttoken"}
+
+
+def save_tiny(folder: Path, family: str) -> Path:
+    """A tiny encoder of a family with all files that its repositories hold."""
+    import torch
+    from safetensors.torch import save_file
+
+    torch.manual_seed(7)
+    tokenizer = _tokenizer_of(family)
+    model = _model(family, len(tokenizer)).eval()
+    if family == "qwen3":
+        model.config.architectures = ["Qwen3ForCausalLM"]
+    model.save_pretrained(folder)
+    if family == "qwen3":  # as the published files have it; save_pretrained writes the class that was saved
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        write_json(folder / "config.json", {**config, "architectures": ["Qwen3ForCausalLM"]})
+    tokenizer.save_pretrained(folder)
+    kind = "sentence_transformers.models"
+    modules = [("", f"{kind}.Transformer"), ("1_Pooling", f"{kind}.Pooling")]
+    if family == "gemma3_text":
+        for place, (wide, narrow) in enumerate(((32, 48), (48, 32)), 2):
+            dense = folder / f"{place}_Dense"
+            activation = "torch.nn.modules.linear.Identity" if place == 3 else "torch.nn.modules.activation.Tanh"
+            write_json(
+                dense / "config.json",
+                {"in_features": wide, "out_features": narrow, "bias": False, "activation_function": activation},
+            )
+            save_file({"linear.weight": torch.randn(narrow, wide) / 4}, dense / "model.safetensors")
+            modules.append((dense.name, f"{kind}.Dense"))
+    modules.append((f"{len(modules)}_Normalize", f"{kind}.Normalize"))
+    write_json(
+        folder / "modules.json",
+        [{"idx": i, "name": str(i), "path": path, "type": name} for i, (path, name) in enumerate(modules)],
+    )
+    write_json(
+        folder / "1_Pooling" / "config.json",
+        {"word_embedding_dimension": 32, "pooling_mode": POOLING.get(family, "mean"), "include_prompt": True},
+    )
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": 40, "do_lower_case": False})
+    write_json(
+        folder / "config_sentence_transformers.json",
+        {"prompts": {"query": "search query: ", "document": "passage: "}, "default_prompt_name": None},
+    )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """tiny(family) is the folder of a tiny encoder, saved once a session. Copy before damaging."""
+    saved: dict[str, Path] = {}
+
+    def get(family: str) -> Path:
+        if family not in saved:
+            saved[family] = save_tiny(tmp_path_factory.mktemp("tiny") / family, family)
+        return saved[family]
+
+    return get
+
+
+def text_keys(texts: list[str], role: str) -> Any:
+    """Keys as a plan makes them: (n, 16) uint8."""
+    import hashlib
+
+    import numpy as np
+
+    digests = b"".join(hashlib.blake2b(f"{role}\0{text}".encode(), digest_size=16).digest() for text in texts)
+    return np.frombuffer(digests, dtype=np.uint8).reshape(-1, 16)
+
+
+class ListTexts(list[str]):
+    """Texts in memory with the interface of a text store."""
+
+    def get(self, start: int, stop: int) -> list[str]:
+        return self[start:stop]
