@@ -52,6 +52,10 @@ class PlannedSource:
     positives        : ids of all labelled positives, record r's at positive_offsets[r:r+2].
     negatives        : (T,) passage ids, record r's at negative_offsets[r:r+2], in file order.
     copies           : (T,) how often the record's rows list the negative, >= 1.
+    negative_line, negative_file : (T,) the row that first lists the negative.   negative_ordinal : (T,)
+                       its 0-based place among that row's usable negatives.
+    listed           : (L,) triplet of every usable negative in the order of reading, copies included;
+                       -1 where the settings leave it out. So a second reading finds each one again.
     equals_positive  : (T,) True where the negative is a labelled positive of the same query in any
                        record of the run.
     """
@@ -67,6 +71,10 @@ class PlannedSource:
     negatives: Index
     negative_offsets: Index
     copies: Index
+    negative_line: Index
+    negative_file: Index
+    negative_ordinal: Index
+    listed: Index
     equals_positive: npt.NDArray[np.bool_]
 
     @property
@@ -235,12 +243,16 @@ def _grouped(rows: _Rows, query_ids: Index, passage_ids: Index) -> PlannedSource
     first_positive = positives[_starts(_int64(rows.n_positives))]
     n_passages = int(passage_ids.max(initial=0)) + 1
     first_row, record = _numbered(query * n_passages + first_positive)
-    kept_positive, positive_offsets, _ = _distinct_within(record[positive_row], positives, len(first_row), n_passages)
-    kept_negative, negative_offsets, copies = _distinct_within(
+    kept_positive, positive_offsets, _, _ = _distinct_within(
+        record[positive_row], positives, len(first_row), n_passages
+    )
+    kept_negative, negative_offsets, copies, listed = _distinct_within(
         record[negative_row], negatives, len(first_row), n_passages
     )
     dropped = rows.dropped + Counter(duplicate_negative=len(negatives) - len(kept_negative))
     n_read = n_rows + rows.skipped.total()
+    line, file = _int64(rows.line), _int64(rows.file)
+    row = negative_row[kept_negative]
     return PlannedSource(
         name=rows.name,
         source=rows.source,
@@ -252,13 +264,17 @@ def _grouped(rows: _Rows, query_ids: Index, passage_ids: Index) -> PlannedSource
             tuple(example for shown in rows.examples.values() for example in shown),
         ),
         query=query[first_row],
-        line=_int64(rows.line)[first_row],
-        file=_int64(rows.file)[first_row],
+        line=line[first_row],
+        file=file[first_row],
         positives=positives[kept_positive],
         positive_offsets=positive_offsets,
         negatives=negatives[kept_negative],
         negative_offsets=negative_offsets,
         copies=copies,
+        negative_line=line[row],
+        negative_file=file[row],
+        negative_ordinal=kept_negative - _starts(_int64(rows.n_negatives))[row],
+        listed=listed,
         equals_positive=np.zeros(len(kept_negative), np.bool_),
     )
 
@@ -280,14 +296,18 @@ def _numbered(keys: Index) -> tuple[Index, Index]:
     return first[order], rank[inverse]
 
 
-def _distinct_within(group: Index, ids: Index, n_groups: int, n_ids: int) -> tuple[Index, Index, Index]:
-    """Places of the first of each (group, id), by group and then appearance; offsets per group; counts."""
-    _, first, counts = np.unique(group * n_ids + ids, return_index=True, return_counts=True)
+def _distinct_within(group: Index, ids: Index, n_groups: int, n_ids: int) -> tuple[Index, Index, Index, Index]:
+    """Places of the first of each (group, id), by group and then appearance; offsets per group; counts;
+    for every given (group, id) which of the kept ones it is.
+    """
+    _, first, inverse, counts = np.unique(
+        group * n_ids + ids, return_index=True, return_inverse=True, return_counts=True
+    )
     order = np.lexsort((first, group[first]))
     kept = first[order]
     offsets = np.zeros(n_groups + 1, np.int64)
     np.cumsum(np.bincount(group[kept], minlength=n_groups), out=offsets[1:])
-    return kept, offsets, counts[order]
+    return kept, offsets, counts[order], _places(order, len(order))[inverse]
 
 
 def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
@@ -356,6 +376,12 @@ def select(
         negatives=planned.negatives[keep_triplet],
         negative_offsets=offsets(planned.triplet_record()[keep_triplet]),
         copies=planned.copies[keep_triplet],
+        negative_line=planned.negative_line[keep_triplet],
+        negative_file=planned.negative_file[keep_triplet],
+        negative_ordinal=planned.negative_ordinal[keep_triplet],
+        listed=np.where(
+            planned.listed >= 0, _places(np.flatnonzero(keep_triplet), planned.n_triplets)[planned.listed], -1
+        ),
         equals_positive=planned.equals_positive[keep_triplet],
     )
 

@@ -307,6 +307,43 @@ class Crossing:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Look:
+    """One look of an early stop. alpha: error that may have been spent by then. n_decided: pairs decided so far."""
+
+    n_queries: int
+    n_texts_encoded: int
+    alpha: float
+    n_decided: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlyPair:
+    """A decided pair. outcome: "ordered" (first scores higher) or "tied" (they differ by less than the tie)."""
+
+    first: str
+    second: str
+    outcome: str
+    n_queries: int
+    difference_nats: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlyStop:
+    """How a run with --until-ranked went. confidence: that every order declared is the full files'.
+
+    n_texts_encoded of n_texts: what the looks needed of the distinct texts read, cached ones in both.
+    """
+
+    confidence: float
+    tie_nats: float | None
+    looks: tuple[Look, ...]
+    pairs: tuple[EarlyPair, ...]
+    undecided: tuple[tuple[str, str], ...]
+    n_texts_encoded: int
+    n_texts: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """One run: the settings, the encoder, the ranked sources, and what it took.
 
@@ -326,6 +363,7 @@ class Run:
     crossings: tuple[Crossing, ...]
     overlaps: tuple[Overlap, ...]
     ablations: tuple[Ablation, ...]
+    early_stop: EarlyStop | None
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Any]
     environment: Mapping[str, Any]

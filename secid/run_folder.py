@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +18,8 @@ from secid.report.markdown import to_markdown
 if TYPE_CHECKING:
     from secid.study.score import Scored
 
-PARTIAL_PREFIX = ".partial-"
+PARTIAL_PREFIX = f".partial-{platform.node()}."
+"""Followed by the process id: on a shared disk another machine's processes cannot be asked for."""
 
 
 class Recorder:
@@ -50,6 +52,7 @@ class RunFolder:
         self.path = path
         self._force = force
         self._partial: Path | None = None
+        self._made: list[Path] = []
 
     @property
     def work(self) -> Path | None:
@@ -63,6 +66,7 @@ class RunFolder:
         if self.path.exists() and not (self.path.is_dir() and _is_run(self.path)):
             raise OutputError("is not a run folder, so --force does not replace it", where=str(self.path))
         try:
+            self._made = [folder for folder in self.path.parents if not folder.exists()]
             self.path.parent.mkdir(parents=True, exist_ok=True)
             _remove_abandoned(self.path.parent)
             self._partial = self.path.parent / f"{PARTIAL_PREFIX}{os.getpid()}-{self.path.name}"
@@ -76,20 +80,24 @@ class RunFolder:
     ) -> None:
         if self._partial is not None:
             shutil.rmtree(self._partial, ignore_errors=True)
+        with suppress(OSError):  # a folder that holds something stays
+            for folder in self._made:
+                folder.rmdir()
 
     def write(self, scored: Scored, recorder: Recorder) -> None:
         """Writes all pages and tables, then puts the folder in its place at once."""
         if self.path is None or self._partial is None:
             return
-        from secid.study.artifacts import write_frequencies, write_negatives, write_state
+        from secid.study.artifacts import write_control_states, write_frequencies, write_negatives, write_state
 
         ready = self._partial / "ready"
         try:
             ready.mkdir()
             (ready / "report.json").write_text(to_json(scored.run), encoding="utf-8")
             (ready / "report.md").write_text(to_markdown(scored.run), encoding="utf-8")
-            write_negatives(scored.measured, ready / "negatives.parquet")
+            write_negatives(scored.measured, scored.flags, ready / "negatives.parquet")
             write_state(scored.measured, ready / "state")
+            write_control_states(scored.controls, ready / "state")
             write_frequencies(scored.frequencies, scored.run.idf, ready / "state" / "idf.safetensors")
             (ready / "log.txt").write_text(
                 "\n".join([*recorder.lines, *_timing_lines(scored)]) + "\n", encoding="utf-8"
@@ -114,8 +122,8 @@ def _is_run(path: Path) -> bool:
 
 def _remove_abandoned(parent: Path) -> None:
     """Clears what a killed run left; a running one is known by its living process."""
-    for path in parent.glob(f"{PARTIAL_PREFIX}*"):
-        number = path.name.removeprefix(PARTIAL_PREFIX).split("-")[0]
+    for path in parent.iterdir():
+        number = path.name.removeprefix(PARTIAL_PREFIX).split("-")[0] if path.name.startswith(PARTIAL_PREFIX) else ""
         if number.isdigit() and not _alive(int(number)):
             shutil.rmtree(path, ignore_errors=True)
 

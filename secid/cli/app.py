@@ -53,13 +53,14 @@ def main(arguments: list[str]) -> int:
         _say(f"secid: {error}")
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        _say("secid: interrupted; nothing half-written is left")
-        return INTERRUPTED
+        result = INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone; there is nobody to tell
         return DONE
     except Exception as error:
         return _unexpected(error)
+    if result == INTERRUPTED:  # typer turns Ctrl-C into this number, without a word
+        _say("secid: interrupted; nothing half-written is left")
     return result if isinstance(result, int) else DONE
 
 

@@ -23,6 +23,8 @@ ENCODER = (
 )  # fmt: skip
 STUDY = (
     "budget",
+    "until_ranked",
+    "tie",
     "ablate",
     "block",
     "controls",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from secid.data.passages import join_title, passage_id, passage_text
 from secid.data.rows import Broken, shorten
-from secid.data.schemas.binding import Binding
+from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, filled
 from secid.data.schemas.special import as_number
 from secid.records import Defect, Record
 from secid.settings import Settings
@@ -19,8 +19,6 @@ Lookup = Callable[[str], str | None]
 
 Item = Record | Defect
 SEQUENCES = frozenset({list, tuple})
-NOT_THE_SHAPE = (KeyError, IndexError, TypeError, AttributeError)
-"""What an extractor raises on a row of another shape; `Extract` documents it."""
 
 
 class Pair(NamedTuple):
@@ -167,10 +165,8 @@ class Cleaner:
         columns = self._binding.columns
         if isinstance(row, dict) != (columns is not None):
             raise _Unusable("wrong_type", f"{_kind(row)} where the other rows are of another kind")
-        if columns is not None:
-            row = {**dict.fromkeys(columns), **row}
         try:
-            return self._extract(row)
+            return self._extract(filled(row, self._binding))
         except NOT_THE_SHAPE as error:
             raise _Unusable("wrong_type", f"a row of another shape ({type(error).__name__}: {error})") from error
 

@@ -24,7 +24,8 @@ def parquet_rows(file: Handle, path: str, columns: Sequence[str] | None) -> Rows
         table = pq.ParquetFile(file, memory_map=False, pre_buffer=False, buffer_size=1 << 20)
         names = _present(table.schema_arrow, columns, path)
         batches = table.iter_batches(batch_size=BATCH_ROWS, columns=_paths(names))
-    yield from _rows(batches, names, path)
+    # The Parquet decoder makes its offsets itself.
+    yield from _rows(batches, names, path, checked=True)
 
 
 def arrow_rows(file: Handle, path: str, columns: Sequence[str] | None, *, streamed: bool) -> Rows:
@@ -38,7 +39,7 @@ def arrow_rows(file: Handle, path: str, columns: Sequence[str] | None, *, stream
             reader = pa.ipc.open_file(source)
             batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
         names = _present(reader.schema, columns, path)
-    yield from _rows(batches, names, path)
+    yield from _rows(batches, names, path, checked=False)
 
 
 def column_names(file: Handle, path: str, kind: str) -> tuple[str, ...]:
@@ -63,7 +64,7 @@ def _present(schema: pa.Schema, columns: Sequence[str] | None, path: str) -> lis
     return names if columns is None else [name for name in names if name in set(columns)]
 
 
-def _rows(batches: Iterator[pa.RecordBatch], names: Sequence[str], path: str) -> Rows:
+def _rows(batches: Iterator[pa.RecordBatch], names: Sequence[str], path: str, *, checked: bool) -> Rows:
     number = 0
     batches = iter(batches)
     while True:
@@ -72,33 +73,53 @@ def _rows(batches: Iterator[pa.RecordBatch], names: Sequence[str], path: str) ->
         if batch is None:
             return
         for start in range(0, batch.num_rows, BATCH_ROWS):
-            part = batch.slice(start, BATCH_ROWS)
-            yield from enumerate(_part_rows(part, names, path), number + 1)
+            part = batch.slice(start, BATCH_ROWS).select(names)
+            yield from enumerate(_part_rows(part, path, checked=checked), number + 1)
             number += part.num_rows
 
 
-def _part_rows(batch: pa.RecordBatch, names: Sequence[str], path: str) -> Iterator[dict[str, Any] | Broken]:
+def _part_rows(batch: pa.RecordBatch, path: str, *, checked: bool) -> Iterator[dict[str, Any] | Broken]:
+    """Rows of a batch. checked: whether its offsets and texts are known to be sound."""
+    names = batch.schema.names
     try:
         with _damage(path):
-            values = [batch.column(name).to_pylist() for name in names]
-    except UnicodeDecodeError:
+            values = _values(batch, checked=checked)
+    except _NotUtf8:
         if batch.num_rows == 1:
             yield Broken("broken_line", "a text that is not valid UTF-8")
             return
         for row in range(batch.num_rows):
-            yield from _part_rows(batch.slice(row, 1), names, path)
+            yield from _part_rows(batch.slice(row, 1), path, checked=checked)
         return
     for cells in zip(*values, strict=True):
         yield dict(zip(names, cells, strict=True))
 
 
+class _NotUtf8(Exception):  # noqa: N818 - never leaves this module
+    """Some text of a batch is not valid UTF-8."""
+
+
+def _values(batch: pa.RecordBatch, *, checked: bool) -> list[list[Any]]:
+    """Python values, column by column."""
+    if not checked:
+        # Arrow trusts the offsets in a file; without this check damaged ones read foreign memory.
+        try:
+            batch.validate(full=True)
+        except pa.ArrowInvalid as error:
+            if "UTF8" in str(error):
+                raise _NotUtf8 from error
+            raise
+    try:
+        return [column.to_pylist() for column in batch.columns]
+    except UnicodeDecodeError as error:
+        raise _NotUtf8 from error
+
+
 @contextmanager
 def _damage(path: str) -> Iterator[None]:
-    """pyarrow's errors in the user's words. UnicodeDecodeError passes: it is one row's trouble."""
+    """pyarrow's errors in the user's words."""
     try:
         yield
-    except UnicodeDecodeError:
-        raise
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise InputError(
             f"cannot be read as Parquet or Arrow: cut short or damaged ({shorten(str(error), 160)})",

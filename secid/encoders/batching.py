@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 CHUNK = 1024
 """Texts tokenised at once: enough for the tokenizer's threads, little enough that the device starts soon."""
@@ -108,6 +111,26 @@ def ahead(items: Iterable[T], size: int) -> Iterator[T]:
     finally:
         stopped.set()
         thread.join()
+
+
+def in_parallel(
+    function: Callable[[T], R], items: Iterable[T], workers: int, prepare: Callable[[], None]
+) -> Iterator[R]:
+    """function(item) of each item, in their order, by threads of which each calls `prepare` once.
+
+    At most two items a worker are under way, so that memory does not grow with their number.
+    """
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="secid-encode", initializer=prepare)
+    waiting: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) >= 2 * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def tokenised(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ def find(high: Words, low: Words, in_high: Words, in_low: Words) -> NDArray[np.i
     return found
 
 
-def sha256_keys(texts: Iterable[str]) -> Keys:
+def sha256_keys(texts: Sequence[str]) -> Keys:
     """(n, 16) uint8, the first half of each text's SHA-256 (UTF-8): 128 bits tell texts apart for good."""
     digests = b"".join(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16] for text in texts)
-    return np.frombuffer(digests, dtype=np.uint8).reshape(-1, 16)
+    return np.frombuffer(digests, dtype=np.uint8).reshape(len(texts), 16)

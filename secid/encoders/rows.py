@@ -23,13 +23,17 @@ def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Flo
 
 
 def finish_rows(rows: Float32Rows, truncate_dim: int | None, normalize: bool) -> Float32Rows:
-    """The first `truncate_dim` numbers of each row, at unit length where asked. A zero row stays zero."""
+    """The first `truncate_dim` numbers of each row, at unit length where asked. A zero row stays zero.
+
+    NaN and infinity pass through as NaN: `embed` stops on them and names the text.
+    """
     if truncate_dim is not None:
         rows = rows[:, :truncate_dim]
     if not normalize:
         return rows
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, np.where(lengths == 0, 1, lengths), dtype=np.float32)
+    with np.errstate(invalid="ignore"):
+        return np.divide(rows, np.where(lengths == 0, 1, lengths), dtype=np.float32)
 
 
 def cut_dimension(dimension: int, truncate_dim: int | None) -> int:

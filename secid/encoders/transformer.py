@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from secid.encoders.batching import AHEAD, TokenBatch, Tokens, ahead, longest_first, next_batch, tokenised
+from secid.encoders.batching import AHEAD, TokenBatch, Tokens, ahead, in_parallel, longest_first, next_batch, tokenised
 from secid.encoders.device import choose_device, choose_dtype, default_budget
 from secid.encoders.locate import Located, files_sha256, locate, weight_files
 from secid.encoders.packed import can_pack, pack
@@ -30,6 +30,8 @@ from secid.encoders.tokens import Tokeniser, load_tokeniser
 from secid.errors import EncoderError
 from secid.results import EncoderInfo
 from secid.settings import Settings
+
+Places = NDArray[np.int64]
 
 
 class TransformerEncoder:
@@ -65,26 +67,60 @@ class TransformerEncoder:
         return gather(self.batches(texts, role), len(texts), self.dimension)
 
     def batches(self, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
-        """Batches of similar length, longest first, tokenised in a thread ahead of the device."""
+        """Batches of similar length, longest first, tokenised in a thread ahead."""
         prefix, skip = self.recipe.prefix(role), self._skip[role]
 
         def tokenise(chunk: list[str]) -> Tokens:
             return self._tokeniser.tokens([prefix + text for text in chunk] if prefix else chunk)
 
-        for positions, tokens in ahead(tokenised(texts, tokenise), AHEAD):
-            yield from self._encode_chunk(tokens, positions, skip)
+        chunks = ahead(tokenised(texts, tokenise), AHEAD)
+        if self._device.type == "cpu":
+            yield from self._by_workers(chunks, skip)
+            return
+        yield from self._by_device(chunks, skip)
 
-    def _encode_chunk(self, tokens: Tokens, positions: NDArray[np.int64], skip: int) -> Iterator[EncodedBatch]:
-        order = longest_first(tokens)
-        while len(order):
-            batch = next_batch(tokens, order, self.batch_tokens, self._tokeniser.padding)
-            try:
-                vectors = self._forward(batch, skip)
-            except torch.cuda.OutOfMemoryError as error:
-                self._halve_budget(int(batch.lengths[0]), error)
-                continue
-            yield EncodedBatch(positions[batch.positions], vectors, batch.truncated, int(batch.lengths.sum()))
-            order = order[len(batch.positions) :]
+    def _by_workers(self, chunks: Iterable[tuple[Places, Tokens]], skip: int) -> Iterator[EncodedBatch]:
+        """One batch a core, each core alone: no barrier after every layer, and batches that fit its cache."""
+        threads = torch.get_num_threads()
+        try:
+            yield from in_parallel(
+                lambda batch: _fetched(batch, self._forward(batch, skip)),
+                self._token_batches(chunks),
+                threads,
+                prepare=lambda: torch.set_num_threads(1),
+            )
+        finally:
+            torch.set_num_threads(threads)
+
+    def _token_batches(self, chunks: Iterable[tuple[Places, Tokens]]) -> Iterator[TokenBatch]:
+        for positions, tokens in chunks:
+            order = longest_first(tokens)
+            while len(order):
+                batch = next_batch(tokens, order, self.batch_tokens, self._tokeniser.padding)
+                yield batch._replace(positions=positions[batch.positions])
+                order = order[len(batch.positions) :]
+
+    def _by_device(self, chunks: Iterable[tuple[Places, Tokens]], skip: int) -> Iterator[EncodedBatch]:
+        """Batches one after the other on an accelerator, the next under way before the last is fetched.
+
+        Out of memory, the batch is halved and tried again.
+        """
+        waiting: tuple[TokenBatch, Tensor] | None = None
+        for positions, tokens in chunks:
+            order = longest_first(tokens)
+            while len(order):
+                batch = next_batch(tokens, order, self.batch_tokens, self._tokeniser.padding)
+                try:
+                    vectors = self._forward(batch, skip)
+                except torch.cuda.OutOfMemoryError as error:
+                    self._halve_budget(int(batch.lengths[0]), error)
+                    continue
+                if waiting is not None:
+                    yield _fetched(*waiting)
+                waiting = batch._replace(positions=positions[batch.positions]), vectors
+                order = order[len(batch.positions) :]
+        if waiting is not None:
+            yield _fetched(*waiting)
 
     def _halve_budget(self, longest: int, error: Exception) -> None:
         """Half the batch after the device ran out of memory; what is encoded stays encoded."""
@@ -97,7 +133,8 @@ class TransformerEncoder:
         torch.cuda.empty_cache()
 
     @torch.inference_mode()
-    def _forward(self, batch: TokenBatch, skip: int) -> Float32Rows:
+    def _forward(self, batch: TokenBatch, skip: int) -> Tensor:
+        """Vectors (b, d) float32, still on the device."""
         ids = self._to_device(batch.ids)
         lengths = self._to_device(batch.lengths)
         mask = (torch.arange(ids.shape[1], device=self._device) < lengths[:, None]).long()
@@ -107,14 +144,17 @@ class TransformerEncoder:
             vectors = vectors[:, : self.recipe.truncate_dim]
         if self.recipe.normalize:
             vectors = nn.functional.normalize(vectors, dim=1)
-        rows: Float32Rows = vectors.cpu().numpy()
-        return rows
+        return vectors
 
     def _to_device(self, array: NDArray[np.int64]) -> Tensor:
         tensor = torch.from_numpy(array)
         if self._device.type == "cuda":
             return tensor.pin_memory().to(self._device, non_blocking=True)
         return tensor.to(self._device)
+
+
+def _fetched(batch: TokenBatch, vectors: Tensor) -> EncodedBatch:
+    return EncodedBatch(batch.positions, vectors.cpu().numpy(), batch.truncated, int(batch.lengths.sum()))
 
 
 def load_transformer(settings: Settings, located: Located | None = None) -> TransformerEncoder:

@@ -147,7 +147,8 @@ class Lexicon:
 
     def term_idf(self, terms: Sequence[str], idf: Floats) -> Floats:
         """(n,) IDF of single query tokens, from `idf` over the vocabulary."""
-        return idf[np.searchsorted(self.vocabulary, term_keys(terms, self.tokenizer))]
+        found: Floats = idf[np.searchsorted(self.vocabulary, term_keys(terms, self.tokenizer))]
+        return found
 
     def coverage(self, query_ids: Index, passage_ids: Index, idf: Floats) -> Floats:
         """c of each (query, passage) pair, in [0, 1]; 0 where the query has no token.
@@ -167,11 +168,13 @@ class Lexicon:
             hits = weights[query_ids[pairs]].multiply(matrix[local])
             covered[pairs] = np.asarray(hits.sum(axis=1)).ravel()
         total = totals[query_ids]
-        return np.clip(np.divide(covered, total, out=np.zeros_like(covered), where=total > 0), 0.0, 1.0)
+        quotient: Floats = np.divide(covered, total, out=np.zeros_like(covered), where=total > 0)
+        return np.clip(quotient, 0.0, 1.0)
 
     def queries_without_tokens(self) -> npt.NDArray[np.bool_]:
         """(n_queries,) True where a query has no usable token, so that c is 0 by definition."""
-        return np.diff(self._query_sets.offsets) == 0
+        wordless: npt.NDArray[np.bool_] = np.diff(self._query_sets.offsets) == 0
+        return wordless
 
     def _query_matrix(self, idf: Floats) -> Any:
         sets = self._query_sets

@@ -25,6 +25,21 @@ class Thresholds:
     far: float = 0.1
 
 
+BUCKETS = (
+    "inversion",
+    "low_locality",
+    "high_coverage",
+    "valid_but_lexical",
+    "valid_but_far",
+    "near_copy",
+    "equals_positive",
+    "duplicate_negative",
+    "truncated",
+    "query_without_tokens",
+)
+"""All buckets, in the order of pages and columns."""
+
+
 @dataclass(frozen=True)
 class Trait:
     """One bucket. flags: (T,) who is in it.   severity: (T,) larger is worse, for choosing examples."""

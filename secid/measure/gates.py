@@ -27,6 +27,8 @@ class Gates:
     """Per triplet, all (T,) float64 in [0, 1]. Source: METHOD 2.1 to 2.5.
 
     consistency : the positive's probability in the two-document softmax.
+    negative_probability : 1 - consistency, by its own sigmoid: a subtraction would lose the digits of
+                  easy negatives.
     locality    : nearer to the positive (towards 1) or to the query (towards 0).
     coverage    : IDF share of the query's tokens that the negative holds.
     residual    : 1 - coverage.
@@ -34,6 +36,7 @@ class Gates:
     """
 
     consistency: Tensor
+    negative_probability: Tensor
     locality: Tensor
     coverage: Tensor
     residual: Tensor
@@ -42,10 +45,11 @@ class Gates:
 
 def gates(dots: Dots, coverage: Tensor, temperature: float) -> Gates:
     """The gates of each triplet. temperature: > 0. Source: METHOD 2.1 to 2.5."""
-    consistency = torch.sigmoid((dots.query_positive - dots.query_negative) / temperature)
+    logit = (dots.query_positive - dots.query_negative) / temperature
+    consistency = torch.sigmoid(logit)
     locality = torch.sigmoid((dots.positive_negative - dots.query_negative) / temperature)
     residual = 1.0 - coverage
-    return Gates(consistency, locality, coverage, residual, consistency * locality * residual)
+    return Gates(consistency, torch.sigmoid(-logit), locality, coverage, residual, consistency * locality * residual)
 
 
 def pair_loss_nats(dots: Dots, temperature: float) -> Tensor:
@@ -61,9 +65,9 @@ WEIGHTS: Mapping[str, WeightFormula] = {
     "no_locality": lambda g, dots, tau: g.consistency * g.residual,
     "no_residual": lambda g, dots, tau: g.consistency * g.locality,
     "residual_only": lambda g, dots, tau: torch.ones_like(g.weight),
-    "gradient_weighted": lambda g, dots, tau: ((1.0 - g.consistency) / tau) ** 2 * dots.squared_distance,
-    "margin_hardness": lambda g, dots, tau: 1.0 - g.consistency,
-    "fisher": lambda g, dots, tau: 4.0 * g.consistency * (1.0 - g.consistency) * g.locality * g.residual,
+    "gradient_weighted": lambda g, dots, tau: (g.negative_probability / tau) ** 2 * dots.squared_distance,
+    "margin_hardness": lambda g, dots, tau: g.negative_probability,
+    "fisher": lambda g, dots, tau: 4.0 * g.consistency * g.negative_probability * g.locality * g.residual,
 }
 """Weight of a triplet by formula name. Source: METHOD 2.5 (full), 3 (the others)."""
 

@@ -45,7 +45,8 @@ def cholesky(matrix: Tensor, budget: float = 1.0) -> Tensor:
     factor, failed = torch.linalg.cholesky_ex(identity + budget * matrix)
     if int(failed) or not bool(torch.isfinite(factor).all()):
         raise NumericalError("the information matrix is not positive semi-definite", remedy="please report this run")
-    return factor
+    lower: Tensor = factor
+    return lower
 
 
 def trace(matrix: Tensor) -> float:

@@ -36,11 +36,11 @@ def proxies(
     share = triplets.share
     heads = triplets.record_offsets[:-1]
     record_share = None if share is None else share[heads]
-    energy = ((1.0 - gates.consistency) / temperature) ** 2 * scalars.squared_distance
+    energy = (gates.negative_probability / temperature) ** 2 * scalars.squared_distance
     logits = (scalars.query_negative - scalars.query_positive) / temperature
     above = np.maximum.reduceat(gates.consistency < INVERSION, heads)
 
-    def mean(values: npt.NDArray[np.generic], weights: Floats | None) -> float:
+    def mean(values: npt.NDArray[np.float64 | np.bool_], weights: Floats | None) -> float:
         return float(np.average(values, weights=weights))
 
     return ProxyValues(

@@ -20,6 +20,7 @@ class GateTable:
     """Gates of every triplet, (T,) float64 each. Source: METHOD 2."""
 
     consistency: Floats
+    negative_probability: Floats
     locality: Floats
     coverage: Floats
     residual: Floats
@@ -30,8 +31,15 @@ class GateTable:
 def gate_table(dots: Dots, coverage: Floats, temperature: float) -> GateTable:
     """Gates of all triplets at one temperature, from the numbers that the sweep kept."""
     table = gates(dots, torch.from_numpy(coverage), temperature)
-    columns = (table.consistency, table.locality, table.coverage, table.residual, table.weight)
-    return GateTable(*(column.numpy() for column in columns), pair_loss_nats(dots, temperature).numpy())
+    return GateTable(
+        consistency=table.consistency.numpy(),
+        negative_probability=table.negative_probability.numpy(),
+        locality=table.locality.numpy(),
+        coverage=table.coverage.numpy(),
+        residual=table.residual.numpy(),
+        weight=table.weight.numpy(),
+        pair_loss=pair_loss_nats(dots, temperature).numpy(),
+    )
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,8 @@ class Influence:
 
     def standard_errors(self) -> Floats:
         """(len(budgets),) standard error of ECI_B in nats, queries being the sampling unit."""
-        return np.sqrt((self.per_query**2).sum(axis=0))
+        errors: Floats = np.sqrt((self.per_query**2).sum(axis=0))
+        return errors
 
 
 def influence(

@@ -8,7 +8,26 @@ import unicodedata
 HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 KEPT_JOINERS = frozenset("\u200c\u200d")
 """Zero-width joiners spell words in Persian and Indic scripts; alone they do nothing."""
-MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~^$:@&=\"'])")
+NAME_LIMIT = 60
+"""Longest name shown, in characters; longer ones lose their middle, since versions stand at the end."""
+ISOLATE, END_ISOLATE = "\u2068", "\u2069"
+"""Unicode's own marks around a name within a sentence: its direction cannot leak into our words."""
+BREAK = "\u2060"
+"""Word joiner: invisible, of no width, and enough to stop a site from making a link of what it parts."""
+
+MARKDOWN_ESCAPED = re.compile(r"[\\`*_\[\]~$]")
+MARKDOWN_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "#": "&#35;"}
+MARKDOWN_ENTITY = re.compile(r"[&<>|#]")
+LINE_START = re.compile(r"^(\s*)(\d+(?=[.)])|[-+=])")
+LINKED = re.compile(
+    r"""(?<=[@#])(?=\w)        # mentions, mail addresses, issues
+      | (?<=:)(?=//)           # addresses
+      | (?<=www)(?=\.)         # addresses without a scheme
+      | (?<=gh)(?=-\d)         # issues, written GH-1
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+COMMIT = re.compile(r"\b[0-9a-f]{7,40}\b", re.IGNORECASE)
 
 
 def plain(text: str, limit: int | None = None) -> str:
@@ -21,22 +40,50 @@ def plain(text: str, limit: int | None = None) -> str:
     return "".join(_visible(char) for char in text)
 
 
+def short(name: str, limit: int = NAME_LIMIT) -> str:
+    """A name as `plain`, cut in its middle where it is longer than limit."""
+    if len(name) > limit:
+        head = limit // 2
+        name = f"{name[:head]}…{name[len(name) - (limit - head - 1) :]}"
+    return plain(name)
+
+
+def named(name: str, limit: int = NAME_LIMIT) -> str:
+    """A name to stand within a sentence, isolated so that right-to-left names keep to themselves."""
+    return f"{ISOLATE}{short(name, limit)}{END_ISOLATE}"
+
+
+def without_isolates(text: str) -> str:
+    """The sentence for places that do not know isolates, such as terminals."""
+    return text.replace(ISOLATE, "").replace(END_ISOLATE, "")
+
+
+def markdown(text: str, limit: int | None = None) -> str:
+    """As `plain`, with every character that Markdown or GitHub gives a meaning escaped.
+
+    Sites look for mentions, issues and addresses after rendering, when escapes are gone: those
+    are parted by an invisible character. A commit hash is shown by its first six digits.
+    """
+    text = COMMIT.sub(_short_hash, plain(text.replace(ISOLATE, "").replace(END_ISOLATE, ""), limit))
+    text = LINKED.sub(BREAK, text)
+    text = MARKDOWN_ESCAPED.sub(r"\\\g<0>", text)
+    text = MARKDOWN_ENTITY.sub(lambda match: MARKDOWN_ENTITIES[match.group()], text)
+    return LINE_START.sub(_unlisted, text)
+
+
+def _short_hash(match: re.Match[str]) -> str:
+    text = match.group()
+    return text if text.isdigit() else f"{text[:6]}…"
+
+
+def _unlisted(match: re.Match[str]) -> str:
+    space, start = match.groups()
+    return f"{space}{start}&#8288;" if start.isdigit() else f"{space}\\{start}"
+
+
 def _visible(char: str) -> str:
     if char in "\n\r\t":
         return " "
     if unicodedata.category(char) in HIDDEN_CATEGORIES and char not in KEPT_JOINERS:
         return "\ufffd"
     return char
-
-
-def markdown(text: str, limit: int | None = None) -> str:
-    """As `plain`, with every character that Markdown or GitHub gives a meaning escaped.
-
-    Mentions and issue links are broken by numeric entities, which GitHub does not linkify.
-    """
-    return MARKDOWN_SPECIAL.sub(_escaped, plain(text, limit))
-
-
-def _escaped(match: re.Match[str]) -> str:
-    char = match.group(1)
-    return f"&#{ord(char)};" if char in "@<>&:|#\"'" else f"\\{char}"

@@ -1,47 +1,137 @@
-"""What the numbers mean, each explained once, and the verdict in plain words."""
+"""What each number means, said once: its range, its unit, and which way is better."""
 
 from __future__ import annotations
 
-from secid.results import Run
+from secid.report.foreign import named, plain
+from secid.report.numerals import budget as budget_text
+from secid.results import BudgetPoint, ControlResult, Measurement, Run
 
+CAUTION = (
+    "No training-free number is established as a predictor of retrieval after training: in our own fine-tunings random "
+    "negatives scored highest and helped least. Read the rank together with the controls, the findings and the intervals."
+)
 EXPLANATIONS = {
-    "eci_nats": "ECI_sem, log det(I + M) in nats, 0 to tr M; higher ranks first. Training-free, not label-free.",
-    "trace": "tr M, 0 to 1: the mean weight. The score is at most this, and usually within 1 % of it.",
-    "consistency_mean": "π, mean target consistency, 0 to 1: how surely the positive outscores the negative.",
-    "locality_mean": "ρ, mean semantic locality, 0 to 1: above ½ the negative lies nearer to the positive than to the query.",
-    "coverage_mean": "c, mean lexical coverage, 0 to 1: IDF share of the query's words that the negative repeats.",
-    "positive_coverage_mean": "the same of the scored positives: what coverage is normal here.",
-    "inversion_fraction": "share of triplets whose negative outscores the positive (π below ½).",
+    "ECI_sem": "log det(I + M), in nats, from 0 to tr M. Higher ranks first: more negatives that the encoder sees as safe, "
+    "near the positive and not word-alike, in more directions. M is the mean of weight times direction squared.",
+    "95 % interval": "where the score of the process that made the source would lie, in nats; queries are the sampling "
+    "unit. Narrower is surer.",
+    "rank group": "sources whose order is not established share one; 1 is the highest. Within a group the rank means nothing.",
+    "P(first)": "chance of the highest score among these sources, 0 to 100 %, given the sampling of queries alone.",
+    "negatives": "triplets (query, positive, negative) scored; a higher count only narrows the interval.",
+    "tr M": "the mean weight, 0 to 1 and higher is more: the score is at most this, and usually within 1 % of it.",
+    "π": "target consistency, 0 to 1: probability that the encoder prefers the positive to the negative. "
+    "Near 1 the negative is easy, below ½ it outscores the positive.",
+    "ρ": "semantic locality, 0 to 1: above ½ the negative lies nearer to the positive than to the query; the score rewards more.",
+    "c": "lexical coverage, 0 to 1: IDF share of the query's words that the negative repeats; the score rewards less.",
+    "c of positives": "the same of the scored positives, 0 to 1: what coverage is normal in these texts; neither way is better.",
+    "weight": "π · ρ · (1 − c), 0 to 1: what a negative adds to the score; higher counts more.",
+    "P(π < ½)": "inversions: share of negatives that outscore the positive, 0 to 100 %. Fewer is safer: they are false "
+    "negatives, or exactly what training would correct.",
+    "Holm p": "two-sided p value of the difference, 0 to 1, raised for the number of pairs; below 0.05 the order counts as "
+    "established. Lower is surer; read it with the interval.",
+    "queries for 80 %": "distinct queries, 1 or more, with which a true difference of this size would be found four times "
+    "in five; fewer is better.",
+    "difference": "source minus control, in nats, over the queries that both have, with its 95 % interval. Above 0 the source scores higher; "
+    "level means that the interval holds 0.",
+    "share": "share of a source's negatives in the bucket, 0 to 100 %. Buckets overlap; fewer is better for all of them, "
+    "unless you know why.",
+    "ECI_B": "log det(I + B·M), in nats, 0 or more, higher is more: the score of B negatives drawn from the source. Small B "
+    "goes by total weight, large B by variety.",
+    "shortfall": "how much a sample of this size understates ECI_B on average, in nats, 0 or more; smaller is better.",
+    "stability": "share of source pairs ordered as in this run, 0 to 1; 1 means that the order does not depend on the setting.",
+    "range": "highest minus lowest score of a source over the settings, in nats, 0 or more; smaller is steadier.",
+    "gradient energy": "mean squared length of the loss gradient on the query, 0 or more; others rank by it, higher first.",
+    "MNRL loss": "mean contrastive loss at this temperature, in nats, 0 or more; others rank by it, higher is harder.",
+    "ambiguity": "share of pairs or records in which a negative outscores the positive, 0 to 100 %; others rank by it, higher is harder.",
+    "effective rank": "number of directions that carry the weight, 1 to the dimension of the vectors; higher is more varied.",
+    "log-det discount": "1 − ECI/tr M, 0 to 100 %: what repeated directions cost at B = 1. Near 0 the score is the mean weight and "
+    "says nothing of variety.",
+    "eigenvalue share": "share of tr M on one direction, 0 to 100 %, largest first; flatter is more varied.",
+    "shared": "queries and documents in both sources over the smaller one's, 0 to 100 %; neither way is better.",
+    "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
+}
+CONTROL_NAMES = {
+    "random": "random passages",
+    "known_positive": "known positives",
+    "shuffled": "shuffled",
+    "query_echo": "query echo",
+    "bm25_pool": "BM25 of the pool",
+    "dense_pool": "dense of the pool",
+}
+CONTROL_MEANINGS = {
+    "random": "passages of other queries, drawn at random. A source below it is not harder in a way that this score sees.",
+    "known_positive": "other labelled positives of the query, passed off as negatives. The score should be low, and often is not.",
+    "shuffled": "the source's own negatives dealt to other queries: its style without its relation to the query.",
+    "query_echo": "the query itself as the negative. Its score is 0 by construction.",
+    "bm25_pool": "the best passages of the run's own texts by BM25. A source that does not differ adds cost and nothing that this "
+    "score sees.",
+    "dense_pool": "the same by the encoder.",
+}
+BUCKET_NAMES = {
+    "inversion": "inversion",
+    "low_locality": "low locality",
+    "high_coverage": "high coverage",
+    "valid_but_lexical": "valid but lexical",
+    "valid_but_far": "valid but far",
+    "near_copy": "near copy of the positive",
+    "equals_positive": "equals a positive",
+    "duplicate_negative": "duplicate negative",
+    "truncated": "truncated",
+    "query_without_tokens": "query without tokens",
 }
 
 
-def verdict(run: Run) -> str:
-    """One line: which source comes first, and by how much."""
-    first = run.sources[0]
-    if len(run.sources) == 1:
-        return f"{first.name}: ECI_sem {first.eci_nats:.4f} nats; one source alone has no rank to compare."
-    second = run.sources[1]
-    lead = first.eci_nats - second.eci_nats
-    return f"{first.name} ranks first with ECI_sem {first.eci_nats:.4f}, {lead:.4f} nats above {second.name}."
+def terms(*names: str) -> tuple[tuple[str, str], ...]:
+    """The named explanations, in order."""
+    return tuple((name, EXPLANATIONS[name]) for name in names)
+
+
+def bucket_name(name: str) -> str:
+    """A bucket as pages write it; one of a newer version by its own name."""
+    return BUCKET_NAMES.get(name, plain(name.replace("_", " ")))
+
+
+def control_name(control: ControlResult) -> str:
+    """A control for a table."""
+    name = CONTROL_NAMES.get(control.kind, plain(control.kind.replace("_", " ")))
+    return name if control.of is None else f"{named(control.of)}, {name}"
+
+
+def score_name(run: Run) -> str:
+    """The number that the ranking is made by."""
+    return "ECI_sem" if run.budget == 1.0 else f"ECI at B = {budget_text(run.budget)}"
+
+
+def score_point(item: Measurement, budget: float) -> BudgetPoint:
+    """Score, interval and bias at a budget; those of B = 1 where the curve lacks it."""
+    for point in item.budget_curve:
+        if point.budget == budget:
+            return point
+    return BudgetPoint(budget=1.0, nats=item.eci_nats, interval_95=item.interval_95, bias_nats=item.bias_nats)
 
 
 def skipped_lines(run: Run) -> list[str]:
     """A line per source that left something out: rows by reason, then negatives by reason."""
     lines = []
     for source in run.sources:
-        rows = ", ".join(f"{reason} {count}" for reason, count in source.skipped.items())
-        negatives = ", ".join(f"{reason} {count}" for reason, count in source.dropped_negatives.items())
+        rows = ", ".join(f"{plain(reason)} {count}" for reason, count in source.skipped.items())
+        negatives = ", ".join(f"{plain(reason)} {count}" for reason, count in source.dropped_negatives.items())
         parts = [f"rows {rows}" if rows else "", f"negatives {negatives}" if negatives else ""]
         if any(parts):
-            lines.append(f"{source.name}: left out " + "; ".join(filter(None, parts)))
+            lines.append(f"{named(source.name)}: left out " + "; ".join(filter(None, parts)))
     return lines
+
+
+def missing_lines(run: Run) -> list[str]:
+    """A line per part that was not evaluated, with the reason."""
+    return [f"{plain(name)}: not evaluated: {plain(reason)}" for name, reason in run.not_evaluated.items()]
 
 
 def recipe_line(run: Run) -> str:
     """The encoder in one line."""
     encoder = run.encoder
     prefixes = f"query prefix {encoder.query_prefix!r}, passage prefix {encoder.passage_prefix!r}"
-    return (
+    return plain(
         f"{encoder.name}: {encoder.pooling} pooling, {prefixes}, max length {encoder.max_length}, "
         f"{'unit' if encoder.normalize else 'raw'} vectors of {encoder.dim}, {encoder.dtype} on {encoder.device}"
     )

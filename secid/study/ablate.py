@@ -39,11 +39,10 @@ class Aspect:
     variants: Mapping[str, Variant]
 
 
-def aspects(settings: Settings, has_wordpieces: bool) -> tuple[Aspect, ...]:
+def aspects(settings: Settings) -> tuple[Aspect, ...]:
     """The default suite around a run's settings; the base stands in every aspect. Source: METHOD 3, 4."""
     base = base_variant(settings)
     temperatures = sorted({*TEMPERATURES, settings.temperature})
-    tokenizers = [*TOKENIZERS, *(["wordpieces"] if has_wordpieces else [])]
     return (
         Aspect(
             "temperature",
@@ -53,7 +52,7 @@ def aspects(settings: Settings, has_wordpieces: bool) -> tuple[Aspect, ...]:
         Aspect(
             "tokenizer",
             settings.tokenizer,
-            {name: Variant(base.temperature, coverage_name(name, settings.idf), "full") for name in tokenizers},
+            {name: Variant(base.temperature, coverage_name(name, settings.idf), "full") for name in TOKENIZERS},
         ),
         Aspect(
             "idf",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
@@ -18,9 +19,12 @@ from safetensors.torch import save_file
 
 from secid.errors import InputError
 from secid.lexical import DocumentFrequencies
+from secid.measure.buckets import BUCKETS
+from secid.measure.information import InformationState
 from secid.results import IdfInfo
 
 if TYPE_CHECKING:
+    from secid.study.controls import Control
     from secid.study.finish import Measured
 
 ROWS_PER_GROUP = 65_536
@@ -32,6 +36,7 @@ NEGATIVES_SCHEMA = pa.schema(
         ("line", pa.int64()),
         ("record", pa.int64()),
         ("negative", pa.int32()),
+        ("ordinal", pa.int32()),
         ("s_query_positive", pa.float64()),
         ("s_query_negative", pa.float64()),
         ("s_positive_negative", pa.float64()),
@@ -41,24 +46,34 @@ NEGATIVES_SCHEMA = pa.schema(
         ("residual", pa.float64()),
         ("weight", pa.float64()),
         ("influence", pa.float64()),
-        ("equals_positive", pa.bool_()),
+        ("information", pa.float64()),
+        *((f"in_{name}", pa.bool_()) for name in BUCKETS),
     ]
 )
-"""One row a triplet. record: 0-based within the source; negative: 0-based within the record.
+"""One row a triplet. path, line: the row that first lists the negative. record: 0-based within the
+source; negative: 0-based within the record's distinct negatives; ordinal: 0-based among the usable
+negatives of its row (rows of labelled pairs are grouped by query first, and counted as one).
 
 influence: first-order change of the source's score times N, in nats, at the run's budget (METHOD 8).
+information: B w u^T A^-1 u / N, what the triplet holds of the score to first order, in nats at the
+run's budget; sums to tr(A^-1 B M), which is at most the score.
 """
 
 
-def write_negatives(measured: Iterable[Measured], path: Path) -> None:
-    """negatives.parquet, in row groups, so that memory does not grow with the sources."""
+def write_negatives(
+    measured: Iterable[Measured], flags: Mapping[str, Mapping[str, npt.NDArray[np.bool_]]], path: Path
+) -> None:
+    """negatives.parquet, in row groups, so that memory does not grow with the sources.
+
+    flags : by source and bucket, (T,) which triplets are in it.
+    """
     with pq.ParquetWriter(path, NEGATIVES_SCHEMA, compression="zstd") as writer:
         for item in measured:
-            for batch in _batches(item):
+            for batch in _batches(item, flags[item.name]):
                 writer.write_batch(batch)
 
 
-def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
+def _batches(item: Measured, flags: Mapping[str, npt.NDArray[np.bool_]]) -> Iterator[pa.RecordBatch]:
     planned, rows, gates = item.planned, item.triplets, item.gates
     if planned is None:
         raise ValueError("a control has no rows in a file")
@@ -69,10 +84,11 @@ def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
         n = len(record)
         columns = [
             pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([planned.name], pa.string())),
-            pa.DictionaryArray.from_arrays(pa.array(planned.file[record].astype(np.int32)), paths),
-            pa.array(planned.line[record]),
+            pa.DictionaryArray.from_arrays(pa.array(planned.negative_file[place].astype(np.int32)), paths),
+            pa.array(planned.negative_line[place]),
             pa.array(record),
             pa.array((place - planned.negative_offsets[record]).astype(np.int32)),
+            pa.array(planned.negative_ordinal[place].astype(np.int32)),
             pa.array(item.scalars.query_positive[part]),
             pa.array(item.scalars.query_negative[part]),
             pa.array(item.scalars.positive_negative[part]),
@@ -82,7 +98,8 @@ def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
             pa.array(gates.residual[part]),
             pa.array(gates.weight[part]),
             pa.array(item.influence.per_triplet[part]),
-            pa.array(planned.equals_positive[place]),
+            pa.array(item.influence.budgets[0] / item.state.n_negatives * item.influence.information[part]),
+            *(pa.array(flags[name][part]) for name in BUCKETS),
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=NEGATIVES_SCHEMA)
 
@@ -124,5 +141,59 @@ def write_state(measured: Iterable[Measured], folder: Path) -> None:
             "query_influence": torch.from_numpy(item.influence.per_query[:, 0].copy()),
         }
         save_file(tensors, folder / name)
-        index.append({"source": item.planned.name, "file": name, "n_negatives": item.state.n_negatives})
+        index.append({"source": item.name, "file": name, "n_negatives": item.state.n_negatives})
     (folder / "index.json").write_text(json.dumps(index, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_control_states(controls: Sequence[tuple[Control, Measured]], folder: Path) -> None:
+    """The information sum of each control beside those of the sources, and controls.json that names them.
+
+    An index of their own: whoever reads index.json reads sources alone.
+    """
+    index = []
+    for number, (control, item) in enumerate(controls):
+        name = f"control-{number:04d}.safetensors"
+        save_file({"information_total": item.state.total.contiguous()}, folder / name)
+        index.append({"control": control.kind, "of": control.of, "file": name, "n_negatives": item.state.n_negatives})
+    (folder / "controls.json").write_text(json.dumps(index, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_states(folder: Path, with_controls: bool = False) -> dict[str, InformationState]:
+    """States of a run folder's sources by name, in rank order; then, if asked, of its controls by label.
+
+    folder : the run folder. A control's label is "control random", "control shuffled of NAME".
+    Raises InputError where a state is missing, damaged or of another shape than the first.
+    """
+    states: dict[str, InformationState] = {}
+    for file in ("index.json", "controls.json") if with_controls else ("index.json",):
+        path = folder / "state" / file
+        try:
+            entries = json.loads(path.read_text(encoding="utf-8"))
+            for entry in entries:
+                states[_label(entry)] = _state(path.parent / entry["file"], float(entry["n_negatives"]))
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            raise InputError(
+                f"not a state that this secid can read: {error}", where=str(path), remedy="score the sources again"
+            ) from error
+    if len({tuple(state.total.shape) for state in states.values()}) > 1:
+        raise InputError("states of several dimensions in one run", where=str(folder / "state"))
+    return states
+
+
+def _label(entry: Mapping[str, Any]) -> str:
+    if "source" in entry:
+        return str(entry["source"])
+    return f"control {entry['control']}" + (f" of {entry['of']}" if entry["of"] is not None else "")
+
+
+def _state(path: Path, n_negatives: float) -> InformationState:
+    with safe_open(path, "pt") as file:
+        total = file.get_tensor("information_total")
+    if (
+        total.dtype != torch.float64
+        or total.ndim != 2
+        or total.shape[0] != total.shape[1]
+        or not total.isfinite().all()
+    ):
+        raise ValueError(f"{path.name} holds no finite square float64 matrix")
+    return InformationState(total, n_negatives)

@@ -20,6 +20,7 @@ from secid.measure.uncertainty import NORMAL_95, Influence, covariance, differen
 from secid.plan import PlannedSource
 from secid.results import Against, BudgetPoint, Comparison, ControlResult, Crossing, InputFile, SourceResult
 from secid.settings import Settings
+from secid.study.controls import Control
 from secid.study.inspect import Findings
 
 Floats = npt.NDArray[np.float64]
@@ -206,13 +207,13 @@ def source_result(
 
 
 def control_result(
-    kind: str, of: str | None, item: Measured, n_new_texts: int, ranked: Sequence[Measured], settings: Settings
+    control: Control, item: Measured, n_new_texts: int, ranked: Sequence[Measured], settings: Settings
 ) -> ControlResult:
     """The published numbers of one control, and each source's paired difference from it."""
     column = item.influence.budgets.index(1.0)
     against = []
     for source in ranked:
-        if of is not None and source.name != of:
+        if control.of is not None and source.name != control.of:
             continue
         own = source.influence.budgets.index(1.0)
         gap = difference(_at(source.influence, own), _at(item.influence, column), source.nats(1.0) - item.nats(1.0))
@@ -226,7 +227,7 @@ def control_result(
             )
         )
     return ControlResult(
-        kind=kind, of=of, n_new_texts=n_new_texts, against=tuple(against), **measurement(item, settings)
+        kind=control.kind, of=control.of, n_new_texts=n_new_texts, against=tuple(against), **measurement(item, settings)
     )
 
 

@@ -1,10 +1,9 @@
-"""What is wrong with each source: proxies, buckets with examples, gate histograms, overlap between sources."""
+"""What is wrong with each source: proxies, buckets with examples, gate histograms."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from secid.measure.buckets import Thresholds, Trait, traits
 from secid.measure.proxies import proxies
 from secid.measure.sweep import Triplets
 from secid.plan import Plan, sample_order
-from secid.results import Bucket, Overlap, Proxies, TripletExample
+from secid.results import Bucket, Proxies, TripletExample
 from secid.settings import Settings
 from secid.study.coverage import CoverageBench
 
@@ -145,7 +144,7 @@ class Inspector:
         split = SPLITTERS[tokenizer]
         terms = sorted(set(split(query)) & set(split(negative)))
         idf = self._coverages.idf(rows, tokenizer, corpus)
-        weights = self._coverages.lexicon(tokenizer).term_idf(terms, idf) if terms else []
+        weights: Iterable[float] = self._coverages.lexicon(tokenizer).term_idf(terms, idf) if terms else []
         pairs = sorted(zip(terms, map(float, weights), strict=True), key=lambda pair: (-pair[1], pair[0]))
         return tuple(pairs[:MATCHED_TERMS])
 
@@ -163,38 +162,3 @@ def _histogram(values: npt.NDArray[np.float64]) -> tuple[int, ...]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= EXAMPLE_CHARACTERS else text[: EXAMPLE_CHARACTERS - 1] + "…"
-
-
-def overlaps(items: Sequence[Measured]) -> tuple[Overlap, ...]:
-    """What each pair of sources shares, over the smaller of the two."""
-    found = []
-    for first, second in combinations(items, 2):
-        a, b = first.triplets, second.triplets
-        queries = np.intersect1d(a.query, b.query)
-        found.append(
-            Overlap(
-                first=first.name,
-                second=second.name,
-                shared_query_fraction=len(queries) / min(len(np.unique(a.query)), len(np.unique(b.query))),
-                negative_jaccard_mean=_jaccard(a, b, queries),
-                shared_document_fraction=_shared(a.negative, b.negative),
-            )
-        )
-    return tuple(found)
-
-
-def _shared(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> float:
-    a, b = np.unique(first), np.unique(second)
-    return len(np.intersect1d(a, b)) / min(len(a), len(b))
-
-
-def _jaccard(a: Triplets, b: Triplets, queries: npt.NDArray[np.int64]) -> float | None:
-    """Mean over shared queries of |negatives in both| / |negatives in either|; None without shared queries."""
-    if not len(queries):
-        return None
-    top = int(max(a.negative.max(), b.negative.max())) + 1
-    pairs = [np.unique(rows.query * top + rows.negative) for rows in (a, b)]
-    n_queries = int(queries[-1]) + 1
-    counts = [np.bincount(found // top, minlength=n_queries)[queries] for found in pairs]
-    both = np.bincount(np.intersect1d(*pairs) // top, minlength=n_queries)[queries]
-    return float((both / (counts[0] + counts[1] - both)).mean())

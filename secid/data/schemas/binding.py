@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Literal
 
+from secid.data.rows import Row
 from secid.data.schemas.head import LISTS, Head, Key
 
 Labelled = Literal["", "pair", "list"]
@@ -16,8 +17,11 @@ Extract = Callable[[Any], tuple[Any, Any, Any]]
 """Row -> (query, positives, negatives), as they lie there.
 
 positives, negatives: a tuple of single cells, or whatever the one column holds (a list where the
-row is right). Raises KeyError, IndexError, TypeError or AttributeError where the row has not the shape.
+row is right). Raises one of NOT_THE_SHAPE where the row has another one.
 """
+
+NOT_THE_SHAPE = (KeyError, IndexError, TypeError, AttributeError)
+"""What an extractor raises on a row of another shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +119,10 @@ def number_of(name: str) -> int:
     """The number a column's name ends on; -1 where there is none, so that `negative` comes before `negative_1`."""
     found = re.search(r"(\d+)$", name)
     return int(found.group(1)) if found else -1
+
+
+def filled(row: Row, binding: Binding) -> Row:
+    """The row with null for each column that the binding touches and the row has not."""
+    if isinstance(row, dict) and binding.columns is not None:
+        return {**dict.fromkeys(binding.columns), **row}
+    return row

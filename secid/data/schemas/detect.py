@@ -11,7 +11,7 @@ from typing import Any
 
 from secid.data.passages import leaves
 from secid.data.rows import Row, shorten
-from secid.data.schemas.binding import Binding, bind_columns, number_of
+from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, bind_columns, filled, number_of
 from secid.data.schemas.head import Head, Key, look_like_ids, make_head
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named, negative_groups
 from secid.data.schemas.refusals import REFUSALS
@@ -41,28 +41,54 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
 
 
 def _detected(head: Head, settings: Settings, path: str) -> Binding:
-    shapes = _chosen(settings.format, path) if settings.format else SHAPES
-    found: dict[tuple[str, str, str], Binding] = {}
     if not settings.format:
         _refuse_early(head, path)
-    for rank in range(3):
-        for shape in shapes:
-            if shape.rank == rank:
-                for binding in _bindings(shape, head, settings):
-                    found.setdefault((binding.query, binding.positives, binding.negatives), binding)
-        if found:
-            break
+    found = _best_readings(_chosen(settings.format, path) if settings.format else SHAPES, head, settings)
     if len(found) == 1:
-        return next(iter(found.values()))
+        return found[0]
     if found:
         raise SchemaError(
             "several readings fit:\n"
-            + "\n".join(f"    {binding.schema}: {binding.mapping}" for binding in found.values())
+            + "\n".join(f"    {binding.schema}: {binding.mapping}" for binding in found)
             + f"\n  columns: {shorten(head.describe(), 400)}",
             where=path,
             remedy=COLUMN_FLAGS,
         )
     raise _unknown(head, settings, path)
+
+
+def _best_readings(shapes: Sequence[Shape], head: Head, settings: Settings) -> list[Binding]:
+    """The readings of the lowest rank among those that fit the head's rows; one for each set of columns.
+
+    A reading that fits less than half as many rows as the best one rests on columns of a few odd
+    rows, so it does not count.
+    """
+    found: dict[tuple[str, str, str], tuple[int, int, Binding]] = {}
+    for shape in sorted(shapes, key=lambda shape: shape.rank):
+        for binding in _bindings(shape, head, settings):
+            key = (binding.query, binding.positives, binding.negatives)
+            if key not in found:
+                found[key] = (shape.rank, _n_fitting(binding, head), binding)
+    most = max((n_fitting for _, n_fitting, _ in found.values()), default=0)
+    fitting = [(rank, binding) for rank, n_fitting, binding in found.values() if 2 * n_fitting >= most]
+    lowest = min((rank for rank, _ in fitting), default=0)
+    return [binding for rank, binding in fitting if rank == lowest]
+
+
+def _n_fitting(binding: Binding, head: Head) -> int:
+    """Rows in which the binding finds a query, a positive and a negative, none of them null."""
+    n_fitting = 0
+    for row in head.rows:
+        try:
+            cells = binding.extract(filled(row, binding))
+        except NOT_THE_SHAPE:
+            continue
+        n_fitting += all(_is_there(cell) for cell in cells)
+    return n_fitting
+
+
+def _is_there(cell: Any) -> bool:
+    return any(part is not None for part in cell) if isinstance(cell, tuple) else cell is not None
 
 
 def _bindings(shape: Shape, head: Head, settings: Settings) -> list[Binding]:
@@ -87,8 +113,8 @@ def _with_ids(binding: Binding, head: Head) -> Binding:
     passages: list[Any] = []
     for row in head.rows:
         try:
-            query, *cells = binding.extract(row)
-        except (KeyError, IndexError, TypeError, AttributeError):
+            query, *cells = binding.extract(filled(row, binding))
+        except NOT_THE_SHAPE:
             continue
         queries.append(query)
         passages.extend(leaves(cells[:1] if binding.labelled else cells))
@@ -185,7 +211,7 @@ def _check_labels(binding: Binding, head: Head, settings: Settings, path: str) -
     for row in head.rows:
         try:
             found = binding.extract(row)[2]
-        except (KeyError, IndexError, TypeError, AttributeError):
+        except NOT_THE_SHAPE:
             continue
         labels.extend(found if isinstance(found, list) else [found])
     odd = [number for label in labels if (number := as_number(label)) not in (None, 0.0, 1.0)]

@@ -41,6 +41,10 @@ class Head:
         """Values of a column, without nulls and absent ones."""
         return [value for row in self.rows if (value := cell(row, key)) is not None]
 
+    def typical(self, key: Key) -> list[Any]:
+        """Values of a column that are of its commonest kind."""
+        return [value for value in self.column(key) if kind_of(value) == self.kinds[key]]
+
     def is_ids(self, key: Key) -> bool:
         """Whether every value of a column is an id by its looks. False where there is none."""
         return look_like_ids(self.column(key))

@@ -55,14 +55,14 @@ def dpr(head: Head) -> list[Binding]:
 def several_miners(head: Head) -> list[Binding]:
     """A dict of lists, one list a miner: each key is a source."""
     negatives = [key for key in named(head, NEGATIVE) if head.kinds[key] == "struct"]
-    negatives = [key for key in negatives if any(isinstance(v, list) for d in head.column(key) for v in d.values())]
+    negatives = [key for key in negatives if any(isinstance(v, list) for d in head.typical(key) for v in d.values())]
     positives = [key for key in named(head, POSITIVE) if head.kinds[key] in LISTS | SCALARS]
     queries = named(head, QUERY) or named(head, QUERY_ID)
     bindings = []
     for query in queries:
         for positive in positives:
             for negative in negatives:
-                if set(head.column(negative)[0]) <= {"doc_id", "score", "text", "title"}:
+                if set(head.typical(negative)[0]) <= {"doc_id", "score", "text", "title"}:
                     continue
                 bindings.append(
                     Binding(
@@ -83,8 +83,8 @@ def simlm(head: Head) -> list[Binding]:
     """E5 and SimLM: parallel lists of ids and scores inside an object."""
     if head.kinds.get("positives") != "struct" or head.kinds.get("negatives") != "struct":
         return []
-    inner = "doc_id" if all("doc_id" in value for value in head.column("positives")) else "text"
-    if not all(inner in value for value in (*head.column("positives"), *head.column("negatives"))):
+    inner = "doc_id" if all("doc_id" in value for value in head.typical("positives")) else "text"
+    if not all(inner in value for value in (*head.typical("positives"), *head.typical("negatives"))):
         return []
 
     def extract_for(query: str) -> Callable[[Any], tuple[Any, Any, Any]]:
@@ -141,7 +141,7 @@ def instructor(head: Head) -> list[Binding]:
     if not set(names) <= set(head.kinds):
         return []
     queries = head.column("query")
-    if not queries or not all(_is_pair(query) for query in queries):
+    if 2 * sum(map(_is_pair, queries)) <= len(queries):
         return []
 
     def extract(row: Any) -> tuple[Any, Any, Any]:
@@ -164,7 +164,7 @@ def labelled_list(head: Head) -> list[Binding]:
     bindings = []
     for query in named(head, QUERY) or named(head, QUERY_ID):
         for docs in named(head, DOCS):
-            if head.kinds[docs] == "struct" and all("is_selected" in value for value in head.column(docs)):
+            if head.kinds[docs] == "struct" and all("is_selected" in value for value in head.typical(docs)):
                 extract = _ms_marco_extract(query, docs)
                 columns: tuple[str, ...] = (query, docs)
                 bindings.append(_list_binding(query, f"{docs}.passage_text", "is_selected", extract, columns))

@@ -339,3 +339,33 @@ def test_a_missing_file_and_a_folder_are_input_errors(tmp_path: Path) -> None:
     for path in (tmp_path / "none.jsonl", tmp_path):
         with pytest.raises(SecidError, match="cannot be opened"):
             ByteStream(str(path))
+
+
+def test_arrow_offsets_that_point_nowhere_are_an_error_not_a_crash(tmp_path: Path) -> None:
+    """Found by fuzzing: unchecked, such a file read foreign memory and ended the process."""
+    path = write(tmp_path / "a.arrow", [{"query": "abc", "positive": "p q", "negative": "n q"}] * 2)
+    offsets, damaged = (
+        (0).to_bytes(4, "little") + b"".join(n.to_bytes(4, "little") for n in (3, end)) for end in (6, 2**30)
+    )
+    content = path.read_bytes()
+    assert offsets in content
+    path.write_bytes(content.replace(offsets, damaged))
+    with pytest.raises(InputError, match="damaged"):
+        read(tmp_path / "a.arrow")
+
+
+def test_arrow_text_that_is_not_utf8_spoils_its_row_alone(tmp_path: Path) -> None:
+    texts = pa.array([b"good", b"bad\xff", b"good"], pa.binary())
+    bad = pa.Array.from_buffers(pa.string(), 3, texts.buffers())
+    table = pa.table({"query": bad, "positive": ["p q"] * 3, "negative": ["n q"] * 3})
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+    assert reasons(read(tmp_path / "a.arrow")[1]) == ["", "broken_line", ""]
+
+
+def test_parquet_column_names_that_are_not_utf8_are_an_error(tmp_path: Path) -> None:
+    """Found by fuzzing: pyarrow raises UnicodeDecodeError for the metadata, which is no row's trouble."""
+    path = write(tmp_path / "a.parquet", [{"query": "q", "positive": "p", "negative": "n"}])
+    path.write_bytes(path.read_bytes().replace(b"positive", b"positiv\xe5"))
+    with pytest.raises(InputError, match="damaged"):
+        read(path)

@@ -11,7 +11,7 @@ import pytest
 
 from secid.data.schemas.detect import detect
 from secid.data.schemas.table import SHAPES, Shape
-from secid.errors import InputError, SchemaError
+from secid.errors import InputError, SchemaError, SecidError
 from secid.records import Defect, Record
 from secid.settings import Settings
 
@@ -286,3 +286,36 @@ def test_parquet_on_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
     monkeypatch.setattr(sys, "stdin", Stdin)
     assert isinstance(read("-")[1][0], Record)
+
+
+def test_a_column_of_one_odd_row_does_not_decide(tmp_path: Path) -> None:
+    row = {"query": "q", "positive": ["p"], "negative": ["n"]}
+    reader, found = read(write(tmp_path / "a.jsonl", [row, {**row, "neg": {"bm25": ["m"]}}, row]))
+    assert reader.files[0].schema == "lists"
+    assert [item.negatives for item in found] == [("n",)] * 3
+
+
+def test_columns_of_negatives_that_few_rows_have_are_read(tmp_path: Path) -> None:
+    row = {"query": "q", "positive": "p", "negative_1": "n"}
+    reader, found = read(write(tmp_path / "a.jsonl", [row] * 9 + [{**row, "negative_2": "m"}]))
+    assert "negative_1…negative_2" in reader.files[0].mapping
+    assert found[-1].negatives == ("n", "m")
+    assert found[0].dropped == (("missing_field", 1),)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"neg": {}}, {"query": None, "neg": []}],
+        [
+            {"query": "q", "positives": {"doc_id": ["1"]}, "negatives": {"doc_id": ["2"]}},
+            {"positives": 7, "negatives": []},
+        ],
+        [{"query": ["i", "q"], "pos": "p", "neg": "n"}, {"query": 7, "pos": [], "neg": {}}],
+    ],
+)
+def test_columns_of_mixed_kinds_break_no_binder(rows: list[Any], tmp_path: Path) -> None:
+    """Found by fuzzing: a binder met a list where most rows have an object."""
+    path = write(tmp_path / "a.jsonl", rows)
+    with pytest.raises(SecidError):
+        read(path)

@@ -211,7 +211,8 @@ def test_a_strange_dense_layer_is_refused(tmp_path: Path, config: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    "sentence", [{"transformer_task": "text-generation"}, {"modality_config": {"message": {}}}, {"query_expansion": {"a": 1}}]
+    "sentence",
+    [{"transformer_task": "text-generation"}, {"modality_config": {"message": {}}}, {"query_expansion": {"a": 1}}],
 )
 def test_more_than_plain_text_is_refused(tmp_path: Path, sentence: dict[str, Any]) -> None:
     with pytest.raises(EncoderError, match="chat template"):
@@ -223,8 +224,8 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "modules.json").write_text("[{", encoding="utf-8")
     with pytest.raises(EncoderError, match=r"modules\.json: not valid JSON"):
         recipe(tmp_path)
+    (tmp_path / "empty").mkdir()
     with pytest.raises(EncoderError, match=r"config\.json is missing"):
-        (tmp_path / "empty").mkdir()
         recipe(tmp_path / "empty")
 
 

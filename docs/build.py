@@ -1,0 +1,135 @@
+"""Writes the generated parts of the pages: option tables of cli.md, the schema table of how-to.md, the README's output.
+
+    python docs/build.py            # the tables, from the code
+    python docs/build.py --output   # also the output in the README, by running its first command (seconds to a minute)
+
+tests/test_docs.py fails while a generated part is not current.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+ROOT = Path(__file__).resolve().parents[1]
+CLI_PAGE = ROOT / "docs" / "cli.md"
+HOW_TO_PAGE = ROOT / "docs" / "how-to.md"
+README = ROOT / "README.md"
+TABLE_COLUMNS = 100
+"""Width the README's output is drawn at: what the table takes in a pipe."""
+
+
+def commands() -> dict[str, tuple[Any, Any]]:
+    """The commands of the app by their words, each with the function behind it; the app itself under ""."""
+    from typer.main import get_command
+
+    from secid.cli.app import app
+
+    found: dict[str, tuple[Any, Any]] = {"": (get_command(app), None)}
+    pending: list[tuple[str, Any, Any]] = [("", app, get_command(app))]
+    while pending:
+        words, typer_app, group = pending.pop()
+        functions = {info.name or info.callback.__name__.replace("_", "-"): info for info in typer_app.registered_commands}
+        groups = {info.name or info.typer_instance.info.name: info for info in typer_app.registered_groups}
+        for name, command in sorted(group.commands.items()):
+            full = f"{words} {name}".strip()
+            if name in groups:
+                pending.append((full, groups[name].typer_instance, command))
+            else:
+                found[full] = (command, functions[name].callback)
+    return found
+
+
+def option_table(command: Any, function: Any) -> str:
+    """Arguments and options of a command as a Markdown table, in the order of its help."""
+    types = get_type_hints(function) if function else {}
+    lines = ["| option | values | meaning |", "|---|---|---|"]
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            names = [parameter.name.upper()]
+        elif parameter.hidden:
+            continue
+        else:
+            names = [*parameter.opts, *parameter.secondary_opts]
+        shown = ", ".join(f"`{name}`" for name in names)
+        lines.append(f"| {shown} | {_values(types.get(parameter.name, bool))} | {_cell(parameter.help or '')} |")
+    return "\n".join(lines)
+
+
+NAMES = {bool: "", str: "text", int: "whole number", float: "number", Path: "path"}
+
+
+def _values(kind: Any) -> str:
+    """What an option takes, from its type."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return ", ".join(f"`{value}`" for value in arguments)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(filter(None, (_values(item) for item in arguments if item is not NoneType))))
+    if origin in (list, tuple):
+        return f"{_values(arguments[0])}, repeatable"
+    return NAMES[kind]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def schema_table() -> str:
+    """The schemas that detection knows, as --format takes them."""
+    from secid.data.schemas.table import SHAPES
+
+    rows = [f"| `{shape.name}` | {_cell(shape.title)} |" for shape in SHAPES]
+    return "\n".join(["| `--format` | family |", "|---|---|", *rows])
+
+
+def block(text: str, name: str, content: str) -> str:
+    """The page with what stands between `<!-- name -->` and `<!-- end -->` replaced."""
+    pattern = re.compile(rf"(<!-- {re.escape(name)} -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+    if not pattern.search(text):
+        raise SystemExit(f"no place for <!-- {name} -->")
+    return pattern.sub(lambda match: f"{match[1]}{content}\n{match[3]}", text, count=1)
+
+
+def cli_page() -> str:
+    """cli.md with current tables."""
+    text = CLI_PAGE.read_text(encoding="utf-8")
+    for name, (command, function) in commands().items():
+        text = block(text, f"options: {name}".rstrip(), option_table(command, function))
+    return text
+
+
+def how_to_page() -> str:
+    """how-to.md with the current table of schemas."""
+    return block(HOW_TO_PAGE.read_text(encoding="utf-8"), "schemas", schema_table())
+
+
+def first_output() -> str:
+    """What the README's first command prints on standard output."""
+    sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "fixtures" / "sources").iterdir())
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "secid", "score", *sources, "--encoder", "minilm", "--run", f"{folder}/run"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
+
+
+def readme() -> str:
+    """README.md with the current output."""
+    return block(README.read_text(encoding="utf-8"), "output", f"```text\n{first_output()}\n```")
+
+
+def main(arguments: list[str]) -> None:
+    """Writes the pages."""
+    CLI_PAGE.write_text(cli_page(), encoding="utf-8")
+    HOW_TO_PAGE.write_text(how_to_page(), encoding="utf-8")
+    if "--output" in arguments:
+        README.write_text(readme(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,142 @@
+"""The numbers of every triplet of one source, from a run in memory or from a run folder, and what they average to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.errors import InputError
+from secid.gate.estimates import Estimate, Floats, Index, Names, clustered_mean, names_of
+from secid.measure.summary import INVERSION
+
+if TYPE_CHECKING:
+    from secid.study.finish import Measured
+
+MEANS = ("consistency", "locality", "coverage", "query_similarity", "positive_similarity")
+NEEDED = ("consistency", "locality", "coverage", "s_query_positive", "s_query_negative", "s_positive_negative")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Triplets of one source. T triplets, Q distinct queries.
+
+    queries : (Q,) names.   cluster : (T,) place of each triplet's query.   share : (T,) or None for one each.
+    values  : (T,) of each name of NEEDED.
+    score   : ECI_sem with the influence of each query.
+    """
+
+    queries: Names
+    cluster: Index
+    share: Floats | None
+    values: Mapping[str, Floats]
+    score: Estimate
+
+    def mean(self, values: Floats) -> Estimate:
+        """Mean of a (T,) column."""
+        return clustered_mean(values, self.cluster, self.queries, self.share)
+
+    def means(self) -> dict[str, Estimate]:
+        """The estimates of MEANS."""
+        renamed = {"query_similarity": "s_query_negative", "positive_similarity": "s_query_positive"}
+        return {name: self.mean(self.values[renamed.get(name, name)]) for name in MEANS}
+
+    def buckets(self, high_coverage: float, near_copy: float) -> dict[str, Estimate]:
+        """Shares of the buckets that the gate's numbers decide."""
+        values = self.values
+        flags = {
+            "inversion": values["consistency"] < INVERSION,
+            "high_coverage": values["coverage"] >= high_coverage,
+            "near_copy": values["s_positive_negative"] >= near_copy,
+        }
+        return {name: self.mean(found.astype(np.float64)) for name, found in flags.items()}
+
+    def tail(self, low: float, high: float) -> dict[str, Estimate]:
+        """Shares of negatives whose cosine with the query lies below `low` (unrelated) and above `high` (close)."""
+        cosine = self.values["s_query_negative"]
+        return {
+            "unrelated": self.mean((cosine < low).astype(np.float64)),
+            "close": self.mean((cosine > high).astype(np.float64)),
+        }
+
+    def quantile(self, fraction: float) -> float:
+        """Quantile of the cosine of query and negative."""
+        return float(np.quantile(self.values["s_query_negative"], fraction))
+
+
+def measured_columns(item: Measured) -> Columns:
+    """Columns of a source or control that has just been measured."""
+    queries, cluster = np.unique(item.triplets.query, return_inverse=True)
+    names = names_of(item.query_keys)
+    if len(names) != len(queries):
+        raise ValueError(f"{len(names)} query keys for {len(queries)} queries")
+    column = item.influence.budgets.index(1.0)
+    return Columns(
+        queries=names,
+        cluster=cluster,
+        share=item.triplets.share,
+        values={
+            "consistency": item.gates.consistency,
+            "locality": item.gates.locality,
+            "coverage": item.coverage,
+            "s_query_positive": item.scalars.query_positive,
+            "s_query_negative": item.scalars.query_negative,
+            "s_positive_negative": item.scalars.positive_negative,
+        },
+        score=Estimate(item.nats(1.0), names, item.influence.per_query[:, column]),
+    )
+
+
+def folder_columns(folder: Path, scores: Mapping[str, float]) -> dict[str, Columns]:
+    """Columns of every source of a run folder.
+
+    scores : ECI_sem by source, from the report.
+    Raises InputError where the folder lacks a table or was written by a secid that kept less.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        wanted = ["source", "record", "negative", "query", *NEEDED]
+        table = pq.read_table(folder / "negatives.parquet", columns=wanted)
+        index = json.loads((folder / "state" / "index.json").read_text(encoding="utf-8"))
+        states = {entry["source"]: load_file(folder / "state" / entry["file"]) for entry in index}
+    except (OSError, ValueError, KeyError, pa.ArrowInvalid, SafetensorError) as error:
+        raise InputError(
+            f"not a whole run folder: {error}", where=str(folder), remedy="write it again with `secid score --run`"
+        ) from error
+    by_name = table.column("source").combine_chunks().cast(pa.string()).to_numpy(zero_copy_only=False)
+    arrays = {name: table.column(name).to_numpy() for name in wanted[1:]}
+    return {
+        name: _source_columns({key: array[by_name == name] for key, array in arrays.items()}, states[name], score)
+        for name, score in scores.items()
+    }
+
+
+def _source_columns(
+    arrays: Mapping[str, npt.NDArray[np.generic]], state: Mapping[str, npt.NDArray[np.generic]], score: float
+) -> Columns:
+    names = names_of(state["query_keys"].astype(np.uint8))
+    values = {name: arrays[name].astype(np.float64) for name in NEEDED}
+    return Columns(
+        queries=names,
+        cluster=arrays["query"].astype(np.int64),
+        share=_shares(arrays["record"].astype(np.int64), arrays["negative"].astype(np.int64)),
+        values=values,
+        score=Estimate(score, names, state["query_influence"].astype(np.float64)),
+    )
+
+
+def _shares(record: Index, negative: Index) -> Floats | None:
+    """What each triplet counts: a negative scored against several positives shares one count (METHOD 9)."""
+    _, inverse, counts = np.unique(
+        np.stack([record, negative], axis=1), axis=0, return_inverse=True, return_counts=True
+    )
+    return None if (counts == 1).all() else 1.0 / counts[inverse.ravel()]

@@ -1,0 +1,245 @@
+"""The gate's policy: its limits, where it is read from, and what is wrong with it. Loads neither torch nor numpy.
+
+A key that is absent takes the limit derived from the baseline (`secid.gate.derive`); "off" leaves a check out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from secid.errors import SettingsError, UsageError
+
+Off = Literal["off"]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+ControlKind = Literal["random", "shuffled"]
+Against = Literal["own", "best", "median", "named"]
+
+
+class Table(BaseModel):
+    """A table of the policy: unknown keys are errors, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class ScorePolicy(Table):
+    """The score must not lie below the reference by more than the tolerance, decided on the whole interval."""
+
+    against: Against = Field(
+        "own",
+        description="Reference in the baseline: own (the source of the same name, else the median), best, median, "
+        "or named.",
+    )
+    named: str | None = Field(None, description="The baseline source to compare with, for against = 'named'.")
+    tolerance_nats: Annotated[float, Field(ge=0.0)] | Off | None = Field(
+        None, description="How far below the reference the score may lie, in nats."
+    )
+
+
+class MeansPolicy(Table):
+    """Limits of the gate means."""
+
+    consistency_minimum: Fraction | Off | None = Field(None, description="Smallest mean target consistency.")
+    locality_minimum: Fraction | Off | None = Field(None, description="Smallest mean semantic locality.")
+    coverage_maximum: Fraction | Off | None = Field(None, description="Largest mean lexical coverage.")
+
+
+class BucketsPolicy(Table):
+    """Largest share of a source's negatives in each bucket."""
+
+    known_positive: Fraction | Off | None = Field(
+        None, description="Negatives that are a labelled positive of their query, altered in case, spaces or title, or cut."
+    )
+    near_copy: Fraction | Off | None = Field(None, description="Negatives whose vector is the scored positive's.")
+    duplicate: Fraction | Off | None = Field(None, description="Negatives that repeat another of the same query.")
+    overused: Fraction | Off | None = Field(None, description="Negatives whose text stands under very many queries.")
+    preamble: Fraction | Off | None = Field(None, description="Negatives that open with a generator's words.")
+    empty: Fraction | Off | None = Field(None, description="Negatives that are empty or hold no words to speak of.")
+    inversion: Fraction | Off | None = Field(None, description="Negatives that outscore the positive.")
+    high_coverage: Fraction | Off | None = Field(None, description="Negatives that repeat the query's words.")
+
+
+class ControlsPolicy(Table):
+    """A source must be nearer to its queries than negatives that have nothing to do with them."""
+
+    differ_from: tuple[ControlKind, ...] = Field(
+        ("random", "shuffled"), description="Controls that the source must differ from; [] leaves the check out."
+    )
+    relatedness_minimum: Fraction = Field(
+        0.1,
+        description="How much nearer to its query a negative must be than the control's, on the scale where the "
+        "control is 0 and the positives are 1.",
+    )
+
+
+class DiversityPolicy(Table):
+    """The directions that a budget of negatives opens."""
+
+    budget: Literal[10, 100, 1000, 10000] = Field(1000, description="Negatives that will be drawn from the source.")
+    effective_rank_minimum: Annotated[float, Field(ge=0.0)] | Off | None = Field(
+        None, description="Smallest effective rank at that budget."
+    )
+
+
+Tolerance = Annotated[float, Field(ge=0.0)] | Off | None
+
+
+class DriftPolicy(Table):
+    """How far a source may move from its own last version, in either direction."""
+
+    new_source: Literal["allow", "hold"] = Field(
+        "allow", description="A source that the baseline does not know has no last version: let it in, or hold it."
+    )
+    score_nats: Tolerance = Field(None, description="ECI_sem, in nats.")
+    consistency: Tolerance = Field(None, description="Mean target consistency.")
+    locality: Tolerance = Field(None, description="Mean semantic locality.")
+    coverage: Tolerance = Field(None, description="Mean lexical coverage.")
+    query_similarity: Tolerance = Field(None, description="Mean cosine of query and negative.")
+    unrelated: Tolerance = Field(
+        None, description="Share of negatives below the last version's 2 % point of the query's cosine."
+    )
+    close: Tolerance = Field(
+        None, description="Share of negatives above the last version's 98 % point of the query's cosine."
+    )
+
+
+class Policy(Table):
+    """The `[gate]` table."""
+
+    minimum_records: Annotated[int, Field(ge=1)] | None = Field(None, description="Fewest records of a source.")
+    minimum_negatives: Annotated[int, Field(ge=1)] | None = Field(None, description="Fewest negatives of a source.")
+    allow_not_evaluated: tuple[str, ...] = Field(
+        (), description="Names of checks that may stay undecided; all others then hold the source up (exit 3)."
+    )
+    score: ScorePolicy = ScorePolicy()
+    means: MeansPolicy = MeansPolicy()
+    buckets: BucketsPolicy = BucketsPolicy()
+    controls: ControlsPolicy = ControlsPolicy()
+    diversity: DiversityPolicy = DiversityPolicy()
+    drift: DriftPolicy = DriftPolicy()
+
+
+PLACES = ("secid.toml [gate]", "pyproject.toml [tool.secid.gate]")
+
+
+def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Policy, str]:
+    """The policy, and where it was found; an empty one where nobody wrote any.
+
+    path : a file named by the user, with a [gate] table or nothing but the policy. Without one, the
+           places of PLACES in `directory`, by default the working directory.
+    Raises SettingsError naming the key and its nearest known one, UsageError where `path` is no file.
+    """
+    base = directory or Path.cwd()
+    if path is not None:
+        if not path.is_file():
+            raise UsageError("no such policy file", where=str(path), remedy="secid gate --init writes one")
+        table = _toml(path)
+        return parse_policy(table.get("gate", table), str(path)), str(path)
+    for name, keys in (("secid.toml", ("gate",)), ("pyproject.toml", ("tool", "secid", "gate"))):
+        found: Any = _toml(base / name) if (base / name).is_file() else {}
+        for key in keys:
+            found = found.get(key) if isinstance(found, dict) else None
+        if found is not None:
+            return parse_policy(found, name), name
+    return Policy(), "derived from the baseline"
+
+
+def parse_policy(table: Any, where: str) -> Policy:
+    """A policy from a TOML table. Raises SettingsError, one line, with a suggestion for an unknown key."""
+    if not isinstance(table, Mapping):
+        raise SettingsError(f"the policy is {type(table).__name__}, expected a table", where=where)
+    try:
+        policy = Policy.model_validate(table)
+    except ValidationError as error:
+        raise _explained(error, where) from None
+    unknown = [name for name in policy.allow_not_evaluated if name not in CHECK_NAMES]
+    if unknown:
+        raise SettingsError(
+            f"allow_not_evaluated names no check: {unknown[0]!r}", where=where, remedy=_nearest(unknown[0], CHECK_NAMES)
+        )
+    if policy.score.against == "named" and policy.score.named is None:
+        raise SettingsError("score.against is 'named' but score.named is not given", where=where)
+    return policy
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"not valid TOML: {error}", where=str(path)) from error
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _explained(error: ValidationError, where: str) -> SettingsError:
+    problems = error.errors(include_url=False)
+    problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
+    place = [str(part) for part in problem["loc"]]
+    if problem["type"] == "extra_forbidden":
+        known = list(_model_at(place[:-1]).model_fields)
+        return SettingsError(
+            f"unknown key {'.'.join(place)!r}", where=where, remedy=_nearest(place[-1], known)
+        )
+    key = ".".join(part for part in place if part in KEYS)
+    return SettingsError(
+        f"{key} = {problem['input']!r} is not allowed: {problem['msg'].lower()}",
+        where=where,
+        remedy='give a value in range, or "off" to leave the check out' if "off" in str(problems) else None,
+    )
+
+
+def _model_at(place: list[str]) -> type[BaseModel]:
+    model: type[BaseModel] = Policy
+    for part in place:
+        kind = model.model_fields[part].annotation
+        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+            return model
+        model = kind
+    return model
+
+
+def _nearest(name: str, known: Any) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+
+
+def tables() -> dict[str, type[Table]]:
+    """The tables inside the policy, by name, in order."""
+    found = {}
+    for name, field in Policy.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, Table):
+            found[name] = kind
+    return found
+
+
+KEYS = {*Policy.model_fields, *(key for table in tables().values() for key in table.model_fields)}
+DRIFT_METRICS = tuple(name for name in DriftPolicy.model_fields if name != "new_source")
+CHECK_NAMES = (
+    "minimum_records",
+    "minimum_negatives",
+    "score",
+    *(f"means.{name.rsplit('_', 1)[0]}" for name in MeansPolicy.model_fields),
+    *(f"buckets.{name}" for name in BucketsPolicy.model_fields),
+    *(f"controls.{kind}" for kind in get_args(ControlKind)),
+    "diversity",
+    "drift",
+    *(f"drift.{name}" for name in DRIFT_METRICS),
+)
+"""Every name a check can have; "drift" stands for all drift checks of a source without a last version."""
+
+
+def policy_schema() -> dict[str, Any]:
+    """JSON Schema of the `[gate]` table."""
+    schema = Policy.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "secid gate policy"}
+
+
+def is_off(value: object) -> bool:
+    """True for a limit that the policy switches off."""
+    return value == "off"

@@ -1,0 +1,77 @@
+"""Scores with 95 % intervals by rank group, and the controls as reference lines."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from secid.report.charts.svg import Scale, around, bottom_axis, label, line, marker, picture, rect, tag, ticks, words
+from secid.report.numerals import nats
+from secid.report.words import CONTROL_NAMES, score_point
+from secid.results import ControlResult, Measurement, Run
+
+NAMES, RIGHT, ROW, TOP = 158, 448, 26, 10
+
+
+def scores(run: Run, title: str, description: str) -> Markup:
+    """One row a source in rank order, one a control below; a control's line crosses the sources."""
+    shown = [control for control in run.controls if control.of is None]
+    shuffled = {control.of: control for control in run.controls if control.of is not None}
+    points = [score_point(item, run.budget) for item in (*run.sources, *run.controls)]
+    low, high = around([end for point in points for end in (*point.interval_95, point.nats)], zero=True)
+    scale = Scale(low, high, NAMES + 8, RIGHT)
+    sources_end = TOP + ROW * len(run.sources)
+    controls_start = sources_end + (24 if shown else 0)
+    bottom = controls_start + ROW * len(shown) + 4
+    axis = [(tick, f"{tick:g}") for tick in ticks(low, high)]
+    parts = [*_groups(run), *bottom_axis(scale, axis, TOP, bottom, f"{'ECI_sem' if run.budget == 1 else 'ECI_B'} (nats)")]
+    for row, control in enumerate(shown):
+        y = controls_start + ROW * row + ROW / 2
+        x = scale(score_point(control, run.budget).nats)
+        parts += [
+            line(x, TOP, x, y, "ref", "3 3"),
+            *_bar(control, run.budget, y, scale, None),
+            words(NAMES, y + 4, CONTROL_NAMES.get(control.kind, label(control.kind)), anchor="end", class_="muted"),
+        ]
+    if shown:
+        parts.append(words(NAMES, controls_start - 5, "controls", anchor="end", class_="tick", size=11))
+    for row, source in enumerate(run.sources):
+        y = TOP + ROW * row + ROW / 2
+        parts += [*_bar(source, run.budget, y, scale, row), words(NAMES, y + 4, label(source.name), anchor="end")]
+        parts += _shuffled(shuffled.get(source.name), run.budget, y, scale)
+    return picture("scores", title, description, bottom + 38, parts)
+
+
+def _groups(run: Run) -> list[Markup]:
+    """A band behind the rows of every second rank group, and the group's number where it starts."""
+    parts, seen = [], set()
+    for row, source in enumerate(run.sources):
+        y = TOP + ROW * row
+        if source.rank_group % 2:
+            parts.append(rect(0, y, RIGHT + 8, ROW, "band", 0.06))
+        if source.rank_group not in seen:
+            seen.add(source.rank_group)
+            parts.append(words(4, y + 17, str(source.rank_group), class_="tick", size=11))
+    return parts
+
+
+def _bar(item: Measurement, budget: float, y: float, scale: Scale, number: int | None) -> list[Markup]:
+    point = score_point(item, budget)
+    start, end = (scale(value) for value in point.interval_95)
+    class_ = "ctl" if number is None else "src"
+    return [
+        line(start, y, end, y, f"{class_} whisker"),
+        line(start, y - 4, start, y + 4, f"{class_} cap"),
+        line(end, y - 4, end, y + 4, f"{class_} cap"),
+        _mark(scale(point.nats), y, class_, nats(point.nats)),
+    ]
+
+
+def _mark(x: float, y: float, class_: str, tip: str) -> Markup:
+    return tag("circle", tag("title", tip), cx=x, cy=y, r=4.5, class_=class_, stroke="currentColor", fill="none" if class_ == "ctl" else None)
+
+
+def _shuffled(control: ControlResult | None, budget: float, y: float, scale: Scale) -> list[Markup]:
+    """The same source with its relation removed, as a hollow diamond on the source's row."""
+    if control is None:
+        return []
+    return [marker(3, scale(score_point(control, budget).nats), y, hollow=True)]

@@ -1,0 +1,42 @@
+"""The sections of a run's page, in the order in which they are read."""
+
+from __future__ import annotations
+
+from secid.report.content.ablations import ablation_section
+from secid.report.content.budget import budget_section, directions_section
+from secid.report.content.findings import findings_section
+from secid.report.content.gates import gates_section
+from secid.report.content.origin import made_section, overlap_section, read_section
+from secid.report.content.ranking import controls_section, pairs_section, ranking_section
+from secid.report.foreign import named, short
+from secid.report.numerals import plural
+from secid.report.page import Page, Section
+from secid.report.verdict import verdict
+from secid.report.words import CAUTION
+from secid.results import Run
+
+
+def page_of(run: Run) -> Page:
+    """Everything that the pages of a run say."""
+    sections: list[Section | None] = [
+        ranking_section(run),
+        controls_section(run),
+        pairs_section(run),
+        findings_section(run),
+        gates_section(run),
+        budget_section(run),
+        ablation_section(run),
+        directions_section(run),
+        overlap_section(run),
+        read_section(run),
+        made_section(run),
+    ]
+    n_queries = max((source.n_queries for source in run.sources), default=0)
+    return Page(
+        title="Sources of hard negatives, ranked",
+        subtitle=f"{plural(len(run.sources), 'source')}, up to {plural(n_queries, 'query', 'queries')} each, seen by {named(run.encoder.name)}",
+        verdict=verdict(run),
+        caution=CAUTION,
+        sections=tuple(section for section in sections if section is not None),
+        footer=f"Made by secid {short(run.secid_version)}, report schema {short(run.schema_version)}.",
+    )

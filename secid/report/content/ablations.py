@@ -1,0 +1,95 @@
+"""How far the order rests on the settings: lines for what has an order, heat tables for what has none."""
+
+from __future__ import annotations
+
+from secid.report.charts.lines import lines
+from secid.report.foreign import plain, short
+from secid.report.numerals import fraction, nats
+from secid.report.page import Chart, Part, Section, Table, number, text
+from secid.report.words import terms
+from secid.results import Ablation, Run
+
+SHADES = 10
+
+
+def ablation_section(run: Run) -> Section:
+    """One part an aspect; a sentence where none was tried."""
+    if not run.ablations:
+        told = ("Not tried in this run; `secid score … --ablate` varies temperature, tokenizer, IDF corpus, weights and sample size.",)
+        return Section(anchor="ablations", title="How far the order rests on the settings", paragraphs=told)
+    return Section(
+        anchor="ablations",
+        title="How far the order rests on the settings",
+        bullets=tuple(f"{plain(item.name)}: {plain(item.conclusion)}." for item in run.ablations),
+        parts=tuple(_part(run, item) for item in run.ablations),
+        terms=terms("stability", "range"),
+    )
+
+
+def _part(run: Run, item: Ablation) -> Part:
+    names = [source.name for source in run.sources]
+    blocks = list(dict.fromkeys(block for row in item.rows for block in row.block_stability))
+    points = [_place(row.setting) for row in item.rows]
+    numeric = len(points) > 1 and all(point is not None for point in points)
+    scores = [value for row in item.rows for value in row.scores.values() if value is not None]
+    low, high = min(scores, default=0.0), max(scores, default=0.0)
+    rows, shades = [], []
+    for row in item.rows:
+        values = [row.scores.get(name) for name in names]
+        rows.append(
+            (
+                f"{plain(row.setting)}{' (this run)' if row.setting == item.base else ''}",
+                *map(nats, values), fraction(row.stability), *(fraction(row.block_stability.get(block)) for block in blocks),
+            )
+        )  # fmt: skip
+        shades.append((None, *(None if numeric else _shade(value, low, high) for value in values), None, *[None] * len(blocks)))
+    rows.append(("range", *(nats(item.range_nats.get(name)) for name in names), *["–"] * (1 + len(blocks))))
+    shades.append((None,) * len(rows[-1]))
+    columns = (
+        text(plain(item.name)), *(number(short(name)) for name in names), number("stability"),
+        *(number(f"stability in {short(block, 30)}") for block in blocks),
+    )  # fmt: skip
+    table = Table(caption=f"Score in nats by {plain(item.name)}", columns=columns, rows=tuple(rows), shades=tuple(shades))
+    return Part(table=table, chart=_chart(run, item) if numeric else None)
+
+
+def _shade(value: float | None, low: float, high: float) -> int | None:
+    if value is None:
+        return None
+    return min(SHADES - 1, int(SHADES * (value - low) / (high - low))) if high > low else 0
+
+
+def _place(setting: str) -> float | None:
+    """The number that a setting is, for an axis; None for a name."""
+    try:
+        return float(setting.removesuffix("%").strip())
+    except ValueError:
+        return None
+
+
+def _chart(run: Run, item: Ablation) -> Chart:
+    series = {
+        source.name: [
+            (place, value)
+            for row in item.rows
+            if (place := _place(row.setting)) is not None and (value := row.scores.get(source.name)) is not None
+        ]
+        for source in run.sources
+    }
+    title = f"Score by {plain(item.name)}"
+    description = "; ".join(
+        f"{short(name, 30)}: " + ", ".join(f"{nats(value)} at {place:g}" for place, value in points)
+        for name, points in list(series.items())[:20]
+    )
+    base = _place(item.base)
+    unit = " (% of the queries, log scale)" if item.name == "sample" else " (log scale)"
+    return Chart(
+        title=title,
+        description=description,
+        draw=lambda: lines(
+            f"ablation-{plain(item.name)}", series, title=title, description=description, x_title=f"{plain(item.name)}{unit}",
+            y_title="score (nats)", log_x=True, zero=True,
+            x_ticks=[(place, f"{place:g}") for row in item.rows if (place := _place(row.setting)) is not None],
+            mark_x=(base, "this run") if base is not None else None,
+        ),
+    )  # fmt: skip

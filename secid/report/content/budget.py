@@ -1,0 +1,121 @@
+"""The budget curve with its crossings, and the directions behind it."""
+
+from __future__ import annotations
+
+from secid.report.charts.lines import lines
+from secid.report.foreign import named, short
+from secid.report.numerals import budget, fraction, nats, percent
+from secid.report.page import Chart, Part, Section, Table, foreign, number
+from secid.report.words import terms
+from secid.results import Measurement, Run
+
+
+def budget_section(run: Run) -> Section | None:
+    """ECI_B of all sources at the budgets they share, relative to the highest."""
+    budgets = _shared_budgets(run)
+    if not budgets:
+        return None
+    by_source = {source.name: _nats(source) for source in run.sources}
+    highest = {at: max(values[at] for values in by_source.values()) or 1.0 for at in budgets}
+    relative = {name: [(at, values[at] / highest[at]) for at in budgets] for name, values in by_source.items()}
+    random = next((control for control in run.controls if control.kind == "random"), None)
+    shared = [at for at in budgets if random is not None and at in _nats(random)]
+    reference = (
+        ("random passages (control)", [(at, _nats(random)[at] / highest[at]) for at in shared]) if random and shared else None
+    )
+    title = "Score at growing budgets, relative to the highest source"
+    description = "; ".join(
+        f"{short(name, 30)}: " + ", ".join(f"{value:.3f} at {budget(at)}" for at, value in points)
+        for name, points in list(relative.items())[:20]
+    )
+    chart = Chart(
+        title=title,
+        description=description,
+        draw=lambda: lines(
+            "budget", relative, title=title, description=description, x_title="budget B (negatives drawn, log scale)",
+            y_title="ECI_B relative to the highest source", log_x=True, x_ticks=[(at, budget(at)) for at in budgets],
+            reference=reference, marks=[(item.budget, "") for item in run.crossings if budgets[0] <= item.budget <= budgets[-1]],
+        ),
+    )  # fmt: skip
+    rows = tuple(
+        (
+            short(source.name), *(f"{nats(_nats(source)[at])} (shortfall {nats(_bias(source)[at])})" for at in budgets),
+        )
+        for source in run.sources
+    )  # fmt: skip
+    table = Table(
+        caption="ECI_B in nats by budget, and how much the sample understates it",
+        columns=(foreign("source"), *(number(f"B = {budget(at)}") for at in budgets)),
+        rows=rows,
+    )
+    return Section(
+        anchor="budget",
+        title="Does the order hold for more negatives?",
+        paragraphs=(
+            "B is the number of negatives that will be drawn from a source, times a noise-to-prior ratio that theory leaves open. "
+            "Curves show each source's own sample; beyond B = 1 only samples of equal size compare, so the crossings (dotted lines) are from "
+            "equal numbers of queries and negatives.",
+        ),
+        bullets=tuple(
+            f"From B = {budget(item.budget)} on, {named(item.second)} scores higher than {named(item.first)}." for item in run.crossings
+        )
+        or ("No two sources change places between B = 1 and 10,000.",),
+        parts=(Part(table=table, chart=chart),),
+        terms=terms("ECI_B", "shortfall"),
+    )
+
+
+def _shared_budgets(run: Run) -> list[float]:
+    found = [set(_nats(source)) for source in run.sources]
+    return sorted(set.intersection(*found)) if found else []
+
+
+def _nats(item: Measurement) -> dict[float, float]:
+    return {point.budget: point.nats for point in item.budget_curve}
+
+
+def _bias(item: Measurement) -> dict[float, float]:
+    return {point.budget: point.bias_nats for point in item.budget_curve}
+
+
+def directions_section(run: Run) -> Section:
+    """The spectrum of M."""
+    series = {
+        source.name: [(float(place), share) for place, share in enumerate(source.top_eigenvalue_shares, 1)]
+        for source in run.sources
+    }
+    longest = max((len(points) for points in series.values()), default=0)
+    title = "Share of tr M on the largest eigenvalues"
+    description = "; ".join(
+        f"{short(name, 30)}: " + ", ".join(percent(share) for _, share in points[:3]) for name, points in list(series.items())[:20]
+    )
+    chart = Chart(
+        title=title,
+        description=f"The first three of each. {description}",
+        draw=lambda: lines(
+            "spectrum", {name: [(x, 100 * y) for x, y in points] for name, points in series.items()}, title=title,
+            description=description, x_title="eigenvalue, largest first", y_title="share of tr M (%)", zero=True,
+            x_ticks=[(float(place), str(place)) for place in range(1, longest + 1)],
+        ),
+    )  # fmt: skip
+    rows = tuple(
+        (
+            short(source.name), nats(source.effective_rank), percent(source.diversity_fraction), fraction(source.frobenius),
+            *(percent(share) for share in source.top_eigenvalue_shares[:5]),
+            *["–"] * (min(5, longest) - min(5, len(source.top_eigenvalue_shares))),
+        )
+        for source in run.sources
+    )  # fmt: skip
+    head = ("effective rank", "log-det discount", "‖M‖", *(f"share {place}" for place in range(1, min(5, longest) + 1)))
+    table = Table(caption="Directions of the residuals", columns=(foreign("source"), *map(number, head)), rows=rows)
+    return Section(
+        anchor="directions",
+        title="How varied the negatives are",
+        parts=(Part(table=table, chart=chart if longest else None),),
+        terms=(
+            *terms("effective rank", "log-det discount", "eigenvalue share"),
+            ("‖M‖", "Frobenius norm of M, 0 to tr M; nearer to tr M means fewer directions."),
+        ),
+    )
+
+

@@ -1,0 +1,136 @@
+"""Ranking, controls, and which differences are established."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from secid.report.charts.scores import scores
+from secid.report.foreign import named, short, without_isolates
+from secid.report.numerals import count, interval, nats, percent, probability
+from secid.report.page import Chart, Part, Section, Table, foreign, number, text
+from secid.report.words import (
+    CONTROL_MEANINGS, CONTROL_NAMES, control_name, missing_lines, score_name, score_point, terms,
+)  # fmt: skip
+from secid.results import Against, ControlResult, Run
+
+
+def ranking_section(run: Run) -> Section:
+    """The score of each source with its interval and rank group, and the controls as reference lines."""
+    rows = []
+    for source in run.sources:
+        point = score_point(source, run.budget)
+        rows.append(
+            (
+                short(source.name), count(source.rank), count(source.rank_group), nats(point.nats), interval(point.interval_95),
+                percent(source.probability_first), count(source.n_queries), count(source.n_triplets),
+            )
+        )  # fmt: skip
+    head = ("rank", "rank group", f"{score_name(run)} (nats)", "95 % interval", "P(first)", "queries", "negatives")
+    title = "Scores of the sources with 95 % intervals, controls below"
+    description = "; ".join(
+        f"{short(source.name, 30)} {nats(point.nats)}, interval {interval(point.interval_95)}, rank group {source.rank_group}"
+        for source in run.sources[:20]
+        for point in [score_point(source, run.budget)]
+    )
+    dashed = " Dashed lines: controls. Hollow diamonds: the source's own negatives shuffled." if run.controls else ""
+    chart = Chart(title=title, description=description, draw=lambda: scores(run, title, description))
+    return Section(
+        anchor="ranking",
+        title="Ranking",
+        parts=(
+            Part(
+                table=Table(
+                    caption="Sources by score", columns=(foreign("source"), *map(number, head)), rows=tuple(rows)
+                ),
+                chart=chart,
+                note=f"Shaded bands and the numbers at the left mark rank groups.{dashed}",
+            ),
+        ),
+        terms=terms("ECI_sem", "95 % interval", "rank group", "P(first)", "negatives"),
+    )  # fmt: skip
+
+
+def controls_section(run: Run) -> Section:
+    """The controls apart from the sources, and each source's difference from them."""
+    kinds = list(dict.fromkeys(control.kind for control in run.controls))
+    return Section(
+        anchor="controls",
+        title="Controls",
+        paragraphs=(
+            "Controls are made from the run's own texts and scored at B = 1 like a source, but never ranked. They show what a score is worth here.",
+        ),
+        bullets=(
+            *(f"{CONTROL_NAMES[kind]}: {CONTROL_MEANINGS[kind]}" for kind in kinds if kind in CONTROL_MEANINGS),
+            *missing_lines(run),
+        ),
+        parts=(_against(run), _controls(run)) if run.controls else (),
+        terms=terms("difference") if run.controls else (),
+    )
+
+
+def _controls(run: Run) -> Part:
+    rows = tuple(
+        (
+            without_isolates(control_name(control)), nats(control.eci_nats), interval(control.interval_95),
+            count(control.n_queries), count(control.n_triplets),
+        )
+        for control in run.controls
+    )  # fmt: skip
+    head = ("ECI_sem (nats)", "95 % interval", "queries", "negatives")
+    return Part(table=Table(caption="Controls, not ranked", columns=(foreign("control"), *map(number, head)), rows=rows, folded=True))
+
+
+def _against(run: Run) -> Part:
+    kinds = list(dict.fromkeys(control.kind for control in run.controls))
+    found: dict[tuple[str, str], Against] = {
+        (item.source, control.kind): item for control in run.controls for item in control.against
+    }
+    rows = tuple(
+        (short(source.name), *(_difference(found.get((source.name, kind))) for kind in kinds)) for source in run.sources
+    )
+    return Part(
+        table=Table(
+            caption="Each source minus each control, with 95 % interval (nats)",
+            columns=(foreign("source"), *(number(CONTROL_NAMES.get(kind, short(kind))) for kind in kinds)),
+            rows=rows,
+        )
+    )
+
+
+def _difference(item: Against | None) -> str:
+    if item is None:
+        return "–"
+    told = "level" if item.interval_95[0] <= 0 <= item.interval_95[1] else "above" if item.difference_nats > 0 else "below"
+    return f"{told} {nats(item.difference_nats, signed=True)} ({interval(item.interval_95)})"
+
+
+def pairs_section(run: Run) -> Section | None:
+    """All pairs of sources."""
+    if not run.comparisons:
+        return None
+    rows = tuple(
+        (
+            without_isolates(f"{named(pair.first, 40)} over {named(pair.second, 40)}"), nats(pair.difference_nats, signed=True),
+            interval(pair.interval_95), probability(pair.p_holm), "established" if pair.established else "open",
+            count(pair.queries_needed_80), count(pair.n_shared_queries),
+        )
+        for pair in run.comparisons
+    )  # fmt: skip
+    n_open = sum(not pair.established for pair in run.comparisons)
+    told = "Every order is established." if not n_open else f"The order of {n_open} of {len(run.comparisons)} pairs is open."
+    columns = (
+        foreign("pair"), number("difference (nats)"), number("95 % interval"), number("Holm p"), text("order"),
+        number("queries for 80 %"), number("queries shared"),
+    )  # fmt: skip
+    return Section(
+        anchor="pairs",
+        title="Which differences are established",
+        paragraphs=(told,),
+        parts=(Part(table=Table(caption="Pairs of sources, the higher-scored first", columns=columns, rows=rows)),),
+        terms=terms("Holm p", "queries for 80 %"),
+    )
+
+
+def control_index(run: Run) -> Mapping[str, ControlResult]:
+    """Controls that belong to no source, by kind."""
+    return {control.kind: control for control in run.controls if control.of is None}

@@ -1,0 +1,85 @@
+"""How numbers are written on every page: one way for each kind."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+SPACE = "\u00a0"
+SMALLEST_P = 1e-4
+
+
+def nats(value: float | None, *, signed: bool = False) -> str:
+    """A score or a difference of scores; four decimals below 10, fewer above."""
+    if value is None or not isfinite(value):
+        return "–"
+    size = abs(value)
+    decimals = 4 if size < 10 else 2 if size < 100 else 1 if size < 1000 else 0
+    return _minus(f"{value:+,.{decimals}f}" if signed else f"{value:,.{decimals}f}")
+
+
+def interval(ends: tuple[float, float]) -> str:
+    """Both ends of an interval, in nats."""
+    return f"{nats(ends[0])} to {nats(ends[1])}"
+
+
+def half_width(value: float, ends: tuple[float, float]) -> str:
+    """The upper half of an interval (the lower one may be cut at zero)."""
+    return f"±{nats(ends[1] - value)}"
+
+
+def fraction(value: float | None) -> str:
+    """A mean or share in [0, 1] as a plain number."""
+    return "–" if value is None or not isfinite(value) else _minus(f"{value:.3f}")
+
+
+def percent(value: float | None) -> str:
+    """A share in [0, 1] as a percentage; what is not zero never reads as zero."""
+    if value is None or not isfinite(value):
+        return "–"
+    if 0 < value < 0.001:
+        return f"<{SPACE}0.1{SPACE}%"
+    return f"{100 * value:.1f}{SPACE}%"
+
+
+def count(value: float | None) -> str:
+    """A number of things."""
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def probability(value: float) -> str:
+    """A p value."""
+    return f"<{SPACE}{SMALLEST_P:.4f}" if value < SMALLEST_P else f"{value:.4f}"
+
+
+def p_text(value: float) -> str:
+    """A p value within a sentence."""
+    text = probability(value)
+    return f"p{SPACE}{text}" if text.startswith("<") else f"p{SPACE}={SPACE}{text}"
+
+
+def budget(value: float) -> str:
+    """A budget, in draws."""
+    return f"{value:,.0f}" if value >= 100 or value == round(value) else f"{value:,.1f}"
+
+
+def seconds(value: float) -> str:
+    """A time."""
+    return f"{value:.2f}{SPACE}s" if value < 100 else f"{value:,.0f}{SPACE}s"
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    """A count with its noun."""
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def listed(items: list[str] | tuple[str, ...], limit: int = 4) -> str:
+    """`a`, `a and b`, `a, b and c`; beyond the limit, how many more."""
+    shown = list(items[:limit])
+    if len(items) > limit:
+        shown = [*items[: limit - 1], f"{len(items) - limit + 1} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""
+
+
+def _minus(text: str) -> str:
+    text = text.replace("-", "\u2212")
+    return text[1:] if text[:1] in "\u2212+" and not text.strip("\u2212+0.,") else text

@@ -1,0 +1,107 @@
+"""What a page says before it is HTML, Markdown or terminal text.
+
+All strings are text, never markup: each renderer escapes every one of them. Names in sentences
+come through `foreign.named`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from markupsafe import Markup
+
+from secid.results import TripletExample
+
+
+@dataclass(frozen=True)
+class Column:
+    """kind: "number" (right-aligned), "text" (ours), or "foreign" (of unknown language and direction)."""
+
+    title: str
+    kind: Literal["text", "number", "foreign"] = "text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """The first column heads the rows.
+
+    shades : for a heat table, a shade from 0 (lowest) to 9 per cell; None for no shade.
+    folded : shown on demand where a page can fold.
+    """
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    shades: tuple[tuple[int | None, ...], ...] = ()
+    folded: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """title and description stand for the picture where it is not seen; draw makes the SVG."""
+
+    title: str
+    description: str
+    draw: Callable[[], Markup]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A table, with a chart of the same numbers where there is one."""
+
+    table: Table
+    chart: Chart | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cases:
+    """Example triplets of one bucket of one source."""
+
+    source: str
+    bucket: str
+    rule: str
+    n_triplets: int
+    examples: tuple[TripletExample, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """terms: each number of the section explained once, with its range and which way is better."""
+
+    anchor: str
+    title: str
+    paragraphs: tuple[str, ...] = ()
+    bullets: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    terms: tuple[tuple[str, str], ...] = ()
+    cases: tuple[Cases, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A whole page. verdict: (label, sentence), the first thing that is read. caution: said once."""
+
+    title: str
+    subtitle: str
+    verdict: tuple[tuple[str, str], ...]
+    caution: str
+    sections: tuple[Section, ...]
+    footer: str
+
+
+def text(title: str) -> Column:
+    """A column of our own words."""
+    return Column(title)
+
+
+def number(title: str) -> Column:
+    """A column of numbers."""
+    return Column(title, "number")
+
+
+def foreign(title: str) -> Column:
+    """A column of foreign text."""
+    return Column(title, "foreign")

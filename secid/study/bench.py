@@ -1,0 +1,131 @@
+"""The bench that every set of triplets of a run is measured on, and sets cut to equal size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.measure.gates import UNBOUNDED_WEIGHTS
+from secid.measure.information import log_det_nats
+from secid.measure.summary import gate_table
+from secid.measure.sweep import Sweep, Triplets, Variant, Vectors, sweep
+from secid.measure.uncertainty import influence
+from secid.plan import Plan, PlannedSource, sample_order
+from secid.settings import Settings
+from secid.study.ablate import base_variant
+from secid.study.coverage import CoverageBench
+from secid.study.finish import Measured, VariantScore, curve_budgets
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What every set of triplets of a run is measured with: both passes, under the base setting."""
+
+    vectors: Vectors
+    query_keys: npt.NDArray[np.uint8]
+    coverages: CoverageBench
+    settings: Settings
+    smallest_distance: float
+
+    def measure(
+        self,
+        name: str,
+        planned: PlannedSource | None,
+        rows: Triplets,
+        variants: Sequence[Variant] = (),
+        position: Floats | None = None,
+        *,
+        curve: bool = True,
+    ) -> Measured:
+        """Gates, information and influence of one set of triplets, and its sums under further variants.
+
+        position : (T,) place of each triplet's query in the nested sample.
+        curve    : also the influence at the budgets of the curve. Source: METHOD 2, 4, 7, 8.
+        """
+        settings, base = self.settings, base_variant(self.settings)
+        wanted = list(dict.fromkeys([base, *variants]))
+        named = {variant.coverage: self.coverages.negatives(rows, *variant.coverage.split("/")) for variant in wanted}
+        swept = sweep(self.vectors, rows, named, wanted, self.smallest_distance, settings.temperature, position)
+        gates = gate_table(swept.scalars.dots(), named[base.coverage], settings.temperature)
+        state = swept.state(base)
+        budgets = curve_budgets(settings.budget, state.n_negatives) if curve else (settings.budget,)
+        return Measured(
+            name=name,
+            planned=planned,
+            triplets=rows,
+            scalars=swept.scalars,
+            coverage=named[base.coverage],
+            positive_coverage=self.coverages.positives(rows, settings.tokenizer, settings.idf),
+            gates=gates,
+            record_gradient=swept.record_gradient,
+            state=state,
+            influence=influence(
+                self.vectors, rows, swept.scalars, gates.weight, state, self.smallest_distance, budgets
+            ),
+            query_keys=self.query_keys[np.unique(rows.query)],
+            variants=variant_scores(swept, wanted) if variants else {},
+        )
+
+
+def variant_scores(swept: Sweep, variants: Sequence[Variant]) -> dict[Variant, VariantScore]:
+    """Log-determinants of all variants of one sweep; only what later scaling needs is kept of the matrices."""
+    found = {}
+    for variant in variants:
+        state = swept.state(variant)
+        scaled = variant.weight in UNBOUNDED_WEIGHTS
+        nats = None if scaled or not state.n_negatives else log_det_nats(state.matrix())
+        found[variant] = VariantScore(nats, state if scaled else None, swept.weights[variant])
+    return found
+
+
+def sample_positions(plan: Plan, seed: int) -> Floats:
+    """(n_queries,) place of each query in the nested sample of the run, in [0, 1): a sample of 10 %
+    takes those below 0.1. The same query has the same place in every source. Source: METHOD 8.
+    """
+    order = np.argsort(sample_order(plan.queries.keys, seed), kind="stable")
+    position = np.empty(len(order))
+    position[order] = np.arange(len(order)) / len(order)
+    return position
+
+
+def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Triplets] | None:
+    """The sources cut to equal numbers of queries and negatives; None where they are equal already.
+
+    Queries go by the order of every sample; negatives are dealt round by round, one a query, so
+    that every query keeps some. Source: METHOD 7.
+    """
+    sizes = {(len(np.unique(rows.query)), rows.n_negatives) for rows in triplets}
+    if len(sizes) == 1:
+        return None
+    n_queries = min(size for size, _ in sizes)
+    orders = []
+    for rows in triplets:
+        priority = sample_order(plan.queries.keys[rows.query], seed)
+        _, query_rank = np.unique(priority, return_inverse=True)
+        order = np.lexsort((np.arange(len(rows)), query_rank))
+        starts = np.searchsorted(query_rank[order], np.arange(n_queries))
+        inside = order[: int(np.searchsorted(query_rank[order], n_queries))]
+        round_number = np.arange(len(inside)) - starts[query_rank[inside]]
+        orders.append(inside[np.lexsort((query_rank[inside], round_number))])
+    n_triplets = min(map(len, orders))
+    return [_subset(rows, np.sort(order[:n_triplets])) for rows, order in zip(triplets, orders, strict=True)]
+
+
+def _subset(rows: Triplets, keep: npt.NDArray[np.int64]) -> Triplets:
+    """Some triplets of a set, records and shares kept."""
+    group = np.searchsorted(rows.record_offsets, keep, side="right")
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    return Triplets(
+        query=rows.query[keep],
+        positive=rows.positive[keep],
+        negative=rows.negative[keep],
+        record_offsets=np.append(starts, len(keep)),
+        record=rows.record[keep],
+        place=rows.place[keep],
+        share=None if rows.share is None else rows.share[keep],
+    )

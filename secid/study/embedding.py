@@ -1,0 +1,91 @@
+"""Unit rows of a plan's texts in memory-mapped files, filled as they are asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from secid.encoders import Cache, Encoder, Role, embed
+from secid.measure.sweep import Vectors
+from secid.plan import Plan
+from secid.progress import Progress
+from secid.settings import Settings
+from secid.texts import TextStore
+
+Index = npt.NDArray[np.int64]
+
+COUNTED = ("n_texts", "n_cached", "n_encoded", "n_tokens", "n_truncated")
+PIECE_TEXTS = 32_768
+"""Rows held in memory at once while a part of the texts is embedded: 100 MB at 768 dimensions."""
+
+
+class Embedder:
+    """Encodes each text of a plan once, when first needed.
+
+    vectors   : rows by id; a row is zero until it has been asked for.
+    truncated : (n_passages,) which of the embedded passages were cut at the maximum length.
+    counts    : what embedding took so far, by COUNTED.
+    """
+
+    def __init__(self, plan: Plan, encoder: Encoder, settings: Settings, folder: Path, progress: Progress) -> None:
+        self._stores: dict[Role, TextStore] = {"query": plan.queries, "passage": plan.passages}
+        self._encoder = encoder
+        self._cache = Cache.open(settings, encoder.info.fingerprint) if settings.cache else None
+        self._progress = progress
+        self._rows: dict[Role, npt.NDArray[np.float32]] = {
+            role: np.memmap(folder / f"{role}.f32", np.float32, "w+", shape=(len(store), encoder.dimension))
+            for role, store in self._stores.items()
+        }
+        self._done: dict[Role, npt.NDArray[np.bool_]] = {
+            role: np.zeros(len(store), np.bool_) for role, store in self._stores.items()
+        }
+        self._truncated: dict[Role, npt.NDArray[np.bool_]] = {
+            role: np.zeros(len(store), np.bool_) for role, store in self._stores.items()
+        }
+        self.counts: dict[str, float] = dict.fromkeys(COUNTED, 0)
+        self.vectors = Vectors(torch.from_numpy(self._rows["query"]), torch.from_numpy(self._rows["passage"]))
+
+    @property
+    def truncated(self) -> npt.NDArray[np.bool_]:
+        return self._truncated["passage"]
+
+    def everything(self) -> None:
+        """Embeds all texts of the plan."""
+        self.need(np.arange(len(self._stores["query"])), np.arange(len(self._stores["passage"])))
+
+    def need(self, queries: Index, passages: Index) -> None:
+        """Embeds those of these texts that have no row yet."""
+        missing: dict[Role, Index] = {
+            "query": np.unique(queries[~self._done["query"][queries]]),
+            "passage": np.unique(passages[~self._done["passage"][passages]]),
+        }
+        self._progress.start("encode", sum(map(len, missing.values())), "texts")
+        for role, ids in missing.items():
+            for start in range(0, len(ids), PIECE_TEXTS):
+                self._embed(role, ids[start : start + PIECE_TEXTS])
+
+    def _embed(self, role: Role, ids: Index) -> None:
+        texts = self._stores[role].only(ids)
+        rows = np.empty((len(ids), self._encoder.dimension), np.float32)
+        marks = np.zeros(len(ids), np.bool_)
+        try:
+            done = embed(
+                self._encoder,
+                texts,
+                texts.keys,
+                role,
+                rows,
+                cache=self._cache,
+                progress=self._progress.advance,
+                truncated=marks,
+            )
+        finally:
+            texts.close()
+        self._rows[role][ids] = rows
+        self._truncated[role][ids] = marks
+        self._done[role][ids] = True
+        for name in COUNTED:
+            self.counts[name] += getattr(done, name)

@@ -1,0 +1,207 @@
+"""A filtered copy of a source: the negatives that a run's numbers speak for. Source: METHOD 7, 8."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from secid.data.clean import Item
+from secid.data.rewrite import check_output, rewrite
+from secid.errors import InputError, NothingToScoreError, UsageError
+from secid.plan import PlannedSource
+from secid.records import Record
+from secid.results import Run
+from secid.study.originals import plan_again, settings_of
+from secid.study.outputs import written_lines
+
+By = Literal["weight", "influence", "information"]
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+CIRCULAR = (
+    "Selecting and scoring with the same encoder is circular: the score rises because it is what was selected by. "
+    "Whether training on the selection is better, only training (or the probe on held-out queries) can say."
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which negatives stay. by: the column that top and max_negatives go by, larger first.
+
+    top : at most so many of each record.   min_weight : none of a smaller weight.
+    max_negatives : at most so many of the whole source.
+    Raises UsageError where nothing is asked for or a number is out of range.
+    """
+
+    top: int | None = None
+    min_weight: float | None = None
+    max_negatives: int | None = None
+    by: By = "weight"
+
+    def __post_init__(self) -> None:
+        if self.by not in get_args(By):
+            raise UsageError(f"unknown column {self.by!r}", where="--by", remedy=f"one of {', '.join(get_args(By))}")
+        if self.top is None and self.min_weight is None and self.max_negatives is None:
+            raise UsageError("no rule given", remedy="--top K, --min-weight W or --max N says which negatives stay")
+        for flag, number in (("--top", self.top), ("--max", self.max_negatives)):
+            if number is not None and number < 1:
+                raise UsageError(f"at least 1, got {number}", where=flag)
+        if self.min_weight is not None and not 0.0 <= self.min_weight <= 1.0:
+            raise UsageError(f"between 0 and 1, got {self.min_weight:g}", where="--min-weight")
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The columns of negatives.parquet of one source, (T,) each, in the order of the plan's triplets."""
+
+    weight: Floats
+    influence: Floats
+    information: Floats
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was written.
+
+    n_before, n_after : distinct negatives of the source's records.   n_rows : rows of the copy.
+    left_out          : negatives as listed in the file, copies included, by reason; rows that were
+                        not scored count as one each.
+    """
+
+    source: str
+    path: str
+    left_out_path: str
+    n_before: int
+    n_after: int
+    n_rows: int
+    left_out: dict[str, int]
+
+
+def select(run: Run, folder: Path, name: str, rule: Rule, out: Path, work: Path) -> Selection:
+    """Writes the filtered copy of a source, and beside it OUT.left-out.jsonl.
+
+    folder : the run folder.   work : an empty folder for temporary files.
+    Every copy of a negative within its record shares its fate.
+    Raises InputError where the original has changed, SchemaError where it cannot be rewritten in place.
+    """
+    settings = settings_of(run)
+    plan, originals = plan_again(run, [name], settings, work)
+    plan.close()
+    original = originals[name]
+    planned = original.planned
+    check_output(original.paths, settings, out)
+    numbers = read_numbers(folder / "negatives.parquet", name, planned)
+    reasons = reasons_left_out(planned, numbers, rule)
+    if all(reasons):
+        raise NothingToScoreError("the rule leaves no negative", where=name, remedy="ask for less")
+    keep = np.array([not reason for reason in reasons], np.bool_)
+    left_out_path = out.with_name(f"{out.name}.left-out.jsonl")
+    with written_lines(left_out_path) as lines:
+        log = _Log(planned, numbers, reasons, lines)
+        n_rows = rewrite(original.paths, settings, original.split, log.decide, out, _width(planned, keep))
+    return Selection(
+        name, str(out), str(left_out_path), planned.n_triplets, int(keep.sum()), n_rows, dict(sorted(log.counts.items()))
+    )
+
+
+def read_numbers(path: Path, name: str, planned: PlannedSource) -> Numbers:
+    """A source's columns of negatives.parquet; several positives of a negative give the mean weight.
+
+    Raises InputError where the table is not that of these files.
+    """
+    try:
+        table = pq.read_table(
+            path,
+            columns=["source", "record", "negative", "weight", "influence", "information"],
+            filters=pc.field("source") == name,
+        )
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise InputError(f"cannot be read ({error})", where=str(path), remedy="score the source again") from error
+    record, negative = table["record"].to_numpy(), table["negative"].to_numpy()
+    fits = len(record) > 0 and int(record.max()) < planned.n_records
+    place = planned.negative_offsets[record] + negative if fits else record
+    if not fits or not np.array_equal(np.unique(place), np.arange(planned.n_triplets)):
+        raise InputError(
+            f"holds other negatives than the files of {name} now give", where=str(path), remedy="score the source again"
+        )
+
+    def summed(column: str) -> Floats:
+        return np.bincount(place, table[column].to_numpy(), planned.n_triplets)
+
+    n_positives = np.bincount(place, minlength=planned.n_triplets)
+    return Numbers(summed("weight") / n_positives, summed("influence"), summed("information"))
+
+
+def reasons_left_out(planned: PlannedSource, numbers: Numbers, rule: Rule) -> list[str]:
+    """(T,) why each negative is left out; "" for those that stay. Of equals the one listed first stays."""
+    reasons = np.full(planned.n_triplets, "", dtype=object)
+    if rule.min_weight is not None:
+        # Written as "stays if", so that NaN goes
+        reasons[~(numbers.weight >= rule.min_weight)] = "min_weight"
+    value: Floats = getattr(numbers, rule.by)
+    if rule.top is not None:
+        staying = np.flatnonzero(reasons == "")
+        record = planned.triplet_record()[staying]
+        order = staying[np.lexsort((staying, -value[staying], record))]
+        record = planned.triplet_record()[order]
+        starts = np.searchsorted(record, record)
+        reasons[order[np.arange(len(order)) - starts >= rule.top]] = "top"
+    if rule.max_negatives is not None:
+        staying = np.flatnonzero(reasons == "")
+        order = staying[np.lexsort((staying, -value[staying]))]
+        reasons[order[rule.max_negatives :]] = "max"
+    return [str(reason) for reason in reasons]
+
+
+def _width(planned: PlannedSource, keep: Flags) -> int:
+    """The most negatives that any row keeps."""
+    rows = np.stack([planned.negative_file[keep], planned.negative_line[keep]], axis=1)
+    return int(np.unique(rows, axis=0, return_counts=True)[1].max())
+
+
+class _Log:
+    """Decides row by row, and writes down what is left out."""
+
+    def __init__(self, planned: PlannedSource, numbers: Numbers, reasons: Sequence[str], lines: Any) -> None:
+        self._planned, self._numbers, self._reasons, self._lines = planned, numbers, reasons, lines
+        self._done = 0
+        self.counts: Counter[str] = Counter()
+
+    def decide(self, item: Item) -> list[int]:
+        if not isinstance(item, Record):
+            self._tell(item.path, item.line, None, None, f"not scored: {item.reason}")
+            return []
+        triplets = self._planned.listed[self._done : self._done + len(item.negatives)]
+        self._done += len(item.negatives)
+        stays = []
+        for ordinal, triplet in enumerate(triplets.tolist()):
+            reason = "not scored: outside the sample or the first K" if triplet < 0 else self._reasons[triplet]
+            if reason:
+                self._tell(item.path, item.line, ordinal, triplet if triplet >= 0 else None, reason)
+            else:
+                stays.append(ordinal)
+        return stays
+
+    def _tell(self, path: str, line: int, ordinal: int | None, triplet: int | None, reason: str) -> None:
+        self.counts[reason] += 1
+        numbers = self._numbers
+        told = {
+            "path": path,
+            "line": line,
+            "ordinal": ordinal,
+            "weight": None if triplet is None else float(numbers.weight[triplet]),
+            "influence": None if triplet is None else float(numbers.influence[triplet]),
+            "information": None if triplet is None else float(numbers.information[triplet]),
+            "reason": reason,
+        }
+        self._lines.write(json.dumps(told, ensure_ascii=False) + "\n")

@@ -1,0 +1,134 @@
+"""Running the command line in this process or in a child, and small sources to run it on."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from secid.cli.app import main
+from tests.tiny_bert import save_tiny_bert
+
+ROOT = Path(__file__).resolve().parents[2]
+FIXTURES = ROOT / "fixtures"
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Invoke = Callable[..., Outcome]
+
+
+def invoke_in_process(*arguments: object) -> Outcome:
+    """The command line in this process; spares a second import of torch."""
+    out, err = io.StringIO(), io.StringIO()
+    terminate = signal.getsignal(signal.SIGTERM)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main([str(argument) for argument in arguments])
+    finally:
+        signal.signal(signal.SIGTERM, terminate)
+    return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def child_environment(**more: str) -> dict[str, str]:
+    """This environment without settings of the user's, one thread, no network."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SECID_")}
+    python_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    return {**kept, "PYTHONPATH": python_path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **more}
+
+
+def start(*arguments: object, cwd: Path, environment: dict[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
+    """`python -m secid …` as a child. Ctrl-C works there even where this process was told to ignore it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "secid", *map(str, arguments)],
+        cwd=cwd,
+        env=environment or child_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        **more,
+    )
+
+
+def run_child(*arguments: object, cwd: Path, text: str | None = None, **environment: str) -> Outcome:
+    child = start(*arguments, cwd=cwd, environment=child_environment(**environment), stdin=subprocess.PIPE)
+    out, err = child.communicate(text, timeout=120)
+    return Outcome(child.returncode, out, err)
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working directory, no settings from the environment, the test session's own cache."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("SECID_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture
+def invoke() -> Invoke:
+    return invoke_in_process
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_bert(tmp_path_factory.mktemp("encoder") / "tiny-bert")
+
+
+def rows(n: int, n_negatives: int = 2, style: str = "plain") -> Iterator[dict[str, Any]]:
+    """FlagEmbedding rows of made-up texts."""
+    for number in range(n):
+        yield {
+            "query": f"question {number} about subject {number % 5}",
+            "pos": [f"answer {number} to it, on subject {number % 5}"],
+            "neg": [f"{style} passage {number} {rank} of subject {(number + rank) % 7}" for rank in range(n_negatives)],
+        }
+
+
+def write_rows(path: Path, items: Iterator[dict[str, Any]] | list[Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(item) + "\n" for item in items), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "small.jsonl", rows(8))
+
+
+class FixtureRun(NamedTuple):
+    outcome: Outcome
+    folder: Path
+    pages: Path
+
+
+@pytest.fixture(scope="session")
+def fixture_run(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> FixtureRun:
+    """`secid score` over the fixtures as the README types it, but for the encoder; run once."""
+    base = tmp_path_factory.mktemp("fixture-run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+        for name in [name for name in os.environ if name.startswith("SECID_")]:
+            patch.delenv(name)
+        outcome = invoke_in_process(
+            "score", "fixtures/sources/*", "--encoder", tiny, "--run", base / "run",
+            "--out", base / "page.md", "--out", base / "page.json",
+        )  # fmt: skip
+    return FixtureRun(outcome, base / "run", base)

@@ -1,0 +1,117 @@
+"""Wrong use and bad input: exit code 2, nothing on stdout, and a message that says what to do."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from secid.cli.app import INTERNAL, WRONG_USE
+from tests.cli.conftest import FIXTURES, run_child
+from tests.tiny_bert import save_in_hub_cache
+
+BROKEN = FIXTURES / "broken"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["score"], ["Missing argument"]),
+        (["scoer"], ["No such command", "score"]),
+        (["score", "small.jsonl"], ["no encoder named", "--encoder minilm"]),
+        (["score", "small.jsonl", "--bogus", "1"], ["No such option", "--bogus"]),
+        (["score", "small.jsonl", "--temperature", "warm"], ["--temperature", "valid number"]),
+        (["score", "small.jsonl", "--temperature", "0"], ["--temperature", "greater than 0"]),
+        (["score", "small.jsonl", "--first-k", "0"], ["--first-k", "greater than or equal to 1"]),
+        (["score", "small.jsonl", "--tokenizer", "words"], ["--tokenizer", "alphanumeric"]),
+        (["score", "small.jsonl", "--encoder", "TINY", "--controls", "rnadom"], ["unknown control", "random"]),
+        (["score", "small.jsonl", "--encoder", "TINY", "--device", "tpu"], ["--device", "cuda:N"]),
+        (["score", "small.jsonl", "--encoder", "TINY", "--max-length", "4096"], ["--max-length 4096", "128 or less"]),
+        (["score", "small.jsonl", "--encoder", "TINY", "--format", "tsv2"], ["tsv2", "format"]),
+        (["score", "small.jsonl", "--encoder", "TINY", "--query-column", "text"], ["text", "query"]),
+        (["score", "small.jsonl", "--encoder", "./nowhere"], ["nowhere", "neither a folder"]),
+        (["score", "small.jsonl", "--encoder", "e6-base"], ["e6-base", "aliases", "e5-base"]),
+        (["score", "nothing/*.jsonl", "--encoder", "TINY"], ["nothing/*.jsonl: matches no file"]),
+        (["score", "smal.jsonl", "--encoder", "TINY"], ["no such file", "small.jsonl"]),
+        (["score", "small.jsonl", "small.jsonl", "--encoder", "TINY"], ["given twice"]),
+        (["score", "small.jsonl", "small=small.jsonl", "--encoder", "TINY"], ["named 'small'", "other=small.jsonl"]),
+        (["score", "small.jsonl", "--encoder", "TINY", "--out", "page.pdf"], ["page.pdf", ".md"]),
+        (["score", str(BROKEN / "empty.jsonl"), "--encoder", "TINY"], ["empty.jsonl", "no row"]),
+        (["score", str(BROKEN / "llamaindex.json"), "--encoder", "TINY"], ["negative", "mine"]),
+        (["score", str(BROKEN / "cut.parquet"), "--encoder", "TINY"], ["cut.parquet"]),
+    ],
+    ids=lambda value: " ".join(value[:4]).replace(str(FIXTURES), "") if isinstance(value, list) else None,
+)
+def test_wrong_use_is_told_and_exits_2(arguments, said, tiny, source, invoke):
+    outcome = invoke(*[str(tiny) if word == "TINY" else word for word in arguments])
+    assert outcome.code == WRONG_USE
+    assert outcome.out == ""
+    assert "Traceback" not in outcome.err
+    for words in said:
+        assert words in outcome.err
+    assert os.listdir(".") == [source.name]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("temperture = 0.1", ["secid.toml", "temperture", "did you mean 'temperature'?"]),
+        ("seed = 'many'", ["secid.toml", "seed = 'many'", "integer"]),
+        ("max_bad_fraction = 5", ["secid.toml", "max_bad_fraction = 5", "less than or equal to 1"]),
+        ("seed = ", ["secid.toml", "not valid TOML"]),
+    ],
+)
+def test_a_wrong_settings_file_is_told(text, said, source, tmp_path, invoke):
+    (tmp_path / "secid.toml").write_text(text, encoding="utf-8")
+    outcome = invoke("score", source, "--encoder", "minilm")
+    assert outcome.code == WRONG_USE
+    for words in said:
+        assert words in outcome.err
+
+
+def test_a_wrong_variable_is_told(source, invoke, monkeypatch):
+    monkeypatch.setenv("SECID_SED", "1")
+    outcome = invoke("score", source, "--encoder", "minilm")
+    assert outcome.code == WRONG_USE
+    assert "SECID_SED: unknown setting 'sed'" in outcome.err
+    assert "did you mean 'seed'?" in outcome.err
+
+
+def test_a_hub_name_without_cache_and_network_is_told_in_two_lines(tmp_path, source):
+    outcome = run_child("score", source, "--encoder", "e5-base", cwd=tmp_path, HF_HOME=str(tmp_path / "empty"))
+    assert outcome.code == WRONG_USE
+    assert outcome.out == ""
+    (message, remedy) = [line for line in outcome.err.splitlines() if not line.startswith("small:")]
+    assert message.startswith("secid: intfloat/e5-base: not in the hub cache, and the hub cannot be reached")
+    assert "--encoder minilm" in remedy
+
+
+def test_a_hub_name_in_the_cache_is_used_with_its_family_s_prefixes(tmp_path, source):
+    """The weights are a tiny BERT's; the path is that of the real E5."""
+    save_in_hub_cache(tmp_path / "hf", "intfloat/e5-base")
+    outcome = run_child("score", source, "--encoder", "e5-base", "--run", "run", cwd=tmp_path, HF_HOME=str(tmp_path / "hf"))
+    assert outcome.code == 0, outcome.err
+    assert "intfloat/e5-base: mean pooling, query prefix 'query: ', passage prefix 'passage: '" in outcome.err
+    import secid
+
+    encoder = secid.read_run(tmp_path / "run").encoder
+    assert (encoder.name, encoder.revision) == ("intfloat/e5-base", "0123456789abcdef0123456789abcdef01234567")
+    assert encoder.rules["query_prefix"] == "registry: e5"
+
+
+def test_a_mistake_of_ours_exits_3_and_asks_for_a_report(tiny, source, invoke, monkeypatch):
+    def broken(*args, **kwargs):
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr("secid.api.score", broken)
+    outcome = invoke("score", source, "--encoder", tiny)
+    assert outcome.code == INTERNAL
+    assert "ZeroDivisionError: planted" in outcome.err
+    assert "secid doctor" in outcome.err
+
+
+def test_a_run_folder_that_cannot_be_made_is_told(tiny, source, tmp_path, invoke):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    outcome = invoke("score", source, "--encoder", tiny, "--run", "file/run")
+    assert outcome.code == WRONG_USE
+    assert "file/run: cannot be written" in outcome.err

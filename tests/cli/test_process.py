@@ -1,0 +1,139 @@
+"""What only a process shows: signals, closed pipes, exit codes, colours."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import secid
+from tests.cli.conftest import child_environment, rows, run_child, start, write_rows
+from tests.tiny_bert import save_tiny_bert
+
+PATIENCE_SECONDS = 90.0
+"""Longest wait for a child to begin encoding: importing torch takes seconds, more on a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
+    """An encoder and a source that keep a core busy for a minute, so that a signal finds them at it."""
+    folder = tmp_path_factory.mktemp("slow")
+    words = "many words that an encoder has to read letter by letter before it is done with them "
+    write_rows(folder / "big.jsonl", rows(2000, n_negatives=4, style=words))
+    return save_tiny_bert(folder / "encoder", width=256, layers=6), folder / "big.jsonl"
+
+
+def start_encoding(slow, cwd: Path) -> subprocess.Popen[str]:
+    """A child that is in the middle of encoding."""
+    encoder, source = slow
+    child = start("score", source, "--encoder", encoder, "--no-cache", "--controls", "none", "--run", "runs/one", cwd=cwd)
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not list(cwd.glob("runs/.partial-*/*/passage.f32")):
+        assert child.poll() is None, child.communicate()[1]
+        assert time.monotonic() < end, "it never began to encode"
+        time.sleep(0.05)
+    return child
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_leaves_nothing(slow, tmp_path, number, code):
+    child = start_encoding(slow, tmp_path)
+    child.send_signal(number)
+    out, err = child.communicate(timeout=PATIENCE_SECONDS)
+    assert child.returncode == code
+    assert out == ""
+    assert "Traceback" not in err
+    assert ("interrupted" in err) == (number == signal.SIGINT)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_killed_run_is_cleared_away_by_the_next(slow, tiny, tmp_path, source, invoke):
+    child = start_encoding(slow, tmp_path)
+    child.kill()
+    child.communicate()
+    (left,) = os.listdir(tmp_path / "runs")
+    assert left.startswith(".partial-")
+    assert invoke("score", source, "--encoder", tiny, "--run", "runs/two", "--quiet").code == 0
+    assert os.listdir(tmp_path / "runs") == ["two"]
+
+
+def test_a_reader_that_leaves_early_is_no_error(tiny, tmp_path, source):
+    """More JSON than a pipe holds, and a reader that closes it after the first line."""
+    with start("score", source, "--encoder", tiny, "--json", "--quiet", cwd=tmp_path) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert child.stdout.readline() == "{\n"
+        child.stdout.close()
+        assert child.stderr.read() == ""
+    assert child.returncode in (0, -signal.SIGPIPE)
+
+
+def test_the_version_and_usage_through_the_module():
+    done = subprocess.run([sys.executable, "-m", "secid", "--version"], capture_output=True, text=True, env=child_environment())
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"secid {secid.__version__}\n", "")
+
+
+def test_an_uncaught_exception_of_the_process_exits_3_not_1(tmp_path):
+    code = (
+        "import sys, secid.api, secid.cli.app\n"
+        "def broken(*args, **kwargs): raise RuntimeError('planted')\n"
+        "secid.api.score = broken\n"
+        "sys.argv = ['secid', 'score', 'x', '--encoder', 'y']\n"
+        "secid.cli.app.entry()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=child_environment(), cwd=tmp_path)
+    assert done.returncode == 3
+    assert "RuntimeError: planted" in done.stderr
+
+
+def test_quiet_prints_the_table_alone(tiny, source, invoke):
+    outcome = invoke("score", source, "--encoder", tiny, "--quiet", "--run", "run")
+    assert outcome.code == 0
+    assert outcome.err == ""
+    assert "small" in outcome.out
+
+
+def test_colours_are_for_terminals_that_want_them(tmp_path, tiny, source, monkeypatch, invoke):
+    """FORCE_COLOR makes rich treat the pipe as a terminal; NO_COLOR wins over it."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[" in invoke("score", source, "--encoder", tiny, "--run", "one").out
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = invoke("score", source, "--encoder", tiny, "--run", "two").out
+    assert "\x1b[3" not in plain
+    assert "\x1b[9" not in plain
+
+
+def test_doctor_tells_what_a_bug_report_needs(invoke, monkeypatch):
+    monkeypatch.setenv("SECID_SEED", "3")
+    monkeypatch.setenv("HF_TOKEN", "hf_a_secret")
+    outcome = invoke("doctor", "--json")
+    assert outcome.code == 0
+    found = json.loads(outcome.out)
+    assert found["secid"]["version"] == secid.__version__
+    assert found["packages"]["torch"][0].isdigit()
+    assert found["settings"] == {"seed": "3 from SECID_SEED"}
+    assert found["encoders"]["HF_TOKEN"] == "set"
+    text = invoke("doctor").out
+    assert all(f"{section}:\n" in text for section in found)
+    assert "hf_a_secret" not in outcome.out + text
+
+
+def test_doctor_works_when_the_settings_do_not(tmp_path, invoke):
+    (tmp_path / "secid.toml").write_text("sed = 1", encoding="utf-8")
+    outcome = invoke("doctor")
+    assert outcome.code == 0
+    assert "did you mean 'seed'?" in outcome.out
+
+
+def test_without_a_command_the_help_is_shown(invoke):
+    outcome = invoke()
+    assert outcome.code == 2
+    assert "score" in outcome.out + outcome.err
+
+

@@ -1,0 +1,198 @@
+"""`secid score`: what it takes, prints and writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+
+import secid
+from secid.run_folder import PARTIAL_PREFIX
+from tests.cli.conftest import FIXTURES, FixtureRun, rows, run_child, write_rows
+
+SOURCES = {"bm25", "counterfactual", "dense", "poisoned", "random"}
+
+
+def test_the_table_shows_every_source_in_rank_order(fixture_run: FixtureRun):
+    code, out, _ = fixture_run.outcome
+    assert code == 0
+    report = json.loads((fixture_run.folder / "report.json").read_text(encoding="utf-8"))
+    names = [source["name"] for source in report["sources"]]
+    scores = [source["eci_nats"] for source in report["sources"]]
+    assert set(names) == SOURCES
+    assert scores == sorted(scores, reverse=True)
+    places = [out.index(f"{name} ") for name in names]
+    assert places == sorted(places)
+    for score in scores:
+        assert f"{score:.4f}" in out
+
+
+def test_stdout_is_the_result_and_stderr_the_rest(fixture_run: FixtureRun):
+    _, out, err = fixture_run.outcome
+    assert "\x1b" not in out + err
+    assert "ECI" in out
+    assert "ECI" not in err
+    for note in ("bm25.jsonl.gz: flagembedding (query=query, positive=pos, negatives=neg)", "mean pooling", "run folder:"):
+        assert note in err
+        assert note not in out
+
+
+def test_lines_fit_a_pipe(fixture_run: FixtureRun):
+    assert max(map(len, fixture_run.outcome.out.splitlines()[:10])) <= 100
+
+
+def test_the_run_folder_is_whole(fixture_run: FixtureRun):
+    folder = fixture_run.folder
+    assert {"report.json", "report.md", "negatives.parquet", "state", "log.txt"} <= set(os.listdir(folder))
+    assert [name for name in os.listdir(folder.parent) if name.startswith(".partial")] == []
+    run = secid.read_run(folder)
+    table = pq.read_table(folder / "negatives.parquet")
+    assert table.num_rows == sum(source.n_triplets for source in run.sources)
+    assert set(table["source"].to_pylist()) == SOURCES
+    index = json.loads((folder / "state" / "index.json").read_text(encoding="utf-8"))
+    assert {entry["source"] for entry in index} == SOURCES
+    assert all((folder / "state" / entry["file"]).is_file() for entry in index)
+    assert "stage encode" in (folder / "log.txt").read_text(encoding="utf-8")
+
+
+def test_pages_asked_for_equal_those_of_the_run_folder(fixture_run: FixtureRun):
+    for page, own in (("page.md", "report.md"), ("page.json", "report.json")):
+        assert (fixture_run.pages / page).read_bytes() == (fixture_run.folder / own).read_bytes()
+
+
+def test_rows_read_are_used_or_skipped(fixture_run: FixtureRun):
+    for source in secid.read_run(fixture_run.folder).sources:
+        assert source.n_read == source.n_used + sum(source.skipped.values())
+
+
+def test_the_command_and_the_api_give_the_same_json(tiny, source, invoke):
+    outcome = invoke("score", source, f"again={source}", "--encoder", tiny, "--first-k", 1, "--json", "--run", "run")
+    run = secid.score([source, f"again={source}"], encoder=str(tiny), first_k=1)
+    assert outcome.code == 0
+    found, expected = json.loads(outcome.out), json.loads(secid.to_json(run))
+    assert found["timing"].keys() == expected["timing"].keys()
+    found["timing"] = expected["timing"] = None
+    assert json.dumps(found) == json.dumps(expected)  # texts, so that the order of keys counts too
+
+
+def test_the_printed_json_is_the_written_one(tiny, source, invoke):
+    outcome = invoke("score", source, "--encoder", tiny, "--json", "--run", "run", "--quiet")
+    with open("run/report.json", encoding="utf-8") as file:
+        assert outcome.out == file.read()
+
+
+def names_in(outcome) -> list[str]:
+    return sorted(source["name"] for source in json.loads(outcome.out)["sources"])
+
+
+def test_a_source_can_be_named_and_shards_are_one_source(tiny, tmp_path, source, invoke):
+    for number in range(2):
+        write_rows(tmp_path / "shards" / f"mined-0000{number}-of-00002.jsonl", list(rows(10))[5 * number : 5 * number + 5])
+    outcome = invoke("score", "shards/*.jsonl", f"mine={source}", "--encoder", tiny, "--json", "--run", "run")
+    assert outcome.code == 0
+    assert names_in(outcome) == ["mine", "mined"]
+    mined = next(item for item in json.loads(outcome.out)["sources"] if item["name"] == "mined")
+    assert (mined["n_read"], len(mined["paths"])) == (10, 2)
+
+
+def test_standard_input_is_a_source(tiny, tmp_path, source):
+    text = source.read_text(encoding="utf-8")
+    outcome = run_child("score", "-", "--encoder", tiny, "--json", "--quiet", cwd=tmp_path, text=text)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert names_in(outcome) == ["stdin"]
+    assert len(os.listdir(tmp_path / "secid-runs")) == 1
+
+
+def test_an_existing_run_folder_is_not_replaced_unless_told_to(tiny, source, invoke):
+    arguments = ("score", source, "--encoder", tiny, "--run", "run", "--quiet")
+    assert invoke(*arguments).code == 0
+    before = os.stat("run/report.json").st_mtime_ns
+    refused = invoke(*arguments)
+    assert refused.code == 2
+    assert "run: already exists" in refused.err
+    assert "--force" in refused.err
+    assert os.stat("run/report.json").st_mtime_ns == before
+    assert invoke(*arguments, "--force").code == 0
+    assert os.stat("run/report.json").st_mtime_ns > before
+    assert sorted(os.listdir(".")) == ["run", "small.jsonl"]
+
+
+def test_force_replaces_run_folders_only(tiny, tmp_path, source, invoke):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.tex").write_text("years of work", encoding="utf-8")
+    outcome = invoke("score", source, "--encoder", tiny, "--run", "thesis", "--force")
+    assert outcome.code == 2
+    assert "not a run folder" in outcome.err
+    assert (tmp_path / "thesis" / "chapter1.tex").is_file()
+
+
+def test_what_a_killed_run_left_is_cleared_and_a_living_one_is_not(tiny, tmp_path, source, invoke):
+    no_process = 2**31 - 2  # an id that no system gives out
+    living = tmp_path / f"{PARTIAL_PREFIX}{os.getpid()}-other"
+    dead = tmp_path / f"{PARTIAL_PREFIX}{no_process}-other"
+    of_another_machine = tmp_path / f".partial-another.machine.{no_process}-other"
+    for folder in (living, dead, of_another_machine):
+        folder.mkdir()
+    assert invoke("score", source, "--encoder", tiny, "--run", "run", "--quiet").code == 0
+    assert living.is_dir()
+    assert of_another_machine.is_dir()
+    assert not dead.exists()
+
+
+def test_bad_rows_are_counted_and_shown(tiny, tmp_path, invoke):
+    path = FIXTURES / "broken" / "cut_last_line.jsonl"
+    outcome = invoke("score", path, "--encoder", tiny, "--max-bad-fraction", 1, "--run", "run")
+    assert outcome.code == 0
+    assert "broken_line 1" in outcome.out
+    source = secid.read_run(tmp_path / "run").sources[0]
+    assert source.skipped == {"broken_line": 1}
+    assert (source.n_read, source.n_used) == (4, 3)
+    assert source.examples[0].line == 4
+    with open("run/report.md", encoding="utf-8") as file:
+        assert "broken" in file.read()
+
+
+@pytest.mark.parametrize("more", [("--strict",), ("--on-bad", "fail"), ("--max-bad-fraction", 0.1)])
+def test_bad_rows_can_be_an_error(tiny, invoke, more):
+    path = FIXTURES / "broken" / "cut_last_line.jsonl"
+    outcome = invoke("score", path, "--encoder", tiny, "--run", "run", *more)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert f"{path}:4: broken_line" in outcome.err
+    assert not os.path.exists("run")
+
+
+def test_one_source_is_scored_without_a_rank_to_speak_of(tiny, source, invoke):
+    outcome = invoke("score", source, "--encoder", tiny, "--run", "run")
+    assert outcome.code == 0
+    assert "small" in outcome.out
+
+
+def test_the_winner_of_every_setting_is_recorded(tiny, tmp_path, source, invoke, monkeypatch):
+    (tmp_path / "secid.toml").write_text("seed = 1\ntemperature = 0.1\nfirst-k = 1\n", encoding="utf-8")
+    monkeypatch.setenv("SECID_TEMPERATURE", "0.2")
+    monkeypatch.setenv("SECID_SEED", "5")
+    outcome = invoke("score", source, "--encoder", tiny, "--seed", 9, "--json", "--run", "run")
+    settings = json.loads(outcome.out)["settings"]
+    assert settings["seed"] == {"value": 9, "from": "flag"}
+    assert settings["temperature"] == {"value": 0.2, "from": "SECID_TEMPERATURE"}
+    assert settings["first_k"] == {"value": 1, "from": "secid.toml"}
+    assert settings["tokenizer"]["from"] == "default"
+
+
+def test_settings_may_stand_in_pyproject(tiny, tmp_path, source, invoke):
+    (tmp_path / "pyproject.toml").write_text(f'[tool.secid]\nencoder = "{tiny}"\nseed = 4\n', encoding="utf-8")
+    outcome = invoke("score", source, "--json", "--run", "run")
+    settings = json.loads(outcome.out)["settings"]
+    assert settings["seed"] == {"value": 4, "from": "pyproject.toml"}
+    assert settings["encoder"]["from"] == "pyproject.toml"
+
+
+def test_the_default_run_folder_is_named_after_time_and_sources(tiny, source, invoke):
+    assert invoke("score", source, "--encoder", tiny, "--quiet").code == 0
+    (name,) = os.listdir("secid-runs")
+    assert name.endswith("Z-small")
+    shutil.rmtree("secid-runs")

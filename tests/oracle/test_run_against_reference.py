@@ -1,0 +1,302 @@
+"""Whole runs against the independent reference: ablations, proxies, buckets, spectra, intervals, controls."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from secid.data import resolve_sources
+from secid.measure.buckets import BUCKETS
+from secid.progress import Silent
+from secid.results import Run
+from secid.settings import resolve
+from secid.study.score import Scored, score_sources
+from tests.fake_encoder import HashEncoder
+from tests.oracle import reference
+
+WORDS = ["river", "stone", "bridge", "arch", "The", "of", "water", "9", "load", "über"]
+Rows = list[tuple[str, list[str], list[str]]]
+
+
+def texts(generator: np.random.Generator, low: int, high: int) -> str:
+    return " ".join(generator.choice(WORDS, generator.integers(low, high)))
+
+
+def made_up(seed: int = 0) -> dict[str, Rows]:
+    """Three sources over shared and own queries, uneven in size, with copies and known positives among them."""
+    generator = np.random.default_rng(seed)
+    queries = [f"{texts(generator, 2, 5)} {number}" for number in range(40)]
+    positives = {q: [f"{texts(generator, 4, 12)} {number}" for number in range(3)] for q in queries}
+    sources: dict[str, Rows] = {}
+    for name, n_negatives, chosen in (("a", 4, queries), ("b", 3, queries[5:]), ("c", 2, queries[:20])):
+        rows: Rows = []
+        for q in chosen:
+            negatives = [texts(generator, 4, 12) for _ in range(n_negatives)]
+            if generator.random() < 0.2:
+                negatives[0] = positives[q][1]
+            if generator.random() < 0.2:
+                negatives.append(negatives[-1])
+            rows.append((q, positives[q][:2], negatives))
+        sources[name] = rows
+    return sources
+
+
+def score(sources: dict[str, Rows], folder: Path, frozen: object = None, **settings: object) -> Scored:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in sources.items():
+        lines = [json.dumps({"query": q, "pos": p, "neg": n}, ensure_ascii=False) for q, p, n in rows]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    work = folder / "work"
+    work.mkdir(exist_ok=True)
+    resolved = resolve({"cache": False, **settings}, environment={}, directory=folder)
+    found = resolve_sources([str(folder / "*.jsonl")], resolved.values)
+    return score_sources(found, HashEncoder(), resolved, work, Silent(), frozen)
+
+
+@pytest.fixture(scope="module")
+def sources() -> dict[str, Rows]:
+    return made_up()
+
+
+@pytest.fixture(scope="module")
+def scored(sources, tmp_path_factory) -> Scored:
+    return score(sources, tmp_path_factory.mktemp("run"), ablate=True)
+
+
+@pytest.fixture(scope="module")
+def run(scored) -> Run:
+    return scored.run
+
+
+class Expected:
+    """The reference's view of the same files under the same rows."""
+
+    def __init__(self, sources: dict[str, Rows]) -> None:
+        self.merged = {name: reference.merge_rows(rows) for name, rows in sources.items()}
+        everything = {t for rows in sources.values() for _, p, n in rows for t in (*p, *n)}
+        self.q_vec = HashEncoder().table(sorted({q for rows in sources.values() for q, _, _ in rows}), "query")
+        self.p_vec = HashEncoder().table(sorted(everything), "passage")
+
+    def measured(self, tau: float = 0.05, tokenizer: str = "alphanumeric", corpus: str = "pooled"):
+        return {
+            name: reference.measure_source(
+                records,
+                self.q_vec,
+                self.p_vec,
+                reference.idf_for(self.merged, name, corpus, tokenizer),
+                tokenizer=tokenizer,
+                temperature=tau,
+            )
+            for name, records in self.merged.items()
+        }
+
+    def scores(self, **setting: object) -> dict[str, float]:
+        return reference.variant_scores(self.measured(**setting), "full")
+
+
+@pytest.fixture(scope="module")
+def expected(sources) -> Expected:
+    return Expected(sources)
+
+
+def ablated(run: Run, name: str) -> dict[str, dict[str, float | None]]:
+    table = next(item for item in run.ablations if item.name == name)
+    return {row.setting: dict(row.scores) for row in table.rows}
+
+
+def test_diagnostics_of_every_source(run, expected):
+    for source in run.sources:
+        theirs = reference.summary(expected.measured()[source.name])
+        reference.assert_close({key: getattr(source, key) for key in theirs}, theirs)
+
+
+def test_temperatures(run, expected):
+    ours = ablated(run, "temperature")
+    assert len(ours) == 5
+    reference.assert_close(ours, {tau: expected.scores(tau=float(tau)) for tau in ours})
+
+
+def test_tokenizers(run, expected):
+    ours = ablated(run, "tokenizer")
+    known = [name for name in ours if name in reference.TOKENIZERS]
+    assert len(known) == 4
+    reference.assert_close({n: ours[n] for n in known}, {n: expected.scores(tokenizer=n) for n in known})
+
+
+def test_idf_corpora(run, expected):
+    ours = ablated(run, "idf")
+    assert len(ours) == 4
+    reference.assert_close(ours, {corpus: expected.scores(corpus=corpus) for corpus in ours})
+
+
+def test_weights(run, expected):
+    ours = ablated(run, "weight")
+    theirs = {name: name.replace("no_", "without_") for name in ours}
+    assert len(ours) == 8
+    measured = expected.measured()
+    reference.assert_close(ours, {ours_name: reference.variant_scores(measured, t) for ours_name, t in theirs.items()})
+
+
+def test_samples_are_nested_and_equal_a_run_on_that_sample(run, scored, sources, tmp_path):
+    ours = ablated(run, "sample")
+    assert ours["100 %"] == {source.name: source.eci_nats for source in run.sources}
+    seen: set[bytes] = set()
+    for share, count in ((0.25, 10), (0.5, 20), (0.75, 30)):
+        # source a has every query of the run, so its sample of n queries is the run's
+        part = score(sources, tmp_path / str(count), frozen=scored.frequencies, controls="none", max_records=count)
+        item = next(item for item in part.measured if item.name == "a")
+        chosen = set(map(bytes, item.query_keys))
+        assert len(chosen) == count
+        assert seen < chosen
+        seen = chosen
+        assert ours[f"{100 * share:g} %"]["a"] == pytest.approx(item.nats(1.0), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("aspect", "setting", "override"),
+    [
+        ("temperature", "0.1", {"temperature": 0.1}),
+        ("tokenizer", "trigrams", {"tokenizer": "trigrams"}),
+        ("tokenizer", "multilingual", {"tokenizer": "multilingual"}),
+        ("idf", "own", {"idf": "own"}),
+        ("idf", "pooled_with_queries", {"idf": "pooled_with_queries"}),
+        ("idf", "uniform", {"idf": "uniform"}),
+    ],
+)
+def test_a_variant_equals_a_separate_run(run, sources, tmp_path, aspect, setting, override):
+    alone = score(sources, tmp_path, controls="none", **override).run
+    reference.assert_close(
+        {source.name: source.eci_nats for source in alone.sources}, ablated(run, aspect)[setting], rel=1e-9
+    )
+
+
+def test_stability_and_order(run):
+    for item in run.ablations:
+        base = next(row for row in item.rows if row.setting == item.base)
+        assert base.stability == 1.0
+        assert base.swapped == ()
+        names = sorted(base.scores)
+        for row in item.rows:
+            if None in row.scores.values():
+                continue
+            values = [[scores[name] for name in names] for scores in (row.scores, base.scores)]
+            assert row.stability == pytest.approx(reference.rank_stability(*values))
+            assert list(row.order) == sorted(names, key=lambda name: -row.scores[name])
+
+
+def test_proxies(run, expected):
+    for source in run.sources:
+        measured = expected.measured()[source.name]
+        theirs = {f"{name}_pair": value for name, value in reference.pair_proxies(measured).items()}
+        theirs |= {f"{name}_record": value for name, value in reference.record_proxies(measured).items()}
+        reference.assert_close(vars(source.proxies), theirs)
+
+
+def test_gate_buckets(run, expected):
+    for source in run.sources:
+        theirs = {
+            name: int(flags.sum()) for name, flags in reference.gate_buckets(expected.measured()[source.name]).items()
+        }
+        ours = {bucket.name: bucket.n_triplets for bucket in source.buckets}
+        assert {name: ours[name] for name in theirs} == theirs
+
+
+def test_structural_buckets(run, sources):
+    known = {(q, text) for rows in sources.values() for q, p, _ in rows for text in p}
+    for source in run.sources:
+        merged = reference.merge_rows(sources[source.name])
+        listed = {(q, p[0]): n for q, p, n in sources[source.name]}
+        ours = {bucket.name: bucket for bucket in source.buckets}
+        assert list(ours) == list(BUCKETS)
+        assert ours["equals_positive"].n_triplets == sum((r[0], text) in known for r in merged for text in r[2])
+        assert ours["duplicate_negative"].n_triplets == sum(
+            listed[record[0], record[1][0]].count(text) > 1 for record in merged for text in record[2]
+        )
+        assert ours["equals_positive"].n_triplets > 0
+
+
+def test_bucket_parts_add_up(run):
+    for source in run.sources:
+        inversion = next(bucket for bucket in source.buckets if bucket.name == "inversion")
+        assert 0 <= inversion.weight_fraction <= inversion.fraction
+        assert 0 <= inversion.score_nats <= source.eci_nats
+
+
+def test_spectrum_and_budget_curve(run, expected):
+    for source in run.sources:
+        measured = expected.measured()[source.name]
+        eigenvalues = reference.spectrum(measured.weight, measured.direction)
+        curve = reference.budget_curve(eigenvalues, [point.budget for point in source.budget_curve])
+        reference.assert_close({point.budget: point.nats for point in source.budget_curve}, curve)
+        shape = reference.shape_of_spectrum(eigenvalues)
+        assert source.effective_rank == pytest.approx(shape["effective_rank"], rel=1e-6)
+        assert source.diversity_fraction == pytest.approx(shape["diversity_fraction"], rel=1e-5)
+
+
+def test_intervals_bias_and_comparisons(run, expected):
+    measured = expected.measured()
+    sums = {name: reference.source_sums(item) for name, item in measured.items()}
+    for source in run.sources:
+        assert source.standard_error_nats == pytest.approx(reference.standard_error(sums[source.name]), rel=1e-5)
+        item = measured[source.name]
+        assert source.bias_nats == pytest.approx(
+            reference.bias_nats(item.queries, item.weight, item.direction), rel=1e-4
+        )
+        low, high = source.interval_95
+        assert high - low == pytest.approx(2 * 1.959964 * source.standard_error_nats, rel=1e-6)
+    for pair in run.comparisons:
+        error = reference.paired_standard_error(sums[pair.first], sums[pair.second])
+        assert pair.standard_error_nats == pytest.approx(error, rel=1e-5)
+        assert pair.p == pytest.approx(reference.two_sided_p(pair.difference_nats / error), rel=1e-4)
+    assert [pair.p_holm for pair in run.comparisons] == pytest.approx(
+        reference.holm([pair.p for pair in run.comparisons])
+    )
+    assert sum(source.probability_first for source in run.sources) == pytest.approx(1.0)
+
+
+def test_a_query_echo_scores_zero_and_no_control_is_ranked(run):
+    echo = next(control for control in run.controls if control.kind == "query_echo")
+    assert echo.eci_nats == 0.0
+    assert echo.coverage_mean == 1.0
+    assert echo.n_new_texts == echo.n_queries == 40
+    assert {source.name for source in run.sources} == {"a", "b", "c"}
+
+
+def test_controls_hold_no_known_positive_but_where_they_are_meant_to(scored, sources):
+    kinds = {control.kind for control, _ in scored.controls}
+    assert kinds == {"random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool"}
+    assert {control.of for control, _ in scored.controls if control.kind == "shuffled"} == {"a", "b", "c"}
+
+
+def test_the_same_source_under_two_names_ties(sources, tmp_path):
+    twice = score({"a": sources["a"], "again": sources["a"]}, tmp_path).run
+    assert [source.rank_group for source in twice.sources] == [1, 1]
+    assert twice.comparisons[0].z is None
+    assert not twice.comparisons[0].established
+    assert twice.overlaps[0].negative_jaccard_mean == 1.0
+
+
+def test_early_stop_encodes_less_and_keeps_the_order(tmp_path):
+    generator = np.random.default_rng(5)
+    queries = [f"{word} {number}" for number in range(400) for word in ["river"]]
+    near = [(q, [f"{q} answer"], [f"river other {generator.integers(10**6)}"]) for q in queries]
+    far = [(q, [f"{q} answer"], [f"far{generator.integers(10**6)} away"]) for q in queries]
+    full = score({"near": near, "far": far}, tmp_path / "full").run
+    early = score({"near": near, "far": far}, tmp_path / "early", until_ranked=0.95).run
+    assert [source.name for source in early.sources] == [source.name for source in full.sources]
+    assert early.early_stop is not None
+    assert early.early_stop.undecided == ()
+    assert early.early_stop.n_texts_encoded < 0.5 * early.early_stop.n_texts
+    assert early.idf.sha256 == full.idf.sha256
+    assert early.sources[0].n_queries < full.sources[0].n_queries
+
+
+def test_identical_sources_stay_undecided_or_tie(sources, tmp_path):
+    twice = {"a": sources["a"], "again": sources["a"]}
+    assert score(twice, tmp_path / "open", until_ranked=0.95).run.early_stop.undecided == (("a", "again"),)
+    tied = score(twice, tmp_path / "tie", until_ranked=0.95, tie=1e-6).run.early_stop
+    assert tied.undecided == ()
+    assert tied.pairs[0].outcome == "tied"
