@@ -97,11 +97,27 @@ def block(text: str, name: str, content: str) -> str:
 
 
 def cli_page() -> str:
-    """cli.md with current tables."""
+    """cli.md with current tables. A command without a section gets one, from its own help."""
     text = CLI_PAGE.read_text(encoding="utf-8")
     for name, (command, function) in commands().items():
-        text = block(text, f"options: {name}".rstrip(), option_table(command, function))
+        place = f"options: {name}".rstrip()
+        if f"<!-- {place} -->" not in text:
+            before, after = text.split(SECTIONS_END, 1)
+            text = f"{before}{section(name, command.help, place)}{SECTIONS_END}{after}"
+        text = block(text, place, option_table(command, function))
     return text
+
+
+SECTIONS_END = "## Settings\n"
+"""The heading that follows the commands."""
+
+
+def section(name: str, help_text: str, place: str) -> str:
+    """A command's section as its docstring tells it; the paragraphs may then be written out by hand."""
+    told, _, example = help_text.partition("Example:")
+    shown = f"```sh\n{' '.join(example.split())}\n```\n\n" if example else ""
+    paragraphs = "\n\n".join(" ".join(part.split()) for part in told.strip().split("\n\n"))
+    return f"## secid {name}\n\n{shown}{paragraphs}\n\n<!-- {place} -->\n<!-- end -->\n\n"
 
 
 def how_to_page() -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,15 @@ from typing import TYPE_CHECKING, Any
 from secid.errors import UsageError
 from secid.progress import Progress, Silent
 from secid.results import Run
-from secid.settings import resolve
+from secid.settings import RECIPE_FIELDS, Resolved, resolve
 
 if TYPE_CHECKING:
     from secid.encoders import Encoder
+    from secid.records import Source
+    from secid.study.blend import Blend
+    from secid.study.mix import MixResult
+    from secid.study.score import Scored
+    from secid.study.select import By, Selected
 
 
 def score(
@@ -24,6 +30,7 @@ def score(
     run: str | PathLike[str] | None = None,
     force: bool = False,
     progress: Progress | None = None,
+    other_encoders: Sequence[str] = (),
     **settings: Any,
 ) -> Run:
     """Ranks sources of hard negatives by ECI_sem under a frozen encoder.
@@ -32,6 +39,8 @@ def score(
     encoder  : alias, hub name, local folder, vectors file, endpoint, or an Encoder object.
     run      : folder to write report.json, report.md, negatives.parquet and state/ to; none by default.
     force    : replace an existing run folder.
+    other_encoders : the same sources are scored under these too, for the ablation "encoder"; each by its
+               own recipe, since prefixes, pooling and the like named here are the target's.
     settings : any field of secid.settings.Settings; SECID_* variables and secid.toml apply as for the command.
     Returns the run, sources in rank order; the same as `secid score --json` prints.
     Raises SecidError.
@@ -57,5 +66,118 @@ def score(
     ):
         loaded = load(resolved.values) if encoder is None or isinstance(encoder, str) else encoder
         scored = score_sources(found, loaded, resolved, Path(work), recorder)
+        if other_encoders:
+            scored = _with_other_encoders(scored, found, other_encoders, resolved, Path(work), recorder)
         folder.write(scored, recorder)
     return scored.run
+
+
+def mix(
+    run: str | PathLike[str],
+    *,
+    budget: float | None = None,
+    max_share: float = 1.0,
+    fixed: Mapping[str, float] | None = None,
+    with_controls: bool = False,
+) -> MixResult:
+    """The proportions of a run's sources that hold the most information, from its saved states alone.
+
+    run       : a run folder of `secid score`.   budget : B; that of the run by default.
+    max_share : largest share of a source that is not fixed.   fixed : share by source name.
+    with_controls : let controls take a share too, to see what the score asks for.
+    Returns the mixture with its certificate, baselines and every pairwise hybrid. Raises SecidError.
+    Source: METHOD 7.
+    """
+    from secid.report.document import read_run
+    from secid.study.mix import mix as best
+
+    folder = Path(run)
+    return best(folder, read_run(folder).budget if budget is None else budget, max_share, fixed, with_controls)
+
+
+def write_mixture(
+    run: str | PathLike[str],
+    shares: Mapping[str, float],
+    path: str | PathLike[str],
+    *,
+    base: str | None = None,
+    seed: int | None = None,
+) -> Blend:
+    """Writes the rows of one source with negatives drawn from several, and PATH.provenance.jsonl.
+
+    run    : a run folder whose input files are still in place, unchanged.
+    shares : proportion of each source, adding up to 1.   path : a new file; its suffix is the base's.
+    base   : source whose rows and schema the file takes; the first in rank with a share by default.
+    seed   : of the draws; that of the run by default.
+    Raises SecidError. Source: METHOD 7.
+    """
+    from secid.report.document import read_run
+    from secid.study.blend import base_of, write_blend
+
+    report = read_run(Path(run))
+    chosen = report.settings["seed"]["value"] if seed is None else seed
+    with tempfile.TemporaryDirectory(prefix="secid-") as work:
+        return write_blend(report, shares, base_of(report, shares, base), Path(path), Path(work), chosen)
+
+
+def select(
+    run: str | PathLike[str],
+    path: str | PathLike[str],
+    *,
+    source: str | None = None,
+    top: int | None = None,
+    min_weight: float | None = None,
+    max_negatives: int | None = None,
+    by: By = "weight",
+    encoder: Encoder | None = None,
+    progress: Progress | None = None,
+) -> Selected:
+    """Writes a filtered copy of one source of a run, and scores it in the pool of that run.
+
+    run     : a run folder whose input files are still in place, unchanged.
+    path    : a new file; its suffix is the original's. PATH.left-out.jsonl tells what was left out and why.
+    source  : which source; may be None where the run has one.
+    top, min_weight, max_negatives, by : see secid.study.select.Rule.
+    encoder : the run's encoder; loaded as the run's settings say by default.
+    Raises SecidError. Source: METHOD 7, 8.
+    """
+    from secid.encoders import load
+    from secid.report.document import read_run
+    from secid.study.originals import settings_of
+    from secid.study.select import Rule, only_source, rescore
+    from secid.study.select import select as write_copy
+
+    folder, report, rule = Path(run), read_run(Path(run)), Rule(top, min_weight, max_negatives, by)
+    name = only_source(report, source)
+    with tempfile.TemporaryDirectory(prefix="secid-") as work:
+        written = write_copy(report, folder, name, rule, Path(path), Path(work))
+    with tempfile.TemporaryDirectory(prefix="secid-") as work:
+        loaded = encoder or load(settings_of(report))
+        return rescore(report, folder, written, loaded, Path(work), progress or Silent())
+
+
+def _with_other_encoders(
+    scored: Scored,
+    sources: Sequence[Source],
+    names: Sequence[str],
+    resolved: Resolved,
+    work: Path,
+    progress: Progress,
+) -> Scored:
+    """The run with the ablation over encoders, the target's scores as its base."""
+    from secid.encoders import load
+    from secid.study.ablate import over_encoders
+    from secid.study.score import score_sources
+
+    table = {scored.run.encoder.name: {source.name: source.eci_nats for source in scored.run.sources}}
+    for number, name in enumerate(names):
+        own = replace(resolved.values, encoder=name, controls="none", ablate=False, **dict.fromkeys(RECIPE_FIELDS))
+        folder = work / f"encoder-{number}"
+        folder.mkdir()
+        loaded = load(own)
+        other = score_sources(sources, loaded, Resolved(own, resolved.origin), folder, progress)
+        if loaded.info.name in table:
+            raise UsageError(f"{loaded.info.name} is named twice", where="--encoder", remedy="name each encoder once")
+        table[loaded.info.name] = {source.name: source.eci_nats for source in other.run.sources}
+    ablations = (*scored.run.ablations, over_encoders(table))
+    return replace(scored, run=replace(scored.run, ablations=ablations))

@@ -307,6 +307,30 @@ class Crossing:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """How one number of a run agrees with one downstream metric, over the sources that have both.
+
+    Correlations lie in [-1, 1], None where one side is constant. n_pairs_alike of n_pairs are ordered the
+    same way.   first: the source that the number puts first; best: the metric's.   top_1_regret: what is
+    lost of the metric by taking `first`, >= 0. Intervals are None where no standard error is known.
+    """
+
+    number: str
+    metric: str
+    n_sources: int
+    kendall_tau_b: float | None
+    kendall_interval_95: tuple[float, float] | None
+    spearman_rho: float | None
+    spearman_interval_95: tuple[float, float] | None
+    n_pairs: int
+    n_pairs_alike: int
+    first: str
+    best: str
+    top_1_regret: float
+    regret_interval_95: tuple[float, float] | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Look:
     """One look of an early stop. alpha: error that may have been spent by then. n_decided: pairs decided so far."""
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from secid.errors import OutputError
 from secid.progress import Progress
-from secid.report.document import to_json
-from secid.report.markdown import to_markdown
+from secid.report.pages import FORMATS
 
 if TYPE_CHECKING:
     from secid.study.score import Scored
@@ -93,8 +92,8 @@ class RunFolder:
         ready = self._partial / "ready"
         try:
             ready.mkdir()
-            (ready / "report.json").write_text(to_json(scored.run), encoding="utf-8")
-            (ready / "report.md").write_text(to_markdown(scored.run), encoding="utf-8")
+            for suffix, page in FORMATS.items():
+                (ready / f"report{suffix}").write_text(page(scored.run), encoding="utf-8")
             write_negatives(scored.measured, scored.flags, ready / "negatives.parquet")
             write_state(scored.measured, ready / "state")
             write_control_states(scored.controls, ready / "state")

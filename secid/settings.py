@@ -94,6 +94,16 @@ class Settings:
 
 DEFAULTS = Settings()
 FIELDS = {item.name: item for item in fields(Settings)}
+RECIPE_FIELDS = (
+    "revision",
+    "pooling",
+    "query_prefix",
+    "passage_prefix",
+    "max_length",
+    "normalize",
+    "truncate_dim",
+)
+"""Settings that belong to one encoder and not to another. All default to None, the encoder's own."""
 ENVIRONMENT_PREFIX = "SECID_"
 
 

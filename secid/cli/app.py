@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from secid import __version__
-from secid.cli import doctor, score
+from secid.cli import ablate, compare, doctor, mix, report, schema, score, select
 from secid.errors import SecidError
 
 DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
@@ -41,6 +41,12 @@ def root(
 
 
 app.command("score")(score.score)
+app.command("mix")(mix.mix)
+app.command("select")(select.select)
+app.command("ablate")(ablate.ablate)
+app.command("compare")(compare.compare)
+app.command("report")(report.report)
+app.command("schema")(schema.schema)
 app.command("doctor")(doctor.doctor)
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from secid.report.foreign import plain
 
 HEARTBEAT_SECONDS = 30.0
-PIPE_COLUMNS = 100
+PIPE_COLUMNS = 80
 """Width of a table that goes to a file or a pipe, where there is no terminal to ask."""
 
 

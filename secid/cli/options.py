@@ -18,7 +18,7 @@ READING = (
     "collection", "corpus", "queries", "positive_score", "on_bad", "max_bad_fraction",
 )  # fmt: skip
 ENCODER = (
-    "encoder", "revision", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "truncate_dim",
+    "revision", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "truncate_dim",
     "device", "dtype", "batch_tokens", "trust_remote_code", "allow_pickle", "cache", "cache_dir", "cache_gb", "threads",
 )  # fmt: skip
 STUDY = (
@@ -38,7 +38,7 @@ STUDY = (
 PANELS = {
     **dict.fromkeys(METHOD, "Method"),
     **dict.fromkeys(READING, "Reading"),
-    **dict.fromkeys(ENCODER, "Encoder"),
+    **dict.fromkeys(("encoder", *ENCODER), "Encoder"),
 }
 
 
@@ -70,10 +70,12 @@ def _option(name: str) -> inspect.Parameter:
     flag = "--" + name.replace("_", "-")
     kind, default = _TYPES[name], getattr(DEFAULTS, name)
     text = FIELDS[name].metadata["help"]
-    if default is not None and not isinstance(default, bool):
+    if default not in (None, ()) and not isinstance(default, bool):
         text = f"{text} [default: {default}]"
     flags = [f"{flag}/--no-{flag[2:]}"] if kind in (bool, bool | None) and (default is not False) else [flag]
     option = typer.Option(*flags, help=text, show_default=False, rich_help_panel=PANELS.get(name, "Study"))
+    if kind == tuple[str, ...]:
+        kind = list[str]  # typer's word for an option that may be repeated
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
     )

@@ -17,25 +17,48 @@ Sources = Annotated[
 ]
 
 
-@takes_settings(*(name for name in ENCODER if name == "encoder"), *METHOD, *READING, *ENCODER[1:], *STUDY)
+RunOption = Annotated[
+    Path | None, typer.Option("--run", help="Run folder to write; secid-runs/<time>-<names> when absent.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing run folder.")]
+Strict = Annotated[bool, typer.Option("--strict", help="A malformed record is an error (--on-bad fail).")]
+Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON instead of the table.")]
+Out = Annotated[
+    list[Path] | None,
+    typer.Option("--out", help="Also write the report here; the suffix (.json, .md, .html) picks the format."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
+
+
+@takes_settings("encoder", *METHOD, *READING, *ENCODER, *STUDY)
 def score(
     sources: Sources,
-    run: Annotated[
-        Path | None, typer.Option("--run", help="Run folder to write [default: secid-runs/<time>-<names>].")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing run folder.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="A malformed record is an error (--on-bad fail).")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the report as JSON instead of the table.")] = False,
-    out: Annotated[
-        list[Path] | None, typer.Option("--out", help="Also write the report here; .json or .md decides the format.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")] = False,
+    run: RunOption = None,
+    force: Force = False,
+    strict: Strict = False,
+    json: Json = False,
+    out: Out = None,
+    quiet: Quiet = False,
     **settings: Any,
 ) -> None:
     """Rank sources of hard negatives: prints the table and writes a run folder.
 
     Example: secid score negatives/*.parquet --encoder e5-base
     """
+    score_and_print(sources, run, force, strict, json, out or [], quiet, settings)
+
+
+def score_and_print(
+    sources: list[str],
+    run: Path | None,
+    force: bool,
+    strict: bool,
+    json: bool,
+    out: list[Path],
+    quiet: bool,
+    settings: dict[str, Any],
+) -> None:
+    """What `score` and `ablate` share: checks the outputs, scores, prints, says where the pages are."""
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
     from secid.report.document import to_json
@@ -43,14 +66,14 @@ def score(
     from secid.report.terminal import print_run
     from secid.report.words import recipe_line
 
-    check_formats(out or [])
+    check_formats(out)
     if strict:
         settings["on_bad"] = "fail"
     folder = run or default_run(sources)
     with ConsoleProgress(quiet) as progress:
         result = api.score(sources, run=folder, force=force, progress=progress, **settings)
         progress.note(recipe_line(result))
-    for path in out or []:
+    for path in out:
         write_page(result, path)
     if json:
         sys.stdout.write(to_json(result))

@@ -55,7 +55,7 @@ class Collection:
         database.execute(f"CREATE TABLE {role} (id TEXT, text TEXT)")
         database.execute("BEGIN")
         batch: list[tuple[str, str]] = []
-        for pair in self._pairs(role, path):
+        for pair in texts_with_ids(role, path, titles=self._titles):
             batch.append(pair)
             if len(batch) == INSERT_ROWS:
                 _insert(database, role, batch)
@@ -63,26 +63,6 @@ class Collection:
         database.execute("COMMIT")
         database.execute(f"CREATE INDEX {role}_by_id ON {role} (id)")
         self._refuse_repeated_ids(role, path)
-
-    def _pairs(self, role: Role, path: str) -> Iterator[tuple[str, str]]:
-        n_read = 0
-        bad: list[tuple[int, str]] = []
-        for file in _files(path):
-            stream = ByteStream(file)
-            try:
-                for line, row in open_rows(stream, sniff(stream)):
-                    pair = _id_and_text(row, role, titles=self._titles)
-                    if isinstance(pair, str):
-                        bad.append((line, pair))
-                        if len(bad) > MAX_BAD_ROWS or not n_read:
-                            _refuse(role, file, bad)
-                        continue
-                    n_read += 1
-                    yield pair
-            finally:
-                stream.close()
-        if not n_read:
-            raise InputError(f"holds no {role}", where=path)
 
     def _refuse_repeated_ids(self, role: Role, path: str) -> None:
         found = self._database.execute(
@@ -94,6 +74,31 @@ class Collection:
                 where=path,
                 remedy="ids may restart in each shard: make them distinct, or give only the shard of these records",
             )
+
+
+def texts_with_ids(role: Role, path: str, *, titles: bool) -> Iterator[tuple[str, str]]:
+    """(id, text) of each row of a corpus or queries file, or of a folder of such files, in file order.
+
+    Raises InputError where it cannot be read, holds no row, or is no such file.
+    """
+    n_read = 0
+    bad: list[tuple[int, str]] = []
+    for file in _files(path):
+        stream = ByteStream(file)
+        try:
+            for line, row in open_rows(stream, sniff(stream)):
+                pair = _id_and_text(row, role, titles=titles)
+                if isinstance(pair, str):
+                    bad.append((line, pair))
+                    if len(bad) > MAX_BAD_ROWS or not n_read:
+                        _refuse(role, file, bad)
+                    continue
+                n_read += 1
+                yield pair
+        finally:
+            stream.close()
+    if not n_read:
+        raise InputError(f"holds no {role}", where=path)
 
 
 def _insert(database: sqlite3.Connection, role: Role, batch: list[tuple[str, str]]) -> None:
@@ -154,8 +159,8 @@ def open_collection(settings: Settings) -> Collection:
         folder = Path(settings.collection)
         if not folder.is_dir():
             raise InputError("no such folder", where=settings.collection, remedy="--collection takes a BEIR folder")
-        corpus = corpus or _beir_file(folder, "corpus", needed=True)
-        queries = queries or _beir_file(folder, "queries", needed=False)
+        corpus = corpus or beir_file(folder, "corpus", needed=True)
+        queries = queries or beir_file(folder, "queries", needed=False)
     stamps = tuple(_stamp(path) for path in (corpus, queries) if path)
     return _opened(corpus, queries, settings.titles, stamps)
 
@@ -168,7 +173,8 @@ def _stamp(path: str) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size
 
 
-def _beir_file(folder: Path, stem: str, *, needed: bool) -> str | None:
+def beir_file(folder: Path, stem: str, *, needed: bool) -> str | None:
+    """The file of a BEIR folder with this stem; None where there is none. Raises InputError where it is needed."""
     found = sorted(path for path in folder.iterdir() if path.name.split(".")[0] == stem)
     if found:
         return str(found[0])

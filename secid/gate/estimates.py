@@ -16,7 +16,7 @@ from secid.verdicts import Outcome
 
 Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
-Names = npt.NDArray[np.void]
+Names = npt.NDArray[np.bytes_]
 """(Q,) text keys of queries, 16 bytes each."""
 
 
@@ -52,7 +52,7 @@ class Gap:
 
 def names_of(keys: npt.NDArray[np.uint8]) -> Names:
     """(Q, 16) text keys as (Q,) comparable names."""
-    return np.ascontiguousarray(keys).view(np.dtype((np.void, keys.shape[1]))).ravel()
+    return np.ascontiguousarray(keys).view(f"S{keys.shape[1]}").ravel()
 
 
 def interval(value: float, standard_error: float) -> tuple[float, float]:

@@ -111,12 +111,16 @@ SPLITTERS: dict[str, Callable[[str], list[str]]] = {
 """The plain meaning of every tokenizer by name."""
 
 
+def token_stream(texts: Sequence[str], tokenizer: str) -> tuple[Keys, Index]:
+    """Keys of all tokens in the order of the texts, and for each the index of its text. No token gives two empty arrays."""
+    if tokenizer in BYTE_RULES:
+        return _byte_keys(texts, BYTE_RULES[tokenizer])
+    return _trigram_keys(texts)
+
+
 def token_sets(texts: Sequence[str], tokenizer: str) -> TokenSets:
     """Distinct token keys of each text, for a tokenizer named in SPLITTERS. Source: METHOD 2, 4."""
-    if tokenizer in BYTE_RULES:
-        keys, owners = _byte_keys(texts, BYTE_RULES[tokenizer])
-    else:
-        keys, owners = _trigram_keys(texts)
+    keys, owners = token_stream(texts, tokenizer)
     return _distinct(keys, owners, len(texts))
 
 

@@ -103,31 +103,33 @@ def _defect(source: SourceResult, bucket: Bucket) -> Finding | None:
 
 
 def _unstable(run: Run) -> list[Finding]:
-    """The leader's place changes with a setting. Samples are left out: intervals speak of those."""
+    """The leader's place changes with a setting, or under other weights.
+
+    Samples are left out: intervals speak of those. Other weights are other numbers, so they are told later.
+    """
     if not run.sources:
         return []
-    leader, settings, others = run.sources[0].name, [], set()
-    for ablation in run.ablations:
-        if ablation.name == "sample":
-            continue
-        for row in ablation.rows:
-            swapped = [pair for pair in row.swapped if leader in pair]
-            if swapped:
-                settings.append(plain(f"{ablation.name} {row.setting}"))
-                others |= {name for pair in swapped for name in pair if name != leader}
-    if not settings:
-        return []
-    names = [named(name) for name in sorted(others)]
-    return [
-        Finding(
-            1,
-            -float(len(settings)),
-            leader,
-            "unstable",
-            f"{named(leader)} changes places with {listed(names)} at {listed(settings)}",
-            "do not choose by this rank unless you know which setting is right",
-        )
-    ]
+    leader, found = run.sources[0].name, []
+    for is_weight, urgency in ((False, 1), (True, 2)):
+        settings, others = [], set()
+        for ablation in run.ablations:
+            if ablation.name == "sample" or (ablation.name == "weight") is not is_weight:
+                continue
+            for row in ablation.rows:
+                swapped = {name for pair in row.swapped if leader in pair for name in pair} - {leader}
+                if swapped:
+                    settings.append(plain(f"{ablation.name} {row.setting}"))
+                    others |= swapped
+        if settings:
+            text = f"{named(leader)} changes places with {listed([named(name) for name in sorted(others)])} at {listed(settings)}"
+            found.append(Finding(urgency, -1.0, leader, "weight" if is_weight else "unstable", text, UNSTABLE[is_weight]))
+    return found
+
+
+UNSTABLE = {
+    False: "do not choose by this rank unless you know which setting is right",
+    True: "which weight foretells retrieval is not established, so the rank rests on a choice",
+}
 
 
 def _same(run: Run) -> list[Finding]:

@@ -2,78 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
+from secid.report.content import page_of
 from secid.report.foreign import markdown as safe
-from secid.report.words import EXPLANATIONS, recipe_line, verdict
-from secid.results import Run, SourceResult
+from secid.report.numerals import fraction, plural
+from secid.report.page import Cases, Page, Part, Section, Table
+from secid.results import Run, TripletExample
 
-MEASURES = (
-    ("eci_nats", "ECI_sem (nats)"),
-    ("trace", "tr M"),
-    ("consistency_mean", "mean π"),
-    ("locality_mean", "mean ρ"),
-    ("coverage_mean", "mean c"),
-    ("positive_coverage_mean", "mean c of positives"),
-    ("inversion_fraction", "P(π < ½)"),
-)
+LARGEST_PAGE = 60_000
+"""Bytes: GitHub takes 65,536 characters of a comment, and a step summary may hold several reports."""
+EXAMPLE_CHARACTERS = 200
+MOST_ROWS = 40
+"""Rows a table keeps once a page is too large."""
+NARROW = 12
+"""Columns beyond which a table is no use in Markdown; report.html and report.json have it."""
 
 
 def to_markdown(run: Run) -> str:
-    """The page as Markdown text."""
+    """The page as Markdown, at most LARGEST_PAGE bytes; a line says what was cut for that."""
+    return render(page_of(run))
+
+
+def render(page: Page) -> str:
+    """The page with as much as fits: examples go first, then folded tables, explanations, and rows."""
+    cut: list[str] = []
+    text = _fill(page, cut)
+    for name, smaller in CUTS:
+        if len(text.encode("utf-8")) <= LARGEST_PAGE:
+            break
+        page = replace(page, sections=tuple(smaller(section) for section in page.sections))
+        cut.append(name)
+        text = _fill(page, cut)
+    while len(text.encode("utf-8")) > LARGEST_PAGE and len(page.sections) > 1:
+        cut.append(f"section “{page.sections[-1].title}”")
+        page = replace(page, sections=page.sections[:-1])
+        text = _fill(page, cut)
+    return text
+
+
+def _fewer_rows(section: Section) -> Section:
+    parts = tuple(
+        replace(part, table=replace(part.table, rows=part.table.rows[:MOST_ROWS], shades=part.table.shades[:MOST_ROWS]))
+        for part in section.parts
+    )
+    return replace(section, parts=parts, bullets=section.bullets[:MOST_ROWS])
+
+
+CUTS: tuple[tuple[str, Callable[[Section], Section]], ...] = (
+    ("examples", lambda section: replace(section, cases=())),
+    ("folded tables", lambda section: replace(section, parts=tuple(part for part in section.parts if not part.table.folded))),
+    (f"rows after the first {MOST_ROWS} of each table", _fewer_rows),
+    ("explanations", lambda section: replace(section, terms=())),
+)
+
+
+def _fill(page: Page, cut: Sequence[str]) -> str:
     parts = [
-        "# Sources of hard negatives, ranked",
-        safe(verdict(run)),
-        table(["#", "source", *(title for _, title in MEASURES), "triplets"], [_row(s) for s in run.sources]),
-        "\n".join(f"- **{title}**: {EXPLANATIONS[name]}" for name, title in MEASURES),
-        "## What was read",
-        table(
-            ["source", "schema", "rows read", "used", "records", "queries", "triplets", "left out"],
-            [_read_row(source) for source in run.sources],
-        ),
-        _examples(run),
-        "## Encoder and settings",
-        safe(recipe_line(run)),
-        _settings(run),
+        f"# {safe(page.title)}",
+        safe(page.subtitle),
+        "\n".join(f"{number}. **{safe(label)}.** {safe(text)}" for number, (label, text) in enumerate(page.verdict, 1)),
+        f"> {safe(page.caution)}",
+        *(block for section in page.sections for block in _section(section)),
+        f"Left out for size: {safe(', '.join(cut))}. report.html and report.json hold the rest." if cut else "",
+        safe(page.footer),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; the cells are Markdown already."""
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
-
-
-def _row(source: SourceResult) -> list[str]:
-    return [
-        str(source.rank),
-        safe(source.name, 80),
-        *(f"{getattr(source, name):.4f}" for name, _ in MEASURES),
-        str(source.n_triplets),
+def _section(section: Section) -> list[str]:
+    blocks = [
+        f"## {safe(section.title)}",
+        *map(safe, section.paragraphs),
+        "\n".join(f"- {safe(bullet)}" for bullet in section.bullets),
+        *(block for part in section.parts for block in _part(part)),
+        _folded("What the numbers mean", "\n".join(f"- **{safe(term)}**: {safe(meaning)}" for term, meaning in section.terms)),
     ]
+    for source in dict.fromkeys(case.source for case in section.cases):
+        cases = [case for case in section.cases if case.source == source]
+        blocks.append(_folded(f"Examples: {source}", "\n".join(_case(case) for case in cases)))
+    return blocks
 
 
-def _read_row(source: SourceResult) -> list[str]:
-    left_out = [f"{count} {reason}" for reason, count in {**source.skipped, **source.dropped_negatives}.items()]
-    counts = (source.n_read, source.n_used, source.n_records, source.n_queries, source.n_triplets)
-    return [safe(source.name, 80), safe(source.schema), *map(str, counts), safe(", ".join(left_out)) or "nothing"]
+def _part(part: Part) -> list[str]:
+    if len(part.table.columns) > NARROW and part.table.folded:
+        return []
+    body = table(part.table)
+    if part.table.folded:
+        return [_folded(part.table.caption, body)]
+    return [f"**{safe(part.table.caption)}**", body, safe(part.note)] if part.chart is None else [f"**{safe(part.table.caption)}**", body]
 
 
-def _examples(run: Run) -> str:
-    rows = [
-        [safe(source.name, 80), safe(item.reason), safe(f"{item.path}:{item.line}"), safe(item.detail, 160)]
-        for source in run.sources
-        for item in source.examples
-    ]
-    return table(["source", "reason", "where", "what"], rows) if rows else ""
+def table(shown: Table) -> str:
+    """A Markdown table. No rows, no text."""
+    head = [safe(column.title) for column in shown.columns]
+    ruler = ["---:" if column.kind == "number" else "---" for column in shown.columns]
+    return "\n".join(_line(cells) for cells in (head, ruler, *(map(safe, row) for row in shown.rows)))
 
 
-def _settings(run: Run) -> str:
-    rows = [
-        [safe(name), safe(str(entry["value"])), safe(entry["from"])]
-        for name, entry in run.settings.items()
-        if entry["from"] != "default"
-    ]
-    changed = table(["setting", "value", "set by"], rows) if rows else "All settings are defaults."
-    return f"{changed}\n\nIDF over {run.idf.n_texts} texts ({safe(run.idf.corpus)}), table {run.idf.sha256[:12]}."
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _folded(summary: str, body: str) -> str:
+    """HTML that GitHub folds; elsewhere the body stands open."""
+    return f"<details><summary>{safe(summary, 100)}</summary>\n\n{body}\n\n</details>" if body else ""
+
+
+def _case(case: Cases) -> str:
+    lines = [f"- {safe(case.bucket)} ({safe(case.rule)}; {plural(case.n_triplets, 'negative')})"]
+    return "\n".join([*lines, *(_example(item) for item in case.examples[:1])])
+
+
+def _example(item: TripletExample) -> str:
+    texts = (("query", item.query), ("positive", item.positive), ("negative", item.negative))
+    told = "\n".join(f"  - {name}: {safe(text, EXAMPLE_CHARACTERS)}" for name, text in texts)
+    return f"{told}\n  - π {fraction(item.consistency)}, ρ {fraction(item.locality)}, c {fraction(item.coverage)}, line {item.line}"

@@ -19,7 +19,7 @@ def nats(value: float | None, *, signed: bool = False) -> str:
 
 def interval(ends: tuple[float, float]) -> str:
     """Both ends of an interval, in nats."""
-    return f"{nats(ends[0])} to {nats(ends[1])}"
+    return f"{nats(ends[0])}{SPACE}to{SPACE}{nats(ends[1])}"
 
 
 def half_width(value: float, ends: tuple[float, float]) -> str:

@@ -17,10 +17,10 @@ from secid.results import TripletExample
 
 @dataclass(frozen=True)
 class Column:
-    """kind: "number" (right-aligned), "text" (ours), or "foreign" (of unknown language and direction)."""
+    """kind: "number" (right-aligned), "wrapped" (the same, with room for a second line), "text" (ours), or "foreign" (of unknown language and direction)."""
 
     title: str
-    kind: Literal["text", "number", "foreign"] = "text"
+    kind: Literal["text", "number", "wrapped", "foreign"] = "text"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +69,11 @@ class Cases:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """terms: each number of the section explained once, with its range and which way is better."""
+    """terms: each number of the section explained once, with its range and which way is better.   link: the title in a word."""
 
     anchor: str
     title: str
+    link: str
     paragraphs: tuple[str, ...] = ()
     bullets: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
@@ -100,6 +101,11 @@ def text(title: str) -> Column:
 def number(title: str) -> Column:
     """A column of numbers."""
     return Column(title, "number")
+
+
+def wrapped(title: str) -> Column:
+    """A column of numbers with their intervals."""
+    return Column(title, "wrapped")
 
 
 def foreign(title: str) -> Column:

@@ -1,17 +1,29 @@
-"""Writes a page of a run to a file; the suffix picks the format."""
+"""Writes pages of a run, or of several compared, to files; the suffix picks the format."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from secid.errors import OutputError, UsageError
 from secid.report.document import to_json
-from secid.report.markdown import to_markdown
 from secid.results import Run
 
-FORMATS: Mapping[str, Callable[[Run], str]] = {".json": to_json, ".md": to_markdown}
+
+def _html(run: Run) -> str:
+    from secid.report.html import to_html
+
+    return to_html(run)
+
+
+def _markdown(run: Run) -> str:
+    from secid.report.markdown import to_markdown
+
+    return to_markdown(run)
+
+
+FORMATS: Mapping[str, Callable[[Run], str]] = {".html": _html, ".json": to_json, ".md": _markdown}
 
 
 def check_formats(paths: Iterable[Path]) -> None:
@@ -26,6 +38,19 @@ def check_formats(paths: Iterable[Path]) -> None:
 def write_page(run: Run, path: Path) -> None:
     """Writes the page whole or not at all."""
     write_whole(path, FORMATS[path.suffix](run))
+
+
+def write_comparison(runs: Sequence[tuple[str, Run]], path: Path) -> None:
+    """Writes the comparison of named runs whole or not at all."""
+    from secid.report.comparison import COMPARISON_FORMATS, compare
+
+    write_whole(path, COMPARISON_FORMATS[path.suffix](compare(runs)))
+
+
+def labels(paths: Sequence[Path]) -> list[str]:
+    """Names to tell runs apart by: the folder's own, or the whole path where two have the same."""
+    own = [path.parent.name if path.name == "report.json" else path.name for path in paths]
+    return [name if name and own.count(name) == 1 else str(path) for name, path in zip(own, paths, strict=True)]
 
 
 def write_whole(path: Path, text: str) -> None:

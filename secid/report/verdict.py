@@ -169,7 +169,7 @@ def warning(run: Run) -> str:
     found = findings(run)
     if found:
         worst = found[0]
-        text = f"{worst.text}: {worst.remedy}."
+        text = f"{worst.text}; {worst.remedy}."
         return text[0].upper() + text[1:]
     if run.not_evaluated:
         name, reason = next(iter(run.not_evaluated.items()))

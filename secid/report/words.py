@@ -73,7 +73,7 @@ BUCKET_NAMES = {
     "high_coverage": "high coverage",
     "valid_but_lexical": "valid but lexical",
     "valid_but_far": "valid but far",
-    "near_copy": "near copy of the positive",
+    "near_copy": "near copy",
     "equals_positive": "equals a positive",
     "duplicate_negative": "duplicate negative",
     "truncated": "truncated",

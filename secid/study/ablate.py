@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
+
+import numpy as np
 
 from secid.errors import UsageError
 from secid.measure.gates import WEIGHTS
 from secid.measure.sweep import Variant
 from secid.results import Ablation, AblationRow
 from secid.settings import Settings
+from secid.study.agreement import kendall_tau_b
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2)
 TOKENIZERS = ("alphanumeric", "alphanumeric2", "whitespace", "trigrams", "multilingual")
@@ -163,6 +166,23 @@ def conclusion(name: str, base: str, rows: Sequence[AblationRow]) -> str:
         for row in changed
     ]
     return f"order changes against {base} at {name} {'; '.join(told)}{note}"
+
+
+def over_encoders(table: Mapping[str, Scores]) -> Ablation:
+    """The ablation over encoders; the first is the target. Says with which the order agrees, and the condition."""
+    base, *others = table
+    found = ablation("encoder", base, table)
+    names = sorted(table[base])
+    told = []
+    for other in others:
+        a, b = (np.array([table[encoder][name] for name in names], np.float64) for encoder in (base, other))
+        tau = kendall_tau_b(a, b)
+        told.append(f"{other} {'undefined' if tau is None else f'{tau:+.2f}'}")
+    return replace(
+        found,
+        conclusion=f"{found.conclusion}. Kendall tau-b with {base}: {', '.join(told)}. "
+        "Only encoders of the target's own family bear on the target",
+    )
 
 
 def unstable_pairs(ablations: Sequence[Ablation]) -> dict[tuple[str, str], tuple[str, ...]]:

@@ -35,6 +35,7 @@ NEGATIVES_SCHEMA = pa.schema(
         ("path", pa.dictionary(pa.int32(), pa.string())),
         ("line", pa.int64()),
         ("record", pa.int64()),
+        ("query", pa.int64()),
         ("negative", pa.int32()),
         ("ordinal", pa.int32()),
         ("s_query_positive", pa.float64()),
@@ -51,8 +52,8 @@ NEGATIVES_SCHEMA = pa.schema(
     ]
 )
 """One row a triplet. path, line: the row that first lists the negative. record: 0-based within the
-source; negative: 0-based within the record's distinct negatives; ordinal: 0-based among the usable
-negatives of its row (rows of labelled pairs are grouped by query first, and counted as one).
+source; query: place of its query in the query_keys of the source's state; negative: 0-based within the
+record's distinct negatives; ordinal: 0-based among the usable negatives of its row (rows of labelled pairs are grouped by query first, and counted as one).
 
 influence: first-order change of the source's score times N, in nats, at the run's budget (METHOD 8).
 information: B w u^T A^-1 u / N, what the triplet holds of the score to first order, in nats at the
@@ -78,6 +79,7 @@ def _batches(item: Measured, flags: Mapping[str, npt.NDArray[np.bool_]]) -> Iter
     if planned is None:
         raise ValueError("a control has no rows in a file")
     paths = pa.array(planned.source.paths, pa.string())
+    queries = np.unique(rows.query, return_inverse=True)[1].astype(np.int64)
     for start in range(0, len(rows), ROWS_PER_GROUP):
         part = slice(start, start + ROWS_PER_GROUP)
         record, place = rows.record[part], rows.place[part]
@@ -87,6 +89,7 @@ def _batches(item: Measured, flags: Mapping[str, npt.NDArray[np.bool_]]) -> Iter
             pa.DictionaryArray.from_arrays(pa.array(planned.negative_file[place].astype(np.int32)), paths),
             pa.array(planned.negative_line[place]),
             pa.array(record),
+            pa.array(queries[part]),
             pa.array((place - planned.negative_offsets[record]).astype(np.int32)),
             pa.array(planned.negative_ordinal[place].astype(np.int32)),
             pa.array(item.scalars.query_positive[part]),

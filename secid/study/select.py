@@ -17,12 +17,17 @@ import pyarrow.parquet as pq
 
 from secid.data.clean import Item
 from secid.data.rewrite import check_output, rewrite
-from secid.errors import InputError, NothingToScoreError, UsageError
+from secid.encoders import Encoder
+from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
 from secid.plan import PlannedSource
-from secid.records import Record
-from secid.results import Run
-from secid.study.originals import plan_again, settings_of
+from secid.progress import Progress
+from secid.records import Record, Source
+from secid.results import BudgetPoint, Run, SourceResult
+from secid.settings import FIELDS, Resolved
+from secid.study.artifacts import read_frequencies
+from secid.study.originals import find_source, plan_again, settings_of
 from secid.study.outputs import written_lines
+from secid.study.score import score_sources
 
 By = Literal["weight", "influence", "information"]
 Floats = npt.NDArray[np.float64]
@@ -87,6 +92,31 @@ class Selection:
     left_out: dict[str, int]
 
 
+@dataclass(frozen=True)
+class Selected(Selection):
+    """The copy and its score beside the original's, in the same pool (IDF table) and at the same budget.
+
+    before_nats, after_nats : ECI at the run's budget.   before_interval_95, after_interval_95 : of each.
+    """
+
+    budget: float
+    before_nats: float
+    before_interval_95: tuple[float, float]
+    after_nats: float
+    after_interval_95: tuple[float, float]
+    remark: str = CIRCULAR
+
+
+def only_source(run: Run, name: str | None) -> str:
+    """The source asked for, or the only one. Raises UsageError where there are several."""
+    if name is not None:
+        return find_source(run, name).name
+    if len(run.sources) > 1:
+        names = ", ".join(source.name for source in run.sources)
+        raise UsageError("this run has several sources", remedy=f"--source NAME, one of {names}")
+    return run.sources[0].name
+
+
 def select(run: Run, folder: Path, name: str, rule: Rule, out: Path, work: Path) -> Selection:
     """Writes the filtered copy of a source, and beside it OUT.left-out.jsonl.
 
@@ -94,6 +124,11 @@ def select(run: Run, folder: Path, name: str, rule: Rule, out: Path, work: Path)
     Every copy of a negative within its record shares its fate.
     Raises InputError where the original has changed, SchemaError where it cannot be rewritten in place.
     """
+    if run.early_stop is not None:
+        raise UsageError(
+            "this run stopped early, so most negatives have no numbers to select by",
+            remedy="score without --until-ranked",
+        )
     settings = settings_of(run)
     plan, originals = plan_again(run, [name], settings, work)
     plan.close()
@@ -112,6 +147,37 @@ def select(run: Run, folder: Path, name: str, rule: Rule, out: Path, work: Path)
     return Selection(
         name, str(out), str(left_out_path), planned.n_triplets, int(keep.sum()), n_rows, dict(sorted(log.counts.items()))
     )
+
+
+def rescore(run: Run, folder: Path, written: Selection, encoder: Encoder, work: Path, progress: Progress) -> Selected:
+    """Scores the copy as the run scored the original: same settings, same pool, no controls.
+
+    Raises EncoderError where the encoder is not the run's.
+    """
+    if encoder.info.fingerprint != run.encoder.fingerprint:
+        raise EncoderError(
+            f"is not the encoder of the run, {run.encoder.name}: their fingerprints differ",
+            where=encoder.info.name,
+            remedy=f"the copy is written ({written.path}); score it with the run's encoder",
+        )
+    settings = settings_of(run, controls="none", ablate=False, block=())
+    resolved = Resolved(settings, dict.fromkeys(FIELDS, "run"))
+    pool = folder / "state" / "idf.safetensors"
+    source = Source(written.source, (written.path,))
+    scored = score_sources([source], encoder, resolved, work, progress, read_frequencies(pool)[0])
+    before, after = _point(find_source(run, written.source), run.budget), _point(scored.run.sources[0], run.budget)
+    return Selected(
+        **vars(written),
+        budget=run.budget,
+        before_nats=before.nats,
+        before_interval_95=before.interval_95,
+        after_nats=after.nats,
+        after_interval_95=after.interval_95,
+    )
+
+
+def _point(source: SourceResult, budget: float) -> BudgetPoint:
+    return next(point for point in source.budget_curve if point.budget == budget)
 
 
 def read_numbers(path: Path, name: str, planned: PlannedSource) -> Numbers:

@@ -37,7 +37,7 @@ def lines(
     xs = [x for x, _ in everything] or [1.0, 10.0]
     low, high = around([y for _, y in everything], zero=zero)
     bottom = TOP + HEIGHT
-    x_scale = Scale(min(xs), max(xs), LEFT + 8, WIDTH - 14, log_x)
+    x_scale = Scale(min(xs), max(xs), LEFT + 8, WIDTH - 24, log_x)
     y_scale = Scale(low, high, bottom, TOP)
     named_ticks = x_ticks if x_ticks is not None else [(tick, f"{tick:g}") for tick in ticks(min(xs), max(xs))]
     parts = [

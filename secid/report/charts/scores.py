@@ -74,4 +74,4 @@ def _shuffled(control: ControlResult | None, budget: float, y: float, scale: Sca
     """The same source with its relation removed, as a hollow diamond on the source's row."""
     if control is None:
         return []
-    return [marker(3, scale(score_point(control, budget).nats), y, hollow=True)]
+    return [marker(3, scale(score_point(control, budget).nats), y, class_="src")]

@@ -74,7 +74,7 @@ def buckets(
         parts.append(words(left - 8, middle + 4, bucket_name(name), anchor="end", size=12))
         for number, by_bucket in enumerate(shares.values()):
             share = by_bucket.get(name, 0.0)
-            parts.append(rect(left, y + 1, scale(share) - left, bar - 2, f"{series_class(number)} area"))
+            parts.append(rect(left, y + bar * number + 1, scale(share) - left, bar - 2, f"{series_class(number)} area"))
         y += bar * len(shares) + gap
     keys, height = _squares(list(shares), bottom + 52)
     return picture("buckets", title, description, bottom + 44 + height, [*parts, *keys])

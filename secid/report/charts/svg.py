@@ -96,8 +96,8 @@ def series_class(number: int) -> str:
     return f"s{number % N_COLOURS}"
 
 
-def marker(number: int, x: float, y: float, *, hollow: bool = False) -> Markup:
-    """The mark of a series: circle, square, triangle, diamond, in turn; hollow for the second four."""
+def marker(number: int, x: float, y: float, *, class_: str | None = None) -> Markup:
+    """The mark of a series: circle, square, triangle, diamond, in turn; hollow for the second four and where class_ overrides the colour."""
     r = 4.2
     shapes = (
         f"M{_value(x - r)} {_value(y)}a{r} {r} 0 1 0 {2 * r:g} 0a{r} {r} 0 1 0 {-2 * r:g} 0z",
@@ -105,11 +105,11 @@ def marker(number: int, x: float, y: float, *, hollow: bool = False) -> Markup:
         f"M{_value(x)} {_value(y - 5)}l4.8 8.2h-9.6z",
         f"M{_value(x)} {_value(y - 5.2)}l5.2 5.2l-5.2 5.2l-5.2 -5.2z",
     )
-    hollow = hollow or number % N_COLOURS >= len(shapes)
+    hollow = class_ is not None or number % N_COLOURS >= len(shapes)
     return tag(
         "path",
         d=shapes[number % len(shapes)],
-        class_=f"{series_class(number)} m{' hollow' if hollow else ''}",
+        class_=f"{class_ or series_class(number)} m{' hollow' if hollow else ''}",
         stroke="currentColor",
         fill="none" if hollow else None,
     )

@@ -10,17 +10,18 @@ from secid.report.words import terms
 from secid.results import Ablation, Run
 
 SHADES = 10
+CONCLUSION_LIMIT = 320
 
 
 def ablation_section(run: Run) -> Section:
     """One part an aspect; a sentence where none was tried."""
     if not run.ablations:
         told = ("Not tried in this run; `secid score … --ablate` varies temperature, tokenizer, IDF corpus, weights and sample size.",)
-        return Section(anchor="ablations", title="How far the order rests on the settings", paragraphs=told)
+        return Section(anchor="ablations", link="Settings", title="How far the order rests on the settings", paragraphs=told)
     return Section(
         anchor="ablations",
+        link="Settings",
         title="How far the order rests on the settings",
-        bullets=tuple(f"{plain(item.name)}: {plain(item.conclusion)}." for item in run.ablations),
         parts=tuple(_part(run, item) for item in run.ablations),
         terms=terms("stability", "range"),
     )
@@ -31,11 +32,11 @@ def _part(run: Run, item: Ablation) -> Part:
     blocks = list(dict.fromkeys(block for row in item.rows for block in row.block_stability))
     points = [_place(row.setting) for row in item.rows]
     numeric = len(points) > 1 and all(point is not None for point in points)
-    scores = [value for row in item.rows for value in row.scores.values() if value is not None]
-    low, high = min(scores, default=0.0), max(scores, default=0.0)
     rows, shades = [], []
     for row in item.rows:
         values = [row.scores.get(name) for name in names]
+        known = [value for value in values if value is not None]
+        low, high = min(known, default=0.0), max(known, default=0.0)
         rows.append(
             (
                 f"{plain(row.setting)}{' (this run)' if row.setting == item.base else ''}",
@@ -50,7 +51,8 @@ def _part(run: Run, item: Ablation) -> Part:
         *(number(f"stability in {short(block, 30)}") for block in blocks),
     )  # fmt: skip
     table = Table(caption=f"Score in nats by {plain(item.name)}", columns=columns, rows=tuple(rows), shades=tuple(shades))
-    return Part(table=table, chart=_chart(run, item) if numeric else None)
+    note = f"{plain(item.conclusion, CONCLUSION_LIMIT)}."
+    return Part(table=table, chart=_chart(run, item) if numeric else None, note=note[0].upper() + note[1:])
 
 
 def _shade(value: float | None, low: float, high: float) -> int | None:

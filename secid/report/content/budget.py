@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from secid.report.charts.lines import lines
 from secid.report.foreign import named, short
-from secid.report.numerals import budget, fraction, nats, percent
-from secid.report.page import Chart, Part, Section, Table, foreign, number
+from secid.report.numerals import SPACE, budget, fraction, nats, percent
+from secid.report.page import Chart, Part, Section, Table, foreign, number, wrapped
 from secid.report.words import terms
 from secid.results import Measurement, Run
 
@@ -39,17 +39,18 @@ def budget_section(run: Run) -> Section | None:
     )  # fmt: skip
     rows = tuple(
         (
-            short(source.name), *(f"{nats(_nats(source)[at])} (shortfall {nats(_bias(source)[at])})" for at in budgets),
+            short(source.name), *(f"{nats(_nats(source)[at])} (short{SPACE}by{SPACE}{nats(_bias(source)[at])})" for at in budgets),
         )
         for source in run.sources
     )  # fmt: skip
     table = Table(
         caption="ECI_B in nats by budget, and how much the sample understates it",
-        columns=(foreign("source"), *(number(f"B = {budget(at)}") for at in budgets)),
+        columns=(foreign("source"), *(wrapped(f"B = {budget(at)}") for at in budgets)),
         rows=rows,
     )
     return Section(
         anchor="budget",
+        link="Budget",
         title="Does the order hold for more negatives?",
         paragraphs=(
             "B is the number of negatives that will be drawn from a source, times a noise-to-prior ratio that theory leaves open. "
@@ -110,6 +111,7 @@ def directions_section(run: Run) -> Section:
     table = Table(caption="Directions of the residuals", columns=(foreign("source"), *map(number, head)), rows=rows)
     return Section(
         anchor="directions",
+        link="Variety",
         title="How varied the negatives are",
         parts=(Part(table=table, chart=chart if longest else None),),
         terms=(

@@ -15,18 +15,19 @@ def findings_section(run: Run) -> Section:
     """Findings with remedies, shares of all buckets, and examples."""
     found = findings(run)
     clear = [source.name for source in run.sources if source.name not in {item.source for item in found}]
-    bullets = [f"{item.text}: {item.remedy}." for item in found]
+    bullets = [f"{item.text}; {item.remedy}." for item in found]
     if clear:
         bullets.append(f"{listed([named(name) for name in clear], 8)}: no finding above the limits that are told.")
     return Section(
         anchor="findings",
+        link="Findings",
         title="What is wrong with each source, and what to do",
         bullets=tuple(bullets),
         parts=_shares(run),
         terms=terms("share") if any(source.buckets for source in run.sources) else (),
         cases=tuple(
             Cases(
-                source=source.name, bucket=bucket_name(bucket.name), rule=plain(bucket.rule), n_triplets=bucket.n_triplets,
+                source=short(source.name), bucket=bucket_name(bucket.name), rule=plain(bucket.rule), n_triplets=bucket.n_triplets,
                 examples=bucket.examples,
             )
             for source in run.sources

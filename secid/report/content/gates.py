@@ -43,6 +43,7 @@ def gates_section(run: Run) -> Section:
     note = "Twenty bins from 0 to 1; heights of one gate compare across sources, the tick marks the mean." if drawn else ""
     return Section(
         anchor="gates",
+        link="Gates",
         title="Where the weight goes",
         parts=(Part(table=means, chart=chart if drawn else None, note=note), *_counts(run), _proxies(run)),
         terms=terms("π", "ρ", "c", "c of positives", "weight", "P(π < ½)", "tr M", "gradient energy", "MNRL loss", "ambiguity"),

@@ -28,7 +28,7 @@ def overlap_section(run: Run) -> Section | None:
     )  # fmt: skip
     head = ("shared queries", "shared documents", "same negatives")
     table = Table(caption="Overlap of pairs of sources", columns=(foreign("pair"), *map(number, head)), rows=rows)
-    return Section(anchor="overlaps", title="What the sources share", parts=(Part(table=table),), terms=terms("shared", "same negatives"))
+    return Section(anchor="overlaps", link="Overlap", title="What the sources share", parts=(Part(table=table),), terms=terms("shared", "same negatives"))
 
 
 def read_section(run: Run) -> Section:
@@ -48,6 +48,7 @@ def read_section(run: Run) -> Section:
     reasons = dict.fromkeys(reason for source in run.sources for reason in source.skipped if reason in REASONS)
     return Section(
         anchor="read",
+        link="Input",
         title="What was read",
         paragraphs=("Rows read are used, or left out with a reason; rows with the same query and positive form one record.",),
         bullets=tuple(f"{reason}: {REASONS[reason].text}" for reason in reasons),
@@ -97,6 +98,7 @@ def made_section(run: Run) -> Section:
     settings = (text("setting"), foreign("value"), text("set by"))
     return Section(
         anchor="made",
+        link="Origin",
         title="How this was made",
         parts=(
             Part(table=Table(caption="Encoder and IDF table", columns=(text("what"), foreign("value")), rows=tuple(facts))),

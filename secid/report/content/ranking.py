@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from secid.report.charts.scores import scores
 from secid.report.foreign import named, short, without_isolates
-from secid.report.numerals import count, interval, nats, percent, probability
-from secid.report.page import Chart, Part, Section, Table, foreign, number, text
+from secid.report.numerals import SPACE, count, interval, nats, percent, probability
+from secid.report.page import Chart, Part, Section, Table, foreign, number, text, wrapped
 from secid.report.words import (
     CONTROL_MEANINGS, CONTROL_NAMES, control_name, missing_lines, score_name, score_point, terms,
 )  # fmt: skip
@@ -36,6 +36,7 @@ def ranking_section(run: Run) -> Section:
     chart = Chart(title=title, description=description, draw=lambda: scores(run, title, description))
     return Section(
         anchor="ranking",
+        link="Ranking",
         title="Ranking",
         parts=(
             Part(
@@ -55,6 +56,7 @@ def controls_section(run: Run) -> Section:
     kinds = list(dict.fromkeys(control.kind for control in run.controls))
     return Section(
         anchor="controls",
+        link="Controls",
         title="Controls",
         paragraphs=(
             "Controls are made from the run's own texts and scored at B = 1 like a source, but never ranked. They show what a score is worth here.",
@@ -91,7 +93,7 @@ def _against(run: Run) -> Part:
     return Part(
         table=Table(
             caption="Each source minus each control, with 95 % interval (nats)",
-            columns=(foreign("source"), *(number(CONTROL_NAMES.get(kind, short(kind))) for kind in kinds)),
+            columns=(foreign("source"), *(wrapped(CONTROL_NAMES.get(kind, short(kind))) for kind in kinds)),
             rows=rows,
         )
     )
@@ -101,7 +103,7 @@ def _difference(item: Against | None) -> str:
     if item is None:
         return "–"
     told = "level" if item.interval_95[0] <= 0 <= item.interval_95[1] else "above" if item.difference_nats > 0 else "below"
-    return f"{told} {nats(item.difference_nats, signed=True)} ({interval(item.interval_95)})"
+    return f"{told}{SPACE}{nats(item.difference_nats, signed=True)} ({interval(item.interval_95)})"
 
 
 def pairs_section(run: Run) -> Section | None:
@@ -124,6 +126,7 @@ def pairs_section(run: Run) -> Section | None:
     )  # fmt: skip
     return Section(
         anchor="pairs",
+        link="Pairs",
         title="Which differences are established",
         paragraphs=(told,),
         parts=(Part(table=Table(caption="Pairs of sources, the higher-scored first", columns=columns, rows=rows)),),

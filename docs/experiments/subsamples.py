@@ -1,0 +1,163 @@
+"""How well intervals cover, and how often an early stop is wrong, on real sources.
+
+    python docs/experiments/subsamples.py SOURCE... --encoder minilm [--subsamples 1000] [--seeds 200]
+
+Encodes the sources once, then works on seeded subsamples of their queries. Results: subsamples.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from secid.data import resolve_sources
+from secid.encoders import load, smallest_distance
+from secid.measure.information import InformationState, log_det_nats
+from secid.measure.sweep import Triplets
+from secid.measure.uncertainty import NORMAL_95, influence
+from secid.progress import Silent
+from secid.settings import resolve
+from secid.study.bench import Bench
+from secid.study.coverage import CoverageBench
+from secid.study.early import FIRST_LOOK, look_sizes, rank_early
+from secid.study.embedding import Embedder
+from secid.study.score import Clock, read
+from secid.study.triplets import triplets_of
+
+SIZES = (40, 100, 200, 400)
+
+
+def part_of(rows: Triplets, chosen: np.ndarray) -> tuple[Triplets, np.ndarray]:
+    """The triplets of some queries, and their places. Every record is whole."""
+    keep = np.flatnonzero(np.isin(rows.query, chosen))
+    group = np.searchsorted(rows.record_offsets, keep, side="right")
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    offsets = np.append(starts, len(keep))
+    part = Triplets(rows.query[keep], rows.positive[keep], rows.negative[keep], offsets, rows.record[keep], keep)
+    return part, keep
+
+
+def sample_state(u: np.ndarray, weight: np.ndarray, keep: np.ndarray) -> InformationState:
+    import torch
+
+    rows = torch.from_numpy(u[keep] * np.sqrt(weight[keep])[:, None])
+    return InformationState((rows.T @ rows).double(), float(len(keep)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sources", nargs="+")
+    parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--subsamples", type=int, default=1000)
+    parser.add_argument("--bootstraps", type=int, default=500)
+    parser.add_argument("--seeds", type=int, default=200)
+    arguments = parser.parse_args()
+    run(arguments.sources, load(resolve({"encoder": arguments.encoder}).values), arguments)
+
+
+def run(names: list[str], encoder: object, arguments: argparse.Namespace) -> None:
+    resolved = resolve({"controls": "none", "cache": arguments.cache if hasattr(arguments, "cache") else True})
+    settings = resolved.values
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        plan, _ = read(resolve_sources(names, settings), settings, work, Clock(), Silent())
+        embedder = Embedder(plan, encoder, settings, work, Silent())
+        embedder.everything()
+        triplets = [triplets_of(planned, "first") for planned in plan.sources]
+        coverages = CoverageBench(plan, triplets, work)
+        epsilon = smallest_distance(encoder)
+        bench = Bench(embedder.vectors, plan.queries.keys, coverages, settings, epsilon)
+        items = [bench.measure(p.name, p, rows) for p, rows in zip(plan.sources, triplets, strict=True)]
+        print("sources:", {item.name: round(item.nats(1.0), 4) for item in items})
+        coverage(items, embedder.vectors, epsilon, arguments.subsamples)
+        bootstrap(items, embedder.vectors, arguments.bootstraps)
+        early(plan, embedder, bench, items, settings, arguments.seeds)
+        plan.close()
+
+
+def directions(item: object, vectors: object) -> np.ndarray:
+    rows = item.triplets
+    passages = vectors.passages.numpy()
+    difference = passages[rows.negative] - passages[rows.positive]
+    squared = item.scalars.squared_distance
+    factor = np.where(squared > 1e-6, 1 / np.sqrt(np.maximum(squared, 1e-12)), 0.0)
+    return (difference * factor[:, None]).astype(np.float32)
+
+
+def coverage(items: list, vectors: object, epsilon: float, n_subsamples: int) -> None:
+    """Share of subsamples whose 95 % interval (finite-population factor in) covers the full score."""
+    print("\ncoverage of 95 % intervals, with bias correction in brackets")
+    for item in items:
+        u = directions(item, vectors)
+        queries = np.unique(item.triplets.query)
+        truth = item.nats(1.0)
+        line = []
+        for size in SIZES:
+            inside = corrected = 0
+            generator = np.random.default_rng(size)
+            for _ in range(n_subsamples):
+                chosen = generator.choice(queries, size, replace=False)
+                part, keep = part_of(item.triplets, chosen)
+                state = sample_state(u, item.gates.weight, keep)
+                scalars = type(item.scalars)(*(getattr(item.scalars, name)[keep] for name in vars(item.scalars)))
+                effect = influence(vectors, part, scalars, item.gates.weight[keep], state, epsilon)
+                half = NORMAL_95 * effect.standard_errors()[0] * np.sqrt(1 - size / len(queries))
+                nats = log_det_nats(state.matrix())
+                inside += abs(nats - truth) <= half
+                corrected += abs(nats + effect.bias_nats[0] * (1 - size / len(queries)) - truth) <= half
+            line.append(f"{size}: {inside / n_subsamples:.3f} ({corrected / n_subsamples:.3f})")
+        print(f"  {item.name:22s}", "  ".join(line), flush=True)
+
+
+def bootstrap(items: list, vectors: object, n_resamples: int) -> None:
+    """Standard error by resampling queries, over the one by influence."""
+    print("\nstandard error, bootstrap over influence")
+    for item in items:
+        u = directions(item, vectors) * np.sqrt(item.gates.weight)[:, None].astype(np.float32)
+        queries, cluster = np.unique(item.triplets.query, return_inverse=True)
+        generator = np.random.default_rng(0)
+        scores = []
+        for _ in range(n_resamples):
+            counts = np.bincount(generator.integers(len(queries), size=len(queries)), minlength=len(queries))[cluster]
+            total = (u * counts[:, None].astype(np.float32)).T @ u / counts.sum()
+            scores.append(float(np.linalg.slogdet(np.eye(len(total)) + total.astype(np.float64))[1]))
+        print(f"  {item.name:22s} {np.std(scores, ddof=1) / item.influence.standard_errors()[0]:.3f}", flush=True)
+
+
+def early(plan: object, embedder: object, bench: object, items: list, settings: object, n_seeds: int) -> None:
+    """Early stop over seeds: share of queries at which each pair is decided, and orders that are wrong."""
+    from dataclasses import replace
+
+    truth = {item.name: item.nats(1.0) for item in items}
+    when: dict[tuple[str, str], list[int]] = {pair: [] for pair in combinations(sorted(truth), 2)}
+    wrong, established, stopped = 0, 0, []
+    for seed in range(n_seeds):
+        own = replace(settings, seed=seed, until_ranked=0.95)
+        _, _, stop = rank_early(plan, embedder, bench, own, Silent())
+        n_queries = len(plan.queries)
+        any_wrong = False
+        for pair in stop.pairs:
+            key = tuple(sorted((pair.first, pair.second)))
+            when[key].append(pair.n_queries)
+            if pair.n_queries < n_queries:
+                established += 1
+                any_wrong |= truth[pair.first] < truth[pair.second]
+        wrong += any_wrong
+        stopped.append(stop.looks[-1].n_queries)
+    print(f"\nearly stop at 0.95, {n_seeds} seeds, looks {look_sizes(len(plan.queries))}, first look {FIRST_LOOK}")
+    print(f"  runs with any wrong order before the last look: {wrong} of {n_seeds} ({established} orders established)")
+    print(f"  queries when it stopped: median {np.median(stopped):.0f} of {len(plan.queries)}")
+    for pair, sizes in when.items():
+        shares = np.array(sizes) / len(plan.queries)
+        print(
+            f"  {pair[0]} / {pair[1]}: median {np.median(sizes):.0f} queries "
+            f"({np.median(shares):.1%}), by 10 %: {np.mean(shares <= 0.1):.1%} of runs"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""`secid compare`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def compare(
+    run: Annotated[Path, typer.Argument(help="Run folder of `secid score`, or its report.json.", show_default=False)],
+    against: Annotated[
+        Path,
+        typer.Option("--against", help="CSV file: a column source, then one column a metric (and <metric>_se)."),
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the draws behind the intervals.")] = 0,
+) -> None:
+    """Compare a ranking with downstream results: Kendall, Spearman, pairs in order, top-1 regret.
+
+    Example: secid compare secid-runs/mine --against results.csv
+    """
+    import json as json_module
+    from dataclasses import asdict
+
+    from secid.cli.console import stdout
+    from secid.report.agreement import table
+    from secid.report.document import read_run
+    from secid.study.agreement import agree, read_outcomes
+
+    found = agree(read_run(run), read_outcomes(against), seed)
+    if json:
+        sys.stdout.write(json_module.dumps([asdict(item) for item in found], indent=2, ensure_ascii=False) + "\n")
+        return
+    stdout().print(table(found))

@@ -1,0 +1,254 @@
+"""The committed baseline: what is known of the sources that are in use, readable and diffable, and its table beside it.
+
+`NAME.json` holds the numbers; `NAME.idf.safetensors` the document frequencies of the pool, so that a new source is
+scored in the same pool, and the runs of words of the labelled positives. The first names the second by its hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from secid.errors import InputError, OutputError, UsageError
+from secid.results import EncoderInfo, IdfInfo
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+BASELINE_SCHEMA_VERSION = "1.0"
+DEFAULT_NAME = "secid-baseline.json"
+METHOD_SETTINGS = (
+    "temperature", "tokenizer", "idf", "positives", "first_k", "max_records", "seed", "titles",
+    "high_coverage", "near_copy",
+)  # fmt: skip
+"""Settings that a comparable score must share."""
+RECIPE = (
+    "name", "revision", "weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize",
+    "dim", "dtype", "fingerprint",
+)  # fmt: skip
+ENCODER_SETTINGS = (
+    "encoder", "revision", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "truncate_dim",
+)  # fmt: skip
+"""Settings that load the same encoder again."""
+LOW_POINT, HIGH_POINT = 0.02, 0.98
+"""Tails of the cosine of query and negative whose shares a later version is compared on. At 2 % a tenth of a
+source that loses its relation to its queries makes the lower tail several times as large."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """A number of the baseline with its standard error; None where the baseline cannot tell it."""
+
+    value: float
+    standard_error: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineSource:
+    """One source as the baseline keeps it.
+
+    means, buckets : shares and means by name.   tails: cosines of query and negative below and above which the
+    lower and the upper tail lie.   effective_rank: by budget.   like_controls: kinds of control that its score did
+    not differ from.   files: SHA-256 by name of file.
+    """
+
+    n_records: int
+    n_queries: int
+    n_negatives: int
+    score_nats: float
+    interval_95: tuple[float, float]
+    standard_error_nats: float
+    bias_nats: float
+    means: Mapping[str, Known]
+    buckets: Mapping[str, Known]
+    tails: Mapping[str, float]
+    effective_rank: Mapping[str, float]
+    like_controls: tuple[str, ...]
+    schema: str
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """The document. table_sha256: of the file beside it. notes: what could not be put in, and why."""
+
+    schema_version: str
+    secid_version: str
+    encoder: EncoderInfo
+    idf: IdfInfo
+    table_sha256: str
+    settings: Mapping[str, Any]
+    sources: Mapping[str, BaselineSource]
+    notes: tuple[str, ...] = field(default=())
+
+
+@cache
+def _adapter() -> TypeAdapter[Baseline]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Baseline)
+
+
+def to_json(baseline: Baseline) -> str:
+    """The baseline as indented JSON, sources by name, ending in a line feed."""
+    document = _adapter().dump_python(baseline, mode="json")
+    return json.dumps(_rounded(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _rounded(value: Any) -> Any:
+    """Nine significant digits: enough for every check, and rounding noise of another machine makes no diff."""
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, dict):
+        return {name: _rounded(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return value
+
+
+def from_json(text: str | bytes, where: str) -> Baseline:
+    """The baseline that a file holds. Raises InputError where it is none, or of another major version."""
+    from pydantic import ValidationError
+
+    try:
+        version = str(json.loads(text)["schema_version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError("not a secid baseline: no schema_version", where=where) from error
+    if version.split(".")[0] != BASELINE_SCHEMA_VERSION.split(".")[0]:
+        raise InputError(
+            f"baseline of schema version {version}; this secid reads version {BASELINE_SCHEMA_VERSION.split('.')[0]}.x",
+            where=where,
+            remedy="make it again with `secid baseline update RUN`",
+        )
+    try:
+        baseline = _adapter().validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"not a valid baseline: {place}: {first['msg']}", where=where) from error
+    if not baseline.sources:
+        raise InputError("holds no source", where=where, remedy="make it again with `secid baseline update RUN`")
+    return baseline
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Reads NAME.json; the table beside it is read where it is needed."""
+    try:
+        return from_json(path.read_bytes(), str(path))
+    except OSError as error:
+        raise InputError(
+            f"cannot read the baseline: {error.strerror}",
+            where=str(path),
+            remedy=f"make one with `secid baseline RUN -o {path.name}`",
+        ) from error
+
+
+def table_path(path: Path) -> Path:
+    """NAME.idf.safetensors beside NAME.json."""
+    return path.with_name(f"{path.name.removesuffix('.json')}.idf.safetensors")
+
+
+def check_table(path: Path, baseline: Baseline) -> Path:
+    """The table beside a baseline. Raises InputError where it is missing or is not the one that the baseline names."""
+    table = table_path(path)
+    try:
+        with table.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(
+            f"cannot read the table beside the baseline: {error.strerror}",
+            where=str(table),
+            remedy="commit both files that `secid baseline` writes",
+        ) from error
+    if found != baseline.table_sha256:
+        raise InputError(
+            f"is not the table that {path.name} names (SHA-256 {found[:12]}…, expected {baseline.table_sha256[:12]}…)",
+            where=str(table),
+            remedy="commit both files of one `secid baseline` together",
+        )
+    return table
+
+
+def differences(baseline: Baseline, settings: Mapping[str, Any], encoder: EncoderInfo | None = None) -> list[str]:
+    """What makes a score incomparable with the baseline: one line a setting or recipe field, empty for none.
+
+    settings : plain values by name.   encoder : the loaded one; None compares settings alone.
+    """
+    found = [
+        f"{name}: baseline {baseline.settings[name]!r}, now {settings[name]!r}"
+        for name in METHOD_SETTINGS
+        if name in baseline.settings and baseline.settings[name] != settings[name]
+    ]
+    if encoder is None:
+        return found
+    same = encoder.fingerprint and encoder.fingerprint == baseline.encoder.fingerprint
+    recipe = [
+        f"encoder {name}: baseline {getattr(baseline.encoder, name)!r}, now {getattr(encoder, name)!r}"
+        for name in RECIPE
+        if getattr(baseline.encoder, name) != getattr(encoder, name)
+    ]
+    return found if same else found + recipe
+
+
+def refuse_differences(found: list[str], where: str) -> None:
+    """Raises UsageError with the whole list, where there is one."""
+    if found:
+        raise UsageError(
+            "the baseline was made otherwise, so that scores do not compare:\n  - " + "\n  - ".join(found),
+            where=where,
+            remedy="gate with the baseline's settings, or score all sources anew and `secid baseline update RUN`",
+        )
+
+
+def changes(old: Baseline, new: Baseline) -> list[str]:
+    """What an update changes, a line each, empty for none."""
+    before, after = _flat(_adapter().dump_python(old, mode="json")), _flat(_adapter().dump_python(new, mode="json"))
+    lines = [f"source {name}: removed" for name in old.sources if name not in new.sources]
+    lines += [f"source {name}: added" for name in new.sources if name not in old.sources]
+    kept = {name for name in old.sources if name in new.sources}
+    for key in dict.fromkeys([*before, *after]):
+        if key[0] == "sources" and key[1] not in kept:
+            continue
+        a, b = _rounded(before.get(key)), _rounded(after.get(key))
+        if a != b:
+            lines.append(f"{' '.join(key)}: {_shown(a)} → {_shown(b)}")
+    return lines
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else "none" if value is None else str(value)
+
+
+def _flat(value: Any, key: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    return dict(_leaves(value, key))
+
+
+def _leaves(value: Any, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _leaves(item, (*key, str(name)))
+    else:
+        yield key, value
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file whole or not at all. Raises OutputError."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+
+
+def baseline_schema() -> dict[str, Any]:
+    """JSON Schema of the document."""
+    schema = _adapter().json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "secid baseline", **schema}

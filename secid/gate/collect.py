@@ -1,0 +1,197 @@
+"""A run folder to a baseline: its numbers, its table of document frequencies, and what its files' texts say."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import secid
+from secid.data import open_source
+from secid.errors import InputError, OutputError, UsageError
+from secid.gate.baseline import (
+    BASELINE_SCHEMA_VERSION,
+    ENCODER_SETTINGS,
+    HIGH_POINT,
+    LOW_POINT,
+    METHOD_SETTINGS,
+    Baseline,
+    BaselineSource,
+    Known,
+    table_path,
+    to_json,
+    write_text,
+)
+from secid.gate.columns import Columns, folder_columns
+from secid.gate.estimates import Estimate
+from secid.gate.texts import Positives, TextFindings, inspect_texts, stored
+from secid.lexical import DocumentFrequencies
+from secid.records import Source
+from secid.report.document import read_run
+from secid.results import BudgetPoint, IdfInfo, Run, SourceResult
+from secid.settings import Settings
+from secid.study.artifacts import read_frequencies
+from secid.study.originals import check_unchanged, settings_of
+
+DIFFERS_Z = 3.0
+"""Standard errors between a source and a control from which the two count as different."""
+RANK_BUDGETS = (10.0, 100.0, 1_000.0, 10_000.0)
+
+
+def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
+    """The baseline of a run folder, its table's hash still empty, and the arrays of the table.
+
+    Files of the sources that are gone or changed cost the baseline what their texts would say; it notes so.
+    Raises InputError where the folder is not whole, UsageError for a run at another budget than 1.
+    """
+    run = read_run(folder)
+    if run.budget != 1.0:
+        raise UsageError(
+            f"a baseline holds scores at budget 1, this run was ranked at {run.budget:g}",
+            where=str(folder),
+            remedy="score again without --budget",
+        )
+    frequencies, _ = read_frequencies(folder / "state" / "idf.safetensors")
+    columns = folder_columns(folder, {source.name: source.eci_nats for source in run.sources})
+    texts, positives, notes = _texts_of(run)
+    settings = {name: run.settings[name]["value"] for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS)}
+    baseline = Baseline(
+        schema_version=BASELINE_SCHEMA_VERSION,
+        secid_version=secid.__version__,
+        encoder=run.encoder,
+        idf=run.idf,
+        table_sha256="",
+        settings=settings,
+        sources={
+            source.name: _source(source, columns[source.name], texts.get(source.name), run)
+            for source in sorted(run.sources, key=lambda source: source.name)
+        },
+        notes=tuple(notes),
+    )
+    tables = {"keys": frequencies.keys, "counts": frequencies.counts, **stored(positives)}
+    return baseline, tables
+
+
+def write_baseline(baseline: Baseline, arrays: Mapping[str, npt.NDArray[Any]], path: Path) -> Baseline:
+    """Writes the table, then the document that names it by its hash. Returns what was written."""
+    from dataclasses import replace
+
+    from safetensors.numpy import save
+
+    data = save({name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())})
+    table = table_path(path)
+    partial = table.with_name(f".{table.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(data)
+        partial.replace(table)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OutputError(f"cannot be written: {error.strerror}", where=str(table)) from error
+    named = replace(baseline, table_sha256=hashlib.sha256(data).hexdigest())
+    write_text(path, to_json(named))
+    return named
+
+
+def read_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, dict[str, npt.NDArray[Any]]]:
+    """Document frequencies and the positives' arrays. Raises InputError where the table is not the baseline's IDF."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        arrays = load_file(path)
+        frequencies = DocumentFrequencies(arrays["keys"], arrays["counts"], idf.n_texts)
+    except (OSError, KeyError, ValueError, SafetensorError) as error:
+        raise InputError(f"not a table of document frequencies: {error}", where=str(path)) from error
+    if frequencies.sha256() != idf.sha256:
+        raise InputError(
+            f"the IDF table is {frequencies.sha256()[:12]}…, the baseline names {idf.sha256[:12]}…",
+            where=str(path),
+            remedy="make the baseline again with `secid baseline update RUN`",
+        )
+    return frequencies, arrays
+
+
+def _source(source: SourceResult, columns: Columns, texts: TextFindings | None, run: Run) -> BaselineSource:
+    settings = run.settings
+    low, high = columns.quantile(LOW_POINT), columns.quantile(HIGH_POINT)
+    means = {**columns.means(), **columns.tail(low, high)}
+    buckets = columns.buckets(settings["high_coverage"]["value"], settings["near_copy"]["value"])
+    if texts is not None:
+        buckets |= texts.shares
+    return BaselineSource(
+        n_records=source.n_records,
+        n_queries=source.n_queries,
+        n_negatives=source.n_triplets,
+        score_nats=source.eci_nats,
+        interval_95=source.interval_95,
+        standard_error_nats=source.standard_error_nats,
+        bias_nats=source.bias_nats,
+        means={name: _known(estimate) for name, estimate in means.items()},
+        buckets={name: _known(estimate) for name, estimate in buckets.items()},
+        tails={"low": low, "high": high},
+        effective_rank={f"{budget:g}": rank_at(source.budget_curve, budget) for budget in RANK_BUDGETS},
+        like_controls=_like_controls(source.name, run),
+        schema=source.schema,
+        files={Path(file.path).name: file.sha256 for file in source.paths},
+    )
+
+
+def _known(estimate: Estimate) -> Known:
+    return Known(value=estimate.value, standard_error=estimate.standard_error)
+
+
+def rank_at(curve: tuple[BudgetPoint, ...], budget: float) -> float:
+    """Effective rank at a budget: by how much ECI_B grows as ln B grows from B/10 to B, bias corrected.
+
+    The derivative is the sum of B e / (1 + B e) over the eigenvalues e of M: the number of directions that the
+    budget fills. Source: METHOD 7.
+    """
+    by_budget = {point.budget: point for point in curve}
+    last, first = by_budget[budget], by_budget[budget / 10.0]
+    grown = last.nats + last.bias_nats - first.nats - first.bias_nats
+    return float(grown / np.log(10.0))
+
+
+def _like_controls(name: str, run: Run) -> tuple[str, ...]:
+    """Kinds of control that a source's score did not differ from."""
+    found = [
+        control.kind
+        for control in run.controls
+        for gap in control.against
+        if control.kind in ("random", "shuffled") and gap.source == name and (gap.z is None or abs(gap.z) < DIFFERS_Z)
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _texts_of(run: Run) -> tuple[dict[str, TextFindings], list[Positives], list[str]]:
+    """What the sources' files say, read again; notes for those that are gone or changed."""
+    settings = settings_of(run)
+    texts: dict[str, TextFindings] = {}
+    positives: list[Positives] = []
+    notes: list[str] = []
+    done: dict[tuple[str, ...], tuple[dict[str, TextFindings], dict[str, Positives]]] = {}
+    for source in sorted(run.sources, key=lambda source: source.name):
+        paths = tuple(file.path for file in source.paths)
+        try:
+            if paths not in done:
+                check_unchanged(source)
+                done[paths] = _inspected(paths, settings)
+                positives += done[paths][1].values()
+        except InputError as error:
+            notes.append(f"{source.name}: texts were not looked at: {Path(error.where or '').name} {error.message}")
+            continue
+        found = done[paths][0]
+        split = max((split for split in found if not split or source.name.endswith(f":{split}")), key=len, default=None)
+        if split is not None:
+            texts[source.name] = found[split]
+    return texts, positives, notes
+
+
+def _inspected(paths: tuple[str, ...], settings: Settings) -> tuple[dict[str, TextFindings], dict[str, Positives]]:
+    source = Source("again", paths)
+    return inspect_texts(lambda: open_source(source, settings))

@@ -1,0 +1,1 @@
+"""What `secid check` looks for: facts of texts, flags of triplets, traces of an evaluation set."""

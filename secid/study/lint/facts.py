@@ -1,0 +1,192 @@
+"""Facts of distinct texts, gathered in one pass: length, normal form, opening, script."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.lexical.scripts import UNSPACED_RANGES
+
+Index = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Texts = Callable[[int, int], Sequence[str]]
+"""texts(start, stop) gives the texts with these ids."""
+
+CHUNK_TEXTS = 4096
+"""Texts held in memory at once: enough to hide the cost of a numpy call, at most some MB."""
+
+ASCII_PER_TOKEN = 4.5
+OTHER_PER_TOKEN = 2.0
+UNSPACED_PER_TOKEN = 1.0
+"""Characters of a token, by estimate. ASCII: WordPiece gives 4.4 to 5.2 on abstracts and short articles in
+English. Scripts without spaces: WordPiece makes a token of each character. Others lie between."""
+
+OPENING_WORDS = 5
+OPENING_CHARACTERS = 8
+"""Opening of a text in a script without spaces, where 8 characters say about as much as 5 words."""
+
+KANA_FRACTION = 0.1
+"""Share of kana among kana and Han letters from which a text is Japanese: running Japanese has about half."""
+
+LATIN, HAN, KANA = "Latin", "Han", "Kana"
+NO_SCRIPT = "none"
+SCRIPT_NAMES = {"CJK": HAN, "IDEOGRAPHIC": HAN, "HIRAGANA": KANA, "KATAKANA": KANA}
+SYMBOLS = frozenset(
+    ("MICRO", "ANGSTROM", "OHM", "KELVIN", "MASCULINE", "FEMININE", "MODIFIER", "MATHEMATICAL", "SCRIPT")
+    + ("DOUBLE-STRUCK", "BLACK-LETTER", "SUPERSCRIPT", "SUBSCRIPT", "KATAKANA-HIRAGANA", "TURNED", "ALEF", "BET")
+)
+"""First words in the names of letters that are signs of no script."""
+
+FEW = 0.1
+"""Share of non-ASCII bytes up to which a text counts as Latin without a look at each character: quotation
+marks, accents and a Greek letter here and there."""
+
+PREAMBLE = re.compile(
+    r"""\s*["'*#>\s]*(?:
+      (?:sure|certainly|of\ course|absolutely|okay|ok|great|yes)\b[,!.:\s]{1,3}\s*
+          (?:here(?:\ is|['’]s|\ are)|i\ can|i['’]ll|i\ will|let\ me|below\ is|the\ following|this\ is)
+    | here(?:\ is|['’]s|\ are)\ (?:an?|the|some|your|one)\ (?:[\w-]+\ ){0,5}?
+          (?:passage|paragraph|document|text|negative|response|answer|article|excerpt|example|version)s?\b
+    | (?:the\ following|below)\ is\ an?\ (?:[\w-]+\ ){0,5}?(?:passage|paragraph|document|text|negative|response)\b
+    | (?:hard[\ -])?negative(?:\ (?:passage|document|example|sample))?\s*(?:\#?\d+)?\s*:
+    | as\ an\ ai\ (?:language\ )?(?:model|assistant)\b
+    | i(?:['’]m|\ am)\ sorry,?\ (?:but\ )?(?:i|as)\b
+    | i\ (?:cannot|can['’]t)\ (?:assist|help|provide|generate)\b
+    | 好的[，,。！!]\s*(?:以下|这|下面|我)
+    | 当然[，,。！!可]
+    | (?:以下|下面)是(?:一[段篇个]|关于)
+    | はい、(?:以下|こちら)
+    | (?:물론|네)[,!.\s]{1,2}\s*(?:다음|여기|아래)
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""How language models begin when asked for a passage. A passage proper may begin so too, seldom."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts of n distinct texts, by id.
+
+    characters, tokens : (n,) lengths; tokens by estimate, special tokens not counted.
+    normal             : (n,) hash of the lower-cased text, white space collapsed; 64 bits, this process only.
+    opening            : (n,) hash of the first words of that form.
+    preamble           : (n,) begins like a language model's answer.
+    script             : (n,) index into `scripts` of the script of most letters; 0 is NO_SCRIPT.
+    """
+
+    characters: Index
+    tokens: Index
+    normal: Index
+    opening: Index
+    preamble: Flags
+    script: npt.NDArray[np.int16]
+    scripts: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.characters)
+
+
+class ScriptTable:
+    """Script and class of code points, looked up once each.
+
+    names : scripts by number, NO_SCRIPT first.
+    """
+
+    def __init__(self) -> None:
+        self.names = [NO_SCRIPT, LATIN, HAN, KANA]
+        self._script = np.full(0x110000, -1, np.int16)
+        self.unspaced = np.zeros(0x110000, np.bool_)
+        for low, high in UNSPACED_RANGES:
+            self.unspaced[low : high + 1] = True
+
+    def of(self, codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.int16]:
+        """(n,) script number of each code point, 0 for what is no letter."""
+        found = self._script[codes]
+        for code in np.unique(codes[found < 0]).tolist():
+            self._script[code] = self._number(chr(code))
+        return self._script[codes]
+
+    def _number(self, char: str) -> int:
+        if unicodedata.category(char)[0] != "L":
+            return 0
+        words = unicodedata.name(char, "").split() or [NO_SCRIPT]
+        word = words[1] if words[0] in ("HALFWIDTH", "FULLWIDTH") and len(words) > 1 else words[0]
+        if word in SYMBOLS:
+            return 0
+        name = SCRIPT_NAMES.get(word, word.capitalize())
+        if name not in self.names:
+            self.names.append(name)
+        return self.names.index(name)
+
+
+def normal_form(text: str) -> str:
+    """Lower-cased, white space collapsed: texts of one form are the same text to a reader."""
+    text = text.lower()
+    # Nothing but a plain space is both white and printable, so most texts need no splitting.
+    return text.strip() if "  " not in text and text.isprintable() else " ".join(text.split())
+
+
+def gather(texts: Texts, n: int, table: ScriptTable, tick: Callable[[int], None] = lambda n: None) -> Facts:
+    """Facts of the texts with ids 0 … n-1. tick: told of each chunk's size."""
+    characters, tokens, script = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int16)
+    normal, opening, preamble = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
+    for start in range(0, n, CHUNK_TEXTS):
+        chunk = texts(start, min(n, start + CHUNK_TEXTS))
+        part = slice(start, start + len(chunk))
+        forms = list(map(normal_form, chunk))
+        characters[part] = np.fromiter(map(len, chunk), np.int64, len(chunk))
+        tokens[part], script[part], unspaced = _letters(chunk, forms, characters[part], table)
+        normal[part] = np.fromiter(map(hash, forms), np.int64, len(chunk))
+        opening[part] = _openings(forms, unspaced)
+        preamble[part] = np.fromiter((PREAMBLE.match(text) is not None for text in chunk), np.bool_, len(chunk))
+        tick(len(chunk))
+    return Facts(characters, tokens, normal, opening, preamble, script, tuple(table.names))
+
+
+def opening_of(form: str, without_spaces: bool) -> str:
+    """The first words of a normal form; its first characters in a script without spaces."""
+    return form[:OPENING_CHARACTERS] if without_spaces else " ".join(form.split(" ", OPENING_WORDS)[:OPENING_WORDS])
+
+
+def _openings(forms: Sequence[str], unspaced: Flags) -> Index:
+    return np.array([hash(opening_of(form, bare)) for form, bare in zip(forms, unspaced.tolist(), strict=True)])
+
+
+def _letters(
+    chunk: Sequence[str], forms: Sequence[str], characters: Index, table: ScriptTable
+) -> tuple[Index, npt.NDArray[np.int16], Flags]:
+    """Estimated tokens, script of most letters, and which texts are mostly in scripts without spaces."""
+    n = len(chunk)
+    beyond = np.fromiter((0 if text.isascii() else len(text.encode()) for text in chunk), np.int64, n)
+    beyond = np.where(beyond > 0, beyond - characters, 0)  # bytes that the same number of ASCII characters lacks
+    amounts = characters / ASCII_PER_TOKEN + beyond / OTHER_PER_TOKEN
+    script = np.fromiter((form.islower() for form in forms), np.bool_, n).astype(np.int16)  # 1 is LATIN
+    unspaced = np.zeros(n, np.bool_)
+    places = np.flatnonzero(beyond > FEW * characters)
+    if len(places):
+        codes = np.frombuffer("".join([chunk[place] for place in places.tolist()]).encode("utf-32-le"), np.uint32)
+        owner = np.repeat(np.arange(len(places)), characters[places])
+        numbers = table.of(codes)
+        n_unspaced = np.bincount(owner[table.unspaced[codes]], minlength=len(places))
+        n_ascii = np.bincount(owner[codes < 128], minlength=len(places))
+        n_other = characters[places] - n_unspaced - n_ascii
+        amounts[places] = n_ascii / ASCII_PER_TOKEN + n_other / OTHER_PER_TOKEN + n_unspaced / UNSPACED_PER_TOKEN
+        script[places] = _majority(owner, numbers, len(places), len(table.names))
+        unspaced[places] = 2 * n_unspaced > characters[places]
+    return np.ceil(amounts).astype(np.int64), script, unspaced
+
+
+def _majority(owner: Index, numbers: npt.NDArray[np.int16], n: int, n_scripts: int) -> npt.NDArray[np.int16]:
+    """Script of most letters of each text; Han and kana count together, as Kana where enough of it is."""
+    counts = np.bincount(owner * n_scripts + numbers, minlength=n * n_scripts).reshape(n, n_scripts)
+    counts[:, 0] = 0
+    both = counts[:, 2] + counts[:, 3]
+    is_kana = counts[:, 3] > KANA_FRACTION * both
+    counts[:, 2], counts[:, 3] = np.where(is_kana, 0, both), np.where(is_kana, both, 0)
+    found = counts.argmax(axis=1)
+    return np.where(counts.max(axis=1) > 0, found, 0).astype(np.int16)

@@ -1,0 +1,227 @@
+"""Which triplets of a source have which fault, by array arithmetic on ids and facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.lexical import Lexicon
+from secid.plan import Plan, PlannedSource
+from secid.study.lint.facts import Facts, Index, normal_form, opening_of
+
+Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+SHORT_TOKENS = 3
+"""A negative of at most this many tokens says nothing that a query could ask for: "N/A", "No answer found"."""
+MIN_SHARED_OPENINGS = 5
+"""Texts that must share an opening before it is called shared: among fewer, chance is enough."""
+SHARED_OPENING_FRACTION = 0.01
+HUB_FRACTION = 0.1
+MIN_HUB_QUERIES = 5
+"""Queries that must list a negative before it is called a hub, so that tiny files have none by chance."""
+ECHO_TOKENS = 4
+"""Shorter queries are repeated by many passages on their subject, and that is no fault."""
+CHUNK_TRIPLETS = 4096
+SHOWN_OPENINGS = 3
+
+
+@dataclass(frozen=True)
+class Flagged:
+    """n of n_all things are at fault. triplets: (T,) the triplets to show as examples. detail: the cases in words."""
+
+    n: int
+    n_all: int
+    triplets: Flags
+    detail: str = ""
+
+    @staticmethod
+    def of(flags: Flags, detail: str = "") -> Flagged:
+        """Each triplet counts once."""
+        return Flagged(int(flags.sum()), len(flags), flags, detail)
+
+
+class Lines:
+    """The texts of a run in numbers that are equal where the texts are, but for case and white space.
+
+    query, passage : (n,) number of each query's and each passage's normal form.
+    """
+
+    def __init__(self, plan: Plan, queries: Facts, passages: Facts) -> None:
+        self.queries, self.passages = queries, passages
+        _, self.query = np.unique(queries.normal, return_inverse=True)
+        _, self.passage = np.unique(passages.normal, return_inverse=True)
+        self.n_passages = int(self.passage.max(initial=-1)) + 1
+        keys = [self._positive_keys(planned) for planned in plan.sources]
+        self._known = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]))
+
+    def _positive_keys(self, planned: PlannedSource) -> Index:
+        query = np.repeat(planned.query, np.diff(planned.positive_offsets))
+        return self.query[query] * self.n_passages + self.passage[planned.positives]
+
+    def positive_in_record(self, planned: PlannedSource) -> Flags:
+        """(T,) the negative is a positive of its record."""
+        record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
+        own = record * self.n_passages + self.passage[planned.positives]
+        return np.isin(planned.triplet_record() * self.n_passages + self.passage[planned.negatives], own)
+
+    def positive_in_run(self, planned: PlannedSource) -> Flags:
+        """(T,) the negative is a positive of its query in some record of the run."""
+        return np.isin(self.pairs(planned), self._known)
+
+    def pairs(self, planned: PlannedSource) -> Index:
+        """(T,) number of each triplet's query and negative."""
+        return self.query[planned.query[planned.triplet_record()]] * self.n_passages + self.passage[planned.negatives]
+
+
+def structure(planned: PlannedSource, lines: Lines) -> dict[str, Flagged]:
+    """Faults that follow from which texts are equal."""
+    inside = lines.positive_in_record(planned)
+    exact = _exact_positive(planned)
+    variants = f"{int((inside & ~exact).sum())} of them differ in case or spaces" if (inside & ~exact).any() else ""
+    return {
+        "negative_equals_positive": Flagged.of(inside, variants),
+        "negative_is_other_positive": Flagged.of(lines.positive_in_run(planned) & ~inside),
+        **_repetition(planned, lines),
+        "hub_negative": hubs(planned, lines),
+    }
+
+
+def _exact_positive(planned: PlannedSource) -> Flags:
+    top = int(max(planned.negatives.max(initial=0), planned.positives.max(initial=0))) + 1
+    record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
+    return np.isin(planned.triplet_record() * top + planned.negatives, record * top + planned.positives)
+
+
+def _repetition(planned: PlannedSource, lines: Lines) -> dict[str, Flagged]:
+    """Copies of a negative within a record, and again in another record of the query."""
+    within = planned.triplet_record() * lines.n_passages + lines.passage[planned.negatives]
+    _, first = np.unique(within, return_index=True)
+    head = np.zeros(len(within), np.bool_)
+    head[first] = True
+    n_listed = int(planned.copies.sum())
+    pairs = lines.pairs(planned)
+    _, again = np.unique(pairs[head], return_index=True)
+    repeated = head.copy()
+    repeated[np.flatnonzero(head)[again]] = False
+    return {
+        "duplicate_negative": Flagged(n_listed - len(first), n_listed, ~head | (planned.copies > 1)),
+        "repeated_negative": Flagged(int(repeated.sum()), len(first), repeated),
+    }
+
+
+def hubs(planned: PlannedSource, lines: Lines) -> Flagged:
+    """Negatives that many distinct queries list."""
+    pairs, first = np.unique(lines.pairs(planned), return_index=True)
+    queries_of = np.bincount(pairs % lines.n_passages, minlength=lines.n_passages)
+    n_queries = len(np.unique(pairs // lines.n_passages))
+    hub = (queries_of > HUB_FRACTION * n_queries) & (queries_of >= MIN_HUB_QUERIES)
+    flags = hub[lines.passage[planned.negatives]]
+    shown = np.zeros_like(flags)
+    ids = lines.passage[planned.negatives[first]]
+    _, one = np.unique(ids, return_index=True)  # one example a hub, not one a triplet
+    shown[first[one][hub[ids[one]]]] = True
+    detail = ""
+    if hub.any():
+        detail = f"{int(hub.sum())} passages; the commonest stands in {queries_of.max() / n_queries:.0%} of the queries"
+    return Flagged(int(flags.sum()), len(flags), shown, detail)
+
+
+def style(planned: PlannedSource, plan: Plan, lines: Lines, n_empty: int) -> dict[str, Flagged]:
+    """Faults of the negatives' texts. n_empty: negatives that the reader left out as empty."""
+    facts, negatives = lines.passages, planned.negatives
+    short = facts.tokens[negatives] <= SHORT_TOKENS
+    positive = planned.positives[planned.positive_offsets[:-1]]
+    own, other = facts.script[negatives], facts.script[positive][planned.triplet_record()]
+    return {
+        "short_negative": Flagged(
+            int(short.sum()) + n_empty, len(short) + n_empty, short, f"{n_empty} of them empty" if n_empty else ""
+        ),
+        "known_preamble": Flagged.of(facts.preamble[negatives]),
+        "shared_opening": shared_openings(planned, plan, facts),
+        "other_script": Flagged.of((own != other) & (own > 0) & (other > 0)),
+    }
+
+
+def shared_openings(planned: PlannedSource, plan: Plan, facts: Facts) -> Flagged:
+    """Negatives whose opening many distinct negatives of the source share."""
+    ids = _distinct_forms(planned.negatives, facts)
+    openings, first, counts = np.unique(facts.opening[ids], return_index=True, return_counts=True)
+    common = (counts > SHARED_OPENING_FRACTION * len(ids)) & (counts >= MIN_SHARED_OPENINGS)
+    positives = facts.opening[_distinct_forms(planned.positives, facts)]
+    told = []
+    for place in np.flatnonzero(common)[np.argsort(-counts[common], kind="stable")][:SHOWN_OPENINGS].tolist():
+        form = normal_form(plan.passages.take(ids[[first[place]]])[0])
+        share = counts[place] / len(ids)
+        among_positives = float((positives == openings[place]).mean())
+        told.append(f'"{opening_of(form, " " not in form)} …" {share:.1%} (of the positives {among_positives:.1%})')
+    return Flagged.of(np.isin(facts.opening[planned.negatives], openings[common]), "; ".join(told))
+
+
+def _distinct_forms(ids: Index, facts: Facts) -> Index:
+    """One passage id for each distinct normal form among these."""
+    ids = np.unique(ids)
+    _, first = np.unique(facts.normal[ids], return_index=True)
+    return ids[first]
+
+
+def echoes(planned: PlannedSource, plan: Plan, lines: Lines, coverage: Floats) -> Flagged:
+    """Negatives that hold the whole query, word for word.
+
+    coverage : (T,) of the negatives; only what covers its query wholly is compared as text, since a
+    negative that holds the query holds its tokens.
+    """
+    query = planned.query[planned.triplet_record()]
+    flags = np.zeros(planned.n_triplets, np.bool_)
+    candidates = np.flatnonzero((coverage > 1 - 1e-9) & (lines.queries.tokens[query] >= ECHO_TOKENS))
+    for start in range(0, len(candidates), CHUNK_TRIPLETS):
+        part = candidates[start : start + CHUNK_TRIPLETS]
+        asked = _forms(plan.queries.take(query[part]))
+        given = _forms(plan.passages.take(planned.negatives[part]))
+        flags[part] = [text.rstrip("?.! ") in passage for text, passage in zip(asked, given, strict=True)]
+    return Flagged.of(flags)
+
+
+def _forms(texts: Sequence[str]) -> list[str]:
+    return list(map(normal_form, texts))
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The lexical gate of a source. coverage: (T,) of the negatives; positive: (P,) of all labelled positives;
+    wordless: (n_queries,) queries without a usable token.
+    """
+
+    coverage: Floats
+    positive: Floats
+    wordless: Flags
+
+
+def gate(planned: PlannedSource, lexicon: Lexicon, idf: Floats) -> Gate:
+    """Coverage of a source's negatives and positives under one tokenizer. Source: METHOD 2.3."""
+    return Gate(
+        lexicon.coverage(planned.query[planned.triplet_record()], planned.negatives, idf),
+        lexicon.coverage(np.repeat(planned.query, np.diff(planned.positive_offsets)), planned.positives, idf),
+        lexicon.queries_without_tokens(),
+    )
+
+
+def lexical(planned: PlannedSource, found: Gate, others: Mapping[str, float]) -> dict[str, Flagged]:
+    """Faults of the gate. others: mean coverage of the positives under other tokenizers, told beside this one's."""
+    queries, first = np.unique(planned.query, return_index=True)
+    wordless = found.wordless[queries]
+    shown = np.zeros(planned.n_triplets, np.bool_)
+    shown[planned.negative_offsets[first[wordless]]] = True
+    mean = float(found.positive.mean())
+    detail = f"mean coverage of the labelled positives {mean:.3f}"
+    detail += "".join(f"; with --tokenizer {name} {value:.3f}" for name, value in others.items())
+    n_bare = int((found.positive == 0).sum())
+    bare = np.zeros(planned.n_triplets, np.bool_)
+    bare[planned.negative_offsets[:-1]] = found.positive[planned.positive_offsets[:-1]] == 0
+    return {
+        "query_without_tokens": Flagged(int(wordless.sum()), len(queries), shown),
+        "lexical_gate_inactive": Flagged(n_bare, len(found.positive), bare, f"{detail}; n counts those at 0"),
+    }

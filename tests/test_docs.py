@@ -1,0 +1,259 @@
+"""The pages fit the code, and their snippets run."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import io
+import os
+import re
+import shlex
+import subprocess
+import tomllib
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from secid import results
+from secid.measure.buckets import STRUCTURAL_RULES
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "fixtures" / "README.md"]
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?%?")
+ROUNDING = 0.002
+"""Another processor adds in another order, and the last digit shown may fall to the other side."""
+
+
+@cache
+def builder() -> ModuleType:
+    """docs/build.py, which is no package."""
+    spec = importlib.util.spec_from_file_location("docs_build", ROOT / "docs" / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text_of(path), re.DOTALL | re.MULTILINE)
+
+
+def words_in_code(text: str) -> set[str]:
+    """Every identifier that stands in `code`."""
+    return {word for span in re.findall(r"`([^`\n]+)`", text) for word in re.findall(r"[A-Za-z_]\w*", span)}
+
+
+@pytest.fixture
+def here(monkeypatch, tmp_path_factory):
+    """Where snippets run: a folder with the fixtures in it, and a cache that all of them share."""
+    folder = tmp_path_factory.mktemp("snippets")
+    (folder / "fixtures").symlink_to(ROOT / "fixtures", target_is_directory=True)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for name in [name for name in os.environ if name.startswith("SECID_")]:
+        monkeypatch.delenv(name)
+    return folder
+
+
+# what the pages name
+
+
+def test_option_tables_and_schema_table_are_current():
+    """Else: python docs/build.py"""
+    assert builder().cli_page() == text_of(builder().CLI_PAGE)
+    assert builder().how_to_page() == text_of(builder().HOW_TO_PAGE)
+
+
+def test_every_command_has_a_section_that_names_all_its_options():
+    page = text_of(builder().CLI_PAGE)
+    for name, (command, _) in builder().commands().items():
+        heading = f"## secid {name}\n" if name else "# Command line\n"
+        assert heading in page
+        section = page.split(heading, 1)[1].split("\n## ", 1)[0]
+        for parameter in command.params:
+            if parameter.param_type_name == "option" and not parameter.hidden:
+                for flag in (*parameter.opts, *parameter.secondary_opts):
+                    assert f"`{flag}`" in section, f"{name} {flag}"
+
+
+def test_a_new_option_would_be_noticed():
+    page = text_of(builder().CLI_PAGE)
+    assert page.replace("| `--first-k` |", "| `--first-n` |") != builder().cli_page()
+
+
+def missing_fields(page: str) -> list[str]:
+    named = words_in_code(page)
+    return [
+        f"{kind.__name__}.{field.name}"
+        for kind in vars(results).values()
+        if dataclasses.is_dataclass(kind) and isinstance(kind, type)
+        for field in dataclasses.fields(kind)
+        if field.name not in named
+    ]
+
+
+def test_every_field_of_the_report_is_named():
+    assert missing_fields(text_of(ROOT / "docs" / "report-schema.md")) == []
+
+
+def test_a_field_that_is_not_named_would_be_noticed():
+    page = text_of(ROOT / "docs" / "report-schema.md").replace("`probability_first`", "")
+    assert missing_fields(page) == ["SourceIdentity.probability_first", "SourceResult.probability_first"]
+
+
+def test_every_column_of_negatives_is_named():
+    from secid.study.artifacts import NEGATIVES_SCHEMA
+
+    section = text_of(ROOT / "docs" / "report-schema.md").split("## negatives.parquet", 1)[1].split("\n## ", 1)[0]
+    columns = {name for name in NEGATIVES_SCHEMA.names if not name.startswith("in_")}
+    assert columns | {"in_"} == words_in_code(section)
+
+
+def test_every_section_of_the_method_that_the_code_points_to_is_there():
+    sections = set(re.findall(r"^## (\d+)\. ", text_of(ROOT / "docs" / "method.md"), re.MULTILINE))
+    pointed = set()
+    for path in (ROOT / "secid").rglob("*.py"):
+        for reference in re.findall(r"METHOD ((?:\d+(?:\.\d+)?(?:, | and | to )?)+)", text_of(path)):
+            pointed |= {number.split(".")[0] for number in re.findall(r"\d+(?:\.\d+)?", reference)}
+    assert {"1", "2", "8"} <= pointed
+    assert pointed <= sections
+
+
+def test_every_bucket_control_weight_and_tokenizer_is_described():
+    from typing import get_args
+
+    from secid.measure.gates import WEIGHTS
+    from secid.settings import IdfCorpus, Positives
+    from secid.study.ablate import TOKENIZERS
+    from secid.study.controls import KINDS
+
+    page = text_of(ROOT / "docs" / "method.md")
+    named = words_in_code(page)
+    assert {*WEIGHTS, *KINDS, *TOKENIZERS, *get_args(IdfCorpus), *get_args(Positives)} <= named
+    for name in STRUCTURAL_RULES:
+        assert name.replace("_", " ") in page
+
+
+def test_every_dependency_has_its_reason():
+    project = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]
+    required = [*project["dependencies"], *(item for extra in project["optional-dependencies"].values() for item in extra)]
+    names = {re.split(r"[<>=!~\[; ]", item, maxsplit=1)[0] for item in required}
+    rows = re.findall(r"^\| (.+?) \|", text_of(ROOT / "docs" / "decisions" / "dependencies.md"), re.MULTILINE)
+    extras = re.findall(r"^\| \w+ \| (.+?) \|", text_of(ROOT / "docs" / "decisions" / "dependencies.md"), re.MULTILINE)
+    listed = {name for row in [*rows, *extras] for name in row.split(", ")}
+    assert names <= listed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
+        assert "://" not in target
+        name, _, anchor = target.partition("#")
+        path = (page.parent / name).resolve() if name else page
+        assert path.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", text_of(path), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in slugs, target
+
+
+# what the pages run
+
+
+def test_the_first_command_prints_what_the_readme_shows(here):
+    """Else: python docs/build.py --output"""
+    shown = re.search(r"<!-- output -->\n```text\n(.*?)```", text_of(ROOT / "README.md"), re.DOTALL)
+    assert shown is not None
+    printed = builder().first_output()
+    assert same_but_for_rounding(shown.group(1), printed), printed
+
+
+def same_but_for_rounding(first: str, second: str) -> bool:
+    """Same words in the same places, numbers within ROUNDING (a tenth of a per cent point where there is a %)."""
+    if NUMBER.sub("#", " ".join(first.split())) != NUMBER.sub("#", " ".join(second.split())):
+        return False
+    pairs = zip(NUMBER.findall(first), NUMBER.findall(second), strict=True)
+    return all(
+        abs(float(a.rstrip("%")) - float(b.rstrip("%"))) <= (0.11 if a.endswith("%") else ROUNDING) for a, b in pairs
+    )
+
+
+def test_a_changed_output_would_be_noticed():
+    assert same_but_for_rounding("1 random 0.5455 9.9%", "1 random   0.5456 10.0%")
+    assert not same_but_for_rounding("1 random 0.5455", "1 random 0.5555")
+    assert not same_but_for_rounding("1 random 0.5455", "1 bm25 0.5455")
+
+
+def commands_in(page: Path) -> list[str]:
+    lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
+    return [line for line in lines if line.startswith("secid ")]
+
+
+def test_commands_of_the_how_to_run_as_typed(here):
+    from secid.cli.app import main
+
+    commands = commands_in(ROOT / "docs" / "how-to.md")
+    assert len(commands) >= 5
+    for command in commands:
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            code = main(shlex.split(command)[1:])
+        assert code == 0, f"{command}\n{err.getvalue()}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_name_options_that_exist(page):
+    known = builder().commands()
+    for command in commands_in(page):
+        words = shlex.split(command, comments=True)[1:]
+        name = max((known_name for known_name in known if words[: len(known_name.split())] == known_name.split()), key=len)
+        options = {flag for parameter in known[name][0].params for flag in (*parameter.opts, *parameter.secondary_opts)}
+        assert name
+        assert {word.split("=")[0] for word in words if word.startswith("--")} <= options, command
+
+
+@pytest.mark.parametrize(
+    ("page", "number"),
+    [(page, number) for page in PAGES for number in range(len(blocks(page, "python")))],
+    ids=lambda value: value.name if isinstance(value, Path) else str(value),
+)
+def test_python_snippets_run(page, number, here):
+    with redirect_stdout(io.StringIO()):
+        exec(compile(blocks(page, "python")[number], f"{page.name}:{number}", "exec"), {"__name__": "snippet"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_settings_snippets_are_settings(page, here):
+    from secid.settings import resolve
+
+    for block in blocks(page, "toml"):
+        (here / "secid.toml").write_text(block, encoding="utf-8")
+        resolve({}, environment={}, directory=here)
+
+
+def test_shell_blocks_are_shell():
+    for page in PAGES:
+        for block in blocks(page, "sh"):
+            subprocess.run(["bash", "-n"], input=block, text=True, check=True)
+
+
+def test_continuous_integration_finds_the_test_command():
+    found = re.search(r"<!-- test command -->\s*```(?:sh|bash)\n(.*?)```", text_of(ROOT / "README.md"), re.DOTALL)
+    assert found is not None
+    for step in ("ruff check .", "ruff format --check .", "mypy", "pytest"):
+        assert step in found.group(1)
+
+
+def test_pages_name_no_machine_and_no_registry():
+    for page in PAGES:
+        for word in ("/work/", "/root/", "/home/", "pypi.org", "pythonhosted"):
+            assert word not in text_of(page), f"{page.name}: {word}"

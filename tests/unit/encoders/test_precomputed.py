@@ -1,0 +1,154 @@
+"""Vectors from a file, found by text, hash or row order, and everything that may be wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from secid.encoders import load, self_test, smallest_distance
+from secid.errors import EncoderError
+from secid.settings import Settings
+
+TEXTS = ["one", "two", "drei ü", "東京"]
+HASHES = [hashlib.sha256(text.encode()).hexdigest() for text in TEXTS]
+ROWS = np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32)
+UNIT = ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True)
+
+
+def encoder(path: Path, **settings: Any) -> Any:
+    return load(Settings(encoder=str(path), **settings))
+
+
+def save(path: Path, layout: str) -> Path:
+    """The four vectors in one of the layouts the docstring names."""
+    if layout == "npz text_sha256":
+        np.savez(path / "v.npz", vectors=UNIT, text_sha256=np.array(HASHES))
+    elif layout == "npz text":
+        np.savez(path / "v.npz", embeddings=UNIT, text=np.array(TEXTS))
+    elif layout == "npz row order":
+        np.savez(path / "v.npz", vectors=UNIT)
+        lines = [json.dumps(text) if place % 2 else json.dumps({"text": text}) for place, text in enumerate(TEXTS)]
+        (path / "v.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    elif layout == "parquet text_sha256":
+        pq.write_table(pa.table({"text_sha256": HASHES, "vector": UNIT.tolist()}), path / "v.parquet")
+    else:
+        fixed = pa.FixedSizeListArray.from_arrays(UNIT.ravel(), 5)
+        pq.write_table(pa.table({"text": TEXTS, "embedding": fixed}), path / "v.parquet", row_group_size=3)
+    return path / ("v.npz" if layout.startswith("npz") else "v.parquet")
+
+
+LAYOUTS = ["npz text_sha256", "npz text", "npz row order", "parquet text_sha256", "parquet fixed text"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rows_by_text(tmp_path: Path, layout: str) -> None:
+    found = encoder(save(tmp_path, layout))
+    assert np.abs(found.encode(TEXTS[::-1] + ["one"], "query") - UNIT[[3, 2, 1, 0, 0]]).max() < 1e-6
+    assert found.encode([], "passage").shape == (0, 5)
+    assert (found.dimension, found.info.normalize, found.info.dtype) == (5, True, "float32")
+    assert found.info.weights_sha256
+
+
+def test_a_text_without_a_vector_is_named(tmp_path: Path) -> None:
+    found = encoder(save(tmp_path, "npz text"))
+    with pytest.raises(EncoderError, match=r"2 of 3 texts \(query\) have no vector, the first 'unseen'"):
+        found.encode(["one", "unseen", "too"], "query")
+
+
+def test_roles_tell_two_vectors_of_a_text_apart(tmp_path: Path) -> None:
+    path = tmp_path / "v.npz"
+    np.savez(path, vectors=UNIT[:2], text=np.array(["same", "same"]), role=np.array(["query", "passage"]))
+    found = encoder(path)
+    assert np.abs(found.encode(["same"], "query") - UNIT[:1]).max() < 1e-6
+    assert np.abs(found.encode(["same"], "passage") - UNIT[1:2]).max() < 1e-6
+    np.savez(path, vectors=UNIT[:2], text=np.array(["same", "same"]))
+    with pytest.raises(EncoderError, match="rows 0 and 1 are of one text but differ"):
+        encoder(path)
+
+
+def test_rows_that_are_not_unit(tmp_path: Path) -> None:
+    path = tmp_path / "v.npz"
+    np.savez(path, vectors=ROWS, text=np.array(TEXTS))
+    raw = encoder(path)
+    assert not raw.info.normalize
+    assert np.array_equal(raw.encode(TEXTS, "query"), ROWS)
+    assert any("not of unit length" in note for note in raw.info.notes)
+    scaled = encoder(path, normalize=True)
+    assert np.abs(scaled.encode(TEXTS, "query") - UNIT).max() < 1e-6
+    assert scaled.info.fingerprint != raw.info.fingerprint
+    cut = encoder(path, truncate_dim=2)
+    assert np.allclose(np.linalg.norm(cut.encode(TEXTS, "query"), axis=1), 1, atol=1e-6)
+    with pytest.raises(EncoderError, match="--truncate-dim 6 is more than the 5"):
+        encoder(path, truncate_dim=6)
+
+
+def test_half_precision_has_a_wider_noise_limit(tmp_path: Path) -> None:
+    path = tmp_path / "v.npz"
+    np.savez(path, vectors=UNIT.astype(np.float16), text=np.array(TEXTS))
+    half = encoder(path)
+    assert half.info.dtype == "fp16"
+    assert smallest_distance(half) == pytest.approx(10 / 2**11)
+    assert smallest_distance(encoder(save(tmp_path, "parquet fixed text"))) == 1e-3
+
+
+def test_the_self_test_reads_the_stored_rows(tmp_path: Path) -> None:
+    path = save(tmp_path, "npz text")
+    assert [check.outcome for check in self_test(encoder(path))] == ["pass", "pass"]
+    damaged = UNIT.copy()
+    damaged[1, 1] = np.nan
+    np.savez(path, vectors=damaged, text=np.array(TEXTS))
+    assert self_test(encoder(path, normalize=True))[0].outcome == "fail"
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"text": np.array(TEXTS)}, "expected one of vector"),
+        ({"vectors": UNIT}, "nothing tells which text"),
+        ({"vectors": UNIT, "embedding": UNIT, "text": np.array(TEXTS)}, "expected one of"),
+        ({"vectors": UNIT[:3], "text": np.array(TEXTS)}, "3 vectors but 4 texts"),
+        ({"vectors": UNIT[0], "text": np.array(TEXTS)}, r"shape \(5,\)"),
+        ({"vectors": np.ones((4, 2), dtype=np.int64), "text": np.array(TEXTS)}, "int64"),
+        ({"vectors": UNIT, "text_sha256": np.array(["zz"] * 4)}, "not hexadecimal"),
+        ({"vectors": UNIT, "text_sha256": np.array(["ab"] * 4)}, "not hexadecimal"),
+        ({"vectors": UNIT, "text": np.array(TEXTS), "role": np.array(["q"] * 4)}, "roles"),
+        ({"vectors": np.array([{}] * 4), "text": np.array(TEXTS)}, "cannot be read"),
+    ],
+)
+def test_bad_npz_files(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    path = tmp_path / "v.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(EncoderError, match=message):
+        encoder(path)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"text": ["a", "b"], "vector": [[1.0, 2.0], [1.0]]}, "several lengths"),
+        ({"text": ["a", "b"], "vector": [[1.0, 2.0], None]}, "1 nulls"),
+        ({"text": ["a", "b"], "vector": [1.0, 2.0]}, "expected a list"),
+        ({"text": ["a", "b"], "vector": [["x"], ["y"]]}, "expected floats"),
+    ],
+)
+def test_bad_parquet_files(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
+    path = tmp_path / "v.parquet"
+    pq.write_table(pa.table(columns), path)
+    with pytest.raises(EncoderError, match=message):
+        encoder(path)
+
+
+@pytest.mark.parametrize("name", ["v.npz", "v.parquet"])
+def test_files_that_are_none(tmp_path: Path, name: str) -> None:
+    with pytest.raises(EncoderError, match="no such file"):
+        encoder(tmp_path / name)
+    (tmp_path / name).write_bytes(b"nothing of the kind")
+    with pytest.raises(EncoderError, match="cannot be read"):
+        encoder(tmp_path / name)

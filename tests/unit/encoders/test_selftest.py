@@ -1,0 +1,108 @@
+"""The self-test passes on sound encoders, and each of its checks can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secid.encoders import batch_noise, from_callable, load, self_test, smallest_distance
+from secid.encoders.protocol import EncodedBatch, gather
+from secid.errors import EncoderError
+from secid.settings import Settings
+
+Tiny = Callable[[str], Path]
+
+
+def rows(texts: list[str], role: str) -> np.ndarray:
+    return np.array([[len(text), len(set(text)), 1.0 + (role == "query")] for text in texts], dtype=np.float32)
+
+
+def outcomes(encoder: Any) -> dict[str, str]:
+    return {check.name: check.outcome for check in self_test(encoder)}
+
+
+def as_float32(encoder: Any, **changes: Any) -> Any:
+    encoder.info = replace(encoder.info, dtype="float32", **changes)
+    return encoder
+
+
+def test_a_sound_encoder_passes(tiny: Tiny) -> None:
+    encoder = load(Settings(encoder=str(tiny("bert")), device="cpu"))
+    assert set(outcomes(encoder).values()) == {"pass"}
+    assert batch_noise(encoder) < 1e-5
+    assert smallest_distance(encoder) == 1e-3
+
+
+def test_noise_sets_the_limit_of_other_formats(tiny: Tiny) -> None:
+    encoder = load(Settings(encoder=str(tiny("bert")), device="cpu", dtype="bf16"))
+    assert smallest_distance(encoder) == max(10 * batch_noise(encoder), 1e-3)
+    assert outcomes(encoder)["batch"] == "not evaluated"
+
+
+def test_non_finite_rows_fail() -> None:
+    def broken(texts: list[str], role: str) -> np.ndarray:
+        found = rows(texts, role)
+        found[0, 0] = np.nan
+        return found
+
+    found = outcomes(as_float32(from_callable(broken, "x")))
+    assert found["finite"] == "fail"
+    assert found["unit"] == found["batch"] == "fail"  # NaN fails every comparison
+
+
+def test_rows_that_are_not_unit_fail() -> None:
+    encoder = as_float32(from_callable(rows, "x", normalize=False))
+    assert outcomes(encoder)["unit"] == "not evaluated"
+    assert outcomes(as_float32(encoder, normalize=True))["unit"] == "pass"  # it now scales, as its info says
+    encoder.encode = lambda texts, role: rows(texts, role)
+    assert outcomes(encoder)["unit"] == "fail"
+
+
+def test_roles_that_are_the_same_fail() -> None:
+    encoder = as_float32(from_callable(lambda texts, role: rows(texts, "query"), "x"), query_prefix="query: ")
+    assert outcomes(encoder)["roles"] == "fail"
+    assert outcomes(as_float32(from_callable(rows, "x"), query_prefix="query: "))["roles"] == "pass"
+    assert outcomes(as_float32(from_callable(rows, "x")))["roles"] == "not evaluated"
+
+
+def test_rows_that_depend_on_their_company_fail() -> None:
+    def sociable(texts: list[str], role: str) -> np.ndarray:
+        return rows(texts, role) + 0.1 * len(texts)
+
+    encoder = as_float32(from_callable(sociable, "x"))
+    assert outcomes(encoder)["batch"] == "fail"
+    assert batch_noise(encoder) > 1e-3
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [lambda t, r: [1.0], lambda t, r: [["x"]], lambda t, r: np.ones((2, 3)), lambda t, r: [[]], lambda t, r: None],
+)
+def test_functions_that_return_something_else(bad: Any) -> None:
+    with pytest.raises(EncoderError):
+        from_callable(bad, "bad")
+
+
+def test_a_function_whose_dimension_changes() -> None:
+    encoder = from_callable(lambda texts, role: np.ones((len(texts), len(texts) + 1)), "x")
+    with pytest.raises(EncoderError, match=r"shape \(2, 3\) for 2 texts, expected \(2, 2\)"):
+        encoder.encode(["a", "b"], "query")
+    with pytest.raises(EncoderError, match="needs a name"):
+        from_callable(rows, "")
+    assert encoder.encode([], "query").shape == (0, 2)
+
+
+def test_gather_notices_lost_and_doubled_texts() -> None:
+    def batch(*places: int) -> EncodedBatch:
+        count = len(places)
+        return EncodedBatch(np.array(places), np.ones((count, 2), np.float32), np.zeros(count, np.bool_), 0)
+
+    assert gather([batch(1), batch(0, 2)], 3, 2).shape == (3, 2)
+    for batches in ([batch(0, 1)], [batch(0, 1, 2), batch(2)]):
+        with pytest.raises(ValueError, match="not encoded exactly once"):
+            gather(batches, 3, 2)

@@ -1,0 +1,131 @@
+"""Agreement with downstream results, on the published tables of arXiv 2603.20990v3 and by hand (METHOD 12)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau, spearmanr
+
+from secid.errors import InputError
+from secid.study.agreement import (
+    kendall_tau_b,
+    pairs_ordered_alike,
+    read_outcomes,
+    spearman_rho,
+    top_1_regret,
+)
+
+SOURCES = ("BM25", "Dense", "LLM", "BM25+Dense", "BM25+LLM", "Dense+LLM")
+SINGLE, HYBRID = SOURCES[:3], SOURCES[3:]
+ECI = {  # Table 1
+    "DistilBERT": (0.1265, 0.1755, 0.2612, 0.1510, 0.1939, 0.2192),
+    "E5-base": (0.0954, 0.1191, 0.2112, 0.1072, 0.1533, 0.1659),
+    "Contriever": (0.0667, 0.1170, 0.1813, 0.0918, 0.1240, 0.1498),
+}
+NDCG = {  # Table 2, means
+    "DistilBERT": (0.344, 0.373, 0.392, 0.349, 0.359, 0.381),
+    "E5-base": (0.452, 0.465, 0.479, 0.439, 0.450, 0.459),
+    "Contriever": (0.349, 0.397, 0.434, 0.334, 0.359, 0.402),
+}
+PROXIES = {  # Table 3: gradient energy, MNRL loss, ambiguity
+    "DistilBERT": (
+        (27.59, 22.96, 29.83, 25.41, 28.66, 25.55),
+        (2.416, 2.434, 2.184, 3.077, 2.955, 2.958),
+        (0.881, 0.883, 0.733, 0.934, 0.911, 0.915),
+    ),
+    "E5-base": (
+        (39.86, 39.61, 29.56, 42.96, 42.68, 40.86),
+        (1.790, 2.107, 1.031, 2.584, 2.060, 2.297),
+        (0.533, 0.689, 0.122, 0.715, 0.547, 0.690),
+    ),
+    "Contriever": (
+        (162.68, 155.55, 91.90, 166.39, 163.00, 155.74),
+        (2.573, 2.719, 1.033, 3.326, 2.710, 2.829),
+        (0.801, 0.840, 0.344, 0.882, 0.811, 0.845),
+    ),
+}
+
+
+def named(values: tuple[float, ...], names: tuple[str, ...] = SOURCES) -> dict[str, float]:
+    table = dict(zip(SOURCES, values, strict=True))
+    return {name: table[name] for name in names}
+
+
+def test_the_score_orders_all_published_pairs_within_blocks():
+    counts = [
+        pairs_ordered_alike(named(ECI[encoder], block), named(NDCG[encoder], block))
+        for encoder in ECI
+        for block in (SINGLE, HYBRID)
+    ]
+    assert (sum(alike for alike, _ in counts), sum(total for _, total in counts)) == (18, 18)
+
+
+def test_and_38_of_45_over_all_six():
+    counts = [pairs_ordered_alike(named(ECI[encoder]), named(NDCG[encoder])) for encoder in ECI]
+    assert (sum(alike for alike, _ in counts), sum(total for _, total in counts)) == (38, 45)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "first"),
+    [
+        ("DistilBERT", ("LLM", "BM25+Dense", "BM25+Dense")),
+        ("E5-base", ("BM25+Dense", "BM25+Dense", "BM25+Dense")),
+        ("Contriever", ("BM25+Dense", "BM25+Dense", "BM25+Dense")),
+    ],
+)
+def test_which_sources_each_published_proxy_puts_first(encoder, first):
+    assert tuple(SOURCES[int(np.argmax(values))] for values in PROXIES[encoder]) == first
+
+
+def test_proxies_do_not_order_the_published_pairs():
+    for values in zip(*PROXIES.values(), strict=True):
+        counts = [
+            pairs_ordered_alike(named(numbers, block), named(NDCG[encoder], block))
+            for encoder, numbers in zip(PROXIES, values, strict=True)
+            for block in (SINGLE, HYBRID)
+        ]
+        assert sum(alike for alike, _ in counts) < 18
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_correlations_equal_scipys(seed):
+    generator = np.random.default_rng(seed)
+    a, b = generator.integers(0, 5, (2, 8)).astype(float)
+    assert kendall_tau_b(a, b) == pytest.approx(kendalltau(a, b).statistic)
+    assert spearman_rho(a, b) == pytest.approx(spearmanr(a, b).statistic)
+
+
+def test_a_constant_side_has_no_correlation():
+    assert kendall_tau_b(np.ones(4), np.arange(4.0)) is None
+    assert spearman_rho(np.ones(4), np.arange(4.0)) is None
+
+
+def test_regret_is_what_the_first_source_loses():
+    assert top_1_regret(np.array([3.0, 1.0]), np.array([0.5, 0.7])) == pytest.approx(0.2)
+    assert top_1_regret(np.array([1.0, 3.0]), np.array([0.5, 0.7])) == 0.0
+
+
+def test_a_table_of_outcomes_is_read(tmp_path):
+    path = tmp_path / "results.csv"
+    path.write_text("source,ndcg,ndcg_se,mrr\nbm25,0.5,0.01,\ndense,0.6,0.02,0.3\n", encoding="utf-8")
+    ndcg, mrr = read_outcomes(path)
+    assert ndcg.values == {"bm25": 0.5, "dense": 0.6}
+    assert ndcg.errors == {"bm25": 0.01, "dense": 0.02}
+    assert mrr.values == {"dense": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name,ndcg\nbm25,1\n", "needs a column `source`"),
+        ("source\nbm25\n", "needs a column `source`"),
+        ("source,ndcg\nbm25,high\n", "results.csv:2: ndcg = 'high' is not a number"),
+        ("source,ndcg\nbm25,nan\n", "is not a number"),
+        ("source,ndcg\nbm25,1\nbm25,2\n", "results.csv:3: source 'bm25' stands twice"),
+    ],
+)
+def test_a_broken_table_is_refused_with_its_line(tmp_path, text, message):
+    path = tmp_path / "results.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+        read_outcomes(path)
