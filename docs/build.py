@@ -134,9 +134,16 @@ def first_output() -> str:
     return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
 
 
+def shown(output: str) -> str:
+    """The output without the table of controls, which the README has no room for."""
+    ranking, found, words = output.partition("\nRanking: ")
+    table = ranking.strip("\n").split("\n\n")[0]
+    return f"{table}\n […]\n{found.lstrip()}{words}" if found else output
+
+
 def readme() -> str:
     """README.md with the current output."""
-    return block(README.read_text(encoding="utf-8"), "output", f"```text\n{first_output()}\n```")
+    return block(README.read_text(encoding="utf-8"), "output", f"```text\n{shown(first_output())}\n```")
 
 
 def main(arguments: list[str]) -> None:

@@ -15,6 +15,7 @@ from secid.results import Run
 from secid.settings import RECIPE_FIELDS, Resolved, resolve
 
 if TYPE_CHECKING:
+    from secid.checks import Check
     from secid.encoders import Encoder
     from secid.records import Source
     from secid.study.blend import Blend
@@ -171,7 +172,8 @@ def _with_other_encoders(
 
     table = {scored.run.encoder.name: {source.name: source.eci_nats for source in scored.run.sources}}
     for number, name in enumerate(names):
-        own = replace(resolved.values, encoder=name, controls="none", ablate=False, **dict.fromkeys(RECIPE_FIELDS))
+        recipe: dict[str, Any] = dict.fromkeys(RECIPE_FIELDS)
+        own = replace(resolved.values, encoder=name, controls="none", ablate=False, **recipe)
         folder = work / f"encoder-{number}"
         folder.mkdir()
         loaded = load(own)
@@ -181,3 +183,35 @@ def _with_other_encoders(
         table[loaded.info.name] = {source.name: source.eci_nats for source in other.run.sources}
     ablations = (*scored.run.ablations, over_encoders(table))
     return replace(scored, run=replace(scored.run, ablations=ablations))
+
+
+def check(
+    sources: Sequence[str | PathLike[str]],
+    *,
+    against_eval: str | PathLike[str] | None = None,
+    fail_on: Sequence[str] = (),
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Check:
+    """Tells what is in sources and what is wrong with them, without an encoder and without torch.
+
+    sources      : as for `score`.
+    against_eval : BEIR folder whose queries and relevant passages are looked for in the sources.
+    fail_on      : "name" or "name=limit" of findings; those above their limit are told in Check.failed.
+    settings     : reading settings, tokenizer, max_length and examples.
+    Returns the same as `secid check --json` prints. Raises SecidError where a source cannot be read.
+    """
+    from secid.checks import failures, parse_limits
+
+    limits = parse_limits(fail_on)
+    resolved = resolve(settings)
+    from secid.data import resolve_sources
+    from secid.data.evaluation import read_evaluation
+    from secid.study.check import check_sources
+
+    values = resolved.values
+    found = resolve_sources([fspath(source) for source in sources], values)
+    evaluation = None if against_eval is None else read_evaluation(fspath(against_eval), titles=values.titles)
+    with tempfile.TemporaryDirectory(prefix="secid-") as work:
+        checked = check_sources(found, values, Path(work), progress or Silent(), evaluation)
+    return replace(checked, failed=failures(checked.sources, limits))

@@ -7,7 +7,7 @@ Fractions lie in [0, 1]. None always comes with a reason beside it.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -99,9 +99,9 @@ KINDS: Mapping[str, Kind] = {
         "leave it out as a positive; as a negative it teaches the encoder to reject what is asked for",
     ),
 }  # fmt: skip
-"""Every finding by name. Limits: 0 where a single case is a mistake, 0.1 % where one may be natural; 1 % where a collection has some of it
-by nature, the share from which the issue is a habit of the miner; 5 % as --max-bad-fraction; 95 % uncovered is
-a mean coverage below 0.05."""
+"""Every finding by name. Limits: 0 where a single case is a mistake, 0.1 % where one may be natural; 1 % where
+a collection has some of it by nature, and more is a habit of the miner; 5 % as --max-bad-fraction; 95 % of the
+weight uncovered is a mean coverage below 0.05. None: a setting gives the limit."""
 
 ANY = "any"
 """Name that stands for all findings in --fail-on."""
@@ -215,7 +215,7 @@ class Check:
     seconds: float
 
 
-def parse_limits(specs: tuple[str, ...]) -> dict[str, float | None]:
+def parse_limits(specs: Sequence[str]) -> dict[str, float | None]:
     """NAME or NAME=LIMIT to {name: limit}; None keeps the default limit. LIMIT is a fraction, or a percentage with %.
 
     Raises UsageError for an unknown name (with the nearest known one) or a limit outside [0, 1].

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -49,6 +49,7 @@ class PlannedSource:
     """One source as index arrays. R records, T triplets; triplets of one record are neighbours.
 
     query            : (R,) query id.        line, file : (R,) where the record's first row stands.
+    slice            : (R,) place of the record's value in Plan.slices; all 0 without --by.
     positives        : ids of all labelled positives, record r's at positive_offsets[r:r+2].
     negatives        : (T,) passage ids, record r's at negative_offsets[r:r+2], in file order.
     copies           : (T,) how often the record's rows list the negative, >= 1.
@@ -64,6 +65,7 @@ class PlannedSource:
     source: Source
     tally: Tally
     query: Index
+    slice: Index
     line: Index
     file: Index
     positives: Index
@@ -96,6 +98,8 @@ class Plan:
 
     known_positives : sorted query * len(passages) + passage of every labelled positive of the run
                       whose text is in the plan.
+    empty           : sources of a file that holds several, left out since they have no triplet, and why.
+    slices          : values of the column that the run is sliced by, "" for an absent one.
     echoes          : (n_queries,) passage id of the query's own text, -1 where it was not asked for.
     """
 
@@ -104,6 +108,8 @@ class Plan:
     sources: tuple[PlannedSource, ...]
     known_positives: Index
     echoes: Index
+    slices: tuple[str, ...]
+    empty: Mapping[str, str]
 
     def close(self) -> None:
         """Lets go of the spool files."""
@@ -118,6 +124,7 @@ class _Rows:
     name: str
     source: Source
     query: array[int] = field(default_factory=lambda: array("q"))
+    slice: array[int] = field(default_factory=lambda: array("q"))
     line: array[int] = field(default_factory=lambda: array("q"))
     file: array[int] = field(default_factory=lambda: array("q"))
     positives: array[int] = field(default_factory=lambda: array("q"))
@@ -160,8 +167,9 @@ def make_plan(
     queries = TextSpool("query", folder / "queries.txt")
     passages = TextSpool("passage", folder / "passages.txt")
     collected: list[_Rows] = []
+    slices: dict[str, int] = {}
     for source, rows in readers:
-        collected += _collect(source, rows, queries, passages, tick)
+        collected += _collect(source, rows, queries, passages, slices, tick)
     query_store, query_ids = queries.store()
     sampled = np.argsort(sample_order(query_store.keys, settings.seed), kind="stable")[: settings.control_queries]
     echoed = [passages.add(text) for text in query_store.take(sampled)] if with_echoes else []
@@ -171,6 +179,9 @@ def make_plan(
     sources = [_grouped(rows, query_ids, passage_ids) for rows in collected]
     refuse_bad(sources, settings)
     sources = [_restricted(source, query_store, settings) for source in sources]
+    empty = {f"source {p.name}": f"no triplet: {_told(p.tally)}" for p in sources if not p.n_triplets and ":" in p.name}
+    filled = {planned.source.name for planned in sources if planned.n_triplets}
+    sources = [p for p in sources if p.n_triplets or p.source.name not in filled]
     for planned in sources:
         if not planned.n_triplets:
             raise NothingToScoreError(
@@ -184,7 +195,8 @@ def make_plan(
     sources = [_marked(planned, known, len(passage_store)) for planned in sources]
     sources = [_with_scorable_positives(planned, query_store, settings) for planned in sources]
     extra = known[np.isin(known // len(passage_store), sampled)] if with_positives else known[:0]
-    return _compacted(query_store, passage_store, sources, known, extra, echoes)
+    plan = _compacted(query_store, passage_store, sources, known, extra, echoes)
+    return replace(plan, slices=tuple(slices), empty=empty)
 
 
 def _collect(
@@ -192,6 +204,7 @@ def _collect(
     stream: Iterable[Record | Defect],
     queries: TextSpool,
     passages: TextSpool,
+    slices: dict[str, int],
     tick: Callable[[], None],
 ) -> list[_Rows]:
     """Rows of one reader by split, in order of appearance. Untold rows count against every split."""
@@ -208,9 +221,11 @@ def _collect(
             else:
                 _rows_of(by_split, source, item.split).skip(item)
             continue
-        query, positives, negatives, path, line, split, dropped, _ = item
+        query, positives, negatives, path, line, split, dropped, fields = item
         rows = by_split.get(split) or _rows_of(by_split, source, split)
         rows.query.append(add_query(query))
+        value = next(iter(fields.values()), None) if fields else None
+        rows.slice.append(slices.setdefault("" if value is None else str(value), len(slices)))
         rows.positives.extend([add_passage(text) for text in positives])
         rows.n_positives.append(len(positives))
         rows.negatives.extend([add_passage(text) for text in negatives])
@@ -264,6 +279,7 @@ def _grouped(rows: _Rows, query_ids: Index, passage_ids: Index) -> PlannedSource
             tuple(example for shown in rows.examples.values() for example in shown),
         ),
         query=query[first_row],
+        slice=_int64(rows.slice)[first_row],
         line=line[first_row],
         file=file[first_row],
         positives=positives[kept_positive],
@@ -369,6 +385,7 @@ def select(
     return replace(
         planned,
         query=planned.query[keep_record],
+        slice=planned.slice[keep_record],
         line=planned.line[keep_record],
         file=planned.file[keep_record],
         positives=planned.positives[keep_positive],
@@ -462,6 +479,8 @@ def _compacted(
         ),
         np.sort(known_query[kept] * len(used_passages) + known_passage[kept]),
         np.where(kept_echoes >= 0, passage_place[kept_echoes], -1),
+        (),
+        {},
     )
 
 

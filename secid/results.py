@@ -151,7 +151,7 @@ class Ablation:
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """What two sources share: queries and documents over the smaller source's, negatives of shared queries by Jaccard."""
+    """What two sources share: queries and documents over the smaller source's; mean Jaccard of a query's negatives."""
 
     first: str
     second: str
@@ -307,6 +307,38 @@ class Crossing:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SliceSource:
+    """One source within one slice. bucket_fractions: by bucket, of the slice's triplets."""
+
+    name: str
+    rank: int
+    rank_group: int
+    n_queries: int
+    n_triplets: int
+    eci_nats: float
+    interval_95: tuple[float, float]
+    trace: float
+    consistency_mean: float
+    locality_mean: float
+    coverage_mean: float
+    bucket_fractions: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """The records whose column `field` holds `value` ("" where it is absent), scored by themselves.
+
+    sources: in rank order within the slice; sources without a record in it are missing.
+    stability: share of source pairs ordered as in the whole run; None where there is no pair.
+    """
+
+    field: str
+    value: str
+    sources: tuple[SliceSource, ...]
+    stability: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Agreement:
     """How one number of a run agrees with one downstream metric, over the sources that have both.
 
@@ -387,6 +419,7 @@ class Run:
     crossings: tuple[Crossing, ...]
     overlaps: tuple[Overlap, ...]
     ablations: tuple[Ablation, ...]
+    slices: tuple[Slice, ...]
     early_stop: EarlyStop | None
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Any]

@@ -13,11 +13,11 @@ PACKAGE = Path(__file__).resolve().parents[1] / "secid"
 
 LEVELS = {
     "errors": 0,
-    "records": 1, "settings": 1, "results": 1, "progress": 1, "texts": 1,
+    "records": 1, "settings": 1, "results": 1, "progress": 1, "texts": 1, "verdicts": 1, "checks": 2,
     "data": 2, "lexical": 2, "encoders": 2, "measure": 2,
     "plan": 3,
-    "study": 4, "mining": 4, "engines": 4, "report": 4, "gate": 4,
-    "run_folder": 5, "api": 6,
+    "study": 4, "mining": 4, "engines": 4, "report": 4,
+    "run_folder": 5, "gate": 5, "api": 6,
     "cli": 7, "__main__": 8, "__init__": 8,
 }  # fmt: skip
 FORBIDDEN = {

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from secid import __version__
-from secid.cli import ablate, compare, doctor, mix, report, schema, score, select
+from secid.cli import ablate, baseline, check, compare, doctor, gate, mix, report, schema, score, select
 from secid.errors import SecidError
 
 DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
@@ -45,8 +45,11 @@ app.command("mix")(mix.mix)
 app.command("select")(select.select)
 app.command("ablate")(ablate.ablate)
 app.command("compare")(compare.compare)
+app.command("check")(check.check)
 app.command("report")(report.report)
 app.command("schema")(schema.schema)
+app.command("gate")(gate.gate)
+app.command("baseline")(baseline.baseline)
 app.command("doctor")(doctor.doctor)
 
 

@@ -26,6 +26,7 @@ STUDY = (
     "until_ranked",
     "tie",
     "ablate",
+    "by",
     "block",
     "controls",
     "control_queries",

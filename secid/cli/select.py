@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from secid.study.select import By
 
 
 def select(
@@ -42,7 +45,7 @@ def select(
             top=top,
             min_weight=min_weight,
             max_negatives=max_negatives,
-            by=cast("api.By", by),
+            by=cast("By", by),
             progress=progress,
         )
     if json:
@@ -52,8 +55,8 @@ def select(
     lines = (
         f"wrote {found.path}: {found.n_after} of {found.n_before} negatives, {found.n_rows} rows",
         f"left out: {reasons} ({found.left_out_path})",
-        f"ECI at budget {found.budget:g}: {found.before_nats:.4f} nats before, {found.after_nats:.4f} after, "
-        "in the pool of the run",
+        f"ECI at budget {found.budget:g} in the pool of the run: "
+        + f"{found.before_nats:.4f} nats before, {found.after_nats:.4f} after",
         found.remark,
     )
     for line in lines:

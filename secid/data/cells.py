@@ -26,12 +26,14 @@ class Layout:
     keys : one column (a list, an object of lists, or a cell), or several columns of one cell each.
     rest : rows without names whose negatives are all that follows the positive.
     inner: the list inside an object of parallel lists ("doc_id"), else "".
+    pairs: cells are [instruction, text].   ids: cells hold ids, not texts.
     """
 
     keys: tuple[Key, ...]
     rest: bool = False
     inner: str = ""
     pairs: bool = False
+    ids: bool = False
 
     def of_row(self, row: Row) -> tuple[Key, ...]:
         """The keys of this row: rows without names may differ in length."""
@@ -54,10 +56,10 @@ def layout_of(binding: Binding, path: str) -> Layout:
     if binding.columns is None:
         first, _, last = binding.negatives.partition("…")
         if "…" in binding.negatives and not last:
-            return Layout((), rest=True)
-        return Layout(tuple(range(int(first), int(last or first) + 1)))
+            return Layout((), rest=True, ids=binding.passage_ids)
+        return Layout(tuple(range(int(first), int(last or first) + 1)), ids=binding.passage_ids)
     inner = binding.negatives.partition(".")[2] if binding.schema == "simlm" else ""
-    return Layout(binding.columns[2:], inner=inner, pairs=binding.pairs)
+    return Layout(binding.columns[2:], inner=inner, pairs=binding.pairs, ids=binding.passage_ids)
 
 
 def cells_of(row: Row, layout: Layout) -> list[Any]:
@@ -125,12 +127,12 @@ def foreign_cell(text: str, like: Any, layout: Layout, where: str) -> Any:
     In a passage object the title is empty, since the text has it already, and all else is null.
     Raises SchemaError where the make is not one that holds a text.
     """
-    if isinstance(like, str) and not layout.inner:
+    if isinstance(like, str) and not layout.ids:
         return text
     if layout.pairs and isinstance(like, list):
         return [like[0], text]
     key = next((name for name in TEXT_KEYS if isinstance(like, Mapping) and name in like), None)
-    if key is None:
+    if key is None or layout.ids:
         raise SchemaError("this schema has no room for the text of another source's negative", where=where)
     empty = {TITLE_KEY: "", **{name: "" for name in ID_KEYS if isinstance(like.get(name), str)}, key: text}
     return {name: empty.get(name) for name in like}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from secid.data.passages import join_title, passage_id, passage_text
 from secid.data.rows import Broken, shorten
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, filled
 from secid.data.schemas.special import as_number
-from secid.records import Defect, Record
+from secid.records import NO_FIELDS, Defect, Record, Scalar
 from secid.settings import Settings
 
 Lookup = Callable[[str], str | None]
@@ -61,12 +61,13 @@ class Cleaner:
         self._titles = settings.titles
         self._threshold = settings.positive_score
         self._source_column = settings.source_column
+        self._by = settings.by
         self._query_of = query_of if binding.query_ids else None
         self._passage_of = passage_of if binding.passage_ids else None
         plain = not (binding.splits or binding.pairs or binding.labelled or self._source_column)
         self.one_item_per_row = not (binding.splits or self._source_column)
         """Whether `item` is enough; else `items` gives what a row holds for each source."""
-        self._quick = plain and self._query_of is None and self._passage_of is None
+        self._quick = plain and self._by is None and self._query_of is None and self._passage_of is None
 
     def item(self, line: int, row: Any) -> Item:
         """The record or defect of a row that belongs to one source."""
@@ -111,7 +112,7 @@ class Cleaner:
             if self._binding.labelled:
                 positives, negatives = self._by_label(positives, negatives)
             if not self._binding.splits:
-                yield self._record(line, query, positives, negatives, split or "")
+                yield self._record(line, query, positives, negatives, split or "", self._fields(row))
                 return
             if not isinstance(negatives, dict):
                 reason = "no_negatives" if negatives is None else "wrong_type"
@@ -123,7 +124,7 @@ class Cleaner:
             yield self._defect(line, _Unusable("no_negatives"), None)
         for key, values in negatives.items():
             name = f"{split}:{key}" if split else str(key)
-            yield self._record(line, query, positives, values, name)
+            yield self._record(line, query, positives, values, name, self._fields(row))
 
     def pair(self, line: int, row: Any) -> Pair | Defect:
         """One labelled pair of a row; the defect where it is none."""
@@ -138,7 +139,16 @@ class Cleaner:
         except _Unusable as trouble:
             return self._defect(line, trouble, split)
 
-    def _record(self, line: int, query: Any, positives: Any, negatives: Any, split: str) -> Item:
+    def _fields(self, row: Any) -> Mapping[str, Scalar]:
+        """The column that the run is sliced by; a value that is no scalar counts as absent."""
+        if self._by is None or not isinstance(row, dict):
+            return NO_FIELDS
+        value = row.get(self._by)
+        return {self._by: value if isinstance(value, str | int | float | bool) else None}
+
+    def _record(
+        self, line: int, query: Any, positives: Any, negatives: Any, split: str, row_fields: Mapping[str, Scalar]
+    ) -> Item:
         try:
             text = self._query(query)
             good, dropped = self._usable(self._listed(positives, "missing_field"), "no_positive")
@@ -156,7 +166,9 @@ class Cleaner:
             left_out[reason] += n
         if unusable:
             left_out["unusable_positive"] = unusable
-        return Record(text, tuple(good), tuple(bad), self._path, line, split, tuple(sorted(left_out.items())))
+        return Record(
+            text, tuple(good), tuple(bad), self._path, line, split, tuple(sorted(left_out.items())), row_fields
+        )
 
     def _cells(self, row: Any) -> tuple[Any, Any, Any]:
         """The row's three cells; absent columns count as null."""

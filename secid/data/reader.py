@@ -126,8 +126,8 @@ class Reader:
     def _open(self, file: _File) -> tuple[ByteStream, Rows]:
         stream = ByteStream(file.path)
         columns = file.binding.columns if file.binding else None
-        if columns is not None and self._settings.source_column:
-            columns = (*columns, self._settings.source_column)
+        if columns is not None:
+            columns = (*columns, *filter(None, (self._settings.source_column, self._settings.by)))
         return stream, open_rows(stream, file.container, columns)
 
     def _inspect(self, path: str) -> _File:

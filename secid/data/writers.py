@@ -112,8 +112,11 @@ def json_text(
     if not is_list(row[key], layout):
         return replaced(text, [(spans[key], _cell_text(text, [spans[key]], chosen[0]))])
     changes = []
+    places = [cell.place for cell in chosen]
     for name in (key, *parallel):
         cells = elements(text, spans[name].start)
+        if places == list(range(len(cells))):
+            continue
         items = [
             text[slice(*cells[cell.place])] if cell.place is not None else json.dumps(cell.value, ensure_ascii=False)
             for cell in (chosen if name == key else [Chosen(cell.place, None) for cell in chosen])

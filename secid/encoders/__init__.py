@@ -43,6 +43,6 @@ def load(settings: Settings) -> Encoder:
         from secid.encoders.precomputed import load_precomputed
 
         return load_precomputed(settings)
-    from secid.encoders.transformer import load_transformer
+    from secid.encoders.loading import load_transformer
 
     return load_transformer(settings)

@@ -38,6 +38,13 @@ class Tokeniser:
         )
         return Tokens(ids, lengths, truncated)
 
+    def pieces(self, texts: list[str]) -> list[list[int]]:
+        """Token ids of each text without special tokens, cut at the maximum length; none for an empty text."""
+        special = self._special_ids
+        return [
+            [token for token in encoding.ids if token not in special] for encoding in self._core.encode_batch(texts)
+        ]
+
     def prompt_length(self, prompt: str) -> int:
         """Tokens of a prefix, a closing special token not counted: what `include_prompt: false` leaves out."""
         if not prompt:

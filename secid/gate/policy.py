@@ -53,7 +53,8 @@ class BucketsPolicy(Table):
     """Largest share of a source's negatives in each bucket."""
 
     known_positive: Fraction | Off | None = Field(
-        None, description="Negatives that are a labelled positive of their query, altered in case, spaces or title, or cut."
+        None,
+        description="Negatives that are a labelled positive of their query, altered in case, spaces or title, or cut.",
     )
     near_copy: Fraction | Off | None = Field(None, description="Negatives whose vector is the scored positive's.")
     duplicate: Fraction | Off | None = Field(None, description="Negatives that repeat another of the same query.")
@@ -182,9 +183,7 @@ def _explained(error: ValidationError, where: str) -> SettingsError:
     place = [str(part) for part in problem["loc"]]
     if problem["type"] == "extra_forbidden":
         known = list(_model_at(place[:-1]).model_fields)
-        return SettingsError(
-            f"unknown key {'.'.join(place)!r}", where=where, remedy=_nearest(place[-1], known)
-        )
+        return SettingsError(f"unknown key {'.'.join(place)!r}", where=where, remedy=_nearest(place[-1], known))
     key = ".".join(part for part in place if part in KEYS)
     return SettingsError(
         f"{key} = {problem['input']!r} is not allowed: {problem['msg'].lower()}",

@@ -205,9 +205,7 @@ def _findings(source: _Source) -> TextFindings:
     )
 
 
-def _overused(
-    text: npt.NDArray[np.uint64], cluster: npt.NDArray[np.int64], n_queries: int
-) -> npt.NDArray[np.bool_]:
+def _overused(text: npt.NDArray[np.uint64], cluster: npt.NDArray[np.int64], n_queries: int) -> npt.NDArray[np.bool_]:
     """(T,) whether a negative's text stands under more queries than OVERUSED_SHARE of them."""
     distinct, number = np.unique(text, return_inverse=True)
     pairs = np.unique(number.astype(np.int64) * n_queries + cluster)
@@ -242,7 +240,9 @@ def stored(parts: Iterable[Positives]) -> dict[str, npt.NDArray[np.generic]]:
             for runs in found:
                 merged[query][frozenset(run for run in runs if run % KEPT_EVERY == 0)] = None
     queries = sorted(whole)
-    sets = [(number, sorted(runs)) for number, query in enumerate(queries) for runs in sorted(merged[query], key=sorted)]
+    sets = [
+        (number, sorted(runs)) for number, query in enumerate(queries) for runs in sorted(merged[query], key=sorted)
+    ]
     lengths = [len(runs) for _, runs in sets]
     return {
         "positive_queries": np.frombuffer(b"".join(queries), np.uint8).reshape(-1, 16).copy(),
@@ -268,4 +268,3 @@ def restored(arrays: Mapping[str, npt.NDArray[np.generic]]) -> Positives:
         runs[queries[number]].append(frozenset(flat[start:end]))
         start = end
     return Positives(dict(whole), dict(runs), KEPT_EVERY)
-

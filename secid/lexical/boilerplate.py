@@ -37,8 +37,9 @@ PREAMBLE = re.compile(
 """Openings of language models and of their prompts' templates."""
 
 PLACEHOLDERS = frozenset(
-    {"n a", "na", "nan", "none", "null", "nil", "empty", "todo", "tbd", "text", "passage", "removed", "deleted", "untitled"}
-)  # fmt: skip
+    ("n a", "na", "nan", "none", "null", "nil", "empty", "todo", "tbd", "text", "passage", "removed", "deleted")
+)
+"""Words that stand where a text was meant to be."""
 SHORTEST_TEXT = 3
 """Letters and digits below which a text holds no word to speak of."""
 

@@ -78,6 +78,7 @@ class Lexicon:
 
     queries, passages : texts by id; every id below n_queries, n_passages is lexed once.
     counted           : (n_passages,) which passages are documents of the pool.
+    lex               : token sets of texts; those of the named tokenizer where None.
     spool             : a file that this object writes the passages' token sets to.
     """
 
@@ -89,10 +90,12 @@ class Lexicon:
         passages: Texts,
         counted: npt.NDArray[np.bool_],
         spool: Path,
+        lex: Callable[[Sequence[str]], TokenSets] | None = None,
     ) -> None:
         self.tokenizer = tokenizer
+        lex = lex or (lambda texts: token_sets(texts, tokenizer))
         n_passages = len(counted)
-        self._query_sets = _joined(token_sets(texts, tokenizer) for _, texts in _chunks(queries, n_queries))
+        self._query_sets = _joined(lex(texts) for _, texts in _chunks(queries, n_queries))
         self.vocabulary: Keys = self._query_sets.table
         self._frequency_parts: list[DocumentFrequencies] = []
         self._pool: DocumentFrequencies | None = None
@@ -100,7 +103,7 @@ class Lexicon:
         self._spool = spool
         with spool.open("wb") as file:
             for start, texts in _chunks(passages, n_passages):
-                self._add(file, start, token_sets(texts, tokenizer), counted[start : start + len(texts)])
+                self._add(file, start, lex(texts), counted[start : start + len(texts)])
         self._columns: npt.NDArray[np.int32] = (
             np.memmap(spool, np.int32, "r") if self._offsets[-1] else np.zeros(0, np.int32)
         )

@@ -121,7 +121,7 @@ def token_stream(texts: Sequence[str], tokenizer: str) -> tuple[Keys, Index]:
 def token_sets(texts: Sequence[str], tokenizer: str) -> TokenSets:
     """Distinct token keys of each text, for a tokenizer named in SPLITTERS. Source: METHOD 2, 4."""
     keys, owners = token_stream(texts, tokenizer)
-    return _distinct(keys, owners, len(texts))
+    return distinct_tokens(keys, owners, len(texts))
 
 
 def term_keys(terms: Sequence[str], tokenizer: str) -> Keys:
@@ -215,7 +215,7 @@ def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
     return np.concatenate(keys), np.concatenate(owners)
 
 
-def _distinct(keys: Keys, owners: Index, n_texts: int) -> TokenSets:
+def distinct_tokens(keys: Keys, owners: Index, n_texts: int) -> TokenSets:
     """Sorted distinct (owner, key) pairs. Keys are first numbered, so that a pair fits 64 bits."""
     import pyarrow as pa
 

@@ -27,6 +27,8 @@ MAX_STEPS = 60
 """Newton steps; sources of real runs need 4 to 12."""
 MAX_EXCHANGES = 20_000
 """Exchanges between two sources inside one step: each costs microseconds, tens of sources need hundreds."""
+ROUNDING = 1e-12
+"""Relative difference of two values that rounding alone can make."""
 SLACK = 1e-9
 """Sums of shares that differ by no more are equal: shares come from decimal text."""
 
@@ -142,8 +144,9 @@ def best_mixture(matrices: Sequence[Tensor], budget: float, bounds: Bounds) -> M
     """
     starts = [bounds.middle(), *(bounds.filled(row) for row in np.eye(len(matrices)))]
     values = [_nats(cholesky(mixed(matrices, start), budget)) for start in starts]
-    # Equal shares win a tie, so that identical sources share alike
-    found, factor = _evaluated(matrices, starts[int(np.argmax(values))], budget, bounds)
+    # Equal shares win a tie (to rounding), so that identical sources share alike
+    level = values[0] >= (1.0 - ROUNDING) * max(values)
+    found, factor = _evaluated(matrices, starts[0 if level else int(np.argmax(values))], budget, bounds)
     for _ in range(MAX_STEPS):
         if found.gap_nats <= RELATIVE_GAP * found.nats:
             break

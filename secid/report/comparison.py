@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 UNLIKE = ("temperature", "positives", "first_k", "pooling", "query_prefix", "passage_prefix", "normalize", "truncate_dim", "budget")
 """Settings under which a score is another number."""
-HARMLESS = frozenset({"cache", "cache_dir", "cache_gb", "threads", "batch_tokens", "examples"})
-"""Settings that change no number."""
+HARMLESS = frozenset({"ablate", "block", "cache", "cache_dir", "cache_gb", "threads", "batch_tokens", "examples"})
+"""Settings that change no score."""
 
 
 @dataclass(frozen=True, kw_only=True)

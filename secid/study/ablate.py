@@ -42,10 +42,11 @@ class Aspect:
     variants: Mapping[str, Variant]
 
 
-def aspects(settings: Settings) -> tuple[Aspect, ...]:
+def aspects(settings: Settings, has_pieces: bool = False) -> tuple[Aspect, ...]:
     """The default suite around a run's settings; the base stands in every aspect. Source: METHOD 3, 4."""
     base = base_variant(settings)
     temperatures = sorted({*TEMPERATURES, settings.temperature})
+    tokenizers = (*TOKENIZERS, "wordpieces") if has_pieces else TOKENIZERS
     return (
         Aspect(
             "temperature",
@@ -55,7 +56,7 @@ def aspects(settings: Settings) -> tuple[Aspect, ...]:
         Aspect(
             "tokenizer",
             settings.tokenizer,
-            {name: Variant(base.temperature, coverage_name(name, settings.idf), "full") for name in TOKENIZERS},
+            {name: Variant(base.temperature, coverage_name(name, settings.idf), "full") for name in tokenizers},
         ),
         Aspect(
             "idf",

@@ -52,8 +52,9 @@ NEGATIVES_SCHEMA = pa.schema(
     ]
 )
 """One row a triplet. path, line: the row that first lists the negative. record: 0-based within the
-source; query: place of its query in the query_keys of the source's state; negative: 0-based within the
-record's distinct negatives; ordinal: 0-based among the usable negatives of its row (rows of labelled pairs are grouped by query first, and counted as one).
+source; query: place of its query in the query_keys of the source's state; negative: 0-based within
+the record's distinct negatives; ordinal: 0-based among the usable negatives of its row (rows of
+labelled pairs are grouped by query first, and counted as one).
 
 influence: first-order change of the source's score times N, in nats, at the run's budget (METHOD 8).
 information: B w u^T A^-1 u / N, what the triplet holds of the score to first order, in nats at the

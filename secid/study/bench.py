@@ -113,10 +113,10 @@ def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Trip
         round_number = np.arange(len(inside)) - starts[query_rank[inside]]
         orders.append(inside[np.lexsort((query_rank[inside], round_number))])
     n_triplets = min(map(len, orders))
-    return [_subset(rows, np.sort(order[:n_triplets])) for rows, order in zip(triplets, orders, strict=True)]
+    return [subset(rows, np.sort(order[:n_triplets])) for rows, order in zip(triplets, orders, strict=True)]
 
 
-def _subset(rows: Triplets, keep: npt.NDArray[np.int64]) -> Triplets:
+def subset(rows: Triplets, keep: npt.NDArray[np.int64]) -> Triplets:
     """Some triplets of a set, records and shares kept."""
     group = np.searchsorted(rows.record_offsets, keep, side="right")
     starts = np.flatnonzero(np.diff(group, prepend=-1))

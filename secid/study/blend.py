@@ -140,7 +140,9 @@ def _by_query(planned: PlannedSource, plan: Plan, seed: int) -> _Pools:
     return _Pools(query[order], fit[order], planned.negatives[fit][order])
 
 
-def _picked(pools: Sequence[list[int]], quotas: Sequence[int], passages: Sequence[Index]) -> tuple[list[tuple[int, int]], int]:
+def _picked(
+    pools: Sequence[list[int]], quotas: Sequence[int], passages: Sequence[Index]
+) -> tuple[list[tuple[int, int]], int]:
     """(source, triplet) of one record: quotas first, then what is short from whoever has more.
 
     A text that several sources have is taken once.

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from secid.lexical import DocumentFrequencies, Lexicon
+from secid.errors import UsageError
+from secid.lexical import DocumentFrequencies, Lexicon, TokenSets, distinct_tokens
 from secid.measure.sweep import Triplets
 from secid.plan import Plan
 from secid.results import IdfInfo
 from secid.texts import text_key
 
 Floats = npt.NDArray[np.float64]
+Pieces = Callable[[list[str]], list[list[int]]]
+WORDPIECES = "wordpieces"
+
+
+def piece_sets(pieces: Pieces | None) -> Callable[[Sequence[str]], TokenSets]:
+    """Token sets of the encoder's own pieces: what of a text the encoder sees, up to its maximum length.
+
+    Raises UsageError where the encoder has no tokenizer to ask (vectors from a file, an endpoint).
+    """
+    if pieces is None:
+        raise UsageError(
+            "this encoder has no tokenizer of its own", where="--tokenizer wordpieces", remedy="use alphanumeric"
+        )
+    found = pieces
+
+    def lex(texts: Sequence[str]) -> TokenSets:
+        lists = found(list(texts))
+        owners = np.repeat(np.arange(len(lists)), [len(ids) for ids in lists])
+        keys = np.fromiter(chain.from_iterable(lists), np.uint64, len(owners))
+        return distinct_tokens(keys, owners, len(lists))
+
+    return lex
 
 
 class CoverageBench:
@@ -24,14 +48,21 @@ class CoverageBench:
     frozen   : a saved table that takes the place of the pool's, so that a new source is scored in the
                pool of an earlier run.
     folder   : where token sets are spooled.
+    pieces   : the encoder's own word pieces, for the tokenizer "wordpieces"; None where it has none.
     """
 
     def __init__(
-        self, plan: Plan, triplets: Sequence[Triplets], folder: Path, frozen: DocumentFrequencies | None = None
+        self,
+        plan: Plan,
+        triplets: Sequence[Triplets],
+        folder: Path,
+        frozen: DocumentFrequencies | None = None,
+        pieces: Pieces | None = None,
     ) -> None:
         self._plan = plan
         self._folder = folder
         self._frozen = frozen
+        self._pieces = pieces
         self._counted = np.zeros(len(plan.passages), np.bool_)
         for rows in triplets:
             self._counted[rows.positive] = True
@@ -42,6 +73,9 @@ class CoverageBench:
     def lexicon(self, tokenizer: str) -> Lexicon:
         """Token sets of all texts of the plan under a tokenizer."""
         if tokenizer not in self._lexicons:
+            lex = None
+            if tokenizer == WORDPIECES:
+                lex = piece_sets(self._pieces)
             plan = self._plan
             self._lexicons[tokenizer] = Lexicon(
                 tokenizer,
@@ -50,6 +84,7 @@ class CoverageBench:
                 plan.passages.get,
                 self._counted,
                 self._folder / f"{tokenizer}.tokens",
+                lex,
             )
         return self._lexicons[tokenizer]
 

@@ -141,6 +141,8 @@ class Inspector:
     def _matched(self, rows: Triplets, query: str, negative: str) -> tuple[tuple[str, float], ...]:
         """Query tokens that the negative holds, the heaviest first."""
         tokenizer, corpus = self._settings.tokenizer, self._settings.idf
+        if tokenizer not in SPLITTERS:
+            return ()  # word pieces are no terms that a reader would know
         split = SPLITTERS[tokenizer]
         terms = sorted(set(split(query)) & set(split(negative)))
         idf = self._coverages.idf(rows, tokenizer, corpus)

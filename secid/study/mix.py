@@ -123,7 +123,9 @@ def mix_states(
     places = {name: place for place, name in enumerate(names)}
     for name in fixed:
         if name not in places:
-            raise UsageError(f"no source {name!r} in this run", where="--fix", remedy=f"its sources are {', '.join(names)}")
+            raise UsageError(
+                f"no source {name!r} in this run", where="--fix", remedy=f"its sources are {', '.join(names)}"
+            )
     matrices = [state.matrix() for state in states.values()]
     by_place = {places[name]: share for name, share in fixed.items()}
     bounds = Bounds.of(len(names), max_share, by_place)

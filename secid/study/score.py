@@ -20,7 +20,7 @@ from secid.measure.sweep import Triplets
 from secid.plan import Plan, make_plan
 from secid.progress import Progress
 from secid.records import Source
-from secid.results import SCHEMA_VERSION, Ablation, EarlyStop, IdfInfo, InputFile, Run
+from secid.results import SCHEMA_VERSION, Ablation, EarlyStop, IdfInfo, InputFile, Run, Slice
 from secid.settings import Resolved, Settings
 from secid.study.ablate import Aspect, ablation, aspects, blocks_of
 from secid.study.bench import Bench, level_sets, sample_positions
@@ -32,6 +32,7 @@ from secid.study.environment import environment
 from secid.study.finish import Measured, chances, compare, control_result, crossings, rank_groups, source_result
 from secid.study.inspect import Findings, Inspector
 from secid.study.overlap import Listed, overlaps
+from secid.study.slices import slices
 from secid.study.triplets import triplets_of
 
 Flags = npt.NDArray[np.bool_]
@@ -78,6 +79,7 @@ class Measurements:
     flags: dict[str, dict[str, Flags]]
     idf: IdfInfo
     frequencies: DocumentFrequencies
+    slices: tuple[Slice, ...]
     early_stop: EarlyStop | None
     suite: tuple[Aspect, ...]
 
@@ -124,7 +126,8 @@ def measure(
             embedder.everything()
             counts.update(embedder.counts)
     triplets = [triplets_of(planned, settings.positives, embedder.vectors) for planned in plan.sources]
-    coverages = CoverageBench(plan, triplets, folder, frozen)
+    pieces = getattr(encoder, "word_pieces", None)
+    coverages = CoverageBench(plan, triplets, folder, frozen, pieces)
     with clock.stage("lex", n_texts=len(plan.queries) + len(plan.passages)):
         idf = coverages.info(settings.tokenizer, settings.idf)
     bench = Bench(embedder.vectors, plan.queries.keys, coverages, settings, smallest_distance(encoder))
@@ -136,7 +139,7 @@ def measure(
         controls, missing = make_controls(plan, triplets, embedder.vectors, settings)
         for control in controls:  # nothing is left to encode but after an early stop
             embedder.need(control.triplets.query, control.triplets.negative)
-    suite = aspects(settings) if settings.ablate else ()
+    suite = aspects(settings, has_pieces=pieces is not None) if settings.ablate else ()
     variants = [variant for aspect in suite for variant in aspect.variants.values()]
     position = sample_positions(plan, settings.seed)
     n_triplets = sum(map(len, triplets)) + sum(len(control.triplets) for control in controls)
@@ -158,8 +161,22 @@ def measure(
         inspector = Inspector(plan, coverages, embedder.truncated, settings)
         findings = {item.name: inspector.findings(item) for item in items}
         flags = {item.name: {name: trait.flags for name, trait in inspector.traits(item).items()} for item in items}
+        whole = {item.name: item.nats(1.0) for item in items}
+        sliced = slices(plan, triplets, bench, flags, whole, settings)
     table = coverages.table(settings.tokenizer, settings.idf)
-    return Measurements(items, level_items, measured_controls, missing, findings, flags, idf, table, early, suite)
+    return Measurements(
+        items=items,
+        level=level_items,
+        controls=measured_controls,
+        not_evaluated={**missing, **plan.empty},
+        findings=findings,
+        flags=flags,
+        idf=idf,
+        frequencies=table,
+        slices=sliced,
+        early_stop=early,
+        suite=suite,
+    )
 
 
 def finished(
@@ -194,6 +211,7 @@ def finished(
         crossings=crossings(found.level),
         overlaps=overlaps([Listed(item.name, item.triplets.query, item.triplets.negative) for item in ranked]),
         ablations=tuple(ablated(aspect, ranked, blocks) for aspect in found.suite),
+        slices=found.slices,
         early_stop=found.early_stop,
         not_evaluated=found.not_evaluated,
         timing=clock.stages,

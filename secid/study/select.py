@@ -145,7 +145,13 @@ def select(run: Run, folder: Path, name: str, rule: Rule, out: Path, work: Path)
         log = _Log(planned, numbers, reasons, lines)
         n_rows = rewrite(original.paths, settings, original.split, log.decide, out, _width(planned, keep))
     return Selection(
-        name, str(out), str(left_out_path), planned.n_triplets, int(keep.sum()), n_rows, dict(sorted(log.counts.items()))
+        name,
+        str(out),
+        str(left_out_path),
+        planned.n_triplets,
+        int(keep.sum()),
+        n_rows,
+        dict(sorted(log.counts.items())),
     )
 
 
@@ -202,7 +208,7 @@ def read_numbers(path: Path, name: str, planned: PlannedSource) -> Numbers:
         )
 
     def summed(column: str) -> Floats:
-        return np.bincount(place, table[column].to_numpy(), planned.n_triplets)
+        return np.bincount(place, table[column].to_numpy(), planned.n_triplets).astype(np.float64)
 
     n_positives = np.bincount(place, minlength=planned.n_triplets)
     return Numbers(summed("weight") / n_positives, summed("influence"), summed("information"))

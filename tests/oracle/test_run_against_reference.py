@@ -300,3 +300,43 @@ def test_identical_sources_stay_undecided_or_tie(sources, tmp_path):
     tied = score(twice, tmp_path / "tie", until_ranked=0.95, tie=1e-6).run.early_stop
     assert tied.undecided == ()
     assert tied.pairs[0].outcome == "tied"
+
+
+def test_slices_are_runs_of_their_own_records_in_the_same_pool(sources, tmp_path):
+    tagged = tmp_path / "tagged"
+    tagged.mkdir()
+    for name, rows in sources.items():
+        lines = [
+            json.dumps({"query": q, "pos": p, "neg": n, "lang": "even" if int(q.split()[-1]) % 2 == 0 else "odd"})
+            for q, p, n in rows
+        ]
+        (tagged / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    resolved = resolve({"cache": False, "by": "lang"}, environment={}, directory=tagged)
+    (tagged / "work").mkdir()
+    found = resolve_sources([str(tagged / "*.jsonl")], resolved.values)
+    scored = score_sources(found, HashEncoder(), resolved, tagged / "work", Silent())
+    assert {part.value for part in scored.run.slices} == {"even", "odd"}
+    for part in scored.run.slices:
+        parity = 0 if part.value == "even" else 1
+        own = {name: [row for row in rows if int(row[0].split()[-1]) % 2 == parity] for name, rows in sources.items()}
+        alone = score(own, tmp_path / part.value, frozen=scored.frequencies, controls="none").run
+        reference.assert_close(
+            {s.name: (s.eci_nats, *s.interval_95) for s in part.sources},
+            {s.name: (s.eci_nats, *s.interval_95) for s in alone.sources},
+            rel=1e-7,  # blocks are cut elsewhere, and a block's product is float32
+        )
+        assert sum(s.n_triplets for s in part.sources) < sum(s.n_triplets for s in scored.run.sources)
+
+
+def test_an_empty_part_of_a_file_is_left_out_with_its_reason(tmp_path):
+    (tmp_path / "work").mkdir()
+    rows = [
+        {"qid": f"q{n}", "query": f"river {n}", "pos": [f"bank {n}"], "neg": {"x": [f"sea {n}"], "y": []}}
+        for n in range(5)
+    ]
+    (tmp_path / "many.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    resolved = resolve({"cache": False, "max_bad_fraction": 1.0}, environment={}, directory=tmp_path)
+    found = resolve_sources([str(tmp_path / "many.jsonl")], resolved.values)
+    run = score_sources(found, HashEncoder(), resolved, tmp_path / "work", Silent()).run
+    assert [source.name for source in run.sources] == ["many:x"]
+    assert run.not_evaluated["source many:y"] == "no triplet: no_negatives 5"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from secid.report.content.ablations import ablation_section
 from secid.report.content.budget import budget_section, directions_section
+from secid.report.content.early import early_section
 from secid.report.content.findings import findings_section
 from secid.report.content.gates import gates_section
 from secid.report.content.origin import made_section, overlap_section, read_section
@@ -22,6 +23,7 @@ def page_of(run: Run) -> Page:
         ranking_section(run),
         controls_section(run),
         pairs_section(run),
+        early_section(run),
         findings_section(run),
         gates_section(run),
         budget_section(run),

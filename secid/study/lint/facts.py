@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from secid.lexical.boilerplate import is_preamble
 from secid.lexical.scripts import UNSPACED_RANGES
 
 Index = npt.NDArray[np.int64]
@@ -37,35 +37,31 @@ LATIN, HAN, KANA = "Latin", "Han", "Kana"
 NO_SCRIPT = "none"
 SCRIPT_NAMES = {"CJK": HAN, "IDEOGRAPHIC": HAN, "HIRAGANA": KANA, "KATAKANA": KANA}
 SYMBOLS = frozenset(
-    ("MICRO", "ANGSTROM", "OHM", "KELVIN", "MASCULINE", "FEMININE", "MODIFIER", "MATHEMATICAL", "SCRIPT")
-    + ("DOUBLE-STRUCK", "BLACK-LETTER", "SUPERSCRIPT", "SUBSCRIPT", "KATAKANA-HIRAGANA", "TURNED", "ALEF", "BET")
+    [
+        "MICRO",
+        "ANGSTROM",
+        "OHM",
+        "KELVIN",
+        "MASCULINE",
+        "FEMININE",
+        "MODIFIER",
+        "MATHEMATICAL",
+        "SCRIPT",
+        "DOUBLE-STRUCK",
+        "BLACK-LETTER",
+        "SUPERSCRIPT",
+        "SUBSCRIPT",
+        "KATAKANA-HIRAGANA",
+        "TURNED",
+        "ALEF",
+        "BET",
+    ]
 )
 """First words in the names of letters that are signs of no script."""
 
 FEW = 0.1
 """Share of non-ASCII bytes up to which a text counts as Latin without a look at each character: quotation
 marks, accents and a Greek letter here and there."""
-
-PREAMBLE = re.compile(
-    r"""\s*["'*#>\s]*(?:
-      (?:sure|certainly|of\ course|absolutely|okay|ok|great|yes)\b[,!.:\s]{1,3}\s*
-          (?:here(?:\ is|['’]s|\ are)|i\ can|i['’]ll|i\ will|let\ me|below\ is|the\ following|this\ is)
-    | here(?:\ is|['’]s|\ are)\ (?:an?|the|some|your|one)\ (?:[\w-]+\ ){0,5}?
-          (?:passage|paragraph|document|text|negative|response|answer|article|excerpt|example|version)s?\b
-    | (?:the\ following|below)\ is\ an?\ (?:[\w-]+\ ){0,5}?(?:passage|paragraph|document|text|negative|response)\b
-    | (?:hard[\ -])?negative(?:\ (?:passage|document|example|sample))?\s*(?:\#?\d+)?\s*:
-    | as\ an\ ai\ (?:language\ )?(?:model|assistant)\b
-    | i(?:['’]m|\ am)\ sorry,?\ (?:but\ )?(?:i|as)\b
-    | i\ (?:cannot|can['’]t)\ (?:assist|help|provide|generate)\b
-    | 好的[，,。！!]\s*(?:以下|这|下面|我)
-    | 当然[，,。！!可]
-    | (?:以下|下面)是(?:一[段篇个]|关于)
-    | はい、(?:以下|こちら)
-    | (?:물론|네)[,!.\s]{1,2}\s*(?:다음|여기|아래)
-    )""",
-    re.IGNORECASE | re.VERBOSE,
-)
-"""How language models begin when asked for a passage. A passage proper may begin so too, seldom."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +139,7 @@ def gather(texts: Texts, n: int, table: ScriptTable, tick: Callable[[int], None]
         tokens[part], script[part], unspaced = _letters(chunk, forms, characters[part], table)
         normal[part] = np.fromiter(map(hash, forms), np.int64, len(chunk))
         opening[part] = _openings(forms, unspaced)
-        preamble[part] = np.fromiter((PREAMBLE.match(text) is not None for text in chunk), np.bool_, len(chunk))
+        preamble[part] = np.fromiter(map(is_preamble, chunk), np.bool_, len(chunk))
         tick(len(chunk))
     return Facts(characters, tokens, normal, opening, preamble, script, tuple(table.names))
 

@@ -31,12 +31,24 @@ SHOWN_OPENINGS = 3
 
 @dataclass(frozen=True)
 class Flagged:
-    """n of n_all things are at fault. triplets: (T,) the triplets to show as examples. detail: the cases in words."""
+    """n of n_all things are at fault.
+
+    triplets : (T,) the triplets to show as examples.   detail : the cases in words.
+    share    : stands in for n / n_all where what is shared out is no count.
+    """
 
     n: int
     n_all: int
     triplets: Flags
     detail: str = ""
+    share: float | None = None
+
+    @property
+    def fraction(self) -> float:
+        """Share at fault; 0.0 where there is nothing."""
+        if self.share is not None:
+            return self.share
+        return self.n / self.n_all if self.n_all else 0.0
 
     @staticmethod
     def of(flags: Flags, detail: str = "") -> Flagged:
@@ -55,12 +67,26 @@ class Lines:
         _, self.query = np.unique(queries.normal, return_inverse=True)
         _, self.passage = np.unique(passages.normal, return_inverse=True)
         self.n_passages = int(self.passage.max(initial=-1)) + 1
+        self._plan = plan
         keys = [self._positive_keys(planned) for planned in plan.sources]
-        self._known = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]))
+        self._known, self._known_at = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]), return_index=True)
+        self._ends = np.cumsum([len(part) for part in keys])
 
     def _positive_keys(self, planned: PlannedSource) -> Index:
         query = np.repeat(planned.query, np.diff(planned.positive_offsets))
         return self.query[query] * self.n_passages + self.passage[planned.positives]
+
+    def labelled_at(self, planned: PlannedSource, places: Index) -> list[str]:
+        """file:line of the first record that labels these triplets' negatives as positives of their query."""
+        found = []
+        for key in self.pairs(planned)[places].tolist():
+            at = int(self._known_at[np.searchsorted(self._known, key)])
+            number = int(np.searchsorted(self._ends, at, side="right"))
+            other = self._plan.sources[number]
+            inside = at - (int(self._ends[number - 1]) if number else 0)
+            record = int(np.searchsorted(other.positive_offsets, inside, side="right")) - 1
+            found.append(f"{other.source.paths[int(other.file[record])]}:{int(other.line[record])}")
+        return found
 
     def positive_in_record(self, planned: PlannedSource) -> Flags:
         """(T,) the negative is a positive of its record."""
@@ -216,12 +242,11 @@ def lexical(planned: PlannedSource, found: Gate, others: Mapping[str, float]) ->
     shown = np.zeros(planned.n_triplets, np.bool_)
     shown[planned.negative_offsets[first[wordless]]] = True
     mean = float(found.positive.mean())
-    detail = f"mean coverage of the labelled positives {mean:.3f}"
-    detail += "".join(f"; with --tokenizer {name} {value:.3f}" for name, value in others.items())
-    n_bare = int((found.positive == 0).sum())
+    told = [f"mean coverage {mean:.3f}", *(f"{value:.3f} with --tokenizer {name}" for name, value in others.items())]
+    uncovered = found.positive == 0
     bare = np.zeros(planned.n_triplets, np.bool_)
-    bare[planned.negative_offsets[:-1]] = found.positive[planned.positive_offsets[:-1]] == 0
+    bare[planned.negative_offsets[:-1]] = uncovered[planned.positive_offsets[:-1]]
     return {
         "query_without_tokens": Flagged(int(wordless.sum()), len(queries), shown),
-        "lexical_gate_inactive": Flagged(n_bare, len(found.positive), bare, f"{detail}; n counts those at 0"),
+        "lexical_gate_inactive": Flagged(int(uncovered.sum()), len(uncovered), bare, "; ".join(told), 1 - mean),
     }

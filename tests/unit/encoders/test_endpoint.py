@@ -102,10 +102,8 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     slept: list[float] = []
     real = http_module.Http.__init__
 
-    def init(
-        self: Any, key: str | None, timeout_seconds: float = 0.5, tries: int = 4, sleep: Any = slept.append
-    ) -> None:
-        real(self, key, timeout_seconds, tries, sleep)
+    def init(self: Any, key: str | None) -> None:
+        real(self, key, timeout_seconds=0.5, tries=4, sleep=slept.append)
 
     monkeypatch.setattr(http_module.Http, "__init__", init)
     return slept
@@ -161,7 +159,7 @@ def test_retry_after_is_honoured_within_bounds(server: Server, waits: list[float
 def test_a_dead_server_is_told(server: Server, waits: list[float]) -> None:
     encoder = load(Settings(encoder=server.url))
     server.script = [lambda texts: (500, {"error": "boom"})] * 9
-    with pytest.raises(EncoderError, match="no usable answer after 4 tries, the last: HTTP 500.*boom"):
+    with pytest.raises(EncoderError, match=r"no usable answer after 4 tries, the last: HTTP 500.*boom"):
         encoder.encode(["a"], "query")
     with pytest.raises(EncoderError, match="no usable answer after 4 tries"):
         load(Settings(encoder="http://127.0.0.1:9/v1?model=m"))

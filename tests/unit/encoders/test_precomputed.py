@@ -50,7 +50,7 @@ LAYOUTS = ["npz text_sha256", "npz text", "npz row order", "parquet text_sha256"
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_rows_by_text(tmp_path: Path, layout: str) -> None:
     found = encoder(save(tmp_path, layout))
-    assert np.abs(found.encode(TEXTS[::-1] + ["one"], "query") - UNIT[[3, 2, 1, 0, 0]]).max() < 1e-6
+    assert np.abs(found.encode([*TEXTS[::-1], "one"], "query") - UNIT[[3, 2, 1, 0, 0]]).max() < 1e-6
     assert found.encode([], "passage").shape == (0, 5)
     assert (found.dimension, found.info.normalize, found.info.dtype) == (5, True, "float32")
     assert found.info.weights_sha256

@@ -59,7 +59,7 @@ def test_rows_that_are_not_unit_fail() -> None:
     encoder = as_float32(from_callable(rows, "x", normalize=False))
     assert outcomes(encoder)["unit"] == "not evaluated"
     assert outcomes(as_float32(encoder, normalize=True))["unit"] == "pass"  # it now scales, as its info says
-    encoder.encode = lambda texts, role: rows(texts, role)
+    encoder.encode = rows
     assert outcomes(encoder)["unit"] == "fail"
 
 

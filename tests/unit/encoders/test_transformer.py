@@ -254,9 +254,9 @@ def test_the_offline_weights_are_checked(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_packed_layers_give_the_same_rows(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    from secid.encoders import packed, transformer
+    from secid.encoders import loading, packed
 
-    monkeypatch.setattr(transformer, "can_pack", lambda device, dtype: False)
+    monkeypatch.setattr(loading, "can_pack", lambda device, dtype: False)
     plain = tiny_encoder(tiny("bert"))
     monkeypatch.undo()
     if not packed.can_pack(torch.device("cpu"), torch.float32):

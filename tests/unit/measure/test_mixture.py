@@ -135,7 +135,7 @@ def test_a_damaged_certificate_is_noticed():
     matrices = [matrix(1), matrix(2)]
     shown = evaluate(matrices, np.array([0.95, 0.05]), 100.0, Bounds.of(2))
     shortfall = best_mixture(matrices, 100.0, Bounds.of(2)).nats - shown.nats
-    damaged = replace(shown, gap_nats=0.2 * shown.gap_nats)
+    damaged = replace(shown, gap_nats=0.1 * shown.gap_nats)
     assert shown.gap_nats >= shortfall
     assert not damaged.gap_nats >= shortfall
 

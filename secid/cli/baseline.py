@@ -1,0 +1,65 @@
+"""`secid baseline`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+UPDATE = "update"
+
+
+def baseline(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[update] RUN", help="A run folder of `secid score`; after the word update, renew the file from it."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The baseline to write [default: secid-baseline.json].")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no changes and no notes.")] = False,
+) -> None:
+    """Write the baseline that `secid gate` compares with, or renew it and print what changed.
+
+    Two files to commit: NAME.json to read and review, NAME.idf.safetensors beside it. A run folder that is called
+    update is ./update.
+
+    Example: secid baseline secid-runs/today -o secid-baseline.json
+    """
+    from secid.errors import UsageError
+
+    renew = words[0] == UPDATE
+    folders = words[1:] if renew else words
+    if len(folders) != 1:
+        raise UsageError(
+            f"{'baseline update' if renew else 'baseline'} takes one run folder, got {len(folders)}",
+            remedy="secid baseline RUN, or secid baseline update RUN; a folder called update is ./update",
+        )
+    from secid.gate.baseline import DEFAULT_NAME, changes, read_baseline
+
+    path = out or Path(DEFAULT_NAME)
+    if path.suffix != ".json":
+        raise UsageError("a baseline is a .json file", where=str(path))
+    if path.exists() and not renew:
+        raise UsageError("already exists", where=str(path), remedy="renew it with `secid baseline update RUN`")
+    before = read_baseline(path) if renew else None
+    from secid.gate.collect import collect, write_baseline
+
+    found, tables = collect(Path(folders[0]))
+    after = write_baseline(found, tables, path)
+    if quiet:
+        return
+    from secid.report.foreign import plain
+
+    if before is None:
+        typer.echo(plain(f"{path}: {len(after.sources)} sources: {', '.join(after.sources)}"))
+    else:
+        lines = changes(before, after)
+        typer.echo(plain(f"{path}: {len(lines)} changes" if lines else f"{path}: nothing changed"))
+        for line in lines:
+            typer.echo(f"  {plain(line)}")
+    for note in after.notes:
+        typer.echo(plain(f"note: {note}"), err=True)

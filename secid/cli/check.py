@@ -1,0 +1,46 @@
+"""`secid check`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from secid.cli.options import READING, takes_settings
+from secid.cli.score import Sources
+
+LEFT_TO_FINDINGS = frozenset({"on_bad"})
+"""Reading options that make no sense here: malformed rows are a finding, with --fail-on malformed_rows."""
+
+
+@takes_settings("tokenizer", "max_length", "examples", *(name for name in READING if name not in LEFT_TO_FINDINGS))
+def check(
+    sources: Sources,
+    against_eval: Annotated[
+        Path | None,
+        typer.Option("--against-eval", help="BEIR folder whose queries and relevant passages must not be in here."),
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on", metavar="NAME[=LIMIT]", help="Exit 1 if this finding is above its limit; any means all."
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")] = False,
+    **settings: Any,
+) -> int:
+    """Show what is in sources and what is wrong with them: no encoder, seconds.
+
+    Example: secid check negatives/*.jsonl --fail-on negative_equals_positive
+    """
+    from secid import api
+    from secid.cli.console import ConsoleProgress
+    from secid.report.check import check_json, check_text
+
+    with ConsoleProgress(quiet) as progress:
+        result = api.check(sources, against_eval=against_eval, fail_on=fail_on or (), progress=progress, **settings)
+    sys.stdout.write(check_json(result) if json else check_text(result))
+    return 1 if result.failed else 0

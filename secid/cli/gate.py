@@ -1,0 +1,142 @@
+"""`secid gate`."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from secid.cli.options import ENCODER, METHOD, READING, takes_settings
+
+if TYPE_CHECKING:
+    from secid.verdicts import GateVerdict
+
+METHOD_OPTIONS = tuple(name for name in METHOD if name not in ("until_ranked", "tie"))
+
+
+class Annotations(StrEnum):
+    """Services whose log can be written for."""
+
+    github = "github"
+
+
+@takes_settings("encoder", *METHOD_OPTIONS, *READING, *(name for name in ENCODER if name != "encoder"))
+def gate(
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(help="Files, globs, folders of shards, or name=path.", show_default=False),
+    ] = None,
+    against: Annotated[Path | None, typer.Option("--against", help="The baseline that `secid baseline` wrote.")] = None,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", help="Policy file [default: the [gate] table of secid.toml].")
+    ] = None,
+    paired: Annotated[
+        Path | None, typer.Option("--paired", help="The baseline's run folder: compare query by query.")
+    ] = None,
+    init: Annotated[bool, typer.Option("--init", help="Write a commented policy derived from the baseline.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
+    out: Annotated[
+        list[Path] | None,
+        typer.Option("--out", help="Also write the verdict here: .json, .md, or .xml for JUnit."),
+    ] = None,
+    annotations: Annotated[
+        Annotations | None, typer.Option("--annotations", help="Also print annotations for a CI service.")
+    ] = None,
+    exit_zero: Annotated[
+        bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdict: a trial period.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="A malformed record is an error (--on-bad fail).")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")] = False,
+    **settings: Any,
+) -> int:
+    """Judge new sources of negatives against a baseline: exit 0 pass, 1 fail, 2 wrong use, 3 undecided.
+
+    Settings that are not given are the baseline's. A step summary is added to $GITHUB_STEP_SUMMARY where it is set.
+
+    Example: secid gate new.jsonl --against secid-baseline.json
+    """
+    from secid.errors import UsageError
+    from secid.gate.policy import read_policy
+
+    if against is None:
+        raise UsageError("no baseline named", remedy="--against secid-baseline.json, which `secid baseline RUN` writes")
+    if init:
+        return _init(against, policy or Path("secid.toml"), sources)
+    if not sources:
+        raise UsageError("no source named", remedy="secid gate new.jsonl --against secid-baseline.json")
+    _check_formats(out or [])
+    rules, found_in = read_policy(policy)
+    from secid.gate.baseline import read_baseline
+
+    read_baseline(against)  # a missing or foreign file is told before torch is loaded
+    verdict = _judged(sources, against, (rules, found_in), paired, {**settings, **_strict(strict)}, quiet)
+    _show(verdict, json, out or [], annotations)
+    return 0 if exit_zero else verdict.exit_code
+
+
+def _strict(strict: bool) -> dict[str, Any]:
+    return {"on_bad": "fail"} if strict else {}
+
+
+def _init(against: Path, path: Path, sources: list[str] | None) -> int:
+    from secid.errors import UsageError
+    from secid.gate.baseline import read_baseline
+    from secid.gate.init import write_policy
+
+    if sources:
+        raise UsageError("--init takes no source", remedy="secid gate --init --against secid-baseline.json")
+    write_policy(read_baseline(against), against.name, path)
+    typer.echo(f"policy written to {path}")
+    return 0
+
+
+def _judged(
+    sources: list[str],
+    against: Path,
+    policy: tuple[Any, str],
+    paired: Path | None,
+    settings: dict[str, Any],
+    quiet: bool,
+) -> GateVerdict:
+    from secid.cli.console import ConsoleProgress
+    from secid.gate.judge import judge, prepare
+    from secid.settings import resolve
+
+    resolved = resolve(settings)
+    prepared = prepare(against, *policy, paired)
+    with ConsoleProgress(quiet) as progress:
+        return judge(sources, prepared, resolved, progress)
+
+
+def _check_formats(paths: list[Path]) -> None:
+    from secid.errors import UsageError
+
+    for path in paths:
+        if path.suffix not in (".json", ".md", ".xml"):
+            raise UsageError(
+                f"no page of a verdict has the suffix {path.suffix!r}", where=str(path), remedy="use .json, .md, .xml"
+            )
+
+
+def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annotations | None) -> None:
+    """Prints and writes every page that was asked for. Annotations stay out of the JSON on stdout."""
+    from secid.cli.console import stdout
+    from secid.report.annotations import append_step_summary, github_annotations
+    from secid.report.junit import to_junit
+    from secid.report.pages import write_whole
+    from secid.report.verdict_pages import print_verdict, verdict_json, verdict_markdown
+
+    pages = {".json": verdict_json, ".md": verdict_markdown, ".xml": to_junit}
+    for path in out:
+        write_whole(path, pages[path.suffix](verdict))
+    if json:
+        sys.stdout.write(verdict_json(verdict))
+    else:
+        print_verdict(stdout(), verdict)
+    if annotations is Annotations.github:
+        stream = sys.stderr if json else sys.stdout
+        stream.write("".join(f"{line}\n" for line in github_annotations(verdict)))
+    append_step_summary(verdict)

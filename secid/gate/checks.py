@@ -1,0 +1,405 @@
+"""The checks, one small function each: what was measured, against which limit, decided on the whole interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.gate.baseline import Baseline, BaselineSource
+from secid.gate.columns import Columns
+from secid.gate.estimates import (
+    Estimate,
+    Gap,
+    at_least,
+    at_most,
+    combined,
+    interval,
+    paired_gap,
+    ratio,
+    share_interval,
+    unpaired_gap,
+    within,
+)
+from secid.gate.policy import Policy
+from secid.gate.texts import TEXT_BUCKETS, Place, TextFindings
+from secid.verdicts import Check, Outcome
+
+UNDECIDED = "more records narrow the interval; or widen the limit in the policy if this difference does not matter"
+EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A source of the baseline to compare with. columns: its numbers query by query, in a paired comparison."""
+
+    name: str
+    source: BaselineSource
+    columns: Columns | None
+
+    def gap(self, own: Estimate, value: float, error: float, get: Callable[[Columns], Estimate]) -> Gap:
+        """own minus the reference: paired where the run's numbers are at hand and share queries."""
+        if self.columns is not None:
+            gap = paired_gap(own, get(self.columns))
+            if gap.n_shared:
+                return gap
+        return unpaired_gap(own, value, error)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One source before the gate, and all that its checks look at.
+
+    reference, previous : what its score, and what it itself, is compared with; previous None for a new source.
+    controls : columns of its controls by kind.   missing: why a control could not be made.
+    place    : where the row of a triplet stands.   rank: effective rank at the policy's budget.
+    """
+
+    name: str
+    n_records: int
+    columns: Columns
+    texts: TextFindings
+    policy: Policy
+    baseline: Baseline
+    reference: Reference
+    previous: Reference | None
+    controls: Mapping[str, Columns]
+    missing: Mapping[str, str]
+    rank: Estimate
+    place: Callable[[int], Place]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A check, and the rows that show what it found, each with a note."""
+
+    check: Check
+    rows: tuple[tuple[Place, str], ...] = ()
+
+
+def all_checks(subject: Subject) -> Iterator[Draft]:
+    """Every check that the policy does not switch off, in the order of CHECK_NAMES."""
+    yield from _sizes(subject)
+    yield from _score(subject)
+    yield from _means(subject)
+    yield from _buckets(subject)
+    yield from _controls(subject)
+    yield from _diversity(subject)
+    yield from _drift(subject)
+
+
+def excused(draft: Draft, policy: Policy) -> Draft:
+    """The draft, marked where the policy says that this check may stay undecided."""
+    if draft.check.outcome == "not_evaluated" and draft.check.name in policy.allow_not_evaluated:
+        return replace(draft, check=replace(draft.check, excused=True))
+    return draft
+
+
+def _sizes(subject: Subject) -> Iterator[Draft]:
+    policy = subject.policy
+    counts = (
+        ("minimum_records", subject.n_records, policy.minimum_records, "records"),
+        ("minimum_negatives", len(subject.columns.cluster), policy.minimum_negatives, "negatives"),
+    )
+    for name, count, limit, noun in counts:
+        if limit is None:
+            continue
+        enough = count >= limit
+        yield Draft(
+            Check(
+                name=name,
+                outcome="pass" if enough else "fail",
+                message=f"{count} {noun} to score; the policy asks for at least {limit}",
+                unit="count",
+                measured=float(count),
+                limit=float(limit),
+                limit_text=f"at least {limit}",
+                what_to_do="" if enough else f"add {limit - count} {noun}: so few decide little",
+            )
+        )
+
+
+def _score(subject: Subject) -> Iterator[Draft]:
+    tolerance, reference = subject.policy.score.tolerance_nats, subject.reference
+    if not isinstance(tolerance, float | int):
+        return
+    known = reference.source
+    gap = reference.gap(subject.columns.score, known.score_nats, known.standard_error_nats, lambda found: found.score)
+    yield Draft(
+        _decided(
+            "score",
+            at_least(gap.interval, -tolerance),
+            gap.value,
+            gap.interval,
+            "nats",
+            -float(tolerance),
+            f"not below −{tolerance:g}",
+            f"ECI_sem {subject.columns.score.value:.4f} nats, {gap.value:+.4f} against {reference.name} "
+            f"({known.score_nats:.4f}){_pairing(gap)}",
+            f"compare with {reference.name}: see its failure buckets with `secid score`, or name another reference in "
+            "[gate.score]",
+        ),
+        _worst(subject, subject.columns.values["consistency"]),
+    )
+
+
+def _pairing(gap: Gap) -> str:
+    return f", paired over {gap.n_shared} shared queries" if gap.n_shared else ""
+
+
+def _means(subject: Subject) -> Iterator[Draft]:
+    limits, values = subject.policy.means, subject.columns.values
+    means = subject.columns.means()
+    asked: tuple[tuple[str, Any, str, bool, str], ...] = (
+        ("consistency", limits.consistency_minimum, "mean target consistency π", True,
+         "many negatives outscore their positive: look for unlabelled positives among them"),
+        ("locality", limits.locality_minimum, "mean semantic locality ρ", True,
+         "negatives lie nearer to the query than to the positive: they answer the words, not the subject"),
+        ("coverage", limits.coverage_maximum, "mean lexical coverage c", False,
+         "negatives repeat the query's words: check that no query text leaks into them"),
+    )  # fmt: skip
+    for name, limit, title, least, advice in asked:
+        if not isinstance(limit, float | int):
+            continue
+        mean = means[name]
+        bounds = interval(mean.value, mean.standard_error)
+        outcome = at_least(bounds, limit) if least else at_most(bounds, limit)
+        side = f"at {'least' if least else 'most'} {limit:g}"
+        check = _decided(
+            f"means.{name}", outcome, mean.value, bounds, "fraction", limit, side, f"{title} {mean.value:.4f}", advice
+        )
+        yield Draft(check, _worst(subject, values[name] if least else -values[name]))
+
+
+BUCKETS: Mapping[str, tuple[str, str]] = {
+    "known_positive": (
+        "are a labelled positive of their query, whole, altered or cut",
+        "drop them: training on them teaches the encoder to push right answers away",
+    ),
+    "near_copy": (
+        "have the vector of the scored positive",
+        "drop them: they teach nothing and punish the positive",
+    ),
+    "duplicate": ("repeat another negative of the same record", "list each negative once"),
+    "overused": ("stand under very many queries with the same text", "look for a default answer of the generator"),
+    "preamble": ("open with a generator's words, not a passage", "strip preambles and refusals from the generator"),
+    "empty": ("are empty or hold no words to speak of", "drop them, and see why the miner returned nothing"),
+    "inversion": ("outscore the positive", "look for unlabelled positives among them before training"),
+    "high_coverage": ("repeat most of the query's words", "check that the query's text does not leak into them"),
+}
+
+
+def _buckets(subject: Subject) -> Iterator[Draft]:
+    settings, columns = subject.baseline.settings, subject.columns
+    shares = columns.buckets(settings["high_coverage"], settings["near_copy"]) | dict(subject.texts.shares)
+    severity = {
+        "inversion": columns.values["consistency"],
+        "high_coverage": -columns.values["coverage"],
+        "near_copy": -columns.values["s_positive_negative"],
+    }
+    for name, (what, advice) in BUCKETS.items():
+        limit = getattr(subject.policy.buckets, name)
+        if not isinstance(limit, float | int):
+            continue
+        share = shares[name]
+        bounds = share_interval(share)
+        n = subject.texts.n_negatives if name in TEXT_BUCKETS else len(columns.cluster)
+        check = _decided(
+            f"buckets.{name}",
+            at_most(bounds, limit),
+            share.value,
+            bounds,
+            "fraction",
+            limit,
+            f"at most {limit:.3%}",
+            f"{share.value:.2%} of {n} negatives {what}",
+            advice,
+        )
+        if name in TEXT_BUCKETS:
+            yield Draft(check, tuple((place, name) for place in _spread(subject.texts.places[name])))
+        else:
+            yield Draft(check, _worst(subject, severity[name]) if share.value > 0 else ())
+
+
+def _controls(subject: Subject) -> Iterator[Draft]:
+    limits = subject.policy.controls
+    for kind in limits.differ_from:
+        name, limit = f"controls.{kind}", limits.relatedness_minimum
+        if kind not in subject.controls:
+            reason = subject.missing.get(kind, "the control could not be made")
+            yield Draft(_open(name, f"no {kind} control: {reason}", "give the source more queries"))
+            continue
+        related = relatedness(subject.columns, subject.controls[kind])
+        if related is None:
+            why = f"the positives are no nearer to their queries than the {kind} control's passages"
+            yield Draft(
+                _open(name, why, "check the encoder's prefixes, and that queries and positives belong together")
+            )
+            continue
+        bounds = interval(related.value, related.standard_error)
+        gap = paired_gap(subject.columns.score, subject.controls[kind].score)
+        low, high = gap.interval
+        check = _decided(
+            name,
+            at_least(bounds, limit),
+            related.value,
+            bounds,
+            "fraction",
+            limit,
+            f"at least {limit:g}",
+            f"negatives stand {related.value:.3f} of the way from the {kind} control (0) to the positives (1) by their "
+            f"cosine with the query; ECI_sem differs from it by {gap.value:+.4f} ({low:+.4f} to {high:+.4f})",
+            "the negatives have as good as nothing to do with their queries: check that rows were not shifted or dealt "
+            "out to other queries",
+        )
+        yield Draft(check, _worst(subject, subject.columns.values["s_query_negative"]))
+
+
+def relatedness(source: Columns, control: Columns) -> Estimate | None:
+    """Where negatives stand between a control (0) and the positives (1) by their mean cosine with the query.
+
+    A scale without an encoder's own range of cosines. None where the positives do not lie above the control.
+    """
+    own, theirs = source.means(), control.means()
+    floor = theirs["query_similarity"]
+    return ratio(combined(own["query_similarity"], floor), combined(own["positive_similarity"], floor))
+
+
+def _diversity(subject: Subject) -> Iterator[Draft]:
+    limit, budget = subject.policy.diversity.effective_rank_minimum, subject.policy.diversity.budget
+    if not isinstance(limit, float | int):
+        return
+    bounds = interval(subject.rank.value, subject.rank.standard_error)
+    yield Draft(
+        _decided(
+            "diversity",
+            at_least(bounds, limit),
+            subject.rank.value,
+            bounds,
+            "directions",
+            limit,
+            f"at least {limit:g}",
+            f"effective rank {subject.rank.value:.1f} at a budget of {budget:g} negatives",
+            "the negatives repeat a few directions: add sources or queries of other kinds",
+        )
+    )
+
+
+def _drift(subject: Subject) -> Iterator[Draft]:
+    limits, previous = subject.policy.drift, subject.previous
+    if previous is None:
+        allowed = limits.new_source == "allow"
+        advice = "" if allowed else "review the source, then take it into the baseline"
+        check = _open("drift", "the baseline knows no earlier version of this source", advice)
+        yield Draft(replace(check, excused=allowed))
+        return
+    known = previous.source
+    gap = previous.gap(subject.columns.score, known.score_nats, known.standard_error_nats, lambda found: found.score)
+    if isinstance(limits.score_nats, float | int):
+        yield _moved(subject, "score_nats", gap, limits.score_nats, known.score_nats)
+    low, high = known.tails["low"], known.tails["high"]
+
+    def estimates(columns: Columns) -> dict[str, Estimate]:
+        return {**columns.means(), **columns.tail(low, high)}
+
+    own = estimates(subject.columns)
+    for name in ("consistency", "locality", "coverage", "query_similarity", "unrelated", "close"):
+        tolerance = getattr(limits, name)
+        if not isinstance(tolerance, float | int):
+            continue
+        before = known.means[name]
+        gap = previous.gap(
+            own[name], before.value, before.standard_error or 0.0, lambda found, name=name: estimates(found)[name]
+        )
+        yield _moved(subject, name, gap, tolerance, before.value)
+
+
+DRIFT_TITLES: Mapping[str, str] = {
+    "score_nats": "ECI_sem",
+    "consistency": "mean target consistency π",
+    "locality": "mean semantic locality ρ",
+    "coverage": "mean lexical coverage c",
+    "query_similarity": "mean cosine of query and negative",
+    "unrelated": "share of negatives less related to their query than nearly all of the last version's",
+    "close": "share of negatives nearer to their query than nearly all of the last version's",
+}
+
+
+def _moved(subject: Subject, name: str, gap: Gap, tolerance: float, before: float) -> Draft:
+    previous = subject.previous.name if subject.previous else ""
+    check = _decided(
+        f"drift.{name}",
+        within(gap.interval, tolerance),
+        gap.value,
+        gap.interval,
+        "nats" if name == "score_nats" else "fraction",
+        tolerance,
+        f"within ±{tolerance:g}",
+        f"{DRIFT_TITLES[name]} moved by {gap.value:+.4f} from {before:.4f}, that of {previous} in the baseline"
+        f"{_pairing(gap)}",
+        "find what changed in how the source is made; if it is meant, score it and `secid baseline update RUN`",
+    )
+    cosine = subject.columns.values["s_query_negative"]
+    sign = 1.0 if name == "unrelated" else -1.0
+    return Draft(check, _worst(subject, sign * cosine) if name in ("unrelated", "close", "query_similarity") else ())
+
+
+def _decided(
+    name: str,
+    outcome: Outcome,
+    measured: float,
+    bounds: tuple[float, float],
+    unit: str,
+    limit: float,
+    side: str,
+    message: str,
+    advice: str,
+) -> Check:
+    """A check with a number. A number that is not finite decides nothing."""
+    if not np.isfinite([measured, *bounds, limit]).all():
+        return _open(name, f"{message}: not a finite number", "please report this run")
+    word = {"pass": "is", "fail": "is not", "not_evaluated": "may or may not be"}[outcome]
+    return Check(
+        name=name,
+        outcome=outcome,
+        message=f"{message}; 95 % interval {bounds[0]:.4f} to {bounds[1]:.4f}, which {word} {side}",
+        unit=unit,
+        measured=float(measured),
+        interval_95=(float(bounds[0]), float(bounds[1])),
+        limit=float(limit),
+        limit_text=side,
+        what_to_do={"pass": "", "fail": advice, "not_evaluated": UNDECIDED}[outcome],
+    )
+
+
+def _open(name: str, why: str, advice: str) -> Check:
+    return Check(name=name, outcome="not_evaluated", message=why, what_to_do=advice)
+
+
+def _worst(subject: Subject, severity: npt.NDArray[np.float64]) -> tuple[tuple[Place, str], ...]:
+    """Rows of the triplets with the smallest severity, one a query. Equal ones by their place."""
+    columns, found, seen = subject.columns, [], set()
+    n = min(len(severity), 64 * EXAMPLES)
+    order = np.argpartition(severity, n - 1)[:n]
+    for triplet in order[np.lexsort((order, severity[order]))].tolist():
+        query = int(columns.cluster[triplet])
+        if query not in seen:
+            seen.add(query)
+            values = columns.values
+            note = (
+                f"s_qn {values['s_query_negative'][triplet]:.3f}, s_qp {values['s_query_positive'][triplet]:.3f}, "
+                f"s_pn {values['s_positive_negative'][triplet]:.3f}, c {values['coverage'][triplet]:.2f}"
+            )
+            found.append((subject.place(triplet), note))
+        if len(found) == EXAMPLES:
+            break
+    return tuple(found)
+
+
+def _spread(places: list[Place]) -> list[Place]:
+    """The first rows of a list, one a line."""
+    by_line = {(path, line): (path, line, ordinal) for path, line, ordinal in reversed(places)}
+    return [by_line[key] for key in list(dict.fromkeys((path, line) for path, line, _ in places))[:EXAMPLES]]

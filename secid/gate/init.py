@@ -1,0 +1,114 @@
+"""The policy file that `secid gate --init` writes: every limit, what it means, and what the baseline shows."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from secid.errors import OutputError, UsageError
+from secid.gate.baseline import Baseline, write_text
+from secid.gate.derive import complete
+from secid.gate.policy import Policy, tables
+
+SHOWN_SOURCES = 6
+WIDTH = 118
+MEANS_SHOWN = {"consistency_minimum": "consistency", "locality_minimum": "locality", "coverage_maximum": "coverage"}
+
+
+def policy_text(baseline: Baseline, where: str) -> str:
+    """A commented `[gate]` table with limits derived from the baseline. Source: secid.gate.derive."""
+    policy = complete(Policy(), baseline)
+    lines = [
+        f"# Policy of `secid gate`, derived from {_plain(where)} by `secid gate --init`.",
+        "# A limit is decided on the whole 95 % interval: pass inside, fail outside, else undecided (exit 3).",
+        '# "off" leaves a check out; a key that is removed is derived from the baseline anew.',
+        *_warnings(baseline),
+        "",
+        "[gate]",
+    ]
+    for name, field in Policy.model_fields.items():
+        if name not in tables():
+            lines += [f"# {field.description}", f"{name} = {_toml(getattr(policy, name))}"]
+    for name, table in tables().items():
+        values = getattr(policy, name)
+        lines += ["", *_comment(str(table.__doc__).strip()), f"[gate.{name}]"]
+        for key, field in table.model_fields.items():
+            lines += _comment(f"{field.description}{_known(baseline, name, key, policy)}")
+            value = getattr(values, key)
+            lines.append(f"{key} = {_toml(value)}" if value is not None else f'# {key} = "…"')
+    return "\n".join(lines) + "\n"
+
+
+def write_policy(baseline: Baseline, where: str, path: Path) -> None:
+    """Writes the policy to a new file, or adds it to settings that have none yet. Raises UsageError, OutputError."""
+    text = policy_text(baseline, where)
+    if path.exists():
+        try:
+            before = path.read_text(encoding="utf-8")
+            table = tomllib.loads(before)
+        except OSError as error:
+            raise OutputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise UsageError(f"not valid TOML: {error}", where=str(path)) from error
+        if "gate" in table:
+            raise UsageError(
+                "has a [gate] table already",
+                where=str(path),
+                remedy="remove it first, or name another file with --policy",
+            )
+        text = f"{before.rstrip()}\n\n{text}" if before.strip() else text
+    write_text(path, text)
+
+
+def _warnings(baseline: Baseline) -> list[str]:
+    like = [
+        f"{_plain(name)} (like {', '.join(source.like_controls)})"
+        for name, source in baseline.sources.items()
+        if source.like_controls
+    ]
+    lines = []
+    if like:
+        lines += _comment(
+            f"In this baseline the score of {'; '.join(like)} does not differ from a control's. Such a source cannot "
+            "pass [gate.controls]: leave the control out of differ_from if random negatives are meant."
+        )
+    for note in baseline.notes:
+        lines += _comment(_plain(note))
+    return lines
+
+
+def _known(baseline: Baseline, table: str, key: str, policy: Policy) -> str:
+    """What the baseline's sources show for this limit."""
+    found: dict[str, float] = {}
+    for name, source in baseline.sources.items():
+        if table == "buckets" and key in source.buckets:
+            found[name] = source.buckets[key].value
+        elif table == "means":
+            found[name] = source.means[MEANS_SHOWN[key]].value
+        elif table == "diversity" and key == "effective_rank_minimum":
+            found[name] = source.effective_rank[f"{policy.diversity.budget:g}"]
+        elif table == "score" and key == "tolerance_nats":
+            found[name] = source.score_nats
+    if not found:
+        return " Not known of the baseline." if table == "buckets" else ""
+    shown = [f"{_plain(name)} {value:.4g}" for name, value in list(found.items())[:SHOWN_SOURCES]]
+    more = f" and {len(found) - SHOWN_SOURCES} more" if len(found) > SHOWN_SOURCES else ""
+    return f" Baseline: {', '.join(shown)}{more}."
+
+
+def _comment(text: str) -> list[str]:
+    import textwrap
+
+    return [f"# {line}" for line in textwrap.wrap(text, WIDTH)]
+
+
+def _plain(text: str) -> str:
+    """A name as a comment can hold it: a control character would end the comment or break the file."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML; the strings and lists of a policy are written as in JSON, which TOML shares."""
+    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)

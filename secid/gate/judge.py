@@ -1,0 +1,277 @@
+"""Sources against a baseline: scored in its pool, judged by its policy."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import secid
+from secid.data import open_source, resolve_sources
+from secid.errors import SettingsError, UsageError
+from secid.gate.baseline import (
+    ENCODER_SETTINGS,
+    METHOD_SETTINGS,
+    Baseline,
+    check_table,
+    differences,
+    read_baseline,
+    refuse_differences,
+)
+from secid.gate.checks import Draft, Reference, Subject, all_checks, excused
+from secid.gate.collect import read_table
+from secid.gate.columns import Columns, folder_columns, measured_columns
+from secid.gate.derive import complete
+from secid.gate.estimates import Estimate, names_of
+from secid.gate.policy import Policy
+from secid.gate.texts import Place, Positives, TextFindings, fetch, inspect_texts, restored
+from secid.progress import Progress
+from secid.report.document import read_run
+from secid.results import Run
+from secid.settings import FIELDS, Resolved, Settings
+from secid.study.score import Clock, Scored, score_sources
+from secid.verdicts import VERDICT_SCHEMA_VERSION, Check, CheckExample, GateVerdict, SourceVerdict, overall
+
+if TYPE_CHECKING:
+    from secid.encoders import Encoder
+    from secid.records import Source
+    from secid.study.finish import Measured
+
+CUT = 300
+"""Characters of a text in an example: enough to see what it is."""
+
+
+@dataclass(frozen=True)
+class Against:
+    """What sources are judged against. columns: of the baseline run's sources, for a paired comparison."""
+
+    baseline: Baseline
+    where: str
+    policy: Policy
+    policy_from: str
+    columns: Mapping[str, Columns]
+    paired: str | None
+
+
+def settings_for(baseline: Baseline, resolved: Resolved, policy: Policy) -> Resolved:
+    """The settings to score with: what the user left open is the baseline's, and only the controls that are asked for.
+
+    Raises UsageError with the list of differences where the user set something else.
+    """
+    values, origin = vars(resolved.values).copy(), dict(resolved.origin)
+    for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS):
+        if origin[name] == "default" and name in baseline.settings:
+            values[name], origin[name] = baseline.settings[name], "baseline"
+    values["controls"] = ",".join(policy.controls.differ_from) or "none"
+    values["budget"], values["ablate"], values["until_ranked"] = 1.0, False, None
+    refuse_differences(differences(baseline, values), "settings")
+    return Resolved(Settings(**{name: value for name, value in values.items() if name in FIELDS}), origin)
+
+
+def prepare(path: Path, policy: Policy, policy_from: str, paired: Path | None) -> Against:
+    """The baseline and the policy, complete; the run to pair with, checked to be comparable."""
+    baseline = read_baseline(path)
+    named = policy.score.named
+    if policy.score.against == "named" and named not in baseline.sources:
+        raise SettingsError(
+            f"score.named = {named!r} is no source of the baseline",
+            where=policy_from,
+            remedy=f"its sources are {', '.join(baseline.sources)}",
+        )
+    columns: Mapping[str, Columns] = {}
+    if paired is not None:
+        run = read_run(paired)
+        refuse_differences(_run_differences(baseline, run), str(paired))
+        columns = folder_columns(paired, {source.name: source.eci_nats for source in run.sources})
+    shown = None if paired is None else str(paired)
+    return Against(baseline, str(path), complete(policy, baseline), policy_from, columns, shown)
+
+
+def _run_differences(baseline: Baseline, run: Run) -> list[str]:
+    settings = {name: entry["value"] for name, entry in run.settings.items()}
+    found = differences(baseline, settings, run.encoder)
+    if run.idf.sha256 != baseline.idf.sha256:
+        found.append(f"IDF table: baseline {baseline.idf.sha256[:12]}, this run {run.idf.sha256[:12]}")
+    if run.budget != 1.0:
+        found.append(f"budget: baseline 1, this run {run.budget:g}")
+    return found
+
+
+def judge(
+    specs: Sequence[str],
+    against: Against,
+    resolved: Resolved,
+    progress: Progress,
+    encoder: Encoder | None = None,
+) -> GateVerdict:
+    """Scores the sources in the baseline's pool and judges each by the policy.
+
+    resolved : the user's settings; what they leave open is the baseline's.
+    encoder  : a loaded one; by default the baseline's, loaded here.
+    Raises SecidError: UsageError with the list of differences where scores would not compare.
+    """
+    baseline, clock = against.baseline, Clock()
+    resolved = settings_for(baseline, resolved, against.policy)
+    table = check_table(Path(against.where), baseline)
+    sources = resolve_sources(specs, resolved.values)
+    if any(path == "-" for source in sources for path in source.paths):
+        raise UsageError("the gate reads a source more than once, so not from standard input", remedy="name a file")
+    frequencies, arrays = read_table(table, baseline.idf)
+    if encoder is None:
+        from secid.encoders import load
+
+        encoder = load(resolved.values)
+    refuse_differences(differences(baseline, vars(resolved.values), encoder.info), against.where)
+    with tempfile.TemporaryDirectory(prefix="secid-") as work:
+        scored = score_sources(sources, encoder, resolved, Path(work), progress, frequencies)
+    with clock.stage("texts"):
+        texts = _texts(sources, resolved.values, restored(arrays))
+    with clock.stage("judge"):
+        verdicts = [
+            _source_verdict(item, scored, texts, against, resolved.values)
+            for item in sorted(scored.measured, key=lambda item: item.name)
+        ]
+    return GateVerdict(
+        schema_version=VERDICT_SCHEMA_VERSION,
+        secid_version=secid.__version__,
+        outcome=overall([verdict.outcome for verdict in verdicts]),
+        baseline=against.where,
+        policy_from=against.policy_from,
+        policy=against.policy.model_dump(mode="json"),
+        paired=against.paired,
+        encoder=encoder.info.name,
+        sources=tuple(verdicts),
+        notes=baseline.notes,
+        timing={**scored.run.timing, **clock.stages},
+    )
+
+
+def _texts(
+    sources: Sequence[Source], settings: Settings, known: Positives
+) -> dict[tuple[tuple[str, ...], str], TextFindings]:
+    """Findings by the paths and split of a source."""
+    found = {}
+    for source in sources:
+        parts, _ = inspect_texts(_opener(source, settings), known)
+        found |= {(source.paths, split): findings for split, findings in parts.items()}
+    return found
+
+
+def _opener(source: Source, settings: Settings) -> Callable[[], Any]:
+    return lambda: open_source(source, settings)
+
+
+def _source_verdict(
+    item: Measured,
+    scored: Scored,
+    texts: Mapping[tuple[tuple[str, ...], str], TextFindings],
+    against: Against,
+    settings: Settings,
+) -> SourceVerdict:
+    planned = item.planned
+    if planned is None:
+        raise ValueError("a control is not judged")
+    split = item.name.removeprefix(planned.source.name).removeprefix(":")
+    subject = _subject(item, scored, texts[planned.source.paths, split], against)
+    drafts = [excused(draft, against.policy) for draft in all_checks(subject)]
+    checks = _with_examples(drafts, planned.source, split, settings)
+    fails = [check for check in checks if check.outcome == "fail"]
+    held = [check for check in checks if check.holds_up]
+    result = next(source for source in scored.run.sources if source.name == item.name)
+    return SourceVerdict(
+        name=item.name,
+        paths=planned.source.paths,
+        outcome="fail" if fails else "not_evaluated" if held or not checks else "pass",
+        n_records=result.n_records,
+        n_queries=result.n_queries,
+        n_negatives=result.n_triplets,
+        eci_nats=result.eci_nats,
+        interval_95=result.interval_95,
+        previous=subject.previous.name if subject.previous else None,
+        checks=checks,
+    )
+
+
+def _subject(item: Measured, scored: Scored, texts: TextFindings, against: Against) -> Subject:
+    baseline, policy, planned = against.baseline, against.policy, item.planned
+    if planned is None:
+        raise ValueError("a control is not judged")
+    rows = item.triplets
+
+    def place(triplet: int) -> Place:
+        at = int(rows.place[triplet])
+        path = planned.source.paths[int(planned.negative_file[at])]
+        return path, int(planned.negative_line[at]), int(planned.negative_ordinal[at])
+
+    def reference(name: str) -> Reference:
+        return Reference(name, baseline.sources[name], against.columns.get(name))
+
+    reasons = {
+        kind: reason
+        for kind in policy.controls.differ_from
+        for label, reason in scored.run.not_evaluated.items()
+        if label in (f"control {kind}", f"control {kind} {item.name}")
+    }
+    return Subject(
+        name=item.name,
+        n_records=planned.n_records,
+        columns=measured_columns(item),
+        texts=texts,
+        policy=policy,
+        baseline=baseline,
+        reference=reference(reference_name(item.name, policy, baseline)),
+        previous=reference(item.name) if item.name in baseline.sources else None,
+        controls={
+            control.kind: measured_columns(found)
+            for control, found in scored.controls
+            if control.of in (None, item.name)
+        },
+        missing=reasons,
+        rank=effective_rank(item, float(policy.diversity.budget)),
+        place=place,
+    )
+
+
+def reference_name(name: str, policy: Policy, baseline: Baseline) -> str:
+    """The baseline source that a score is compared with. The median of an even number is the lower one."""
+    against = policy.score.against
+    if against == "named" and policy.score.named is not None:
+        return policy.score.named
+    if against == "own" and name in baseline.sources:
+        return name
+    ranked = sorted(baseline.sources, key=lambda known: (baseline.sources[known].score_nats, known))
+    return ranked[-1] if against == "best" else ranked[(len(ranked) - 1) // 2]
+
+
+def effective_rank(item: Measured, budget: float) -> Estimate:
+    """Effective rank at a budget (collect.rank_at), with its error from the influences at both ends of the slope."""
+    influence = item.influence
+    last, first = influence.budgets.index(budget), influence.budgets.index(budget / 10.0)
+    grown = item.nats(budget) - item.nats(budget / 10.0) + influence.bias_nats[last] - influence.bias_nats[first]
+    per_query = influence.per_query[:, last] - influence.per_query[:, first]
+    return Estimate(float(grown / np.log(10.0)), names_of(item.query_keys), per_query / np.log(10.0))
+
+
+def _with_examples(drafts: Sequence[Draft], source: Source, split: str, settings: Settings) -> tuple[Check, ...]:
+    """The checks with the texts of their rows; those that pass need none."""
+    shown = [draft for draft in drafts if draft.check.outcome != "pass"]
+    wanted = {(split, place) for draft in shown for place, _ in draft.rows}
+    texts = fetch(_opener(source, settings), wanted)
+    return tuple(
+        replace(
+            draft.check,
+            examples=tuple(_example(place, note, texts.get((split, place), ("", ""))) for place, note in draft.rows),
+        )
+        if draft in shown
+        else draft.check
+        for draft in drafts
+    )
+
+
+def _example(place: Place, note: str, texts: tuple[str, str]) -> CheckExample:
+    query, negative = (text if len(text) <= CUT else text[: CUT - 1] + "…" for text in texts)
+    return CheckExample(path=place[0], line=place[1], query=query, negative=negative, note=note)

@@ -1,0 +1,68 @@
+"""A verdict in words, the same for every page."""
+
+from __future__ import annotations
+
+from secid.verdicts import Check, GateVerdict, Outcome, SourceVerdict
+
+MARKS = {"pass": "pass", "fail": "FAIL", "not_evaluated": "undecided"}
+ORDER: tuple[Outcome, ...] = ("fail", "not_evaluated", "pass")
+
+
+def mark(check: Check) -> str:
+    """The outcome in one word; an undecided check that the policy excuses says so."""
+    return "excused" if check.excused else MARKS[check.outcome]
+
+
+def by_urgency(source: SourceVerdict) -> list[Check]:
+    """What holds the source up first; checks of one outcome in their own order."""
+    return sorted(source.checks, key=lambda check: (not check.holds_up, ORDER.index(check.outcome)))
+
+
+def headline(source: SourceVerdict) -> str:
+    """One line on one source."""
+    counts = {outcome: sum(check.outcome == outcome for check in source.checks) for outcome in ORDER}
+    n_excused = sum(check.excused for check in source.checks)
+    tail = f"{counts['pass']} of {len(source.checks)} checks passed"
+    if n_excused:
+        tail += f", {n_excused} excused by the policy"
+    if source.outcome == "pass":
+        return f"{source.name} may enter: {tail}."
+    held = ", ".join(check.name for check in by_urgency(source) if check.holds_up)
+    if source.outcome == "fail":
+        return f"{source.name} may not enter: {held}. {tail}."
+    return f"{source.name} could not be judged: {held} undecided. {tail}."
+
+
+def summary(verdict: GateVerdict) -> str:
+    """One line on the whole call."""
+    counts = {outcome: sum(source.outcome == outcome for source in verdict.sources) for outcome in ORDER}
+    parts = (
+        (counts["pass"], "may enter"),
+        (counts["fail"], "may not"),
+        (counts["not_evaluated"], "could not be judged"),
+    )
+    return f"{len(verdict.sources)} sources: " + ", ".join(f"{n} {word}" for n, word in parts if n)
+
+
+def facts(source: SourceVerdict) -> str:
+    """Size and score of a source."""
+    low, high = source.interval_95
+    return (
+        f"{source.n_records} records, {source.n_queries} queries, {source.n_negatives} negatives; "
+        f"ECI_sem {source.eci_nats:.4f} nats ({low:.4f} to {high:.4f})"
+    )
+
+
+def basis(verdict: GateVerdict) -> str:
+    """What was compared with what."""
+    paired = f", paired with {verdict.paired}" if verdict.paired else ""
+    return f"Against {verdict.baseline}{paired}; policy {verdict.policy_from}; encoder {verdict.encoder}."
+
+
+def number(value: float | None, unit: str) -> str:
+    """A measured value or limit."""
+    if value is None:
+        return "–"
+    if unit == "count":
+        return f"{value:.0f}"
+    return f"{value:.1f}" if unit == "directions" else f"{value:.4f}"

@@ -1,0 +1,383 @@
+"""`secid mix` and `secid select`: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from secid import api, read_run
+from secid.data import open_source, resolve_sources
+from secid.measure.information import log_det_nats
+from secid.measure.mixture import union
+from secid.records import Record
+from secid.settings import Settings
+from secid.study.artifacts import read_states
+from tests.cli.conftest import rows, write_rows
+
+STYLES = ("plain", "terse")
+
+
+def records(path: Path | str) -> list[Record]:
+    (source,) = resolve_sources([str(path)], Settings())
+    return [item for item in open_source(source, Settings()) if isinstance(item, Record)]
+
+
+def listed(path: Path | str) -> set[tuple[str, str]]:
+    """(query, negative) of every negative in a file."""
+    return {(record.query, text) for record in records(path) for text in record.negatives}
+
+
+@pytest.fixture
+def scored(tmp_path, tiny) -> Path:
+    """A run of two sources over the same queries, in the working directory."""
+    for style in STYLES:
+        write_rows(tmp_path / f"{style}.jsonl", rows(12, 4, style))
+    api.score(["plain.jsonl", "terse.jsonl"], str(tiny), run="run")
+    return Path("run")
+
+
+def test_mix_prints_shares_certificate_and_what_it_is_not(scored, invoke):
+    code, out, _ = invoke("mix", scored, "--budget", 100)
+    assert code == 0
+    for text in (
+        "plain",
+        "terse",
+        "gap at most",
+        "equal shares",
+        "best single source",
+        "not retrieval",
+        "plain + terse",
+    ):
+        assert text in out.replace("\n", " ") or text.replace("plain + terse", "terse + plain") in out
+
+
+def test_mix_json_is_that_of_the_api(scored, invoke):
+    code, out, _ = invoke("mix", scored, "--budget", 100, "--max-share", 0.8, "--fix", "plain=0.3", "--json")
+    assert code == 0
+    expected = asdict(api.mix(scored, budget=100, max_share=0.8, fixed={"plain": 0.3}))
+    found = json.loads(out)
+    assert found.pop("written") is None
+    assert found == json.loads(json.dumps(expected))
+    assert {part["name"]: part["share"] for part in found["parts"]} == pytest.approx({"plain": 0.3, "terse": 0.7})
+
+
+def test_the_default_budget_is_the_runs_and_a_mixture_beats_what_it_is_compared_with(scored):
+    assert api.mix(scored).budget == 1.0
+    for budget in (1.0, 1000.0):
+        found = api.mix(scored, budget=budget)
+        assert found.nats >= max(found.equal_nats, found.best_single_nats) - 1e-12
+        assert found.gap_nats <= 1e-8 * found.nats
+        scores = {source.name: source for source in read_run(scored).sources}
+        for part in found.parts:
+            point = next(p for p in scores[part.name].budget_curve if p.budget == budget)
+            assert part.single_nats == pytest.approx(point.nats, rel=1e-12)
+
+
+def test_leaving_a_source_out_costs_what_the_others_cannot_give(scored):
+    found = api.mix(scored, budget=1000.0)
+    for part in found.parts:
+        (other,) = [p for p in found.parts if p.name != part.name]
+        if part.share > 0:
+            assert part.loss_without_nats == pytest.approx(found.nats - other.single_nats, rel=1e-9)
+
+
+def test_every_pair_stands_at_every_budget(scored):
+    found = api.mix(scored, budget=7.0)
+    assert [hybrid.budget for hybrid in found.hybrids] == [1.0, 7.0, 10.0, 100.0, 1000.0, 10000.0]
+    states = read_states(scored)
+    (first, a), (second, b) = states.items()
+    for hybrid in found.hybrids:
+        assert (hybrid.first, hybrid.second) == (first, second)
+        both = (a.total + b.total) / (a.n_negatives + b.n_negatives)
+        assert hybrid.union_nats == pytest.approx(log_det_nats(both, hybrid.budget), rel=1e-12)
+        assert hybrid.half_nats == pytest.approx(log_det_nats((a.matrix() + b.matrix()) / 2, hybrid.budget), rel=1e-12)
+
+
+def test_controls_take_a_share_only_when_asked(scored, invoke):
+    assert not any(part.control for part in api.mix(scored).parts)
+    found = api.mix(scored, budget=100.0, with_controls=True)
+    assert {part.name for part in found.parts if part.control} >= {"control random", "control shuffled of plain"}
+    assert found.nats >= api.mix(scored, budget=100.0).nats
+    code, _, err = invoke("mix", scored, "--with-controls", "--write", "x.jsonl")
+    assert code == 2
+    assert "stand in no file" in err
+
+
+def test_a_union_scored_for_real_is_the_formula_with_duplicates_once(tmp_path, tiny):
+    """Two sources that share some negatives, their union and what they share, scored in one pool."""
+    first, second = list(rows(12, 4, "plain")), list(rows(12, 4, "terse"))
+    for a, b in zip(first, second, strict=True):
+        b["neg"] = b["neg"][:3] + a["neg"][:2]
+    both = [{**a, "neg": list(dict.fromkeys(a["neg"] + b["neg"]))} for a, b in zip(first, second, strict=True)]
+    shared = [{**a, "neg": a["neg"][:2]} for a in first]
+    tables = {"first": first, "second": second, "both": both, "shared": shared}
+    for name, table in tables.items():
+        write_rows(tmp_path / f"{name}.jsonl", table)
+    api.score([f"{name}.jsonl" for name in tables], str(tiny), run="run", controls="none")
+    states = read_states(Path("run"))
+    formula = union(states["first"], states["second"], states["shared"])
+    assert formula.n_negatives == states["both"].n_negatives
+    # Rows are multiplied in float32, in blocks that differ between the files
+    assert torch.allclose(formula.total, states["both"].total, rtol=1e-6, atol=1e-6)
+    for budget in (1.0, 1000.0):
+        real = log_det_nats(states["both"].matrix(), budget)
+        assert log_det_nats(formula.matrix(), budget) == pytest.approx(real, rel=1e-6)
+        # Counting the shared ones twice, as the table of hybrids does, is another number: the test can tell
+        twice = log_det_nats((states["first"] + states["second"]).matrix(), budget)
+        assert abs(twice - real) > 1e-4 * real
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--max-share", "0.3"], "no proportions add up to 1"),
+        (["--fix", "plain=0.9", "--fix", "terse=0.9"], "no proportions add up to 1"),
+        (["--fix", "none=0.5"], "no source 'none'"),
+        (["--fix", "plain"], "NAME=SHARE"),
+        (["--fix", "plain=2"], "NAME=SHARE"),
+        (["--fix", "plain=0.1", "--fix", "plain=0.2"], "given twice"),
+        (["--budget", "0"], "above 0"),
+        (["--budget", "nan"], "above 0"),
+    ],
+)
+def test_wrong_questions_are_refused(scored, invoke, arguments, message):
+    code, _, err = invoke("mix", scored, *arguments)
+    assert code == 2
+    assert message in err
+
+
+def test_a_damaged_state_is_refused(scored, invoke):
+    path = next((scored / "state").glob("source-*"))
+    path.write_bytes(path.read_bytes()[:-100])
+    code, _, err = invoke("mix", scored)
+    assert code == 2
+    assert "state" in err
+
+
+def test_the_mixed_file_has_the_shares_and_tells_where_each_negative_is_from(scored, invoke):
+    code, out, _ = invoke("mix", scored, "--fix", "plain=0.35", "--write", "mixed.jsonl", "--base", "plain", "--json")
+    assert code == 0
+    written = json.loads(out)["written"]
+    assert written["n_rows"] == written["n_records"] == 12
+    assert sum(written["n_negatives"].values()) == 48
+    assert written["n_negatives"]["plain"] == pytest.approx(0.35 * 48, abs=6)
+    mixed = records("mixed.jsonl")
+    assert [record.query for record in mixed] == [record.query for record in records("plain.jsonl")]
+    told = [json.loads(line) for line in Path("mixed.jsonl.provenance.jsonl").read_text("utf-8").splitlines()]
+    originals = {style: {record.line: record for record in records(f"{style}.jsonl")} for style in STYLES}
+    for number, (record, line) in enumerate(zip(mixed, told, strict=True), 1):
+        assert line["row"] == number
+        found = [originals[n["source"]][n["line"]].negatives[n["ordinal"]] for n in line["negatives"]]
+        assert list(record.negatives) == found
+        assert len(set(found)) == 4
+    assert Counter(n["source"] for line in told for n in line["negatives"]) == written["n_negatives"]
+
+
+def test_mixing_is_seeded_and_shares_hold_on_average(scored):
+    first = api.write_mixture(scored, {"plain": 0.1, "terse": 0.9}, "a.jsonl", base="plain", seed=1)
+    api.write_mixture(scored, {"plain": 0.1, "terse": 0.9}, "b.jsonl", base="plain", seed=1)
+    api.write_mixture(scored, {"plain": 0.1, "terse": 0.9}, "c.jsonl", base="plain", seed=2)
+    assert Path("a.jsonl").read_bytes() == Path("b.jsonl").read_bytes() != Path("c.jsonl").read_bytes()
+    # Rounding each record to the nearest whole number would give none
+    assert first.n_negatives["plain"] == pytest.approx(4.8, abs=4)
+    assert first.n_negatives["plain"] > 0
+    alone = api.write_mixture(scored, {"plain": 1.0}, "d.jsonl", seed=1)
+    assert listed("d.jsonl") == listed("plain.jsonl")
+    assert alone.n_short == 0
+
+
+def test_changed_or_missing_inputs_are_refused(scored, invoke):
+    write_rows(Path("plain.jsonl"), rows(12, 4, "other"))
+    for arguments in (["mix", scored, "--fix", "plain=0.5"], ["select", scored, "--source", "plain", "--top", 1]):
+        code, _, err = invoke(*arguments, "--write", "m.jsonl")
+        assert code == 2
+        assert "has changed since it was scored" in err
+        assert not Path("m.jsonl").exists()
+    Path("plain.jsonl").unlink()
+    code, _, err = invoke("select", scored, "--source", "plain", "--top", 1, "--write", "m.jsonl")
+    assert code == 2
+    assert "cannot be read again" in err
+
+
+def numbers_of(run: Path, name: str) -> list[dict[str, Any]]:
+    table = pq.read_table(run / "negatives.parquet").to_pylist()
+    return [row for row in table if row["source"] == name]
+
+
+def test_information_is_the_first_order_part_of_the_score(scored):
+    for source in read_run(scored).sources:
+        parts = [row["information"] for row in numbers_of(scored, source.name)]
+        matrix = read_states(scored)[source.name].matrix()
+        expected = float(torch.trace(torch.linalg.solve(torch.eye(len(matrix), dtype=torch.float64) + matrix, matrix)))
+        assert sum(parts) == pytest.approx(expected, rel=1e-5)
+        assert min(parts) >= 0.0
+
+
+def test_the_table_names_the_row_and_place_of_each_negative(scored):
+    originals = {record.line: record for record in records("plain.jsonl")}
+    for row in numbers_of(scored, "plain"):
+        assert row["ordinal"] < len(originals[row["line"]].negatives)
+    assert len({(row["line"], row["ordinal"]) for row in numbers_of(scored, "plain")}) == 48
+
+
+def test_select_keeps_the_best_of_each_record(scored, invoke):
+    before = Path("plain.jsonl").read_bytes()
+    code, out, _ = invoke("select", scored, "--source", "plain", "--top", 2, "--write", "kept.jsonl")
+    assert code == 0
+    assert "circular" in out.replace("\n", " ")
+    assert Path("plain.jsonl").read_bytes() == before
+    originals = {record.line: record for record in records("plain.jsonl")}
+    by_line: dict[int, list[tuple[float, str]]] = {}
+    for row in numbers_of(scored, "plain"):
+        text = originals[row["line"]].negatives[row["ordinal"]]
+        by_line.setdefault(row["line"], []).append((row["weight"], text))
+    best = {(originals[line].query, text) for line, found in by_line.items() for _, text in sorted(found)[-2:]}
+    assert listed("kept.jsonl") == best
+    told = [json.loads(line) for line in Path("kept.jsonl.left-out.jsonl").read_text("utf-8").splitlines()]
+    gone = {(originals[t["line"]].query, originals[t["line"]].negatives[t["ordinal"]]) for t in told}
+    assert gone == listed("plain.jsonl") - best
+    assert {t["reason"] for t in told} == {"top"}
+    assert all(t["path"] == "plain.jsonl" and t["weight"] is not None for t in told)
+
+
+def test_select_scores_the_copy_in_the_pool_of_the_run(scored, tiny):
+    found = api.select(scored, "kept.jsonl", source="plain", min_weight=0.0)
+    assert found.n_after == found.n_before == 48
+    assert Path("kept.jsonl").read_bytes() == Path("plain.jsonl").read_bytes()
+    # Nothing left out, so the same score; alone, in a pool of its own, it would be another
+    assert found.after_nats == pytest.approx(found.before_nats, rel=1e-9)
+    assert api.score(["plain.jsonl"], str(tiny), controls="none").sources[0].eci_nats != pytest.approx(
+        found.before_nats
+    )
+    fewer = api.select(scored, "few.jsonl", source="plain", max_negatives=10)
+    assert fewer.n_after == len(listed("few.jsonl")) == 10
+    assert fewer.after_nats > fewer.before_nats
+
+
+def test_select_json_is_that_of_the_api(scored, invoke):
+    rule = ("--max", 20, "--by", "information")
+    code, out, _ = invoke("select", scored, "--source", "terse", *rule, "--write", "a.jsonl", "--json")
+    expected = asdict(api.select(scored, "b.jsonl", source="terse", max_negatives=20, by="information"))
+    assert code == 0
+    found = json.loads(out)
+    for document in (found, expected):
+        document["path"] = document["left_out_path"] = None
+    assert found == json.loads(json.dumps(expected))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--source", "plain"], "no rule given"),
+        (["--top", 2], "several sources"),
+        (["--source", "none", "--top", 2], "no source 'none'"),
+        (["--source", "plain", "--top", 0], "at least 1"),
+        (["--source", "plain", "--min-weight", 1.5], "between 0 and 1"),
+        (["--source", "plain", "--min-weight", 1.0], "leaves no negative"),
+        (["--source", "plain", "--top", 1, "--by", "beauty"], "unknown column"),
+    ],
+)
+def test_wrong_rules_are_refused(scored, invoke, arguments, message):
+    code, _, err = invoke("select", scored, *arguments, "--write", "kept.jsonl")
+    assert code == 2
+    assert message in err
+    assert not Path("kept.jsonl").exists()
+
+
+def test_select_never_writes_in_place(scored, invoke):
+    code, _, err = invoke("select", scored, "--source", "plain", "--top", 1, "--write", "plain.jsonl")
+    assert code == 2
+    assert "already exists" in err
+    assert len(listed("plain.jsonl")) == 48
+
+
+def as_triplets(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"anchor": i["query"], "positive": i["pos"][0], "negative": text} for i in items for text in i["neg"]]
+
+
+def as_tuples(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"query": i["query"], "positive": i["pos"][0], **{f"negative_{n}": text for n, text in enumerate(i["neg"])}}
+        for i in items
+    ]
+
+
+def as_tevatron(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def passages(texts):
+        return [{"docid": str(n), "title": "", "text": text} for n, text in enumerate(texts)]
+
+    return [
+        {"query": i["query"], "positive_passages": passages(i["pos"]), "negative_passages": passages(i["neg"])}
+        for i in items
+    ]
+
+
+SHAPES = {"flagembedding": list, "triplets": as_triplets, "tuples": as_tuples, "tevatron": as_tevatron}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".parquet"])
+def test_select_round_trips(tmp_path, tiny, shape, suffix):
+    """Whatever the schema and container: the copy reads back as the original without what was left out."""
+    import gzip
+
+    table = SHAPES[shape](list(rows(6, 4)))
+    path = tmp_path / f"in{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(table), path)
+    else:
+        data = "".join(json.dumps(row) + "\n" for row in table).encode()
+        path.write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
+    api.score([path], str(tiny), run="run", controls="none")
+    out = tmp_path / f"out{suffix}"
+    found = api.select("run", out, max_negatives=13)
+    told = [json.loads(line) for line in Path(found.left_out_path).read_text("utf-8").splitlines()]
+    originals = {record.line: record for record in records(path)}
+    gone = {(originals[t["line"]].query, originals[t["line"]].negatives[t["ordinal"]]) for t in told}
+    assert len(gone) == 11
+    assert listed(out) == listed(path) - gone
+    assert {r.schema for r in api.score([out], str(tiny), controls="none").sources} == {
+        read_run(Path("run")).sources[0].schema
+    }
+    weights = sorted((row["weight"] for row in numbers_of(Path("run"), "in")), reverse=True)
+    assert np.allclose(sorted((t["weight"] for t in told), reverse=True), weights[13:])
+
+
+def test_defects_duplicates_and_dropped_cells_do_not_shift_the_selection(tmp_path, tiny):
+    table = list(rows(30, 4))
+    table[1]["neg"] = ["", table[1]["neg"][0], table[1]["neg"][1], table[1]["neg"][0]]
+    table[3] = {"query": "no positive", "pos": [], "neg": ["x"]}
+    table.append({**table[4], "neg": [table[4]["neg"][3], "one more passage"]})
+    write_rows(tmp_path / "in.jsonl", table)
+    api.score(["in.jsonl"], str(tiny), run="run", controls="none", max_bad_fraction=0.2)
+    found = api.select("run", "out.jsonl", top=1)
+    assert found.n_after == 29
+    assert found.left_out["not scored: no_positive"] == 1
+    kept = records("out.jsonl")
+    assert len({record.query for record in kept}) == 29
+    assert all(len(set(record.negatives)) == 1 for record in kept)
+    best = {}
+    originals = {record.line: record for record in records("in.jsonl")}
+    for row in sorted(numbers_of(Path("run"), "in"), key=lambda row: row["weight"]):
+        record = originals[row["line"]]
+        best[record.query] = record.negatives[row["ordinal"]]
+    assert {record.query: record.negatives[0] for record in kept} == best
+
+
+def test_a_sampled_run_selects_among_what_it_scored(tmp_path, tiny):
+    write_rows(tmp_path / "in.jsonl", rows(20, 4))
+    api.score(["in.jsonl"], str(tiny), run="run", controls="none", max_records=8, first_k=3)
+    found = api.select("run", "out.jsonl", min_weight=0.0)
+    assert found.n_after == found.n_before == len(listed("out.jsonl")) == 24
+    assert found.left_out == {"not scored: outside the sample or the first K": 56}
+    shutil.rmtree("run")

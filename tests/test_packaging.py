@@ -1,0 +1,74 @@
+"""The wheel that users install holds what it must, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import secid
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Built with the build backend that is installed here, so that no network is needed."""
+    folder = tmp_path_factory.mktemp("wheel")
+    done = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = folder.glob("*.whl")
+    with zipfile.ZipFile(path) as archive:
+        yield archive
+
+
+def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel):
+    packed = {name for name in wheel.namelist() if not name.split("/")[0].endswith(".dist-info")}
+    source = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "secid").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert packed == source
+    assert "secid/py.typed" in packed
+
+
+def test_templates_are_in_the_wheel(wheel):
+    templates = [path for path in (ROOT / "secid" / "report").glob("templates/*") if path.is_file()]
+    assert templates
+    assert {path.relative_to(ROOT).as_posix() for path in templates} <= set(wheel.namelist())
+
+
+def test_the_wheel_names_version_licence_and_program(wheel):
+    (folder,) = {name.split("/")[0] for name in wheel.namelist() if name.split("/")[0].endswith(".dist-info")}
+    metadata = wheel.read(f"{folder}/METADATA").decode()
+    assert f"Version: {secid.__version__}\n" in metadata
+    assert "License-Expression: Apache-2.0\n" in metadata
+    assert "# secid" in metadata  # the README is the long description
+    assert b"secid = secid.cli.app:entry" in wheel.read(f"{folder}/entry_points.txt")
+    assert f"{folder}/licenses/LICENSE" in wheel.namelist()
+
+
+def test_the_version_stands_in_two_places_that_agree():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == secid.__version__
+    assert f"\n## {secid.__version__}\n" in (ROOT / "docs" / "changelog.md").read_text(encoding="utf-8")
+
+
+def test_packages_that_the_code_imports_are_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = {re.split(r"[<>=!~\[; ]", item, maxsplit=1)[0].replace("-", "_") for item in project["dependencies"]}
+    imported = set()
+    for path in (ROOT / "secid").rglob("*.py"):
+        imported |= set(re.findall(r"^\s*(?:import|from) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+    foreign = imported - set(sys.stdlib_module_names) - {"secid"}
+    # huggingface_hub comes with transformers, whose cache it is
+    assert foreign - {"huggingface_hub"} <= declared
