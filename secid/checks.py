@@ -63,8 +63,8 @@ KINDS: Mapping[str, Kind] = {
         "cut the preamble off: the encoder learns it instead of the content",
     ),
     "shared_opening": Kind(
-        "negatives", 0.01, "the negative shares its first five words with more than 1 % of the distinct negatives",
-        "cut the common opening off, unless the whole collection begins so",
+        "negatives", 0.01, "the negative opens with the same five words as more than 1 % of the distinct negatives",
+        "cut the common opening off: it tells negatives from positives without reading on",
     ),
     "query_echoed": Kind(
         "negatives", 0.01, "the negative repeats the query word for word",
@@ -88,7 +88,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "lexical_gate_inactive": Kind(
         "IDF weight", 0.95, "weight of the queries' tokens that their labelled positives lack, on average",
-        "the lexical gate sees almost nothing: choose another --tokenizer",
+        "λ is near 1 for every negative and tells nothing apart: choose a --tokenizer under which it covers more",
     ),
     "eval_query": Kind(
         "queries", 0.0, "the query is an evaluation query, exactly or nearly",

@@ -333,7 +333,7 @@ def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
         n_bad = tally.n_malformed
         if not n_bad:
             continue
-        fraction = n_bad / tally.n_read
+        fraction = min(1.0, n_bad / tally.n_read)  # one row may hold several malformed passages
         shown = next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed)
         first = f"first: {shown.path}:{shown.line}: {shown.reason}: {shown.detail}"
         if settings.on_bad == "fail":

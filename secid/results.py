@@ -404,6 +404,7 @@ class Run:
     """One run: the settings, the encoder, the ranked sources, and what it took.
 
     budget: the B that the ranking was made at; 1 is the paper's score.
+    warnings: findings about the run as a whole that change how the scores are to be read.
     not_evaluated: name of a part that could not be computed, and why.
     """
 
@@ -421,6 +422,7 @@ class Run:
     ablations: tuple[Ablation, ...]
     slices: tuple[Slice, ...]
     early_stop: EarlyStop | None
+    warnings: tuple[str, ...]
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Any]
     environment: Mapping[str, Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 import secid
 
 ROOT = Path(__file__).resolve().parents[1]
+COME_WITH_OTHERS = {"huggingface_hub": "transformers", "markupsafe": "jinja2"}
+"""Packages that are part of another one's interface: its cache, its escaped text."""
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +71,12 @@ def test_packages_that_the_code_imports_are_declared():
     declared = {re.split(r"[<>=!~\[; ]", item, maxsplit=1)[0].replace("-", "_") for item in project["dependencies"]}
     imported = set()
     for path in (ROOT / "secid").rglob("*.py"):
-        imported |= set(re.findall(r"^\s*(?:import|from) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                imported.add(node.module.split(".")[0])
     foreign = imported - set(sys.stdlib_module_names) - {"secid"}
-    # huggingface_hub comes with transformers, whose cache it is
-    assert foreign - {"huggingface_hub"} <= declared
+    assert {"torch", "pyarrow"} <= foreign
+    assert foreign - COME_WITH_OTHERS.keys() <= declared
+    assert set(COME_WITH_OTHERS.values()) <= declared

@@ -52,11 +52,11 @@ def select(
         sys.stdout.write(dumps(asdict(found), indent=2, ensure_ascii=False) + "\n")
         return
     reasons = ", ".join(f"{reason} {count}" for reason, count in found.left_out.items()) or "nothing"
+    scores = f"{found.before_nats:.4f} nats before, {found.after_nats:.4f} after"
     lines = (
         f"wrote {found.path}: {found.n_after} of {found.n_before} negatives, {found.n_rows} rows",
         f"left out: {reasons} ({found.left_out_path})",
-        f"ECI at budget {found.budget:g} in the pool of the run: "
-        + f"{found.before_nats:.4f} nats before, {found.after_nats:.4f} after",
+        f"ECI at budget {found.budget:g} in the pool of the run: {scores}",
         found.remark,
     )
     for line in lines:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from json.decoder import scanstring
 from typing import NamedTuple
 
 SPACE = re.compile(r"[ \t\r\n]*")
-_value_end = json.JSONDecoder().raw_decode
+_decode = json.JSONDecoder().raw_decode
 
 
 class Span(NamedTuple):
@@ -35,7 +34,7 @@ def members(text: str) -> list[Member]:
         start = at
         if text[at] != '"':
             raise ValueError(f"a key is expected at character {at}")
-        key, at = scanstring(text, at + 1, False)
+        key, at = _decode(text, at)
         value = _value(text, _after(text, at, ":"))
         found.append(Member(key, start, value))
         at = _next(text, value.end, "}")
@@ -73,7 +72,7 @@ def removal(found: Sequence[Member], number: int) -> Span:
 
 
 def _value(text: str, at: int) -> Span:
-    return Span(at, _value_end(text, at)[1])
+    return Span(at, _decode(text, at)[1])
 
 
 def _after(text: str, at: int, character: str) -> int:

@@ -24,7 +24,7 @@ from secid.gate.estimates import (
     unpaired_gap,
     within,
 )
-from secid.gate.policy import Policy
+from secid.gate.policy import DEFECT_BUCKETS, Policy
 from secid.gate.texts import TEXT_BUCKETS, Place, TextFindings
 from secid.verdicts import Check, Outcome
 
@@ -207,14 +207,17 @@ def _buckets(subject: Subject) -> Iterator[Draft]:
         share = shares[name]
         bounds = share_interval(share)
         n = subject.texts.n_negatives if name in TEXT_BUCKETS else len(columns.cluster)
+        # A defect is counted, not estimated: these rows are what training would read. Other shares are a trait of
+        # the process that made the source, so the whole interval decides.
+        outcome: Outcome = at_most((share.value, share.value) if name in DEFECT_BUCKETS else bounds, limit)
         check = _decided(
             f"buckets.{name}",
-            at_most(bounds, limit),
+            outcome,
             share.value,
             bounds,
             "fraction",
             limit,
-            f"at most {limit:.3%}",
+            f"at most {100 * limit:g} %",
             f"{share.value:.2%} of {n} negatives {what}",
             advice,
         )

@@ -12,7 +12,7 @@ from math import ceil, floor, log10, sqrt
 from typing import Any
 
 from secid.gate.baseline import Baseline, BaselineSource, Known
-from secid.gate.policy import DRIFT_METRICS, BucketsPolicy, Policy, parse_policy
+from secid.gate.policy import DEFECT_BUCKETS, DRIFT_METRICS, BucketsPolicy, Policy, parse_policy
 
 Z_INTERVAL = 1.959963984540054
 Z_ROOM = 3.090232306167813
@@ -23,7 +23,6 @@ SMALLEST_SAMPLE = 500
 SMALL_BASELINE_SHARE = 0.75
 NEGATIVES_SHARE = 0.5
 """Share of the baseline's negatives per record that a new source may come down to."""
-DEFECT_BUCKETS = ("known_positive", "near_copy", "duplicate", "overused", "preamble", "empty")
 DEFECT_FLOOR, DEFECT_CEILING = 0.01, 0.05
 """No source is free of a few; and where a baseline's source has more than one in twenty, it is no example."""
 RANK_SHARE = 0.75
@@ -104,11 +103,12 @@ def _lowest(sources: list[BaselineSource], name: str, n: int) -> float:
 
 def _bucket(sources: list[BaselineSource], name: str, n: int) -> float:
     """Largest share among the baseline's sources and its margin; a defect's within its floor and ceiling."""
+    reached = _reach(sources, lambda source: source.buckets.get(name), n)
+    if name in DEFECT_BUCKETS:
+        return up(min(max([*reached, DEFECT_FLOOR]), DEFECT_CEILING))
     z2 = Z_INTERVAL**2
     nothing_found = 1.25 * z2 / (n + z2)  # what Wilson's interval reaches for 0 of n, and a quarter
-    found = max([*_reach(sources, lambda source: source.buckets.get(name), n), DEFECT_FLOOR, nothing_found])
-    if name in DEFECT_BUCKETS:
-        found = max(nothing_found, min(found, DEFECT_CEILING))
+    found = max([*reached, nothing_found])
     return min(1.0, up(found))
 
 

@@ -65,6 +65,10 @@ class BucketsPolicy(Table):
     high_coverage: Fraction | Off | None = Field(None, description="Negatives that repeat the query's words.")
 
 
+DEFECT_BUCKETS = ("known_positive", "near_copy", "duplicate", "overused", "preamble", "empty")
+"""Buckets whose rows are faults of the file, whatever made it: judged on the share itself."""
+
+
 class ControlsPolicy(Table):
     """A source must be nearer to its queries than negatives that have nothing to do with them."""
 

@@ -49,8 +49,8 @@ def _counts(source: CheckedSource) -> Iterator[str]:
     )
     yield (
         f"  {plural(source.n_records, 'record')}, {plural(source.n_triplets, 'triplet')}; distinct texts: "
-        f"{count(source.n_queries)} queries, {count(source.n_positives)} positives, "
-        f"{count(source.n_negatives)} negatives"
+        f"{plural(source.n_queries, 'query', 'queries')}, {plural(source.n_positives, 'positive')}, "
+        f"{plural(source.n_negatives, 'negative')}"
     )
     yield f"  negatives a query: {_spread(source.negatives_per_query)}"
     yield f"  mean lexical coverage of the positives: {fraction(source.positive_coverage_mean)}"

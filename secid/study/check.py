@@ -118,7 +118,7 @@ class _Checker:
             progress.start("compare", n_texts, "texts")
             self._leaks = find_leaks(plan, queries, passages, evaluation, progress.advance)
         progress.start("lex", None, "texts")
-        self._lexed = {settings.tokenizer: self._lex(settings.tokenizer)}
+        self._lexed: dict[str, _Lexed] = {settings.tokenizer: self._lex(settings.tokenizer)}
 
     def _lex(self, tokenizer: str) -> _Lexed:
         plan = self._plan

@@ -31,6 +31,7 @@ from secid.study.embedding import Embedder
 from secid.study.environment import environment
 from secid.study.finish import Measured, chances, compare, control_result, crossings, rank_groups, source_result
 from secid.study.inspect import Findings, Inspector
+from secid.study.lexical_gate import inactive_gates
 from secid.study.overlap import Listed, overlaps
 from secid.study.slices import slices
 from secid.study.triplets import triplets_of
@@ -80,6 +81,7 @@ class Measurements:
     idf: IdfInfo
     frequencies: DocumentFrequencies
     slices: tuple[Slice, ...]
+    warnings: tuple[str, ...]
     early_stop: EarlyStop | None
     suite: tuple[Aspect, ...]
 
@@ -161,6 +163,7 @@ def measure(
         inspector = Inspector(plan, coverages, embedder.truncated, settings)
         findings = {item.name: inspector.findings(item) for item in items}
         flags = {item.name: {name: trait.flags for name, trait in inspector.traits(item).items()} for item in items}
+        warnings = inactive_gates(items, coverages, settings)
         whole = {item.name: item.nats(1.0) for item in items}
         sliced = slices(plan, triplets, bench, flags, whole, settings)
     table = coverages.table(settings.tokenizer, settings.idf)
@@ -174,6 +177,7 @@ def measure(
         idf=idf,
         frequencies=table,
         slices=sliced,
+        warnings=warnings,
         early_stop=early,
         suite=suite,
     )
@@ -213,6 +217,7 @@ def finished(
         ablations=tuple(ablated(aspect, ranked, blocks) for aspect in found.suite),
         slices=found.slices,
         early_stop=found.early_stop,
+        warnings=found.warnings,
         not_evaluated=found.not_evaluated,
         timing=clock.stages,
         environment=environment(),

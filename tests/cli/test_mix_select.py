@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -380,4 +379,36 @@ def test_a_sampled_run_selects_among_what_it_scored(tmp_path, tiny):
     found = api.select("run", "out.jsonl", min_weight=0.0)
     assert found.n_after == found.n_before == len(listed("out.jsonl")) == 24
     assert found.left_out == {"not scored: outside the sample or the first K": 56}
-    shutil.rmtree("run")
+
+
+def test_a_run_that_stopped_early_is_refused(tmp_path, tiny, invoke):
+    for style in STYLES:
+        write_rows(tmp_path / f"{style}.jsonl", rows(40, 2, style))
+    api.score(["plain.jsonl", "terse.jsonl"], str(tiny), run="run", controls="none", until_ranked=0.9)
+    code, _, err = invoke("select", "run", "--source", "plain", "--top", 1, "--write", "kept.jsonl")
+    assert code == 2
+    assert "stopped early" in err
+    assert api.write_mixture("run", {"plain": 0.5, "terse": 0.5}, "mixed.jsonl").n_records == 40
+
+
+def test_another_encoder_is_refused(scored, tmp_path):
+    from secid.encoders import load
+    from secid.errors import EncoderError
+    from tests.tiny_bert import save_tiny_bert
+
+    other = load(Settings(encoder=str(save_tiny_bert(tmp_path / "other", seed=1))))
+    with pytest.raises(EncoderError, match="fingerprints differ"):
+        api.select(scored, "kept.jsonl", source="plain", top=1, encoder=other)
+
+
+def test_mixing_fills_triplets_and_leaves_labelled_positives_out(tmp_path, tiny):
+    first, second = list(rows(6, 3, "plain")), list(rows(6, 3, "terse"))
+    second[0]["neg"] = [first[0]["pos"][0], "terse one", "terse two"]
+    write_rows(tmp_path / "triplets.jsonl", as_triplets(first))
+    write_rows(tmp_path / "lists.jsonl", second)
+    api.score(["triplets.jsonl", "lists.jsonl"], str(tiny), run="run", controls="none")
+    written = api.write_mixture("run", {"triplets": 0.0, "lists": 1.0}, "mixed.jsonl", base="triplets")
+    assert written.n_positive == 1
+    assert written.n_short == 1
+    assert written.n_rows == 17
+    assert listed("mixed.jsonl") == listed("lists.jsonl") - {(first[0]["query"], first[0]["pos"][0])}

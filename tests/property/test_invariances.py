@@ -133,7 +133,7 @@ def assert_same(found: Any, expected: Any, relative: float = RELATIVE, leave_out
     """Same sources in the same order with the same numbers; inside, so that no test can forget a field."""
     assert [source.name for source in found.sources] == [source.name for source in expected.sources]
     for (name, left), (_, right) in zip(numbers(found), numbers(expected), strict=True):
-        assert len(left) >= 20
+        assert len(left) >= 18
         for field, value in left.items():
             if field not in leave_out:
                 assert value == pytest.approx(right[field], rel=relative, abs=relative * 1e-3), f"{name} {field}"
@@ -179,8 +179,9 @@ def test_the_file_format_changes_nothing(base, tmp_path, write):
 def test_one_row_a_negative_is_the_same_record(tmp_path):
     first_positive = {name: [dict(row, pos=row["pos"][:1]) for row in rows] for name, rows in SOURCES.items()}
     lists = score(tmp_path / "lists", first_positive)
-    assert_same(score(tmp_path / "triplets", first_positive, as_triplets), lists)
-    for one, other in zip(lists.sources, score(tmp_path / "again", first_positive, as_triplets).sources, strict=True):
+    triplets = score(tmp_path / "triplets", first_positive, as_triplets)
+    assert_same(triplets, lists)
+    for one, other in zip(lists.sources, triplets.sources, strict=True):
         assert one.n_records == other.n_records
         assert one.n_read < other.n_read
 
@@ -219,7 +220,7 @@ def test_a_source_scores_the_same_beside_its_own_copy(base, tmp_path):
 
 
 def test_bounds_hold_and_the_information_matrix_is_psd(tmp_path):
-    run = score(tmp_path / "run", SOURCES, run="run")
+    run = score(tmp_path / "files", SOURCES, run="run")
     index = json.loads(Path("run/state/index.json").read_text(encoding="utf-8"))
     assert [entry["source"] for entry in index] == [source.name for source in run.sources]
     for source, entry in zip(run.sources, index, strict=True):
@@ -233,8 +234,8 @@ def test_bounds_hold_and_the_information_matrix_is_psd(tmp_path):
 
 def plane(texts: list[str], role: str) -> np.ndarray:
     """"p" on the first axis, "east" and "north" at equal distance from it in other directions, the query between."""
-    places = {"p": (1, 0, 0), "east": (0, 1, 0), "north": (0, 0, 1), "q": (1, 1, 1)}
-    return np.array([places[text.split()[0]] if text.split() else (1, 1, 1) for text in texts], np.float64)
+    places = {"p": (1, 0, 0), "east": (0, 1, 0), "north": (0, 0, 1)}
+    return np.array([places.get(text.split()[0], (1, 1, 1)) for text in texts], np.float64)
 
 
 def test_two_directions_hold_more_than_one_of_the_same_weight(tmp_path):
@@ -242,8 +243,7 @@ def test_two_directions_hold_more_than_one_of_the_same_weight(tmp_path):
         return [{"query": f"q {number}", "pos": ["p"], "neg": [f"{name} x{number}"]} for number, name in enumerate(names)]
 
     sources = {"single": negatives(["east"] * 6), "double": negatives(["east", "north"] * 3)}
-    function = from_callable(lambda texts, role: plane([t.replace("dimension", "p") for t in texts], role), "plane")
-    run = score(tmp_path / "planes", sources, encoder=function)
+    run = score(tmp_path / "planes", sources, encoder=from_callable(plane, "plane"), temperature=1.0)
     found = {source.name: source for source in run.sources}
     assert found["single"].trace == pytest.approx(found["double"].trace, rel=RELATIVE)
     assert found["single"].eci_nats == pytest.approx(np.log1p(found["single"].trace), rel=1e-9)

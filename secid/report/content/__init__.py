@@ -9,6 +9,7 @@ from secid.report.content.findings import findings_section
 from secid.report.content.gates import gates_section
 from secid.report.content.origin import made_section, overlap_section, read_section
 from secid.report.content.ranking import controls_section, pairs_section, ranking_section
+from secid.report.content.slices import slices_section
 from secid.report.foreign import named, short
 from secid.report.numerals import plural
 from secid.report.page import Page, Section
@@ -28,6 +29,7 @@ def page_of(run: Run) -> Page:
         gates_section(run),
         budget_section(run),
         ablation_section(run),
+        slices_section(run),
         directions_section(run),
         overlap_section(run),
         read_section(run),

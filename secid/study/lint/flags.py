@@ -19,6 +19,8 @@ SHORT_TOKENS = 3
 """A negative of at most this many tokens says nothing that a query could ask for: "N/A", "No answer found"."""
 MIN_SHARED_OPENINGS = 5
 """Texts that must share an opening before it is called shared: among fewer, chance is enough."""
+MIN_OPENING_QUERIES = 3
+"""Queries whose negatives must share it: one query's own subject opens many passages alike."""
 SHARED_OPENING_FRACTION = 0.01
 HUB_FRACTION = 0.1
 MIN_HUB_QUERIES = 5
@@ -173,18 +175,26 @@ def style(planned: PlannedSource, plan: Plan, lines: Lines, n_empty: int) -> dic
 
 
 def shared_openings(planned: PlannedSource, plan: Plan, facts: Facts) -> Flagged:
-    """Negatives whose opening many distinct negatives of the source share."""
+    """Negatives whose opening many distinct negatives of several queries share, and fewer of the positives.
+
+    What positives open with as often is the collection's style and tells nothing apart.
+    """
     ids = _distinct_forms(planned.negatives, facts)
     openings, first, counts = np.unique(facts.opening[ids], return_index=True, return_counts=True)
     common = (counts > SHARED_OPENING_FRACTION * len(ids)) & (counts >= MIN_SHARED_OPENINGS)
+    own = facts.opening[planned.negatives]
+    asked = planned.query[planned.triplet_record()]
     positives = facts.opening[_distinct_forms(planned.positives, facts)]
-    told = []
-    for place in np.flatnonzero(common)[np.argsort(-counts[common], kind="stable")][:SHOWN_OPENINGS].tolist():
-        form = normal_form(plan.passages.take(ids[[first[place]]])[0])
-        share = counts[place] / len(ids)
-        among_positives = float((positives == openings[place]).mean())
-        told.append(f'"{opening_of(form, " " not in form)} …" {share:.1%} (of the positives {among_positives:.1%})')
-    return Flagged.of(np.isin(facts.opening[planned.negatives], openings[common]), "; ".join(told))
+    shared, told = [], []
+    for place in np.flatnonzero(common)[np.argsort(-counts[common], kind="stable")].tolist():
+        share, among_positives = counts[place] / len(ids), float((positives == openings[place]).mean())
+        many = len(np.unique(asked[own == openings[place]])) >= MIN_OPENING_QUERIES
+        if share > among_positives and many:
+            shared.append(openings[place])
+            form = normal_form(plan.passages.take(ids[[first[place]]])[0])
+            start = opening_of(form, " " not in form)
+            told.append(f'"{start} …" {share:.1%} (of the positives {among_positives:.1%})')
+    return Flagged.of(np.isin(own, np.array(shared, np.int64)), "; ".join(told[:SHOWN_OPENINGS]))
 
 
 def _distinct_forms(ids: Index, facts: Facts) -> Index:

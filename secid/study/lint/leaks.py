@@ -10,7 +10,7 @@ import numpy as np
 from secid.data.evaluation import EvaluationSet
 from secid.plan import Plan, PlannedSource
 from secid.results import Example
-from secid.study.lint.facts import Facts, Index
+from secid.study.lint.facts import Facts, Flags, Index
 from secid.study.lint.flags import Flagged
 from secid.study.lint.leakage import Matches, passage_finder, query_finder
 
@@ -43,7 +43,7 @@ class Leaks:
             ),
         }
 
-    def _told(self, matches: Matches, ids: Index, n_all: int, none: Flagged | object, more: str) -> Flagged:
+    def _told(self, matches: Matches, ids: Index, n_all: int, none: Flags, more: str) -> Flagged:
         hit = ids[matches.which[ids] >= 0]
         n_exact = int(matches.exact[hit].sum())
         n_found = len(np.unique(matches.which[hit]))

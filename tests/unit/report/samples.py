@@ -9,7 +9,7 @@ from typing import Any
 
 from secid.report.document import from_json
 from secid.results import (
-    Against, Comparison, ControlResult, EarlyPair, EarlyStop, Example, Look, Run, SourceResult,
+    Against, Comparison, ControlResult, EarlyPair, EarlyStop, Example, Look, Run, Slice, SliceSource, SourceResult,
 )  # fmt: skip
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -89,7 +89,7 @@ def bare(run: Run) -> Run:
         for source in run.sources[:1]
     )
     return replace(
-        run, sources=sources, controls=(), comparisons=(), crossings=(), overlaps=(), ablations=(), early_stop=None,
+        run, sources=sources, controls=(), comparisons=(), crossings=(), overlaps=(), ablations=(), slices=(), early_stop=None,
         settings={}, timing={}, environment={},
     )  # fmt: skip
 
@@ -143,6 +143,20 @@ def early(run: Run) -> Run:
             undecided=((b, c),), n_texts_encoded=100, n_texts=557,
         ),
     )  # fmt: skip
+
+
+def sliced(run: Run) -> Run:
+    """The run in two slices, one of them without its first source and of a hostile value."""
+    sources = tuple(
+        SliceSource(
+            name=source.name, rank=source.rank, rank_group=1, n_queries=9, n_triplets=45, eci_nats=source.eci_nats,
+            interval_95=source.interval_95, trace=source.trace, consistency_mean=0.9, locality_mean=0.5, coverage_mean=0.1, bucket_fractions={},
+        )
+        for source in run.sources
+    )  # fmt: skip
+    return replace(
+        run, slices=(Slice(field="language", value="", sources=sources, stability=1.0), Slice(field="language", value=HOSTILE[1], sources=sources[1:], stability=None))
+    )
 
 
 def against(source: str, difference: float, half: float) -> Against:

@@ -1,0 +1,49 @@
+"""Whether the order holds within parts of the data."""
+
+from __future__ import annotations
+
+from secid.report.foreign import named, short
+from secid.report.numerals import count, fraction, interval, nats
+from secid.report.page import Part, Section, Table, foreign, number, wrapped
+from secid.results import Run, Slice, SliceSource
+
+SHOWN_SLICES = 50
+STABILITY = "share of source pairs ordered within the slice as in the whole run, 0 to 1; 1 means the same order."
+
+
+def slices_section(run: Run) -> Section | None:
+    """A row a slice, a column a source; None for a run that was not sliced."""
+    if not run.slices:
+        return None
+    shown, n_cut = run.slices[:SHOWN_SLICES], max(0, len(run.slices) - SHOWN_SLICES)
+    names = [source.name for source in run.sources]
+    columns = (
+        foreign(short(shown[0].field)), number("queries, most"), *(wrapped(short(name)) for name in names), number("slice stability"),
+    )  # fmt: skip
+    table = Table(
+        caption="Rank (rank group) and score in nats with 95 % interval by slice", columns=columns,
+        rows=tuple(_row(item, names) for item in shown),
+    )  # fmt: skip
+    other = [item.value for item in run.slices if item.sources and item.sources[0].name != names[0]]
+    told = f"{count(len(other))} of {count(len(run.slices))} slices have another leader than {named(names[0])}; see intervals and rank groups."
+    return Section(
+        anchor="slices",
+        link="Slices",
+        title="Does the order hold within parts of the data?",
+        paragraphs=(told, *([f"{count(n_cut)} more slices are in report.json."] if n_cut else [])),
+        parts=(Part(table=table),),
+        terms=(("slice stability", STABILITY),),
+    )
+
+
+def _row(item: Slice, names: list[str]) -> tuple[str, ...]:
+    found = {source.name: source for source in item.sources}
+    n_queries = max((source.n_queries for source in item.sources), default=0)
+    cells = (_cell(found.get(name)) for name in names)
+    return (short(item.value) or "(absent)", count(n_queries), *cells, fraction(item.stability))
+
+
+def _cell(source: SliceSource | None) -> str:
+    if source is None:
+        return "–"
+    return f"{source.rank} ({source.rank_group}) {nats(source.eci_nats)} ({interval(source.interval_95)})"

@@ -1,0 +1,44 @@
+"""Is the lexical gate doing anything here? Where positives share no token with their queries, it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from secid.settings import Settings
+from secid.study.ablate import TOKENIZERS
+from secid.study.coverage import CoverageBench
+from secid.study.finish import Measured
+
+INACTIVE_COVERAGE = 0.05
+"""Mean coverage of the labelled positives below which coverage says nothing about negatives either."""
+
+
+def inactive_gates(items: Sequence[Measured], coverages: CoverageBench, settings: Settings) -> tuple[str, ...]:
+    """One warning for each source whose positives are hardly covered, with what another tokenizer would give.
+
+    With one token for a whole query (unsegmented Chinese) every residual is 1 and the score has two
+    gates, not three. Only where no offered tokenizer helps is that a property of the texts.
+    """
+    found = []
+    for item in items:
+        mean = float(np.average(item.positive_coverage, weights=item.triplets.share))
+        if mean >= INACTIVE_COVERAGE:
+            continue
+        others = {
+            name: float(np.average(coverages.positives(item.triplets, name, settings.idf), weights=item.triplets.share))
+            for name in TOKENIZERS
+            if name != settings.tokenizer
+        }
+        best = max(others, key=lambda name: others[name])
+        advice = (
+            f"--tokenizer {best} lifts it to {others[best]:.2f}"
+            if others[best] >= INACTIVE_COVERAGE
+            else f"no offered tokenizer lifts it to {INACTIVE_COVERAGE:g} ({best}: {others[best]:.3f})"
+        )
+        found.append(
+            f"{item.name}: the lexical gate is inactive: under {settings.tokenizer} the labelled positives cover "
+            f"{mean:.3f} of their queries on average; {advice}"
+        )
+    return tuple(found)

@@ -1,0 +1,66 @@
+"""Tokenizers by array arithmetic equal their plain meaning; scripts keep their words (METHOD 2, 4)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from secid.lexical import SPLITTERS, term_keys, token_sets
+from secid.lexical.tokens import BLOB_BYTES
+
+AWKWARD = st.sampled_from("aB_ .-9\t\n\x00\x1f\u0085\u00a0éßİ一ก\u0301")
+TEXTS = st.lists(st.text(st.one_of(AWKWARD, st.characters(exclude_categories=["Cs"])), max_size=40), max_size=8)
+
+
+@settings(max_examples=150, deadline=None)
+@given(texts=TEXTS, tokenizer=st.sampled_from(sorted(SPLITTERS)))
+def test_token_sets_equal_the_plain_meaning(texts, tokenizer):
+    found = token_sets(texts, tokenizer)
+    keys = found.table[found.numbers]
+    assert len(found) == len(texts)
+    for place, text in enumerate(texts):
+        expected = sorted(term_keys(sorted(set(SPLITTERS[tokenizer](text))), tokenizer))
+        assert keys[found.offsets[place] : found.offsets[place + 1]].tolist() == expected
+
+
+def test_distinct_tokens_have_distinct_keys():
+    words = [f"{a}{b}{c}" for a in "abcdefghij0123456789" for b in "klmnopqrstäöü" for c in ("", "x", "xx", "é", "一")]
+    for tokenizer in SPLITTERS:
+        terms = sorted({token for word in words for token in SPLITTERS[tokenizer](word)})
+        assert len(set(term_keys(terms, tokenizer).tolist())) == len(terms)
+
+
+def test_a_text_longer_than_a_blob_and_many_small_ones_agree():
+    long = "word " * (BLOB_BYTES // 2)
+    texts = [long, *["tiny text"] * 1000, long + "end"]
+    found = token_sets(texts, "alphanumeric")
+    assert np.diff(found.offsets).tolist() == [1, *[2] * 1000, 2]
+
+
+def test_no_text_and_empty_texts():
+    for tokenizer in SPLITTERS:
+        assert len(token_sets([], tokenizer)) == 0
+        assert token_sets(["", " ", "\n"], tokenizer).offsets.tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("हिन्दी में लिखा", ["हिन्दी", "में", "लिखा"]),  # vowel signs stay in the word
+        ("我爱北京", ["我爱", "爱北", "北京"]),
+        ("日本語を読む", ["日本", "本語", "語を", "を読", "読む"]),
+        ("ภาษาไทย", ["ภา", "าษ", "ษา", "าไ", "ไท", "ทย"]),
+        ("الكِتَاب الجديد", ["الكِتَاب", "الجديد"]),
+        ("Größe der Bäume", ["größe", "der", "bäume"]),
+        ("def get_user(id): x1=2", ["def", "get", "user", "id", "x1", "2"]),
+        ("人 ok", ["人", "ok"]),
+    ],
+)
+def test_multilingual_words(text, expected):
+    assert SPLITTERS["multilingual"](text) == expected
+
+
+def test_alphanumeric_breaks_hindi_words_which_is_why_there_is_another():
+    assert SPLITTERS["alphanumeric"]("हिन्दी") != ["हिन्दी"]

@@ -1,0 +1,86 @@
+"""Several runs side by side."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from secid.errors import UsageError
+from secid.report.comparison import COMPARISON_FORMATS, compare, page_of_comparison
+from secid.report.foreign import without_isolates
+from tests.unit.report import samples
+
+
+@pytest.fixture
+def run():
+    return samples.golden()
+
+
+def said(found):
+    return " ".join(without_isolates(sentence) for _, sentence in page_of_comparison(found).verdict)
+
+
+def reordered(run):
+    """The run with its second and third source in the other order."""
+    first, second, third, *rest = run.sources
+    return replace(run, sources=(first, replace(third, rank=2), replace(second, rank=3), *rest))
+
+
+def test_equal_runs_have_no_changes(run):
+    found = compare([("a", run), ("b", run)])
+    assert found.changes == ()
+    assert found.stability == (1.0, 1.0)
+    assert "same settings, encoder and files" in said(found)
+    assert "same order" in said(found)
+
+
+def test_changed_settings_encoder_and_files_are_named(run):
+    settings = {**run.settings, "temperature": {"value": 0.1, "from": "flag"}, "threads": {"value": 9, "from": "flag"}}
+    file = replace(run.sources[0].paths[0], sha256="0" * 64)
+    sources = (replace(run.sources[0], paths=(file,)), *run.sources[1:])
+    other = replace(run, settings=settings, encoder=replace(run.encoder, fingerprint="f", name="other"), sources=sources)
+    found = compare([("a", run), ("b", other)])
+    assert {(change.what, change.name) for change in found.changes} == {
+        ("setting", "temperature"), ("encoder", "name"), ("encoder", "fingerprint"),
+    }  # fmt: skip
+    assert [item.same_files for item in found.sources] == [False, True, True, True, True]
+    assert "settings (temperature), the encoder and the files of random" in said(found)
+    assert "compare ranks" in said(found)
+
+
+def test_a_reversal_counts_and_says_whether_it_is_established(run):
+    found = compare([("a", run), ("b", reordered(run))])
+    assert [(item.first, item.second, item.established) for item in found.reversals] == [("bm25", "dense", False)]
+    assert found.stability == (1.0, 0.9)
+    assert "bm25 and dense change places; none of these orders is established" in said(found)
+    sure = samples.compared(run, established=True)
+    assert compare([("a", sure), ("b", reordered(sure))]).reversals[0].established
+
+
+def test_sources_of_one_run_alone_are_kept_with_gaps(run):
+    found = compare([("a", run), ("b", replace(run, sources=run.sources[:2]))])
+    assert [item.ranks for item in found.sources][2:] == [(3, None), (4, None), (5, None)]
+    assert "which sources took part (dense, poisoned and counterfactual)" in said(found)
+
+
+def test_fewer_than_two_common_sources_have_no_order(run):
+    found = compare([("a", run), ("b", replace(run, sources=run.sources[:1]))])
+    assert found.stability == (1.0, None)
+    assert "no order to compare" in said(found)
+
+
+def test_one_run_is_not_compared(run):
+    with pytest.raises(UsageError):
+        compare([("a", run)])
+
+
+@pytest.mark.parametrize("suffix", sorted(COMPARISON_FORMATS))
+def test_all_formats_hold_the_story(run, suffix):
+    text = COMPARISON_FORMATS[suffix](compare([("a<b>", run), ("b", samples.hostile(run))]))
+    assert "<script" not in text or suffix == ".json"
+    if suffix == ".json":
+        assert len(json.loads(text)["sources"]) == 10
+    else:
+        assert "Ranks and scores" in text

@@ -1,0 +1,128 @@
+"""report.json: round trip, versions, schema."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from secid.errors import InputError
+from secid.report.document import from_json, json_schema, read_run, schema_text, to_json
+from secid.report.pages import FORMATS
+from tests.unit.report import samples
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_a_run_survives_the_document():
+    run = samples.golden()
+    assert from_json(to_json(run)) == run
+
+
+def with_unknown_fields(value):
+    """The document with a field that no version knows, in every object whose fields are fixed."""
+    if isinstance(value, list):
+        return [with_unknown_fields(item) for item in value]
+    if isinstance(value, dict):
+        return {**{key: with_unknown_fields(item) for key, item in value.items()}, "field_of_tomorrow": {"deep": [1]}}
+    return value
+
+
+FREE = ("settings", "timing", "environment", "not_evaluated")
+
+
+def test_a_newer_minor_version_is_read_and_its_fields_ignored_at_every_level():
+    run = samples.sliced(samples.early(samples.golden()))
+    document = json.loads(to_json(run))
+    newer = {key: item if key in FREE else with_unknown_fields(item) for key, item in document.items()}
+    mappings = {("encoder", "rules")}
+    newer |= {"schema_version": "1.99", "field_of_tomorrow": 1}
+    for outer, inner in mappings:
+        newer[outer][inner] = document[outer][inner]
+    for old, new in zip(document["sources"], newer["sources"], strict=True):
+        new |= {name: old[name] for name in ("skipped", "dropped_negatives", "gate_histograms", "bucket_overlaps")}
+    for old, new in zip(document["ablations"], newer["ablations"], strict=True):
+        new["range_nats"] = old["range_nats"]
+        for old_row, new_row in zip(old["rows"], new["rows"], strict=True):
+            new_row |= {name: old_row[name] for name in ("scores", "block_stability")}
+    for old, new in zip(document["slices"], newer["slices"], strict=True):
+        for old_source, new_source in zip(old["sources"], new["sources"], strict=True):
+            new_source["bucket_fractions"] = old_source["bucket_fractions"]
+    assert json.dumps(newer).count("field_of_tomorrow") > 500
+    read = from_json(json.dumps(newer))
+    assert to_json(read) == to_json(run).replace('"schema_version": "1.0"', '"schema_version": "1.99"')
+
+
+@pytest.mark.parametrize("version", ["2.0", "0.9", "10.0", "x"])
+def test_another_major_version_is_refused(version):
+    document = json.loads(to_json(samples.golden())) | {"schema_version": version}
+    with pytest.raises(InputError, match=r"reads version 1\.x"):
+        from_json(json.dumps(document))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{}", "not json", '{"schema_version": null}', '{"schema_version": "1.0"}'])
+def test_what_is_no_report_is_refused(text):
+    with pytest.raises(InputError, match="report"):
+        from_json(text, "some.json")
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(InputError, match="cannot read the report"):
+        read_run(tmp_path / "nowhere")
+
+
+def test_the_committed_schema_is_the_code_s():
+    assert (ROOT / "docs" / "report-schema.json").read_text(encoding="utf-8") == schema_text()
+
+
+def test_schema_and_report_agree():
+    """Every field of a report is in the schema, and every field that the schema asks for is in the report."""
+    schema = json_schema()
+    document = json.loads(to_json(samples.sliced(samples.early(samples.golden()))))
+    assert disagreements(document, schema, schema) == []
+    del document["sources"][0]["rank"]
+    document["controls"][0]["surplus"] = 1
+    document["encoder"]["dim"] = "384"
+    assert len(disagreements(document, schema, schema)) == 3
+
+
+def disagreements(value, schema, root, place="report"):
+    """Where a document does not fit the part of JSON Schema that pydantic writes for dataclasses."""
+    if "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
+    if "anyOf" in schema:
+        found = [disagreements(value, option, root, place) for option in schema["anyOf"]]
+        return min(found, key=len)
+    kind = schema.get("type")
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None)}
+    if kind and (not isinstance(value, kinds[kind]) or (kind in ("integer", "number") and isinstance(value, bool))):
+        return [f"{place}: not {kind}"]
+    if kind == "array":
+        items = schema.get("prefixItems") or [schema.get("items", {})] * len(value)
+        return [line for number, (item, part) in enumerate(zip(value, items, strict=True)) for line in disagreements(item, part, root, f"{place}.{number}")]
+    if kind != "object":
+        return []
+    fields = schema.get("properties", {})
+    found = [f"{place}.{name}: missing" for name in schema.get("required", []) if name not in value]
+    for name, item in value.items():
+        part = fields.get(name, schema.get("additionalProperties"))
+        if part is None or part is False:
+            found.append(f"{place}.{name}: unknown")
+        elif part is not True:
+            found += disagreements(item, part, root, f"{place}.{name}")
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(samples.GOLDEN.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("suffix", sorted(FORMATS))
+def test_golden_reports_of_every_minor_version_are_read_and_rendered(path, suffix):
+    run = read_run(path)
+    assert run.schema_version == path.stem
+    assert run.sources[0].name in FORMATS[suffix](run)
+
+
+def test_there_is_a_golden_report_of_this_version():
+    from secid.results import SCHEMA_VERSION
+
+    assert (samples.GOLDEN / f"{SCHEMA_VERSION}.json").is_file()

@@ -1,0 +1,276 @@
+"""Pages of all formats: complete, small, harmless, and made without anything heavy."""
+
+from __future__ import annotations
+
+import html.parser
+import io
+import re
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from secid.errors import OutputError, UsageError
+from secid.report.content import page_of
+from secid.report.html import LARGEST_PAGE as LARGEST_HTML
+from secid.report.html import to_html
+from secid.report.markdown import LARGEST_PAGE as LARGEST_MARKDOWN
+from secid.report.markdown import to_markdown
+from secid.report.pages import FORMATS, check_formats, labels, write_page
+from secid.report.terminal import print_run
+from secid.report.words import EXPLANATIONS
+from tests.unit.report import samples
+
+
+@pytest.fixture(scope="module")
+def run():
+    return samples.golden()
+
+
+def printed(run, width=80, terminal=False, **options):
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, force_terminal=terminal, highlight=False, **options)
+    print_run(console, run)
+    return stream.getvalue()
+
+
+class Outline(html.parser.HTMLParser):
+    """What a browser would see: tags with attributes, headings, and text outside tags."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.open, self.headings, self.unclosed = [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if re.fullmatch(r"h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+
+SAMPLES = {
+    "golden": lambda run: run,
+    "hostile": samples.hostile,
+    "bare": samples.bare,
+    "large": samples.large,
+    "early": samples.early,
+    "sliced": samples.sliced,
+    "no ablations": lambda run: replace(run, ablations=()),
+}
+
+
+@pytest.fixture(scope="module", params=sorted(SAMPLES))
+def sample(request, run):
+    return SAMPLES[request.param](run)
+
+
+def test_html_is_well_formed_and_outlined(sample):
+    outline = Outline(to_html(sample))
+    assert outline.open == []
+    assert outline.headings[0] == 1
+    assert outline.headings.count(1) == 1
+    assert all(after - before <= 1 for before, after in zip(outline.headings, outline.headings[1:], strict=False))
+    ids = [attributes["id"] for _, attributes in outline.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    targets = {attributes["href"][1:] for tag, attributes in outline.tags if tag == "a"}
+    assert targets <= set(ids)
+
+
+def test_html_asks_for_nothing_and_runs_nothing(sample):
+    outline = Outline(to_html(sample))
+    tags = {tag for tag, _ in outline.tags}
+    assert not tags & {"script", "img", "iframe", "link", "object", "embed", "form", "base", "foreignobject"}
+    for tag, attributes in outline.tags:
+        assert not any(name.startswith("on") or name in ("style", "src", "srcset") for name in attributes), (tag, attributes)
+    references = [attributes.get("href") or attributes.get("xlink:href") for _, attributes in outline.tags]
+    assert all(reference.startswith("#") for reference in references if reference)
+    policy = next(attributes["content"] for tag, attributes in outline.tags if attributes.get("http-equiv"))
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+
+
+def test_every_chart_has_a_text_and_a_table(sample):
+    text = to_html(sample)
+    outline = Outline(text)
+    charts = [attributes for tag, attributes in outline.tags if tag == "svg"]
+    for chart in charts:
+        assert chart["role"] == "img"
+        for name in chart["aria-labelledby"].split():
+            assert re.search(rf'<(title|desc) id="{re.escape(name)}">[^<]+</', text)
+    figures = re.findall(r"<figure.*?</figure>", text, re.S)
+    assert len(figures) == len(charts)
+    assert all("<table" in figure for figure in figures)
+    assert "nan" not in " ".join(re.findall(r'(?:d|x|y|cx|width|height)="([^"]*)"', text)).lower()
+
+
+def test_every_table_has_caption_and_scopes(sample):
+    for table in re.findall(r"<table.*?</table>", to_html(sample), re.S):
+        assert re.search(r"<caption[^>]*>[^<]", table)
+        head, body = table.split("<tbody>")
+        assert head.count("<th ") == head.count('scope="col"') > 0
+        rows = re.findall(r"<tr>.*?</tr>", body, re.S)
+        assert all(row.count('scope="row"') == 1 for row in rows)
+        assert {row.count("<td") + 1 for row in rows} <= {head.count("<th ")}
+
+
+def test_sizes_hold_for_six_sources_with_everything(run):
+    big = samples.large(run)
+    page, text = to_html(big), to_markdown(big)
+    assert 100_000 < len(page.encode()) <= LARGEST_HTML
+    assert "passages cut to" in page
+    assert len(text.encode()) <= LARGEST_MARKDOWN
+    assert "Left out for size: examples" in text
+
+
+def test_examples_give_way_on_an_html_page_that_grows_too_large(run):
+    page = to_html(samples.large(run, 24))
+    assert "Examples are left out" in page or len(page.encode()) <= LARGEST_HTML
+
+
+@pytest.mark.parametrize("n_sources", [1, 6, 40, 120])
+def test_markdown_is_small_by_construction(run, n_sources):
+    text = to_markdown(samples.large(run, n_sources, "漢字" * 40))
+    assert len(text.encode()) <= LARGEST_MARKDOWN
+    assert text.startswith("# ")
+    assert "ranks first" in text or "one source alone" in text or "established" in text
+
+
+def test_nothing_is_cut_from_a_small_page(run):
+    assert "Left out for size" not in to_markdown(run)
+    assert "passages cut to 600" in to_html(run)
+
+
+def test_markdown_tables_keep_their_columns(sample):
+    for block in to_markdown(sample).split("\n\n"):
+        lines = block.splitlines()
+        if len(lines) > 1 and lines[0].startswith("| "):
+            assert len({line.count("|") for line in lines}) == 1, lines[0]
+
+
+def test_markdown_has_no_html_but_its_own(sample):
+    found = set(re.findall(r"<[^>]*>", to_markdown(sample)))
+    assert found <= {"<details>", "<summary>", "</summary>", "</details>"}
+
+
+def test_foreign_text_does_not_leave_its_place(run):
+    page = to_html(samples.hostile(run))
+    assert "<script" not in page
+    assert "7*7" in page  # shown as it is, not calculated
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+    assert len(page.encode()) < LARGEST_HTML
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_terminal_table_fits_with_six_sources_and_long_names(run, width):
+    for made in (samples.large(run), samples.large(run, 6, "漢字" * 60), samples.hostile(run), run):
+        from rich.cells import cell_len
+
+        assert max(cell_len(line) for line in printed(made, width).splitlines()) <= width
+
+
+def test_the_terminal_shows_score_interval_and_group(run):
+    text = printed(run)
+    assert re.search(r"1\s+random\s+1\s+0\.5455 ±0\.0341", text)
+    assert "Ranking: random ranks first" in text
+    assert "controls, not ranked" in text
+
+
+def test_numbers_are_never_cut_in_the_terminal(run):
+    text = printed(samples.large(run))
+    assert len(re.findall(r"\d\.\d{4} ±\d\.\d{4}", text)) >= 6 + 5
+
+
+def test_colours_are_for_terminals(run, monkeypatch):
+    assert "\x1b[" not in printed(run)
+    assert "\x1b[" in printed(run, terminal=True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not re.search(r"\x1b\[[\d;]*3\d", printed(run, terminal=True))
+
+
+def test_names_are_never_rich_markup(run):
+    made = samples.renamed(run, {"random": "[bold red]x[/bold red]", "bm25": "\x1b[31mred"})
+    text = printed(made, 120)
+    assert "[bold red]x[/bold red]" in text
+    assert "\x1b[" not in text
+
+
+def test_every_number_explained_is_shown_and_explained_once(run):
+    terms = [term for section in page_of(run).sections for term, _ in section.terms]
+    assert len(terms) == len(set(terms))
+    assert set(EXPLANATIONS) <= set(terms)
+
+
+def test_every_explanation_gives_a_range_and_a_direction():
+    for name, text in EXPLANATIONS.items():
+        assert re.search(r"\b0|\b1 ", text) or name in ("rank group", "negatives", "95 % interval"), name
+        assert re.search(r"higher|lower|fewer|more|less|better|near|surer|steadier|flatter|smaller|way|below|above", text, re.I), name
+
+
+def test_caution_is_said_once(run):
+    for text in (to_html(run), to_markdown(run)):
+        assert text.count("No training-free number is established") == 1
+
+
+@pytest.mark.parametrize("name", ["report.pdf", "report", "report.HTML"])
+def test_an_unknown_suffix_is_refused_with_the_known_ones(tmp_path, name):
+    with pytest.raises(UsageError, match=r"\.html, \.json, \.md"):
+        check_formats([tmp_path / name])
+
+
+def test_a_page_is_written_whole_or_not_at_all(run, tmp_path):
+    write_page(run, tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_text(encoding="utf-8") == to_html(run)
+    with pytest.raises(OutputError):
+        write_page(run, tmp_path / "missing" / "a.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
+
+
+def test_labels_tell_runs_apart(tmp_path):
+    assert labels([tmp_path / "a", tmp_path / "b" / "report.json"]) == ["a", "b"]
+    assert labels([tmp_path / "x" / "a", tmp_path / "y" / "a"]) == [str(tmp_path / "x" / "a"), str(tmp_path / "y" / "a")]
+
+
+HEAVY = ("torch", "pyarrow", "numpy", "scipy", "transformers")
+PROBE = """
+import sys
+{extra}
+from secid.cli.app import main
+assert main(sys.argv[1:]) == 0
+print(sorted(name for name in {heavy!r} if name in sys.modules))
+"""
+
+
+def rendered_in_a_child(folder, extra=""):
+    targets = [part for suffix in FORMATS for part in ("--to", str(folder / f"out{suffix}"))]
+    code = PROBE.format(heavy=HEAVY, extra=extra)
+    golden = str(samples.GOLDEN / "1.0.json")
+    return subprocess.run([sys.executable, "-c", code, "report", golden, *targets], capture_output=True, text=True, check=True)
+
+
+def test_rendering_again_loads_nothing_heavy_and_takes_under_a_second(tmp_path):
+    durations = []
+    for _ in range(3):  # the best of three: other work on the machine is not ours
+        began = time.perf_counter()
+        done = rendered_in_a_child(tmp_path)
+        durations.append(time.perf_counter() - began)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert {path.name for path in tmp_path.iterdir()} == {f"out{suffix}" for suffix in FORMATS}
+    assert min(durations) < 1.0
+
+
+def test_the_loading_test_can_fail(tmp_path):
+    assert rendered_in_a_child(tmp_path, "import numpy").stdout.splitlines()[-1] == "['numpy']"

@@ -1,0 +1,188 @@
+"""The three sentences follow the numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from secid.report.findings import findings, of_source
+from secid.report.foreign import without_isolates
+from secid.report.verdict import controls, ranking, verdict, warning
+from secid.results import Ablation, AblationRow
+from tests.unit.report import samples
+
+
+@pytest.fixture
+def run():
+    return samples.golden()
+
+
+def said(sentence):
+    return without_isolates(sentence).replace("\u00a0", " ")
+
+
+def test_three_labelled_sentences(run):
+    found = verdict(run)
+    assert [label for label, _ in found] == ["Ranking", "Controls", "Watch out"]
+    assert all(sentence.endswith(".") and "None" not in sentence and "nan" not in sentence for _, sentence in found)
+
+
+def test_an_established_leader_is_said_to_be_first_with_interval_and_p(run):
+    text = said(ranking(samples.compared(run, established=True)))
+    assert text.startswith("random ranks first (ECI_sem 0.5455 nats, 95 % interval 0.5114 to 0.5796)")
+    assert "is established" in text
+    assert "(interval 0.1197 to 0.2018, Holm p = 0.0010) ahead of bm25" in text
+
+
+def test_an_open_lead_is_not_called_first(run):
+    text = said(ranking(samples.compared(run, established=False)))
+    assert text.startswith("No source is established as first")
+    assert "ranks first" not in text
+    assert "Holm p = 0.4000" in text
+    assert "about 1,300 queries" in text
+
+
+def test_a_leader_open_against_one_source_alone_names_that_source(run):
+    open_pair = tuple(replace(pair, established=pair.second != "dense") for pair in run.comparisons)
+    groups = tuple(replace(source, rank_group=1 if source.name in ("random", "bm25", "dense") else 2) for source in run.sources)
+    text = said(ranking(replace(run, comparisons=open_pair, sources=groups)))
+    assert "the order of random, bm25 and dense is open" in text
+    assert "ahead of dense" in text
+
+
+def test_one_source_has_no_rank(run):
+    text = said(ranking(replace(run, sources=run.sources[:1], comparisons=())))
+    assert "one source alone has no rank" in text
+    assert "first" not in text
+
+
+def test_without_comparisons_nothing_is_established(run):
+    text = said(ranking(replace(run, comparisons=())))
+    assert "not compared" in text
+    assert "ranks first" not in text
+
+
+def test_at_another_budget_the_score_is_that_of_the_budget(run):
+    text = said(ranking(replace(samples.compared(run, established=True), budget=100.0)))
+    assert "ECI at B = 100 38.33 nats" in text
+
+
+def test_never_significant(run):
+    for changed in (run, samples.compared(run, True), samples.compared(run, False)):
+        assert not any("significan" in sentence for _, sentence in verdict(changed))
+
+
+NAMES = ("random", "bm25", "dense", "poisoned", "counterfactual")
+
+
+@pytest.mark.parametrize(
+    ("differences", "expected"),
+    [
+        ([-0.1] * 5, "outscores every source: with this encoder the score rewards easy negatives here"),
+        ([0.0, -0.1, -0.1, -0.1, -0.1], "outscores bm25, dense, poisoned and counterfactual and is level with random"),
+        ([0.01] * 5, "is level with random, bm25, dense and 2 more: no source does better here"),
+        ([0.3, 0.2, 0.1, 0.1, 0.05], "Every source outscores the random control, by 0.0500 nats (interval 0.0300 to 0.0700) or more"),
+        ([0.3, 0.2, 0.01, -0.1, -0.2], "Random and bm25 outscore the random control"),
+    ],
+)
+def test_what_the_random_control_says(run, differences, expected):
+    changed = samples.with_control(run, "random", *zip(NAMES, differences, strict=True))
+    text = said(controls(changed))
+    assert expected.casefold() in text.casefold()
+
+
+def test_sources_on_both_sides_of_the_random_control_are_all_named(run):
+    changed = samples.with_control(run, "random", ("random", 0.3), ("bm25", 0.01), ("dense", -0.1))
+    text = said(controls(changed))
+    assert "random outscores the random control" in text
+    assert "dense falls below it" in text
+    assert "bm25 cannot be told from it" in text
+
+
+def test_false_negatives_that_outscore_a_source_are_told(run):
+    changed = samples.with_control(run, "known_positive", ("random", 0.2), ("bm25", -0.1))
+    assert "outscore bm25: the score does not see false negatives" in said(controls(changed))
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("bm25_pool", "bm25 cannot be told from BM25 of the run's own texts"), ("dense_pool", "bm25 cannot be told from the encoder's own")],
+)
+def test_a_source_that_is_no_different_from_the_pool_is_told(run, kind, expected):
+    kept = replace(run, controls=tuple(item for item in run.controls if item.kind == "random"))
+    assert expected in said(controls(samples.with_control(kept, kind, ("random", 0.2), ("bm25", 0.01))))
+    assert expected not in said(controls(samples.with_control(kept, kind, ("random", 0.2), ("bm25", 0.1))))
+
+
+def test_without_controls_that_is_said_with_the_reason(run):
+    text = said(controls(replace(run, controls=(), not_evaluated={"control random": "fewer than two queries"})))
+    assert text.startswith("No control was scored (fewer than two queries)")
+
+
+def test_the_worst_finding_is_a_positive_among_negatives(run):
+    assert "of poisoned (9.9 %) are labelled positives of their query; remove them" in said(warning(run))
+
+
+def without_buckets(run, **fields):
+    sources = tuple(replace(source, buckets=(), inversion_fraction=0.0, skipped={}, **fields) for source in run.sources)
+    return replace(run, sources=sources, overlaps=(), ablations=(), not_evaluated={})
+
+
+def row(setting, *swapped):
+    return AblationRow(setting=setting, scores={}, order=(), stability=0.5, block_stability={}, swapped=swapped)
+
+
+def ablation(name, *rows):
+    return Ablation(name=name, base="base", rows=rows, range_nats={}, conclusion="told")
+
+
+def test_an_unstable_leader_is_told_before_inversions(run):
+    clean = without_buckets(run)
+    shaky = replace(clean, ablations=(ablation("temperature", row("0.2", ("random", "bm25")), row("0.05")),))
+    sources = tuple(replace(source, inversion_fraction=0.9) for source in shaky.sources)
+    assert "random changes places with bm25 at temperature 0.2" in said(warning(replace(shaky, sources=sources)))
+
+
+@pytest.mark.parametrize("name", ["sample"])
+def test_small_samples_are_no_instability(run, name):
+    shaky = replace(without_buckets(run), ablations=(ablation(name, row("1 %", ("random", "bm25"))),))
+    assert findings(shaky) == []
+    assert "keeps its place" in warning(shaky)
+
+
+def test_swaps_of_others_are_not_the_leader_s(run):
+    shaky = replace(without_buckets(run), ablations=(ablation("temperature", row("0.2", ("bm25", "dense"))),))
+    assert findings(shaky) == []
+
+
+@pytest.mark.parametrize(("fraction", "told"), [(0.2, True), (0.19, False), (float("nan"), False)])
+def test_inversions_are_told_from_a_fifth_on(run, fraction, told):
+    source = replace(run.sources[0], buckets=(), skipped={}, inversion_fraction=fraction)
+    assert bool(of_source(source)) is told
+
+
+@pytest.mark.parametrize(("skipped", "told"), [(4, True), (3, False)])
+def test_skipped_rows_are_told_from_one_in_a_hundred_on(run, skipped, told):
+    source = replace(run.sources[0], buckets=(), n_read=400, skipped={"broken_line": skipped})
+    assert bool(of_source(source)) is told
+
+
+def test_equal_sources_are_told(run):
+    same = replace(run.overlaps[0], negative_jaccard_mean=0.95)
+    assert "random and bm25 share 95.0 % of their negatives" in said(warning(replace(without_buckets(run), overlaps=(same,))))
+
+
+def test_what_was_not_evaluated_is_told_when_nothing_is_wrong(run):
+    missing = replace(without_buckets(run), not_evaluated={"control random": "fewer than two queries", "x": "y"})
+    assert said(warning(missing)) == "Not evaluated: control random (fewer than two queries), and 1 more."
+
+
+def test_what_was_not_tried_is_told_when_nothing_is_missing(run):
+    assert "--ablate" in warning(without_buckets(run))
+
+
+def test_findings_of_the_worse_source_come_first(run):
+    found = findings(run)
+    assert [item.urgency for item in found] == sorted(item.urgency for item in found)
+    assert {item.source for item in found} >= {"poisoned", "counterfactual"}
