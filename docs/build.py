@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -34,7 +35,9 @@ def commands() -> dict[str, tuple[Any, Any]]:
     pending: list[tuple[str, Any, Any]] = [("", app, get_command(app))]
     while pending:
         words, typer_app, group = pending.pop()
-        functions = {info.name or info.callback.__name__.replace("_", "-"): info for info in typer_app.registered_commands}
+        functions = {
+            info.name or info.callback.__name__.replace("_", "-"): info for info in typer_app.registered_commands
+        }
         groups = {info.name or info.typer_instance.info.name: info for info in typer_app.registered_groups}
         for name, command in sorted(group.commands.items()):
             full = f"{words} {name}".strip()
@@ -73,6 +76,8 @@ def _values(kind: Any) -> str:
         return " or ".join(dict.fromkeys(filter(None, (_values(item) for item in arguments if item is not NoneType))))
     if origin in (list, tuple):
         return f"{_values(arguments[0])}, repeatable"
+    if issubclass(kind, Enum):
+        return ", ".join(f"`{item.value}`" for item in kind)
     return NAMES[kind]
 
 

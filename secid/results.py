@@ -406,6 +406,7 @@ class Run:
     budget: the B that the ranking was made at; 1 is the paper's score.
     warnings: findings about the run as a whole that change how the scores are to be read.
     not_evaluated: name of a part that could not be computed, and why.
+    Parts with a default are absent from older reports.
     """
 
     schema_version: str
@@ -420,9 +421,9 @@ class Run:
     crossings: tuple[Crossing, ...]
     overlaps: tuple[Overlap, ...]
     ablations: tuple[Ablation, ...]
-    slices: tuple[Slice, ...]
-    early_stop: EarlyStop | None
-    warnings: tuple[str, ...]
+    slices: tuple[Slice, ...] = ()
+    early_stop: EarlyStop | None = None
+    warnings: tuple[str, ...] = ()
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Any]
     environment: Mapping[str, Any]

@@ -145,7 +145,10 @@ def test_every_bucket_control_weight_and_tokenizer_is_described():
 
 def test_every_dependency_has_its_reason():
     project = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]
-    required = [*project["dependencies"], *(item for extra in project["optional-dependencies"].values() for item in extra)]
+    required = [
+        *project["dependencies"],
+        *(item for extra in project["optional-dependencies"].values() for item in extra),
+    ]
     names = {re.split(r"[<>=!~\[; ]", item, maxsplit=1)[0] for item in required}
     rows = re.findall(r"^\| (.+?) \|", text_of(ROOT / "docs" / "decisions" / "dependencies.md"), re.MULTILINE)
     extras = re.findall(r"^\| \w+ \| (.+?) \|", text_of(ROOT / "docs" / "decisions" / "dependencies.md"), re.MULTILINE)
@@ -215,7 +218,9 @@ def test_commands_name_options_that_exist(page):
     known = builder().commands()
     for command in commands_in(page):
         words = shlex.split(command, comments=True)[1:]
-        name = max((known_name for known_name in known if words[: len(known_name.split())] == known_name.split()), key=len)
+        name = max(
+            (known_name for known_name in known if words[: len(known_name.split())] == known_name.split()), key=len
+        )
         options = {flag for parameter in known[name][0].params for flag in (*parameter.opts, *parameter.secondary_opts)}
         assert name
         assert {word.split("=")[0] for word in words if word.startswith("--")} <= options, command

@@ -30,6 +30,6 @@ def ablate(
     The same as `secid score --ablate`, with several encoders if wanted.
     Example: secid ablate negatives/*.parquet --encoder e5-base --encoder e5-large
     """
-    target, *others = encoder or [None]
+    target, others = (encoder[0], encoder[1:]) if encoder else (None, [])
     settings |= {"encoder": target, "other_encoders": others, "ablate": True}
     score_and_print(sources, run, force, strict, json, out or [], quiet, settings)

@@ -20,6 +20,7 @@ from secid.errors import UsageError
 from secid.measure.information import InformationState, cholesky
 
 Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 RELATIVE_GAP = 1e-9
 """Duality gap, of the value, at which the search stops: below what anyone reads off a score."""
@@ -150,7 +151,9 @@ def best_mixture(matrices: Sequence[Tensor], budget: float, bounds: Bounds) -> M
     for _ in range(MAX_STEPS):
         if found.gap_nats <= RELATIVE_GAP * found.nats:
             break
-        direction = _model_optimum(found, _curvature(matrices, factor, budget), bounds) - found.proportions
+        moving = (found.proportions > bounds.lower) | (found.slopes >= _lowest_given(found, bounds))
+        curvature = _curvature(matrices, factor, budget, moving)
+        direction = _model_optimum(found, curvature, bounds, moving) - found.proportions
         longer = _line_search(matrices, found, direction, budget)
         if longer is None:
             break
@@ -162,30 +165,38 @@ def _nats(factor: Tensor) -> float:
     return float(2.0 * torch.log(torch.diagonal(factor)).sum().clamp_min(0.0))
 
 
-def _curvature(matrices: Sequence[Tensor], factor: Tensor, budget: float) -> Floats:
-    """(S, S) B^2 tr(A^-1 M_s A^-1 M_t), minus the Hessian; PSD."""
-    whitened = []
-    for matrix in matrices:
-        half = torch.linalg.solve_triangular(factor, matrix, upper=False)
-        whitened.append(torch.linalg.solve_triangular(factor, half.T, upper=False))
-    n = len(matrices)
-    table = np.empty((n, n))
-    for s in range(n):
-        for t in range(s + 1):
-            table[s, t] = table[t, s] = budget**2 * float((whitened[s] * whitened[t]).sum())
+def _lowest_given(found: Mixture, bounds: Bounds) -> float:
+    """The flattest slope among sources that have share to give: no source of a flatter one can gain now."""
+    return float(np.min(found.slopes, where=found.proportions > bounds.lower, initial=np.inf))
+
+
+def _curvature(matrices: Sequence[Tensor], factor: Tensor, budget: float, moving: Flags) -> Floats:
+    """(S, S) B^2 tr(A^-1 M_s A^-1 M_t), minus the Hessian; PSD. Zero for sources that do not move.
+
+    Two triangular solves a source are most of the cost of a step, hence only those that may move.
+    """
+    whitened = {}
+    for place in np.flatnonzero(moving).tolist():
+        half = torch.linalg.solve_triangular(factor, matrices[place], upper=False)
+        whitened[place] = torch.linalg.solve_triangular(factor, half.T, upper=False)
+    table = np.zeros((len(matrices), len(matrices)))
+    for s, first in whitened.items():
+        for t, second in whitened.items():
+            if t <= s:
+                table[s, t] = table[t, s] = budget**2 * float(torch.dot(first.reshape(-1), second.reshape(-1)))
     return table
 
 
-def _model_optimum(found: Mixture, curvature: Floats, bounds: Bounds) -> Floats:
-    """Maximiser of slopes . x - x^T C x / 2, x = alpha - found, by exchanges between two sources.
+def _model_optimum(found: Mixture, curvature: Floats, bounds: Bounds, moving: Flags) -> Floats:
+    """Maximiser of slopes . x - x^T C x / 2, x = alpha - found, by exchanges between two sources that move.
 
     Each exchange moves share from the source of the flattest slope that can give to that of the
     steepest that can take, exactly as far as the model or the bounds allow.
     """
     alpha, slope = found.proportions.copy(), found.slopes.copy()
     for _ in range(MAX_EXCHANGES):
-        giver = int(np.argmin(np.where(alpha > bounds.lower, slope, np.inf)))
-        taker = int(np.argmax(np.where(alpha < bounds.upper, slope, -np.inf)))
+        giver = int(np.argmin(np.where(moving & (alpha > bounds.lower), slope, np.inf)))
+        taker = int(np.argmax(np.where(moving & (alpha < bounds.upper), slope, -np.inf)))
         gain = slope[taker] - slope[giver]
         if not gain > 1e-3 * RELATIVE_GAP * found.nats:  # three digits beyond what the whole search asks for
             break

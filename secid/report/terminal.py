@@ -35,7 +35,7 @@ def table(run: Run) -> RenderableType:
         parts.append(_controls(run))
     for item in run.ablations:
         parts += [_ablation(run, item), Text(without_isolates(plain(f"{item.name}: {item.conclusion}", CONCLUSION_LIMIT))), Text("")]
-    parts += [Text(without_isolates(line), style="yellow") for line in [*skipped_lines(run), *missing_lines(run)]]
+    parts += [Text(without_isolates(line), style="yellow") for line in [*skipped_lines(run), *missing_lines(run), *map(plain, run.warnings[1:])]]
     for label, sentence in verdict(run):
         parts.append(Text.assemble((f"{label}: ", "bold"), without_isolates(sentence)))
     return Group(*parts)

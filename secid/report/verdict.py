@@ -165,7 +165,10 @@ def _control(run: Run, kind: str) -> ControlResult | None:
 
 
 def warning(run: Run) -> str:
-    """The worst finding, else the main thing that was left out."""
+    """What changes how all scores are to be read, else the worst finding, else the main thing that was left out."""
+    if run.warnings:
+        text = plain(run.warnings[0]).rstrip(".")
+        return f"{text[:1].upper()}{text[1:]}."
     found = findings(run)
     if found:
         worst = found[0]

@@ -15,7 +15,7 @@ EXPLANATIONS = {
     "near the positive and not word-alike, in more directions. M is the mean of weight times direction squared.",
     "95 % interval": "where the score of the process that made the source would lie, in nats; queries are the sampling "
     "unit. Narrower is surer.",
-    "rank group": "sources whose order is not established share one; 1 is the highest. Within a group the rank means nothing.",
+    "rank group": "sources whose order is not established share one; 1 is the highest and best. Within a group the rank means nothing.",
     "P(first)": "chance of the highest score among these sources, 0 to 100 %, given the sampling of queries alone.",
     "negatives": "triplets (query, positive, negative) scored; a higher count only narrows the interval.",
     "tr M": "the mean weight, 0 to 1 and higher is more: the score is at most this, and usually within 1 % of it.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +14,15 @@ from secid.checks import CHECK_SCHEMA_VERSION, KINDS, Check, CheckedSource, Eval
 from secid.data import Reader
 from secid.data.evaluation import EvaluationSet
 from secid.errors import UsageError
-from secid.lexical import SPLITTERS, Lexicon
+from secid.lexical import SPLITTERS
 from secid.plan import Plan, PlannedSource
 from secid.progress import Progress
 from secid.records import Source
 from secid.results import Example
 from secid.settings import Settings
 from secid.study.lint.facts import ScriptTable, gather
-from secid.study.lint.flags import Flagged, Floats, Gate, Lines, echoes, gate, lexical, structure, style
+from secid.study.lint.flags import Flagged, Lines, echoes, structure, style
+from secid.study.lint.gate import GateSample, lexical
 from secid.study.lint.leaks import Leaks, find_leaks
 from secid.study.lint.profile import lengths_of, scripts_of, spread
 from secid.study.overlap import Listed, overlaps
@@ -31,9 +32,6 @@ DEFAULT_MAX_LENGTH = 512
 """Maximum length in tokens of most encoders, where --max-length names none."""
 SPECIAL_TOKENS = 2
 """Tokens that encoders put around a text."""
-UNSEGMENTED = "multilingual"
-"""Tokenizer that is tried beside one that leaves the lexical gate inactive."""
-INACTIVE_FRACTION = KINDS["lexical_gate_inactive"].limit or 0.0
 SHOWN_CHARACTERS = 120
 TOKENS_BY = "estimate: 4.5 ASCII characters a token, 2 of other letters, 1 of scripts without spaces"
 
@@ -66,6 +64,7 @@ def check_sources(
         checker = _Checker(plan, settings, folder, progress, evaluation)
         files = {reader.source.name: reader for reader in readers}
         checked = tuple(checker.source(planned, files[planned.source.name]) for planned in plan.sources)
+        checker.close()
     finally:
         plan.close()
     listed = [Listed(item.name, item.query[item.triplet_record()], item.negatives) for item in plan.sources]
@@ -92,21 +91,13 @@ def _told(evaluation: EvaluationSet) -> Evaluation:
     )
 
 
-@dataclass(frozen=True)
-class _Lexed:
-    """A tokenizer's token sets and the pool's document frequencies."""
-
-    lexicon: Lexicon
-    idf: Floats
-
-
 class _Checker:
     """Facts of a run's texts, gathered once for all sources."""
 
     def __init__(
         self, plan: Plan, settings: Settings, folder: Path, progress: Progress, evaluation: EvaluationSet | None
     ) -> None:
-        self._plan, self._settings, self._folder = plan, settings, folder
+        self._plan, self._settings = plan, settings
         n_texts = len(plan.queries) + len(plan.passages)
         progress.start("look", n_texts, "texts")
         table = ScriptTable()
@@ -117,36 +108,18 @@ class _Checker:
         if evaluation is not None:
             progress.start("compare", n_texts, "texts")
             self._leaks = find_leaks(plan, queries, passages, evaluation, progress.advance)
-        progress.start("lex", None, "texts")
-        self._lexed: dict[str, _Lexed] = {settings.tokenizer: self._lex(settings.tokenizer)}
+        self._gates = GateSample(plan, folder, settings.seed)
 
-    def _lex(self, tokenizer: str) -> _Lexed:
-        plan = self._plan
-        counted = np.zeros(len(plan.passages), np.bool_)
-        for planned in plan.sources:
-            counted[planned.positives] = True
-            counted[planned.negatives] = True
-        lexicon = Lexicon(
-            tokenizer,
-            plan.queries.get,
-            len(plan.queries),
-            plan.passages.get,
-            counted,
-            self._folder / f"{tokenizer}.tokens",
-        )
-        return _Lexed(lexicon, lexicon.idf(lexicon.pooled()))
-
-    def _gate(self, planned: PlannedSource, tokenizer: str) -> Gate:
-        if tokenizer not in self._lexed:
-            self._lexed[tokenizer] = self._lex(tokenizer)
-        lexed = self._lexed[tokenizer]
-        return gate(planned, lexed.lexicon, lexed.idf)
+    def close(self) -> None:
+        """Lets go of the spool files."""
+        self._gates.close()
 
     def source(self, planned: PlannedSource, reader: Reader) -> CheckedSource:
         """Everything that is said of one source."""
         lines, tally = self._lines, planned.tally
-        found = self._gate(planned, self._settings.tokenizer)
-        flagged, examples = self._flagged(planned, found)
+        gate, coverage = lexical(planned, self._gates, self._settings.tokenizer)
+        flagged, examples = self._flagged(planned)
+        flagged |= gate
         query = lines.query[planned.query[planned.triplet_record()]]
         per_query = np.bincount(np.unique(lines.pairs(planned)) // max(1, lines.n_passages))
         texts = {
@@ -172,30 +145,22 @@ class _Checker:
             negatives_per_query=spread(per_query[np.unique(query)]),
             lengths={role: lengths_of(facts, ids) for role, (facts, ids) in texts.items()},
             scripts={role: scripts_of(facts, ids) for role, (facts, ids) in texts.items()},
-            positive_coverage_mean=float(found.positive.mean()),
+            positive_coverage_mean=coverage,
             findings=tuple(
                 self._finding(planned, name, flagged[name], examples.get(name)) for name in KINDS if name in flagged
             ),
         )
 
-    def _flagged(
-        self, planned: PlannedSource, found: Gate
-    ) -> tuple[dict[str, Flagged], dict[str, tuple[Example, ...]]]:
-        """All findings of a source, and examples of those that are not about triplets."""
+    def _flagged(self, planned: PlannedSource) -> tuple[dict[str, Flagged], dict[str, tuple[Example, ...]]]:
+        """Findings of a source, and examples of those that are not about triplets."""
         lines, plan = self._lines, self._plan
-        others: dict[str, float] = {}
-        wide = found
-        if not float(found.positive.mean()) >= 1 - INACTIVE_FRACTION and self._settings.tokenizer != UNSEGMENTED:
-            wide = self._gate(planned, UNSEGMENTED)
-            others[UNSEGMENTED] = float(wide.positive.mean())
         rows, examples = _row_findings(planned, self._settings.examples)
         flagged = {
             **rows,
             **structure(planned, lines),
             **style(planned, plan, lines, planned.tally.dropped.get("empty_negative", 0)),
-            "query_echoed": echoes(planned, plan, lines, wide.coverage),
+            "query_echoed": echoes(planned, plan, lines),
             "too_long": self._too_long(planned),
-            **lexical(planned, found, others),
         }
         if self._leaks is not None:
             flagged |= self._leaks.flagged(planned)

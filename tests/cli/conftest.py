@@ -50,7 +50,9 @@ def child_environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": python_path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **more}
 
 
-def start(*arguments: object, cwd: Path, environment: dict[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
+def start(
+    *arguments: object, cwd: Path, environment: dict[str, str] | None = None, **more: Any
+) -> subprocess.Popen[str]:
     """`python -m secid …` as a child. Ctrl-C works there even where this process was told to ignore it."""
     return subprocess.Popen(
         [sys.executable, "-m", "secid", *map(str, arguments)],

@@ -89,7 +89,9 @@ def test_a_hub_name_without_cache_and_network_is_told_in_two_lines(tmp_path, sou
 def test_a_hub_name_in_the_cache_is_used_with_its_family_s_prefixes(tmp_path, source):
     """The weights are a tiny BERT's; the path is that of the real E5."""
     save_in_hub_cache(tmp_path / "hf", "intfloat/e5-base")
-    outcome = run_child("score", source, "--encoder", "e5-base", "--run", "run", cwd=tmp_path, HF_HOME=str(tmp_path / "hf"))
+    outcome = run_child(
+        "score", source, "--encoder", "e5-base", "--run", "run", cwd=tmp_path, HF_HOME=str(tmp_path / "hf")
+    )
     assert outcome.code == 0, outcome.err
     assert "intfloat/e5-base: mean pooling, query prefix 'query: ', passage prefix 'passage: '" in outcome.err
     import secid

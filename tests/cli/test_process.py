@@ -32,7 +32,9 @@ def slow(tmp_path_factory):
 def start_encoding(slow, cwd: Path) -> subprocess.Popen[str]:
     """A child that is in the middle of encoding."""
     encoder, source = slow
-    child = start("score", source, "--encoder", encoder, "--no-cache", "--controls", "none", "--run", "runs/one", cwd=cwd)
+    child = start(
+        "score", source, "--encoder", encoder, "--no-cache", "--controls", "none", "--run", "runs/one", cwd=cwd
+    )
     end = time.monotonic() + PATIENCE_SECONDS
     while not list(cwd.glob("runs/.partial-*/*/passage.f32")):
         assert child.poll() is None, child.communicate()[1]
@@ -75,7 +77,9 @@ def test_a_reader_that_leaves_early_is_no_error(tiny, tmp_path, source):
 
 
 def test_the_version_and_usage_through_the_module():
-    done = subprocess.run([sys.executable, "-m", "secid", "--version"], capture_output=True, text=True, env=child_environment())
+    done = subprocess.run(
+        [sys.executable, "-m", "secid", "--version"], capture_output=True, text=True, env=child_environment()
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, f"secid {secid.__version__}\n", "")
 
 
@@ -87,7 +91,9 @@ def test_an_uncaught_exception_of_the_process_exits_3_not_1(tmp_path):
         "sys.argv = ['secid', 'score', 'x', '--encoder', 'y']\n"
         "secid.cli.app.entry()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=child_environment(), cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=child_environment(), cwd=tmp_path
+    )
     assert done.returncode == 3
     assert "RuntimeError: planted" in done.stderr
 
@@ -135,5 +141,3 @@ def test_without_a_command_the_help_is_shown(invoke):
     outcome = invoke()
     assert outcome.code == 2
     assert "score" in outcome.out + outcome.err
-
-

@@ -35,7 +35,11 @@ def test_stdout_is_the_result_and_stderr_the_rest(fixture_run: FixtureRun):
     assert "\x1b" not in out + err
     assert "ECI" in out
     assert "ECI" not in err
-    for note in ("bm25.jsonl.gz: flagembedding (query=query, positive=pos, negatives=neg)", "mean pooling", "run folder:"):
+    for note in (
+        "bm25.jsonl.gz: flagembedding (query=query, positive=pos, negatives=neg)",
+        "mean pooling",
+        "run folder:",
+    ):
         assert note in err
         assert note not in out
 
@@ -90,7 +94,9 @@ def names_in(outcome) -> list[str]:
 
 def test_a_source_can_be_named_and_shards_are_one_source(tiny, tmp_path, source, invoke):
     for number in range(2):
-        write_rows(tmp_path / "shards" / f"mined-0000{number}-of-00002.jsonl", list(rows(10))[5 * number : 5 * number + 5])
+        write_rows(
+            tmp_path / "shards" / f"mined-0000{number}-of-00002.jsonl", list(rows(10))[5 * number : 5 * number + 5]
+        )
     outcome = invoke("score", "shards/*.jsonl", f"mine={source}", "--encoder", tiny, "--json", "--run", "run")
     assert outcome.code == 0
     assert names_in(outcome) == ["mine", "mined"]

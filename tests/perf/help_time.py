@@ -1,6 +1,6 @@
 """Prints the time of `secid --help` beside that of an empty Python: best of several, since noise only adds.
 
-    python tests/perf/help_time.py
+python tests/perf/help_time.py
 """
 
 from __future__ import annotations
@@ -27,4 +27,6 @@ if __name__ == "__main__":
     empty = best_seconds("-c", "pass")
     help_text = best_seconds("-m", "secid", "--help")
     print(f"python -c pass  {empty:.3f} s")
-    print(f"secid --help    {help_text:.3f} s, {help_text / empty:.1f} times as long; asked for: under {ASKED_SECONDS} s")
+    print(
+        f"secid --help    {help_text:.3f} s, {help_text / empty:.1f} times as long; asked for: under {ASKED_SECONDS} s"
+    )

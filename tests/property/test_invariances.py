@@ -109,7 +109,8 @@ def as_tevatron(path: Path, rows: list[Row]) -> Path:
 def as_triplets(path: Path, rows: list[Row]) -> Path:
     """One row a negative; only the first positive fits."""
     return as_jsonl(
-        path, [{"anchor": row["query"], "positive": row["pos"][0], "negative": text} for row in rows for text in row["neg"]]
+        path,
+        [{"anchor": row["query"], "positive": row["pos"][0], "negative": text} for row in rows for text in row["neg"]],
     )
 
 
@@ -124,9 +125,14 @@ def score(folder: Path, sources: dict[str, list[Row]], write: Writer = as_jsonl,
 
 def numbers(run: Any) -> Iterator[tuple[str, dict[str, float]]]:
     for source in run.sources:
-        yield source.name, {
-            name: value for name, value in vars(source).items() if isinstance(value, float) and name != "probability_first"
-        }
+        yield (
+            source.name,
+            {
+                name: value
+                for name, value in vars(source).items()
+                if isinstance(value, float) and name != "probability_first"
+            },
+        )
 
 
 def assert_same(found: Any, expected: Any, relative: float = RELATIVE, leave_out: tuple[str, ...] = ()) -> None:
@@ -214,8 +220,10 @@ def test_a_source_scores_the_same_beside_its_own_copy(base, tmp_path):
     """The pool of documents stays the same, so the coverage does."""
     doubled = score(tmp_path / "doubled", {**SOURCES, "copy": SOURCES["one"]})
     by_name = {source.name: source.eci_nats for source in doubled.sources}
-    assert by_name["copy"] == by_name["one"] == pytest.approx(
-        next(source.eci_nats for source in base.sources if source.name == "one"), rel=RELATIVE
+    assert (
+        by_name["copy"]
+        == by_name["one"]
+        == pytest.approx(next(source.eci_nats for source in base.sources if source.name == "one"), rel=RELATIVE)
     )
 
 
@@ -229,18 +237,22 @@ def test_bounds_hold_and_the_information_matrix_is_psd(tmp_path):
         assert float(torch.trace(matrix)) == pytest.approx(source.trace, rel=RELATIVE)
         assert torch.equal(matrix, matrix.T)
         assert float(torch.linalg.eigvalsh(matrix).min()) > -1e-12
-        assert float(torch.linalg.slogdet(torch.eye(DIMENSION) + matrix).logabsdet) == pytest.approx(source.eci_nats, rel=1e-9)
+        assert float(torch.linalg.slogdet(torch.eye(DIMENSION) + matrix).logabsdet) == pytest.approx(
+            source.eci_nats, rel=1e-9
+        )
 
 
 def plane(texts: list[str], role: str) -> np.ndarray:
-    """"p" on the first axis, "east" and "north" at equal distance from it in other directions, the query between."""
+    """ "p" on the first axis, "east" and "north" at equal distance from it in other directions, the query between."""
     places = {"p": (1, 0, 0), "east": (0, 1, 0), "north": (0, 0, 1)}
     return np.array([places.get(text.split()[0], (1, 1, 1)) for text in texts], np.float64)
 
 
 def test_two_directions_hold_more_than_one_of_the_same_weight(tmp_path):
     def negatives(names: list[str]) -> list[Row]:
-        return [{"query": f"q {number}", "pos": ["p"], "neg": [f"{name} x{number}"]} for number, name in enumerate(names)]
+        return [
+            {"query": f"q {number}", "pos": ["p"], "neg": [f"{name} x{number}"]} for number, name in enumerate(names)
+        ]
 
     sources = {"single": negatives(["east"] * 6), "double": negatives(["east", "north"] * 3)}
     run = score(tmp_path / "planes", sources, encoder=from_callable(plane, "plane"), temperature=1.0)
@@ -274,6 +286,10 @@ def test_rows_read_are_used_or_skipped_whatever_they_hold(rows, tmp_path):
     (source,) = run.sources
     assert source.n_read == len(whole)
     assert source.n_read == source.n_used + sum(source.skipped.values())
-    usable = [row for row in whole if row["query"].strip() and any(map(str.strip, row["pos"])) and any(map(str.strip, row["neg"]))]
+    usable = [
+        row
+        for row in whole
+        if row["query"].strip() and any(map(str.strip, row["pos"])) and any(map(str.strip, row["neg"]))
+    ]
     assert source.n_used == len(usable)
     assert 0.0 <= source.eci_nats <= source.trace <= 1.0

@@ -15,7 +15,8 @@ def findings_section(run: Run) -> Section:
     """Findings with remedies, shares of all buckets, and examples."""
     found = findings(run)
     clear = [source.name for source in run.sources if source.name not in {item.source for item in found}]
-    bullets = [f"{item.text}; {item.remedy}." for item in found]
+    bullets = [f"{plain(text).rstrip('.')}." for text in run.warnings]
+    bullets += [f"{item.text}; {item.remedy}." for item in found]
     if clear:
         bullets.append(f"{listed([named(name) for name in clear], 8)}: no finding above the limits that are told.")
     return Section(

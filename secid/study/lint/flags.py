@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from secid.lexical import Lexicon
 from secid.plan import Plan, PlannedSource
-from secid.study.lint.facts import Facts, Index, normal_form, opening_of
-
-Flags = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
+from secid.study.lint.facts import Facts, Flags, Index, normal_form, opening_of
+from secid.texts import TextStore
 
 SHORT_TOKENS = 3
 """A negative of at most this many tokens says nothing that a query could ask for: "N/A", "No answer found"."""
@@ -27,6 +22,8 @@ MIN_HUB_QUERIES = 5
 """Queries that must list a negative before it is called a hub, so that tiny files have none by chance."""
 ECHO_TOKENS = 4
 """Shorter queries are repeated by many passages on their subject, and that is no fault."""
+CLOSING_MARKS = 3
+"""Characters by which an echo may be shorter than its query: a question mark, a space, white space collapsed."""
 CHUNK_TRIPLETS = 4096
 SHOWN_OPENINGS = 3
 
@@ -204,59 +201,24 @@ def _distinct_forms(ids: Index, facts: Facts) -> Index:
     return ids[first]
 
 
-def echoes(planned: PlannedSource, plan: Plan, lines: Lines, coverage: Floats) -> Flagged:
-    """Negatives that hold the whole query, word for word.
-
-    coverage : (T,) of the negatives; only what covers its query wholly is compared as text, since a
-    negative that holds the query holds its tokens.
-    """
+def echoes(planned: PlannedSource, plan: Plan, lines: Lines) -> Flagged:
+    """Negatives that hold the whole query, word for word but for case, white space and a closing mark."""
     query = planned.query[planned.triplet_record()]
+    long_enough = lines.queries.tokens[query] >= ECHO_TOKENS
+    room = lines.passages.characters[planned.negatives] + CLOSING_MARKS >= lines.queries.characters[query]
+    candidates = np.flatnonzero(long_enough & room)
+    candidates = candidates[np.argsort(planned.negatives[candidates], kind="stable")]
     flags = np.zeros(planned.n_triplets, np.bool_)
-    candidates = np.flatnonzero((coverage > 1 - 1e-9) & (lines.queries.tokens[query] >= ECHO_TOKENS))
     for start in range(0, len(candidates), CHUNK_TRIPLETS):
         part = candidates[start : start + CHUNK_TRIPLETS]
-        asked = _forms(plan.queries.take(query[part]))
-        given = _forms(plan.passages.take(planned.negatives[part]))
-        flags[part] = [text.rstrip("?.! ") in passage for text, passage in zip(asked, given, strict=True)]
+        asked, of_query = _forms(plan.queries, query[part])
+        given, of_passage = _forms(plan.passages, planned.negatives[part])
+        asked = [form.rstrip("?.! ") for form in asked]
+        flags[part] = [asked[a] in given[b] for a, b in zip(of_query, of_passage, strict=True)]
     return Flagged.of(flags)
 
 
-def _forms(texts: Sequence[str]) -> list[str]:
-    return list(map(normal_form, texts))
-
-
-@dataclass(frozen=True)
-class Gate:
-    """The lexical gate of a source. coverage: (T,) of the negatives; positive: (P,) of all labelled positives;
-    wordless: (n_queries,) queries without a usable token.
-    """
-
-    coverage: Floats
-    positive: Floats
-    wordless: Flags
-
-
-def gate(planned: PlannedSource, lexicon: Lexicon, idf: Floats) -> Gate:
-    """Coverage of a source's negatives and positives under one tokenizer. Source: METHOD 2.3."""
-    return Gate(
-        lexicon.coverage(planned.query[planned.triplet_record()], planned.negatives, idf),
-        lexicon.coverage(np.repeat(planned.query, np.diff(planned.positive_offsets)), planned.positives, idf),
-        lexicon.queries_without_tokens(),
-    )
-
-
-def lexical(planned: PlannedSource, found: Gate, others: Mapping[str, float]) -> dict[str, Flagged]:
-    """Faults of the gate. others: mean coverage of the positives under other tokenizers, told beside this one's."""
-    queries, first = np.unique(planned.query, return_index=True)
-    wordless = found.wordless[queries]
-    shown = np.zeros(planned.n_triplets, np.bool_)
-    shown[planned.negative_offsets[first[wordless]]] = True
-    mean = float(found.positive.mean())
-    told = [f"mean coverage {mean:.3f}", *(f"{value:.3f} with --tokenizer {name}" for name, value in others.items())]
-    uncovered = found.positive == 0
-    bare = np.zeros(planned.n_triplets, np.bool_)
-    bare[planned.negative_offsets[:-1]] = uncovered[planned.positive_offsets[:-1]]
-    return {
-        "query_without_tokens": Flagged(int(wordless.sum()), len(queries), shown),
-        "lexical_gate_inactive": Flagged(int(uncovered.sum()), len(uncovered), bare, "; ".join(told), 1 - mean),
-    }
+def _forms(store: TextStore, ids: Index) -> tuple[list[str], list[int]]:
+    """Normal forms of the distinct texts among these, and which of them each is."""
+    distinct, inverse = np.unique(ids, return_inverse=True)
+    return list(map(normal_form, store.take(distinct))), inverse.tolist()

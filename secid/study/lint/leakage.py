@@ -33,6 +33,9 @@ SHINGLE_WORDS = 5
 MIN_SHINGLES = 10
 """Shorter passages are compared exactly only: they may be a phrase that many texts hold."""
 MIXER = np.uint64(0x9E3779B97F4A7C15)
+"""Odd, its bits those of the golden ratio's fraction."""
+SIEVE_SIZE = 1 << 22
+SIEVE_MASK = np.uint64(SIEVE_SIZE - 1)
 
 
 @dataclass(frozen=True)
@@ -48,34 +51,27 @@ class Matches:
     exact: npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Shingles:
-    """Distinct windows of words of each text: text i holds keys[offsets[i]:offsets[i+1]], sorted."""
-
-    keys: Keys
-    offsets: Index
-
-    @property
-    def sizes(self) -> Index:
-        return np.diff(self.offsets)
-
-
-def shingles(texts: Sequence[str], width: int) -> Shingles:
-    """Windows of `width` words; a text of fewer words has none."""
+def shingles(texts: Sequence[str], width: int) -> tuple[Keys, Index]:
+    """Keys of all windows of `width` words, and the text of each; a text of fewer words has none."""
     keys, owners = token_stream(texts, TOKENIZER)
-    if width > 1:
-        n = max(0, len(keys) - width + 1)
-        mixed = np.zeros(n, np.uint64)
-        for place in range(width):  # wraps modulo 2^64, as a polynomial hash does
-            mixed = mixed * MIXER + (keys[place : place + n] ^ (keys[place : place + n] >> np.uint64(29)))
-        whole = owners[:n] == owners[width - 1 :] if n else np.zeros(0, np.bool_)
-        keys, owners = mixed[whole], owners[:n][whole]
+    if width == 1:
+        return keys, owners
+    n = max(0, len(keys) - width + 1)
+    mixed = np.zeros(n, np.uint64)
+    for place in range(width):  # wraps modulo 2^64, as a polynomial hash does
+        part = keys[place : place + n]
+        mixed = mixed * MIXER + (part ^ (part >> np.uint64(29)))
+    whole = owners[:n] == owners[width - 1 :] if n else np.zeros(0, np.bool_)
+    return mixed[whole], owners[:n][whole]
+
+
+def distinct(keys: Keys, owners: Index, n: int) -> tuple[Keys, Index]:
+    """The distinct keys of each of n texts, sorted, text i's at offsets[i:i+2]; and the offsets."""
     order = np.lexsort((keys, owners))
     keys, owners = keys[order], owners[order]
     new = np.ones(len(keys), np.bool_)
     new[1:] = (keys[1:] != keys[:-1]) | (owners[1:] != owners[:-1])
-    counts = np.bincount(owners[new], minlength=len(texts))
-    return Shingles(keys[new], np.concatenate([[0], np.cumsum(counts)]))
+    return keys[new], np.concatenate([[0], np.cumsum(np.bincount(owners[new], minlength=n))])
 
 
 class Finder:
@@ -90,11 +86,13 @@ class Finder:
         self._threshold, self._smallest = threshold, smallest
         forms = np.array([hash(normal_form(text)) for text in self.texts], np.int64)
         self._forms, self._form_text = np.unique(forms, return_index=True)
-        own = shingles(self.texts, width)
-        self._sizes = own.sizes
-        self._vocabulary, columns = np.unique(own.keys, return_inverse=True)
-        self._rows = _matrix(columns, own.offsets, len(self._vocabulary))
-        self._probe = self._probes(columns, own.offsets).T.tocsr()
+        keys, offsets = distinct(*shingles(self.texts, width), len(self.texts))
+        self._sizes = np.diff(offsets)
+        self._vocabulary, columns = np.unique(keys, return_inverse=True)
+        self._sieve = np.zeros(SIEVE_SIZE, np.bool_)
+        self._sieve[self._vocabulary & SIEVE_MASK] = True
+        self._rows = _matrix(columns, offsets, len(self._vocabulary))
+        self._probe = self._probes(columns, offsets).T.tocsr()
 
     def _probes(self, columns: Index, offsets: Index) -> Any:
         """The shingles of each text that are enough to meet every text above the threshold.
@@ -135,19 +133,27 @@ class Finder:
 
     def _near(self, texts: Sequence[str]) -> tuple[Index, Index, Floats]:
         """(text, evaluation text, similarity) of all pairs above the threshold."""
-        given = shingles(texts, self._width)
-        place = np.minimum(np.searchsorted(self._vocabulary, given.keys), len(self._vocabulary) - 1)
-        known = self._vocabulary[place] == given.keys
-        before = np.concatenate([[0], np.cumsum(known)])
-        rows = _matrix(place[known], before[given.offsets], len(self._vocabulary))
-        owner, found = (rows @ self._probe).nonzero()
-        big = given.sizes[owner] >= self._smallest
-        owner, found = owner[big].astype(np.int64), found[big].astype(np.int64)
+        keys, owners = shingles(texts, self._width)
+        rows = self._known_rows(keys, owners, len(texts))
+        owner, found = (part.astype(np.int64) for part in (rows @ self._probe).nonzero())
         common = np.asarray(rows[owner].multiply(self._rows[found]).sum(axis=1), np.float64).ravel()
-        a, b = given.sizes[owner], self._sizes[found]
+        wanted = np.zeros(len(texts), np.bool_)
+        wanted[owner] = True
+        inside = wanted[owners]
+        _, offsets = distinct(keys[inside], owners[inside], len(texts))
+        a, b = np.diff(offsets)[owner], self._sizes[found]
         value = common / (np.minimum(a, b) if self._measure == "overlap" else a + b - common)
-        near = value >= self._threshold - 1e-9
+        near = (value >= self._threshold - 1e-9) & (a >= self._smallest)
         return owner[near], found[near], value[near]
+
+    def _known_rows(self, keys: Keys, owners: Index, n: int) -> Any:
+        """The shingles of the vocabulary that each text holds. The sieve spares most keys the search."""
+        passed = self._sieve[keys & SIEVE_MASK]
+        keys, owners = keys[passed], owners[passed]
+        place = np.minimum(np.searchsorted(self._vocabulary, keys), len(self._vocabulary) - 1)
+        known = self._vocabulary[place] == keys
+        columns, offsets = distinct(place[known].astype(np.uint64), owners[known], n)
+        return _matrix(columns.astype(np.int64), offsets, len(self._vocabulary))
 
 
 def query_finder(texts: Mapping[str, str]) -> Finder:

@@ -54,6 +54,14 @@ def test_a_newer_minor_version_is_read_and_its_fields_ignored_at_every_level():
     assert to_json(read) == to_json(run).replace('"schema_version": "1.0"', '"schema_version": "1.99"')
 
 
+def test_parts_of_later_versions_have_defaults():
+    """A report of the first version, written before these parts were there, is still read."""
+    document = json.loads(to_json(samples.golden()))
+    for name in ("slices", "early_stop", "warnings"):
+        del document[name]
+    assert from_json(json.dumps(document)) == samples.golden()
+
+
 @pytest.mark.parametrize("version", ["2.0", "0.9", "10.0", "x"])
 def test_another_major_version_is_refused(version):
     document = json.loads(to_json(samples.golden())) | {"schema_version": version}

@@ -124,9 +124,13 @@ def test_the_worst_finding_is_a_positive_among_negatives(run):
     assert "of poisoned (9.9 %) are labelled positives of their query; remove them" in said(warning(run))
 
 
+def test_what_concerns_all_scores_is_told_first(run):
+    assert warning(replace(run, warnings=("the lexical gate is inactive", "x"))) == "The lexical gate is inactive."
+
+
 def without_buckets(run, **fields):
     sources = tuple(replace(source, buckets=(), inversion_fraction=0.0, skipped={}, **fields) for source in run.sources)
-    return replace(run, sources=sources, overlaps=(), ablations=(), not_evaluated={})
+    return replace(run, sources=sources, overlaps=(), ablations=(), not_evaluated={}, warnings=())
 
 
 def row(setting, *swapped):
