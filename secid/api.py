@@ -16,7 +16,7 @@ from secid.settings import RECIPE_FIELDS, Resolved, resolve
 
 if TYPE_CHECKING:
     from secid.checks import Check
-    from secid.encoders import Encoder
+    from secid.encoders import Description, Encoder
     from secid.records import Source
     from secid.study.blend import Blend
     from secid.study.mix import MixResult
@@ -215,3 +215,20 @@ def check(
     with tempfile.TemporaryDirectory(prefix="secid-") as work:
         checked = check_sources(found, values, Path(work), progress or Silent(), evaluation)
     return replace(checked, failed=failures(checked.sources, limits))
+
+
+def describe_encoder(encoder: str | Encoder | None = None, **settings: Any) -> Description:
+    """An encoder's resolved recipe, which rule set each part of it, and its self-test.
+
+    encoder  : as for `score`.   settings : encoder settings such as pooling or query_prefix.
+    Returns the same as `secid encoder --json` prints; `unsettled` names the checks that did not pass.
+    Raises SecidError where the encoder cannot be loaded.
+    Source: FORMATS 2.
+    """
+    name = encoder if isinstance(encoder, str) else None
+    values = resolve({**settings, "encoder": name}).values
+    if encoder is None and values.encoder is None:
+        raise UsageError("no encoder named", remedy="secid encoder e5-base, a local folder, or minilm")
+    from secid.encoders import describe, load
+
+    return describe(load(values) if encoder is None or isinstance(encoder, str) else encoder)

@@ -56,7 +56,11 @@ def differences(new: Any, old: Any, place: str = "report") -> list[str]:
     if isinstance(new, dict) and isinstance(old, dict) and new.keys() == old.keys():
         return [line for key in new for line in differences(new[key], old[key], f"{place}.{key}")]
     if isinstance(new, list) and isinstance(old, list) and len(new) == len(old):
-        return [line for number, pair in enumerate(zip(new, old, strict=True)) for line in differences(*pair, f"{place}.{number}")]
+        return [
+            line
+            for number, pair in enumerate(zip(new, old, strict=True))
+            for line in differences(*pair, f"{place}.{number}")
+        ]
     return [] if new == old else [f"{place}: {old!r} is now {new!r}"]
 
 
@@ -70,7 +74,7 @@ def main(arguments: list[str]) -> int:
     """Writes the pages, or names what is not current."""
     if arguments == ["--check"]:
         found = check()
-        print("\n".join(found[:20]) or "current")
+        sys.stdout.write(("\n".join(found[:20]) or "current") + "\n")
         return 1 if found else 0
     for name, text in pages(example()).items():
         (FOLDER / name).write_text(text, encoding="utf-8")

@@ -35,9 +35,14 @@ SAMPLE = 500
 """Records of a gated sample."""
 SHARE = 0.1
 """Share of the negatives that a damage replaces."""
-PREAMBLES = ("Sure, here is a passage that looks relevant: ", "Here's a hard negative passage:\n\n", "As an AI language "
-    "model, I can offer this text: ", "Certainly! Below is a document on the topic. ", "Passage: ",
-    "I have written the following text for you. ")  # fmt: skip
+PREAMBLES = (
+    "Sure, here is a passage that looks relevant: ",
+    "Here's a hard negative passage:\n\n",
+    "As an AI language model, I can offer this text: ",
+    "Certainly! Below is a document on the topic. ",
+    "Passage: ",
+    "I have written the following text for you. ",
+)
 """The last one is in no list of the gate's: only its being common gives it away."""
 
 Row = dict[str, Any]
@@ -162,7 +167,9 @@ def write(path: Path, rows: Sequence[Row]) -> Path:
     return path
 
 
-def one(name: str, rows: list[Row], damages: dict[str, Damage], seed: int, memory: Memory, folder: Path) -> dict[str, GateVerdict]:
+def one(
+    name: str, rows: list[Row], damages: dict[str, Damage], seed: int, memory: Memory, folder: Path
+) -> dict[str, GateVerdict]:
     """Verdicts on one split of a source: as it is ("fresh") and under each damage."""
     draw = np.random.default_rng(seed)
     order = draw.permutation(len(rows))

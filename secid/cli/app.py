@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from secid import __version__
-from secid.cli import ablate, baseline, check, compare, doctor, gate, mix, report, schema, score, select
+from secid.cli import ablate, baseline, cache, check, compare, doctor, encoder, gate, mix, report, schema, score, select
 from secid.errors import SecidError
 
 DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
@@ -50,6 +50,8 @@ app.command("report")(report.report)
 app.command("schema")(schema.schema)
 app.command("gate")(gate.gate)
 app.command("baseline")(baseline.baseline)
+app.command("encoder")(encoder.encoder)
+app.add_typer(cache.app, name="cache")
 app.command("doctor")(doctor.doctor)
 
 
@@ -99,5 +101,5 @@ def entry() -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
     sys.exit(code)

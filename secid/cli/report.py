@@ -10,11 +10,14 @@ import typer
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run folders, or their report.json files.", metavar="RUN...", show_default=False)
+        list[Path],
+        typer.Argument(help="Run folders, or their report.json files.", metavar="RUN...", show_default=False),
     ],
     to: Annotated[
         list[Path] | None,
-        typer.Option("--to", help="File to write; .html, .md or .json decides the format. May be repeated.", metavar="FILE"),
+        typer.Option(
+            "--to", help="File to write; .html, .md or .json decides the format. May be repeated.", metavar="FILE"
+        ),
     ] = None,
 ) -> None:
     """Render a run's pages again, without encoder or data; several runs are compared.

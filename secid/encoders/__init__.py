@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from secid.encoders.cache import Cache
 from secid.encoders.cache_folder import CacheFolder
+from secid.encoders.describe import Description, describe
 from secid.encoders.embed import EmbedCounts, embed
 from secid.encoders.function import from_callable
 from secid.encoders.protocol import EncodedBatch, Encoder, Role, StreamingEncoder
@@ -13,12 +14,14 @@ from secid.settings import Settings
 __all__ = [
     "Cache",
     "CacheFolder",
+    "Description",
     "EmbedCounts",
     "EncodedBatch",
     "Encoder",
     "Role",
     "StreamingEncoder",
     "batch_noise",
+    "describe",
     "embed",
     "from_callable",
     "load",

@@ -5,7 +5,9 @@ Source: DESIGN 5.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shutil
 import sys
 import time
@@ -15,6 +17,10 @@ from pathlib import Path
 
 from secid.encoders.segment import DAMAGED, META, TEMPORARY, DamagedSegmentError, Segment
 from secid.settings import Settings
+
+PIECE = re.compile(r"(\.new-)?(gone-)?(\.damaged-)?\d{20}-[0-9a-f]{8}")
+"""Folders that the cache made (segment.write_segment and below). Nothing else is ever touched, so that a
+cache folder which holds other things, such as a home folder given by mistake, loses none of them."""
 
 ABANDONED_SECONDS = 3600.0
 """A segment being written for longer than this was left by a killed run; writing one takes seconds."""
@@ -79,16 +85,22 @@ class CacheFolder:
                     max(_used(segment.folder) for segment in segments),
                 )
             )
-        damaged = sum(1 for home in self._homes() for folder in home.iterdir() if folder.name.startswith(DAMAGED))
-        total = sum(_size(folder) for home in self._homes() for folder in home.iterdir())
+        pieces = [folder for home in self._homes() for folder in _pieces(home)]
+        damaged = sum(1 for folder in pieces if folder.name.startswith(DAMAGED))
+        total = sum(_size(folder) for folder in pieces)
         return CacheInfo(str(self.folder), self.limit_bytes, total, damaged, tuple(encoders))
 
     def clear(self) -> int:
-        """Removes everything; returns the bytes freed. Runs that still read keep what they opened."""
+        """Removes every segment and no other file; returns the bytes freed. Runs that still read keep what
+        they opened.
+        """
         freed = 0
         for home in self._homes():
-            freed += sum(_size(folder) for folder in home.iterdir())
-            shutil.rmtree(home, ignore_errors=True)
+            for folder in _pieces(home):
+                freed += _size(folder)
+                _remove(folder)
+            with contextlib.suppress(OSError):  # something else lies in it, or a run has just added to it
+                home.rmdir()
         return freed
 
     def verify(self) -> Verification:
@@ -112,7 +124,7 @@ class CacheFolder:
         """Brings the cache under its limit: what was set aside goes first, then what was used longest ago."""
         sizes: dict[Path, int] = {}
         for home in self._homes():
-            for folder in home.iterdir():
+            for folder in _pieces(home):
                 if not folder.name.startswith(TEMPORARY):
                     sizes[folder] = _size(folder)
                 elif time.time() - _modified(folder) > ABANDONED_SECONDS:
@@ -152,7 +164,12 @@ def finished(home: Path) -> list[Path]:
     """Segment folders in order of making; what is being written or set aside starts with a dot."""
     if not home.is_dir():
         return []
-    return sorted(path for path in home.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return sorted(path for path in _pieces(home) if not path.name.startswith("."))
+
+
+def _pieces(home: Path) -> list[Path]:
+    """Folders of an encoder that the cache made: segments, finished, being written or set aside."""
+    return [path for path in home.iterdir() if PIECE.fullmatch(path.name) and path.is_dir()]
 
 
 def _remove(folder: Path) -> None:

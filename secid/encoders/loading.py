@@ -51,10 +51,17 @@ def load_transformer(settings: Settings) -> TransformerEncoder:
     dimension = _dimension(recipe, width)
     info = _info(located, recipe, settings, weights, head_files, dimension, (dtype, device))
     model = model.to(device).eval()
+    n_parameters = sum(value.numel() for part in (model, heads) for value in part.parameters())
     if can_pack(device, dtype):
         pack(model)
     return TransformerEncoder(
-        model, heads.to(device).eval(), tokeniser, recipe, info, settings.batch_tokens or default_budget(device)
+        model,
+        heads.to(device).eval(),
+        tokeniser,
+        recipe,
+        info,
+        settings.batch_tokens or default_budget(device),
+        n_parameters,
     )
 
 

@@ -19,6 +19,10 @@ NOISE_FACTOR = 10.0
 BATCH_TOLERANCE = 1e-5
 """Largest difference of a float32 row between a batch of one and a batch of many."""
 
+LARGEST_NOISE = (2.0 - 2.0 * 0.99) ** 0.5 / NOISE_FACTOR
+"""The same for other number formats, 0.014: directions are dropped up to NOISE_FACTOR times the noise, and that
+must stay below the length of n - p at which a negative counts as a near-copy (s_pn 0.99)."""
+
 UNIT_TOLERANCE = 1e-5
 """Largest distance of a row's length from 1. Rows are scaled in float32 whatever the model's format."""
 
@@ -93,25 +97,35 @@ def _finite(rows: Float32Rows) -> Check:
 
 
 def _unit(encoder: Encoder, rows: Float32Rows) -> Check:
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
     if not encoder.info.normalize:
-        return Check("unit", "not evaluated", "this encoder does not normalise")
-    off = float(np.abs(np.linalg.norm(rows.astype(np.float64), axis=1) - 1).max())
+        shortest = float(lengths.min())
+        detail = f"not normalised, as the recipe says; scoring does it, from lengths of {shortest:.2g} and more"
+        return Check("unit", "pass" if shortest > 0 else "fail", detail, shortest)
+    off = float(np.abs(lengths - 1).max())
     return Check("unit", "pass" if off <= UNIT_TOLERANCE else "fail", f"lengths within {off:.1e} of 1", off)
 
 
 def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> Check:
-    if encoder.info.query_prefix == encoder.info.passage_prefix:
-        return Check("roles", "not evaluated", "query and passage prefix are the same")
-    nearest = float(np.linalg.norm(_scaled(queries) - _scaled(passages), axis=1).min())
-    passed = nearest > FLOAT32_DISTANCE
-    return Check(
-        "roles", "pass" if passed else "fail", f"query and passage rows differ by {nearest:.2g} or more", nearest
-    )
+    info = encoder.info
+    apart = np.linalg.norm(_scaled(queries) - _scaled(passages), axis=1)
+    if info.query_prefix != info.passage_prefix:
+        nearest = float(apart.min())
+        detail = f"query and passage rows differ by {nearest:.2g} or more"
+        return Check("roles", "pass" if nearest > FLOAT32_DISTANCE else "fail", detail, nearest)
+    if info.rules.get("query_prefix") == "function":
+        return Check("roles", "not evaluated", "the function sets its own prefixes")
+    farthest = float(apart.max())
+    detail = f"prefixes are the same; query and passage rows differ by {farthest:.1g} or less"
+    return Check("roles", "pass" if farthest <= _tolerance(encoder) else "fail", detail, farthest)
 
 
 def _alone(encoder: Encoder, passages: Float32Rows) -> Check:
-    noise = _noise(encoder, passages)
-    detail = f"a batch of one and a batch of {len(TEXTS)} differ by {noise:.1e} or less"
-    if encoder.info.dtype != "float32":
-        return Check("batch", "not evaluated", f"{detail}; no limit is set for {encoder.info.dtype}", noise)
-    return Check("batch", "pass" if noise <= BATCH_TOLERANCE else "fail", detail, noise)
+    noise, limit = _noise(encoder, passages), _tolerance(encoder)
+    detail = f"a batch of one and a batch of {len(TEXTS)} differ by {noise:.1e} or less (limit {limit:.2g})"
+    return Check("batch", "pass" if noise <= limit else "fail", detail, noise)
+
+
+def _tolerance(encoder: Encoder) -> float:
+    """Largest length by which two rows of one text may differ."""
+    return BATCH_TOLERANCE if encoder.info.dtype == "float32" else LARGEST_NOISE

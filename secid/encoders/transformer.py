@@ -33,7 +33,10 @@ Places = NDArray[np.int64]
 
 
 class TransformerEncoder:
-    """A transformer with its recipe on one device. `info` says exactly which."""
+    """A transformer with its recipe on one device. `info` says exactly which.
+
+    n_parameters : weights of the model and of the heads after its pooling.
+    """
 
     def __init__(
         self,
@@ -43,8 +46,10 @@ class TransformerEncoder:
         recipe: Recipe,
         info: EncoderInfo,
         batch_tokens: int,
+        n_parameters: int,
     ) -> None:
         self.info = info
+        self.n_parameters = n_parameters
         self.recipe = recipe
         self.model = model
         self._heads = heads

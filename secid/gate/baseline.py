@@ -36,8 +36,8 @@ ENCODER_SETTINGS = (
 )  # fmt: skip
 """Settings that load the same encoder again."""
 LOW_POINT, HIGH_POINT = 0.02, 0.98
-"""Tails of the cosine of query and negative whose shares a later version is compared on. At 2 % a tenth of a
-source that loses its relation to its queries makes the lower tail several times as large."""
+"""Tails of the relation of query and negative (Columns.relation) whose shares a later version is compared on. At
+2 % a tenth of a source that loses its relation to its queries makes the lower tail several times as large."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Known:
 class BaselineSource:
     """One source as the baseline keeps it.
 
-    means, buckets : shares and means by name.   tails: cosines of query and negative below and above which the
+    means, buckets : shares and means by name.   tails: relations of query and negative below and above which the
     lower and the upper tail lie.   effective_rank: by budget.   like_controls: kinds of control that its score did
     not differ from.   files: SHA-256 by name of file.
     """

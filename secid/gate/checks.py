@@ -314,9 +314,8 @@ def _drift(subject: Subject) -> Iterator[Draft]:
         if not isinstance(tolerance, float | int):
             continue
         before = known.means[name]
-        gap = previous.gap(
-            own[name], before.value, before.standard_error or 0.0, lambda found, name=name: estimates(found)[name]
-        )
+        error = before.standard_error or 0.0
+        gap = previous.gap(own[name], before.value, error, lambda columns: estimates(columns)[name])  # noqa: B023
         yield _moved(subject, name, gap, tolerance, before.value)
 
 
@@ -326,8 +325,8 @@ DRIFT_TITLES: Mapping[str, str] = {
     "locality": "mean semantic locality ρ",
     "coverage": "mean lexical coverage c",
     "query_similarity": "mean cosine of query and negative",
-    "unrelated": "share of negatives less related to their query than nearly all of the last version's",
-    "close": "share of negatives nearer to their query than nearly all of the last version's",
+    "unrelated": "share of negatives less related to their query than 98 % of the last version's",
+    "close": "share of negatives more related to their query than 98 % of the last version's",
 }
 
 
@@ -345,9 +344,9 @@ def _moved(subject: Subject, name: str, gap: Gap, tolerance: float, before: floa
         f"{_pairing(gap)}",
         "find what changed in how the source is made; if it is meant, score it and `secid baseline update RUN`",
     )
-    cosine = subject.columns.values["s_query_negative"]
+    relation = subject.columns.relation()
     sign = 1.0 if name == "unrelated" else -1.0
-    return Draft(check, _worst(subject, sign * cosine) if name in ("unrelated", "close", "query_similarity") else ())
+    return Draft(check, _worst(subject, sign * relation) if name in ("unrelated", "close", "query_similarity") else ())
 
 
 def _decided(

@@ -56,17 +56,26 @@ class Columns:
         }
         return {name: self.mean(found.astype(np.float64)) for name, found in flags.items()}
 
+    def relation(self) -> Floats:
+        """(T,) cosine of query and negative plus lexical coverage: how a negative has to do with its query.
+
+        Dense miners choose by the one and lexical miners by the other; what has neither was not mined for the query.
+        Of SciFact's BM25 negatives dealt to other queries 77 % lie below the 2 % point of this sum, 33 % below that
+        of the cosine; of dense ones 83 % and 90 % (docs/experiments/gate.md).
+        """
+        return self.values["s_query_negative"] + self.values["coverage"]
+
     def tail(self, low: float, high: float) -> dict[str, Estimate]:
-        """Shares of negatives whose cosine with the query lies below `low` (unrelated) and above `high` (close)."""
-        cosine = self.values["s_query_negative"]
+        """Shares of negatives whose relation lies below `low` (unrelated) and above `high` (close)."""
+        relation = self.relation()
         return {
-            "unrelated": self.mean((cosine < low).astype(np.float64)),
-            "close": self.mean((cosine > high).astype(np.float64)),
+            "unrelated": self.mean((relation < low).astype(np.float64)),
+            "close": self.mean((relation > high).astype(np.float64)),
         }
 
     def quantile(self, fraction: float) -> float:
-        """Quantile of the cosine of query and negative."""
-        return float(np.quantile(self.values["s_query_negative"], fraction))
+        """Quantile of the relation."""
+        return float(np.quantile(self.relation(), fraction))
 
 
 def measured_columns(item: Measured) -> Columns:

@@ -118,7 +118,9 @@ def share_interval(estimate: Estimate) -> tuple[float, float]:
     z2 = NORMAL_95**2
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = NORMAL_95 / (1 + z2 / n) * sqrt(p * (1 - p) / n + z2 / (4 * n * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    low = middle - half if p > 0 else 0.0  # rounding would leave 4e-19
+    high = middle + half if p < 1 else 1.0
+    return max(0.0, low), min(1.0, high)
 
 
 def at_most(bounds: tuple[float, float], limit: float) -> Outcome:

@@ -154,7 +154,7 @@ def _texts(
     sources: Sequence[Source], settings: Settings, known: Positives
 ) -> dict[tuple[tuple[str, ...], str], TextFindings]:
     """Findings by the paths and split of a source."""
-    found = {}
+    found: dict[tuple[tuple[str, ...], str], TextFindings] = {}
     for source in sources:
         parts, _ = inspect_texts(_opener(source, settings), known)
         found |= {(source.paths, split): findings for split, findings in parts.items()}
@@ -210,7 +210,7 @@ def _subject(item: Measured, scored: Scored, texts: TextFindings, against: Again
     def reference(name: str) -> Reference:
         return Reference(name, baseline.sources[name], against.columns.get(name))
 
-    reasons = {
+    reasons: dict[str, str] = {
         kind: reason
         for kind in policy.controls.differ_from
         for label, reason in scored.run.not_evaluated.items()

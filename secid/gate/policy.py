@@ -16,7 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from secid.errors import SettingsError, UsageError
 
 Off = Literal["off"]
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0, strict=True)]
+Positive = Annotated[float, Field(ge=0.0, strict=True)]
+Count = Annotated[int, Field(ge=1, strict=True)]
 ControlKind = Literal["random", "shuffled"]
 Against = Literal["own", "best", "median", "named"]
 
@@ -36,7 +38,7 @@ class ScorePolicy(Table):
         "or named.",
     )
     named: str | None = Field(None, description="The baseline source to compare with, for against = 'named'.")
-    tolerance_nats: Annotated[float, Field(ge=0.0)] | Off | None = Field(
+    tolerance_nats: Positive | Off | None = Field(
         None, description="How far below the reference the score may lie, in nats."
     )
 
@@ -86,12 +88,10 @@ class DiversityPolicy(Table):
     """The directions that a budget of negatives opens."""
 
     budget: Literal[10, 100, 1000, 10000] = Field(1000, description="Negatives that will be drawn from the source.")
-    effective_rank_minimum: Annotated[float, Field(ge=0.0)] | Off | None = Field(
-        None, description="Smallest effective rank at that budget."
-    )
+    effective_rank_minimum: Positive | Off | None = Field(None, description="Smallest effective rank at that budget.")
 
 
-Tolerance = Annotated[float, Field(ge=0.0)] | Off | None
+Tolerance = Positive | Off | None
 
 
 class DriftPolicy(Table):
@@ -106,18 +106,22 @@ class DriftPolicy(Table):
     coverage: Tolerance = Field(None, description="Mean lexical coverage.")
     query_similarity: Tolerance = Field(None, description="Mean cosine of query and negative.")
     unrelated: Tolerance = Field(
-        None, description="Share of negatives below the last version's 2 % point of the query's cosine."
+        None,
+        description="Share of negatives less related to their query (cosine plus coverage) than 98 % of the last "
+        "version's.",
     )
     close: Tolerance = Field(
-        None, description="Share of negatives above the last version's 98 % point of the query's cosine."
+        None,
+        description="Share of negatives more related to their query (cosine plus coverage) than 98 % of the last "
+        "version's.",
     )
 
 
 class Policy(Table):
     """The `[gate]` table."""
 
-    minimum_records: Annotated[int, Field(ge=1)] | None = Field(None, description="Fewest records of a source.")
-    minimum_negatives: Annotated[int, Field(ge=1)] | None = Field(None, description="Fewest negatives of a source.")
+    minimum_records: Count | None = Field(None, description="Fewest records of a source.")
+    minimum_negatives: Count | None = Field(None, description="Fewest negatives of a source.")
     allow_not_evaluated: tuple[str, ...] = Field(
         (), description="Names of checks that may stay undecided; all others then hold the source up (exit 3)."
     )

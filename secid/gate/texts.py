@@ -11,6 +11,8 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +20,7 @@ import numpy.typing as npt
 from secid.gate.estimates import Estimate, clustered_mean, names_of
 from secid.lexical.boilerplate import Openings, common_openings, is_empty, is_preamble, opening, words
 from secid.records import Defect, Record
-from secid.texts import text_key
+from secid.texts import KEY_BYTES, text_key
 
 RUN_WORDS = 5
 """Words of a run: five in a row are rarely shared by texts that do not copy each other."""
@@ -33,6 +35,13 @@ OVERUSED_LEAST = 20
 """A text under more queries than this share of them, and than this number, answers none of them."""
 TEXT_BUCKETS = ("known_positive", "duplicate", "overused", "preamble", "empty")
 
+WORDS_REMEMBERED = 1 << 18
+TEXTS_REMEMBERED = 1 << 14
+"""Miners list a passage under many queries; a remembered text of 200 words takes 2 KB."""
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+"""Odd, so that powers of it mix all bits; the golden ratio's fraction."""
+
+Runs = npt.NDArray[np.uint32]
 Rows = Callable[[], Iterable[Record | Defect]]
 """Opens the files of a source from the start."""
 Place = tuple[str, int, int]
@@ -44,11 +53,11 @@ class Positives:
     """Runs of words of labelled positives, by the text key of their query.
 
     whole   : hashes of all words of each positive, in order, for equality.
-    runs    : one set of run hashes a positive.   modulus: only hashes divisible by it are kept.
+    runs    : the run hashes of each positive, sorted.   modulus: only hashes divisible by it are kept.
     """
 
     whole: Mapping[bytes, set[int]]
-    runs: Mapping[bytes, list[frozenset[int]]]
+    runs: Mapping[bytes, list[Runs]]
     modulus: int = 1
 
 
@@ -70,10 +79,38 @@ class TextFindings:
     flagged: Mapping[str, int]
 
 
-def runs_of(tokens: list[str]) -> frozenset[int]:
-    """Hashes of all runs of RUN_WORDS words; the same on every machine. Empty for a shorter text."""
-    joined = [" ".join(tokens[i : i + RUN_WORDS]) for i in range(len(tokens) - RUN_WORDS + 1)]
-    return frozenset(zlib.crc32(run.encode()) for run in joined)
+class Text(NamedTuple):
+    """What a text's words tell. whole: hash of all of them in order.   runs: sorted hashes of its runs."""
+
+    whole: int
+    runs: Runs
+    opening: str | None
+    is_empty: bool
+
+
+@lru_cache(TEXTS_REMEMBERED)
+def analysed(text: str) -> Text:
+    """The words of a text and their hashes; the same on every machine."""
+    tokens = words(text)
+    return Text(whole_of(tokens), runs_of(tokens), opening(tokens), is_empty(tokens))
+
+
+@lru_cache(WORDS_REMEMBERED)
+def _word_hash(word: str) -> int:
+    return zlib.crc32(word.encode())
+
+
+def runs_of(tokens: list[str]) -> Runs:
+    """Sorted distinct hashes of all runs of RUN_WORDS words; empty for a shorter text."""
+    n = len(tokens) - RUN_WORDS + 1
+    if n < 1:
+        return np.zeros(0, np.uint32)
+    numbers = np.fromiter(map(_word_hash, tokens), np.uint64, len(tokens))
+    mixed = np.zeros(n, np.uint64)
+    for place in range(RUN_WORDS):
+        mixed = (mixed + numbers[place : place + n]) * MULTIPLIER
+        mixed ^= mixed >> np.uint64(29)
+    return np.unique((mixed >> np.uint64(32)).astype(np.uint32))
 
 
 def whole_of(tokens: list[str]) -> int:
@@ -81,16 +118,25 @@ def whole_of(tokens: list[str]) -> int:
     return int.from_bytes(text_key("passage", " ".join(tokens))[:8], "little")
 
 
-def copies(tokens: list[str], runs: frozenset[int], known: Positives, query: bytes) -> bool:
+def copies(text: Text, known: Positives, query: bytes) -> bool:
     """True where the text is, holds, or is cut from one of the query's labelled positives."""
-    if whole_of(tokens) in known.whole.get(query, ()):
+    if text.whole in known.whole.get(query, ()):
         return True
-    kept = runs if known.modulus == 1 else frozenset(run for run in runs if run % known.modulus == 0)
-    for other in known.runs.get(query, ()):
-        smaller = min(len(kept), len(other))
-        if smaller >= LEAST_RUNS and len(kept & other) >= CONTAINED * smaller:
+    others = known.runs.get(query)
+    if not others:
+        return False
+    kept = text.runs if known.modulus == 1 else text.runs[text.runs % known.modulus == 0]
+    for other in others:
+        small, large = (kept, other) if len(kept) <= len(other) else (other, kept)
+        if len(small) >= LEAST_RUNS and _shared(small, large) >= CONTAINED * len(small):
             return True
     return False
+
+
+def _shared(small: Runs, large: Runs) -> int:
+    """How many of the first are among the second; both sorted and distinct."""
+    place = np.minimum(np.searchsorted(large, small), len(large) - 1)
+    return int((large[place] == small).sum())
 
 
 @dataclass
@@ -98,7 +144,7 @@ class _Source:
     """What is gathered of one source while its files are read."""
 
     whole: dict[bytes, set[int]] = field(default_factory=lambda: defaultdict(set))
-    runs: dict[bytes, dict[int, frozenset[int]]] = field(default_factory=lambda: defaultdict(dict))
+    runs: dict[bytes, dict[int, Runs]] = field(default_factory=lambda: defaultdict(dict))
     positive_openings: Openings = field(default_factory=Openings)
     seen_positives: set[int] = field(default_factory=set)
     negative_openings: Openings = field(default_factory=Openings)
@@ -142,33 +188,29 @@ def _records(items: Iterable[Record | Defect]) -> Iterator[Record]:
 
 def _gather_positives(source: _Source, record: Record) -> None:
     query = text_key("query", record.query)
-    for text in record.positives:
-        tokens = words(text)
-        whole = whole_of(tokens)
-        source.whole[query].add(whole)
-        if whole not in source.runs[query]:
-            source.runs[query][whole] = runs_of(tokens)
-        if whole not in source.seen_positives:
-            source.seen_positives.add(whole)
-            source.positive_openings.add(tokens)
+    for text in map(analysed, record.positives):
+        source.whole[query].add(text.whole)
+        source.runs[query].setdefault(text.whole, text.runs)
+        if text.whole not in source.seen_positives:
+            source.seen_positives.add(text.whole)
+            source.positive_openings.add(text.opening)
 
 
 def _gather_negatives(source: _Source, record: Record, known: tuple[Positives, ...]) -> None:
     query = text_key("query", record.query)
-    first_positive = whole_of(words(record.positives[0]))
-    for ordinal, text in enumerate(record.negatives):
-        tokens = words(text)
-        whole, runs = whole_of(tokens), runs_of(tokens)
-        key = (query, first_positive, whole)
-        _add(source, query, (record.path, record.line, ordinal), whole, opening(tokens))
-        source.flags["known_positive"].append(any(copies(tokens, runs, positives, query) for positives in known))
+    first_positive = analysed(record.positives[0]).whole
+    for ordinal, negative in enumerate(record.negatives):
+        text = analysed(negative)
+        key = (query, first_positive, text.whole)
+        _add(source, query, (record.path, record.line, ordinal), text.whole, text.opening)
+        source.flags["known_positive"].append(any(copies(text, positives, query) for positives in known))
         source.flags["duplicate"].append(key in source.listed)
-        source.flags["preamble"].append(is_preamble(text))
-        source.flags["empty"].append(is_empty(tokens))
+        source.flags["preamble"].append(is_preamble(negative))
+        source.flags["empty"].append(text.is_empty)
         source.listed.add(key)
-        if whole not in source.seen_negatives:
-            source.seen_negatives.add(whole)
-            source.negative_openings.add(tokens)
+        if text.whole not in source.seen_negatives:
+            source.seen_negatives.add(text.whole)
+            source.negative_openings.add(text.opening)
     for reason, count in record.dropped:
         if reason == "empty_negative":
             for _ in range(count):
@@ -195,7 +237,8 @@ def _findings(source: _Source) -> TextFindings:
     flags["preamble"] |= np.array([start in common for start in source.starts], np.bool_)
     cluster, text = np.array(source.cluster, np.int64), np.array(source.text, np.uint64)
     flags["overused"] = _overused(text, cluster, len(source.queries)) & ~flags["empty"]
-    keys = np.frombuffer(b"".join(key.ljust(16, b"\0") for key in source.queries), np.uint8).reshape(-1, 16)
+    keys = np.frombuffer(b"".join(key.ljust(KEY_BYTES, b"\0") for key in source.queries), np.uint8)
+    keys = keys.reshape(-1, KEY_BYTES)
     names = names_of(keys)
     return TextFindings(
         n_negatives=len(cluster),
@@ -232,39 +275,34 @@ def fetch(rows: Rows, wanted: set[tuple[str, Place]]) -> dict[tuple[str, Place],
 
 def stored(parts: Iterable[Positives]) -> dict[str, npt.NDArray[np.generic]]:
     """Positives of several sources as arrays for a baseline: every KEPT_EVERY-th run, each positive once."""
-    merged: dict[bytes, dict[frozenset[int], None]] = defaultdict(dict)
+    runs: dict[bytes, dict[bytes, Runs]] = defaultdict(dict)
     whole: dict[bytes, set[int]] = defaultdict(set)
     for part in parts:
         for query, found in part.runs.items():
             whole[query] |= part.whole[query]
-            for runs in found:
-                merged[query][frozenset(run for run in runs if run % KEPT_EVERY == 0)] = None
+            kept = [each[each % KEPT_EVERY == 0] for each in found]
+            runs[query].update({each.tobytes(): each for each in kept})
     queries = sorted(whole)
-    sets = [
-        (number, sorted(runs)) for number, query in enumerate(queries) for runs in sorted(merged[query], key=sorted)
-    ]
-    lengths = [len(runs) for _, runs in sets]
+    flat = [(number, each) for number, query in enumerate(queries) for _, each in sorted(runs[query].items())]
+    values = [(number, value) for number, query in enumerate(queries) for value in sorted(whole[query])]
     return {
-        "positive_queries": np.frombuffer(b"".join(queries), np.uint8).reshape(-1, 16).copy(),
-        "positive_whole_query": np.array([n for n, query in enumerate(queries) for _ in whole[query]], np.int64),
-        "positive_whole": np.array([value for query in queries for value in sorted(whole[query])], np.uint64),
-        "positive_run_query": np.array([number for number, _ in sets], np.int64),
-        "positive_run_lengths": np.array(lengths, np.int64),
-        "positive_runs": np.array([run for _, runs in sets for run in runs], np.uint32),
+        "positive_queries": np.frombuffer(b"".join(queries), np.uint8).reshape(-1, KEY_BYTES).copy(),
+        "positive_whole_query": np.array([number for number, _ in values], np.int64),
+        "positive_whole": np.array([value for _, value in values], np.uint64),
+        "positive_run_query": np.array([number for number, _ in flat], np.int64),
+        "positive_run_lengths": np.array([len(each) for _, each in flat], np.int64),
+        "positive_runs": np.concatenate([np.zeros(0, np.uint32), *(each for _, each in flat)]),
     }
 
 
 def restored(arrays: Mapping[str, npt.NDArray[np.generic]]) -> Positives:
-    """The inverse of `stored`."""
+    """The inverse of `stored`, but for the runs that it left out."""
     queries = [bytes(row) for row in arrays["positive_queries"]]
     whole: dict[bytes, set[int]] = defaultdict(set)
     for number, value in zip(arrays["positive_whole_query"].tolist(), arrays["positive_whole"].tolist(), strict=True):
         whole[queries[number]].add(value)
-    runs: dict[bytes, list[frozenset[int]]] = defaultdict(list)
-    ends = np.cumsum(arrays["positive_run_lengths"]).tolist()
-    flat = arrays["positive_runs"].tolist()
-    start = 0
-    for number, end in zip(arrays["positive_run_query"].tolist(), ends, strict=True):
-        runs[queries[number]].append(frozenset(flat[start:end]))
-        start = end
+    runs: dict[bytes, list[Runs]] = defaultdict(list)
+    parts = np.split(arrays["positive_runs"].astype(np.uint32), np.cumsum(arrays["positive_run_lengths"])[:-1])
+    for number, part in zip(arrays["positive_run_query"].tolist(), parts, strict=False):
+        runs[queries[number]].append(part)
     return Positives(dict(whole), dict(runs), KEPT_EVERY)

@@ -71,10 +71,9 @@ class Openings:
     n_texts: int = 0
     counts: Counter[str] = field(default_factory=Counter)
 
-    def add(self, tokens: list[str]) -> None:
-        """Counts one distinct text."""
+    def add(self, start: str | None) -> None:
+        """Counts one distinct text by its opening."""
         self.n_texts += 1
-        start = opening(tokens)
         if start is not None:
             self.counts[start] += 1
 

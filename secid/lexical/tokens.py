@@ -112,7 +112,7 @@ SPLITTERS: dict[str, Callable[[str], list[str]]] = {
 
 
 def token_stream(texts: Sequence[str], tokenizer: str) -> tuple[Keys, Index]:
-    """Keys of all tokens in the order of the texts, and for each the index of its text. No token gives two empty arrays."""
+    """Keys of all tokens in the order of the texts, and for each the index of its text; both may be empty."""
     if tokenizer in BYTE_RULES:
         return _byte_keys(texts, BYTE_RULES[tokenizer])
     return _trigram_keys(texts)

@@ -18,7 +18,17 @@ from secid.results import SCHEMA_VERSION, Run, SourceResult
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-UNLIKE = ("temperature", "positives", "first_k", "pooling", "query_prefix", "passage_prefix", "normalize", "truncate_dim", "budget")
+UNLIKE = (
+    "temperature",
+    "positives",
+    "first_k",
+    "pooling",
+    "query_prefix",
+    "passage_prefix",
+    "normalize",
+    "truncate_dim",
+    "budget",
+)
 """Settings under which a score is another number."""
 HARMLESS = frozenset({"ablate", "block", "cache", "cache_dir", "cache_gb", "threads", "batch_tokens", "examples"})
 """Settings that change no score."""
@@ -83,7 +93,11 @@ def compare(runs: Sequence[tuple[str, Run]]) -> RunComparison:
         sources=_sources([run for _, run in runs]),
         stability=tuple(_stability(runs[0][1], run) for _, run in runs),
         reversals=reversals,
-        unlike=tuple(dict.fromkeys(change.name for change in changes if change.what == "encoder" or change.name in (*UNLIKE, "IDF table"))),
+        unlike=tuple(
+            dict.fromkeys(
+                change.name for change in changes if change.what == "encoder" or change.name in (*UNLIKE, "IDF table")
+            )
+        ),
     )
 
 
@@ -94,7 +108,10 @@ def _changes(runs: Sequence[Run]) -> tuple[Change, ...]:
     ]
     encoder = ("name", "fingerprint", "pooling", "max_length", "dtype", "device", "dim")
     found += [("encoder", field, [str(getattr(run.encoder, field)) for run in runs]) for field in encoder]
-    found += [("idf", "IDF table", [run.idf.sha256 for run in runs]), ("secid", "version", [run.secid_version for run in runs])]
+    found += [
+        ("idf", "IDF table", [run.idf.sha256 for run in runs]),
+        ("secid", "version", [run.secid_version for run in runs]),
+    ]
     return tuple(
         Change(what=what, name=name, values=tuple(values)) for what, name, values in found if len(set(values)) > 1
     )
@@ -113,7 +130,9 @@ def _sources(runs: Sequence[Run]) -> tuple[SourceAcross, ...]:
     found = []
     for name in dict.fromkeys(name for table in tables for name in table):
         items = [table.get(name) for table in tables]
-        points = [None if item is None else score_point(item, run.budget) for item, run in zip(items, runs, strict=True)]
+        points = [
+            None if item is None else score_point(item, run.budget) for item, run in zip(items, runs, strict=True)
+        ]
         found.append(
             SourceAcross(
                 name=name,
@@ -164,7 +183,9 @@ def page_of_comparison(found: RunComparison) -> Page:
 
 
 def _changed(found: RunComparison) -> str:
-    kinds = {what: [change.name for change in found.changes if change.what == what] for what in ("setting", "encoder", "idf")}
+    kinds = {
+        what: [change.name for change in found.changes if change.what == what] for what in ("setting", "encoder", "idf")
+    }
     parts = [
         f"settings ({listed([plain(name) for name in kinds['setting']])})" if kinds["setting"] else "",
         "the encoder" if kinds["encoder"] else "",
@@ -172,7 +193,10 @@ def _changed(found: RunComparison) -> str:
     ]
     files = [named(item.name) for item in found.sources if not item.same_files]
     absent = [named(item.name) for item in found.sources if None in item.ranks]
-    parts += [f"the files of {listed(files)}" if files else "", f"which sources took part ({listed(absent)})" if absent else ""]
+    parts += [
+        f"the files of {listed(files)}" if files else "",
+        f"which sources took part ({listed(absent)})" if absent else "",
+    ]
     told = [part for part in parts if part]
     return f"The runs differ in {listed(told, 6)}." if told else "The runs have the same settings, encoder and files."
 
@@ -184,14 +208,21 @@ def _order(found: RunComparison) -> str:
         return "The sources that the runs share stand in the same order in all of them."
     pairs = list(dict.fromkeys(f"{named(item.first)} and {named(item.second)}" for item in found.reversals))
     n_sure = sum(item.established for item in found.reversals)
-    sure = f"{n_sure} of these orders established in both runs" if n_sure else "none of these orders is established in both runs"
+    sure = (
+        f"{n_sure} of these orders established in both runs"
+        if n_sure
+        else "none of these orders is established in both runs"
+    )
     return f"Against {named(found.runs[0])}, {listed(pairs)} change places; {sure}."
 
 
 def _comparable(found: RunComparison) -> str:
     if found.unlike:
-        return f"Scores in nats are not the same number in all runs ({listed([plain(name) for name in found.unlike])} differ): compare ranks."
-    return "Scores are the same number in all runs; read their differences with the intervals."
+        return (
+            f"Scores in nats do not mean the same in all runs "
+            f"({listed([plain(name) for name in found.unlike])} differ): compare ranks."
+        )
+    return "Scores mean the same in all runs; read their differences with the intervals."
 
 
 def _ranks(found: RunComparison) -> Section:
@@ -201,28 +232,47 @@ def _ranks(found: RunComparison) -> Section:
     rows = []
     for item in found.sources:
         cells = [short(item.name), "same" if item.same_files else "changed"]
-        for rank, group, score, ends in zip(item.ranks, item.rank_groups, item.scores_nats, item.intervals_95, strict=True):
+        for rank, group, score, ends in zip(
+            item.ranks, item.rank_groups, item.scores_nats, item.intervals_95, strict=True
+        ):
             cells.append("–" if rank is None else f"{rank} ({group})")
             cells.append("–" if score is None or ends is None else f"{nats(score)} ({interval(ends)})")
         rows.append(tuple(cells))
-    stability = [f"{named(label)}: stability {fraction(value)}." for label, value in zip(found.runs[1:], found.stability[1:], strict=True)]
+    stability = [
+        f"{named(label)}: stability {fraction(value)}."
+        for label, value in zip(found.runs[1:], found.stability[1:], strict=True)
+    ]
     return Section(
         anchor="ranks",
         title="Ranks and scores",
         link="Ranks",
         bullets=tuple(stability),
-        parts=(Part(table=Table(caption="Sources by run, scores in nats with 95 % intervals", columns=tuple(columns), rows=tuple(rows))),),
+        parts=(
+            Part(
+                table=Table(
+                    caption="Sources by run, scores in nats with 95 % intervals",
+                    columns=tuple(columns),
+                    rows=tuple(rows),
+                )
+            ),
+        ),
         terms=(*terms("ECI_sem", "95 % interval", "rank group"), ("stability", STABILITY)),
     )
 
 
-STABILITY = "share of pairs of common sources ordered as in the first run, 0 to 1; 1 means the same order."
+STABILITY = "share of pairs of common sources ordered as in the first run, 0 to 1; nearer to 1 the order is steadier."
 
 
 def _differences(found: RunComparison) -> Section:
-    rows = tuple((change.what, plain(change.name), *(plain(value, 80) for value in change.values)) for change in found.changes)
+    rows = tuple(
+        (change.what, plain(change.name), *(plain(value, 80) for value in change.values)) for change in found.changes
+    )
     columns = (text("what"), text("name"), *(foreign(short(label, 40)) for label in found.runs))
-    table = Table(caption="Everything that is not the same in all runs", columns=columns, rows=rows or (("nothing",) + ("–",) * (len(columns) - 1),))
+    table = Table(
+        caption="Everything that is not the same in all runs",
+        columns=columns,
+        rows=rows or (("nothing",) + ("–",) * (len(columns) - 1),),
+    )
     return Section(anchor="changes", title="What changed", link="Changes", parts=(Part(table=table),))
 
 

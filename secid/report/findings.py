@@ -65,7 +65,10 @@ def of_source(source: SourceResult) -> list[Finding]:
                 source.name,
                 "inversion",
                 f"{percent(source.inversion_fraction)} of the negatives of {named(source.name)} outscore the positive",
-                "read the examples: false negatives must go, true ones are what training would correct, and this score ignores both",
+                (
+                    "read the examples: false negatives must go, true ones are what training would correct, and "
+                    "this score ignores both"
+                ),
             )
         )
     n_skipped = sum(source.skipped.values())
@@ -77,7 +80,10 @@ def of_source(source: SourceResult) -> list[Finding]:
                 -n_skipped / source.n_read,
                 source.name,
                 "skipped",
-                f"{plural(n_skipped, 'row')} of {count(source.n_read)} of {named(source.name)} were left out ({listed(reasons)})",
+                (
+                    f"{plural(n_skipped, 'row')} of {count(source.n_read)} of {named(source.name)} were left out "
+                    f"({listed(reasons)})"
+                ),
                 "mend the file, or be sure that what is left still stands for the source",
             )
         )
@@ -121,8 +127,13 @@ def _unstable(run: Run) -> list[Finding]:
                     settings.append(plain(f"{ablation.name} {row.setting}"))
                     others |= swapped
         if settings:
-            text = f"{named(leader)} changes places with {listed([named(name) for name in sorted(others)])} at {listed(settings)}"
-            found.append(Finding(urgency, -1.0, leader, "weight" if is_weight else "unstable", text, UNSTABLE[is_weight]))
+            text = (
+                f"{named(leader)} changes places with {listed([named(name) for name in sorted(others)])} at "
+                f"{listed(settings)}"
+            )
+            found.append(
+                Finding(urgency, -1.0, leader, "weight" if is_weight else "unstable", text, UNSTABLE[is_weight])
+            )
     return found
 
 
@@ -139,7 +150,10 @@ def _same(run: Run) -> list[Finding]:
             -overlap.negative_jaccard_mean,
             overlap.first,
             "same",
-            f"{named(overlap.first)} and {named(overlap.second)} share {percent(overlap.negative_jaccard_mean)} of their negatives",
+            (
+                f"{named(overlap.first)} and {named(overlap.second)} share {percent(overlap.negative_jaccard_mean)} "
+                f"of their negatives"
+            ),
             "treat them as one source",
         )
         for overlap in run.overlaps

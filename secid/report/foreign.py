@@ -18,7 +18,7 @@ BREAK = "\u2060"
 MARKDOWN_ESCAPED = re.compile(r"[\\`*_\[\]~$]")
 MARKDOWN_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "#": "&#35;"}
 MARKDOWN_ENTITY = re.compile(r"[&<>|#]")
-LINE_START = re.compile(r"^(\s*)(\d+(?=[.)])|[-+=])")
+LINE_START = re.compile(r"^(\s*)(\d+(?=[.)](?:\s|$))|[-+=])")
 LINKED = re.compile(
     r"""(?<=[@#])(?=\w)        # mentions, mail addresses, issues
       | (?<=:)(?=//)           # addresses
@@ -37,6 +37,8 @@ def plain(text: str, limit: int | None = None) -> str:
     """
     if limit is not None and len(text) > limit:
         text = text[: limit - 1] + "…"
+    if text.isprintable():  # nearly all texts, thirty times as fast
+        return text
     return "".join(_visible(char) for char in text)
 
 

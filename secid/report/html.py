@@ -42,11 +42,15 @@ def render(page: Page) -> str:
 def _fill(page: Page, example_limit: int) -> str:
     style = files("secid.report").joinpath("templates", "page.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
-    return _environment().get_template("page.html").render(
-        page=page,
-        style=Markup(style),  # noqa: S704  our own file
-        policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
-        example_limit=example_limit,
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            page=page,
+            style=Markup(style),  # noqa: S704  our own file
+            policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
+            example_limit=example_limit,
+        )
     )
 
 

@@ -52,7 +52,10 @@ def _fewer_rows(section: Section) -> Section:
 
 CUTS: tuple[tuple[str, Callable[[Section], Section]], ...] = (
     ("examples", lambda section: replace(section, cases=())),
-    ("folded tables", lambda section: replace(section, parts=tuple(part for part in section.parts if not part.table.folded))),
+    (
+        "folded tables",
+        lambda section: replace(section, parts=tuple(part for part in section.parts if not part.table.folded)),
+    ),
     (f"rows after the first {MOST_ROWS} of each table", _fewer_rows),
     ("explanations", lambda section: replace(section, terms=())),
 )
@@ -77,7 +80,10 @@ def _section(section: Section) -> list[str]:
         *map(safe, section.paragraphs),
         "\n".join(f"- {safe(bullet)}" for bullet in section.bullets),
         *(block for part in section.parts for block in _part(part)),
-        _folded("What the numbers mean", "\n".join(f"- **{safe(term)}**: {safe(meaning)}" for term, meaning in section.terms)),
+        _folded(
+            "What the numbers mean",
+            "\n".join(f"- **{safe(term)}**: {safe(meaning)}" for term, meaning in section.terms),
+        ),
     ]
     for source in dict.fromkeys(case.source for case in section.cases):
         cases = [case for case in section.cases if case.source == source]
@@ -91,13 +97,17 @@ def _part(part: Part) -> list[str]:
     body = table(part.table)
     if part.table.folded:
         return [_folded(part.table.caption, body)]
-    return [f"**{safe(part.table.caption)}**", body, safe(part.note)] if part.chart is None else [f"**{safe(part.table.caption)}**", body]
+    return (
+        [f"**{safe(part.table.caption)}**", body, safe(part.note)]
+        if part.chart is None
+        else [f"**{safe(part.table.caption)}**", body]
+    )
 
 
 def table(shown: Table) -> str:
     """A Markdown table. No rows, no text."""
     head = [safe(column.title) for column in shown.columns]
-    ruler = ["---:" if column.kind == "number" else "---" for column in shown.columns]
+    ruler = ["---:" if column.kind in ("number", "wrapped") else "---" for column in shown.columns]
     return "\n".join(_line(cells) for cells in (head, ruler, *(map(safe, row) for row in shown.rows)))
 
 
@@ -118,4 +128,7 @@ def _case(case: Cases) -> str:
 def _example(item: TripletExample) -> str:
     texts = (("query", item.query), ("positive", item.positive), ("negative", item.negative))
     told = "\n".join(f"  - {name}: {safe(text, EXAMPLE_CHARACTERS)}" for name, text in texts)
-    return f"{told}\n  - π {fraction(item.consistency)}, ρ {fraction(item.locality)}, c {fraction(item.coverage)}, line {item.line}"
+    return (
+        f"{told}\n  - π {fraction(item.consistency)}, ρ {fraction(item.locality)}, c "
+        f"{fraction(item.coverage)}, line {item.line}"
+    )

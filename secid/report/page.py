@@ -17,7 +17,11 @@ from secid.results import TripletExample
 
 @dataclass(frozen=True)
 class Column:
-    """kind: "number" (right-aligned), "wrapped" (the same, with room for a second line), "text" (ours), or "foreign" (of unknown language and direction)."""
+    """One column of a table.
+
+    kind: "number" (right-aligned), "wrapped" (the same, with room for a second line), "text" (ours),
+    or "foreign" (of unknown language and direction).
+    """
 
     title: str
     kind: Literal["text", "number", "wrapped", "foreign"] = "text"
@@ -69,7 +73,10 @@ class Cases:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """terms: each number of the section explained once, with its range and which way is better.   link: the title in a word."""
+    """One section. link: the title in a word.
+
+    terms: each number of the section explained once, with its range and which way is better.
+    """
 
     anchor: str
     title: str

@@ -11,14 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from secid.report import page
+from secid.report.content.ablations import told
 from secid.report.foreign import plain, short, without_isolates
 from secid.report.numerals import count, fraction, half_width, nats, percent
 from secid.report.verdict import verdict
 from secid.report.words import control_name, missing_lines, score_name, score_point, skipped_lines
 from secid.results import Ablation, ControlResult, Run
 
-NAME_LIMIT = 100
-CONCLUSION_LIMIT = 240
 SHOWN_SOURCES = 6
 """Sources that a compact ablation table has columns for at 80 columns."""
 
@@ -34,8 +33,15 @@ def table(run: Run) -> RenderableType:
     if run.controls:
         parts.append(_controls(run))
     for item in run.ablations:
-        parts += [_ablation(run, item), Text(without_isolates(plain(f"{item.name}: {item.conclusion}", CONCLUSION_LIMIT))), Text("")]
-    parts += [Text(without_isolates(line), style="yellow") for line in [*skipped_lines(run), *missing_lines(run), *map(plain, run.warnings[1:])]]
+        parts += [
+            _ablation(run, item),
+            Text(without_isolates(f"{plain(item.name)}: {told(item.conclusion)}")),
+            Text(""),
+        ]
+    parts += [
+        Text(without_isolates(line), style="yellow")
+        for line in [*skipped_lines(run), *missing_lines(run), *map(plain, run.warnings[1:])]
+    ]
     for label, sentence in verdict(run):
         parts.append(Text.assemble((f"{label}: ", "bold"), without_isolates(sentence)))
     return Group(*parts)
@@ -44,9 +50,14 @@ def table(run: Run) -> RenderableType:
 def _new(*columns: tuple[str, Literal["left", "right"]], caption: str = "") -> Table:
     """A table whose first column folds and whose others never do."""
     made = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), highlight=False, title=caption or None,
-        title_justify="left", title_style="bold",
-    )  # fmt: skip
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        highlight=False,
+        title=caption or None,
+        title_justify="left",
+        title_style="bold",
+    )
     for place, (title, justify) in enumerate(columns):
         if place == 0:
             made.add_column(title, overflow="fold", ratio=1, min_width=12)
@@ -66,7 +77,7 @@ def _ranking(run: Run) -> Table:
         point = score_point(source, run.budget)
         shown.add_row(
             str(source.rank),
-            Text(short(source.name, NAME_LIMIT)),
+            Text(short(source.name)),
             str(source.rank_group),
             f"{nats(point.nats)} {half_width(point.nats, point.interval_95)}",
             f"{source.consistency_mean:.2f}",
@@ -79,7 +90,13 @@ def _ranking(run: Run) -> Table:
 
 
 def _controls(run: Run) -> Table:
-    shown = _new(("controls, not ranked", "left"), ("ECI_sem ±95 %", "right"), ("above", "right"), ("level", "right"), ("below", "right"))
+    shown = _new(
+        ("controls, not ranked", "left"),
+        ("ECI_sem ±95 %", "right"),
+        ("above", "right"),
+        ("level", "right"),
+        ("below", "right"),
+    )
     for control in run.controls:
         above, level, below = _placed(control)
         score = f"{nats(control.eci_nats)} {half_width(control.eci_nats, control.interval_95)}"
@@ -98,7 +115,11 @@ def _placed(control: ControlResult) -> tuple[int, int, int]:
 
 def _ablation(run: Run, item: Ablation) -> Table:
     names = [source.name for source in run.sources[:SHOWN_SOURCES]]
-    shown = _new((plain(item.name), "left"), *((f"#{source.rank}", "right") for source in run.sources[: len(names)]), ("stability", "right"))
+    shown = _new(
+        (plain(item.name), "left"),
+        *((f"#{source.rank}", "right") for source in run.sources[: len(names)]),
+        ("stability", "right"),
+    )
     for row in item.rows:
         mark = " *" if row.setting == item.base else ""
         shown.add_row(

@@ -11,6 +11,7 @@ from secid.report.numerals import count, interval, listed, nats, p_text, plural
 from secid.report.words import score_name, score_point
 from secid.results import Against, Comparison, ControlResult, Run
 
+WARNING_LIMIT = 400
 MANY_QUERIES = 1_000_000
 """Beyond this a needed number of queries is as good as never."""
 
@@ -46,7 +47,8 @@ def ranking(run: Run) -> str:
     pair = open_pairs[0]
     other = pair.second if pair.first == leader.name else pair.first
     return (
-        f"No source is established as first: the order of {_names(group)} is open; {named(leader.name)} has the highest score "
+        f"No source is established as first: the order of {_names(group)} is open; {named(leader.name)} has the "
+        f"highest score "
         f"({score}), {_lead(pair)} ahead of {named(other)}{_needed(pair)}."
     )
 
@@ -74,7 +76,7 @@ def _needed(pair: Comparison) -> str:
 
 def _rounded(number: int) -> int:
     """Two significant digits: an estimate is no more exact than that."""
-    step = 10 ** max(0, len(str(number)) - 2)
+    step: int = 10 ** max(0, len(str(number)) - 2)
     return -(-number // step) * step
 
 
@@ -91,7 +93,10 @@ def controls(run: Run) -> str:
     said = [_random(run), _known_positive(run) or _no_difference(run)]
     clauses = [clause for clause in said if clause]
     if not clauses:
-        return "The controls that were scored give no reason for doubt, and do not show that the ranking predicts retrieval."
+        return (
+            "The controls that were scored give no reason for doubt, and do not show that the ranking "
+            "predicts retrieval."
+        )
     text = "; ".join(clauses) + "."
     return text[0].upper() + text[1:]
 
@@ -109,9 +114,10 @@ def _random(run: Run) -> str:
     if not above:
         whom = "every source" if not level else f"{_names(below)} and is level with {_names(level)}" if below else ""
         if not whom:
-            return f"{score} is level with {_names(level)}: no source does better here than passages drawn at random"
+            return f"{score} is level with every source: no source does better here than passages drawn at random"
         return (
-            f"{score} outscores {whom}: with this encoder the score rewards easy negatives here, so do not choose by rank alone, "
+            f"{score} outscores {whom}: with this encoder the score rewards easy negatives here, so do not "
+            f"choose by rank alone, "
             "and see the budget curve"
         )
     if not below and not level:
@@ -133,9 +139,15 @@ def _known_positive(run: Run) -> str:
     level = [item.source for item in control.against if item.interval_95[0] <= 0 <= item.interval_95[1]]
     score = f"({nats(control.eci_nats)}, interval {interval(control.interval_95)})"
     if below:
-        return f"relevant passages passed off as negatives {score} outscore {_names(below)}: the score does not see false negatives"
+        return (
+            f"relevant passages passed off as negatives {score} outscore {_names(below)}: the score does not "
+            f"see false negatives"
+        )
     if level:
-        return f"relevant passages passed off as negatives {score} cannot be told from {_names(level)}: the score does not see them"
+        return (
+            f"relevant passages passed off as negatives {score} cannot be told from {_names(level)}: the "
+            f"score does not see them"
+        )
     return ""
 
 
@@ -147,8 +159,14 @@ def _no_difference(run: Run) -> str:
         if level:
             return f"{_names([item.source for item in level])} cannot be told from {name} (difference {_gap(level[0])})"
     shuffled = [
-        item.source for control in run.controls if control.kind == "shuffled" for item in control.against if not item.interval_95[0] > 0
+        item.source
+        for control in run.controls
+        if control.kind == "shuffled"
+        for item in control.against
+        if not item.interval_95[0] > 0
     ]
+    if len(shuffled) == len(run.sources):
+        return "no source scores higher than its own negatives dealt to other queries"
     return f"{_names(shuffled)} score no higher than the same negatives dealt to other queries" if shuffled else ""
 
 
@@ -167,7 +185,7 @@ def _control(run: Run, kind: str) -> ControlResult | None:
 def warning(run: Run) -> str:
     """What changes how all scores are to be read, else the worst finding, else the main thing that was left out."""
     if run.warnings:
-        text = plain(run.warnings[0]).rstrip(".")
+        text = plain(run.warnings[0], WARNING_LIMIT).rstrip(".")
         return f"{text[:1].upper()}{text[1:]}."
     found = findings(run)
     if found:
@@ -181,7 +199,8 @@ def warning(run: Run) -> str:
         return f"Not evaluated: {plain(name)} ({plain(reason)}){rest}."
     if not run.ablations:
         return (
-            "No defect of the files stands out, but how far the order rests on temperature, tokenizer and weights was not tried: "
+            "No defect of the files stands out, but how far the order rests on temperature, tokenizer and "
+            "weights was not tried: "
             "run with --ablate."
         )
     return "No defect of the files stands out, and the leader keeps its place under every setting that was tried."

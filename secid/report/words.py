@@ -8,43 +8,69 @@ from secid.results import BudgetPoint, ControlResult, Measurement, Run
 
 CAUTION = (
     "No training-free number is established as a predictor of retrieval after training: in our own fine-tunings random "
-    "negatives scored highest and helped least. Read the rank together with the controls, the findings and the intervals."
+    "negatives scored highest and helped least. Read the rank together with the controls, the findings and the "
+    "intervals."
 )
 EXPLANATIONS = {
-    "ECI_sem": "log det(I + M), in nats, from 0 to tr M. Higher ranks first: more negatives that the encoder sees as safe, "
+    "ECI_sem": "log det(I + M), in nats, from 0 to tr M. Higher ranks first: more negatives that the encoder "
+    "sees as safe, "
     "near the positive and not word-alike, in more directions. M is the mean of weight times direction squared.",
     "95 % interval": "where the score of the process that made the source would lie, in nats; queries are the sampling "
     "unit. Narrower is surer.",
-    "rank group": "sources whose order is not established share one; 1 is the highest and best. Within a group the rank means nothing.",
-    "P(first)": "chance of the highest score among these sources, 0 to 100 %, given the sampling of queries alone.",
+    "rank group": (
+        "sources whose order is not established share one; 1 is the highest and best. Within a group "
+        "the rank means nothing."
+    ),
+    "P(first)": "chance of the highest score among these sources, 0 to 100 %, given the sampling of queries alone; "
+    "nearer to 100 % is surer.",
     "negatives": "triplets (query, positive, negative) scored; a higher count only narrows the interval.",
     "tr M": "the mean weight, 0 to 1 and higher is more: the score is at most this, and usually within 1 % of it.",
     "π": "target consistency, 0 to 1: probability that the encoder prefers the positive to the negative. "
     "Near 1 the negative is easy, below ½ it outscores the positive.",
-    "ρ": "semantic locality, 0 to 1: above ½ the negative lies nearer to the positive than to the query; the score rewards more.",
+    "ρ": (
+        "semantic locality, 0 to 1: above ½ the negative lies nearer to the positive than to the query; the "
+        "score rewards more."
+    ),
     "c": "lexical coverage, 0 to 1: IDF share of the query's words that the negative repeats; the score rewards less.",
-    "c of positives": "the same of the scored positives, 0 to 1: what coverage is normal in these texts; neither way is better.",
+    "c of positives": (
+        "the same of the scored positives, 0 to 1: what coverage is normal in these texts; neither way is better."
+    ),
     "weight": "π · ρ · (1 − c), 0 to 1: what a negative adds to the score; higher counts more.",
     "P(π < ½)": "inversions: share of negatives that outscore the positive, 0 to 100 %. Fewer is safer: they are false "
     "negatives, or exactly what training would correct.",
-    "Holm p": "two-sided p value of the difference, 0 to 1, raised for the number of pairs; below 0.05 the order counts as "
+    "Holm p": "two-sided p value of the difference, 0 to 1, raised for the number of pairs; below 0.05 the "
+    "order counts as "
     "established. Lower is surer; read it with the interval.",
-    "queries for 80 %": "distinct queries, 1 or more, with which a true difference of this size would be found four times "
+    "queries for 80 %": "distinct queries, 1 or more, with which a true difference of this size would be found "
+    "four times "
     "in five; fewer is better.",
-    "difference": "source minus control, in nats, over the queries that both have, with its 95 % interval. Above 0 the source scores higher; "
+    "difference": "source minus control, in nats, over the queries that both have, with its 95 % interval. "
+    "Above 0 the source scores higher; "
     "level means that the interval holds 0.",
-    "share": "share of a source's negatives in the bucket, 0 to 100 %. Buckets overlap; fewer is better for all of them, "
+    "share": "share of a source's negatives in the bucket, 0 to 100 %. Buckets overlap; fewer is better for all "
+    "of them, "
     "unless you know why.",
-    "ECI_B": "log det(I + B·M), in nats, 0 or more, higher is more: the score of B negatives drawn from the source. Small B "
+    "ECI_B": "log det(I + B·M), in nats, 0 or more, higher is more: the score of B negatives drawn from the "
+    "source. Small B "
     "goes by total weight, large B by variety.",
     "shortfall": "how much a sample of this size understates ECI_B on average, in nats, 0 or more; smaller is better.",
-    "stability": "share of source pairs ordered as in this run, 0 to 1; 1 means that the order does not depend on the setting.",
+    "stability": (
+        "share of source pairs ordered as in this run, 0 to 1; nearer to 1 the order depends less on the setting."
+    ),
     "range": "highest minus lowest score of a source over the settings, in nats, 0 or more; smaller is steadier.",
-    "gradient energy": "mean squared length of the loss gradient on the query, 0 or more; others rank by it, higher first.",
+    "gradient energy": (
+        "mean squared length of the loss gradient on the query, 0 or more; others rank by it, higher first."
+    ),
     "MNRL loss": "mean contrastive loss at this temperature, in nats, 0 or more; others rank by it, higher is harder.",
-    "ambiguity": "share of pairs or records in which a negative outscores the positive, 0 to 100 %; others rank by it, higher is harder.",
-    "effective rank": "number of directions that carry the weight, 1 to the dimension of the vectors; higher is more varied.",
-    "log-det discount": "1 − ECI/tr M, 0 to 100 %: what repeated directions cost at B = 1. Near 0 the score is the mean weight and "
+    "ambiguity": (
+        "share of pairs or records in which a negative outscores the positive, 0 to 100 %; others rank "
+        "by it, higher is harder."
+    ),
+    "effective rank": (
+        "number of directions that carry the weight, 1 to the dimension of the vectors; higher is more varied."
+    ),
+    "log-det discount": "1 − ECI/tr M, 0 to 100 %: what repeated directions cost at B = 1. Near 0 the score is "
+    "the mean weight and "
     "says nothing of variety.",
     "eigenvalue share": "share of tr M on one direction, 0 to 100 %, largest first; flatter is more varied.",
     "shared": "queries and documents in both sources over the smaller one's, 0 to 100 %; neither way is better.",
@@ -59,11 +85,16 @@ CONTROL_NAMES = {
     "dense_pool": "dense of the pool",
 }
 CONTROL_MEANINGS = {
-    "random": "passages of other queries, drawn at random. A source below it is not harder in a way that this score sees.",
-    "known_positive": "other labelled positives of the query, passed off as negatives. The score should be low, and often is not.",
+    "random": (
+        "passages of other queries, drawn at random. A source below it is not harder in a way that this score sees."
+    ),
+    "known_positive": (
+        "other labelled positives of the query, passed off as negatives. The score should be low, and often is not."
+    ),
     "shuffled": "the source's own negatives dealt to other queries: its style without its relation to the query.",
     "query_echo": "the query itself as the negative. Its score is 0 by construction.",
-    "bm25_pool": "the best passages of the run's own texts by BM25. A source that does not differ adds cost and nothing that this "
+    "bm25_pool": "the best passages of the run's own texts by BM25. A source that does not differ adds cost and "
+    "nothing that this "
     "score sees.",
     "dense_pool": "the same by the encoder.",
 }

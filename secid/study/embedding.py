@@ -35,6 +35,7 @@ class Embedder:
         self._encoder = encoder
         self._cache = Cache.open(settings, encoder.info.fingerprint) if settings.cache else None
         self._progress = progress
+        self._n_told = 0
         self._rows: dict[Role, npt.NDArray[np.float32]] = {
             role: np.memmap(folder / f"{role}.f32", np.float32, "w+", shape=(len(store), encoder.dimension))
             for role, store in self._stores.items()
@@ -89,3 +90,11 @@ class Embedder:
         self._done[role][ids] = True
         for name in COUNTED:
             self.counts[name] += getattr(done, name)
+        self._tell_damage()
+
+    def _tell_damage(self) -> None:
+        """Names each cache segment found damaged, once."""
+        damaged = [] if self._cache is None else self._cache.set_aside
+        for folder in damaged[self._n_told :]:
+            self._progress.note(f"damaged cache segment set aside, its texts are encoded again: {folder}")
+        self._n_told = len(damaged)

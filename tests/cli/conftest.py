@@ -62,9 +62,14 @@ def start(
         stderr=subprocess.PIPE,
         text=True,
         encoding="utf-8",
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no lock is touched
         **more,
     )
+
+
+def listing(folder: str | Path) -> list[str]:
+    """Names in a folder, hidden ones too."""
+    return sorted(path.name for path in Path(folder).iterdir())
 
 
 def run_child(*arguments: object, cwd: Path, text: str | None = None, **environment: str) -> Outcome:

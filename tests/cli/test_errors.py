@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from secid.cli.app import INTERNAL, WRONG_USE
-from tests.cli.conftest import FIXTURES, run_child
+from tests.cli.conftest import FIXTURES, listing, run_child
 from tests.tiny_bert import save_in_hub_cache
 
 BROKEN = FIXTURES / "broken"
@@ -49,7 +47,7 @@ def test_wrong_use_is_told_and_exits_2(arguments, said, tiny, source, invoke):
     assert "Traceback" not in outcome.err
     for words in said:
         assert words in outcome.err
-    assert os.listdir(".") == [source.name]
+    assert listing(".") == [source.name]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import secid
-from tests.cli.conftest import child_environment, rows, run_child, start, write_rows
+from tests.cli.conftest import child_environment, listing, rows, start, write_rows
 from tests.tiny_bert import save_tiny_bert
 
 PATIENCE_SECONDS = 90.0
@@ -52,17 +51,17 @@ def test_an_interrupted_run_leaves_nothing(slow, tmp_path, number, code):
     assert out == ""
     assert "Traceback" not in err
     assert ("interrupted" in err) == (number == signal.SIGINT)
-    assert os.listdir(tmp_path) == []
+    assert listing(tmp_path) == []
 
 
 def test_a_killed_run_is_cleared_away_by_the_next(slow, tiny, tmp_path, source, invoke):
     child = start_encoding(slow, tmp_path)
     child.kill()
     child.communicate()
-    (left,) = os.listdir(tmp_path / "runs")
+    (left,) = listing(tmp_path / "runs")
     assert left.startswith(".partial-")
     assert invoke("score", source, "--encoder", tiny, "--run", "runs/two", "--quiet").code == 0
-    assert os.listdir(tmp_path / "runs") == ["two"]
+    assert listing(tmp_path / "runs") == ["two"]
 
 
 def test_a_reader_that_leaves_early_is_no_error(tiny, tmp_path, source):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 import secid
 from secid.run_folder import PARTIAL_PREFIX
-from tests.cli.conftest import FIXTURES, FixtureRun, rows, run_child, write_rows
+from tests.cli.conftest import FIXTURES, FixtureRun, listing, rows, run_child, write_rows
 
 SOURCES = {"bm25", "counterfactual", "dense", "poisoned", "random"}
 
@@ -50,8 +51,8 @@ def test_lines_fit_a_pipe(fixture_run: FixtureRun):
 
 def test_the_run_folder_is_whole(fixture_run: FixtureRun):
     folder = fixture_run.folder
-    assert {"report.json", "report.md", "negatives.parquet", "state", "log.txt"} <= set(os.listdir(folder))
-    assert [name for name in os.listdir(folder.parent) if name.startswith(".partial")] == []
+    assert {"report.json", "report.md", "negatives.parquet", "state", "log.txt"} <= set(listing(folder))
+    assert [name for name in listing(folder.parent) if name.startswith(".partial")] == []
     run = secid.read_run(folder)
     table = pq.read_table(folder / "negatives.parquet")
     assert table.num_rows == sum(source.n_triplets for source in run.sources)
@@ -84,8 +85,7 @@ def test_the_command_and_the_api_give_the_same_json(tiny, source, invoke):
 
 def test_the_printed_json_is_the_written_one(tiny, source, invoke):
     outcome = invoke("score", source, "--encoder", tiny, "--json", "--run", "run", "--quiet")
-    with open("run/report.json", encoding="utf-8") as file:
-        assert outcome.out == file.read()
+    assert outcome.out == Path("run/report.json").read_text(encoding="utf-8")
 
 
 def names_in(outcome) -> list[str]:
@@ -109,21 +109,21 @@ def test_standard_input_is_a_source(tiny, tmp_path, source):
     outcome = run_child("score", "-", "--encoder", tiny, "--json", "--quiet", cwd=tmp_path, text=text)
     assert (outcome.code, outcome.err) == (0, "")
     assert names_in(outcome) == ["stdin"]
-    assert len(os.listdir(tmp_path / "secid-runs")) == 1
+    assert len(listing(tmp_path / "secid-runs")) == 1
 
 
 def test_an_existing_run_folder_is_not_replaced_unless_told_to(tiny, source, invoke):
     arguments = ("score", source, "--encoder", tiny, "--run", "run", "--quiet")
     assert invoke(*arguments).code == 0
-    before = os.stat("run/report.json").st_mtime_ns
+    before = Path("run/report.json").stat().st_mtime_ns
     refused = invoke(*arguments)
     assert refused.code == 2
     assert "run: already exists" in refused.err
     assert "--force" in refused.err
-    assert os.stat("run/report.json").st_mtime_ns == before
+    assert Path("run/report.json").stat().st_mtime_ns == before
     assert invoke(*arguments, "--force").code == 0
-    assert os.stat("run/report.json").st_mtime_ns > before
-    assert sorted(os.listdir(".")) == ["run", "small.jsonl"]
+    assert Path("run/report.json").stat().st_mtime_ns > before
+    assert sorted(listing(".")) == ["run", "small.jsonl"]
 
 
 def test_force_replaces_run_folders_only(tiny, tmp_path, source, invoke):
@@ -157,8 +157,7 @@ def test_bad_rows_are_counted_and_shown(tiny, tmp_path, invoke):
     assert source.skipped == {"broken_line": 1}
     assert (source.n_read, source.n_used) == (4, 3)
     assert source.examples[0].line == 4
-    with open("run/report.md", encoding="utf-8") as file:
-        assert "broken" in file.read()
+    assert "broken" in Path("run/report.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("more", [("--strict",), ("--on-bad", "fail"), ("--max-bad-fraction", 0.1)])
@@ -168,7 +167,7 @@ def test_bad_rows_can_be_an_error(tiny, invoke, more):
     assert outcome.code == 2
     assert outcome.out == ""
     assert f"{path}:4: broken_line" in outcome.err
-    assert not os.path.exists("run")
+    assert not Path("run").exists()
 
 
 def test_one_source_is_scored_without_a_rank_to_speak_of(tiny, source, invoke):
@@ -199,6 +198,6 @@ def test_settings_may_stand_in_pyproject(tiny, tmp_path, source, invoke):
 
 def test_the_default_run_folder_is_named_after_time_and_sources(tiny, source, invoke):
     assert invoke("score", source, "--encoder", tiny, "--quiet").code == 0
-    (name,) = os.listdir("secid-runs")
+    (name,) = listing("secid-runs")
     assert name.endswith("Z-small")
     shutil.rmtree("secid-runs")

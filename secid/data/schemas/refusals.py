@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from secid.data.schemas.head import LISTS, Head
 from secid.data.schemas.patterns import POSITIVE, QUERY, named
 
-MINE = "negatives can be made from a collection: see `secid mine --help`"
+MINE = "secid scores negatives that are there: find some first, with BM25 or a dense retriever over the corpus"
 COLLECTION = "give it as --collection (the folder) or --corpus/--queries, beside a file of records"
 
 

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from markupsafe import Markup
 
 from secid.report.charts.svg import (
-    WIDTH, Scale, around, bottom_axis, curve, left_axis, legend, line, picture, ticks, words,
-)  # fmt: skip
+    WIDTH,
+    Scale,
+    around,
+    bottom_axis,
+    curve,
+    left_axis,
+    legend,
+    line,
+    picture,
+    ticks,
+    words,
+)
 
 Points = Sequence[tuple[float, float]]
 LEFT, TOP, HEIGHT = 46.0, 24.0, 190.0
@@ -65,4 +76,4 @@ def lines(
 
 def _reference(points: Points, x_scale: Scale, y_scale: Scale) -> list[Markup]:
     places = [(x_scale(x), y_scale(y)) for x, y in points]
-    return [line(*start, *end, "ref", "3 3") for start, end in zip(places, places[1:], strict=False)]
+    return [line(*start, *end, "ref", "3 3") for start, end in pairwise(places)]

@@ -10,6 +10,7 @@ from secid.report.words import CONTROL_NAMES, score_point
 from secid.results import ControlResult, Measurement, Run
 
 NAMES, RIGHT, ROW, TOP = 158, 448, 26, 10
+NAME_CHARACTERS = 17
 
 
 def scores(run: Run, title: str, description: str) -> Markup:
@@ -23,20 +24,32 @@ def scores(run: Run, title: str, description: str) -> Markup:
     controls_start = sources_end + (24 if shown else 0)
     bottom = controls_start + ROW * len(shown) + 4
     axis = [(tick, f"{tick:g}") for tick in ticks(low, high)]
-    parts = [*_groups(run), *bottom_axis(scale, axis, TOP, bottom, f"{'ECI_sem' if run.budget == 1 else 'ECI_B'} (nats)")]
+    parts = [
+        *_groups(run),
+        *bottom_axis(scale, axis, TOP, bottom, f"{'ECI_sem' if run.budget == 1 else 'ECI_B'} (nats)"),
+    ]
     for row, control in enumerate(shown):
         y = controls_start + ROW * row + ROW / 2
         x = scale(score_point(control, run.budget).nats)
         parts += [
             line(x, TOP, x, y, "ref", "3 3"),
             *_bar(control, run.budget, y, scale, None),
-            words(NAMES, y + 4, CONTROL_NAMES.get(control.kind, label(control.kind)), anchor="end", class_="muted"),
+            words(
+                NAMES,
+                y + 4,
+                CONTROL_NAMES.get(control.kind, label(control.kind, NAME_CHARACTERS)),
+                anchor="end",
+                class_="muted",
+            ),
         ]
     if shown:
         parts.append(words(NAMES, controls_start - 5, "controls", anchor="end", class_="tick", size=11))
     for row, source in enumerate(run.sources):
         y = TOP + ROW * row + ROW / 2
-        parts += [*_bar(source, run.budget, y, scale, row), words(NAMES, y + 4, label(source.name), anchor="end")]
+        parts += [
+            *_bar(source, run.budget, y, scale, row),
+            words(NAMES, y + 4, label(source.name, NAME_CHARACTERS), anchor="end"),
+        ]
         parts += _shuffled(shuffled.get(source.name), run.budget, y, scale)
     return picture("scores", title, description, bottom + 38, parts)
 
@@ -67,7 +80,16 @@ def _bar(item: Measurement, budget: float, y: float, scale: Scale, number: int |
 
 
 def _mark(x: float, y: float, class_: str, tip: str) -> Markup:
-    return tag("circle", tag("title", tip), cx=x, cy=y, r=4.5, class_=class_, stroke="currentColor", fill="none" if class_ == "ctl" else None)
+    return tag(
+        "circle",
+        tag("title", tip),
+        cx=x,
+        cy=y,
+        r=4.5,
+        class_=class_,
+        stroke="currentColor",
+        fill="none" if class_ == "ctl" else None,
+    )
 
 
 def _shuffled(control: ControlResult | None, budget: float, y: float, scale: Scale) -> list[Markup]:

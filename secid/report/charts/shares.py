@@ -7,8 +7,19 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from secid.report.charts.svg import (
-    WIDTH, Scale, around, bottom_axis, label, line, picture, rect, series_class, tag, ticks, words,
-)  # fmt: skip
+    WIDTH,
+    Scale,
+    around,
+    bottom_axis,
+    label,
+    line,
+    picture,
+    rect,
+    series_class,
+    tag,
+    ticks,
+    words,
+)
 from secid.report.words import bucket_name
 from secid.results import SourceResult
 
@@ -19,9 +30,12 @@ SYMBOLS = {"consistency": "π", "locality": "ρ", "coverage": "c", "weight": "we
 def histograms(sources: Sequence[SourceResult], gates: Sequence[str], title: str, description: str) -> Markup:
     """One row of small histograms a source; heights of one gate compare across sources. A tick marks the mean."""
     width = (WIDTH - PANEL_GAP * (len(gates) - 1)) / len(gates)
-    tallest = {gate: max((_tallest(source.gate_histograms.get(gate, ())) for source in sources), default=0.0) for gate in gates}
+    tallest = {
+        gate: max((_tallest(source.gate_histograms.get(gate, ())) for source in sources), default=0.0) for gate in gates
+    }
     parts = [
-        words(number * (width + PANEL_GAP), 13, SYMBOLS.get(gate, gate), class_="tick") for number, gate in enumerate(gates)
+        words(number * (width + PANEL_GAP), 13, SYMBOLS.get(gate, gate), class_="tick")
+        for number, gate in enumerate(gates)
     ]
     y = 22.0
     for number, source in enumerate(sources):
@@ -54,16 +68,17 @@ def _panel(
     if mean is not None:
         at = x + width * min(1.0, max(0.0, mean))
         parts.append(line(at, base + 5, at, base - 3, "mean"))
-    parts += [words(x, base + 11, "0", class_="tick", size=9), words(x + width, base + 11, "1", anchor="end", class_="tick", size=9)]
+    parts += [
+        words(x, base + 11, "0", class_="tick", size=9),
+        words(x + width, base + 11, "1", anchor="end", class_="tick", size=9),
+    ]
     return parts
 
 
-def buckets(
-    names: Sequence[str], shares: Mapping[str, Mapping[str, float]], title: str, description: str
-) -> Markup:
+def buckets(names: Sequence[str], shares: Mapping[str, Mapping[str, float]], title: str, description: str) -> Markup:
     """Bars of all sources for each bucket. shares: source -> bucket -> share."""
     bar, gap, left = 9.0, 12.0, 150.0
-    low, high = around([value for by_bucket in shares.values() for value in by_bucket.values()], zero=True)
+    _, high = around([value for by_bucket in shares.values() for value in by_bucket.values()], zero=True)
     scale = Scale(0.0, min(1.0, max(high, 0.01)), left, WIDTH - 12)
     y, parts = 6.0, []
     bottom = y + len(names) * (bar * len(shares) + gap)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10
+from unicodedata import east_asian_width
 
 from markupsafe import Markup, escape
 
@@ -29,9 +30,8 @@ def tag(name: str, body: Markup | str = "", /, **attributes: object) -> Markup:
         for key, value in attributes.items()
         if value is not None
     ]
-    return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), Markup("").join(parts), escape(body)) if body else Markup(
-        "<{}{}/>"
-    ).format(Markup(name), Markup("").join(parts))
+    start = Markup("<{}{}").format(Markup(name), Markup("").join(parts))  # noqa: S704  names are ours
+    return start + (Markup(">{}</{}>").format(escape(body), Markup(name)) if body else Markup("/>"))  # noqa: S704
 
 
 def _value(value: object) -> str:
@@ -60,17 +60,24 @@ def picture(key: str, title: str, description: str, height: float, body: Sequenc
     )
 
 
-def words(x: float, y: float, text: str, *, anchor: str | None = None, class_: str | None = None, size: int | None = None) -> Markup:
+def words(
+    x: float, y: float, text: str, *, anchor: str | None = None, class_: str | None = None, size: int | None = None
+) -> Markup:
     """A line of text."""
     return tag("text", text or " ", x=x, y=y, text_anchor=anchor, class_=class_, font_size=size)
 
 
-def label(name: str) -> str:
-    """A name short enough for a chart; the table beside it has it whole."""
-    return short(name, LABEL_CHARACTERS)
+def label(name: str, characters: int = LABEL_CHARACTERS) -> str:
+    """A name short enough for a chart; the table beside it has it whole. Wide (East Asian) characters count twice."""
+    limit = characters
+    while limit > 2 and sum(1 + (east_asian_width(char) in "WF") for char in short(name, limit)) > characters:
+        limit -= 1
+    return short(name, limit)
 
 
-def line(x1: float, y1: float, x2: float, y2: float, class_: str, dash: str | None = None, opacity: float | None = None) -> Markup:
+def line(
+    x1: float, y1: float, x2: float, y2: float, class_: str, dash: str | None = None, opacity: float | None = None
+) -> Markup:
     """A straight line."""
     return tag(
         "path",
@@ -86,9 +93,14 @@ def line(x1: float, y1: float, x2: float, y2: float, class_: str, dash: str | No
 def rect(x: float, y: float, width: float, height: float, class_: str, opacity: float | None = None) -> Markup:
     """A filled rectangle."""
     return tag(
-        "rect", x=x, y=y, width=max(0.0, width), height=height, class_=class_,
+        "rect",
+        x=x,
+        y=y,
+        width=max(0.0, width),
+        height=height,
+        class_=class_,
         fill_opacity=f"{opacity:g}" if opacity is not None else None,
-    )  # fmt: skip
+    )
 
 
 def series_class(number: int) -> str:
@@ -97,7 +109,10 @@ def series_class(number: int) -> str:
 
 
 def marker(number: int, x: float, y: float, *, class_: str | None = None) -> Markup:
-    """The mark of a series: circle, square, triangle, diamond, in turn; hollow for the second four and where class_ overrides the colour."""
+    """The mark of a series: circle, square, triangle, diamond, in turn.
+
+    Hollow for the second four, and where class_ overrides the colour.
+    """
     r = 4.2
     shapes = (
         f"M{_value(x - r)} {_value(y)}a{r} {r} 0 1 0 {2 * r:g} 0a{r} {r} 0 1 0 {-2 * r:g} 0z",
@@ -123,12 +138,16 @@ def curve(number: int, points: Sequence[tuple[float, float]]) -> Markup:
     return join(
         [
             tag(
-                "path", d=path, fill="none", stroke="currentColor", class_=f"{series_class(number)} l",
+                "path",
+                d=path,
+                fill="none",
+                stroke="currentColor",
+                class_=f"{series_class(number)} l",
                 stroke_dasharray=DASHES[number % len(DASHES)] or None,
             ),
             *(marker(number, x, y) for x, y in points),
         ]
-    )  # fmt: skip
+    )
 
 
 def legend(names: Sequence[str], y: float, per_row: int = 2) -> tuple[list[Markup], float]:
@@ -156,7 +175,9 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        low, high, value = (log10(self.low), log10(self.high), log10(value)) if self.log else (self.low, self.high, value)
+        low, high, value = (
+            (log10(self.low), log10(self.high), log10(value)) if self.log else (self.low, self.high, value)
+        )
         return self.start + (self.end - self.start) * ((value - low) / (high - low) if high > low else 0.5)
 
 
@@ -176,7 +197,9 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [round(number * step, 12) for number in range(first, floor(high / step + 1e-9) + 1)]
 
 
-def bottom_axis(scale: Scale, values: Sequence[tuple[float, str]], top: float, bottom: float, title: str) -> list[Markup]:
+def bottom_axis(
+    scale: Scale, values: Sequence[tuple[float, str]], top: float, bottom: float, title: str
+) -> list[Markup]:
     """Grid lines, numbers and a title below. Takes 36 units below `bottom`."""
     middle = (scale.start + scale.end) / 2
     return [

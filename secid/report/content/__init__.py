@@ -38,7 +38,10 @@ def page_of(run: Run) -> Page:
     n_queries = max((source.n_queries for source in run.sources), default=0)
     return Page(
         title="Sources of hard negatives, ranked",
-        subtitle=f"{plural(len(run.sources), 'source')}, up to {plural(n_queries, 'query', 'queries')} each, seen by {named(run.encoder.name)}",
+        subtitle=(
+            f"{plural(len(run.sources), 'source')}, up to {plural(n_queries, 'query', 'queries')} each, "
+            f"seen by {named(run.encoder.name)}"
+        ),
         verdict=verdict(run),
         caution=CAUTION,
         sections=tuple(section for section in sections if section is not None),

@@ -16,8 +16,15 @@ CONCLUSION_LIMIT = 320
 def ablation_section(run: Run) -> Section:
     """One part an aspect; a sentence where none was tried."""
     if not run.ablations:
-        told = ("Not tried in this run; `secid score … --ablate` varies temperature, tokenizer, IDF corpus, weights and sample size.",)
-        return Section(anchor="ablations", link="Settings", title="How far the order rests on the settings", paragraphs=told)
+        told = (
+            (
+                "Not tried in this run; `secid score … --ablate` varies temperature, tokenizer, IDF corpus, weights "
+                "and sample size."
+            ),
+        )
+        return Section(
+            anchor="ablations", link="Settings", title="How far the order rests on the settings", paragraphs=told
+        )
     return Section(
         anchor="ablations",
         link="Settings",
@@ -40,19 +47,35 @@ def _part(run: Run, item: Ablation) -> Part:
         rows.append(
             (
                 f"{plain(row.setting)}{' (this run)' if row.setting == item.base else ''}",
-                *map(nats, values), fraction(row.stability), *(fraction(row.block_stability.get(block)) for block in blocks),
+                *map(nats, values),
+                fraction(row.stability),
+                *(fraction(row.block_stability.get(block)) for block in blocks),
             )
-        )  # fmt: skip
-        shades.append((None, *(None if numeric else _shade(value, low, high) for value in values), None, *[None] * len(blocks)))
+        )
+        shades.append(
+            (None, *(None if numeric else _shade(value, low, high) for value in values), None, *[None] * len(blocks))
+        )
     rows.append(("range", *(nats(item.range_nats.get(name)) for name in names), *["–"] * (1 + len(blocks))))
     shades.append((None,) * len(rows[-1]))
     columns = (
-        text(plain(item.name)), *(number(short(name)) for name in names), number("stability"),
+        text(plain(item.name)),
+        *(number(short(name)) for name in names),
+        number("stability"),
         *(number(f"stability in {short(block, 30)}") for block in blocks),
-    )  # fmt: skip
-    table = Table(caption=f"Score in nats by {plain(item.name)}", columns=columns, rows=tuple(rows), shades=tuple(shades))
-    note = f"{plain(item.conclusion, CONCLUSION_LIMIT)}."
+    )
+    table = Table(
+        caption=f"Score in nats by {plain(item.name)}", columns=columns, rows=tuple(rows), shades=tuple(shades)
+    )
+    note = told(item.conclusion)
     return Part(table=table, chart=_chart(run, item) if numeric else None, note=note[0].upper() + note[1:])
+
+
+def told(conclusion: str) -> str:
+    """A conclusion as a sentence, cut after a whole clause where it is long."""
+    text = plain(conclusion)
+    if len(text) > CONCLUSION_LIMIT:
+        text = text[:CONCLUSION_LIMIT].rsplit("; ", 1)[0] + "; and more"
+    return f"{text}."
 
 
 def _shade(value: float | None, low: float, high: float) -> int | None:
@@ -89,9 +112,15 @@ def _chart(run: Run, item: Ablation) -> Chart:
         title=title,
         description=description,
         draw=lambda: lines(
-            f"ablation-{plain(item.name)}", series, title=title, description=description, x_title=f"{plain(item.name)}{unit}",
-            y_title="score (nats)", log_x=True, zero=True,
+            f"ablation-{plain(item.name)}",
+            series,
+            title=title,
+            description=description,
+            x_title=f"{plain(item.name)}{unit}",
+            y_title="score (nats)",
+            log_x=True,
+            zero=True,
             x_ticks=[(place, f"{place:g}") for row in item.rows if (place := _place(row.setting)) is not None],
             mark_x=(base, "this run") if base is not None else None,
         ),
-    )  # fmt: skip
+    )

@@ -9,6 +9,12 @@ from secid.report.page import Chart, Part, Section, Table, foreign, number, wrap
 from secid.report.words import terms
 from secid.results import Measurement, Run
 
+BUDGET_MEANING = (
+    "B is the number of negatives that will be drawn from a source, times a noise-to-prior ratio that theory leaves "
+    "open. Curves show each source's own sample; beyond B = 1 only samples of equal size compare, so the crossings "
+    "(dotted lines) are from equal numbers of queries and negatives."
+)
+
 
 def budget_section(run: Run) -> Section | None:
     """ECI_B of all sources at the budgets they share, relative to the highest."""
@@ -21,7 +27,9 @@ def budget_section(run: Run) -> Section | None:
     random = next((control for control in run.controls if control.kind == "random"), None)
     shared = [at for at in budgets if random is not None and at in _nats(random)]
     reference = (
-        ("random passages (control)", [(at, _nats(random)[at] / highest[at]) for at in shared]) if random and shared else None
+        ("random passages (control)", [(at, _nats(random)[at] / highest[at]) for at in shared])
+        if random and shared
+        else None
     )
     title = "Score at growing budgets, relative to the highest source"
     description = "; ".join(
@@ -32,17 +40,25 @@ def budget_section(run: Run) -> Section | None:
         title=title,
         description=description,
         draw=lambda: lines(
-            "budget", relative, title=title, description=description, x_title="budget B (negatives drawn, log scale)",
-            y_title="ECI_B relative to the highest source", log_x=True, x_ticks=[(at, budget(at)) for at in budgets],
-            reference=reference, marks=[(item.budget, "") for item in run.crossings if budgets[0] <= item.budget <= budgets[-1]],
+            "budget",
+            relative,
+            title=title,
+            description=description,
+            x_title="budget B (negatives drawn, log scale)",
+            y_title="ECI_B relative to the highest source",
+            log_x=True,
+            x_ticks=[(at, budget(at)) for at in budgets],
+            reference=reference,
+            marks=[(item.budget, "") for item in run.crossings if budgets[0] <= item.budget <= budgets[-1]],
         ),
-    )  # fmt: skip
+    )
     rows = tuple(
         (
-            short(source.name), *(f"{nats(_nats(source)[at])} (short{SPACE}by{SPACE}{nats(_bias(source)[at])})" for at in budgets),
+            short(source.name),
+            *((f"{nats(_nats(source)[at])} (short{SPACE}by{SPACE}{nats(_bias(source)[at])})") for at in budgets),
         )
         for source in run.sources
-    )  # fmt: skip
+    )
     table = Table(
         caption="ECI_B in nats by budget, and how much the sample understates it",
         columns=(foreign("source"), *(wrapped(f"B = {budget(at)}") for at in budgets)),
@@ -52,13 +68,10 @@ def budget_section(run: Run) -> Section | None:
         anchor="budget",
         link="Budget",
         title="Does the order hold for more negatives?",
-        paragraphs=(
-            "B is the number of negatives that will be drawn from a source, times a noise-to-prior ratio that theory leaves open. "
-            "Curves show each source's own sample; beyond B = 1 only samples of equal size compare, so the crossings (dotted lines) are from "
-            "equal numbers of queries and negatives.",
-        ),
+        paragraphs=(BUDGET_MEANING,),
         bullets=tuple(
-            f"From B = {budget(item.budget)} on, {named(item.second)} scores higher than {named(item.first)}." for item in run.crossings
+            f"From B = {budget(item.budget)} on, {named(item.second)} scores higher than {named(item.first)}."
+            for item in run.crossings
         )
         or ("No two sources change places between B = 1 and 10,000.",),
         parts=(Part(table=table, chart=chart),),
@@ -88,25 +101,34 @@ def directions_section(run: Run) -> Section:
     longest = max((len(points) for points in series.values()), default=0)
     title = "Share of tr M on the largest eigenvalues"
     description = "; ".join(
-        f"{short(name, 30)}: " + ", ".join(percent(share) for _, share in points[:3]) for name, points in list(series.items())[:20]
+        f"{short(name, 30)}: " + ", ".join(percent(share) for _, share in points[:3])
+        for name, points in list(series.items())[:20]
     )
     chart = Chart(
         title=title,
         description=f"The first three of each. {description}",
         draw=lambda: lines(
-            "spectrum", {name: [(x, 100 * y) for x, y in points] for name, points in series.items()}, title=title,
-            description=description, x_title="eigenvalue, largest first", y_title="share of tr M (%)", zero=True,
+            "spectrum",
+            {name: [(x, 100 * y) for x, y in points] for name, points in series.items()},
+            title=title,
+            description=description,
+            x_title="eigenvalue, largest first",
+            y_title="share of tr M (%)",
+            zero=True,
             x_ticks=[(float(place), str(place)) for place in range(1, longest + 1)],
         ),
-    )  # fmt: skip
+    )
     rows = tuple(
         (
-            short(source.name), nats(source.effective_rank), percent(source.diversity_fraction), fraction(source.frobenius),
+            short(source.name),
+            nats(source.effective_rank),
+            percent(source.diversity_fraction),
+            fraction(source.frobenius),
             *(percent(share) for share in source.top_eigenvalue_shares[:5]),
             *["–"] * (min(5, longest) - min(5, len(source.top_eigenvalue_shares))),
         )
         for source in run.sources
-    )  # fmt: skip
+    )
     head = ("effective rank", "log-det discount", "‖M‖", *(f"share {place}" for place in range(1, min(5, longest) + 1)))
     table = Table(caption="Directions of the residuals", columns=(foreign("source"), *map(number, head)), rows=rows)
     return Section(
@@ -119,5 +141,3 @@ def directions_section(run: Run) -> Section:
             ("‖M‖", "Frobenius norm of M, 0 to tr M; nearer to tr M means fewer directions."),
         ),
     )
-
-

@@ -15,25 +15,53 @@ def early_section(run: Run) -> Section | None:
     stop = run.early_stop
     if stop is None:
         return None
-    looks = tuple((count(look.n_queries), count(look.n_texts_encoded), f"{look.alpha:.4f}", count(look.n_decided)) for look in stop.looks)
+    looks = tuple(
+        (count(look.n_queries), count(look.n_texts_encoded), f"{look.alpha:.4f}", count(look.n_decided))
+        for look in stop.looks
+    )
     pairs = tuple(
-        (f"{plain(pair.first, 40)}, {plain(pair.second, 40)}", plain(pair.outcome), count(pair.n_queries), nats(pair.difference_nats, signed=True))
+        (
+            f"{plain(pair.first, 40)}, {plain(pair.second, 40)}",
+            plain(pair.outcome),
+            count(pair.n_queries),
+            nats(pair.difference_nats, signed=True),
+        )
         for pair in stop.pairs
     )
     undecided = [f"{named(first)} and {named(second)}" for first, second in stop.undecided]
     tie = "" if stop.tie_nats is None else f" Differences below {nats(stop.tie_nats)}{SPACE}nats count as ties."
+    needed = (
+        f"Looks at growing samples needed {count(stop.n_texts_encoded)} of {count(stop.n_texts)} texts. "
+        f"Every order declared is the full files' with a confidence of {percent(stop.confidence)}.{tie}"
+    )
     return Section(
         anchor="early",
         link="Early stop",
         title="Stopped once the order was clear",
         paragraphs=(
-            f"Looks at growing samples needed {count(stop.n_texts_encoded)} of {count(stop.n_texts)} texts. Every order declared is the full "
-            f"files' with a confidence of {percent(stop.confidence)}.{tie}",
+            needed,
             f"Undecided: {listed(undecided, SHOWN_PAIRS)}." if undecided else "No pair is left undecided.",
         ),
         parts=(
-            Part(table=Table(caption="Looks", columns=tuple(map(number, ("queries", "texts encoded", "error spent", "pairs decided"))), rows=looks)),
-            Part(table=Table(caption="Decided pairs", columns=(foreign("pair"), text("outcome"), number("queries"), number("difference (nats)")), rows=pairs)),
+            Part(
+                table=Table(
+                    caption="Looks",
+                    columns=tuple(map(number, ("queries", "texts encoded", "error spent", "pairs decided"))),
+                    rows=looks,
+                )
+            ),
+            Part(
+                table=Table(
+                    caption="Decided pairs",
+                    columns=(foreign("pair"), text("outcome"), number("queries"), number("difference (nats)")),
+                    rows=pairs,
+                )
+            ),
         ),
-        terms=(("error spent", "chance of a wrong order that may have been used by a look, 0 to 1; it ends at 1 − confidence."),),
+        terms=(
+            (
+                "error spent",
+                "chance of a wrong order that may have been used by a look, 0 to 1; it ends at 1 − confidence.",
+            ),
+        ),
     )

@@ -34,19 +34,25 @@ def gates_section(run: Run) -> Section:
         columns=(foreign("source"), *(number(name) for _, name in MEANS), number("P(π < ½)"), number("tr M")),
         rows=tuple(
             (
-                short(source.name), *(fraction(getattr(source, field)) for field, _ in MEANS),
-                percent(source.inversion_fraction), nats(source.trace),
+                short(source.name),
+                *(fraction(getattr(source, field)) for field, _ in MEANS),
+                percent(source.inversion_fraction),
+                nats(source.trace),
             )
             for source in run.sources
         ),
-    )  # fmt: skip
-    note = "Twenty bins from 0 to 1; heights of one gate compare across sources, the tick marks the mean." if drawn else ""
+    )
+    note = (
+        "Twenty bins from 0 to 1; heights of one gate compare across sources, the tick marks the mean." if drawn else ""
+    )
     return Section(
         anchor="gates",
         link="Gates",
         title="Where the weight goes",
         parts=(Part(table=means, chart=chart if drawn else None, note=note), *_counts(run), _proxies(run)),
-        terms=terms("π", "ρ", "c", "c of positives", "weight", "P(π < ½)", "tr M", "gradient energy", "MNRL loss", "ambiguity"),
+        terms=terms(
+            "π", "ρ", "c", "c of positives", "weight", "P(π < ½)", "tr M", "gradient energy", "MNRL loss", "ambiguity"
+        ),
     )
 
 
@@ -62,7 +68,10 @@ def _counts(run: Run) -> tuple[Part, ...]:
     bins = max(len(row) for row in rows) - 2
     head = [number(f"from {place / bins:.2f}") for place in range(bins)]
     table = Table(
-        caption="Negatives in each bin of the histograms", columns=(foreign("source"), foreign("gate"), *head), rows=rows, folded=True
+        caption="Negatives in each bin of the histograms",
+        columns=(foreign("source"), foreign("gate"), *head),
+        rows=rows,
+        folded=True,
     )
     return (Part(table=table),)
 
@@ -72,12 +81,15 @@ def _proxies(run: Run) -> Part:
     rows = tuple(
         (
             short(source.name),
-            nats(source.proxies.gradient_energy_pair), nats(source.proxies.gradient_energy_record),
-            nats(source.proxies.mnrl_loss_pair), nats(source.proxies.mnrl_loss_record),
-            percent(source.proxies.ambiguity_pair), percent(source.proxies.ambiguity_record),
+            nats(source.proxies.gradient_energy_pair),
+            nats(source.proxies.gradient_energy_record),
+            nats(source.proxies.mnrl_loss_pair),
+            nats(source.proxies.mnrl_loss_record),
+            percent(source.proxies.ambiguity_pair),
+            percent(source.proxies.ambiguity_record),
         )
         for source in run.sources
-    )  # fmt: skip
+    )
     return Part(
         table=Table(
             caption="What others rank by: proxies in pair form and in record form, never this ranking",

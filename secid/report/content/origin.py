@@ -21,49 +21,82 @@ def overlap_section(run: Run) -> Section | None:
         return None
     rows = tuple(
         (
-            without_isolates(f"{named(item.first, 40)} and {named(item.second, 40)}"), percent(item.shared_query_fraction),
-            percent(item.shared_document_fraction), fraction(item.negative_jaccard_mean),
+            without_isolates((f"{named(item.first, 40)} and {named(item.second, 40)}")),
+            percent(item.shared_query_fraction),
+            percent(item.shared_document_fraction),
+            fraction(item.negative_jaccard_mean),
         )
         for item in run.overlaps
-    )  # fmt: skip
+    )
     head = ("shared queries", "shared documents", "same negatives")
     table = Table(caption="Overlap of pairs of sources", columns=(foreign("pair"), *map(number, head)), rows=rows)
-    return Section(anchor="overlaps", link="Overlap", title="What the sources share", parts=(Part(table=table),), terms=terms("shared", "same negatives"))
+    return Section(
+        anchor="overlaps",
+        link="Overlap",
+        title="What the sources share",
+        parts=(Part(table=table),),
+        terms=terms("shared", "same negatives"),
+    )
 
 
 def read_section(run: Run) -> Section:
     """Rows by source: read = used + left out."""
     rows = tuple(
         (
-            short(source.name), plain(source.schema, 60), count(source.n_read), count(source.n_used), count(source.n_records),
-            count(source.n_queries), count(source.n_triplets),
-            ", ".join(f"{plain(reason)} {count(n)}" for reason, n in {**source.skipped, **source.dropped_negatives}.items()) or "nothing",
+            short(source.name),
+            plain(source.schema, 60),
+            count(source.n_read),
+            count(source.n_used),
+            count(source.n_records),
+            count(source.n_queries),
+            count(source.n_triplets),
+            ", ".join(
+                (f"{plain(reason)} {count(n)}") for reason, n in {**source.skipped, **source.dropped_negatives}.items()
+            )
+            or "nothing",
         )
         for source in run.sources
-    )  # fmt: skip
+    )
     columns = (
-        foreign("source"), foreign("schema"), *map(number, ("rows read", "rows used", "records", "queries", "negatives")),
+        foreign("source"),
+        foreign("schema"),
+        *map(number, ("rows read", "rows used", "records", "queries", "negatives")),
         text("left out"),
-    )  # fmt: skip
+    )
     reasons = dict.fromkeys(reason for source in run.sources for reason in source.skipped if reason in REASONS)
     return Section(
         anchor="read",
         link="Input",
         title="What was read",
-        paragraphs=("Rows read are used, or left out with a reason; rows with the same query and positive form one record.",),
+        paragraphs=(
+            "Rows read are used, or left out with a reason; rows with the same query and positive form one record.",
+        ),
         bullets=tuple(f"{reason}: {REASONS[reason].text}" for reason in reasons),
-        parts=(Part(table=Table(caption="Rows and negatives by source", columns=columns, rows=rows)), *_left_out(run), _files(run)),
+        parts=(
+            Part(table=Table(caption="Rows and negatives by source", columns=columns, rows=rows)),
+            *_left_out(run),
+            _files(run),
+        ),
     )
 
 
 def _left_out(run: Run) -> tuple[Part, ...]:
     rows = tuple(
-        (short(source.name), plain(item.reason), plain(f"{_tail(item.path)}:{item.line}"), plain(item.detail, DETAIL_LIMIT))
+        (
+            short(source.name),
+            plain(item.reason),
+            plain(f"{_tail(item.path)}:{item.line}"),
+            plain(item.detail, DETAIL_LIMIT),
+        )
         for source in run.sources
         for item in source.examples
     )
     columns = (foreign("source"), text("reason"), foreign("where"), foreign("what"))
-    return (Part(table=Table(caption="Examples of what was left out", columns=columns, rows=rows, folded=True)),) if rows else ()
+    return (
+        (Part(table=Table(caption="Examples of what was left out", columns=columns, rows=rows, folded=True)),)
+        if rows
+        else ()
+    )
 
 
 def _files(run: Run) -> Part:
@@ -92,7 +125,13 @@ def made_section(run: Run) -> Section:
         ("weights SHA-256", plain(str(encoder.weights_sha256 or "unknown"))),
         ("rules", "; ".join(f"{plain(name)} from {plain(rule)}" for name, rule in encoder.rules.items()) or "none"),
         *(("note", plain(note, VALUE_LIMIT)) for note in encoder.notes),
-        ("IDF", f"{plain(idf.corpus)} corpus of {count(idf.n_texts)} texts, {plain(idf.tokenizer)} tokens ({count(idf.n_tokens)} distinct)"),
+        (
+            "IDF",
+            (
+                f"{plain(idf.corpus)} corpus of {count(idf.n_texts)} texts, {plain(idf.tokenizer)} tokens "
+                f"({count(idf.n_tokens)} distinct)"
+            ),
+        ),
         ("IDF table SHA-256", plain(idf.sha256)),
     ]
     settings = (text("setting"), foreign("value"), text("set by"))
@@ -101,13 +140,41 @@ def made_section(run: Run) -> Section:
         link="Origin",
         title="How this was made",
         parts=(
-            Part(table=Table(caption="Encoder and IDF table", columns=(text("what"), foreign("value")), rows=tuple(facts))),
-            Part(table=Table(caption="Settings that are not defaults", columns=settings, rows=tuple(changed or [("none", "–", "–")]))),
-            Part(table=Table(caption="Settings left at their defaults", columns=settings, rows=tuple(default), folded=True)),
-            Part(table=Table(caption="Time and counts by stage", columns=(text("stage"), foreign("value")), rows=_timing(run), folded=True)),
-            Part(table=Table(caption="Machine and versions", columns=(text("what"), foreign("value")), rows=_environment(run), folded=True)),
+            Part(
+                table=Table(
+                    caption=("Encoder and IDF table"), columns=(text("what"), foreign("value")), rows=tuple(facts)
+                )
+            ),
+            Part(
+                table=Table(
+                    caption=("Settings that are not defaults"),
+                    columns=settings,
+                    rows=tuple(changed or [("none", "–", "–")]),
+                )
+            ),
+            Part(
+                table=Table(
+                    caption=("Settings left at their defaults"), columns=settings, rows=tuple(default), folded=True
+                )
+            ),
+            Part(
+                table=Table(
+                    caption=("Time and counts by stage"),
+                    columns=(text("stage"), foreign("value")),
+                    rows=_timing(run),
+                    folded=True,
+                )
+            ),
+            Part(
+                table=Table(
+                    caption=("Machine and versions"),
+                    columns=(text("what"), foreign("value")),
+                    rows=_environment(run),
+                    folded=True,
+                )
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _setting(entry: Any) -> tuple[str, str]:
@@ -121,7 +188,9 @@ def _timing(run: Run) -> tuple[tuple[str, str], ...]:
         (
             plain(str(stage)),
             ", ".join(
-                seconds(value) if name == "seconds" else f"{plain(str(name)).removeprefix('n_').replace('_', ' ')} {_number(value)}"
+                seconds(value)
+                if name == "seconds"
+                else f"{plain(str(name)).removeprefix('n_').replace('_', ' ')} {_number(value)}"
                 for name, value in (entry.items() if isinstance(entry, Mapping) else [("value", entry)])
             ),
         )
@@ -137,7 +206,9 @@ def _environment(run: Run) -> tuple[tuple[str, str], ...]:
     rows = []
     for name, value in run.environment.items():
         if isinstance(value, Mapping):
-            rows.append((plain(str(name)), ", ".join(f"{plain(str(key))} {plain(str(item))}" for key, item in value.items())))
+            rows.append(
+                (plain(str(name)), ", ".join(f"{plain(str(key))} {plain(str(item))}" for key, item in value.items()))
+            )
         else:
             rows.append((plain(str(name)), plain(str(value), VALUE_LIMIT)))
     return tuple(rows)

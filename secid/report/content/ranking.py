@@ -9,8 +9,14 @@ from secid.report.foreign import named, short, without_isolates
 from secid.report.numerals import SPACE, count, interval, nats, percent, probability
 from secid.report.page import Chart, Part, Section, Table, foreign, number, text, wrapped
 from secid.report.words import (
-    CONTROL_MEANINGS, CONTROL_NAMES, control_name, missing_lines, score_name, score_point, terms,
-)  # fmt: skip
+    CONTROL_MEANINGS,
+    CONTROL_NAMES,
+    control_name,
+    missing_lines,
+    score_name,
+    score_point,
+    terms,
+)
 from secid.results import Against, ControlResult, Run
 
 
@@ -21,14 +27,23 @@ def ranking_section(run: Run) -> Section:
         point = score_point(source, run.budget)
         rows.append(
             (
-                short(source.name), count(source.rank), count(source.rank_group), nats(point.nats), interval(point.interval_95),
-                percent(source.probability_first), count(source.n_queries), count(source.n_triplets),
+                short(source.name),
+                count(source.rank),
+                count(source.rank_group),
+                nats(point.nats),
+                interval(point.interval_95),
+                percent(source.probability_first),
+                count(source.n_queries),
+                count(source.n_triplets),
             )
-        )  # fmt: skip
+        )
     head = ("rank", "rank group", f"{score_name(run)} (nats)", "95 % interval", "P(first)", "queries", "negatives")
     title = "Scores of the sources with 95 % intervals, controls below"
     description = "; ".join(
-        f"{short(source.name, 30)} {nats(point.nats)}, interval {interval(point.interval_95)}, rank group {source.rank_group}"
+        (
+            f"{short(source.name, 30)} {nats(point.nats)}, interval {interval(point.interval_95)}, rank group "
+            f"{source.rank_group}"
+        )
         for source in run.sources[:20]
         for point in [score_point(source, run.budget)]
     )
@@ -48,7 +63,7 @@ def ranking_section(run: Run) -> Section:
             ),
         ),
         terms=terms("ECI_sem", "95 % interval", "rank group", "P(first)", "negatives"),
-    )  # fmt: skip
+    )
 
 
 def controls_section(run: Run) -> Section:
@@ -59,7 +74,10 @@ def controls_section(run: Run) -> Section:
         link="Controls",
         title="Controls",
         paragraphs=(
-            "Controls are made from the run's own texts and scored at B = 1 like a source, but never ranked. They show what a score is worth here.",
+            (
+                "Controls are made from the run's own texts and scored at B = 1 like a source, but never ranked. "
+                "They show what a score is worth here."
+            ),
         ),
         bullets=(
             *(f"{CONTROL_NAMES[kind]}: {CONTROL_MEANINGS[kind]}" for kind in kinds if kind in CONTROL_MEANINGS),
@@ -73,13 +91,20 @@ def controls_section(run: Run) -> Section:
 def _controls(run: Run) -> Part:
     rows = tuple(
         (
-            without_isolates(control_name(control)), nats(control.eci_nats), interval(control.interval_95),
-            count(control.n_queries), count(control.n_triplets),
+            without_isolates(control_name(control)),
+            nats(control.eci_nats),
+            interval(control.interval_95),
+            count(control.n_queries),
+            count(control.n_triplets),
         )
         for control in run.controls
-    )  # fmt: skip
+    )
     head = ("ECI_sem (nats)", "95 % interval", "queries", "negatives")
-    return Part(table=Table(caption="Controls, not ranked", columns=(foreign("control"), *map(number, head)), rows=rows, folded=True))
+    return Part(
+        table=Table(
+            caption="Controls, not ranked", columns=(foreign("control"), *map(number, head)), rows=rows, folded=True
+        )
+    )
 
 
 def _against(run: Run) -> Part:
@@ -102,7 +127,9 @@ def _against(run: Run) -> Part:
 def _difference(item: Against | None) -> str:
     if item is None:
         return "–"
-    told = "level" if item.interval_95[0] <= 0 <= item.interval_95[1] else "above" if item.difference_nats > 0 else "below"
+    told = (
+        "level" if item.interval_95[0] <= 0 <= item.interval_95[1] else "above" if item.difference_nats > 0 else "below"
+    )
     return f"{told}{SPACE}{nats(item.difference_nats, signed=True)} ({interval(item.interval_95)})"
 
 
@@ -112,18 +139,31 @@ def pairs_section(run: Run) -> Section | None:
         return None
     rows = tuple(
         (
-            without_isolates(f"{named(pair.first, 40)} over {named(pair.second, 40)}"), nats(pair.difference_nats, signed=True),
-            interval(pair.interval_95), probability(pair.p_holm), "established" if pair.established else "open",
-            count(pair.queries_needed_80), count(pair.n_shared_queries),
+            without_isolates((f"{named(pair.first, 40)} over {named(pair.second, 40)}")),
+            nats(pair.difference_nats, signed=True),
+            interval(pair.interval_95),
+            probability(pair.p_holm),
+            "established" if pair.established else "open",
+            count(pair.queries_needed_80),
+            count(pair.n_shared_queries),
         )
         for pair in run.comparisons
-    )  # fmt: skip
+    )
     n_open = sum(not pair.established for pair in run.comparisons)
-    told = "Every order is established." if not n_open else f"The order of {n_open} of {len(run.comparisons)} pairs is open."
+    told = (
+        "Every order is established."
+        if not n_open
+        else f"The order of {n_open} of {len(run.comparisons)} pairs is open."
+    )
     columns = (
-        foreign("pair"), number("difference (nats)"), number("95 % interval"), number("Holm p"), text("order"),
-        number("queries for 80 %"), number("queries shared"),
-    )  # fmt: skip
+        foreign("pair"),
+        number("difference (nats)"),
+        number("95 % interval"),
+        number("Holm p"),
+        text("order"),
+        number("queries for 80 %"),
+        number("queries shared"),
+    )
     return Section(
         anchor="pairs",
         link="Pairs",

@@ -8,7 +8,7 @@ from secid.report.page import Part, Section, Table, foreign, number, wrapped
 from secid.results import Run, Slice, SliceSource
 
 SHOWN_SLICES = 50
-STABILITY = "share of source pairs ordered within the slice as in the whole run, 0 to 1; 1 means the same order."
+STABILITY = "share of source pairs ordered within the slice as in the whole run, 0 to 1; nearer to 1 it is steadier."
 
 
 def slices_section(run: Run) -> Section | None:
@@ -18,14 +18,21 @@ def slices_section(run: Run) -> Section | None:
     shown, n_cut = run.slices[:SHOWN_SLICES], max(0, len(run.slices) - SHOWN_SLICES)
     names = [source.name for source in run.sources]
     columns = (
-        foreign(short(shown[0].field)), number("queries, most"), *(wrapped(short(name)) for name in names), number("slice stability"),
-    )  # fmt: skip
+        foreign(short(shown[0].field)),
+        number("queries, most"),
+        *(wrapped(short(name)) for name in names),
+        number("slice stability"),
+    )
     table = Table(
-        caption="Rank (rank group) and score in nats with 95 % interval by slice", columns=columns,
+        caption="Rank (rank group) and score in nats with 95 % interval by slice",
+        columns=columns,
         rows=tuple(_row(item, names) for item in shown),
-    )  # fmt: skip
+    )
     other = [item.value for item in run.slices if item.sources and item.sources[0].name != names[0]]
-    told = f"{count(len(other))} of {count(len(run.slices))} slices have another leader than {named(names[0])}; see intervals and rank groups."
+    told = (
+        f"{count(len(other))} of {count(len(run.slices))} slices have another leader than {named(names[0])}; "
+        f"see intervals and rank groups."
+    )
     return Section(
         anchor="slices",
         link="Slices",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,18 @@ OPENING_CHARACTERS = 8
 
 KANA_FRACTION = 0.1
 """Share of kana among kana and Han letters from which a text is Japanese: running Japanese has about half."""
+
+FOREIGN_PREAMBLE = re.compile(
+    r"""[\s"'“「*#>-]*(?:
+      (?:好的|当然(?:可以)?)[，,。！!：:]\s*(?:以下|下面|这是|这里是|我)
+    | (?:以下|下面)(?:是|为)(?:您|你|一[段篇个份]|关于)
+    | (?:はい|承知(?:いた)?しました|もちろん(?:です)?)[、。！!]\s*(?:以下|こちら|次)
+    | (?:물론(?:입니다|이죠|이에요)?|네|알겠습니다)[,.!]\s*(?:다음|여기|아래|요청)
+    | (?:chắc\ chắn(?:\ rồi)?|tất\ nhiên(?:\ rồi)?|được\ rồi)[,.!]\s*(?:đây|dưới\ đây|sau\ đây)
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""How language models begin in Chinese, Japanese, Korean and Vietnamese; English is in lexical.boilerplate."""
 
 LATIN, HAN, KANA = "Latin", "Han", "Kana"
 NO_SCRIPT = "none"
@@ -127,6 +140,11 @@ def normal_form(text: str) -> str:
     return text.strip() if "  " not in text and text.isprintable() else " ".join(text.split())
 
 
+def begins_as_generated(text: str) -> bool:
+    """True where the text begins as a language model answers, in English or one of the languages above."""
+    return is_preamble(text) or (not text.isascii() and FOREIGN_PREAMBLE.match(text) is not None)
+
+
 def gather(texts: Texts, n: int, table: ScriptTable, tick: Callable[[int], None] = lambda n: None) -> Facts:
     """Facts of the texts with ids 0 … n-1. tick: told of each chunk's size."""
     characters, tokens, script = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int16)
@@ -139,7 +157,7 @@ def gather(texts: Texts, n: int, table: ScriptTable, tick: Callable[[int], None]
         tokens[part], script[part], unspaced = _letters(chunk, forms, characters[part], table)
         normal[part] = np.fromiter(map(hash, forms), np.int64, len(chunk))
         opening[part] = _openings(forms, unspaced)
-        preamble[part] = np.fromiter(map(is_preamble, chunk), np.bool_, len(chunk))
+        preamble[part] = np.fromiter(map(begins_as_generated, chunk), np.bool_, len(chunk))
         tick(len(chunk))
     return Facts(characters, tokens, normal, opening, preamble, script, tuple(table.names))
 

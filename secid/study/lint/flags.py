@@ -139,16 +139,16 @@ def _repetition(planned: PlannedSource, lines: Lines) -> dict[str, Flagged]:
 
 
 def hubs(planned: PlannedSource, lines: Lines) -> Flagged:
-    """Negatives that many distinct queries list."""
-    pairs, first = np.unique(lines.pairs(planned), return_index=True)
+    """Negatives that many distinct queries list; the first triplet of each is shown."""
+    pairs = np.unique(lines.pairs(planned))
     queries_of = np.bincount(pairs % lines.n_passages, minlength=lines.n_passages)
     n_queries = len(np.unique(pairs // lines.n_passages))
     hub = (queries_of > HUB_FRACTION * n_queries) & (queries_of >= MIN_HUB_QUERIES)
-    flags = hub[lines.passage[planned.negatives]]
+    numbers = lines.passage[planned.negatives]
+    flags = hub[numbers]
+    _, first = np.unique(numbers, return_index=True)
     shown = np.zeros_like(flags)
-    ids = lines.passage[planned.negatives[first]]
-    _, one = np.unique(ids, return_index=True)  # one example a hub, not one a triplet
-    shown[first[one][hub[ids[one]]]] = True
+    shown[first] = flags[first]
     detail = ""
     if hub.any():
         detail = f"{int(hub.sum())} passages; the commonest stands in {queries_of.max() / n_queries:.0%} of the queries"
@@ -183,7 +183,7 @@ def shared_openings(planned: PlannedSource, plan: Plan, facts: Facts) -> Flagged
     asked = planned.query[planned.triplet_record()]
     positives = facts.opening[_distinct_forms(planned.positives, facts)]
     shared, told = [], []
-    for place in np.flatnonzero(common)[np.argsort(-counts[common], kind="stable")].tolist():
+    for place in np.flatnonzero(common)[np.lexsort((first[common], -counts[common]))].tolist():
         share, among_positives = counts[place] / len(ids), float((positives == openings[place]).mean())
         many = len(np.unique(asked[own == openings[place]])) >= MIN_OPENING_QUERIES
         if share > among_positives and many:
@@ -195,10 +195,10 @@ def shared_openings(planned: PlannedSource, plan: Plan, facts: Facts) -> Flagged
 
 
 def _distinct_forms(ids: Index, facts: Facts) -> Index:
-    """One passage id for each distinct normal form among these."""
+    """The smallest passage id of each distinct normal form among these, sorted."""
     ids = np.unique(ids)
     _, first = np.unique(facts.normal[ids], return_index=True)
-    return ids[first]
+    return np.sort(ids[first])
 
 
 def echoes(planned: PlannedSource, plan: Plan, lines: Lines) -> Flagged:

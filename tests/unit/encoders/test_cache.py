@@ -135,6 +135,21 @@ def test_info_and_clear(tmp_path: Path) -> None:
     assert folder.info().n_bytes == 0
 
 
+def test_what_the_cache_did_not_make_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letters" / "2026").mkdir(parents=True)
+    (tmp_path / "letters" / "2026" / "one.txt").write_text("dear", encoding="utf-8")
+    run(tmp_path, ["a", "b"])
+    mine = tmp_path / FINGERPRINT / "notes"
+    mine.mkdir()
+    (mine / "two.txt").write_text("x" * 10_000, encoding="utf-8")
+    folder = CacheFolder(tmp_path, 1)
+    assert folder.info().n_bytes < 10_000
+    folder.shrink()
+    assert folder.clear() == 0  # the segment went by the limit
+    assert (mine / "two.txt").exists()
+    assert (tmp_path / "letters" / "2026" / "one.txt").exists()
+
+
 def test_the_least_recently_used_segments_go(tmp_path: Path) -> None:
     for part in (TEXTS[:200], TEXTS[200:400], TEXTS[400:600]):
         run(tmp_path, part)
@@ -153,16 +168,19 @@ def test_a_limit_smaller_than_the_run_is_kept(tmp_path: Path) -> None:
     assert CacheFolder(tmp_path, 10).info().n_bytes == 0
 
 
+OLD, YOUNG = "00000000000000000001-0123abcd", "00000000000000000002-0123abcd"
+
+
 def test_leftovers_of_killed_writers_go(tmp_path: Path) -> None:
     run(tmp_path, TEXTS[:5])
-    for name, age in (("old", 7200), ("young", 60)):
+    for name, age in ((OLD, 7200), (YOUNG, 60)):
         left = tmp_path / FINGERPRINT / f"{TEMPORARY}{name}"
         left.mkdir()
         os.utime(left, (time.time() - age,) * 2)
     CacheFolder(tmp_path, 10**9).shrink()
     names = {path.name for path in (tmp_path / FINGERPRINT).iterdir()}
-    assert f"{TEMPORARY}young" in names
-    assert f"{TEMPORARY}old" not in names
+    assert f"{TEMPORARY}{YOUNG}" in names
+    assert f"{TEMPORARY}{OLD}" not in names
 
 
 def test_another_run_may_remove_what_is_open(tmp_path: Path) -> None:

@@ -41,7 +41,16 @@ def test_a_sound_encoder_passes(tiny: Tiny) -> None:
 def test_noise_sets_the_limit_of_other_formats(tiny: Tiny) -> None:
     encoder = load(Settings(encoder=str(tiny("bert")), device="cpu", dtype="bf16"))
     assert smallest_distance(encoder) == max(10 * batch_noise(encoder), 1e-3)
-    assert outcomes(encoder)["batch"] == "not evaluated"
+    assert outcomes(encoder)["batch"] == "pass"
+
+
+def test_noise_that_drowns_near_copies_fails() -> None:
+    def noisy(texts: list[str], role: str) -> np.ndarray:
+        return rows(texts, role) * (1.0 + 0.05 * np.array([len(texts) > 1, 0.0, 0.0]))
+
+    encoder = from_callable(noisy, "x")
+    assert batch_noise(encoder) > 0.015
+    assert outcomes(encoder)["batch"] == "fail"
 
 
 def test_non_finite_rows_fail() -> None:
@@ -57,7 +66,10 @@ def test_non_finite_rows_fail() -> None:
 
 def test_rows_that_are_not_unit_fail() -> None:
     encoder = as_float32(from_callable(rows, "x", normalize=False))
-    assert outcomes(encoder)["unit"] == "not evaluated"
+    assert outcomes(encoder)["unit"] == "pass"  # any length will do, zero excepted
+    nothing = from_callable(lambda texts, role: np.zeros((len(texts), 3)), "x", normalize=False)
+    with np.errstate(invalid="ignore"):
+        assert outcomes(as_float32(nothing))["unit"] == "fail"
     assert outcomes(as_float32(encoder, normalize=True))["unit"] == "pass"  # it now scales, as its info says
     encoder.encode = rows
     assert outcomes(encoder)["unit"] == "fail"
@@ -68,6 +80,13 @@ def test_roles_that_are_the_same_fail() -> None:
     assert outcomes(encoder)["roles"] == "fail"
     assert outcomes(as_float32(from_callable(rows, "x"), query_prefix="query: "))["roles"] == "pass"
     assert outcomes(as_float32(from_callable(rows, "x")))["roles"] == "not evaluated"
+
+
+def test_roles_that_differ_without_a_prefix_fail(tiny: Tiny) -> None:
+    encoder = as_float32(from_callable(rows, "x"), rules={"query_prefix": "default"})
+    assert outcomes(encoder)["roles"] == "fail"
+    plain = load(Settings(encoder=str(tiny("bert")), device="cpu", query_prefix="", passage_prefix=""))
+    assert outcomes(plain)["roles"] == "pass"
 
 
 def test_rows_that_depend_on_their_company_fail() -> None:

@@ -1,4 +1,7 @@
-"""Writes golden/<schema version>.json from the example report. Once a version is released its file is never written again."""
+"""Writes golden/<schema version>.json from the example report.
+
+Once a version is released its file is never written again.
+"""
 
 from __future__ import annotations
 

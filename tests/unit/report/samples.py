@@ -9,8 +9,18 @@ from typing import Any
 
 from secid.report.document import from_json
 from secid.results import (
-    Against, Comparison, ControlResult, EarlyPair, EarlyStop, Example, Look, Run, Slice, SliceSource, SourceResult,
-)  # fmt: skip
+    Against,
+    Comparison,
+    ControlResult,
+    EarlyPair,
+    EarlyStop,
+    Example,
+    Look,
+    Run,
+    Slice,
+    SliceSource,
+    SourceResult,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 HOSTILE = (
@@ -55,6 +65,8 @@ def hostile(run: Run) -> Run:
     """Names, passages, paths, reasons and settings that try to be markup, in every place that takes foreign text."""
     names = {source.name: HOSTILE[place % len(HOSTILE)] + str(place) for place, source in enumerate(run.sources)}
     document = _mapped(_document(run), names)
+    for control, kept in zip(document["controls"], run.controls, strict=True):
+        control["kind"] = kept.kind
     everything = " ".join(HOSTILE)
     for place, source in enumerate(document["sources"]):
         source |= {
@@ -68,11 +80,19 @@ def hostile(run: Run) -> Run:
             file |= {"path": everything, "mapping": everything}
         for bucket in source["buckets"]:
             for example in bucket["examples"]:
-                texts = {name: HOSTILE[(place + shift) % len(HOSTILE)] for shift, name in enumerate(("query", "positive", "negative"))}
+                texts = {
+                    name: HOSTILE[(2 * place + shift) % len(HOSTILE)]
+                    for shift, name in enumerate(("query", "positive", "negative"))
+                }
                 example |= {**texts, "path": everything, "matched_terms": [[everything, 1.0]]}
     if document["sources"][0]["buckets"]:
         document["sources"][0]["buckets"][0]["examples"][0]["negative"] = "W" * 1_000_000
-    document["encoder"] |= {"name": everything, "query_prefix": everything, "notes": [everything], "rules": {everything: everything}}
+    document["encoder"] |= {
+        "name": everything,
+        "query_prefix": everything,
+        "notes": [everything],
+        "rules": {everything: everything},
+    }
     document["settings"]["encoder"] = {"value": everything, "from": everything}
     document["not_evaluated"] = {everything: everything}
     document["environment"] = {everything: everything}
@@ -89,9 +109,19 @@ def bare(run: Run) -> Run:
         for source in run.sources[:1]
     )
     return replace(
-        run, sources=sources, controls=(), comparisons=(), crossings=(), overlaps=(), ablations=(), slices=(), early_stop=None,
-        settings={}, timing={}, environment={},
-    )  # fmt: skip
+        run,
+        sources=sources,
+        controls=(),
+        comparisons=(),
+        crossings=(),
+        overlaps=(),
+        ablations=(),
+        slices=(),
+        early_stop=None,
+        settings={},
+        timing={},
+        environment={},
+    )
 
 
 def large(run: Run, n_sources: int = 6, word: str = "long-name-of-a-source-" * 6) -> Run:
@@ -106,25 +136,37 @@ def large(run: Run, n_sources: int = 6, word: str = "long-name-of-a-source-" * 6
         return replace(source, buckets=tuple(replace(bucket, examples=(long,) * 3) for bucket in source.buckets))
 
     sources = tuple(
-        replace(filled(source), name=name, rank=place + 1) for place, (name, source) in enumerate(zip(names, chosen, strict=True))
+        replace(filled(source), name=name, rank=place + 1)
+        for place, (name, source) in enumerate(zip(names, chosen, strict=True))
     )
     pairs = [(a, b) for place, a in enumerate(names) for b in names[place + 1 :]]
     comparison, overlap = run.comparisons[0], run.overlaps[0]
     controls = tuple(
-        replace(control, against=tuple(replace(control.against[0], source=name) for name in names)) for control in run.controls if control.of is None
+        replace(control, against=tuple(replace(control.against[0], source=name) for name in names))
+        for control in run.controls
+        if control.of is None
     )
     shuffled = next(control for control in run.controls if control.of is not None)
     return replace(
         run,
         sources=sources,
-        controls=controls + tuple(replace(shuffled, of=name, against=(replace(shuffled.against[0], source=name),)) for name in names),
+        controls=controls
+        + tuple(replace(shuffled, of=name, against=(replace(shuffled.against[0], source=name),)) for name in names),
         comparisons=tuple(replace(comparison, first=a, second=b) for a, b in pairs),
         overlaps=tuple(replace(overlap, first=a, second=b) for a, b in pairs),
         crossings=(),
         ablations=tuple(
             replace(
                 item,
-                rows=tuple(replace(row, scores=dict(zip(names, [*row.scores.values()] * n_sources, strict=False)), order=tuple(names), swapped=()) for row in item.rows),
+                rows=tuple(
+                    replace(
+                        row,
+                        scores=dict(zip(names, [*row.scores.values()] * n_sources, strict=False)),
+                        order=tuple(names),
+                        swapped=(),
+                    )
+                    for row in item.rows
+                ),
                 range_nats=dict.fromkeys(names, 0.1),
             )
             for item in run.ablations
@@ -138,44 +180,67 @@ def early(run: Run) -> Run:
     return replace(
         run,
         early_stop=EarlyStop(
-            confidence=0.95, tie_nats=0.01, looks=(Look(n_queries=20, n_texts_encoded=100, alpha=0.01, n_decided=1),),
+            confidence=0.95,
+            tie_nats=0.01,
+            looks=(Look(n_queries=20, n_texts_encoded=100, alpha=0.01, n_decided=1),),
             pairs=(EarlyPair(first=a, second=b, outcome="ordered", n_queries=20, difference_nats=0.16),),
-            undecided=((b, c),), n_texts_encoded=100, n_texts=557,
+            undecided=((b, c),),
+            n_texts_encoded=100,
+            n_texts=557,
         ),
-    )  # fmt: skip
+    )
 
 
 def sliced(run: Run) -> Run:
     """The run in two slices, one of them without its first source and of a hostile value."""
     sources = tuple(
         SliceSource(
-            name=source.name, rank=source.rank, rank_group=1, n_queries=9, n_triplets=45, eci_nats=source.eci_nats,
-            interval_95=source.interval_95, trace=source.trace, consistency_mean=0.9, locality_mean=0.5, coverage_mean=0.1, bucket_fractions={},
+            name=source.name,
+            rank=source.rank,
+            rank_group=1,
+            n_queries=9,
+            n_triplets=45,
+            eci_nats=source.eci_nats,
+            interval_95=source.interval_95,
+            trace=source.trace,
+            consistency_mean=0.9,
+            locality_mean=0.5,
+            coverage_mean=0.1,
+            bucket_fractions={},
         )
         for source in run.sources
-    )  # fmt: skip
+    )
     return replace(
-        run, slices=(Slice(field="language", value="", sources=sources, stability=1.0), Slice(field="language", value=HOSTILE[1], sources=sources[1:], stability=None))
+        run,
+        slices=(
+            Slice(field="language", value="", sources=sources, stability=1.0),
+            Slice(field="language", value=HOSTILE[1], sources=sources[1:], stability=None),
+        ),
     )
 
 
 def against(source: str, difference: float, half: float) -> Against:
     """A source's difference from a control."""
-    return Against(source=source, difference_nats=difference, interval_95=(difference - half, difference + half), z=None)
+    return Against(
+        source=source, difference_nats=difference, interval_95=(difference - half, difference + half), z=None
+    )
 
 
 def with_control(run: Run, kind: str, *differences: tuple[str, float]) -> Run:
     """The run with one control of this kind instead of those it has; the half-width of all intervals is 0.02."""
     control = next(item for item in run.controls if item.kind == "random")
     kept = tuple(item for item in run.controls if item.kind != kind)
-    made: ControlResult = replace(control, kind=kind, against=tuple(against(name, value, 0.02) for name, value in differences))
+    made: ControlResult = replace(
+        control, kind=kind, against=tuple(against(name, value, 0.02) for name, value in differences)
+    )
     return replace(run, controls=(*kept, made))
 
 
 def compared(run: Run, established: bool) -> Run:
     """The run with all pairs established or none, and rank groups to match."""
     comparisons: tuple[Comparison, ...] = tuple(
-        replace(pair, established=established, p_holm=0.001 if established else 0.4, queries_needed_80=1234) for pair in run.comparisons
+        replace(pair, established=established, p_holm=0.001 if established else 0.4, queries_needed_80=1234)
+        for pair in run.comparisons
     )
     sources = tuple(replace(source, rank_group=source.rank if established else 1) for source in run.sources)
     return replace(run, comparisons=comparisons, sources=sources)

@@ -40,11 +40,15 @@ def test_changed_settings_encoder_and_files_are_named(run):
     settings = {**run.settings, "temperature": {"value": 0.1, "from": "flag"}, "threads": {"value": 9, "from": "flag"}}
     file = replace(run.sources[0].paths[0], sha256="0" * 64)
     sources = (replace(run.sources[0], paths=(file,)), *run.sources[1:])
-    other = replace(run, settings=settings, encoder=replace(run.encoder, fingerprint="f", name="other"), sources=sources)
+    other = replace(
+        run, settings=settings, encoder=replace(run.encoder, fingerprint="f", name="other"), sources=sources
+    )
     found = compare([("a", run), ("b", other)])
     assert {(change.what, change.name) for change in found.changes} == {
-        ("setting", "temperature"), ("encoder", "name"), ("encoder", "fingerprint"),
-    }  # fmt: skip
+        ("setting", "temperature"),
+        ("encoder", "name"),
+        ("encoder", "fingerprint"),
+    }
     assert [item.same_files for item in found.sources] == [False, True, True, True, True]
     assert "settings (temperature), the encoder and the files of random" in said(found)
     assert "compare ranks" in said(found)

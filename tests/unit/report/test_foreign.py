@@ -71,7 +71,16 @@ def test_what_sites_make_links_of_after_rendering_is_parted(text, pattern):
 
 @pytest.mark.parametrize(
     ("text", "start"),
-    [("# title", "&#35;"), ("- item", "\\-"), ("+ item", "\\+"), ("=== ", "\\="), ("1. item", "1&#8288;"), ("> quote", "&gt;")],
+    [
+        ("# title", "&#35;"),
+        ("- item", "\\-"),
+        ("+ item", "\\+"),
+        ("=== ", "\\="),
+        ("1. item", "1&#8288;"),
+        ("2) item", "2&#8288;"),
+        ("3.", "3&#8288;"),
+        ("> quote", "&gt;"),
+    ],
 )
 def test_a_line_cannot_begin_a_block(text, start):
     assert markdown(text).startswith(start)
@@ -80,4 +89,5 @@ def test_a_line_cannot_begin_a_block(text, start):
 def test_plain_words_stay_readable():
     text = "ECI 0.5455, interval 0.5114 to 0.5796 (66 queries); p < 0.01"
     assert markdown(text) == text.replace("<", "&lt;")
+    assert markdown("0.5455 to 0.6") == "0.5455 to 0.6"
     assert BREAK not in markdown("a:b c.d 12345678 e-mail")

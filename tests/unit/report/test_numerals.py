@@ -9,7 +9,17 @@ from secid.report import numerals
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.5455229, "0.5455"), (-0.01, "−0.0100"), (38.327, "38.33"), (168.71, "168.7"), (12345.6, "12,346"), (0.0, "0.0000"), (-1e-9, "0.0000"), (None, "–"), (float("nan"), "–")],
+    [
+        (0.5455229, "0.5455"),
+        (-0.01, "−0.0100"),
+        (38.327, "38.33"),
+        (168.71, "168.7"),
+        (12345.6, "12,346"),
+        (0.0, "0.0000"),
+        (-1e-9, "0.0000"),
+        (None, "–"),
+        (float("nan"), "–"),
+    ],
 )
 def test_nats(value, text):
     assert numerals.nats(value) == text
@@ -34,7 +44,13 @@ def test_p(value, text):
 
 @pytest.mark.parametrize(
     ("items", "text"),
-    [([], ""), (["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c"), (list("abcde"), "a, b, c and 2 more")],
+    [
+        ([], ""),
+        (["a"], "a"),
+        (["a", "b"], "a and b"),
+        (["a", "b", "c"], "a, b and c"),
+        (list("abcde"), "a, b, c and 2 more"),
+    ],
 )
 def test_lists(items, text):
     assert numerals.listed(items) == text

@@ -45,7 +45,9 @@ def test_an_open_lead_is_not_called_first(run):
 
 def test_a_leader_open_against_one_source_alone_names_that_source(run):
     open_pair = tuple(replace(pair, established=pair.second != "dense") for pair in run.comparisons)
-    groups = tuple(replace(source, rank_group=1 if source.name in ("random", "bm25", "dense") else 2) for source in run.sources)
+    groups = tuple(
+        replace(source, rank_group=1 if source.name in ("random", "bm25", "dense") else 2) for source in run.sources
+    )
     text = said(ranking(replace(run, comparisons=open_pair, sources=groups)))
     assert "the order of random, bm25 and dense is open" in text
     assert "ahead of dense" in text
@@ -81,8 +83,11 @@ NAMES = ("random", "bm25", "dense", "poisoned", "counterfactual")
     [
         ([-0.1] * 5, "outscores every source: with this encoder the score rewards easy negatives here"),
         ([0.0, -0.1, -0.1, -0.1, -0.1], "outscores bm25, dense, poisoned and counterfactual and is level with random"),
-        ([0.01] * 5, "is level with random, bm25, dense and 2 more: no source does better here"),
-        ([0.3, 0.2, 0.1, 0.1, 0.05], "Every source outscores the random control, by 0.0500 nats (interval 0.0300 to 0.0700) or more"),
+        ([0.01] * 5, "is level with every source: no source does better here"),
+        (
+            [0.3, 0.2, 0.1, 0.1, 0.05],
+            "Every source outscores the random control, by 0.0500 nats (interval 0.0300 to 0.0700) or more",
+        ),
         ([0.3, 0.2, 0.01, -0.1, -0.2], "Random and bm25 outscore the random control"),
     ],
 )
@@ -107,7 +112,10 @@ def test_false_negatives_that_outscore_a_source_are_told(run):
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [("bm25_pool", "bm25 cannot be told from BM25 of the run's own texts"), ("dense_pool", "bm25 cannot be told from the encoder's own")],
+    [
+        ("bm25_pool", "bm25 cannot be told from BM25 of the run's own texts"),
+        ("dense_pool", "bm25 cannot be told from the encoder's own"),
+    ],
 )
 def test_a_source_that_is_no_different_from_the_pool_is_told(run, kind, expected):
     kept = replace(run, controls=tuple(item for item in run.controls if item.kind == "random"))
@@ -174,7 +182,9 @@ def test_skipped_rows_are_told_from_one_in_a_hundred_on(run, skipped, told):
 
 def test_equal_sources_are_told(run):
     same = replace(run.overlaps[0], negative_jaccard_mean=0.95)
-    assert "random and bm25 share 95.0 % of their negatives" in said(warning(replace(without_buckets(run), overlaps=(same,))))
+    assert "random and bm25 share 95.0 % of their negatives" in said(
+        warning(replace(without_buckets(run), overlaps=(same,)))
+    )
 
 
 def test_what_was_not_evaluated_is_told_when_nothing_is_wrong(run):

@@ -1,0 +1,106 @@
+"""`secid cache`: the embedding cache, shown, emptied, checked."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from secid.cli.options import takes_settings
+
+if TYPE_CHECKING:
+    from secid.encoders import CacheFolder
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+app = typer.Typer(help="Show, empty or check the cache of embeddings.", no_args_is_help=True)
+GIGABYTE = 10**9
+
+
+@app.command("info")
+@takes_settings("cache_dir", "cache_gb")
+def info(json: Json = False, **settings: Any) -> None:
+    """Show where the cache is, how large, and what it holds of each encoder.
+
+    Example: secid cache info
+    """
+    from datetime import UTC, datetime
+
+    found = _folder(settings).info()
+    if json:
+        _print_json(asdict(found))
+        return
+    typer.echo(f"folder           {found.folder}")
+    typer.echo(f"size             {_gigabytes(found.n_bytes)} of {_gigabytes(found.limit_bytes)}")
+    typer.echo(f"damaged          {found.n_damaged} segments set aside")
+    typer.echo(f"encoders         {len(found.encoders)}")
+    if found.encoders:
+        typer.echo(f"\n{'fingerprint':<20}{'segments':>9}{'rows':>15}{'size':>12}  last used")
+    for use in found.encoders:
+        used = datetime.fromtimestamp(use.last_used, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        shown = use.fingerprint[:16]
+        typer.echo(f"{shown:<20}{use.n_segments:>9,}{use.n_rows:>15,}{_gigabytes(use.n_bytes):>12}  {used}")
+
+
+@app.command("clear")
+@takes_settings("cache_dir")
+def clear(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False, json: Json = False, **settings: Any
+) -> None:
+    """Remove every cached embedding; other files in the folder stay.
+
+    Asks first on a terminal; elsewhere --yes must be given.
+
+    Example: secid cache clear --yes
+    """
+    from secid.errors import UsageError
+
+    folder = _folder(settings)
+    before = folder.info()
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError(f"{before.folder} would be emptied", remedy="give --yes where nobody can be asked")
+        typer.confirm(f"Remove {_gigabytes(before.n_bytes)} of embeddings in {before.folder}?", abort=True, err=True)
+    freed = folder.clear()
+    if json:
+        _print_json({"folder": before.folder, "n_bytes_freed": freed})
+    else:
+        typer.echo(f"{before.folder}: {_gigabytes(freed)} freed")
+
+
+@app.command("verify")
+@takes_settings("cache_dir")
+def verify(json: Json = False, **settings: Any) -> int:
+    """Read every byte of the cache; set damaged segments aside. Their texts are encoded again when needed.
+
+    Exits with 1 where a segment was damaged.
+
+    Example: secid cache verify
+    """
+    folder = _folder(settings)
+    found = folder.verify()
+    if json:
+        _print_json({"folder": str(folder.folder), **asdict(found)})
+    else:
+        typer.echo(f"{folder.folder}: {found.n_whole} segments whole, {len(found.damaged)} damaged and set aside")
+        for name in found.damaged:
+            typer.echo(f"  {name}")
+    return 1 if found.damaged else 0
+
+
+def _folder(settings: dict[str, Any]) -> CacheFolder:
+    from secid.encoders import CacheFolder
+    from secid.settings import resolve
+
+    return CacheFolder.of(resolve(settings).values)
+
+
+def _gigabytes(n_bytes: int) -> str:
+    return f"{n_bytes / GIGABYTE:,.3f} GB"
+
+
+def _print_json(document: Any) -> None:
+    from json import dumps
+
+    sys.stdout.write(dumps(document, indent=2, ensure_ascii=False) + "\n")

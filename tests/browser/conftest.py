@@ -1,0 +1,74 @@
+"""A real browser for the pages: Debian's Chromium, driven by Playwright, and axe-core.
+
+Neither is optional: without them nothing is known of the pages, so a missing one fails, and says what to install.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+"""Containers run as root and have little shared memory; pages from file:// that run no script need no sandbox."""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """One browser for all tests."""
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.fail("no Chromium: apt-get install chromium, or set CHROMIUM to its path", pytrace=False)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The source of axe-core."""
+    path = Path(os.environ.get("AXE_CORE") or ROOT / "node_modules" / "axe-core" / "axe.min.js")
+    if not path.is_file():
+        pytest.fail(f"no axe-core at {path}: npm install --no-save axe-core@4.10.3, or set AXE_CORE", pytrace=False)
+    return path.read_text(encoding="utf-8")
+
+
+@dataclass
+class Visit:
+    """An open page and what it did: console messages, uncaught errors, requests, dialogs."""
+
+    page: Any
+    events: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def visit(browser: Any, tmp_path: Path) -> Callable[..., Any]:
+    """Opens a text as a file:// page; takes Playwright's options of a context."""
+
+    @contextmanager
+    def opened(text: str, **options: Any) -> Iterator[Visit]:
+        file = tmp_path / "report.html"
+        file.write_text(text, encoding="utf-8")
+        context = browser.new_context(**options)
+        page = context.new_page()
+        seen = Visit(page)
+        page.on("console", lambda message: seen.events.append(f"console {message.type}: {message.text}"))
+        page.on("pageerror", lambda error: seen.events.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (seen.events.append("dialog"), dialog.dismiss()))
+        page.on("request", lambda request: seen.requests.append(request.url))
+        page.goto(file.as_uri())
+        yield seen
+        context.close()
+
+    return opened

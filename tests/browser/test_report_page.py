@@ -1,0 +1,187 @@
+"""report.html in a real browser: silent, self-contained, fitting, accessible, and deaf to what sources try."""
+
+from __future__ import annotations
+
+import pytest
+
+from secid.report.comparison import COMPARISON_FORMATS, compare
+from secid.report.html import to_html
+from tests.unit.report import samples
+
+OPEN_ALL = "document.querySelectorAll('details').forEach(item => item.open = true)"
+WIDER_THAN_THE_WINDOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+SPILLING = """[...document.querySelectorAll('body *')].filter(item => !item.closest('.scroll') && !item.closest('.skip')
+  && item.getBoundingClientRect().width > 0 && item.getBoundingClientRect().right > innerWidth + 1)
+  .map(item => item.tagName + '.' + item.className)"""
+
+
+@pytest.fixture(scope="module")
+def pages():
+    run = samples.golden()
+    return {
+        "golden": to_html(run),
+        "hostile": to_html(samples.hostile(run)),
+        "large": to_html(samples.large(run)),
+        "bare": to_html(samples.bare(run)),
+        "sliced": to_html(samples.sliced(samples.early(run))),
+        "compared": COMPARISON_FORMATS[".html"](compare([("monday", run), ("friday", samples.hostile(run))])),
+    }
+
+
+NAMES = ("golden", "hostile", "large", "bare", "sliced", "compared")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1440])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_is_silent_self_contained_and_fits(visit, pages, name, width, scheme):
+    with visit(pages[name], viewport={"width": width, "height": 800}, color_scheme=scheme) as seen:
+        title = seen.page.title()
+        seen.page.evaluate(OPEN_ALL)
+        assert seen.page.evaluate(WIDER_THAN_THE_WINDOW) == 0
+        assert seen.page.evaluate(SPILLING) == []
+        seen.page.mouse.move(width / 2, 400)
+        seen.page.wait_for_timeout(50)
+        assert seen.events == []
+        assert [url for url in seen.requests if not url.startswith("file://")] == []
+        assert len(seen.requests) == 1
+        assert title in ("Sources of hard negatives, ranked", "Runs compared")
+
+
+def luminance(color):
+    return sum(int(part) for part in color[4:-1].split(",")[:3]) / 3
+
+
+def test_dark_mode_is_dark_and_light_mode_is_light(visit, pages):
+    shades = {}
+    for scheme in ("light", "dark"):
+        with visit(pages["golden"], color_scheme=scheme) as seen:
+            style = seen.page.evaluate(
+                "(({color, backgroundColor}) => [color, backgroundColor])(getComputedStyle(document.body))"
+            )
+            shades[scheme] = [luminance(value) for value in style]
+    assert shades["light"][0] < 60 < 200 < shades["light"][1]
+    assert shades["dark"][1] < 60 < 200 < shades["dark"][0]
+
+
+def test_the_style_sheet_passes_the_policy_and_another_does_not(visit, pages):
+    read = "getComputedStyle(document.querySelector('.skip')).position"
+    with visit(pages["golden"]) as seen:
+        assert seen.page.evaluate(read) == "absolute"
+    changed = pages["golden"].replace("<style>", "<style>/* changed */")
+    with visit(changed) as seen:
+        assert seen.page.evaluate(read) == "static"
+        assert any("Content Security Policy" in event for event in seen.events)
+
+
+def test_a_script_would_be_stopped_and_this_test_would_notice_one(visit, pages):
+    injected = pages["golden"].replace("</body>", "<script>document.title = 'owned'</script></body>")
+    with visit(injected) as seen:
+        assert seen.page.title() != "owned"
+        assert any("Content Security Policy" in event for event in seen.events)
+    with visit(injected, bypass_csp=True) as seen:
+        assert seen.page.title() == "owned"
+
+
+@pytest.mark.parametrize("bypass", [False, True])
+def test_hostile_names_and_passages_do_nothing_even_without_the_policy(visit, pages, bypass):
+    with visit(pages["hostile"], bypass_csp=bypass) as seen:
+        seen.page.evaluate(OPEN_ALL)
+        seen.page.wait_for_timeout(100)
+        assert seen.page.title() == "Sources of hard negatives, ranked"
+        assert (
+            seen.page.evaluate("document.querySelectorAll('script, img, iframe, object, embed, link, form').length")
+            == 0
+        )
+        assert seen.events == []
+        assert len(seen.requests) == 1
+        body = seen.page.inner_text("body")
+        assert "<script>document.title=" in body  # shown, not run
+        assert not set(body) & set("\x1b\x07\u202e\u202c\u2066\u2067\u2068\u2069")
+        assert max(map(len, body.split())) < 2_000  # the word of a million letters was cut
+
+
+def test_right_to_left_text_runs_right_to_left(visit, pages):
+    with visit(pages["hostile"]) as seen:
+        seen.page.evaluate(OPEN_ALL)
+        found = seen.page.evaluate(
+            "[...document.querySelectorAll('dd[dir=auto]')].filter(item => item.textContent.startsWith('שלום'))"
+            ".map(item => getComputedStyle(item).direction)"
+        )
+        assert found
+        assert set(found) == {"rtl"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_chart_has_a_name_and_a_description(visit, pages, name):
+    with visit(pages[name]) as seen:
+        session = seen.page.context.new_cdp_session(seen.page)
+        nodes = session.send("Accessibility.getFullAXTree")["nodes"]
+        images = [node for node in nodes if node.get("role", {}).get("value") == "image" and not node["ignored"]]
+        charts = seen.page.evaluate("document.querySelectorAll('svg').length")
+        assert len(images) == charts
+        assert all(len(node["name"]["value"]) > 20 for node in images)
+
+
+def test_without_its_style_the_page_still_says_everything(visit, pages):
+    bare = pages["golden"].replace("style-src", "x-style-src")
+    with visit(bare) as seen:
+        body = seen.page.inner_text("main")
+        assert "ranks first" in body
+        assert "Each source minus each control" in body
+        shown = seen.page.evaluate(
+            "[...document.querySelectorAll('svg')].every(svg => svg.getBoundingClientRect().width <= 500)"
+        )
+        assert shown
+        filled = seen.page.evaluate(
+            "[...document.querySelectorAll('svg path.l, svg path.ref, svg path.grid')].every(path => "
+            "getComputedStyle(path).fill === 'none')"
+        )
+        assert filled
+
+
+def test_the_keyboard_reaches_the_skip_link_first_and_the_tables(visit, pages):
+    with visit(pages["golden"], viewport={"width": 360, "height": 800}) as seen:
+        seen.page.keyboard.press("Tab")
+        assert seen.page.evaluate("document.activeElement.className") == "skip"
+        assert seen.page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
+        seen.page.keyboard.press("Enter")
+        assert seen.page.evaluate("document.activeElement.id") == "main"
+        scrolling = "[...document.querySelectorAll('.scroll')].filter(item => item.scrollWidth > item.clientWidth)"
+        assert seen.page.evaluate(f"{scrolling}.length") > 0
+        assert seen.page.evaluate(f"{scrolling}.every(item => item.tabIndex === 0)")
+
+
+def test_print_fits_the_paper_and_hides_what_paper_cannot_do(visit, pages):
+    with visit(pages["golden"], viewport={"width": 760, "height": 1000}) as seen:
+        seen.page.emulate_media(media="print", color_scheme="dark")
+        assert not seen.page.is_visible("nav")
+        assert luminance(seen.page.evaluate("getComputedStyle(document.body).color")) < 60
+        assert len(seen.page.pdf()) > 10_000
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme"), [*((name, "light") for name in NAMES), ("golden", "dark"), ("compared", "dark")]
+)
+def test_axe_finds_nothing_serious(visit, axe, pages, name, scheme):
+    with visit(pages[name], bypass_csp=True, color_scheme=scheme, viewport={"width": 900, "height": 800}) as seen:
+        seen.page.evaluate(OPEN_ALL)
+        assert serious(seen.page, axe) == []
+
+
+def test_axe_would_find_something(visit, axe, pages):
+    spoilt = pages["golden"].replace('lang="en"', "").replace("<dt>", "<dt><img>")
+    with visit(spoilt, bypass_csp=True) as seen:
+        assert {finding.split(":")[0] for finding in serious(seen.page, axe)} >= {"html-has-lang", "image-alt"}
+
+
+def serious(page, axe):
+    """Violations that axe-core calls serious or critical."""
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    assert found["passes"], "axe checked nothing"
+    return [
+        f"{item['id']}: {item['nodes'][0]['html'][:200]}"
+        for item in found["violations"]
+        if item["impact"] in ("serious", "critical")
+    ]

@@ -1,0 +1,194 @@
+"""`secid check`: text, JSON, exit codes; no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from secid import api
+from secid.checks import KINDS, Check, CheckedSource, Finding
+from tests.cli.conftest import FIXTURES, ROOT, child_environment, rows, run_child, write_rows
+
+POISONED = FIXTURES / "sources" / "poisoned.jsonl"
+DOCS = ROOT / "docs" / "check.md"
+
+
+def test_text_says_what_was_understood_counted_and_found(invoke):
+    code, out, err = invoke("check", POISONED, FIXTURES / "sources" / "bm25.jsonl.gz")
+    assert code == 0
+    for part in (
+        "poisoned.jsonl: flagembedding, jsonl (query=query, positive=pos, negatives=neg)",
+        "66 rows read, 66 used",
+        "66 records, 314 triplets; distinct texts: 66 queries, 66 positives, 190 negatives",
+        "negatives a query: min 4, median 5, 95 % 5, max 5",
+        "! negative_is_other_positive: 28, 8.9 % of the negatives, above 0.0 %",
+        "! duplicate_negative: 16, 4.8 % of the negatives, above 1.0 %",
+        f"{POISONED}:5: query 'my crust turns leathery",
+        "poisoned and bm25 share 100.0 % of the queries",
+        "nothing was encoded",
+    ):
+        assert part in out, part
+    assert "rows read" not in err
+    assert out.endswith("\n")
+
+
+def test_json_is_one_document_equal_to_the_api(invoke):
+    code, out, _ = invoke("check", POISONED, "--json", "--quiet")
+    found = json.loads(out)
+    expected = json.loads(json.dumps(dataclasses.asdict(api.check([POISONED]))))
+    found["seconds"] = expected["seconds"] = None
+    assert (code, json.dumps(found)) == (0, json.dumps(expected))
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        ([], 0),
+        (["duplicate_negative"], 1),
+        (["duplicate_negative=0.04"], 1),
+        (["duplicate_negative=5%"], 0),
+        (["short_negative", "query_echoed=0"], 0),
+        (["short_negative", "hub_negative"], 1),
+        (["any"], 1),
+    ],
+)
+def test_exit_1_only_where_asked(invoke, limits, code):
+    flags = [part for limit in limits for part in ("--fail-on", limit)]
+    outcome = invoke("check", POISONED, *flags)
+    assert outcome.code == code
+    assert ("failed: poisoned: " in outcome.out) == (code == 1)
+
+
+def test_an_unknown_finding_is_wrong_use_before_any_reading(invoke):
+    outcome = invoke("check", "no-such-file.jsonl", "--fail-on", "hub_negatives")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "did you mean 'hub_negative'" in outcome.err
+
+
+def test_unreadable_input_is_2(invoke, tmp_path):
+    (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
+    for name in ("empty.jsonl", "missing.jsonl"):
+        outcome = invoke("check", tmp_path / name)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert outcome.err.startswith("secid: ")
+
+
+def test_evaluation_texts_in_a_source(invoke):
+    outcome = invoke("check", POISONED, "--against-eval", FIXTURES / "collection", "--fail-on", "eval_query")
+    assert outcome.code == 1
+    assert "66 exactly, 0 nearly; 66 of 66 of the evaluation set" in outcome.out
+    assert "looked for 66 evaluation queries and 94 relevant passages" in outcome.out
+
+
+BROKEN = sorted(path for path in (FIXTURES / "broken").iterdir() if path.suffix != ".md")
+REFUSED = {"cut.parquet", "empty.jsonl", "llamaindex.json", "ids_without_text.jsonl"}
+
+
+@pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.name)
+def test_every_broken_fixture_is_told_or_refused(invoke, path):
+    one_shard = "-of-" in path.name
+    outcome = invoke("check", f"part={path}" if one_shard else path, "--quiet")
+    assert "Traceback" not in outcome.err
+    if path.name in REFUSED:
+        assert outcome.code == 2
+        assert outcome.err.startswith("secid: ")
+    else:
+        assert outcome.code == 0, outcome.err
+        assert "rows read" in outcome.out or "row read" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("name", "finding", "n"),
+    [
+        ("negative_equals_positive.jsonl", "negative_equals_positive", 2),
+        ("negative_is_other_positive.jsonl", "negative_is_other_positive", 1),
+        ("duplicate_negatives.jsonl", "duplicate_negative", 299),
+        ("preambles.jsonl", "known_preamble", 1),
+        ("near_empty.jsonl", "short_negative", 3),
+        ("empty_negative.jsonl", "malformed_rows", 3),
+        ("string_for_list.jsonl", "malformed_rows", 2),
+        ("no_negatives.jsonl", "rows_without_negatives", 1),
+    ],
+)
+def test_the_defect_of_a_broken_fixture_is_named(invoke, name, finding, n):
+    source = json.loads(invoke("check", FIXTURES / "broken" / name, "--json").out)["sources"][0]
+    found = {item["name"]: item for item in source["findings"]}[finding]
+    assert found["n"] >= n
+    assert found["exceeded"]
+    assert all(Path(example["path"]).name == name and example["line"] > 0 for example in found["examples"])
+
+
+def test_foreign_text_cannot_write_on_the_terminal(invoke, tmp_path):
+    items = list(rows(6))
+    items[0]["neg"][0] = items[0]["pos"][0] = "an answer \x1b[31mthat paints\u202e the screen\x07"
+    out = invoke("check", write_rows(tmp_path / "odd.jsonl", items)).out
+    assert "that paints" in out
+    assert not set("\x1b\u202e\x07") & set(out)
+
+
+def test_standard_input(tmp_path):
+    text = "".join(json.dumps(row) + "\n" for row in rows(5))
+    outcome = run_child("check", "-", cwd=tmp_path, text=text)
+    assert (outcome.code, outcome.out.splitlines()[0]) == (0, "stdin")
+
+
+def test_the_hash_seed_of_python_changes_nothing(tmp_path):
+    items = list(rows(60))
+    for number, item in enumerate(items):
+        item["neg"] += [
+            f"hub {number % 2} of them all",
+            f"{'Sure it is so that' if number % 2 else 'Now it was so that'} {number}",
+        ]
+    path = write_rows(tmp_path / "tied.jsonl", items)
+    found = [
+        json.loads(run_child("check", path, POISONED, "--json", "-q", cwd=tmp_path, PYTHONHASHSEED=seed).out)
+        for seed in "12"
+    ]
+    for document in found:
+        document["seconds"] = None
+    assert found[0] == found[1]
+    assert {item["name"] for item in found[0]["sources"][0]["findings"] if item["n"]} >= {
+        "hub_negative",
+        "shared_opening",
+    }
+
+
+PROBE = """
+import sys
+from secid.cli.app import main
+code = main(["check", sys.argv[1], "--against-eval", sys.argv[2], "--quiet"])
+{more}
+print(code, "torch" in sys.modules, "transformers" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(("more", "torch"), [("", "False"), ("import torch", "True")])
+def test_torch_is_not_imported_and_the_probe_would_see_it(tmp_path, more, torch):
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE.format(more=more), str(POISONED), str(FIXTURES / "collection")],
+        capture_output=True, text=True, check=True, env=child_environment(), cwd=tmp_path,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == f"0 {torch} False"
+
+
+def test_the_page_names_every_finding_and_every_key():
+    text = DOCS.read_text(encoding="utf-8")
+    keys = {field.name for kind in (Check, CheckedSource, Finding) for field in dataclasses.fields(kind)}
+    assert [name for name in (*KINDS, *sorted(keys)) if f"`{name}`" not in text] == []
+
+
+def test_the_hook_names_a_command_line_that_works(invoke, tmp_path):
+    import yaml
+
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    assert hook["id"] == "secid-check"
+    program, *arguments = hook["entry"].split()
+    assert program == "secid"
+    clean = write_rows(tmp_path / "clean.jsonl", rows(4, 1))
+    assert invoke(*arguments, *hook["args"], clean).code == 0
+    assert invoke(*arguments, *hook["args"], POISONED).code == 1

@@ -1,0 +1,131 @@
+"""`secid encoder` and `secid cache`: what they print, what they exit with, what they leave alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from secid import api
+from secid.encoders import Description, from_callable
+from secid.report.encoder import COLUMNS, encoder_text
+from tests.tiny_bert import save_tiny_bert
+
+
+def test_the_recipe_tells_value_and_rule_of_every_field(tiny, invoke):
+    outcome = invoke("encoder", tiny, "--query-prefix", "query: ", "--max-length", 64)
+    assert outcome.code == 0
+    assert outcome.err == ""
+    words = [" ".join(line.split()) for line in outcome.out.splitlines()]
+    assert 'query_prefix "query: " flag' in words
+    assert "max_length 64 tokens flag" in words
+    assert "pooling mean default" in words
+    assert "dimension 32" in words
+    assert "all 4 checks pass" in words
+    assert max(map(len, outcome.out.splitlines())) <= COLUMNS
+
+
+def test_the_parameters_are_those_of_the_model(tiny, invoke):
+    from transformers import AutoModel
+
+    expected = sum(value.numel() for value in AutoModel.from_pretrained(tiny).parameters())
+    assert json.loads(invoke("encoder", tiny, "--json").out)["n_parameters"] == expected
+
+
+def test_json_is_what_the_api_returns(tiny, invoke):
+    printed = json.loads(invoke("encoder", tiny, "--json", "--pooling", "cls").out)
+    assert printed == json.loads(json.dumps(asdict(api.describe_encoder(str(tiny), pooling="cls"))))
+    assert printed["info"]["rules"]["pooling"] == "flag"
+
+
+def test_the_encoder_of_the_settings_is_the_default(tiny, invoke, monkeypatch):
+    assert invoke("encoder").code == 2
+    monkeypatch.setenv("SECID_ENCODER", str(tiny))
+    assert invoke("encoder").code == 0
+
+
+def test_an_encoder_that_fails_its_self_test_exits_3_and_says_which(tmp_path, invoke):
+    """The recipe tells roles apart by a prefix; this model sees no words, so to it they are the same."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    folder = save_tiny_bert(tmp_path / "blind")
+    weights = load_file(folder / "model.safetensors")
+    weights["embeddings.word_embeddings.weight"] = torch.zeros_like(weights["embeddings.word_embeddings.weight"])
+    weights["embeddings.position_embeddings.weight"] = torch.zeros_like(
+        weights["embeddings.position_embeddings.weight"]
+    )
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    outcome = invoke("encoder", folder, "--query-prefix", "query: ")
+    assert outcome.code == 3
+    assert outcome.err == "secid: self-test: roles did not pass\n"
+    assert "did not pass: roles" in outcome.out
+
+
+def test_a_long_prefix_and_a_hostile_name_stay_within_the_columns():
+    encoder = from_callable(lambda texts, role: np.ones((len(texts), 3)), "a\x1b[31m" * 30)
+    found = Description(encoder.info, None, ("dense 3 to 9, Tanh",), ())
+    text = encoder_text(found)
+    assert "\x1b" not in text
+    assert "dense 3 to 9, Tanh" in text
+    assert max(map(len, text.splitlines())) <= COLUMNS
+
+
+@pytest.fixture
+def cached(tiny, source, tmp_path, invoke):
+    """A cache with one encoder's rows in it."""
+    folder = tmp_path / "cache"
+    arguments = ("--encoder", tiny, "--run", tmp_path / "run", "--cache-dir", folder, "--controls", "none")
+    assert invoke("score", source, *arguments).code == 0
+    return folder
+
+
+def test_info_counts_what_a_run_left(cached, invoke):
+    found = json.loads(invoke("cache", "info", "--cache-dir", cached, "--json").out)
+    assert sum(use["n_rows"] for use in found["encoders"]) == 8 * 4  # query, positive, two negatives
+    assert found["n_damaged"] == 0
+    printed = invoke("cache", "info", "--cache-dir", cached).out
+    assert str(cached) in printed
+    assert found["encoders"][0]["fingerprint"][:16] in printed
+
+
+def test_an_empty_cache_is_no_error(tmp_path, invoke):
+    for action in (("info",), ("clear", "--yes"), ("verify",)):
+        assert invoke("cache", *action, "--cache-dir", tmp_path / "none").code == 0
+
+
+def test_clear_asks_where_it_can_and_else_wants_a_word(cached, invoke, monkeypatch):
+    refused = invoke("cache", "clear", "--cache-dir", cached)
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    (cached / "mine.txt").write_text("stays", encoding="utf-8")
+    freed = json.loads(invoke("cache", "clear", "--yes", "--json", "--cache-dir", cached).out)["n_bytes_freed"]
+    assert freed > 8 * 4 * 32 * 4
+    assert json.loads(invoke("cache", "info", "--cache-dir", cached, "--json").out)["encoders"] == []
+    assert (cached / "mine.txt").exists()
+
+
+def test_verify_sets_a_changed_byte_aside(cached, invoke):
+    whole = invoke("cache", "verify", "--cache-dir", cached)
+    assert whole.code == 0
+    rows = next(cached.rglob("rows.npy"))
+    data = bytearray(rows.read_bytes())
+    data[-1] ^= 1
+    rows.write_bytes(data)
+    damaged = invoke("cache", "verify", "--cache-dir", cached)
+    assert damaged.code == 1
+    assert "1 damaged" in damaged.out
+    assert rows.parent.name in damaged.out
+    assert invoke("cache", "verify", "--cache-dir", cached).code == 0
+
+
+def test_a_run_tells_of_a_segment_it_found_damaged(cached, tiny, source, tmp_path, invoke):
+    meta = next(cached.rglob("segment.json"))
+    meta.write_text("{}", encoding="utf-8")
+    arguments = ("--encoder", tiny, "--run", tmp_path / "again", "--cache-dir", cached, "--controls", "none")
+    outcome = invoke("score", source, *arguments)
+    assert outcome.code == 0
+    assert outcome.err.count("damaged cache segment set aside") == 1
+    assert meta.parent.name in outcome.err

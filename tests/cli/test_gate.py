@@ -1,0 +1,370 @@
+"""`secid baseline` and `secid gate`: from a run folder to an exit code, and the action's script."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import ROOT, child_environment, invoke_in_process, run_child, write_rows
+
+ACTION = ROOT / ".github" / "actions" / "secid-gate"
+WORDS = [
+    f"{first}{second}{end}" for first in "bdfgklmnprst" for second in "aeiou" for end in ("nder", "lk", "rsh", "x")
+]
+DAMAGES = ({}, {"known": 2}, {"preamble": 2}, {"duplicate": 2})
+DIMENSION = 64
+
+
+def items(n: int, first: int = 0, **damage: int) -> list[dict[str, Any]]:
+    """Records whose negatives share words with their query. damage: every how many-th record has a negative that is what."""
+    made = []
+    for number in range(first, first + n):
+        draw = random.Random(number)
+        subject = draw.sample(WORDS, 6)
+
+        def passage(shared: int, draw: random.Random = draw, subject: list[str] = subject) -> str:
+            words = [*draw.sample(subject, shared), *draw.sample(WORDS, 14)]
+            return " ".join(draw.sample(words, len(words)))
+
+        positive = passage(6)
+        negatives = [passage(draw.randint(2, 4)) for _ in range(5)]
+        for name, every in damage.items():
+            if number % every == 0:
+                negatives[0] = {
+                    "known": positive.upper(),
+                    "preamble": f"Sure, here is a passage: {negatives[0]}",
+                    "duplicate": negatives[1],
+                }[name]
+        made.append({"query": " ".join(subject), "pos": [positive], "neg": negatives})
+    return made
+
+
+def save_vectors(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """Bags of words in random directions: an encoder that knows what words have to do with each other, in no time."""
+    axes = np.random.default_rng(0).standard_normal((len(WORDS) + 1, DIMENSION))
+    place = {word: number for number, word in enumerate(WORDS)}
+    texts = list(dict.fromkeys(text for row in rows for text in (row["query"], *row["pos"], *row["neg"])))
+    vectors = [axes[[place.get(word, -1) for word in text.lower().split()]].sum(axis=0) for text in texts]
+    np.savez(path, text=np.array(texts), vectors=np.array(vectors, np.float32))
+    return path
+
+
+class Prepared(NamedTuple):
+    folder: Path
+    baseline: Path
+    run: Path
+    encoder: Path
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """A run over one source of 160 records, and its baseline."""
+    folder = tmp_path_factory.mktemp("gate")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+        rows = [row for damage in DAMAGES for row in items(140, 1000, **damage)]
+        encoder = save_vectors(folder / "vectors.npz", items(160) + rows)
+        source = write_rows(folder / "used.jsonl", items(160))
+        scored = invoke_in_process("score", source, "--encoder", encoder, "--run", folder / "run", "--quiet")
+        assert scored.code == 0, scored.err
+        made = invoke_in_process("baseline", folder / "run", "-o", folder / "b.json")
+        assert made.code == 0, made.err
+    return Prepared(folder, folder / "b.json", folder / "run", encoder)
+
+
+def fresh(tmp_path: Path, name: str = "used", **damage: int) -> Path:
+    return write_rows(tmp_path / f"{name}.jsonl", items(140, 1000, **damage))
+
+
+def outcomes(out: str) -> dict[str, str]:
+    (source,) = json.loads(out)["sources"]
+    return {check["name"]: check["outcome"] for check in source["checks"]}
+
+
+def test_the_baseline_is_readable(prepared):
+    document = json.loads(prepared.baseline.read_text(encoding="utf-8"))
+    report = json.loads((prepared.run / "report.json").read_text(encoding="utf-8"))
+    own = document["sources"]["used"]
+    assert own["score_nats"] == pytest.approx(report["sources"][0]["eci_nats"], rel=1e-8)
+    assert own["buckets"]["known_positive"] == {"value": 0.0, "standard_error": 0.0}
+    assert document["notes"] == []
+    assert prepared.baseline.with_name("b.idf.safetensors").is_file()
+
+
+def test_an_equal_source_may_enter(prepared, tmp_path, invoke):
+    found = invoke("gate", fresh(tmp_path), "--against", prepared.baseline)
+    assert found.code == 0, found.out + found.err
+    assert "used may enter" in found.out
+    assert "policy derived from the baseline" in found.out
+
+
+@pytest.mark.parametrize(
+    ("damage", "name"),
+    [("known", "buckets.known_positive"), ("preamble", "buckets.preamble"), ("duplicate", "buckets.duplicate")],
+)
+def test_a_poisoned_source_may_not(prepared, tmp_path, invoke, damage, name):
+    found = invoke("gate", fresh(tmp_path, **{damage: 2}), "--against", prepared.baseline, "--json")
+    assert found.code == 1
+    assert outcomes(found.out)[name] == "fail"
+    (source,) = json.loads(found.out)["sources"]
+    check = next(check for check in source["checks"] if check["name"] == name)
+    assert len(check["examples"]) == 3
+    assert all(example["negative"] and example["query"] for example in check["examples"])
+    assert found.out.endswith("}\n")
+
+
+def test_negatives_of_other_queries_are_seen(prepared, tmp_path, invoke):
+    rows = items(140, 1000)
+    lists = [row["neg"] for row in rows]
+    dealt = [{**row, "neg": lists[(n + 11) % len(rows)]} for n, row in enumerate(rows)]
+    found = invoke("gate", write_rows(tmp_path / "used.jsonl", dealt), "--against", prepared.baseline, "--json")
+    assert found.code == 1
+    assert outcomes(found.out)["controls.shuffled"] == "fail"
+    assert outcomes(found.out)["drift.unrelated"] == "fail"
+
+
+def test_undecided_is_three_and_may_be_excused(prepared, tmp_path, invoke):
+    source = fresh(tmp_path, "new")
+    Path("secid.toml").write_text("[gate.score]\ntolerance_nats = 0.0\n", encoding="utf-8")
+    found = invoke("gate", source, "--against", prepared.baseline, "--json")
+    assert found.code == 3, found.out
+    assert outcomes(found.out)["score"] == "not_evaluated"
+    assert invoke("gate", source, "--against", prepared.baseline, "--exit-zero").code == 0
+    Path("secid.toml").write_text(
+        '[gate]\nallow_not_evaluated = ["score"]\n[gate.score]\ntolerance_nats = 0.0\n', encoding="utf-8"
+    )
+    assert invoke("gate", source, "--against", prepared.baseline).code == 0
+
+
+def test_a_new_source_is_held_where_the_policy_says_so(prepared, tmp_path, invoke):
+    policy = tmp_path / "p.toml"
+    policy.write_text('drift.new_source = "hold"\n', encoding="utf-8")
+    source = fresh(tmp_path, "new")
+    assert invoke("gate", source, "--against", prepared.baseline).code == 0
+    assert invoke("gate", source, "--against", prepared.baseline, "--policy", policy).code == 3
+
+
+def test_exit_zero_does_not_hide_wrong_use(prepared, tmp_path, invoke):
+    found = invoke("gate", "nowhere*.jsonl", "--against", prepared.baseline, "--exit-zero")
+    assert found.code == 2
+
+
+def test_the_same_file_paired_with_its_own_run_differs_by_nothing(prepared, invoke):
+    source = prepared.folder / "used.jsonl"
+    found = invoke("gate", source, "--against", prepared.baseline, "--paired", prepared.run, "--json")
+    assert found.code == 0, found.err
+    (verdict,) = json.loads(found.out)["sources"]
+    checks = {check["name"]: check for check in verdict["checks"]}
+    for name in ("score", "drift.score_nats", "drift.coverage", "drift.unrelated"):
+        assert "paired over 160 shared queries" in checks[name]["message"]
+        assert checks[name]["measured"] == pytest.approx(0.0, abs=1e-8)
+        assert checks[name]["interval_95"] == pytest.approx([0.0, 0.0], abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--temperature", "0.1"), "temperature: baseline 0.05, now 0.1"),
+        (("--seed", "4", "--tokenizer", "whitespace"), "tokenizer: baseline 'alphanumeric', now 'whitespace'"),
+        (("--idf", "uniform"), "idf: baseline 'pooled', now 'uniform'"),
+    ],
+)
+def test_another_recipe_is_refused(prepared, tmp_path, invoke, flags, told):
+    found = invoke("gate", fresh(tmp_path), "--against", prepared.baseline, *flags)
+    assert found.code == 2
+    assert told in found.err
+
+
+def test_another_encoder_is_refused_with_the_list(prepared, tmp_path, invoke):
+    other = save_vectors(tmp_path / "other.npz", items(3))
+    found = invoke("gate", fresh(tmp_path), "--against", prepared.baseline, "--encoder", other)
+    assert found.code == 2
+    assert "encoder: baseline" in found.err
+    moved = shutil.copy(other, tmp_path / "moved.npz")
+    document = json.loads(prepared.baseline.read_text(encoding="utf-8"))
+    document["settings"]["encoder"] = str(moved)
+    (tmp_path / "b.json").write_text(json.dumps(document), encoding="utf-8")
+    shutil.copy(prepared.folder / "b.idf.safetensors", tmp_path / "b.idf.safetensors")
+    found = invoke("gate", fresh(tmp_path), "--against", tmp_path / "b.json")
+    assert found.code == 2
+    for field in ("name", "fingerprint"):
+        assert f"encoder {field}: baseline" in found.err
+
+
+def test_a_damaged_table_is_refused(prepared, tmp_path, invoke):
+    for name in ("b.json", "b.idf.safetensors"):
+        shutil.copy(prepared.folder / name, tmp_path / name)
+    table = tmp_path / "b.idf.safetensors"
+    table.write_bytes(table.read_bytes()[:-1] + b"x")
+    found = invoke("gate", fresh(tmp_path), "--against", tmp_path / "b.json")
+    assert found.code == 2
+    assert "is not the table that b.json names" in found.err
+    table.unlink()
+    assert invoke("gate", fresh(tmp_path), "--against", tmp_path / "b.json").code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("gate", "x.jsonl"), "no baseline named"),
+        (("gate", "--against", "b.json"), "no source named"),
+        (("gate", "x.jsonl", "--against", "none.json"), "cannot read the baseline"),
+        (("gate", "x.jsonl", "--against", "b.json", "--out", "x.pdf"), "suffix '.pdf'"),
+        (("gate", "--init", "x.jsonl", "--against", "b.json"), "--init takes no source"),
+        (("gate", "-", "--against", "{baseline}"), "not from standard input"),
+        (("baseline", "update"), "takes one run folder, got 0"),
+        (("baseline", "a", "b"), "takes one run folder, got 2"),
+        (("baseline", "a", "-o", "x.yaml"), "a baseline is a .json file"),
+        (("baseline", "nowhere"), "cannot read the report"),
+        (("baseline", "update", "nowhere"), "cannot read the baseline"),
+    ],
+)
+def test_wrong_use(prepared, invoke, arguments, told):
+    found = invoke(*(argument.format(baseline=prepared.baseline) for argument in arguments))
+    assert found.code == 2
+    assert told in found.err
+
+
+def test_init_writes_a_policy_that_gate_reads(prepared, tmp_path, invoke):
+    assert invoke("gate", "--init", "--against", prepared.baseline).code == 0
+    assert Path("secid.toml").read_text(encoding="utf-8").startswith("# Policy of `secid gate`")
+    found = invoke("gate", fresh(tmp_path), "--against", prepared.baseline)
+    assert found.code == 0, found.err
+    assert "policy secid.toml" in found.out
+    assert invoke("gate", "--init", "--against", prepared.baseline).code == 2
+
+
+def test_only_update_changes_a_baseline(prepared, tmp_path, invoke):
+    out = tmp_path / "b.json"
+    assert invoke("baseline", prepared.run, "-o", out).code == 0
+    before = out.read_bytes()
+    assert before == prepared.baseline.read_bytes()
+    refused = invoke("baseline", prepared.run, "-o", out)
+    assert refused.code == 2
+    assert "secid baseline update RUN" in refused.err
+    same = invoke("baseline", "update", prepared.run, "-o", out)
+    assert "nothing changed" in same.out
+    source = write_rows(tmp_path / "used.jsonl", items(150))
+    assert invoke("score", source, "--encoder", prepared.encoder, "--run", "update", "--quiet").code == 0
+    changed = invoke("baseline", "update", "./update", "-o", out)
+    assert changed.code == 0
+    assert "sources used n_records: 160 → 150" in changed.out
+    assert out.read_bytes() != before
+
+
+def test_files_that_are_gone_cost_their_texts_alone(prepared, tmp_path, invoke):
+    source = write_rows(tmp_path / "used.jsonl", items(60))
+    assert invoke("score", source, "--encoder", prepared.encoder, "--run", "run", "--quiet").code == 0
+    source.unlink()
+    found = invoke("baseline", "run", "-o", "b.json")
+    assert found.code == 0
+    assert "texts were not looked at" in found.err
+    document = json.loads(Path("b.json").read_text(encoding="utf-8"))
+    assert "known_positive" not in document["sources"]["used"]["buckets"]
+    assert "inversion" in document["sources"]["used"]["buckets"]
+
+
+def test_pages_annotations_and_summary(prepared, tmp_path, invoke, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    found = invoke(
+        "gate", fresh(tmp_path, known=2), "--against", prepared.baseline, "--annotations", "github",
+        "--out", tmp_path / "v.json", "--out", tmp_path / "v.md", "--out", tmp_path / "v.xml",
+    )  # fmt: skip
+    assert found.code == 1
+    commands = [line for line in found.out.splitlines() if line.startswith("::")]
+    assert any(line.startswith("::error ") and "buckets.known_positive" in line for line in commands)
+    assert json.loads((tmp_path / "v.json").read_text(encoding="utf-8"))["outcome"] == "fail"
+    assert (tmp_path / "summary.md").read_text(encoding="utf-8") == (tmp_path / "v.md").read_text(encoding="utf-8")
+    assert int(ElementTree.parse(tmp_path / "v.xml").getroot().get("failures", "0")) > 0
+
+
+def test_help_and_policy_errors_need_no_torch(prepared, tmp_path):
+    (tmp_path / "secid.toml").write_text("[gate.buckets]\npreambles = 0.1\n", encoding="utf-8")
+    code = (
+        "import sys\nfrom secid.cli.app import main\n"
+        "codes = [main(['gate', '--help']), main(['baseline', '--help']),"
+        f" main(['gate', 'x.jsonl', '--against', {str(prepared.baseline)!r}])]\n"
+        "print(codes, [name for name in ('torch', 'numpy', 'pyarrow', 'transformers') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=child_environment()
+    )
+    assert done.stdout.strip().splitlines()[-1] == "[0, 0, 2] []"
+    assert "did you mean 'preamble'?" in done.stderr
+
+
+def test_the_exit_code_reaches_the_shell(prepared, tmp_path):
+    fresh(tmp_path, duplicate=2)
+    found = run_child("gate", "used.jsonl", "--against", str(prepared.baseline), cwd=tmp_path)
+    assert found.code == 1
+    assert "Traceback" not in found.err
+
+
+class Action(NamedTuple):
+    code: int
+    out: str
+    output: str
+
+
+def run_action(folder: Path, **variables: str) -> Action:
+    """gate.sh as GitHub's runner starts it, with `secid` on the path and the action's variables alone."""
+    tools = folder / "tools"
+    tools.mkdir()
+    program = tools / "secid"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m secid "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    environment = child_environment(GITHUB_OUTPUT=str(folder / "output"), GITHUB_ACTION_PATH=str(ACTION), **variables)
+    environment["PATH"] = f"{tools}{os.pathsep}{environment['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", 'bash "$GITHUB_ACTION_PATH/gate.sh"'],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    output = folder / "output"
+    return Action(done.returncode, done.stdout, output.read_text(encoding="utf-8") if output.exists() else done.stderr)
+
+
+def test_the_action_runs_with_hostile_inputs(prepared, tmp_path):
+    name = "$(touch hacked); `touch hacked`'\".jsonl"
+    write_rows(tmp_path / name, items(140, 1000, known=2))
+    write_rows(tmp_path / "--exit-zero", items(140, 1000))
+    found = run_action(
+        tmp_path,
+        GATE_SOURCES=f"{name}\n\n",
+        GATE_AGAINST=str(prepared.baseline),
+        GATE_JUNIT="gate.xml",
+        GATE_JSON="g.json",
+    )
+    assert found.code == 1, found
+    assert found.output == "outcome=fail\n"
+    assert "::error " in found.out
+    assert (tmp_path / "gate.xml").is_file()
+    assert not (tmp_path / "hacked").exists()
+
+
+def test_the_action_reports_wrong_use(prepared, tmp_path):
+    found = run_action(tmp_path, GATE_SOURCES="--help", GATE_AGAINST=str(prepared.baseline))
+    assert (found.code, found.output) == (2, "outcome=error\n")
+
+
+def test_the_action_passes_inputs_through_the_environment_alone():
+    text = (ACTION / "action.yml").read_text(encoding="utf-8")
+    set_by_action = set(re.findall(r"^ +(GATE_\w+): \$\{\{ inputs\.", text, re.MULTILINE))
+    read_by_script = set(re.findall(r"GATE_\w+", (ACTION / "gate.sh").read_text(encoding="utf-8"))) - {"GATE_"}
+    assert set_by_action == read_by_script
+    scripts = re.findall(r"^\s+run: (.*)$", text, re.MULTILINE)
+    assert scripts == ['bash "$GITHUB_ACTION_PATH/gate.sh"']

@@ -1,0 +1,119 @@
+"""`secid score` as a child that is killed, and what must hold of its cache and report whenever that happens."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from secid.encoders import CacheFolder
+from secid.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[1]
+SEAL_SECONDS = 0.1
+"""Instead of 30 s, so that a run of seconds leaves many segments."""
+
+PROGRAM = f"""
+from secid.encoders import cache
+cache.SEAL_SECONDS = {SEAL_SECONDS}
+from secid.cli.app import entry
+entry()
+"""
+NOT_OF_THE_RESULT = ("timing", "environment")
+RELATIVE, ABSOLUTE = 1e-4, 1e-6
+"""A text's row depends on its batch by float32 rounding (1e-7), and what a resumed run encodes falls into other
+batches; differences of scores and their z lose digits to it."""
+
+
+class Killable:
+    """One score command on one cache, run as often as wanted. folder: for its caches and runs."""
+
+    def __init__(self, folder: Path, encoder: Path, sources: list[Path]) -> None:
+        self.folder = folder
+        self.cache = folder / "cache"
+        self._arguments = ["score", *map(str, sources), "--encoder", str(encoder), "--quiet"]
+
+    def arguments(self, run: str, cache: str = "cache") -> list[str]:
+        """The command line after the program's name."""
+        return [*self._arguments, "--cache-dir", str(self.folder / cache), "--run", str(self.folder / "runs" / run)]
+
+    def start(self, run: str) -> subprocess.Popen[str]:
+        """A child that scores, on one thread."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("SECID_")}
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        return subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, *self.arguments(run)],
+            env={**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+            cwd=self.folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def report(self, run: str) -> dict[str, Any] | None:
+        """The report of a run, None where it left none."""
+        path = self.folder / "runs" / run / "report.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+    def n_segments(self) -> int:
+        """Finished segments of the cache."""
+        return sum(use.n_segments for use in self._folder().info().encoders)
+
+    def n_rows(self) -> int:
+        """Rows in finished segments. Raises AssertionError where one is damaged or a text is in two of them."""
+        assert self._folder().verify().damaged == ()
+        keys = [np.load(path) for path in sorted(self.cache.glob("*/[0-9]*/keys.npy"))]
+        if not keys:
+            return 0
+        table = np.concatenate(keys)
+        assert len(np.unique(table, axis=0)) == len(table), "a finished segment's text was encoded again"
+        return len(table)
+
+    def wait_for_segments(self, n: int, child: subprocess.Popen[str], patience_seconds: float = 60.0) -> None:
+        """Returns when the cache has n finished segments. Raises AssertionError where the child ends before."""
+        end = time.monotonic() + patience_seconds
+        while self.n_segments() < n:
+            assert child.poll() is None, child.communicate()[1]
+            assert time.monotonic() < end, f"{self.n_segments()} of {n} segments came"
+            time.sleep(0.01)
+
+    def _folder(self) -> CacheFolder:
+        return CacheFolder.of(Settings(cache_dir=str(self.cache)))
+
+
+def kill(child: subprocess.Popen[str]) -> bool:
+    """SIGKILL; False where the child was done already, and then successfully."""
+    alive = child.poll() is None
+    child.kill()
+    _, err = child.communicate()
+    if not alive:
+        assert child.returncode == 0, err
+    return alive
+
+
+def differences(first: Any, second: Any, where: str = "report") -> list[str]:
+    """What two reports do not have in common, beyond rounding. Times and machine are no result."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        if first.keys() != second.keys():
+            return [f"{where}: {sorted(first.keys() ^ second.keys())}"]
+        names = [name for name in first if where != "report" or name not in NOT_OF_THE_RESULT]
+        return [line for name in names for line in differences(first[name], second[name], f"{where}.{name}")]
+    if isinstance(first, list) and isinstance(second, list):
+        if len(first) != len(second):
+            return [f"{where}: {len(first)} and {len(second)} items"]
+        pairs = enumerate(zip(first, second, strict=True))
+        return [line for place, (a, b) in pairs for line in differences(a, b, f"{where}[{place}]")]
+    if isinstance(first, float) and isinstance(second, float | int):
+        same = math.isclose(first, second, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+    elif ".queries_needed" in where and first is not None and second is not None:
+        same = math.isclose(first, second, rel_tol=RELATIVE, abs_tol=1)  # rounded up from a float
+    else:
+        same = first == second
+    return [] if same else [f"{where}: {first!r} and {second!r}"]

@@ -1,0 +1,182 @@
+"""Times reading, planning, lexing and coverage beside a plain loop over the same records.
+
+python tests/perf/read_plan_lex.py [--triplets 200000] [--repeats 3] [--folder DIR]
+
+The plain loop is `json.loads`, one regular expression and a set a text, over the JSON lines, in one process.
+Every measurement is a process of its own, so that peak memory is its own too; the kinds take turns, so that
+noise from elsewhere on the machine falls on all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+N_WORDS = 60_000
+PASSAGE_WORDS = 58
+"""Words of Zipf's law from the list below come to 340 characters a passage on average."""
+QUERY_WORDS = 9
+WRITE_ROWS = 20_000
+TEXTS_PER_TRIPLET = 3
+ASKED_RATIO = 2.0
+ASKED_BYTES_PER_TEXT = 64
+
+
+def make_rows(n_rows: int, seed: int = 0):
+    """Dictionaries of query, positive and negative, all distinct, in blocks of WRITE_ROWS."""
+    generator = np.random.default_rng(seed)
+    letters = np.array(list("etaoinshrdlcumwfgypbvk"))
+    lengths = 2 + generator.poisson(4.5, N_WORDS)
+    words = np.array(["".join(generator.choice(letters, length)) for length in lengths])
+    words[np.argsort(lengths, kind="stable")[:2000]].sort()
+    share = 1.0 / (np.arange(N_WORDS) + 2.7)
+    edges = np.cumsum(share / share.sum())
+    for start in range(0, n_rows, WRITE_ROWS):
+        block = []
+        for number in range(start, min(n_rows, start + WRITE_ROWS)):
+            drawn = words[np.searchsorted(edges, generator.random(QUERY_WORDS + 2 * PASSAGE_WORDS))].tolist()
+            passages = drawn[QUERY_WORDS:]
+            block.append(
+                {
+                    "query": f"{' '.join(drawn[:QUERY_WORDS])} {number}?",
+                    "positive": f"{' '.join(passages[:PASSAGE_WORDS]).capitalize()} {number}.",
+                    "negative": f"{' '.join(passages[PASSAGE_WORDS:]).capitalize()}, {number}.",
+                }
+            )
+        yield block
+
+
+def write_files(folder: Path, n_rows: int) -> dict[str, Path]:
+    """The same records as JSON lines and as Parquet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found = {"jsonl": folder / f"{n_rows}.jsonl", "parquet": folder / f"{n_rows}.parquet"}
+    if all(path.exists() for path in found.values()):
+        return found
+    schema = pa.schema([(name, pa.string()) for name in ("query", "positive", "negative")])
+    with found["jsonl"].open("w", encoding="utf-8") as file, pq.ParquetWriter(found["parquet"], schema) as writer:
+        for block in make_rows(n_rows):
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in block)
+            writer.write_table(pa.Table.from_pylist(block, schema))
+    return found
+
+
+def plain_loop(path: Path) -> dict[str, float]:
+    """What anyone writes first: parse, split, collect."""
+    split = re.compile(r"[^\W_]+")
+    start = time.perf_counter()
+    n_tokens = 0
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            row = json.loads(line)
+            for text in (row["query"], row["positive"], row["negative"]):
+                n_tokens += len(set(split.findall(text.lower())))
+    return {"seconds": time.perf_counter() - start, "n_tokens": n_tokens}
+
+
+def whole_way(path: Path) -> dict[str, float]:
+    """Reading, planning, lexing, document frequencies and the coverage of every triplet."""
+    from secid.data import open_source, resolve_sources
+    from secid.lexical import Lexicon
+    from secid.plan import make_plan
+    from secid.settings import Settings
+
+    settings = Settings()
+    loaded = memory_bytes()
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        sources = resolve_sources([str(path)], settings)
+        plan = make_plan([(source, open_source(source, settings)) for source in sources], settings, Path(folder))
+        planned = time.perf_counter()
+        held = memory_bytes() - loaded
+        queries, passages = plan.queries, plan.passages
+        counted = np.ones(len(passages), np.bool_)
+        spool = Path(folder) / "tokens"
+        lexicon = Lexicon(settings.tokenizer, queries.get, len(queries), passages.get, counted, spool)
+        lexed = time.perf_counter()
+        idf = lexicon.idf(lexicon.pooled())
+        (only,) = plan.sources
+        coverage = lexicon.coverage(only.query[only.triplet_record()], only.negatives, idf)
+        end = time.perf_counter()
+        plan.close()
+    return {
+        "seconds": end - start,
+        "read_and_plan_seconds": planned - start,
+        "lex_seconds": lexed - planned,
+        "coverage_seconds": end - lexed,
+        "bytes_per_text_planned": held / (len(queries) + len(passages)),
+        "mean_coverage": float(coverage.mean()),
+    }
+
+
+def memory_bytes() -> int:
+    """Memory of this process that is its own: mapped files are the kernel's to drop."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def child(kind: str, path: Path) -> None:
+    found = plain_loop(path) if kind == "plain" else whole_way(path)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    found["cpu_seconds"] = usage.ru_utime + usage.ru_stime
+    found["peak_mib"] = usage.ru_maxrss / 1024
+    print(json.dumps(found))
+
+
+def run_child(kind: str, path: Path) -> dict[str, float]:
+    command = [sys.executable, __file__, "--child", kind, "--file", str(path)]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def compare(folder: Path, n_triplets: int, repeats: int) -> None:
+    files = write_files(folder, n_triplets)
+    size = files["jsonl"].stat().st_size
+    print(f"{n_triplets:,} triplets of distinct text, {size / 1e6:,.0f} MB of JSON lines, {repeats} repeats")
+    kinds = {"plain": files["jsonl"], "jsonl": files["jsonl"], "parquet": files["parquet"]}
+    found: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
+    for _ in range(repeats):
+        for kind, path in kinds.items():
+            found[kind].append(run_child(kind, path))
+    for kind, runs in found.items():
+        middle = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+        print(f"{kind:8}" + "  ".join(f"{name} {value:.4g}" for name, value in middle.items()))
+        if kind != "plain":
+            ratios = [plain["seconds"] / run["seconds"] for plain, run in zip(found["plain"], runs, strict=True)]
+            told = ", ".join(f"{ratio:.2f}" for ratio in sorted(ratios))
+            print(f"        {statistics.median(ratios):.2f} times the plain loop ({told}); asked for: {ASKED_RATIO}")
+    print(f"asked for: at most {ASKED_BYTES_PER_TEXT} bytes a distinct text after planning")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--triplets", type=int, default=200_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="keeps the files for the next time")
+    parser.add_argument("--child", choices=("plain", "jsonl", "parquet"), help=argparse.SUPPRESS)
+    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        child(arguments.child, arguments.file)
+    elif arguments.folder:
+        arguments.folder.mkdir(parents=True, exist_ok=True)
+        compare(arguments.folder, arguments.triplets, arguments.repeats)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            compare(Path(folder), arguments.triplets, arguments.repeats)
+
+
+if __name__ == "__main__":
+    main()

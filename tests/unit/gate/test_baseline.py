@@ -1,0 +1,106 @@
+"""The document: there and back, refusals, differences, changes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from secid.errors import InputError, UsageError
+from secid.gate.baseline import (
+    changes,
+    check_table,
+    differences,
+    from_json,
+    read_baseline,
+    refuse_differences,
+    table_path,
+    to_json,
+)
+from tests.unit.gate.conftest import ENCODER, baseline_of, columns, source_of
+
+
+@pytest.fixture
+def baseline():
+    return baseline_of(own=source_of(columns()))
+
+
+def test_there_and_back(baseline):
+    text = to_json(baseline)
+    assert to_json(from_json(text, "b.json")) == text
+    assert text.count("\n") > 50  # a line a number, so that a change is a line of a diff
+
+
+def test_rounding_noise_makes_no_diff(baseline):
+    own = baseline.sources["own"]
+    noisy = replace(baseline, sources={"own": replace(own, score_nats=own.score_nats * (1 + 1e-13))})
+    assert to_json(noisy) == to_json(baseline)
+    assert changes(baseline, noisy) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[]", "no schema_version"),
+        ("not json", "no schema_version"),
+        ('{"schema_version": "2.0"}', "schema version 2.0"),
+        ('{"schema_version": "1.9"}', "not a valid baseline"),
+    ],
+)
+def test_what_is_no_baseline(text, told):
+    with pytest.raises(InputError, match=told):
+        from_json(text, "b.json")
+
+
+def test_a_baseline_without_sources(baseline):
+    with pytest.raises(InputError, match="holds no source"):
+        from_json(to_json(replace(baseline, sources={})), "b.json")
+
+
+def test_a_newer_minor_version_is_read(baseline):
+    document = json.loads(to_json(baseline)) | {"schema_version": "1.7", "added": 1}
+    assert from_json(json.dumps(document), "b.json").sources.keys() == {"own"}
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(InputError, match="cannot read the baseline"):
+        read_baseline(tmp_path / "none.json")
+
+
+def test_the_table_must_be_the_named_one(tmp_path, baseline):
+    path = tmp_path / "b.json"
+    with pytest.raises(InputError, match="beside the baseline"):
+        check_table(path, baseline)
+    table_path(path).write_bytes(b"another")
+    with pytest.raises(InputError, match="is not the table"):
+        check_table(path, baseline)
+
+
+@pytest.mark.parametrize(
+    ("settings", "encoder", "told"),
+    [
+        ({"temperature": 0.1}, {}, ["temperature: baseline 0.05, now 0.1"]),
+        ({"seed": 1}, {}, ["seed: baseline 0, now 1"]),
+        ({}, {"fingerprint": "g", "pooling": "cls"}, ["encoder pooling: baseline 'mean', now 'cls'",
+                                                       "encoder fingerprint: baseline 'ffffffff', now 'g'"]),
+        ({"temperature": 1.0}, {"fingerprint": "g"}, ["temperature: baseline 0.05, now 1.0",
+                                                      "encoder fingerprint: baseline 'ffffffff', now 'g'"]),
+        ({}, {"device": "cuda"}, []),
+    ],
+)  # fmt: skip
+def test_differences_are_listed_whole(baseline, settings, encoder, told):
+    now = {**baseline.settings, **settings}
+    found = differences(baseline, now, replace(ENCODER, **encoder))
+    assert found == told
+    if told:
+        with pytest.raises(UsageError) as caught:
+            refuse_differences(found, "b.json")
+        assert all(line in caught.value.message for line in told)
+
+
+def test_changes_are_told(baseline):
+    own = baseline.sources["own"]
+    new = replace(baseline, sources={"own": replace(own, n_records=401), "more": own})
+    assert changes(baseline, new) == ["source more: added", "sources own n_records: 400 → 401"]
+    assert "source more: removed" in changes(new, baseline)

@@ -1,0 +1,95 @@
+"""Limits from a baseline: the margin, what the user gave, and the file that `--init` writes."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from secid.errors import UsageError
+from secid.gate.baseline import Known
+from secid.gate.derive import MARGIN, complete, down, margin, up
+from secid.gate.init import policy_text, write_policy
+from secid.gate.policy import Policy, parse_policy
+from tests.unit.gate.conftest import baseline_of, columns, source_of
+
+
+def test_rounding_never_tightens():
+    for value in (0.001234, 0.0999, 0.5, 1.0, 23.4, 7.0e-9):
+        assert up(value) >= value - 1e-12
+        assert down(value) <= value + 1e-12
+        assert up(value) == pytest.approx(value, rel=0.11)
+    assert up(0.0) == down(0.0) == 0.0
+    assert (up(0.1234), down(0.1278)) == (0.13, 0.12)
+
+
+def test_the_margin_holds_both_errors():
+    known = source_of(columns(), n_queries=400)
+    assert margin(known, 0.01, 400) == pytest.approx(MARGIN * 0.01 * np.sqrt(2))
+    assert margin(known, None, 400) == 0.0
+
+
+def test_the_margin_lets_nearly_every_equal_sample_pass():
+    """1 - 2 * Phi(-3.09) of the differences lie so near that their whole interval is inside."""
+    draw = np.random.default_rng(0)
+    n, error = 100_000, 0.01
+    gaps = error * (draw.standard_normal(n) - draw.standard_normal(n))
+    reach = np.abs(gaps) + 1.959964 * error * np.sqrt(2)
+    inside = (reach <= margin(source_of(columns(), n_queries=400), error, 400)).mean()
+    assert 0.997 < inside < 0.9995
+
+
+def test_what_is_given_stays_and_the_rest_is_filled_in():
+    baseline = baseline_of(own=source_of(columns()))
+    given = parse_policy({"buckets": {"empty": 0.2, "inversion": "off"}, "minimum_records": 50}, "x")
+    found = complete(given, baseline)
+    assert (found.buckets.empty, found.buckets.inversion, found.minimum_records) == (0.2, "off", 50)
+    for name in ("known_positive", "near_copy", "duplicate", "overused", "preamble"):
+        assert getattr(found.buckets, name) == 0.01
+    dumped = found.model_dump()
+    dumped["score"].pop("named")
+    assert None not in [
+        value for table in dumped.values() for value in (table.values() if isinstance(table, dict) else [table])
+    ]
+
+
+def test_a_smaller_sample_gets_more_room():
+    baseline = baseline_of(own=source_of(columns()))
+    small, large = (complete(parse_policy({"minimum_records": n}, "x"), baseline) for n in (50, 5000))
+    assert small.score.tolerance_nats > large.score.tolerance_nats
+
+
+def test_a_spoilt_baseline_is_no_example():
+    spoilt = source_of(columns())
+    spoilt = replace(spoilt, buckets={**spoilt.buckets, "preamble": Known(value=0.3, standard_error=0.02)})
+    assert complete(Policy(), baseline_of(own=spoilt)).buckets.preamble == 0.05
+
+
+def test_the_written_policy_is_the_derived_one():
+    baseline = baseline_of(own=source_of(columns()))
+    text = policy_text(baseline, "secid-baseline.json")
+    written = parse_policy(tomllib.loads(text)["gate"], "x")
+    assert written == complete(Policy(), baseline)
+    for line in text.splitlines():
+        assert len(line) <= 120
+
+
+def test_hostile_names_stay_in_their_comment():
+    name = 'x"\nminimum_records = 1\x1b[31m'
+    text = policy_text(baseline_of(**{name: source_of(columns(), like_controls=("random",))}), name)
+    assert tomllib.loads(text)["gate"]["minimum_records"] == 300
+    assert "\x1b" not in text
+
+
+def test_settings_are_kept_and_a_policy_is_not_written_over(tmp_path):
+    path = tmp_path / "secid.toml"
+    path.write_text("seed = 3\n", encoding="utf-8")
+    baseline = baseline_of(own=source_of(columns()))
+    write_policy(baseline, "b.json", path)
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    assert table["seed"] == 3
+    assert table["gate"]["minimum_records"] == 300
+    with pytest.raises(UsageError, match="already"):
+        write_policy(baseline, "b.json", path)

@@ -1,0 +1,118 @@
+"""Means with errors by query, and decisions on whole intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from secid.gate.estimates import (
+    Estimate,
+    at_least,
+    at_most,
+    clustered_mean,
+    combined,
+    names_of,
+    paired_gap,
+    ratio,
+    share_interval,
+    unpaired_gap,
+    within,
+)
+
+
+def names(*numbers: int) -> np.ndarray:
+    return names_of(np.array([[0] * 15 + [n] for n in numbers], np.uint8))
+
+
+def test_a_mean_by_hand():
+    found = clustered_mean(np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), names(1, 2))
+    assert found.value == 3.0
+    np.testing.assert_allclose(found.per_query, [-2 / 3, 2 / 3])
+    assert found.standard_error == pytest.approx(np.sqrt(8) / 3)
+
+
+def test_shares_weigh_triplets():
+    found = clustered_mean(np.array([1.0, 0.0]), np.array([0, 1]), names(1, 2), np.array([3.0, 1.0]))
+    assert found.value == 0.75
+
+
+def test_the_error_is_that_of_repeated_samples():
+    draw = np.random.default_rng(0)
+    values, errors = [], []
+    for _ in range(400):
+        query = np.repeat(draw.standard_normal(100), 5)
+        found = clustered_mean(
+            query + draw.standard_normal(500), np.repeat(np.arange(100), 5), np.arange(100).astype("S16")
+        )
+        values.append(found.value)
+        errors.append(found.standard_error)
+    assert np.mean(errors) == pytest.approx(np.std(values), rel=0.1)
+
+
+def test_names_that_end_in_zero_bytes_stay_apart():
+    keys = np.array([[1] + [0] * 15, [1, 1] + [0] * 14, [0] * 16], np.uint8)
+    assert len(np.unique(names_of(keys))) == 3
+
+
+def test_a_difference_of_equal_samples_is_certain():
+    found = clustered_mean(np.array([1.0, 2.0, 4.0]), np.arange(3), names(1, 2, 3))
+    gap = paired_gap(found, found)
+    assert (gap.value, gap.standard_error, gap.n_shared) == (0.0, 0.0, 3)
+    assert unpaired_gap(found, 7 / 3, found.standard_error).standard_error > found.standard_error
+
+
+def test_queries_of_one_side_alone_count_too():
+    first = Estimate(1.0, names(1, 2), np.array([0.1, -0.1]))
+    second = Estimate(0.5, names(2, 3), np.array([0.1, -0.1]))
+    gap = combined(first, second)
+    assert gap.value == 0.5
+    np.testing.assert_allclose(sorted(gap.per_query), [-0.2, 0.1, 0.1])
+
+
+def test_a_ratio_by_the_delta_method():
+    draw = np.random.default_rng(1)
+    found = []
+    for _ in range(500):
+        top, bottom = 1 + draw.standard_normal(200), 2 + draw.standard_normal(200)
+        parts = [clustered_mean(x, np.arange(200), np.arange(200).astype("S16")) for x in (top, bottom)]
+        made = ratio(*parts)
+        assert made is not None
+        found.append((made.value, made.standard_error))
+    values, errors = np.array(found).T
+    assert errors.mean() == pytest.approx(values.std(), rel=0.1)
+
+
+def test_a_ratio_to_nothing_is_none():
+    one = Estimate(1.0, names(1), np.zeros(1))
+    assert ratio(one, Estimate(0.0, names(1), np.zeros(1))) is None
+    assert ratio(one, Estimate(float("nan"), names(1), np.zeros(1))) is None
+
+
+def test_nothing_found_in_500_queries_is_less_than_one_percent():
+    low, high = share_interval(Estimate(0.0, np.arange(500).astype("S16"), np.zeros(500)))
+    assert low == 0.0
+    assert high == pytest.approx(3.8415 / 503.8415, rel=1e-3)
+
+
+def test_the_interval_of_a_share_holds_it():
+    flags = (np.arange(1000) % 10 == 0).astype(float)
+    found = clustered_mean(flags, np.arange(1000), np.arange(1000).astype("S16"))
+    low, high = share_interval(found)
+    assert low < 0.1 < high
+    assert high - low == pytest.approx(2 * 1.96 * np.sqrt(0.09 / 1000), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "most", "least", "inside"),
+    [
+        ((0.1, 0.2), "pass", "fail", "pass"),
+        ((0.4, 0.6), "fail", "pass", "fail"),
+        ((0.2, 0.4), "not_evaluated", "not_evaluated", "not_evaluated"),
+        ((-0.6, -0.4), "pass", "fail", "fail"),
+        ((float("nan"), float("nan")), "not_evaluated", "not_evaluated", "not_evaluated"),
+    ],
+)
+def test_decisions(bounds, most, least, inside):
+    assert at_most(bounds, 0.3) == most
+    assert at_least(bounds, 0.3) == least
+    assert within(bounds, 0.3) == inside

@@ -1,0 +1,153 @@
+"""Pages of a verdict: hostile names and texts do nothing, limits of the services are kept."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from secid.report.annotations import PER_LEVEL, SUMMARY_BYTES, append_step_summary, fitted, github_annotations
+from secid.report.junit import to_junit
+from secid.report.verdict_pages import print_verdict, verdict_json, verdict_markdown
+from secid.verdicts import Check, CheckExample, GateVerdict, SourceVerdict, overall
+
+HOSTILE = "a%b\r\n::error::x,y:z \x1b[31m<img src=x> |`@user` ]]> \x00\u202e##[command]"
+
+
+def check(name: str = "score", outcome: str = "fail", **more) -> Check:
+    row = CheckExample(path=f"{HOSTILE}.jsonl", line=3, query=HOSTILE, negative=HOSTILE, note=HOSTILE)
+    fields = {"message": f"measured {HOSTILE}", "what_to_do": HOSTILE, "examples": (row,) * 3, **more}
+    return Check(name=name, outcome=outcome, unit="nats", measured=0.1, interval_95=(0.0, 0.2), limit=0.3, **fields)
+
+
+def verdict(*checks: Check, name: str = HOSTILE, outcome: str = "fail", n: int = 1) -> GateVerdict:
+    source = SourceVerdict(
+        name=name,
+        paths=(f"{name}.jsonl",),
+        outcome=outcome,
+        n_records=5,
+        n_queries=5,
+        n_negatives=25,
+        eci_nats=0.3,
+        interval_95=(0.2, 0.4),
+        previous=None,
+        checks=checks,
+    )
+    return GateVerdict(
+        schema_version="1.0",
+        secid_version="0.1.0",
+        outcome=outcome,
+        baseline="b.json",
+        policy_from="secid.toml",
+        policy={},
+        paired=None,
+        encoder="tiny",
+        sources=(source,) * n,
+        notes=(HOSTILE,),
+        timing={},
+    )
+
+
+def test_annotations_are_one_line_each_and_escaped():
+    lines = github_annotations(verdict(check(), check("drift.close", "not_evaluated")))
+    assert [line.split(" ")[0] for line in lines] == ["::error", "::warning"]
+    for line in lines:
+        assert not set("\r\n\x1b\x00\u202e") & set(line)
+        head, _, message = line.removeprefix("::").partition("::")
+        assert "%25" in head
+        assert "%3A" in head
+        assert "%2C" in head
+        assert "line=3" in head
+        assert "%0A" in message
+        assert "%" not in message.replace("%25", "").replace("%0A", "").replace("%0D", "")
+
+
+def test_annotations_keep_within_ten_a_level_and_say_so():
+    lines = github_annotations(verdict(*[check(f"check {n}") for n in range(25)]))
+    assert len(lines) == PER_LEVEL
+    assert "16 more not shown" in lines[-1]
+    assert len(github_annotations(verdict(*[check(f"check {n}") for n in range(10)]))) == 10
+
+
+def test_a_pass_is_a_notice_and_an_excused_check_is_silent():
+    lines = github_annotations(
+        verdict(check(outcome="pass"), check("drift", "not_evaluated", excused=True), outcome="pass")
+    )
+    assert len(lines) == 1
+    assert lines[0].startswith("::notice ")
+
+
+def test_a_long_message_is_cut():
+    (line,) = github_annotations(verdict(check(message="é" * 10_000)))
+    assert len(line.encode()) < 6000
+
+
+def test_junit_is_well_formed_and_counts():
+    checks = (check(), check("b", "not_evaluated"), check("c", "not_evaluated", excused=True), check("d", "pass"))
+    root = ElementTree.fromstring(to_junit(verdict(*checks)))
+    assert (root.get("tests"), root.get("failures"), root.get("errors"), root.get("skipped")) == ("4", "1", "1", "1")
+    assert len(root.findall(".//testcase/failure")) == 1
+    text = to_junit(verdict(*checks))
+    assert not set("\x00\x1b\u202e") & set(text)
+    assert "<img" not in text
+
+
+def test_markdown_cannot_be_broken_by_a_name():
+    page = verdict_markdown(verdict(check(), check("b", "pass")))
+    assert "<img" not in page
+    assert "@user" not in page
+    assert "\x1b" not in page
+    for line in page.splitlines():
+        assert not line.startswith("::")
+        if line.startswith("| FAIL"):
+            assert line.count("|") - line.count("\\|") == 6
+
+
+def test_no_line_of_the_terminal_is_a_command_for_the_log():
+    out = io.StringIO()
+    print_verdict(Console(file=out, width=60, highlight=False), verdict(check(), check("b", "not_evaluated"), n=2))
+    text = out.getvalue()
+    assert "::" not in text
+    assert "##[" not in text
+    assert "\x1b" not in text
+
+
+def test_json_holds_the_verdict():
+    document = json.loads(verdict_json(verdict(check())))
+    assert document["sources"][0]["name"] == HOSTILE
+    assert document["sources"][0]["checks"][0]["outcome"] == "fail"
+
+
+def test_the_step_summary_is_appended_and_fits(tmp_path):
+    path = tmp_path / "summary.md"
+    path.write_text("before\n", encoding="utf-8")
+    assert append_step_summary(verdict(check()), {"GITHUB_STEP_SUMMARY": str(path)})
+    assert path.read_text(encoding="utf-8").startswith("before\n# Gate")
+    big = verdict(*[check(f"check {n}") for n in range(2000)])
+    assert append_step_summary(big, {"GITHUB_STEP_SUMMARY": str(path)})
+    assert path.stat().st_size <= SUMMARY_BYTES
+    assert "The rest is cut" in path.read_text(encoding="utf-8")
+    assert not append_step_summary(big, {})
+
+
+@pytest.mark.parametrize("n_bytes", [-5, 0, 10, 100, 1000])
+def test_a_cut_text_fits(n_bytes):
+    assert len(fitted("ä line\n" * 100, n_bytes).encode()) <= max(0, n_bytes)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected", "code"),
+    [
+        (["pass", "pass"], "pass", 0),
+        (["pass", "not_evaluated"], "not_evaluated", 3),
+        (["not_evaluated", "fail"], "fail", 1),
+        ([], "not_evaluated", 3),
+    ],
+)
+def test_exit_codes(outcomes, expected, code):
+    assert overall(outcomes) == expected
+    assert replace(verdict(), outcome=overall(outcomes)).exit_code == code

@@ -1,0 +1,79 @@
+"""The policy: where it is read, what it refuses and with which words, and that it loads nothing heavy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from secid.errors import SettingsError, UsageError
+from secid.gate.policy import CHECK_NAMES, Policy, parse_policy, policy_schema, read_policy
+
+
+@pytest.mark.parametrize(
+    ("table", "told", "remedy"),
+    [
+        ({"minimum_record": 5}, "unknown key 'minimum_record'", "did you mean 'minimum_records'?"),
+        ({"buckets": {"duplicates": 0.1}}, "unknown key 'buckets.duplicates'", "did you mean 'duplicate'?"),
+        ({"buckets": {"zzz": 0.1}}, "unknown key 'buckets.zzz'", "known: known_positive, near_copy"),
+        ({"buckets": {"empty": 1.5}}, "buckets.empty = 1.5 is not allowed", '"off"'),
+        ({"buckets": {"empty": True}}, "buckets.empty = True is not allowed", '"off"'),
+        ({"score": {"tolerance_nats": "none"}}, "score.tolerance_nats = 'none' is not allowed", '"off"'),
+        ({"score": {"against": "first"}}, "score.against = 'first' is not allowed", None),
+        ({"score": {"against": "named"}}, "score.named is not given", None),
+        ({"controls": {"differ_from": ["bm25"]}}, "controls.differ_from = 'bm25' is not allowed", None),
+        ({"diversity": {"budget": 5}}, "diversity.budget = 5 is not allowed", None),
+        ({"allow_not_evaluated": ["scor"]}, "names no check: 'scor'", "did you mean 'score'?"),
+        ({"minimum_records": 0}, "minimum_records = 0 is not allowed", None),
+        ({"score": 3}, "score = 3 is not allowed", None),
+        ([], "expected a table", None),
+    ],
+)
+def test_refusals(table, told, remedy):
+    with pytest.raises(SettingsError) as caught:
+        parse_policy(table, "secid.toml")
+    assert caught.value.where == "secid.toml"
+    assert told in caught.value.message
+    if remedy is not None:
+        assert remedy in (caught.value.remedy or "")
+
+
+def test_where_it_is_read(tmp_path):
+    assert read_policy(None, tmp_path) == (Policy(), "derived from the baseline")
+    (tmp_path / "pyproject.toml").write_text("[tool.secid.gate]\nminimum_records = 7\n", encoding="utf-8")
+    assert read_policy(None, tmp_path)[0].minimum_records == 7
+    (tmp_path / "secid.toml").write_text("seed = 1\n", encoding="utf-8")
+    assert read_policy(None, tmp_path)[0].minimum_records == 7
+    (tmp_path / "secid.toml").write_text("[gate]\nminimum_records = 8\n", encoding="utf-8")
+    assert read_policy(None, tmp_path)[0].minimum_records == 8
+    for name, text in (("a.toml", "minimum_records = 9\n"), ("b.toml", "[gate]\nminimum_records = 9\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        assert read_policy(tmp_path / name)[0].minimum_records == 9
+
+
+def test_a_file_that_is_not_there_or_is_no_toml(tmp_path):
+    with pytest.raises(UsageError, match="no such policy file"):
+        read_policy(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("= 3", encoding="utf-8")
+    with pytest.raises(SettingsError, match="not valid TOML"):
+        read_policy(tmp_path / "bad.toml")
+
+
+def test_the_schema_names_every_key():
+    schema = policy_schema()
+    assert schema["additionalProperties"] is False
+    assert set(schema["properties"]) == set(Policy.model_fields)
+    assert "description" in schema["$defs"]["BucketsPolicy"]["properties"]["preamble"]
+
+
+def test_every_table_has_its_checks():
+    assert {"score", "means.locality", "buckets.empty", "controls.shuffled", "diversity", "drift.close"} <= {
+        *CHECK_NAMES
+    }
+
+
+def test_it_loads_nothing_heavy():
+    code = "import sys, secid.gate.policy\nprint([m for m in ('torch', 'numpy', 'pyarrow') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

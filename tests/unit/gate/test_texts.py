@@ -1,0 +1,158 @@
+"""Known positives in disguise, repeats, preambles, nothing; and honest negatives left alone."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from secid.gate.texts import NO_POSITIVES, fetch, inspect_texts, restored, stored
+from secid.records import Defect, Record
+
+WORDS = [f"word{n}" for n in range(2000)]
+
+
+def passage(seed: int, n: int = 60) -> str:
+    draw = random.Random(seed)
+    title = " ".join(draw.choices(WORDS, k=6)).title()
+    return f"{title}. " + " ".join(draw.choices(WORDS, k=n)) + "."
+
+
+def records(*negatives: str, n: int = 30) -> list[Record | Defect]:
+    """One record with these negatives among others with none of interest."""
+    rows: list[Record | Defect] = [
+        Record(f"query {i}", (passage(i),), (passage(1000 + i), passage(2000 + i)), "own.jsonl", i + 1)
+        for i in range(n)
+    ]
+    rows[0] = Record("query 0", (passage(0), passage(500)), negatives, "own.jsonl", 1)
+    return rows
+
+
+def flagged(rows, known=NO_POSITIVES) -> dict[str, int]:
+    found, _ = inspect_texts(lambda: rows, known)
+    return {name: count for name, count in found[""].flagged.items() if count}
+
+
+def test_honest_negatives_are_left_alone():
+    assert flagged(records(passage(7000), passage(7001))) == {}
+
+
+@pytest.mark.parametrize("which", [0, 500])
+@pytest.mark.parametrize(
+    "alter",
+    [
+        lambda text: text,
+        str.upper,
+        lambda text: "  ".join(text.split()) + "\n",
+        lambda text: text.split(". ", 1)[1],
+        lambda text: " ".join(text.split()[: len(text.split()) // 2]),
+        lambda text: "A new title for it. " + text,
+        lambda text: text.replace(".", " !"),
+    ],
+    ids=["whole", "capitals", "spaces", "no title", "cut", "title added", "marks"],
+)
+def test_a_known_positive_is_found_however_it_is_altered(which, alter):
+    assert flagged(records(alter(passage(which)), passage(7001))) == {"known_positive": 1}
+
+
+def test_the_positive_of_another_query_is_no_known_positive():
+    assert flagged(records(passage(3), passage(7001))) == {}
+
+
+def test_windows_that_overlap_by_half_are_no_copies():
+    words = passage(0).split()
+    window = " ".join([*words[len(words) // 2 :], *passage(9000).split()[: len(words) // 2]])
+    assert flagged(records(window, passage(7001))) == {}
+
+
+def test_short_texts_count_only_when_their_words_are_equal():
+    rows = [Record("q", ("Deoxyribonucleic acid",), ("DEOXYRIBONUCLEIC  ACID!", "acid rain"), "a", 1)]
+    assert flagged(rows) == {"known_positive": 1}
+
+
+def test_positives_that_only_the_baseline_knows():
+    earlier = [Record("query 0", (passage(800),), (passage(801),), "old.jsonl", 1)]
+    _, positives = inspect_texts(lambda: earlier)
+    arrays = stored(positives.values())
+    known = restored(arrays)
+    rows = records(passage(800).upper(), passage(800).split(". ", 1)[1])
+    assert flagged(rows) == {}
+    assert flagged(rows, known) == {"known_positive": 2}
+    again = stored([known])
+    assert all(np.array_equal(arrays[name], again[name]) for name in arrays)
+
+
+def test_no_positives_are_stored_and_restored():
+    assert restored(stored([])).runs == {}
+
+
+def test_duplicates_in_other_words_only():
+    text = passage(7000)
+    assert flagged(records(text, text.upper(), passage(7001))) == {"duplicate": 1}
+
+
+def test_records_of_one_query_may_share_their_negatives():
+    rows = [Record("q", (passage(i),), (passage(50), passage(51)), "a", i) for i in range(2)]
+    assert flagged(rows) == {}
+
+
+def test_a_default_answer_is_overused():
+    rows = [Record(f"q {i}", (passage(i),), ("I found nothing that fits", passage(100 + i)), "a", i) for i in range(40)]
+    assert flagged(rows) == {"overused": 40}
+    assert flagged(rows[:20]) == {}
+
+
+@pytest.mark.parametrize("text", ["", "  ", "n/a", "None", "[removed]", "-"])
+def test_nothing_is_empty(text):
+    assert flagged(records(text, passage(7001))) == {"empty": 1}
+
+
+def test_empty_negatives_that_the_reader_left_out_count():
+    rows = records(passage(7000))
+    rows[1] = rows[1]._replace(dropped=(("empty_negative", 2),))
+    rows.append(Defect("empty_negative", "own.jsonl", 99, "empty"))
+    found, _ = inspect_texts(lambda: rows)
+    assert found[""].flagged["empty"] == 3
+    assert found[""].n_negatives == 1 + 29 * 2 + 3
+
+
+def test_an_unlisted_opening_is_found_by_being_common():
+    rows = [
+        Record(f"q {i}", (passage(i),), (f"Please find some text: {passage(100 + i)}", passage(300 + i)), "a", i)
+        for i in range(40)
+    ]
+    assert flagged(rows) == {"preamble": 40}
+
+
+def test_a_house_style_is_no_preamble():
+    rows = [
+        Record(
+            f"q {i}",
+            (f"The present invention relates {passage(i)}",),
+            (f"The present invention relates {passage(99 + i)}",),
+            "a",
+            i,
+        )
+        for i in range(40)
+    ]
+    assert flagged(rows) == {}
+
+
+def test_splits_are_told_apart():
+    rows = [
+        Record("q", (passage(0),), (passage(0),), "a", 1, "one"),
+        Record("q", (passage(0),), (passage(5),), "a", 1, "two"),
+    ]
+    found, positives = inspect_texts(lambda: rows)
+    assert {name: item.flagged["known_positive"] for name, item in found.items()} == {"one": 1, "two": 0}
+    assert positives.keys() == {"one", "two"}
+
+
+def test_rows_are_found_again():
+    rows = records(passage(7000), passage(0).upper())
+    found, _ = inspect_texts(lambda: rows)
+    place = found[""].places["known_positive"][0]
+    assert place == ("own.jsonl", 1, 1)
+    texts = fetch(lambda: rows, {("", place), ("", ("own.jsonl", 1, 9))})
+    assert texts == {("", place): ("query 0", passage(0).upper())}

@@ -1,0 +1,106 @@
+"""Facts of texts: normal forms, scripts, estimated tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secid.study.lint.facts import Facts, ScriptTable, gather, normal_form
+
+
+def facts(texts: list[str]) -> Facts:
+    return gather(lambda start, stop: texts[start:stop], len(texts), ScriptTable())
+
+
+def scripts(texts: list[str]) -> list[str]:
+    found = facts(texts)
+    return [found.scripts[number] for number in found.script]
+
+
+@given(st.text())
+def test_the_normal_form_is_lower_case_with_single_spaces(text):
+    assert normal_form(text) == " ".join(text.lower().split())
+
+
+@given(st.lists(st.text(min_size=1), max_size=8))
+def test_facts_of_a_text_do_not_depend_on_its_neighbours(texts):
+    together = facts(texts)
+    for place, text in enumerate(texts):
+        alone = facts([text])
+        assert together.tokens[place] == alone.tokens[0]
+        assert together.normal[place] == alone.normal[0]
+        assert together.opening[place] == alone.opening[0]
+        assert together.scripts[together.script[place]] == alone.scripts[alone.script[0]]
+
+
+def test_no_text_at_all():
+    assert len(facts([])) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "script"),
+    [
+        ("plain words", "Latin"),
+        ("“quoted” words — with 5 µm", "Latin"),
+        ("đường phố ở Việt Nam", "Latin"),
+        ("длинный текст with one word", "Cyrillic"),
+        ("这座桥建成于一九五三年", "Han"),
+        ("この橋は1953年に建てられた", "Kana"),
+        ("이 다리는 언제 지어졌습니까", "Hangul"),
+        ("ما هذا الكتاب", "Arabic"),
+        ("यह पुल कब बना था", "Devanagari"),
+        ("12 + 30 = 42 !", "none"),
+        ("", "none"),
+    ],
+)
+def test_script_of_most_letters(text, script):
+    assert scripts([text]) == [script]
+
+
+def test_the_estimate_is_near_what_wordpiece_gives_for_english():
+    # 65 tokens by all-MiniLM-L6-v2's tokenizer, special ones left out
+    text = (
+        "Press a floured fingertip about a centimetre into the shaped loaf. If the dent springs back at once, the "
+        "dough needs more time. If it fills slowly and a faint mark stays, it is ready. If it does not move at all, "
+        "the dough has gone too far and should be baked at once."
+    )
+    assert facts([text]).tokens[0] == pytest.approx(65, rel=0.15)
+    assert facts(["桥" * 30]).tokens[0] == 30
+
+
+def test_openings_are_words_or_characters_of_unspaced_scripts():
+    found = facts(["One two three four five six", "one two  three FOUR five seven", "one two three four six"])
+    assert found.opening[0] == found.opening[1] != found.opening[2]
+    found = facts(["以下是一段关于桥梁的文字", "以下是一段关于桥的短文", "这座桥建成于一九五三年"])
+    assert found.opening[0] == found.opening[1] != found.opening[2]
+
+
+def test_chunks_leave_no_seam(monkeypatch):
+    texts = [f"text {number} über ß 桥" if number % 3 else f"plain {number}" for number in range(50)]
+    whole = facts(texts)
+    monkeypatch.setattr("secid.study.lint.facts.CHUNK_TEXTS", 7)
+    parts = facts(texts)
+    for name in ("characters", "tokens", "normal", "opening", "script"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
+
+
+@pytest.mark.parametrize(
+    ("text", "generated"),
+    [
+        ("Sure, here is a passage about bridges.", True),
+        ("好的，以下是一段关于桥梁的文字。", True),
+        ("以下是一篇短文：", True),
+        ("はい、以下が文章です。", True),
+        ("물론입니다! 다음은 다리에 관한 글입니다.", True),
+        ("Chắc chắn rồi! Dưới đây là một đoạn văn.", True),
+        ("好的老师会听学生说话。", False),
+        ("以下各项规定自公布之日起施行。", False),
+        ("네덜란드는 유럽의 나라이다.", False),
+        ("Đây là một cây cầu cũ.", False),
+        ("A bridge is here.", False),
+    ],
+)
+def test_how_generated_texts_begin(text, generated):
+    assert facts([text]).preamble.tolist() == [generated]
