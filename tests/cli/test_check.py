@@ -139,11 +139,9 @@ def test_standard_input(tmp_path):
 
 def test_the_hash_seed_of_python_changes_nothing(tmp_path):
     items = list(rows(60))
-    for number, item in enumerate(items):
-        item["neg"] += [
-            f"hub {number % 2} of them all",
-            f"{'Sure it is so that' if number % 2 else 'Now it was so that'} {number}",
-        ]
+    starts = ("sure it is", "now it was", "then it became", "once there stood", "far away lay", "long ago lived")
+    for number, item in enumerate(items):  # six openings and two hubs, equally common: ties that hashes could order
+        item["neg"] += [f"hub {number % 2} of them all", f"{starts[number % 6]} so that number {number}"]
     path = write_rows(tmp_path / "tied.jsonl", items)
     found = [
         json.loads(run_child("check", path, POISONED, "--json", "-q", cwd=tmp_path, PYTHONHASHSEED=seed).out)
