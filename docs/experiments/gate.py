@@ -1,10 +1,10 @@
 """Does the gate cry wolf, and does it sleep? Fresh samples and poisoned ones of real sources, gated.
 
-    python docs/experiments/gate.py DATA --sources bm25 dense --runs 100 --poisoned 40 --out gate.json
+    python docs/experiments/gate.py DATA --splits 34 --poisoned 10 --out gate.json
 
-DATA is a folder with `sources/` as secid reads them, a row a query with its positives and ten negatives. Each run
-splits the queries of one source by a seeded draw: a baseline from some, and from the others, which it has never
-seen, SAMPLE records to gate, as they are or damaged. docs/experiments/gate.md tells the results.
+DATA is a folder with `sources/` as secid reads them, a row a query with its positives and ten negatives. Each split
+of one source's queries by a seeded draw gives a baseline from some, and from the UNSEEN others samples of SAMPLE
+records to gate, as they are or damaged. docs/experiments/gate.md tells the results.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -33,6 +34,10 @@ from secid.verdicts import GateVerdict
 
 SAMPLE = 500
 """Records of a gated sample."""
+UNSEEN = 600
+"""Queries that a split keeps from its baseline; samples are drawn from them."""
+FRESH = 3
+"""Fresh samples gated against the baseline of one split."""
 SHARE = 0.1
 """Share of the negatives that a damage replaces."""
 PREAMBLES = (
@@ -85,6 +90,11 @@ def rows_of(path: Path) -> list[Row]:
 Damage = Callable[[list[Row], np.random.Generator, Memory], list[Row]]
 
 
+def as_it_is(rows: list[Row], draw: np.random.Generator, memory: Memory) -> list[Row]:
+    """A fresh sample."""
+    return rows
+
+
 def some(rows: list[Row], draw: np.random.Generator) -> list[tuple[int, int]]:
     """(row, negative) of SHARE of all negatives, drawn at random."""
     places = [(r, k) for r, row in enumerate(rows) for k in range(len(row["neg"]))]
@@ -103,18 +113,11 @@ def altered(text: str, way: int) -> str:
 
 
 def known_positives(rows: list[Row], draw: np.random.Generator, memory: Memory) -> list[Row]:
-    """Known positives as negatives, every second one altered. At most one of each kind a query."""
+    """Known positives as negatives, half of them altered: which and how goes by the positive, so that it stays."""
     for r, k in some(rows, draw):
         positive = str(draw.choice(rows[r]["pos"]))
-        way = int(draw.integers(8))
+        way = crc32(positive.encode()) % 8
         rows[r]["neg"][k] = altered(positive, way) if way < 4 else positive
-    return rows
-
-
-def altered_positives(rows: list[Row], draw: np.random.Generator, memory: Memory) -> list[Row]:
-    """As known_positives, with all of them altered."""
-    for r, k in some(rows, draw):
-        rows[r]["neg"][k] = altered(str(draw.choice(rows[r]["pos"])), int(draw.integers(4)))
     return rows
 
 
@@ -154,7 +157,6 @@ def tenth_dealt_out(rows: list[Row], draw: np.random.Generator, memory: Memory) 
 
 DAMAGES: dict[str, Damage] = {
     "known positives": known_positives,
-    "altered positives": altered_positives,
     "duplicates": duplicates,
     "preambles": preambles,
     "dealt out": dealt_out,
@@ -169,22 +171,24 @@ def write(path: Path, rows: Sequence[Row]) -> Path:
 
 def one(
     name: str, rows: list[Row], damages: dict[str, Damage], seed: int, memory: Memory, folder: Path
-) -> dict[str, GateVerdict]:
-    """Verdicts on one split of a source: as it is ("fresh") and under each damage."""
+) -> list[tuple[str, GateVerdict]]:
+    """Verdicts on samples from one split of a source: FRESH ones as they are, and one under each damage."""
     draw = np.random.default_rng(seed)
     order = draw.permutation(len(rows))
-    sample, rest = order[:SAMPLE], order[SAMPLE:]
+    unseen, known = order[:UNSEEN], order[UNSEEN:]
     encoder = from_callable(memory, "remembered")
-    first = write(folder / f"{name}.jsonl", [rows[i] for i in rest])
+    first = write(folder / f"{name}.jsonl", [rows[i] for i in known])
     secid.score([first], encoder, run=folder / "run", force=True, controls="none")
     baseline = folder / "baseline.json"
     write_baseline(*collect(folder / "run"), baseline)
     against = prepare(baseline, Policy(), "derived", None)
-    verdicts = {}
-    for label, damage in damages.items():
+    asked: list[tuple[str, Damage]] = [("fresh", as_it_is)] * FRESH + list(damages.items())
+    verdicts = []
+    for label, damage in asked:
+        sample = draw.choice(unseen, SAMPLE, replace=False)
         copies = [{**rows[i], "neg": list(rows[i]["neg"])} for i in sample]
         gated = write(folder / f"{name}.jsonl", damage(copies, draw, memory))
-        verdicts[label] = judge([str(gated)], against, resolve({}), Silent(), from_callable(memory, "remembered"))
+        verdicts.append((label, judge([str(gated)], against, resolve({}), Silent(), encoder)))
     return verdicts
 
 
@@ -207,8 +211,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--sources", nargs="+", default=["bm25", "dense", "dense_rank_10_20"])
-    parser.add_argument("--runs", type=int, default=100, help="fresh samples of each source")
-    parser.add_argument("--poisoned", type=int, default=30, help="samples of each source under each damage")
+    parser.add_argument("--splits", type=int, default=34, help="splits of each source")
+    parser.add_argument("--poisoned", type=int, default=10, help="splits that also gate a sample under each damage")
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--vectors", type=Path, help=".npz of role, text and vectors that are known already")
     parser.add_argument("--seed", type=int, default=0)
@@ -220,12 +224,10 @@ def main() -> None:
     for source in options.sources:
         path = next(iter(sorted((options.data / "sources").glob(f"{source}.*"))))
         rows = rows_of(path)
-        for run in range(options.runs):
-            damages: dict[str, Damage] = {"fresh": lambda rows, draw, memory: rows}
-            if run < options.poisoned:
-                damages |= DAMAGES
+        for split in range(options.splits):
+            damages = DAMAGES if split < options.poisoned else {}
             with tempfile.TemporaryDirectory() as work:
-                for label, verdict in one(source, rows, damages, options.seed + run, memory, Path(work)).items():
+                for label, verdict in one(source, rows, damages, options.seed + split, memory, Path(work)):
                     found.setdefault((source, label), []).append(verdict)
             table = [{"source": name, **tell(label, verdicts)} for (name, label), verdicts in found.items()]
             options.out.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")

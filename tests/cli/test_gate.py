@@ -27,7 +27,7 @@ DIMENSION = 64
 
 
 def items(n: int, first: int = 0, **damage: int) -> list[dict[str, Any]]:
-    """Records whose negatives share words with their query. damage: every how many-th record has a negative that is what."""
+    """Records whose negatives share words with their query. damage: what a negative of every n-th record is."""
     made = []
     for number in range(first, first + n):
         draw = random.Random(number)
@@ -190,14 +190,6 @@ def test_another_recipe_is_refused(prepared, tmp_path, invoke, flags, told):
 def test_another_encoder_is_refused_with_the_list(prepared, tmp_path, invoke):
     other = save_vectors(tmp_path / "other.npz", items(3))
     found = invoke("gate", fresh(tmp_path), "--against", prepared.baseline, "--encoder", other)
-    assert found.code == 2
-    assert "encoder: baseline" in found.err
-    moved = shutil.copy(other, tmp_path / "moved.npz")
-    document = json.loads(prepared.baseline.read_text(encoding="utf-8"))
-    document["settings"]["encoder"] = str(moved)
-    (tmp_path / "b.json").write_text(json.dumps(document), encoding="utf-8")
-    shutil.copy(prepared.folder / "b.idf.safetensors", tmp_path / "b.idf.safetensors")
-    found = invoke("gate", fresh(tmp_path), "--against", tmp_path / "b.json")
     assert found.code == 2
     for field in ("name", "fingerprint"):
         assert f"encoder {field}: baseline" in found.err

@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.kills import ROOT, Killable, differences, kill
 from tests.tiny_bert import save_tiny_bert
 
-WIDTH, LAYERS = 256, 6
+WIDTH, LAYERS = 128, 4
 """Slow enough that encoding the fixtures takes about as long as importing torch."""
 
 
