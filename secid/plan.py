@@ -226,9 +226,9 @@ def _collect(
         rows.query.append(add_query(query))
         value = next(iter(fields.values()), None) if fields else None
         rows.slice.append(slices.setdefault("" if value is None else str(value), len(slices)))
-        rows.positives.extend([add_passage(text) for text in positives])
+        rows.positives.extend(map(add_passage, positives))
         rows.n_positives.append(len(positives))
-        rows.negatives.extend([add_passage(text) for text in negatives])
+        rows.negatives.extend(map(add_passage, negatives))
         rows.n_negatives.append(len(negatives))
         rows.line.append(line)
         rows.file.append(files.get(path, 0))

@@ -231,7 +231,7 @@ def main() -> None:
                     found.setdefault((source, label), []).append(verdict)
             table = [{"source": name, **tell(label, verdicts)} for (name, label), verdicts in found.items()]
             options.out.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
-        print(f"{source}: done after {time.process_time() - started:.0f} s of processor time", flush=True)  # noqa: T201
+        print(f"{source}: done after {time.process_time() - started:.0f} s of processor time", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from secid.gate.baseline import Baseline, BaselineSource
 from secid.gate.columns import Columns
 from secid.gate.estimates import (
     Estimate,
@@ -21,63 +17,12 @@ from secid.gate.estimates import (
     paired_gap,
     ratio,
     share_interval,
-    unpaired_gap,
     within,
 )
 from secid.gate.policy import DEFECT_BUCKETS, Policy
-from secid.gate.texts import TEXT_BUCKETS, Place, TextFindings
+from secid.gate.subject import Draft, Subject, decided, not_decided, spread, worst
+from secid.gate.texts import TEXT_BUCKETS
 from secid.verdicts import Check, Outcome
-
-UNDECIDED = "more records narrow the interval; or widen the limit in the policy if this difference does not matter"
-EXAMPLES = 3
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A source of the baseline to compare with. columns: its numbers query by query, in a paired comparison."""
-
-    name: str
-    source: BaselineSource
-    columns: Columns | None
-
-    def gap(self, own: Estimate, value: float, error: float, get: Callable[[Columns], Estimate]) -> Gap:
-        """own minus the reference: paired where the run's numbers are at hand and share queries."""
-        if self.columns is not None:
-            gap = paired_gap(own, get(self.columns))
-            if gap.n_shared:
-                return gap
-        return unpaired_gap(own, value, error)
-
-
-@dataclass(frozen=True)
-class Subject:
-    """One source before the gate, and all that its checks look at.
-
-    reference, previous : what its score, and what it itself, is compared with; previous None for a new source.
-    controls : columns of its controls by kind.   missing: why a control could not be made.
-    place    : where the row of a triplet stands.   rank: effective rank at the policy's budget.
-    """
-
-    name: str
-    n_records: int
-    columns: Columns
-    texts: TextFindings
-    policy: Policy
-    baseline: Baseline
-    reference: Reference
-    previous: Reference | None
-    controls: Mapping[str, Columns]
-    missing: Mapping[str, str]
-    rank: Estimate
-    place: Callable[[int], Place]
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A check, and the rows that show what it found, each with a note."""
-
-    check: Check
-    rows: tuple[tuple[Place, str], ...] = ()
 
 
 def all_checks(subject: Subject) -> Iterator[Draft]:
@@ -129,7 +74,7 @@ def _score(subject: Subject) -> Iterator[Draft]:
     known = reference.source
     gap = reference.gap(subject.columns.score, known.score_nats, known.standard_error_nats, lambda found: found.score)
     yield Draft(
-        _decided(
+        decided(
             "score",
             at_least(gap.interval, -tolerance),
             gap.value,
@@ -142,7 +87,7 @@ def _score(subject: Subject) -> Iterator[Draft]:
             f"compare with {reference.name}: see its failure buckets with `secid score`, or name another reference in "
             "[gate.score]",
         ),
-        _worst(subject, subject.columns.values["consistency"]),
+        worst(subject, subject.columns.values["consistency"]),
     )
 
 
@@ -168,10 +113,10 @@ def _means(subject: Subject) -> Iterator[Draft]:
         bounds = interval(mean.value, mean.standard_error)
         outcome = at_least(bounds, limit) if least else at_most(bounds, limit)
         side = f"at {'least' if least else 'most'} {limit:g}"
-        check = _decided(
+        check = decided(
             f"means.{name}", outcome, mean.value, bounds, "fraction", limit, side, f"{title} {mean.value:.4f}", advice
         )
-        yield Draft(check, _worst(subject, values[name] if least else -values[name]))
+        yield Draft(check, worst(subject, values[name] if least else -values[name]))
 
 
 BUCKETS: Mapping[str, tuple[str, str]] = {
@@ -210,7 +155,7 @@ def _buckets(subject: Subject) -> Iterator[Draft]:
         # A defect is counted, not estimated: these rows are what training would read. Other shares are a trait of
         # the process that made the source, so the whole interval decides.
         outcome: Outcome = at_most((share.value, share.value) if name in DEFECT_BUCKETS else bounds, limit)
-        check = _decided(
+        check = decided(
             f"buckets.{name}",
             outcome,
             share.value,
@@ -222,9 +167,9 @@ def _buckets(subject: Subject) -> Iterator[Draft]:
             advice,
         )
         if name in TEXT_BUCKETS:
-            yield Draft(check, tuple((place, name) for place in _spread(subject.texts.places[name])))
+            yield Draft(check, tuple((place, name) for place in spread(subject.texts.places[name])))
         else:
-            yield Draft(check, _worst(subject, severity[name]) if share.value > 0 else ())
+            yield Draft(check, worst(subject, severity[name]) if share.value > 0 else ())
 
 
 def _controls(subject: Subject) -> Iterator[Draft]:
@@ -233,19 +178,19 @@ def _controls(subject: Subject) -> Iterator[Draft]:
         name, limit = f"controls.{kind}", limits.relatedness_minimum
         if kind not in subject.controls:
             reason = subject.missing.get(kind, "the control could not be made")
-            yield Draft(_open(name, f"no {kind} control: {reason}", "give the source more queries"))
+            yield Draft(not_decided(name, f"no {kind} control: {reason}", "give the source more queries"))
             continue
         related = relatedness(subject.columns, subject.controls[kind])
         if related is None:
             why = f"the positives are no nearer to their queries than the {kind} control's passages"
             yield Draft(
-                _open(name, why, "check the encoder's prefixes, and that queries and positives belong together")
+                not_decided(name, why, "check the encoder's prefixes, and that queries and positives belong together")
             )
             continue
         bounds = interval(related.value, related.standard_error)
         gap = paired_gap(subject.columns.score, subject.controls[kind].score)
         low, high = gap.interval
-        check = _decided(
+        check = decided(
             name,
             at_least(bounds, limit),
             related.value,
@@ -258,7 +203,7 @@ def _controls(subject: Subject) -> Iterator[Draft]:
             "the negatives have as good as nothing to do with their queries: check that rows were not shifted or dealt "
             "out to other queries",
         )
-        yield Draft(check, _worst(subject, subject.columns.values["s_query_negative"]))
+        yield Draft(check, worst(subject, subject.columns.values["s_query_negative"]))
 
 
 def relatedness(source: Columns, control: Columns) -> Estimate | None:
@@ -277,7 +222,7 @@ def _diversity(subject: Subject) -> Iterator[Draft]:
         return
     bounds = interval(subject.rank.value, subject.rank.standard_error)
     yield Draft(
-        _decided(
+        decided(
             "diversity",
             at_least(bounds, limit),
             subject.rank.value,
@@ -296,7 +241,7 @@ def _drift(subject: Subject) -> Iterator[Draft]:
     if previous is None:
         allowed = limits.new_source == "allow"
         advice = "" if allowed else "review the source, then take it into the baseline"
-        check = _open("drift", "the baseline knows no earlier version of this source", advice)
+        check = not_decided("drift", "the baseline knows no earlier version of this source", advice)
         yield Draft(replace(check, excused=allowed))
         return
     known = previous.source
@@ -332,7 +277,7 @@ DRIFT_TITLES: Mapping[str, str] = {
 
 def _moved(subject: Subject, name: str, gap: Gap, tolerance: float, before: float) -> Draft:
     previous = subject.previous.name if subject.previous else ""
-    check = _decided(
+    check = decided(
         f"drift.{name}",
         within(gap.interval, tolerance),
         gap.value,
@@ -346,62 +291,4 @@ def _moved(subject: Subject, name: str, gap: Gap, tolerance: float, before: floa
     )
     relation = subject.columns.relation()
     sign = 1.0 if name == "unrelated" else -1.0
-    return Draft(check, _worst(subject, sign * relation) if name in ("unrelated", "close", "query_similarity") else ())
-
-
-def _decided(
-    name: str,
-    outcome: Outcome,
-    measured: float,
-    bounds: tuple[float, float],
-    unit: str,
-    limit: float,
-    side: str,
-    message: str,
-    advice: str,
-) -> Check:
-    """A check with a number. A number that is not finite decides nothing."""
-    if not np.isfinite([measured, *bounds, limit]).all():
-        return _open(name, f"{message}: not a finite number", "please report this run")
-    word = {"pass": "is", "fail": "is not", "not_evaluated": "may or may not be"}[outcome]
-    return Check(
-        name=name,
-        outcome=outcome,
-        message=f"{message}; 95 % interval {bounds[0]:.4f} to {bounds[1]:.4f}, which {word} {side}",
-        unit=unit,
-        measured=float(measured),
-        interval_95=(float(bounds[0]), float(bounds[1])),
-        limit=float(limit),
-        limit_text=side,
-        what_to_do={"pass": "", "fail": advice, "not_evaluated": UNDECIDED}[outcome],
-    )
-
-
-def _open(name: str, why: str, advice: str) -> Check:
-    return Check(name=name, outcome="not_evaluated", message=why, what_to_do=advice)
-
-
-def _worst(subject: Subject, severity: npt.NDArray[np.float64]) -> tuple[tuple[Place, str], ...]:
-    """Rows of the triplets with the smallest severity, one a query. Equal ones by their place."""
-    columns, found, seen = subject.columns, [], set()
-    n = min(len(severity), 64 * EXAMPLES)
-    order = np.argpartition(severity, n - 1)[:n]
-    for triplet in order[np.lexsort((order, severity[order]))].tolist():
-        query = int(columns.cluster[triplet])
-        if query not in seen:
-            seen.add(query)
-            values = columns.values
-            note = (
-                f"s_qn {values['s_query_negative'][triplet]:.3f}, s_qp {values['s_query_positive'][triplet]:.3f}, "
-                f"s_pn {values['s_positive_negative'][triplet]:.3f}, c {values['coverage'][triplet]:.2f}"
-            )
-            found.append((subject.place(triplet), note))
-        if len(found) == EXAMPLES:
-            break
-    return tuple(found)
-
-
-def _spread(places: list[Place]) -> list[Place]:
-    """The first rows of a list, one a line."""
-    by_line = {(path, line): (path, line, ordinal) for path, line, ordinal in reversed(places)}
-    return [by_line[key] for key in list(dict.fromkeys((path, line) for path, line, _ in places))[:EXAMPLES]]
+    return Draft(check, worst(subject, sign * relation) if name in ("unrelated", "close", "query_similarity") else ())

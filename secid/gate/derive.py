@@ -23,8 +23,11 @@ SMALLEST_SAMPLE = 500
 SMALL_BASELINE_SHARE = 0.75
 NEGATIVES_SHARE = 0.5
 """Share of the baseline's negatives per record that a new source may come down to."""
+FIXED_POINT_ROUNDS = 20
+"""The factor grows as a root of the margin, so that each round at least halves what is missing."""
 DEFECT_FLOOR, DEFECT_CEILING = 0.01, 0.05
 """No source is free of a few; and where a baseline's source has more than one in twenty, it is no example."""
+TAILS = ("unrelated", "close")
 RANK_SHARE = 0.75
 """Share of the smallest effective rank in use that a new source must reach: the bias correction of METHOD 7 is an
 estimate, and ranks of equal sources at other sizes differ by a tenth."""
@@ -42,6 +45,20 @@ def margin(source: BaselineSource, standard_error: float | None, n: int) -> floa
     """How far from the baseline's value a fresh sample's whole interval may reach, n records being drawn."""
     error = standard_error or 0.0
     return MARGIN * error * sqrt(1.0 + source.n_queries / n)
+
+
+def share_margin(source: BaselineSource, share: Known, n: int) -> float:
+    """The margin of a share. Its error grows with it, so the new interval is as wide as it is at the limit itself.
+
+    Without this, 5 of 141 fresh samples of SciFact sources stayed undecided on a tail of 2 %.
+    """
+    p, base = share.value, margin(source, share.standard_error, n) / MARGIN
+    found = MARGIN * base
+    if 0.0 < p < 0.5:
+        for _ in range(FIXED_POINT_ROUNDS):
+            there = min(0.5, p + found)
+            found = base * (Z_ROOM + Z_INTERVAL * sqrt(there * (1.0 - there) / (p * (1.0 - p))))
+    return found
 
 
 def complete(policy: Policy, baseline: Baseline) -> Policy:
@@ -103,7 +120,8 @@ def _lowest(sources: list[BaselineSource], name: str, n: int) -> float:
 
 def _bucket(sources: list[BaselineSource], name: str, n: int) -> float:
     """Largest share among the baseline's sources and its margin; a defect's within its floor and ceiling."""
-    reached = _reach(sources, lambda source: source.buckets.get(name), n)
+    known = [(source, source.buckets[name]) for source in sources if name in source.buckets]
+    reached = [share.value + share_margin(source, share, n) for source, share in known]
     if name in DEFECT_BUCKETS:
         return up(min(max([*reached, DEFECT_FLOOR]), DEFECT_CEILING))
     z2 = Z_INTERVAL**2
@@ -115,6 +133,8 @@ def _bucket(sources: list[BaselineSource], name: str, n: int) -> float:
 def _tolerance(sources: list[BaselineSource], name: str, n: int) -> float:
     if name == "score_nats":
         return max(margin(source, source.standard_error_nats, n) for source in sources)
+    if name in TAILS:
+        return max(share_margin(source, source.means[name], n) for source in sources)
     return max(margin(source, source.means[name].standard_error, n) for source in sources)
 
 

@@ -22,12 +22,13 @@ from secid.gate.baseline import (
     read_baseline,
     refuse_differences,
 )
-from secid.gate.checks import Draft, Reference, Subject, all_checks, excused
+from secid.gate.checks import all_checks, excused
 from secid.gate.collect import read_table
 from secid.gate.columns import Columns, folder_columns, measured_columns
 from secid.gate.derive import complete
 from secid.gate.estimates import Estimate, names_of
 from secid.gate.policy import Policy
+from secid.gate.subject import Draft, Reference, Subject
 from secid.gate.texts import Place, Positives, TextFindings, fetch, inspect_texts, restored
 from secid.progress import Progress
 from secid.report.document import read_run

@@ -8,7 +8,10 @@ grow with the passages.
 from __future__ import annotations
 
 import hashlib
+import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,11 @@ Floats = npt.NDArray[np.float64]
 Texts = Callable[[int, int], Sequence[str]]
 """texts(start, stop) gives the texts with these ids."""
 
-CHUNK_TEXTS = 16_384
+CHUNK_TEXTS = 4096
+"""Texts lexed at once: more take more memory, and no less time."""
+
+MAX_THREADS = 4
+"""Threads that lex: beyond a few, what they do under the interpreter's lock is all that is left."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +65,12 @@ def merge_frequencies(parts: Sequence[DocumentFrequencies]) -> DocumentFrequenci
     """Frequencies over the union of disjoint document sets; the empty table for no parts."""
     keys = np.concatenate([np.zeros(0, np.uint64), *(part.keys for part in parts)])
     counts = np.concatenate([np.zeros(0, np.int64), *(part.counts for part in parts)])
-    distinct, inverse = np.unique(keys, return_inverse=True)
-    summed = np.zeros(len(distinct), np.int64)
-    np.add.at(summed, inverse, counts)
-    return DocumentFrequencies(distinct, summed, sum(part.n_documents for part in parts))
+    # Stable: it is the kind that makes use of runs which are sorted already.
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
+    summed = np.add.reduceat(counts[order], first) if len(first) else counts
+    return DocumentFrequencies(keys[first], summed, sum(part.n_documents for part in parts))
 
 
 def frequencies(sets: TokenSets, counted: npt.NDArray[np.bool_] | None = None) -> DocumentFrequencies:
@@ -93,25 +102,31 @@ class Lexicon:
         lex: Callable[[Sequence[str]], TokenSets] | None = None,
     ) -> None:
         self.tokenizer = tokenizer
+        # A lexer of somebody else's may not stand two calls at once.
+        n_threads = 1 if lex else min(MAX_THREADS, os.cpu_count() or 1)
         lex = lex or (lambda texts: token_sets(texts, tokenizer))
         n_passages = len(counted)
-        self._query_sets = _joined(lex(texts) for _, texts in _chunks(queries, n_queries))
+        self._query_sets = _joined(_lexed(queries, n_queries, lex, n_threads))
         self.vocabulary: Keys = self._query_sets.table
         self._frequency_parts: list[DocumentFrequencies] = []
         self._pool: DocumentFrequencies | None = None
         self._offsets = np.zeros(n_passages + 1, np.int64)
         self._spool = spool
         with spool.open("wb") as file:
-            for start, texts in _chunks(passages, n_passages):
-                self._add(file, start, lex(texts), counted[start : start + len(texts)])
+            start = 0
+            for sets in _lexed(passages, n_passages, lex, n_threads):
+                self._add(file, start, sets, counted[start : start + len(sets)])
+                start += len(sets)
         self._columns: npt.NDArray[np.int32] = (
             np.memmap(spool, np.int32, "r") if self._offsets[-1] else np.zeros(0, np.int32)
         )
 
     def _add(self, file: Any, start: int, sets: TokenSets, counted: npt.NDArray[np.bool_]) -> None:
-        self._frequency_parts.append(frequencies(sets, counted))
-        if len(self._frequency_parts) >= 8:
-            self._frequency_parts = [merge_frequencies(self._frequency_parts)]
+        parts = self._frequency_parts
+        parts.append(frequencies(sets, counted))
+        # Only tables of like size are merged, so that a token is moved a few times, however many chunks there are.
+        while len(parts) > 1 and len(parts[-2].keys) < 2 * len(parts[-1].keys):
+            parts[-2:] = [merge_frequencies(parts[-2:])]
         columns, counts = self._columns_of(sets)
         np.cumsum(counts, out=self._offsets[start + 1 : start + 1 + len(sets)])
         self._offsets[start + 1 : start + 1 + len(sets)] += self._offsets[start]
@@ -205,9 +220,21 @@ class Lexicon:
         return DocumentFrequencies(self.vocabulary[held], counts[held].astype(np.int64), n_documents)
 
 
-def _chunks(texts: Texts, n: int) -> Iterator[tuple[int, Sequence[str]]]:
-    for start in range(0, n, CHUNK_TEXTS):
-        yield start, texts(start, min(n, start + CHUNK_TEXTS))
+def _lexed(
+    texts: Texts, n: int, lex: Callable[[Sequence[str]], TokenSets], n_threads: int
+) -> Iterator[TokenSets]:
+    """Token sets of texts 0 … n-1, chunk by chunk and in order, n_threads at a time.
+
+    numpy lets go of the interpreter in what takes the time, so threads run side by side.
+    """
+    with ThreadPoolExecutor(n_threads) as pool:
+        waiting: deque[Future[TokenSets]] = deque()
+        for start in range(0, n, CHUNK_TEXTS):
+            waiting.append(pool.submit(lambda a, b: lex(texts(a, b)), start, min(n, start + CHUNK_TEXTS)))
+            if len(waiting) > n_threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _joined(parts: Iterable[TokenSets]) -> TokenSets:

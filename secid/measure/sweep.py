@@ -6,7 +6,7 @@ small matrix product in float64. All variants are filled from the same block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,8 @@ Floats = npt.NDArray[np.float64]
 
 BLOCK_TRIPLETS = 4096
 """Triplets of a block: its float32 rows and their float64 copies stay near the processor's cache."""
+RELEASE_TRIPLETS = 131_072
+"""Triplets between two releases of mapped rows: 0.8 GB of them at 768 dimensions where all are distinct."""
 FLOAT32_DISTANCE = 1e-3
 """||n - p|| at and below which a float32 difference is rounding noise, not a direction. Source: METHOD 2.6."""
 DOT_ROUNDING = 1e-12
@@ -32,10 +34,15 @@ DOT_ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Vectors:
-    """Unit rows of the distinct texts: queries (n_q, d), passages (n_p, d), float32, on one device."""
+    """Unit rows of the distinct texts: queries (n_q, d), passages (n_p, d), float32, on one device.
+
+    release : for rows mapped from a file, gives back the memory of those read so far; called now and
+              then during a pass, so that memory does not grow with the number of texts.
+    """
 
     queries: Tensor
     passages: Tensor
+    release: Callable[[], None] | None = None
 
     @property
     def dimension(self) -> int:
@@ -151,7 +158,7 @@ def sweep(
     known = {name: torch.from_numpy(values).to(device) for name, values in coverages.items()}
     share = None if triplets.share is None else torch.from_numpy(triplets.share).to(device)
     gradient = np.zeros(len(triplets.record_offsets) - 1)
-    for block in padded_blocks(triplets.record_offsets):
+    for block in releasing(padded_blocks(triplets.record_offsets), vectors):
         places = torch.from_numpy(block.places).to(device)
         real = torch.from_numpy(block.real).to(device)
         dots, difference = _block_dots(vectors, triplets, block)
@@ -207,6 +214,19 @@ def padded_blocks(offsets: Index) -> Iterator[Block]:
         places = np.where(real, offsets[records][:, None] + slots, offsets[records][:, None])
         yield Block(records, places.ravel(), real.ravel(), k)
         start = stop
+
+
+def releasing(blocks: Iterable[Block], vectors: Vectors) -> Iterator[Block]:
+    """The same blocks; the memory of mapped rows is given back after every RELEASE_TRIPLETS and at the end."""
+    held = 0
+    for block in blocks:
+        yield block
+        held += len(block.places)
+        if held >= RELEASE_TRIPLETS and vectors.release is not None:
+            vectors.release()
+            held = 0
+    if vectors.release is not None:
+        vectors.release()
 
 
 def _rows(matrix: Tensor, ids: Index) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from secid.measure.information import InformationState
-from secid.measure.sweep import Scalars, Triplets, Vectors, padded_blocks
+from secid.measure.sweep import Scalars, Triplets, Vectors, padded_blocks, releasing
 
 Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
@@ -111,7 +111,7 @@ def _quadratic_forms(
     size = np.bincount(cluster, None if triplets.share is None else triplets.share)
     quadratic = np.zeros((len(triplets), n_budgets))
     pairs = []
-    for block in padded_blocks(offsets):
+    for block in releasing(padded_blocks(offsets), vectors):
         places = order[block.places]
         factor = _inverse_length(scalars.squared_distance[places], smallest_distance) * block.real
         rows = _difference(vectors, triplets, places) * torch.from_numpy(factor).to(device, torch.float32)[:, None]

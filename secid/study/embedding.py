@@ -13,6 +13,7 @@ from secid.measure.sweep import Vectors
 from secid.plan import Plan
 from secid.progress import Progress
 from secid.settings import Settings
+from secid.study.mapped import MappedRows
 from secid.texts import TextStore
 
 Index = npt.NDArray[np.int64]
@@ -36,8 +37,8 @@ class Embedder:
         self._cache = Cache.open(settings, encoder.info.fingerprint) if settings.cache else None
         self._progress = progress
         self._n_told = 0
-        self._rows: dict[Role, npt.NDArray[np.float32]] = {
-            role: np.memmap(folder / f"{role}.f32", np.float32, "w+", shape=(len(store), encoder.dimension))
+        self._rows: dict[Role, MappedRows] = {
+            role: MappedRows(folder / f"{role}.f32", len(store), encoder.dimension)
             for role, store in self._stores.items()
         }
         self._done: dict[Role, npt.NDArray[np.bool_]] = {
@@ -47,7 +48,8 @@ class Embedder:
             role: np.zeros(len(store), np.bool_) for role, store in self._stores.items()
         }
         self.counts: dict[str, float] = dict.fromkeys(COUNTED, 0)
-        self.vectors = Vectors(torch.from_numpy(self._rows["query"]), torch.from_numpy(self._rows["passage"]))
+        queries, passages = (torch.from_numpy(self._rows[role].values) for role in ("query", "passage"))
+        self.vectors = Vectors(queries, passages, self._release)
 
     @property
     def truncated(self) -> npt.NDArray[np.bool_]:
@@ -85,12 +87,17 @@ class Embedder:
             )
         finally:
             texts.close()
-        self._rows[role][ids] = rows
+        self._rows[role].values[ids] = rows
+        self._rows[role].release()
         self._truncated[role][ids] = marks
         self._done[role][ids] = True
         for name in COUNTED:
             self.counts[name] += getattr(done, name)
         self._tell_damage()
+
+    def _release(self) -> None:
+        for rows in self._rows.values():
+            rows.release()
 
     def _tell_damage(self) -> None:
         """Names each cache segment found damaged, once."""

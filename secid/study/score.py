@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 import secid
-from secid.data import Reader, open_source
+from secid.data import Reader
 from secid.encoders import Encoder, smallest_distance
 from secid.lexical import DocumentFrequencies
 from secid.measure.information import log_det_nats
 from secid.measure.sweep import Triplets
-from secid.plan import Plan, make_plan
+from secid.plan import Plan
 from secid.progress import Progress
 from secid.records import Source
 from secid.results import SCHEMA_VERSION, Ablation, EarlyStop, IdfInfo, InputFile, Run, Slice
@@ -33,6 +33,7 @@ from secid.study.finish import Measured, chances, compare, control_result, cross
 from secid.study.inspect import Findings, Inspector
 from secid.study.lexical_gate import inactive_gates
 from secid.study.overlap import Listed, overlaps
+from secid.study.reading import read_plan
 from secid.study.slices import slices
 from secid.study.triplets import triplets_of
 
@@ -232,33 +233,17 @@ def _documents(rows: Triplets) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.in
 def read(
     sources: Sequence[Source], settings: Settings, folder: Path, clock: Clock, progress: Progress
 ) -> tuple[Plan, list[Reader]]:
-    """Opens and reads all sources into a plan, telling what was understood of each file."""
+    """Reads all sources into a plan, with what the controls need beside the scored texts."""
     kinds = chosen_kinds(settings.controls)
-    readers = [open_source(source, settings) for source in sources]
-    for source, reader in zip(sources, readers, strict=True):
-        for shape in reader.files:
-            progress.note(f"{source.name}: {shape.path}: {shape.schema} ({shape.mapping})")
-    sizes = [reader.n_bytes for reader in readers]
-    total = None if None in sizes else sum(size for size in sizes if size is not None)
-    progress.start("read", total, "bytes")
-    done = 0
-
-    def tick() -> None:
-        nonlocal done
-        now = sum(reader.bytes_read() for reader in readers)
-        progress.advance(now - done)
-        done = now
-
     with clock.stage("read") as counts:
-        plan = make_plan(
-            zip(sources, readers, strict=True),
+        plan, readers = read_plan(
+            sources,
             settings,
             folder,
-            tick,
+            progress,
             with_positives="known_positive" in kinds,
             with_echoes="query_echo" in kinds,
         )
-        tick()
         counts["n_rows"] = sum(planned.tally.n_read for planned in plan.sources)
         counts["n_distinct_queries"] = len(plan.queries)
         counts["n_distinct_passages"] = len(plan.passages)

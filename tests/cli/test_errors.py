@@ -35,7 +35,7 @@ BROKEN = FIXTURES / "broken"
         (["score", "small.jsonl", "small=small.jsonl", "--encoder", "TINY"], ["named 'small'", "other=small.jsonl"]),
         (["score", "small.jsonl", "--encoder", "TINY", "--out", "page.pdf"], ["page.pdf", ".md"]),
         (["score", str(BROKEN / "empty.jsonl"), "--encoder", "TINY"], ["empty.jsonl", "no row"]),
-        (["score", str(BROKEN / "llamaindex.json"), "--encoder", "TINY"], ["negative", "mine"]),
+        (["score", str(BROKEN / "llamaindex.json"), "--encoder", "TINY"], ["no negatives", "find some first"]),
         (["score", str(BROKEN / "cut.parquet"), "--encoder", "TINY"], ["cut.parquet"]),
     ],
     ids=lambda value: " ".join(value[:4]).replace(str(FIXTURES), "") if isinstance(value, list) else None,

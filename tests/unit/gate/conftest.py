@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from secid.gate.baseline import Baseline, BaselineSource, Known
-from secid.gate.checks import Draft, Reference, Subject, all_checks
+from secid.gate.checks import all_checks
 from secid.gate.columns import Columns
 from secid.gate.derive import complete
 from secid.gate.estimates import Estimate, clustered_mean
 from secid.gate.policy import parse_policy
+from secid.gate.subject import Draft, Reference, Subject
 from secid.gate.texts import TEXT_BUCKETS, TextFindings
 from secid.results import EncoderInfo, IdfInfo
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from secid.gate.checks import Reference, all_checks, excused
+from secid.gate.checks import all_checks, excused
 from secid.gate.estimates import Estimate
 from secid.gate.policy import CHECK_NAMES, DEFECT_BUCKETS
+from secid.gate.subject import Reference
 from tests.unit.gate.conftest import columns, findings, outcome, source_of
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from secid.errors import UsageError
 from secid.gate.baseline import Known
-from secid.gate.derive import MARGIN, complete, down, margin, up
+from secid.gate.derive import MARGIN, complete, down, margin, share_margin, up
 from secid.gate.init import policy_text, write_policy
 from secid.gate.policy import Policy, parse_policy
 from tests.unit.gate.conftest import baseline_of, columns, source_of
@@ -39,6 +39,26 @@ def test_the_margin_lets_nearly_every_equal_sample_pass():
     reach = np.abs(gaps) + 1.959964 * error * np.sqrt(2)
     inside = (reach <= margin(source_of(columns(), n_queries=400), error, 400)).mean()
     assert 0.997 < inside < 0.9995
+
+
+def test_a_small_share_gets_the_room_of_a_larger_one():
+    """Tails of 2 % in samples of 500 clustered queries, each against its own baseline's interval."""
+    draw = np.random.default_rng(0)
+    known = source_of(columns(), n_queries=500)
+    n, p = 20_000, 0.02
+    error = np.sqrt(p * (1 - p) / 500)
+    room = share_margin(known, Known(value=p, standard_error=error), 500)
+    assert room > margin(known, error, 500)
+    first, second = draw.binomial(500, p, (2, n)) / 500
+    reach = np.abs(second - first) + 1.959964 * np.sqrt(first * (1 - first) / 500 + second * (1 - second) / 500)
+    assert (reach <= room).mean() > 0.995
+    assert (reach <= margin(known, error, 500)).mean() < 0.995
+
+
+def test_shares_without_an_error_get_no_margin():
+    known = source_of(columns())
+    assert share_margin(known, Known(value=0.0, standard_error=0.0), 500) == 0.0
+    assert share_margin(known, Known(value=0.3, standard_error=None), 500) == 0.0
 
 
 def test_what_is_given_stays_and_the_rest_is_filled_in():

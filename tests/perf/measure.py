@@ -1,0 +1,155 @@
+"""The measure stage alone, on vectors that are there already: time against a bare matrix product, and peak memory.
+
+    python -m tests.perf.measure                      # 1 M triplets of 768 dimensions
+    python -m tests.perf.measure --triplets 20000     # a try
+
+The vectors are drawn and written to a file; a child process maps it and measures, so that its peak is its own.
+Per pass the median of the repeats is printed as a ratio to the product (d x T)(T x d) in float32, which is timed in
+the same child, in turn with the passes. The triplets are a source's: 10 negatives a query, all passages distinct.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+
+from secid.measure.sweep import FLOAT32_DISTANCE, Triplets, Variant, Vectors, sweep
+from secid.measure.uncertainty import influence
+from secid.study.finish import curve_budgets
+from secid.study.mapped import MappedRows
+
+NEGATIVES = 10
+BARE_ROWS = 4096
+MEGABYTE = 2**20
+BASE = Variant(0.05, "base", "full")
+
+
+def draw(folder: Path, n_queries: int, d: int, seed: int) -> None:
+    """Unit rows around shared directions, so that cosines spread as those of real texts do, written in parts."""
+    generator = np.random.default_rng(seed)
+    for name, n in (("query", n_queries), ("passage", n_queries * (1 + NEGATIVES))):
+        rows = MappedRows(folder / f"{name}.f32", n, d)
+        for start in range(0, n, 65_536):
+            part = generator.standard_normal((min(65_536, n - start), d), dtype=np.float32)
+            part[:, :8] += 4.0
+            rows.values[start : start + len(part)] = part / np.linalg.norm(part, axis=1, keepdims=True)
+        rows.release()
+
+
+def triplets_of(n_queries: int) -> Triplets:
+    """Record i: query i, passage i as its positive, the next free passages as its negatives."""
+    n = n_queries * NEGATIVES
+    record = np.repeat(np.arange(n_queries), NEGATIVES)
+    generator = np.random.default_rng(1)
+    return Triplets(
+        query=record,
+        positive=record,
+        negative=n_queries + generator.permutation(n),
+        record_offsets=np.arange(n_queries + 1) * NEGATIVES,
+        record=record,
+        place=np.arange(n),
+    )
+
+
+def bare_seconds(n: int, d: int) -> float:
+    """(d x n)(n x d) in float32 by blocks of resident rows."""
+    rows = torch.randn(BARE_ROWS, d)
+    total = torch.zeros(d, d)
+    start = time.perf_counter()
+    for _ in range(n // BARE_ROWS):
+        total += rows.T @ rows
+    rest = rows[: n % BARE_ROWS]
+    total += rest.T @ rest
+    return time.perf_counter() - start
+
+
+def child(folder: Path, n_queries: int, d: int, repeats: int, budgets: int) -> dict[str, object]:
+    """Times of each repeat, seconds, and the peak memory of this process."""
+    queries = MappedRows(folder / "query.f32", n_queries, d, new=False)
+    passages = MappedRows(folder / "passage.f32", n_queries * (1 + NEGATIVES), d, new=False)
+
+    def release() -> None:
+        queries.release()
+        passages.release()
+
+    vectors = Vectors(torch.from_numpy(queries.values), torch.from_numpy(passages.values), release)
+    rows = triplets_of(n_queries)
+    coverage = np.random.default_rng(2).uniform(0, 1, len(rows))
+    before = peak_megabytes()
+    found: dict[str, list[float]] = {"bare": [], "first pass": [], "second pass": []}
+    for _ in range(repeats):
+        found["bare"].append(bare_seconds(len(rows), d))
+        start = time.perf_counter()
+        swept = sweep(vectors, rows, {"base": coverage}, [BASE])
+        found["first pass"].append(time.perf_counter() - start)
+        weight = swept.scalars.dots()
+        amount = weights(weight, coverage)
+        points = curve_budgets(1.0, float(len(rows)))[:budgets]
+        start = time.perf_counter()
+        influence(vectors, rows, swept.scalars, amount, swept.state(BASE), FLOAT32_DISTANCE, points)
+        found["second pass"].append(time.perf_counter() - start)
+    return {"seconds": found, "before_mb": before, "peak_mb": peak_megabytes(), "n_budgets": len(points)}
+
+
+def weights(dots: object, coverage: np.ndarray) -> np.ndarray:
+    """The full weight of each triplet, as the sweep used it."""
+    from secid.measure.gates import gates
+
+    return gates(dots, torch.from_numpy(coverage), BASE.temperature).weight.numpy()
+
+
+def peak_megabytes() -> float:
+    """Largest resident memory of this process so far, mapped file pages in.
+
+    Linux's ru_maxrss starts at the parent's size, so there the kernel's own mark is read.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024 / MEGABYTE
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MEGABYTE
+
+
+def main() -> None:
+    """Prints ratios and the peak."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--triplets", type=int, default=1_000_000)
+    parser.add_argument("--dimension", type=int, default=768)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--budgets", type=int, default=99, help="at most this many points of the budget curve")
+    parser.add_argument("--data", type=Path, help="folder for the vectors; a temporary one by default")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    n_queries = options.triplets // NEGATIVES
+    if options.child:
+        print(json.dumps(child(options.data, n_queries, options.dimension, options.repeats, options.budgets)))
+        return
+    with tempfile.TemporaryDirectory(dir=options.data) as folder:
+        draw(Path(folder), n_queries, options.dimension, seed=0)
+        command = [sys.executable, "-m", "tests.perf.measure", *sys.argv[1:], "--data", folder, "--child"]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    found = json.loads(done.stdout)
+    seconds = found["seconds"]
+    bare = median(seconds["bare"])
+    print(f"{options.triplets:,} triplets x {options.dimension}, {torch.get_num_threads()} threads")
+    print(f"bare product    {bare:8.2f} s")
+    for name in ("first pass", "second pass"):
+        ratios = [own / product for own, product in zip(seconds[name], seconds["bare"], strict=True)]
+        print(f"{name:<15} {median(seconds[name]):8.2f} s, {median(ratios):.2f} times the bare product")
+    print(f"budgets of the second pass: {found['n_budgets']}")
+    print(f"peak memory     {found['peak_mb']:8.0f} MB, of which {found['before_mb']:.0f} MB before measuring")
+
+
+if __name__ == "__main__":
+    main()
