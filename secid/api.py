@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from secid.errors import UsageError
 from secid.progress import Progress, Silent
 from secid.results import Run
-from secid.settings import RECIPE_FIELDS, Resolved, resolve
+from secid.settings import RECIPE_FIELDS, Resolved, Settings, resolve
 
 if TYPE_CHECKING:
     from secid.checks import Check
@@ -54,6 +54,7 @@ def score(
             "no encoder named",
             remedy="--encoder e5-base, a local folder, or --encoder minilm with the offline extra",
         )
+    _refuse_odd_combinations(resolved.values, name, other_encoders)
     from secid.data import resolve_sources
     from secid.encoders import load
     from secid.run_folder import Recorder, RunFolder
@@ -157,6 +158,21 @@ def select(
         return rescore(report, folder, written, loaded, Path(work), progress or Silent())
 
 
+def _refuse_odd_combinations(settings: Settings, encoder: str | None, others: Sequence[str]) -> None:
+    """Raises UsageError for settings that would be ignored, or mean something else than they seem to."""
+    if settings.tie is not None and settings.until_ranked is None:
+        raise UsageError("has no effect without --until-ranked", where="--tie")
+    if settings.block and not settings.ablate:
+        raise UsageError("has no effect without --ablate", where="--block", remedy="use secid ablate")
+    if settings.positives == "all" and settings.budget != 1.0:
+        raise UsageError("sources cannot be cut to equal size under --positives all", where="--budget")
+    names = [encoder, *others]
+    if len(set(names)) < len(names):
+        raise UsageError("an encoder is named twice", where="--encoder", remedy="name each encoder once")
+    if others and settings.until_ranked is not None:
+        raise UsageError("several encoders would see different samples", where="--until-ranked")
+
+
 def _with_other_encoders(
     scored: Scored,
     sources: Sequence[Source],
@@ -173,7 +189,7 @@ def _with_other_encoders(
     table = {scored.run.encoder.name: {source.name: source.eci_nats for source in scored.run.sources}}
     for number, name in enumerate(names):
         recipe: dict[str, Any] = dict.fromkeys(RECIPE_FIELDS)
-        own = replace(resolved.values, encoder=name, controls="none", ablate=False, **recipe)
+        own = replace(resolved.values, encoder=name, controls="none", ablate=False, by=None, block=(), **recipe)
         folder = work / f"encoder-{number}"
         folder.mkdir()
         loaded = load(own)

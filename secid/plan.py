@@ -23,16 +23,25 @@ from secid.texts import TextSpool, TextStore
 
 Index = npt.NDArray[np.int64]
 EXAMPLES_PER_REASON = 3
+REMEDIES = {
+    "no_positive": "each query needs at least one labelled positive: ECI compares negatives with it",
+    "text_not_found": "is it the collection that these ids were made from? --collection, --corpus and --queries name it",
+}
+"""What helps where every row is left out under one reason."""
 TICK_ROWS = 4096
 """Rows between two calls of the progress callback."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of the rows of one source: n_read = n_used + sum(skipped)."""
+    """What became of the rows of one source: n_read = n_used + sum(skipped).
+
+    n_records : records that the used rows form, before any sample.
+    """
 
     n_read: int
     n_used: int
+    n_records: int
     skipped: dict[str, int]
     dropped: dict[str, int]
     examples: tuple[Example, ...]
@@ -98,6 +107,7 @@ class Plan:
 
     known_positives : sorted query * len(passages) + passage of every labelled positive of the run
                       whose text is in the plan.
+    n_queries_read  : distinct queries of all used rows, before any sample.
     empty           : sources of a file that holds several, left out since they have no triplet, and why.
     slices          : values of the column that the run is sliced by, "" for an absent one.
     echoes          : (n_queries,) passage id of the query's own text, -1 where it was not asked for.
@@ -110,6 +120,7 @@ class Plan:
     echoes: Index
     slices: tuple[str, ...]
     empty: Mapping[str, str]
+    n_queries_read: int
 
     def close(self) -> None:
         """Lets go of the spool files."""
@@ -178,6 +189,7 @@ def make_plan(
     echoes[sampled[: len(echoed)]] = passage_ids[np.array(echoed, np.int64)]
     sources = [_grouped(rows, query_ids, passage_ids) for rows in collected]
     refuse_bad(sources, settings)
+    n_queries_read = len(np.unique(np.concatenate([planned.query for planned in sources]))) if sources else 0
     sources = [_restricted(source, query_store, settings) for source in sources]
     empty = {f"source {p.name}": f"no triplet: {_told(p.tally)}" for p in sources if not p.n_triplets and ":" in p.name}
     filled = {planned.source.name for planned in sources if planned.n_triplets}
@@ -196,7 +208,7 @@ def make_plan(
     sources = [_with_scorable_positives(planned, query_store, settings) for planned in sources]
     extra = known[np.isin(known // len(passage_store), sampled)] if with_positives else known[:0]
     plan = _compacted(query_store, passage_store, sources, known, extra, echoes)
-    return replace(plan, slices=tuple(slices), empty=empty)
+    return replace(plan, slices=tuple(slices), empty=empty, n_queries_read=n_queries_read)
 
 
 def _collect(
@@ -274,6 +286,7 @@ def _grouped(rows: _Rows, query_ids: Index, passage_ids: Index) -> PlannedSource
         tally=Tally(
             n_read,
             n_rows,
+            len(first_row),
             dict(sorted(rows.skipped.items())),
             {reason: count for reason, count in sorted(dropped.items()) if count},
             tuple(example for shown in rows.examples.values() for example in shown),
@@ -343,6 +356,13 @@ def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
                 remedy="mend the file, or leave --strict out to skip and count them",
             )
         if fraction > settings.max_bad_fraction:
+            reason, count = max(tally.skipped.items(), key=lambda item: item[1], default=("", 0))
+            if count == tally.n_read:  # neither another schema nor a larger fraction would help
+                raise BadRecordsError(
+                    f"no row can be used, all {count} for one reason: {REASONS[reason].text}; {first}",
+                    where=planned.name,
+                    remedy=REMEDIES.get(reason, "mend the file; if it was misread, --format names the schema"),
+                )
             raise BadRecordsError(
                 f"{n_bad} malformed of {tally.n_read} rows, more than --max-bad-fraction "
                 f"{settings.max_bad_fraction:g} allows: the file was probably misread ({_told(tally)}); {first}",
@@ -481,6 +501,7 @@ def _compacted(
         np.where(kept_echoes >= 0, passage_place[kept_echoes], -1),
         (),
         {},
+        len(used_queries),
     )
 
 

@@ -214,8 +214,9 @@ class Measurement:
 class SourceIdentity:
     """Where a source came from, and what became of its rows.
 
-    n_read = n_used + sum(skipped); n_used - n_records rows were merged into an earlier row with
-    the same query and positive.   rank_group : sources whose order is not established share one.
+    n_read = n_used + sum(skipped). Used rows of the same query and positive form one of n_records records;
+    n_not_sampled records more were left out by a sample (--max-records, --until-ranked).
+    rank_group        : sources whose order is not established share one.
     probability_first : chance of the highest score under the joint normal of the scores.
     """
 
@@ -229,6 +230,7 @@ class SourceIdentity:
     n_used: int
     n_records: int
     skipped: Mapping[str, int]
+    n_not_sampled: int = 0
     dropped_negatives: Mapping[str, int]
     examples: tuple[Example, ...]
 
@@ -385,7 +387,8 @@ class EarlyPair:
 
 @dataclass(frozen=True, kw_only=True)
 class EarlyStop:
-    """How a run with --until-ranked went. confidence: that every order declared is the full files'.
+    """How a run with --until-ranked went. confidence: that every order declared is the full files'; ties
+    are declared pair by pair, each at the look's share of the error.
 
     n_texts_encoded of n_texts: what the looks needed of the distinct texts read, cached ones in both.
     """

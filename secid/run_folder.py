@@ -101,6 +101,8 @@ class RunFolder:
             (ready / "log.txt").write_text(
                 "\n".join([*recorder.lines, *_timing_lines(scored)]) + "\n", encoding="utf-8"
             )
+            if self.path.exists() and not self._force:
+                raise OutputError("appeared while the run was under way", where=str(self.path), remedy="score again")
             if self.path.exists():
                 self.path.rename(self._partial / "replaced")
             ready.rename(self.path)

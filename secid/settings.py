@@ -35,13 +35,13 @@ class Settings:
 
     # method
     encoder: str | None = setting(None, "Target encoder: alias, hub name, local folder, vectors file or http endpoint.")
-    temperature: float = setting(0.05, "Softmax temperature tau of the gates (METHOD 1).", gt=0)
+    temperature: float = setting(0.05, "Softmax temperature tau of the gates (METHOD 1).", ge=1e-6, le=1e6)
     tokenizer: Tokenizer = setting("alphanumeric", "Tokens of the lexical gate (METHOD 2, 4).")
     idf: IdfCorpus = setting("pooled", "Documents the inverse document frequencies are counted over (METHOD 4).")
     positives: Positives = setting("first", "Which labelled positive of a record is scored (METHOD 9).")
     first_k: int | None = setting(None, "Score only the first K negatives of a record.", ge=1)
     max_records: int | None = setting(None, "Score a seeded sample of at most this many queries per source.", ge=1)
-    seed: int = setting(0, "Seed of every sample and draw.", ge=0)
+    seed: int = setting(0, "Seed of every sample and draw.", ge=0, le=2**32 - 1)
 
     # reading
     format: str | None = setting(None, "Schema of the files, if detection is to be overruled.")
@@ -76,7 +76,7 @@ class Settings:
     threads: int | None = setting(None, "CPU threads; all cores when absent.", ge=1)
 
     # study
-    budget: float = setting(1.0, "Budget B of the ranking, log det(I + B M); 1 is the paper's score.", gt=0)
+    budget: float = setting(1.0, "Budget B of the ranking, log det(I + B M); 1 is the paper's score.", gt=0, le=1e12)
     until_ranked: float | None = setting(
         None, "Score growing samples until the order is established with this confidence, such as 0.95.", gt=0.5, lt=1
     )

@@ -220,9 +220,7 @@ class Lexicon:
         return DocumentFrequencies(self.vocabulary[held], counts[held].astype(np.int64), n_documents)
 
 
-def _lexed(
-    texts: Texts, n: int, lex: Callable[[Sequence[str]], TokenSets], n_threads: int
-) -> Iterator[TokenSets]:
+def _lexed(texts: Texts, n: int, lex: Callable[[Sequence[str]], TokenSets], n_threads: int) -> Iterator[TokenSets]:
     """Token sets of texts 0 … n-1, chunk by chunk and in order, n_threads at a time.
 
     numpy lets go of the interpreter in what takes the time, so threads run side by side.

@@ -192,7 +192,7 @@ def _spans(blob: bytes, rule: ByteRule) -> tuple[Index, Index]:
 def _blob_keys(blob: bytes, starts: Index, ends: Index) -> Iterator[Keys]:
     """Keys of the spans, piece by piece where the blob is one very long text."""
     data = np.frombuffer(blob, np.uint8)
-    pieces = np.searchsorted(starts, np.arange(0, len(data), 2 * BLOB_BYTES)) if len(data) else []
+    pieces: list[int] = np.searchsorted(starts, np.arange(0, len(data), 2 * BLOB_BYTES)).tolist()
     for first, end in pairwise([*pieces, len(starts)]):
         if first < end:
             base = starts[first]
@@ -217,7 +217,7 @@ def _span_hashes(blob: npt.NDArray[np.uint8], starts: Index, ends: Index) -> Key
     return found
 
 
-_powers_and_inverses: tuple[Keys, Keys] = (np.ones(1, np.uint64), np.ones(1, np.uint64))
+_POWERS: dict[str, tuple[Keys, Keys]] = {"kept": (np.ones(1, np.uint64), np.ones(1, np.uint64))}
 
 
 def _powers(n: int) -> tuple[Keys, Keys]:
@@ -225,12 +225,11 @@ def _powers(n: int) -> tuple[Keys, Keys]:
 
     Both are replaced in one assignment, since several threads lex at once.
     """
-    global _powers_and_inverses
-    powers, inverses = _powers_and_inverses
+    powers, inverses = _POWERS["kept"]
     if len(powers) < n:
         powers, inverses = _series(MULTIPLIER, n), _series(pow(MULTIPLIER, -1, 1 << 64), n)
         if n <= 4 * BLOB_BYTES:  # not for one giant token
-            _powers_and_inverses = powers, inverses
+            _POWERS["kept"] = powers, inverses
     return powers[:n], inverses[:n]
 
 

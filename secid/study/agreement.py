@@ -83,11 +83,13 @@ def read_outcomes(path: Path) -> list[Outcomes]:
             where=str(path),
             remedy="the first line of the file names the columns, such as source,ndcg@10,ndcg@10_se",
         )
+    seen: set[str] = set()
     table: dict[str, dict[str, float]] = {name: {} for name in columns if name != "source"}
     for line, row in rows:
         source = row["source"]
-        if source in table[next(iter(table))] and row.get(next(iter(table))):
+        if source in seen:
             raise InputError(f"source {source!r} stands twice", where=f"{path}:{line}")
+        seen.add(source)
         for name, cells in table.items():
             if row.get(name):
                 cells[source] = _number(row[name], f"{path}:{line}", name)
@@ -129,7 +131,8 @@ def agree(run: Run, outcomes: Iterable[Outcomes], seed: int = 0) -> tuple[Agreem
     """Agreement of every number of a run with every downstream metric. Source: METHOD 3, 12.
 
     Intervals draw the scores from their joint normal (by the paired comparisons) and the outcomes from
-    theirs; where neither side has standard errors there is no interval.
+    theirs; where neither side has standard errors, or the run compares at another budget than 1, there
+    is no interval.
     Raises InputError where fewer than three sources have an outcome.
     """
     numbers = numbers_of(run)
@@ -154,7 +157,7 @@ def _agreement(
     a = np.array([values[source] for source in names])
     b = np.array([outcome.values[source] for source in names])
     alike, n_pairs = pairs_ordered_alike(values, {source: outcome.values[source] for source in names})
-    draws = _draws(run, name == "ECI_sem", a, b, outcome, names, seed)
+    draws = _draws(run, name == "ECI_sem" and run.budget == 1.0, a, b, outcome, names, seed)
     return Agreement(
         number=name,
         metric=outcome.name,

@@ -48,6 +48,7 @@ NEGATIVES_SCHEMA = pa.schema(
         ("weight", pa.float64()),
         ("influence", pa.float64()),
         ("information", pa.float64()),
+        ("share", pa.float64()),
         *((f"in_{name}", pa.bool_()) for name in BUCKETS),
     ]
 )
@@ -58,7 +59,8 @@ labelled pairs are grouped by query first, and counted as one).
 
 influence: first-order change of the source's score times N, in nats, at the run's budget (METHOD 8).
 information: B w u^T A^-1 u / N, what the triplet holds of the score to first order, in nats at the
-run's budget; sums to tr(A^-1 B M), which is at most the score.
+run's budget; share: what the row counts, below 1 where a negative is paired with several positives.
+information sums to tr(A^-1 B M), which is at most the score.
 """
 
 
@@ -103,6 +105,7 @@ def _batches(item: Measured, flags: Mapping[str, npt.NDArray[np.bool_]]) -> Iter
             pa.array(gates.weight[part]),
             pa.array(item.influence.per_triplet[part]),
             pa.array(item.influence.budgets[0] / item.state.n_negatives * item.influence.information[part]),
+            pa.array(np.ones(n) if rows.share is None else rows.share[part]),
             *(pa.array(flags[name][part]) for name in BUCKETS),
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=NEGATIVES_SCHEMA)

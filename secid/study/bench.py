@@ -40,12 +40,12 @@ class Bench:
         variants: Sequence[Variant] = (),
         position: Floats | None = None,
         *,
-        curve: bool = True,
+        budgets: Sequence[float] | None = None,
     ) -> Measured:
         """Gates, information and influence of one set of triplets, and its sums under further variants.
 
         position : (T,) place of each triplet's query in the nested sample.
-        curve    : also the influence at the budgets of the curve. Source: METHOD 2, 4, 7, 8.
+        budgets  : of the influence, the run's own and those of the curve where None. Source: METHOD 2, 4, 7, 8.
         """
         settings, base = self.settings, base_variant(self.settings)
         wanted = list(dict.fromkeys([base, *variants]))
@@ -53,7 +53,7 @@ class Bench:
         swept = sweep(self.vectors, rows, named, wanted, self.smallest_distance, settings.temperature, position)
         gates = gate_table(swept.scalars.dots(), named[base.coverage], settings.temperature)
         state = swept.state(base)
-        budgets = curve_budgets(settings.budget, state.n_negatives) if curve else (settings.budget,)
+        budgets = budgets or curve_budgets(settings.budget, state.n_negatives)
         return Measured(
             name=name,
             planned=planned,
@@ -94,13 +94,14 @@ def sample_positions(plan: Plan, seed: int) -> Floats:
 
 
 def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Triplets] | None:
-    """The sources cut to equal numbers of queries and negatives; None where they are equal already.
+    """The sources cut to equal numbers of queries and negatives; None where they are equal already, and
+    under the policy "all", whose pairs cannot be dealt out one by one.
 
     Queries go by the order of every sample; negatives are dealt round by round, one a query, so
     that every query keeps some. Source: METHOD 7.
     """
-    sizes = {(len(np.unique(rows.query)), rows.n_negatives) for rows in triplets}
-    if len(sizes) == 1:
+    sizes = {(len(np.unique(rows.query)), len(rows)) for rows in triplets}
+    if len(sizes) == 1 or any(rows.share is not None for rows in triplets):
         return None
     n_queries = min(size for size, _ in sizes)
     orders = []

@@ -70,25 +70,27 @@ class Base:
 
 
 def base_of(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Base:
-    """One pair for each distinct query of the run: that of the first source, by name, that has it.
+    """One pair for each distinct query of the run: of its scored positives the one with the smallest text key.
 
     At most settings.control_queries queries, those that every sample of the run takes first.
     """
     n_passages = len(plan.passages)
-    by_name = sorted(zip(plan.sources, triplets, strict=True), key=lambda pair: pair[0].name)
-    heads = [rows.record_offsets[:-1] for _, rows in by_name]
-    query = np.concatenate([rows.query[first] for (_, rows), first in zip(by_name, heads, strict=True)])
-    positive = np.concatenate([rows.positive[first] for (_, rows), first in zip(by_name, heads, strict=True)])
+    rank = key_ranks(plan.passages.keys)
+    query = np.concatenate([rows.query[rows.record_offsets[:-1]] for rows in triplets])
+    positive = np.concatenate([rows.positive[rows.record_offsets[:-1]] for rows in triplets])
+    by_key = np.lexsort((rank[positive], query))
+    query, positive = query[by_key], positive[by_key]
     _, first = np.unique(query, return_index=True)
     query, positive = query[first], positive[first]
     order = np.argsort(sample_order(plan.queries.keys[query], settings.seed), kind="stable")
     order = order[: settings.control_queries]
+    pool = np.unique(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
     negative_pairs = [rows.query * n_passages + rows.negative for rows in triplets]
     counts = np.concatenate([np.diff(planned.negative_offsets) for planned in plan.sources])
     return Base(
         query=query[order],
         positive=positive[order],
-        pool=np.unique(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)])),
+        pool=pool[np.argsort(rank[pool])],
         known=plan.known_positives,
         own=np.unique(np.concatenate([plan.known_positives, *negative_pairs])),
         n_passages=n_passages,
@@ -107,9 +109,9 @@ def make_controls(
         return made, missing
     base = base_of(plan, triplets, settings)
     makers: Mapping[str, Callable[[], Triplets | str]] = {
-        "random": lambda: _random(base, plan, settings.seed),
+        "random": lambda: _random(base, settings.seed),
         "known_positive": lambda: _known_positive(base),
-        "query_echo": lambda: _query_echo(base, plan),
+        "query_echo": lambda: _query_echo(base, plan, settings.tokenizer),
         "bm25_pool": lambda: _bm25(base, plan),
         "dense_pool": lambda: _dense(base, vectors),
     }
@@ -130,7 +132,16 @@ def make_controls(
     return made, missing
 
 
-def rows_of(pair: Index, query: Index, positive: Index, negative: Index) -> Triplets:
+def key_ranks(keys: npt.NDArray[np.uint8]) -> Index:
+    """(n,) rank of each text by its key: an order that no file or row order changes."""
+    ranks = np.empty(len(keys), np.int64)
+    ranks[np.lexsort(keys.T[::-1])] = np.arange(len(keys))
+    return ranks
+
+
+def rows_of(
+    pair: Index, query: Index, positive: Index, negative: Index, share: npt.NDArray[np.float64] | None = None
+) -> Triplets:
     """Triplets from flat arrays; pair numbers the (query, positive) of each and must not fall."""
     counts = np.bincount(pair)
     counts = counts[counts > 0]
@@ -141,6 +152,7 @@ def rows_of(pair: Index, query: Index, positive: Index, negative: Index) -> Trip
         record_offsets=np.concatenate([[0], np.cumsum(counts)]),
         record=np.repeat(np.arange(len(counts)), counts),
         place=np.arange(len(negative)),
+        share=share,
     )
 
 
@@ -159,14 +171,13 @@ def _is_pair(pairs: Index, base: Base, query: Index, passage: Index) -> npt.NDAr
     return pairs[place] == wanted if len(pairs) else np.zeros(wanted.shape, np.bool_)
 
 
-def _random(base: Base, plan: Plan, seed: int) -> Triplets | str:
+def _random(base: Base, seed: int) -> Triplets | str:
     """Documents of other records, drawn uniformly; none of them a positive of the query."""
     if len(base.query) < 2:
         return TOO_FEW
-    pool = base.pool[np.lexsort(plan.passages.keys[base.pool].T)]
     generator = np.random.default_rng([seed, 1])
     # Twice as many as needed and a few more: own documents and repeats are struck out
-    table = pool[generator.integers(len(pool), size=(len(base.query), 2 * base.per_query + 8))]
+    table = base.pool[generator.integers(len(base.pool), size=(len(base.query), 2 * base.per_query + 8))]
     wanted = ~_is_pair(base.own, base, base.query[:, None], table) & _first_in_row(table)
     return _from_table(base, table, wanted)
 
@@ -196,13 +207,16 @@ def _known_positive(base: Base) -> Triplets | str:
     return rows_of(pair, base.query[pair], base.positive[pair], passage)
 
 
-def _query_echo(base: Base, plan: Plan) -> Triplets | str:
-    """The query's own text as the negative: coverage 1, weight 0. Queries without tokens are left out."""
+def _query_echo(base: Base, plan: Plan, tokenizer: str) -> Triplets | str:
+    """The query's own text as the negative: coverage 1, weight 0. Queries without tokens are left out, and
+    those whose text was not planned because a sample of the records took others.
+    """
+    split = SPLITTERS.get(tokenizer, SPLITTERS["alphanumeric"])
     texts = plan.queries.take(base.query)
-    has_tokens = np.array([bool(SPLITTERS["alphanumeric"](text)) for text in texts], np.bool_)
-    if not has_tokens.any():
+    usable = np.array([bool(split(text)) for text in texts], np.bool_) & (plan.echoes[base.query] >= 0)
+    if not usable.any():
         return "no query has a token"
-    pair = np.flatnonzero(has_tokens)
+    pair = np.flatnonzero(usable)
     return rows_of(pair, base.query[pair], base.positive[pair], plan.echoes[base.query[pair]])
 
 
@@ -213,28 +227,33 @@ def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Tri
     largest number of negatives of one query moves every negative to another query.
     """
     priority = sample_order(plan.queries.keys[rows.query], settings.seed)
-    order = np.lexsort((np.arange(len(rows)), priority))
+    rank = key_ranks(plan.passages.keys)
+    order = np.lexsort((rank[rows.negative], rank[rows.positive], rows.query, priority))
     _, counts = np.unique(rows.query, return_counts=True)
     largest = int(counts.max())
     if len(rows) < 2 * largest:
-        return TOO_FEW
+        return "one query has more than half of the negatives, so they cannot all go to others"
     shift = int(np.random.default_rng([settings.seed, 2]).integers(largest, len(rows) - largest + 1))
     negative = rows.negative[order][(np.arange(len(rows)) + shift) % len(rows)]
     query, positive, record = rows.query[order], rows.positive[order], rows.record[order]
     sampled = np.isin(query, base.query)
-    keep = sampled & ~_is_pair(base.known, base, query, negative)
+    keep = sampled & ~_is_pair(base.own, base, query, negative)
     if not keep.any():
-        return TOO_FEW
+        return "the sources give every query the same negatives"
     group = record[keep] * base.n_passages + positive[keep]
     new = np.concatenate([[True], group[1:] != group[:-1]])
-    return rows_of(np.cumsum(new) - 1, query[keep], positive[keep], negative[keep])
+    share = None if rows.share is None else rows.share[order][keep]
+    return rows_of(np.cumsum(new) - 1, query[keep], positive[keep], negative[keep], share)
 
 
 def _bm25(base: Base, plan: Plan) -> Triplets | str:
     """The top documents of the pool for each query by BM25, its positives left out."""
     split = SPLITTERS["alphanumeric"]
+    documents = [split(text) for text in plan.passages.take(base.pool)]
+    if not any(documents):
+        return "no document has a token"
     index = bm25s.BM25()
-    index.index([split(text) for text in plan.passages.take(base.pool)], show_progress=False)
+    index.index(documents, show_progress=False)
     queries = [split(text) for text in plan.queries.take(base.query)]
     # A query without tokens retrieves nothing that is better than anything else
     pair = np.flatnonzero([bool(tokens) for tokens in queries])

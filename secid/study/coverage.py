@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -45,8 +45,8 @@ class CoverageBench:
     """Lexicons and frequency tables of one run, made when first asked for.
 
     triplets : the scored triplets of all sources; their distinct documents are the pool (METHOD 2).
-    frozen   : a saved table that takes the place of the pool's, so that a new source is scored in the
-               pool of an earlier run.
+    frozen   : saved tables by tokenizer and corpus that take the place of the run's own, so that a new
+               source is scored in the pool of an earlier run.
     folder   : where token sets are spooled.
     pieces   : the encoder's own word pieces, for the tokenizer "wordpieces"; None where it has none.
     """
@@ -56,19 +56,18 @@ class CoverageBench:
         plan: Plan,
         triplets: Sequence[Triplets],
         folder: Path,
-        frozen: DocumentFrequencies | None = None,
+        frozen: Mapping[tuple[str, str], DocumentFrequencies] | None = None,
         pieces: Pieces | None = None,
     ) -> None:
         self._plan = plan
         self._folder = folder
-        self._frozen = frozen
         self._pieces = pieces
         self._counted = np.zeros(len(plan.passages), np.bool_)
         for rows in triplets:
             self._counted[rows.positive] = True
             self._counted[rows.negative] = True
         self._lexicons: dict[str, Lexicon] = {}
-        self._tables: dict[tuple[str, str], DocumentFrequencies] = {}
+        self._tables: dict[tuple[str, str], DocumentFrequencies] = dict(frozen or {})
 
     def lexicon(self, tokenizer: str) -> Lexicon:
         """Token sets of all texts of the plan under a tokenizer."""
@@ -93,12 +92,10 @@ class CoverageBench:
         key = (tokenizer, corpus)
         if key not in self._tables:
             lexicon = self.lexicon(tokenizer)
-            pooled = self._frozen or lexicon.pooled()
-            self._tables[key] = (
-                lexicon.with_queries(pooled, ~self._queries_among_passages())
-                if corpus == "pooled_with_queries"
-                else pooled
-            )
+            table = lexicon.pooled()
+            if corpus == "pooled_with_queries":
+                table = lexicon.with_queries(table, ~self._queries_among_passages())
+            self._tables[key] = table
         return self._tables[key]
 
     def info(self, tokenizer: str, corpus: str) -> IdfInfo:

@@ -19,7 +19,7 @@ from scipy.stats import t as student
 
 from secid.errors import UsageError
 from secid.measure.sweep import Triplets
-from secid.measure.uncertainty import difference, holm
+from secid.measure.uncertainty import FEWEST_QUERIES, ROUNDING_NATS, difference, holm
 from secid.plan import Plan, select
 from secid.progress import Progress
 from secid.results import EarlyPair, EarlyStop, Look
@@ -68,7 +68,7 @@ def rank_early(
     names = [planned.name for planned in plan.sources]
     pairs: dict[tuple[str, str], EarlyPair] = {}
     looks: list[Look] = []
-    n_total = len(plan.queries)
+    n_total, n_read = len(plan.queries), plan.n_queries_read
     position = sample_positions(plan, settings.seed)
     previous = 0.0
     part, triplets = plan, [triplets_of(planned, settings.positives) for planned in plan.sources]
@@ -80,11 +80,11 @@ def rank_early(
         for rows in triplets:
             embedder.need(rows.query, np.concatenate([rows.positive, rows.negative]))
         items = [
-            bench.measure(planned.name, planned, rows, curve=False)
+            bench.measure(planned.name, planned, rows, budgets=(1.0,))
             for planned, rows in zip(part.sources, triplets, strict=True)
         ]
         now = spent(alpha, size / n_total)
-        pairs |= _decided(items, now - previous, size / n_total, settings.tie, size, pairs)
+        pairs |= _decided(items, now - previous, size / n_read, settings.tie, size, pairs)
         previous = now
         looks.append(Look(n_queries=size, n_texts_encoded=_embedded(embedder), alpha=now, n_decided=len(pairs)))
         progress.note(f"{size} queries: {len(pairs)} of {len(names) * (len(names) - 1) // 2} pairs decided")
@@ -136,7 +136,10 @@ def _decided(
     nats = np.array([gap.nats for gap in gaps])
     freedom = max(1, min(len(item.influence.queries) for item in ordered) - 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        p_values = np.where(nats == 0.0, 1.0, 2.0 * student.sf(np.abs(nats) / errors, freedom))
+        p_values = 2.0 * student.sf(np.abs(nats) / errors, freedom)
+    p_values = np.where(np.abs(nats) <= ROUNDING_NATS, 1.0, p_values)
+    if min(len(item.influence.queries) for item in ordered) < FEWEST_QUERIES:
+        p_values = np.ones(len(pairs))
     adjusted = holm(p_values)
     found = {}
     for (first, second), gap, error, p in zip(pairs, nats, errors, adjusted, strict=True):

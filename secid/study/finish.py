@@ -16,7 +16,15 @@ from secid.measure.information import InformationState, log_det_nats, trace
 from secid.measure.spectrum import spectrum
 from secid.measure.summary import GateTable, gate_means
 from secid.measure.sweep import Scalars, Triplets, Variant
-from secid.measure.uncertainty import NORMAL_95, Influence, covariance, difference, holm, probability_first
+from secid.measure.uncertainty import (
+    FEWEST_QUERIES,
+    NORMAL_95,
+    Influence,
+    covariance,
+    difference,
+    holm,
+    probability_first,
+)
 from secid.plan import PlannedSource
 from secid.results import Against, BudgetPoint, Comparison, ControlResult, Crossing, InputFile, SourceResult
 from secid.settings import Settings
@@ -101,16 +109,22 @@ def _curve(item: Measured) -> list[BudgetPoint]:
     points = []
     for budget, error, bias in zip(item.influence.budgets, errors, item.influence.bias_nats, strict=True):
         nats = item.nats(budget)
-        half = NORMAL_95 * float(error)
         points.append(
             BudgetPoint(
                 budget=budget,
                 nats=nats,
-                interval_95=(max(0.0, nats - half), nats + half),
+                interval_95=interval(item, budget, nats, float(error)),
                 bias_nats=float(bias),
             )
         )
     return points
+
+
+def interval(item: Measured, budget: float, nats: float, error: float) -> tuple[float, float]:
+    """95 % interval of ECI_B. With too few queries for a standard error it is all that the score can be."""
+    if len(item.influence.queries) < FEWEST_QUERIES:
+        return (0.0, budget)
+    return (max(0.0, nats - NORMAL_95 * error), nats + NORMAL_95 * error)
 
 
 def compare(ranked: Sequence[Measured], budget: float) -> tuple[Comparison, ...]:
@@ -168,7 +182,9 @@ def rank_groups(names: Sequence[str], comparisons: Sequence[Comparison]) -> dict
 
 
 def chances(ranked: Sequence[Measured], settings: Settings) -> Floats:
-    """(S,) probability of the highest score. Source: METHOD 8."""
+    """(S,) probability of the highest score; equal where a source has too few queries to tell. Source: METHOD 8."""
+    if any(len(item.influence.queries) < FEWEST_QUERIES for item in ranked):
+        return np.full(len(ranked), 1.0 / len(ranked))
     scores = np.array([item.nats(settings.budget) for item in ranked])
     return probability_first(scores, covariance([item.influence for item in ranked]), settings.seed)
 
@@ -198,6 +214,7 @@ def source_result(
         n_read=tally.n_read,
         n_used=tally.n_used,
         n_records=planned.n_records,
+        n_not_sampled=tally.n_records - planned.n_records,
         skipped=tally.skipped,
         dropped_negatives=tally.dropped,
         examples=tally.examples,
@@ -246,7 +263,7 @@ def _at(influence: Influence, column: int) -> Influence:
 def crossings(items: Sequence[Measured]) -> tuple[Crossing, ...]:
     """Budgets at which two sources of equal size change places, found by bisection on log B. Source: METHOD 7."""
     found = []
-    top = max(CURVE_BUDGETS)
+    top = max(*CURVE_BUDGETS, *(item.state.n_negatives for item in items))
     eigenvalues = {item.name: _eigenvalues(item) for item in items}
     for first, second in combinations(items, 2):
         a, b = eigenvalues[first.name], eigenvalues[second.name]

@@ -24,14 +24,14 @@ from secid.results import SCHEMA_VERSION, Ablation, EarlyStop, IdfInfo, InputFil
 from secid.settings import Resolved, Settings
 from secid.study.ablate import Aspect, ablation, aspects, blocks_of
 from secid.study.bench import Bench, level_sets, sample_positions
+from secid.study.cautions import few_queries, inactive_gates
 from secid.study.controls import Control, chosen_kinds, make_controls
-from secid.study.coverage import CoverageBench
+from secid.study.coverage import CoverageBench, piece_sets
 from secid.study.early import rank_early
 from secid.study.embedding import Embedder
 from secid.study.environment import environment
 from secid.study.finish import Measured, chances, compare, control_result, crossings, rank_groups, source_result
 from secid.study.inspect import Findings, Inspector
-from secid.study.lexical_gate import inactive_gates
 from secid.study.overlap import Listed, overlaps
 from secid.study.reading import read_plan
 from secid.study.slices import slices
@@ -122,6 +122,10 @@ def measure(
     frozen: DocumentFrequencies | None,
 ) -> Measurements:
     """Embeds what is needed and measures sources, controls and variants."""
+    blocks_of(settings.block, [planned.name for planned in plan.sources])
+    pieces = getattr(encoder, "word_pieces", None)
+    if settings.tokenizer == "wordpieces":
+        piece_sets(pieces)  # an encoder without pieces is refused before it encodes anything
     embedder = Embedder(plan, encoder, settings, folder, progress)
     early = None
     if settings.until_ranked is None:
@@ -129,8 +133,9 @@ def measure(
             embedder.everything()
             counts.update(embedder.counts)
     triplets = [triplets_of(planned, settings.positives, embedder.vectors) for planned in plan.sources]
-    pieces = getattr(encoder, "word_pieces", None)
-    coverages = CoverageBench(plan, triplets, folder, frozen, pieces)
+    coverages = CoverageBench(
+        plan, triplets, folder, {(settings.tokenizer, settings.idf): frozen} if frozen else None, pieces
+    )
     with clock.stage("lex", n_texts=len(plan.queries) + len(plan.passages)):
         idf = coverages.info(settings.tokenizer, settings.idf)
     bench = Bench(embedder.vectors, plan.queries.keys, coverages, settings, smallest_distance(encoder))
@@ -165,6 +170,7 @@ def measure(
         findings = {item.name: inspector.findings(item) for item in items}
         flags = {item.name: {name: trait.flags for name, trait in inspector.traits(item).items()} for item in items}
         warnings = inactive_gates(items, coverages, settings)
+        warnings += few_queries(items)
         whole = {item.name: item.nats(1.0) for item in items}
         sliced = slices(plan, triplets, bench, flags, whole, settings)
     table = coverages.table(settings.tokenizer, settings.idf)

@@ -9,13 +9,12 @@ import numpy.typing as npt
 
 from secid.measure.information import trace
 from secid.measure.sweep import Triplets
-from secid.measure.uncertainty import NORMAL_95
 from secid.plan import Plan
 from secid.results import Slice, SliceSource
 from secid.settings import Settings
 from secid.study.ablate import rank_stability
 from secid.study.bench import Bench, subset
-from secid.study.finish import Measured, compare, rank_groups
+from secid.study.finish import Measured, compare, interval, rank_groups
 
 Flags = npt.NDArray[np.bool_]
 
@@ -42,8 +41,11 @@ def slices(
             keep = np.flatnonzero(planned.slice[rows.record] == number)
             if not len(keep):
                 continue
-            items.append(bench.measure(planned.name, planned, subset(rows, keep), curve=False))
-            shares[planned.name] = {name: float(inside[keep].mean()) for name, inside in flags[planned.name].items()}
+            items.append(bench.measure(planned.name, planned, subset(rows, keep), budgets=(1.0,)))
+            counted = None if rows.share is None else rows.share[keep]
+            shares[planned.name] = {
+                name: float(np.average(inside[keep], weights=counted)) for name, inside in flags[planned.name].items()
+            }
         if items:
             found.append(_slice(settings, value, items, shares, whole))
     return tuple(sorted(found, key=lambda item: (-sum(s.n_triplets for s in item.sources), item.value)))
@@ -58,23 +60,24 @@ def _slice(
 ) -> Slice:
     ranked = sorted(items, key=lambda item: (-item.nats(1.0), item.name))
     scores = {item.name: item.nats(1.0) for item in ranked}
-    groups = rank_groups(list(scores), compare(ranked, settings.budget))
+    groups = rank_groups(list(scores), compare(ranked, 1.0))
     sources = []
     for rank, item in enumerate(ranked, 1):
-        half = NORMAL_95 * float(item.influence.standard_errors()[0])
+        share = item.triplets.share
+        error = float(item.influence.standard_errors()[0])
         sources.append(
             SliceSource(
                 name=item.name,
                 rank=rank,
                 rank_group=groups[item.name],
                 n_queries=len(item.influence.queries),
-                n_triplets=len(item.triplets),
+                n_triplets=round(item.triplets.n_negatives),
                 eci_nats=scores[item.name],
-                interval_95=(max(0.0, scores[item.name] - half), scores[item.name] + half),
+                interval_95=interval(item, 1.0, scores[item.name], error),
                 trace=trace(item.state.matrix()),
-                consistency_mean=float(item.gates.consistency.mean()),
-                locality_mean=float(item.gates.locality.mean()),
-                coverage_mean=float(item.gates.coverage.mean()),
+                consistency_mean=float(np.average(item.gates.consistency, weights=share)),
+                locality_mean=float(np.average(item.gates.locality, weights=share)),
+                coverage_mean=float(np.average(item.gates.coverage, weights=share)),
                 bucket_fractions=shares[item.name],
             )
         )

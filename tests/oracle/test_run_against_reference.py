@@ -265,7 +265,7 @@ def test_a_query_echo_scores_zero_and_no_control_is_ranked(run):
     assert {source.name for source in run.sources} == {"a", "b", "c"}
 
 
-def test_controls_hold_no_known_positive_but_where_they_are_meant_to(scored, sources):
+def test_every_kind_of_control_is_made(scored):
     kinds = {control.kind for control, _ in scored.controls}
     assert kinds == {"random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool"}
     assert {control.of for control, _ in scored.controls if control.kind == "shuffled"} == {"a", "b", "c"}
@@ -340,3 +340,93 @@ def test_an_empty_part_of_a_file_is_left_out_with_its_reason(tmp_path):
     run = score_sources(found, HashEncoder(), resolved, tmp_path / "work", Silent()).run
     assert [source.name for source in run.sources] == ["many:x"]
     assert run.not_evaluated["source many:y"] == "no triplet: no_negatives 5"
+
+
+def test_the_same_rows_in_another_order_are_a_tie_not_an_order(sources, tmp_path):
+    for seed in range(3):
+        shuffled = list(np.random.default_rng(seed).permutation(len(sources["a"])))
+        twice = {"a": sources["a"], "b": [sources["a"][place] for place in shuffled]}
+        run = score(twice, tmp_path / str(seed), until_ranked=0.95, controls="none").run
+        assert run.comparisons[0].z is None
+        assert [source.rank_group for source in run.sources] == [1, 1]
+        assert run.early_stop.pairs == ()
+
+
+def test_controls_do_not_depend_on_the_order_of_rows(sources, tmp_path):
+    doubled = {name: [*rows, *[(q, p[::-1], n[::-1]) for q, p, n in rows]] for name, rows in sources.items()}
+    turned = {name: rows[::-1] for name, rows in doubled.items()}
+    runs = [score(table, tmp_path / name).run for name, table in (("a", doubled), ("b", turned))]
+    ours = [{(c.kind, c.of): c.eci_nats for c in run.controls} for run in runs]
+    reference.assert_close(*[{str(key): value for key, value in table.items()} for table in ours], rel=1e-6)
+
+
+def test_too_few_queries_give_no_order_and_no_interval(sources, tmp_path):
+    few = {"a": sources["a"][:1], "b": sources["b"]}
+    run = score(few, tmp_path, controls="none").run
+    assert not any(pair.established for pair in run.comparisons)
+    assert {source.probability_first for source in run.sources} == {0.5}
+    assert next(source for source in run.sources if source.name == "a").interval_95 == (0.0, 1.0)
+    assert any("too few for an interval" in warning for warning in run.warnings)
+
+
+def test_an_early_stop_at_max_records_leaves_open_what_is_open(tmp_path):
+    generator = np.random.default_rng(1)
+    rows = {
+        name: [(f"river {n}", [f"river answer {n}"], [f"river {name} {generator.integers(10**9)}"]) for n in range(300)]
+        for name in ("a", "b")
+    }
+    run = score(rows, tmp_path, until_ranked=0.95, max_records=40, controls="none").run
+    assert run.sources[0].n_queries <= 40
+    assert run.comparisons[0].established is False
+    assert run.early_stop.undecided == (("a", "b"),)
+    assert run.sources[0].n_not_sampled == 260
+
+
+def test_policy_all_shares_negatives_among_positives(sources, expected, tmp_path):
+    run = score(sources, tmp_path, positives="all", controls="none").run
+    for source in run.sources:
+        triplets = [
+            (record, triplet)
+            for record in expected.merged[source.name]
+            for triplet in reference.policy_triplets(record, "all", expected.q_vec, expected.p_vec)
+        ]
+        idf = reference.idf_for(
+            {name: [(q, p[:1], n) for q, p, n in records] for name, records in expected.merged.items()}, source.name
+        )
+        measured = reference.measure_triplets([triplet for _, triplet in triplets], expected.q_vec, expected.p_vec, idf)
+        theirs = reference.summary(measured, [len(record[1]) for record, _ in triplets])
+        assert source.n_triplets == theirs["n_triplets"]
+        # the pool also holds the second positives here, so only what coverage does not touch is compared
+        for name in ("consistency_mean", "locality_mean", "pair_loss_mean", "inversion_fraction"):
+            assert getattr(source, name) == pytest.approx(theirs[name], rel=1e-6)
+
+
+def test_at_another_budget_the_ranking_is_by_equal_samples(sources, tmp_path):
+    run = score(sources, tmp_path, budget=100.0, controls="none").run
+    assert run.budget == 100.0
+    for source in run.sources:
+        low, high = source.interval_95
+        assert low <= source.eci_nats <= high
+
+
+def test_controls_cope_with_texts_without_words_and_with_samples(tmp_path):
+    rows = [(f"? {n}", ["..."], ["---", "+++"]) for n in range(12)]
+    run = score({"signs": rows, "more": rows[:6]}, tmp_path, control_queries=4, max_records=3).run
+    assert run.not_evaluated["control bm25_pool"] == "no document has a token"
+
+
+def test_a_gate_of_every_bucket_can_be_recomputed_from_the_rows(scored, tmp_path):
+    import pyarrow.parquet as pq
+
+    from secid.study.artifacts import write_negatives
+
+    write_negatives(scored.measured, scored.flags, tmp_path / "negatives.parquet")
+    table = pq.read_table(tmp_path / "negatives.parquet").to_pydict()
+    for source in scored.run.sources:
+        own = [place for place, name in enumerate(table["source"]) if name == source.name]
+        assert len(own) == source.n_triplets
+        for bucket in source.buckets:
+            assert sum(table[f"in_{bucket.name}"][place] for place in own) == bucket.n_triplets
+        inverted = sum(table["consistency"][place] < 0.5 for place in own)
+        assert inverted / len(own) == pytest.approx(source.inversion_fraction)
+        assert sum(table["information"][place] for place in own) <= source.eci_nats

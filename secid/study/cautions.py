@@ -1,4 +1,4 @@
-"""Is the lexical gate doing anything here? Where positives share no token with their queries, it is not."""
+"""What makes scores of a run less than they seem: an inactive lexical gate, too few queries."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from secid.measure.uncertainty import FEWEST_QUERIES
 from secid.settings import Settings
 from secid.study.ablate import TOKENIZERS
 from secid.study.coverage import CoverageBench
@@ -42,3 +43,12 @@ def inactive_gates(items: Sequence[Measured], coverages: CoverageBench, settings
             f"{mean:.3f} of their queries on average; {advice}"
         )
     return tuple(found)
+
+
+def few_queries(items: Sequence[Measured]) -> tuple[str, ...]:
+    """One warning for each source with too few queries for intervals and comparisons."""
+    return tuple(
+        f"{item.name}: {len(item.influence.queries)} queries are too few for an interval; its order is not established"
+        for item in items
+        if len(item.influence.queries) < FEWEST_QUERIES
+    )
