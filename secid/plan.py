@@ -25,7 +25,7 @@ Index = npt.NDArray[np.int64]
 EXAMPLES_PER_REASON = 3
 REMEDIES = {
     "no_positive": "each query needs at least one labelled positive: ECI compares negatives with it",
-    "text_not_found": "is it the collection that these ids were made from? --collection, --corpus and --queries name it",
+    "text_not_found": "is it the collection these ids were made from? --collection, --corpus and --queries name it",
 }
 """What helps where every row is left out under one reason."""
 TICK_ROWS = 4096

@@ -73,9 +73,12 @@ def run(names: list[str], encoder: object, arguments: argparse.Namespace) -> Non
         bench = Bench(embedder.vectors, plan.queries.keys, coverages, settings, epsilon)
         items = [bench.measure(p.name, p, rows) for p, rows in zip(plan.sources, triplets, strict=True)]
         print("sources:", {item.name: round(item.nats(1.0), 4) for item in items})
-        coverage(items, embedder.vectors, epsilon, arguments.subsamples)
-        bootstrap(items, embedder.vectors, arguments.bootstraps)
-        early(plan, embedder, bench, items, settings, arguments.seeds)
+        if arguments.subsamples:
+            coverage(items, embedder.vectors, epsilon, arguments.subsamples)
+        if arguments.bootstraps:
+            bootstrap(items, embedder.vectors, arguments.bootstraps)
+        if arguments.seeds:
+            early(plan, embedder, bench, items, settings, arguments.seeds)
         plan.close()
 
 

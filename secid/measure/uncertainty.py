@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -80,23 +81,32 @@ def influence(
     share = np.ones(len(triplets)) if triplets.share is None else triplets.share
     scaled = share * weight
     queries, cluster = np.unique(triplets.query, return_inverse=True)
-    quadratic, pairs = _quadratic_forms(
-        vectors, triplets, scalars, scaled, cluster, smallest_distance, basis, shrink, eigenvalues
-    )
-    budget = np.asarray(budgets, dtype=np.float64)
-    h = budget * (scaled[:, None] * quadratic - share[:, None] * shift)
-    n = state.n_negatives
-    per_query = np.stack([np.bincount(cluster, column, len(queries)) for column in h.T], axis=1) / n
     size = np.bincount(cluster, share, len(queries))
+    products = _products(vectors, triplets, scalars, share * weight, cluster, smallest_distance, basis, shrink)
+    mixed = (shrink**2 * eigenvalues).numpy()  # diagonal of A^-1 M A^-1
     square_shift = (shrink**2 * eigenvalues**2).sum(dim=1).numpy()  # tr((A^-1 M)^2)
-    squares = pairs.sum(axis=0) + square_shift * (size**2).sum()
-    bias = 0.5 * budget**2 * squares / n**2
-    return Influence(
-        tuple(map(float, budgets)), h[:, 0], scaled * quadratic[:, 0], queries, per_query, np.maximum(bias, 0.0)
-    )
+    squares = products.pairs - 2.0 * mixed @ products.by_dimension + square_shift * (size**2).sum()
+    budget, n = np.asarray(budgets, dtype=np.float64), state.n_negatives
+    h = budget * (products.forms - share[:, None] * shift)
+    per_query = np.stack([np.bincount(cluster, column, len(queries)) for column in h.T], axis=1) / n
+    bias = np.maximum(0.5 * budget**2 * squares / n**2, 0.0)
+    return Influence(tuple(map(float, budgets)), h[:, 0], products.forms[:, 0].copy(), queries, per_query, bias)
 
 
-def _quadratic_forms(
+class _Products(NamedTuple):
+    """What the second pass leaves, A^-1 being diagonal over the dimensions of rotated rows.
+
+    forms        : (T, B) share_i w_i u_i^T A^-1 u_i.
+    pairs        : (B,) sum over queries of tr((A^-1 sum_i share_i w_i u_i u_i^T)^2).
+    by_dimension : (d,) sum over triplets of share_i w_i (rotated u_i)^2, times the size of i's query.
+    """
+
+    forms: Floats
+    pairs: Floats
+    by_dimension: Floats
+
+
+def _products(
     vectors: Vectors,
     triplets: Triplets,
     scalars: Scalars,
@@ -105,66 +115,56 @@ def _quadratic_forms(
     smallest_distance: float,
     basis: Tensor,
     shrink: Tensor,
-    eigenvalues: Tensor,
-) -> tuple[Floats, Floats]:
-    """u_i^T A^-1 u_i of each triplet (T, B), and per block of queries the part of sum tr((A^-1 S_r)^2)
-    that is not tr((A^-1 M)^2): within-query products minus twice the mixed term.
-    """
+) -> _Products:
+    """One pass over the triplets, by query. scaled: (T,) share times weight; shrink: (B, d) diagonals of A^-1."""
     device = vectors.passages.device
-    n_budgets = shrink.shape[0]
     rotation, narrow = basis.to(device, torch.float32), shrink.to(device, torch.float32)
-    mixed = shrink**2 * eigenvalues  # of A^-1 M A^-1
-    coefficients = torch.cat([shrink, mixed]).T.to(device, torch.float32)
     order = np.argsort(cluster, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(cluster))])
     size = np.bincount(cluster, None if triplets.share is None else triplets.share)
-    quadratic = np.zeros((len(triplets), n_budgets))
-    pairs = []
+    found = _Products(np.zeros((len(cluster), len(shrink))), np.zeros(len(shrink)), np.zeros(shrink.shape[1]))
     for block in releasing(padded_blocks(offsets), vectors):
         places = order[block.places]
-        # ||n - p||^2 u u^T is what the rows give; dividing by it here spares a pass over them
-        factor = _inverse_square(scalars.squared_distance[places], smallest_distance) * block.real
+        # n - p is not scaled to length 1: the weight takes its length along, which spares a pass over the rows
+        length = _inverse_square(scalars.squared_distance[places], smallest_distance)
+        root = torch.from_numpy(np.sqrt(np.maximum(scaled[places] * length, 0.0) * block.real)).to(device)
         rotated = _difference(vectors, triplets, places) @ rotation
-        forms = (rotated**2 @ coefficients).double().cpu().numpy() * factor[:, None]
-        quadratic[places[block.real]] = forms[block.real, :n_budgets]
-        weight = scaled[places] * block.real
-        mixed_sum = (weight * size[cluster[places]]) @ forms[:, n_budgets:]
-        products = _within_products(rotated, torch.from_numpy(weight * factor).to(device), narrow, block.k)
-        pairs.append(products - 2.0 * mixed_sum)
-    return quadratic, np.array(pairs).reshape(-1, n_budgets)
-
-
-def _within_products(rotated: Tensor, weight: Tensor, shrink: Tensor, k: int) -> Floats:
-    """(B,) sum over queries of tr((A^-1 sum_i w_i u_i u_i^T)^2), A^-1 being diagonal in rotated rows.
-
-    rotated : (q k, d), the k rows of each query.   weight : (q k,).   shrink : (B, d).
-    """
-    d = rotated.shape[1]
-    root = weight.clamp_min(0.0).sqrt().to(rotated.dtype).unsqueeze(1)
-    queries = (rotated * root).view(-1, k, d)
-    if rotated.device.type != "cpu":
-        return _products(queries, shrink)
-    at_once = max(1, WITHIN_NUMBERS // (len(shrink) * k * d))
-    found = np.zeros(len(shrink))
-    for start in range(0, len(queries), at_once):
-        found += _products(queries[start : start + at_once], shrink)
+        rows = rotated.mul_(root.to(rotated.dtype).unsqueeze(1)).view(len(block.groups), block.k, -1)
+        forms, pairs = _within_queries(rows, narrow)
+        found.forms[places[block.real]] = forms[block.real]
+        found.pairs[:] += pairs
+        squares = rows.square().sum(1).double().cpu().numpy()
+        found.by_dimension[:] += size[block.groups] @ squares
     return found
 
 
-def _products(queries: Tensor, shrink: Tensor) -> Floats:
-    """The same of some queries (q, k, d), whose rows carry the roots of their weights.
+def _within_queries(rows: Tensor, shrink: Tensor) -> tuple[Floats, Floats]:
+    """(q k, B) u^T A^-1 u of each row, and (B,) the sum over queries of (u_i^T A^-1 u_j)^2 over all i and j.
 
-    With c the diagonal of A^-1, tr((A^-1 S)^2) = sum_ij (u_i^T A^-1 u_j)^2 over rows, or c^T (S o S) c over
-    dimensions, whichever are fewer.
+    rows : (q, k, d), each u times the root of its weight.   shrink : (B, d).
     """
-    q, k, d = queries.shape
-    if k > d:
-        squares = (queries.transpose(1, 2) @ queries).double().square().sum(0)
-        wide = shrink.double()
-        return ((wide @ squares) * wide).sum(1).cpu().numpy()
-    scaled = (queries.unsqueeze(1) * shrink[:, None, :]).view(q, -1, d)  # one product for all budgets
-    found = (queries @ scaled.transpose(1, 2)).view(q, k, -1, k).double()
-    return found.square().sum((0, 1, 3)).cpu().numpy()
+    q, k, d = rows.shape
+    at_once = q if rows.device.type != "cpu" else max(1, WITHIN_NUMBERS // (len(shrink) * k * d))
+    one_part = _by_dimensions if k > d else _by_rows
+    parts = [one_part(rows[start : start + at_once], shrink) for start in range(0, q, at_once)]
+    return np.concatenate([forms for forms, _ in parts]), np.sum([pairs for _, pairs in parts], axis=0)
+
+
+def _by_rows(rows: Tensor, shrink: Tensor) -> tuple[Floats, Floats]:
+    """By k x k products, one for all budgets together."""
+    q, k, d = rows.shape
+    scaled = (rows.unsqueeze(1) * shrink[:, None, :]).view(q, -1, d)
+    found = (rows @ scaled.transpose(1, 2)).view(q, k, -1, k).double()
+    forms = torch.diagonal(found, dim1=1, dim2=3).transpose(1, 2).reshape(q * k, -1)
+    return forms.cpu().numpy(), found.square().sum((0, 1, 3)).cpu().numpy()
+
+
+def _by_dimensions(rows: Tensor, shrink: Tensor) -> tuple[Floats, Floats]:
+    """By d x d products S, where a query has more rows than that: tr((C S)^2) = c^T (S o S) c for a diagonal C."""
+    forms = (rows.square().view(-1, rows.shape[2]) @ shrink.T).double()
+    squares = (rows.transpose(1, 2) @ rows).double().square().sum(0)
+    wide = shrink.double()
+    return forms.cpu().numpy(), ((wide @ squares) * wide).sum(1).cpu().numpy()
 
 
 def _difference(vectors: Vectors, triplets: Triplets, places: Index) -> Tensor:

@@ -1,0 +1,121 @@
+"""Odd inputs through the whole way: what is scored, what is refused before anything is encoded, what memory it takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import secid
+from secid.data import open_source, resolve_sources
+from secid.errors import BadRecordsError, InputError
+from secid.plan import make_plan
+from secid.settings import Settings
+from tests.fake_encoder import HashEncoder
+
+ROW = {"query": "what is it", "pos": ["a good passage"], "neg": ["a bad passage", "another bad passage"]}
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(name: str, rows: list[Any]) -> Path:
+    path = Path(name)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def score(*sources: Path, encoder: HashEncoder | None = None, **settings: Any) -> secid.Run:
+    return secid.score(list(sources), encoder or HashEncoder(), controls="none", cache=False, **settings)
+
+
+def test_a_missing_collection_is_one_error_before_any_encoding():
+    texts = write("texts.jsonl", [ROW])
+    ids = write("ids.jsonl", [{"query": 1, "positive": 2, "negative": 3}])
+    encoder = HashEncoder()
+    with pytest.raises(InputError, match=r"ids\.jsonl: holds ids of queries and passages.*no collection") as caught:
+        score(texts, ids, encoder=encoder)
+    assert "--collection" in str(caught.value)
+    assert encoder.n_encoded == 0
+
+
+def test_missing_texts_are_counted_with_examples():
+    folder = Path("collection")
+    folder.mkdir()
+    write("collection/corpus.jsonl", [{"_id": str(n), "text": f"passage number {n}"} for n in range(40)])
+    write("collection/queries.jsonl", [{"_id": str(n), "text": f"question {n}"} for n in range(20)])
+    rows = [{"query": n, "positive": n, "negative": n + 20} for n in range(20)]
+    ids = write("ids.jsonl", [*rows, {"query": 0, "positive": 1, "negative": 99}])
+    source = score(ids, collection="collection").sources[0]
+    assert (source.n_read, source.n_used, source.skipped) == (21, 20, {"text_not_found": 1})
+    assert [(e.line, e.detail) for e in source.examples if e.reason == "text_not_found"] == [(21, "passage 99")]
+
+
+def test_labelled_pairs_score_as_the_same_lists_do():
+    rows = [{**ROW, "query": f"question {n}", "neg": [f"wrong {n}", f"false {n}"]} for n in range(12)]
+    lists = write("lists.jsonl", rows)
+    pairs = [
+        {"query": row["query"], "passage": text, "label": label}
+        for label, key in ((1, "pos"), (0, "neg"))  # all positives first: a query's rows lie far apart
+        for row in rows
+        for text in row[key]
+    ]
+    one, other = score(lists).sources[0], score(write("pairs.jsonl", pairs)).sources[0]
+    assert one.n_triplets == other.n_triplets == 24
+    assert one.eci_nats == pytest.approx(other.eci_nats, rel=1e-12)
+
+
+def test_one_file_of_two_sources_is_ranked_as_two_and_an_empty_one_is_named():
+    rows = [
+        {
+            "question": f"question {n}",
+            "positive_ctxs": [{"title": "", "text": f"right {n}"}],
+            "negative_ctxs": [],
+            "hard_negative_ctxs": [{"title": "", "text": f"wrong {n}"}],
+        }
+        for n in range(5)
+    ]
+    run = score(write("dpr.jsonl", rows))
+    assert [source.name for source in run.sources] == ["dpr:hard"]
+    assert run.not_evaluated["source dpr:random"] == "no triplet: no_negatives 5"
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "remedy"),
+    [
+        ({"pos": []}, "no labelled positive", "at least one labelled positive"),
+        ({"neg": "a bad passage"}, "a string stands where a list", "--format"),
+    ],
+)
+def test_a_file_without_a_usable_row_says_the_one_reason(change, said, remedy):
+    path = write("bad.jsonl", [{**ROW, **change, "query": f"question {n}"} for n in range(9)])
+    with pytest.raises(BadRecordsError, match=f"no row can be used, all 9 for one reason: {said}") as caught:
+        score(path)
+    assert "bad.jsonl:1" in str(caught.value)
+    assert remedy in str(caught.value)
+
+
+def test_a_half_broken_file_was_probably_misread():
+    path = write("half.jsonl", [ROW, {**ROW, "pos": []}])
+    with pytest.raises(BadRecordsError, match="1 malformed of 2 rows.*probably misread"):
+        score(path)
+
+
+def test_a_plan_holds_at_most_64_bytes_a_distinct_text(tmp_path):
+    rows = [{"query": f"q {n}", "positive": f"p {n}", "negative": f"n {n}"} for n in range(2000)]
+    settings = Settings()
+    sources = resolve_sources([str(write("many.jsonl", rows))], settings)
+    plan = make_plan([(source, open_source(source, settings)) for source in sources], settings, tmp_path)
+    holders = [plan, plan.queries, plan.passages, *plan.sources]
+    held = [value for holder in holders for value in vars(holder).values()]
+    n_bytes = sum(value.nbytes for value in held if isinstance(value, np.ndarray))
+    n_texts = len(plan.queries) + len(plan.passages)
+    plan.close()
+    assert n_texts == 6000
+    assert 28 * n_texts < n_bytes <= 64 * n_texts
