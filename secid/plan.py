@@ -22,6 +22,8 @@ from secid.settings import Settings
 from secid.texts import TextSpool, TextStore
 
 Index = npt.NDArray[np.int64]
+Small = npt.NDArray[np.int32]
+"""Numbers that stay far below 2^31 and are kept for every triplet: half the memory."""
 EXAMPLES_PER_REASON = 3
 REMEDIES = {
     "no_positive": "each query needs at least one labelled positive: ECI compares negatives with it",
@@ -74,17 +76,17 @@ class PlannedSource:
     source: Source
     tally: Tally
     query: Index
-    slice: Index
+    slice: Small
     line: Index
-    file: Index
+    file: Small
     positives: Index
     positive_offsets: Index
     negatives: Index
     negative_offsets: Index
-    copies: Index
+    copies: Small
     negative_line: Index
-    negative_file: Index
-    negative_ordinal: Index
+    negative_file: Small
+    negative_ordinal: Small
     listed: Index
     equals_positive: npt.NDArray[np.bool_]
 
@@ -292,17 +294,17 @@ def _grouped(rows: _Rows, query_ids: Index, passage_ids: Index) -> PlannedSource
             tuple(example for shown in rows.examples.values() for example in shown),
         ),
         query=query[first_row],
-        slice=_int64(rows.slice)[first_row],
+        slice=_int64(rows.slice)[first_row].astype(np.int32),
         line=line[first_row],
-        file=file[first_row],
+        file=file[first_row].astype(np.int32),
         positives=positives[kept_positive],
         positive_offsets=positive_offsets,
         negatives=negatives[kept_negative],
         negative_offsets=negative_offsets,
-        copies=copies,
+        copies=copies.astype(np.int32),
         negative_line=line[row],
-        negative_file=file[row],
-        negative_ordinal=kept_negative - _starts(_int64(rows.n_negatives))[row],
+        negative_file=file[row].astype(np.int32),
+        negative_ordinal=(kept_negative - _starts(_int64(rows.n_negatives))[row]).astype(np.int32),
         listed=listed,
         equals_positive=np.zeros(len(kept_negative), np.bool_),
     )

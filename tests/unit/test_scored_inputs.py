@@ -90,11 +90,11 @@ def test_one_file_of_two_sources_is_ranked_as_two_and_an_empty_one_is_named():
     ("change", "said", "remedy"),
     [
         ({"pos": []}, "no labelled positive", "at least one labelled positive"),
-        ({"neg": "a bad passage"}, "a string stands where a list", "--format"),
+        ({"query": " "}, "the query is empty", "--format"),
     ],
 )
 def test_a_file_without_a_usable_row_says_the_one_reason(change, said, remedy):
-    path = write("bad.jsonl", [{**ROW, **change, "query": f"question {n}"} for n in range(9)])
+    path = write("bad.jsonl", [{**ROW, "query": f"question {n}", **change} for n in range(9)])
     with pytest.raises(BadRecordsError, match=f"no row can be used, all 9 for one reason: {said}") as caught:
         score(path)
     assert "bad.jsonl:1" in str(caught.value)
