@@ -20,6 +20,8 @@ KEY_BYTES = 16
 RECENT_TEXTS = 8192
 """Texts gathered in memory before they are written, so that near repeats are not written again."""
 RECENT_CHARACTERS = 8 << 20
+RESIDENT_BYTES = 64 << 20
+"""Bytes of the spool file read before its pages are let go of: mapped pages count as memory of the process."""
 
 
 def text_key(role: Role, text: str) -> bytes:
@@ -125,6 +127,7 @@ class TextStore:
         self._offsets = offsets
         self._lengths = lengths
         self.keys = keys
+        self._n_resident = 0
         with path.open("rb") as file:
             self._data: mmap.mmap | bytes = (
                 mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
@@ -152,7 +155,18 @@ class TextStore:
 
     def _decoded(self, offsets: Sequence[int] | npt.NDArray[np.int64], lengths: npt.NDArray[np.int32]) -> list[str]:
         data = self._data
-        return [
+        texts = [
             str(data[start : start + length], "utf-8")
             for start, length in zip(np.asarray(offsets).tolist(), lengths.tolist(), strict=True)
         ]
+        self._n_resident += int(lengths.sum(dtype=np.int64))
+        if self._n_resident > RESIDENT_BYTES and isinstance(data, mmap.mmap):
+            self._n_resident = 0
+            let_go(data)
+        return texts
+
+
+def let_go(mapped: mmap.mmap) -> None:
+    """Takes the pages of a file that were read so far out of this process; the kernel keeps them as long as it likes."""
+    if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
+        mapped.madvise(mmap.MADV_DONTNEED)

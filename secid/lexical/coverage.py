@@ -8,6 +8,7 @@ grow with the passages.
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from secid.lexical.tokens import Index, Keys, TokenSets, term_keys, token_sets
+from secid.texts import let_go
 
 Floats = npt.NDArray[np.float64]
 Texts = Callable[[int, int], Sequence[str]]
@@ -117,9 +119,12 @@ class Lexicon:
             for sets in _lexed(passages, n_passages, lex, n_threads):
                 self._add(file, start, sets, counted[start : start + len(sets)])
                 start += len(sets)
-        self._columns: npt.NDArray[np.int32] = (
-            np.memmap(spool, np.int32, "r") if self._offsets[-1] else np.zeros(0, np.int32)
-        )
+        self._mapped: mmap.mmap | None = None
+        self._columns: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        if self._offsets[-1]:
+            with spool.open("rb") as file:
+                self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._columns = np.frombuffer(self._mapped, np.int32)
 
     def _add(self, file: Any, start: int, sets: TokenSets, counted: npt.NDArray[np.bool_]) -> None:
         parts = self._frequency_parts
@@ -185,6 +190,8 @@ class Lexicon:
             matrix = self._passage_matrix(passages)
             hits = weights[query_ids[pairs]].multiply(matrix[local])
             covered[pairs] = np.asarray(hits.sum(axis=1)).ravel()
+            if self._mapped is not None:
+                let_go(self._mapped)  # chunks go through the file in order, so its pages are not asked for again
         total = totals[query_ids]
         quotient: Floats = np.divide(covered, total, out=np.zeros_like(covered), where=total > 0)
         return np.clip(quotient, 0.0, 1.0)

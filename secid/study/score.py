@@ -14,6 +14,7 @@ import numpy.typing as npt
 import secid
 from secid.data import Reader
 from secid.encoders import Encoder, smallest_distance
+from secid.errors import UsageError
 from secid.lexical import DocumentFrequencies
 from secid.measure.information import log_det_nats
 from secid.measure.sweep import Triplets
@@ -123,6 +124,8 @@ def measure(
 ) -> Measurements:
     """Embeds what is needed and measures sources, controls and variants."""
     blocks_of(settings.block, [planned.name for planned in plan.sources])
+    if settings.by is not None and plan.slices == ("",):
+        raise UsageError(f"no row has a value in a column {settings.by!r}", where="--by")
     pieces = getattr(encoder, "word_pieces", None)
     if settings.tokenizer == "wordpieces":
         piece_sets(pieces)  # an encoder without pieces is refused before it encodes anything

@@ -1,4 +1,4 @@
-"""Odd inputs through the whole way: what is scored, what is refused before anything is encoded, what memory it takes."""
+"""Odd inputs through the whole way: what is scored, what is refused before any encoding, what memory it takes."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_file_without_a_usable_row_says_the_one_reason(change, said, remedy):
 
 def test_a_half_broken_file_was_probably_misread():
     path = write("half.jsonl", [ROW, {**ROW, "pos": []}])
-    with pytest.raises(BadRecordsError, match="1 malformed of 2 rows.*probably misread"):
+    with pytest.raises(BadRecordsError, match=r"1 malformed of 2 rows.*probably misread"):
         score(path)
 
 

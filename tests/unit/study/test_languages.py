@@ -25,7 +25,7 @@ TEXTS = {
 
 def run_of(texts, folder, **settings):
     query, positive, negative = texts
-    rows = [{"query": f"{query} {n}", "pos": [positive], "neg": [negative]} for n in range(3)]
+    rows = [{"query": f"{query} {n}", "pos": [positive], "neg": [negative]} for n in range(6)]
     path = folder / "source.jsonl"
     path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
     resolved = resolve({"cache": False, "controls": "none", **settings}, environment={}, directory=folder)

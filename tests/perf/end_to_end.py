@@ -1,0 +1,131 @@
+"""`secid.score` against a plain sentence-transformers script on the same sources, all in one run.
+
+    python -m tests.perf.end_to_end --data FOLDER --encoder minilm --repeats 3
+
+FOLDER holds at least two sources. The last of them (by name) is the new source that is added to the others. Times are
+wall times after imports, model loading in; ratios are of medians. Controls are off on our side, since the script has
+none, but for the line that says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+import secid
+from secid.encoders.transformer import TransformerEncoder
+from tests.kills import ROOT
+from tests.perf.plain import plain_scores
+
+
+class ForwardClock:
+    """Wall time in which at least one forward pass ran."""
+
+    def __init__(self) -> None:
+        self.intervals: list[tuple[float, float]] = []
+        self._original = TransformerEncoder._forward
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> ForwardClock:
+        original, clock = self._original, self
+
+        def timed(encoder: TransformerEncoder, *arguments: Any) -> Any:
+            start = time.perf_counter()
+            found = original(encoder, *arguments)
+            with clock._lock:
+                clock.intervals.append((start, time.perf_counter()))
+            return found
+
+        TransformerEncoder._forward = timed  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        TransformerEncoder._forward = self._original  # type: ignore[method-assign]
+
+    def seconds(self) -> float:
+        """Length of the union of all intervals."""
+        total, end = 0.0, float("-inf")
+        for start, stop in sorted(self.intervals):
+            total += max(0.0, stop - max(start, end))
+            end = max(end, stop)
+        return total
+
+
+def timed(function: Callable[[], Any], repeats: int) -> tuple[float, Any]:
+    """Median seconds of some calls, and what the last returned."""
+    seconds, found = [], None
+    for _ in range(repeats):
+        start = time.perf_counter()
+        found = function()
+        seconds.append(time.perf_counter() - start)
+    return median(seconds), found
+
+
+def ours(paths: list[Path], encoder: str, cache: Path | None, **settings: Any) -> secid.Run:
+    """One score, from a given cache or none."""
+    kept = {"cache": False} if cache is None else {"cache_dir": str(cache)}
+    return secid.score(paths, encoder, **{"controls": "none", **kept, **settings})
+
+
+def main() -> None:
+    """Prints ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=ROOT / "fixtures" / "sources")
+    parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--single", help="name of the file for the single-source ratio; the first by default")
+    options = parser.parse_args()
+    paths, encoder, repeats = sorted(options.data.iterdir()), options.encoder, options.repeats
+    single = [options.data / options.single] if options.single else paths[:1]
+    print(f"{len(paths)} sources, {encoder}, float32, {torch.get_num_threads()} threads, median of {repeats}")
+
+    plain_all, expected = timed(lambda: plain_scores(paths, encoder), repeats)
+    cold_all, run = timed(lambda: ours(paths, encoder, None), repeats)
+    report("all sources, cold", plain_all, cold_all)
+    furthest = max(abs(source.eci_nats - expected[source.name]) for source in run.sources)
+    print(f"largest difference of a score: {furthest:.1e} nats")
+    plain_one, _ = timed(lambda: plain_scores(single, encoder), repeats)
+    cold_one, _ = timed(lambda: ours(single, encoder, None), repeats)
+    report(f"one source ({single[0].name}), cold", plain_one, cold_one)
+
+    with ForwardClock() as clock:
+        start = time.perf_counter()
+        ours(paths, encoder, None)
+        whole = time.perf_counter() - start
+    print(f"outside the forward pass: {1 - clock.seconds() / whole:.1%} of {whole:.2f} s")
+
+    with tempfile.TemporaryDirectory() as name:
+        cache = Path(name)
+        first, _ = timed(lambda: ours(paths, encoder, cache), 1)
+        again, _ = timed(lambda: ours(paths, encoder, cache), repeats)
+        print(f"second run from the cache: {again:.2f} s, the first {first:.2f} s: {first / again:.1f} times as fast")
+    with tempfile.TemporaryDirectory() as name:
+        cache = Path(name)
+        ours(paths[:-1], encoder, cache)
+        added, run = timed(lambda: ours(paths, encoder, cache), 1)
+        counts = run.timing["encode"]
+        print(
+            f"a new source ({paths[-1].name}) beside cached ones: {added:.2f} s, "
+            f"{counts['n_encoded']:.0f} of {counts['n_texts']:.0f} texts encoded"
+        )
+    with_controls, _ = timed(lambda: ours(paths, encoder, None, controls="all"), 1)
+    print(
+        f"with all controls, cold: {with_controls:.2f} s, {plain_all / with_controls:.2f} times as fast as the script"
+    )
+
+
+def report(what: str, plain: float, own: float) -> None:
+    """One comparison."""
+    print(f"{what}: script {plain:.2f} s, secid {own:.2f} s: {plain / own:.2f} times as fast")
+
+
+if __name__ == "__main__":
+    main()
