@@ -167,6 +167,6 @@ class TextStore:
 
 
 def let_go(mapped: mmap.mmap) -> None:
-    """Takes the pages of a file that were read so far out of this process; the kernel keeps them as long as it likes."""
+    """Takes the pages of a file that were read so far out of this process; the kernel may keep them."""
     if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
         mapped.madvise(mmap.MADV_DONTNEED)

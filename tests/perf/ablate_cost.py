@@ -46,7 +46,7 @@ def main() -> None:
         )
     print(f"score alone, cached:         {cached:8.2f} s")
     print(
-        f"{len(settings)} separate runs, cached:    {separate:8.2f} s, {separate / max(1e-9, ablated - alone):.1f} times "
+        f"{len(settings)} separate runs, cached:    {separate:8.2f} s, {separate / max(1e-9, ablated - alone):.1f} times "  # noqa: E501
         "what --ablate adds"
     )
     print(f"{len(settings)} separate runs, uncached:  {alone * len(settings):8.2f} s (that many times a score alone)")
