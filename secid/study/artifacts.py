@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file as save_numpy
-from safetensors.torch import save_file
+from safetensors.numpy import save as numpy_bytes
+from safetensors.torch import save as torch_bytes
 
 from secid.errors import InputError
 from secid.lexical import DocumentFrequencies
@@ -114,7 +114,7 @@ def _batches(item: Measured, flags: Mapping[str, npt.NDArray[np.bool_]]) -> Iter
 def write_frequencies(table: DocumentFrequencies, info: IdfInfo, path: Path) -> None:
     """The document frequencies behind coverage, so that another run can score in the same pool."""
     tensors = {"keys": np.ascontiguousarray(table.keys), "counts": np.ascontiguousarray(table.counts)}
-    save_numpy(tensors, path, {**{name: str(value) for name, value in vars(info).items()}})
+    path.write_bytes(numpy_bytes(tensors, {name: str(value) for name, value in vars(info).items()}))
 
 
 def read_frequencies(path: Path) -> tuple[DocumentFrequencies, IdfInfo]:
@@ -147,7 +147,7 @@ def write_state(measured: Iterable[Measured], folder: Path) -> None:
             "query_keys": torch.from_numpy(item.query_keys.copy()),
             "query_influence": torch.from_numpy(item.influence.per_query[:, 0].copy()),
         }
-        save_file(tensors, folder / name)
+        (folder / name).write_bytes(torch_bytes(tensors))
         index.append({"source": item.name, "file": name, "n_negatives": item.state.n_negatives})
     (folder / "index.json").write_text(json.dumps(index, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -160,7 +160,7 @@ def write_control_states(controls: Sequence[tuple[Control, Measured]], folder: P
     index = []
     for number, (control, item) in enumerate(controls):
         name = f"control-{number:04d}.safetensors"
-        save_file({"information_total": item.state.total.contiguous()}, folder / name)
+        (folder / name).write_bytes(torch_bytes({"information_total": item.state.total.contiguous()}))
         index.append({"control": control.kind, "of": control.of, "file": name, "n_negatives": item.state.n_negatives})
     (folder / "controls.json").write_text(json.dumps(index, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
