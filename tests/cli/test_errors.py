@@ -19,7 +19,7 @@ BROKEN = FIXTURES / "broken"
         (["score", "small.jsonl"], ["no encoder named", "--encoder minilm"]),
         (["score", "small.jsonl", "--bogus", "1"], ["No such option", "--bogus"]),
         (["score", "small.jsonl", "--temperature", "warm"], ["--temperature", "valid number"]),
-        (["score", "small.jsonl", "--temperature", "0"], ["--temperature", "greater than 0"]),
+        (["score", "small.jsonl", "--temperature", "0"], ["--temperature", "greater than"]),
         (["score", "small.jsonl", "--first-k", "0"], ["--first-k", "greater than or equal to 1"]),
         (["score", "small.jsonl", "--tokenizer", "words"], ["--tokenizer", "alphanumeric"]),
         (["score", "small.jsonl", "--encoder", "TINY", "--controls", "rnadom"], ["unknown control", "random"]),
