@@ -19,6 +19,7 @@ from secid.measure.sweep import Scalars, Triplets, Variant
 from secid.measure.uncertainty import (
     FEWEST_QUERIES,
     NORMAL_95,
+    Difference,
     Influence,
     covariance,
     difference,
@@ -127,6 +128,14 @@ def interval(item: Measured, budget: float, nats: float, error: float) -> tuple[
     return (max(0.0, nats - NORMAL_95 * error), nats + NORMAL_95 * error)
 
 
+def difference_interval(gap: Difference, budget: float) -> tuple[float, float]:
+    """95 % interval of a difference of ECI_B. With too few queries it is all that the difference can be."""
+    if gap.n_queries < FEWEST_QUERIES:
+        return (-budget, budget)
+    half = NORMAL_95 * gap.standard_error
+    return (gap.nats - half, gap.nats + half)
+
+
 def compare(ranked: Sequence[Measured], budget: float) -> tuple[Comparison, ...]:
     """All pairs of sources at the run's budget, the higher-scored first, with Holm-adjusted p. Source: METHOD 8."""
     pairs = list(combinations(ranked, 2))
@@ -139,7 +148,7 @@ def compare(ranked: Sequence[Measured], budget: float) -> tuple[Comparison, ...]
             second=second.name,
             difference_nats=gap.nats,
             standard_error_nats=gap.standard_error,
-            interval_95=(gap.nats - NORMAL_95 * gap.standard_error, gap.nats + NORMAL_95 * gap.standard_error),
+            interval_95=difference_interval(gap, budget),
             n_shared_queries=gap.n_shared_queries,
             z=gap.z,
             p=float(p),
@@ -234,12 +243,11 @@ def control_result(
             continue
         own = source.influence.budgets.index(1.0)
         gap = difference(_at(source.influence, own), _at(item.influence, column), source.nats(1.0) - item.nats(1.0))
-        half = NORMAL_95 * gap.standard_error
         against.append(
             Against(
                 source=source.name,
                 difference_nats=gap.nats,
-                interval_95=(gap.nats - half, gap.nats + half),
+                interval_95=difference_interval(gap, 1.0),
                 z=gap.z,
             )
         )

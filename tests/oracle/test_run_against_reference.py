@@ -362,7 +362,9 @@ def test_controls_do_not_depend_on_the_order_of_rows(sources, tmp_path):
 
 def test_too_few_queries_give_no_order_and_no_interval(sources, tmp_path):
     few = {"a": sources["a"][:1], "b": sources["b"]}
-    run = score(few, tmp_path, controls="none").run
+    run = score(few, tmp_path, controls="random").run
+    assert run.comparisons[0].interval_95 == (-1.0, 1.0)
+    assert {item.source: item.interval_95 for item in run.controls[0].against}["a"] == (-1.0, 1.0)
     assert not any(pair.established for pair in run.comparisons)
     assert {source.probability_first for source in run.sources} == {0.5}
     assert next(source for source in run.sources if source.name == "a").interval_95 == (0.0, 1.0)
