@@ -1,0 +1,130 @@
+"""Records to a plan: every distinct text once for all sources, and triplets as index arrays.
+
+What is kept per row is integers; texts go to the spool. All grouping (rows of one record, equal
+negatives, negatives that are positives) is array arithmetic once the files have been read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from secid.errors import NothingToScoreError
+from secid.plan.collect import Rows, collect
+from secid.plan.group import grouped, places
+from secid.plan.planned import Index, Plan, PlannedSource
+from secid.plan.refuse import refuse_bad, told
+from secid.plan.restrict import restricted, sample_order, with_scorable_positives
+from secid.records import Defect, Record, Source
+from secid.settings import Settings
+from secid.texts import TextSpool, TextStore
+
+
+def make_plan(
+    readers: Iterable[tuple[Source, Iterable[Record | Defect]]],
+    settings: Settings,
+    folder: Path,
+    tick: Callable[[], None] = lambda: None,
+    *,
+    with_positives: bool = False,
+    with_echoes: bool = False,
+) -> Plan:
+    """Reads all sources and plans what has to be encoded.
+
+    readers : each source with its stream of rows; a stream that names splits gives several sources.
+    folder  : an existing folder that the spool files are written to.
+    tick    : called now and then while rows are read, for a progress bar.
+    with_positives, with_echoes : also plan, for the sample of queries that controls are made of, the
+              labelled positives that are not scored, and the queries' own texts as passages.
+    Raises BadRecordsError (settings.on_bad, settings.max_bad_fraction) and NothingToScoreError.
+    Source: METHOD 1, DESIGN 1.
+    """
+    queries = TextSpool("query", folder / "queries.txt")
+    passages = TextSpool("passage", folder / "passages.txt")
+    collected: list[Rows] = []
+    slices: dict[str, int] = {}
+    for source, rows in readers:
+        collected += collect(source, rows, queries, passages, slices, tick)
+    query_store, query_ids = queries.store()
+    sampled = np.argsort(sample_order(query_store.keys, settings.seed), kind="stable")[: settings.control_queries]
+    echoed = [passages.add(text) for text in query_store.take(sampled)] if with_echoes else []
+    passage_store, passage_ids = passages.store()
+    echoes = np.full(len(query_store), -1, np.int64)
+    echoes[sampled[: len(echoed)]] = passage_ids[np.array(echoed, np.int64)]
+    sources = [grouped(rows, query_ids, passage_ids) for rows in collected]
+    refuse_bad(sources, settings)
+    n_queries_read = len(np.unique(np.concatenate([planned.query for planned in sources]))) if sources else 0
+    sources = [restricted(source, query_store, settings) for source in sources]
+    empty = {f"source {p.name}": f"no triplet: {told(p.tally)}" for p in sources if not p.n_triplets and ":" in p.name}
+    filled = {planned.source.name for planned in sources if planned.n_triplets}
+    sources = [p for p in sources if p.n_triplets or p.source.name not in filled]
+    for planned in sources:
+        if not planned.n_triplets:
+            raise NothingToScoreError(
+                f"no triplet to score: {told(planned.tally)}",
+                where=planned.name,
+                remedy="a source needs rows with a query, a positive and at least one negative",
+            )
+    if not sources:
+        raise NothingToScoreError("no source given", remedy="secid score negatives/*.parquet --encoder e5-base")
+    known = _known_positives(sources, len(passage_store))
+    sources = [_marked(planned, known, len(passage_store)) for planned in sources]
+    sources = [with_scorable_positives(planned, query_store, settings) for planned in sources]
+    extra = known[np.isin(known // len(passage_store), sampled)] if with_positives else known[:0]
+    plan = _compacted(query_store, passage_store, sources, known, extra, echoes)
+    return replace(plan, slices=tuple(slices), empty=empty, n_queries_read=n_queries_read)
+
+
+def _known_positives(sources: Sequence[PlannedSource], n_passages: int) -> Index:
+    """Sorted query * n_passages + passage of every labelled positive of the run."""
+    pairs = [
+        np.repeat(planned.query, np.diff(planned.positive_offsets)) * n_passages + planned.positives
+        for planned in sources
+    ]
+    return np.unique(np.concatenate(pairs))
+
+
+def _marked(planned: PlannedSource, known: Index, n_passages: int) -> PlannedSource:
+    """The source with equals_positive filled in from the positives of the whole run."""
+    pairs = planned.query[planned.triplet_record()] * n_passages + planned.negatives
+    return replace(planned, equals_positive=np.isin(pairs, known))
+
+
+def _compacted(
+    queries: TextStore,
+    passages: TextStore,
+    sources: Sequence[PlannedSource],
+    known: Index,
+    extra: Index,
+    echoes: Index,
+) -> Plan:
+    """The plan with only the texts that are still pointed at, renumbered. extra: pairs planned beside them."""
+    used_queries = np.unique(np.concatenate([planned.query for planned in sources]))
+    pointed = [ids for planned in sources for ids in (planned.positives, planned.negatives)]
+    kept_echoes = echoes[used_queries]
+    used_passages = np.unique(np.concatenate([*pointed, extra % len(passages), kept_echoes[kept_echoes >= 0]]))
+    query_place = places(used_queries, len(queries))
+    passage_place = places(used_passages, len(passages))
+    known_query, known_passage = query_place[known // len(passages)], passage_place[known % len(passages)]
+    kept = (known_query >= 0) & (known_passage >= 0)
+    return Plan(
+        queries.only(used_queries),
+        passages.only(used_passages),
+        tuple(
+            replace(
+                planned,
+                query=query_place[planned.query],
+                positives=passage_place[planned.positives],
+                negatives=passage_place[planned.negatives],
+            )
+            for planned in sources
+        ),
+        np.sort(known_query[kept] * len(used_passages) + known_passage[kept]),
+        np.where(kept_echoes >= 0, passage_place[kept_echoes], -1),
+        (),
+        {},
+        len(used_queries),
+    )

@@ -1,0 +1,53 @@
+"""Malformed rows: how many are too many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from secid.errors import BadRecordsError
+from secid.plan.planned import PlannedSource, Tally
+from secid.records import REASONS
+from secid.settings import Settings
+
+REMEDIES = {
+    "no_positive": "each query needs at least one labelled positive: ECI compares negatives with it",
+    "text_not_found": "is it the collection these ids were made from? --collection, --corpus and --queries name it",
+}
+"""What helps where every row is left out under one reason."""
+
+
+def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
+    """Raises BadRecordsError where the settings do not allow the malformed rows that were found."""
+    for planned in sources:
+        tally = planned.tally
+        n_bad = tally.n_malformed
+        if not n_bad:
+            continue
+        fraction = min(1.0, n_bad / tally.n_read)  # one row may hold several malformed passages
+        shown = next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed)
+        first = f"first: {shown.path}:{shown.line}: {shown.reason}: {shown.detail}"
+        if settings.on_bad == "fail":
+            raise BadRecordsError(
+                f"{n_bad} malformed of {tally.n_read} rows ({told(tally)}); {first}",
+                where=planned.name,
+                remedy="mend the file, or leave --strict out to skip and count them",
+            )
+        if fraction > settings.max_bad_fraction:
+            reason, count = max(tally.skipped.items(), key=lambda item: item[1], default=("", 0))
+            if count == tally.n_read:  # neither another schema nor a larger fraction would help
+                raise BadRecordsError(
+                    f"no row can be used, all {count} for one reason: {REASONS[reason].text}; {first}",
+                    where=planned.name,
+                    remedy=REMEDIES.get(reason, "mend the file; if it was misread, --format names the schema"),
+                )
+            raise BadRecordsError(
+                f"{n_bad} malformed of {tally.n_read} rows, more than --max-bad-fraction "
+                f"{settings.max_bad_fraction:g} allows: the file was probably misread ({told(tally)}); {first}",
+                where=planned.name,
+                remedy="name the schema with --format or the columns, or raise --max-bad-fraction",
+            )
+
+
+def told(tally: Tally) -> str:
+    reasons = {**tally.skipped, **tally.dropped}
+    return ", ".join(f"{reason} {count}" for reason, count in reasons.items()) or f"{tally.n_read} rows read"
