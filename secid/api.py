@@ -57,6 +57,7 @@ def score(
     _refuse_odd_combinations(resolved.values, name, other_encoders)
     from secid.data import resolve_sources
     from secid.encoders import load
+    from secid.report.words import recipe_line
     from secid.run_folder import Recorder, RunFolder
     from secid.study.score import score_sources
 
@@ -67,6 +68,7 @@ def score(
         tempfile.TemporaryDirectory(prefix="secid-", dir=folder.work) as work,
     ):
         loaded = load(resolved.values) if encoder is None or isinstance(encoder, str) else encoder
+        recorder.note(recipe_line(loaded.info))
         scored = score_sources(found, loaded, resolved, Path(work), recorder)
         if other_encoders:
             scored = _with_other_encoders(scored, found, other_encoders, resolved, Path(work), recorder)
@@ -183,6 +185,7 @@ def _with_other_encoders(
 ) -> Scored:
     """The run with the ablation over encoders, the target's scores as its base."""
     from secid.encoders import load
+    from secid.report.words import recipe_line
     from secid.study.ablate import over_encoders
     from secid.study.score import score_sources
 
@@ -193,6 +196,7 @@ def _with_other_encoders(
         folder = work / f"encoder-{number}"
         folder.mkdir()
         loaded = load(own)
+        progress.note(recipe_line(loaded.info))
         other = score_sources(sources, loaded, Resolved(own, resolved.origin), folder, progress)
         if loaded.info.name in table:
             raise UsageError(f"{loaded.info.name} is named twice", where="--encoder", remedy="name each encoder once")

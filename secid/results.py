@@ -71,7 +71,10 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class TripletExample:
-    """One triplet shown on a page, texts cut by the page. matched_terms: query terms in the negative, with IDF."""
+    """One triplet shown on a page, texts cut by the page. path, line: the row that first lists the negative.
+
+    matched_terms: query terms in the negative, with IDF.
+    """
 
     path: str
     line: int

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from secid.cli.options import ENCODER, METHOD, READING, STUDY, takes_settings
-from secid.cli.score import Force, Json, Out, Quiet, RunOption, Sources, Strict, score_and_print
+from secid.cli.score import Encoders, Force, Json, Out, Quiet, RunOption, Sources, Strict, score_and_print
 
 
 @takes_settings(*METHOD, *READING, *ENCODER, *(name for name in STUDY if name != "ablate"))
 def ablate(
     sources: Sources,
-    encoder: Annotated[
-        list[str] | None,
-        typer.Option("--encoder", help="Target encoder first; repeat it to compare the order under other encoders."),
-    ] = None,
+    encoder: Encoders = None,
     run: RunOption = None,
     force: Force = False,
     strict: Strict = False,
@@ -27,9 +22,8 @@ def ablate(
 ) -> None:
     """Score, and see whether the order survives other temperatures, tokenizers, IDF corpora, weights and samples.
 
-    The same as `secid score --ablate`, with several encoders if wanted.
+    The same as `secid score --ablate`.
     Example: secid ablate negatives/*.parquet --encoder e5-base --encoder e5-large
     """
-    target, others = (encoder[0], encoder[1:]) if encoder else (None, [])
-    settings |= {"encoder": target, "other_encoders": others, "ablate": True}
-    score_and_print(sources, run, force, strict, json, out or [], quiet, settings)
+    settings["ablate"] = True
+    score_and_print(sources, encoder, run, force, strict, json, out or [], quiet, settings)

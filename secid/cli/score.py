@@ -27,12 +27,22 @@ Out = Annotated[
     list[Path] | None,
     typer.Option("--out", help="Also write the report here; the suffix (.json, .md, .html) picks the format."),
 ]
+Encoders = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--encoder",
+        help="Target encoder: alias, hub name, local folder, vectors file or http endpoint. "
+        "Repeat it to compare the order under other encoders; the first is the target.",
+        rich_help_panel="Encoder",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
 
 
-@takes_settings("encoder", *METHOD, *READING, *ENCODER, *STUDY)
+@takes_settings(*METHOD, *READING, *ENCODER, *STUDY)
 def score(
     sources: Sources,
+    encoder: Encoders = None,
     run: RunOption = None,
     force: Force = False,
     strict: Strict = False,
@@ -45,11 +55,12 @@ def score(
 
     Example: secid score negatives/*.parquet --encoder e5-base
     """
-    score_and_print(sources, run, force, strict, json, out or [], quiet, settings)
+    score_and_print(sources, encoder, run, force, strict, json, out or [], quiet, settings)
 
 
 def score_and_print(
     sources: list[str],
+    encoders: list[str] | None,
     run: Path | None,
     force: bool,
     strict: bool,
@@ -64,15 +75,15 @@ def score_and_print(
     from secid.report.document import to_json
     from secid.report.pages import check_formats, write_page
     from secid.report.terminal import print_run
-    from secid.report.words import recipe_line
 
     check_formats(out)
+    target, *others = encoders or [None]
+    settings |= {"encoder": target, "other_encoders": others}
     if strict:
         settings["on_bad"] = "fail"
     folder = run or default_run(sources)
     with ConsoleProgress(quiet) as progress:
         result = api.score(sources, run=folder, force=force, progress=progress, **settings)
-        progress.note(recipe_line(result))
     for path in out:
         write_page(result, path)
     if json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from secid.report.foreign import named, plain
 from secid.report.numerals import budget as budget_text
-from secid.results import BudgetPoint, ControlResult, Measurement, Run
+from secid.results import BudgetPoint, ControlResult, EncoderInfo, Measurement, Run
 
 CAUTION = (
     "No training-free number is established as a predictor of retrieval after training: in our own fine-tunings random "
@@ -158,9 +158,8 @@ def missing_lines(run: Run) -> list[str]:
     return [f"{plain(name)}: not evaluated: {plain(reason)}" for name, reason in run.not_evaluated.items()]
 
 
-def recipe_line(run: Run) -> str:
+def recipe_line(encoder: EncoderInfo) -> str:
     """The encoder in one line."""
-    encoder = run.encoder
     prefixes = f"query prefix {encoder.query_prefix!r}, passage prefix {encoder.passage_prefix!r}"
     return plain(
         f"{encoder.name}: {encoder.pooling} pooling, {prefixes}, max length {encoder.max_length}, "

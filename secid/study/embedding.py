@@ -65,7 +65,9 @@ class Embedder:
             "query": np.unique(queries[~self._done["query"][queries]]),
             "passage": np.unique(passages[~self._done["passage"][passages]]),
         }
-        self._progress.start("encode", sum(map(len, missing.values())), "texts")
+        n_texts = sum(map(len, missing.values()))
+        if n_texts:
+            self._progress.start("encode", n_texts, "texts")
         for role, ids in missing.items():
             for start in range(0, len(ids), PIECE_TEXTS):
                 self._embed(role, ids[start : start + PIECE_TEXTS])

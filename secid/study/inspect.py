@@ -118,7 +118,7 @@ class Inspector:
         rows, planned, plan = item.triplets, item.planned, self._plan
         if planned is None:
             raise ValueError("controls have no examples")
-        record = int(rows.record[place])
+        listed = int(rows.place[place])
         query = plan.queries.take(rows.query[[place]])[0]
         positive, negative = plan.passages.take(np.array([rows.positive[place], rows.negative[place]]))
         numbers: dict[str, Any] = {
@@ -129,8 +129,8 @@ class Inspector:
             **{name: getattr(item.gates, name)[place] for name in ("residual", "weight")},
         }
         return TripletExample(
-            path=planned.source.paths[int(planned.file[record])],
-            line=int(planned.line[record]),
+            path=planned.source.paths[int(planned.negative_file[listed])],
+            line=int(planned.negative_line[listed]),
             query=_cut(query),
             positive=_cut(positive),
             negative=_cut(negative),

@@ -201,3 +201,32 @@ def test_the_default_run_folder_is_named_after_time_and_sources(tiny, source, in
     (name,) = listing("secid-runs")
     assert name.endswith("Z-small")
     shutil.rmtree("secid-runs")
+
+
+def test_several_encoders_are_compared_and_the_first_is_the_target(tiny, tmp_path, source, invoke):
+    """Each recipe is told before its encoder begins."""
+    other = shutil.copytree(tiny, tmp_path / "other-bert")
+    outcome = invoke(
+        "score", source, f"again={source}", "--encoder", tiny, "--encoder", other, "--json", "--run", "run"
+    )
+    found = json.loads(outcome.out)
+    assert found["encoder"]["name"] == str(tiny)
+    (table,) = found["ablations"]
+    assert (table["name"], [row["setting"] for row in table["rows"]]) == ("encoder", [str(tiny), str(other)])
+    assert "Only encoders of the target's own family bear on the target" in table["conclusion"]
+    assert outcome.err.index(f"{tiny}: mean pooling") < outcome.err.index(f"{source}: flagembedding")
+    log = (tmp_path / "run" / "log.txt").read_text(encoding="utf-8").splitlines()
+    recipes = [number for number, line in enumerate(log) if "mean pooling" in line]
+    stages = [number for number, line in enumerate(log) if line.startswith("stage encode")]
+    assert [recipe < stage for recipe, stage in zip(recipes, stages, strict=True)] == [True, True]
+
+
+def test_an_example_is_found_in_the_row_that_lists_it(tiny, tmp_path, invoke):
+    """Two rows of one query and positive form one record; the copy of the positive stands in the second."""
+    record = {"query": "what is it", "pos": ["an answer"]}
+    texts = [{**record, "neg": [negative]} for negative in ("unrelated words", "an answer")]
+    write_rows(tmp_path / "two.jsonl", [*texts, *rows(6)])
+    outcome = invoke("score", "two.jsonl", "--encoder", tiny, "--json", "--run", "run")
+    buckets = {bucket["name"]: bucket for bucket in json.loads(outcome.out)["sources"][0]["buckets"]}
+    (example,) = buckets["equals_positive"]["examples"]
+    assert (example["path"], example["line"], example["negative"]) == ("two.jsonl", 2, "an answer")

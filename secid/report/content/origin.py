@@ -120,7 +120,7 @@ def made_section(run: Run) -> Section:
     default = [(name, *_setting(entry)) for name, entry in run.settings.items() if _setting(entry)[1] == "default"]
     encoder, idf = run.encoder, run.idf
     facts = [
-        ("encoder", recipe_line(run)),
+        ("encoder", recipe_line(run.encoder)),
         ("revision", plain(str(encoder.revision or "none"))),
         ("weights SHA-256", plain(str(encoder.weights_sha256 or "unknown"))),
         ("rules", "; ".join(f"{plain(name)} from {plain(rule)}" for name, rule in encoder.rules.items()) or "none"),
