@@ -9,24 +9,59 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from secid.api import score
+    from secid.api import baseline, check, describe_encoder, gate, mix, score, select, write_mixture
     from secid.errors import SecidError
+    from secid.gating.baseline import Baseline
+    from secid.report.check import check_json
     from secid.report.document import from_json, read_run, to_json
+    from secid.report.verdict_pages import verdict_json
     from secid.results import Run, SourceResult
+    from secid.verdicts import GateVerdict
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "Baseline": "secid.gating.baseline",
+    "GateVerdict": "secid.verdicts",
     "Run": "secid.results",
     "SecidError": "secid.errors",
     "SourceResult": "secid.results",
+    "baseline": "secid.api",
+    "check": "secid.api",
+    "check_json": "secid.report.check",
+    "describe_encoder": "secid.api",
     "from_json": "secid.report.document",
+    "gate": "secid.api",
+    "mix": "secid.api",
     "read_run": "secid.report.document",
     "score": "secid.api",
+    "select": "secid.api",
     "to_json": "secid.report.document",
+    "verdict_json": "secid.report.verdict_pages",
+    "write_mixture": "secid.api",
 }
 
-__all__ = ["Run", "SecidError", "SourceResult", "__version__", "from_json", "read_run", "score", "to_json"]
+__all__ = [
+    "Baseline",
+    "GateVerdict",
+    "Run",
+    "SecidError",
+    "SourceResult",
+    "__version__",
+    "baseline",
+    "check",
+    "check_json",
+    "describe_encoder",
+    "from_json",
+    "gate",
+    "mix",
+    "read_run",
+    "score",
+    "select",
+    "to_json",
+    "verdict_json",
+    "write_mixture",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -17,11 +17,13 @@ from secid.settings import RECIPE_FIELDS, Resolved, Settings, resolve
 if TYPE_CHECKING:
     from secid.checks import Check
     from secid.encoders import Description, Encoder
+    from secid.gating.baseline import Baseline
     from secid.records import Source
     from secid.study.blend import Blend
     from secid.study.mix import MixResult
     from secid.study.score import Scored
     from secid.study.select import By, Selected
+    from secid.verdicts import GateVerdict
 
 
 def score(
@@ -235,6 +237,64 @@ def check(
     with tempfile.TemporaryDirectory(prefix="secid-") as work:
         checked = check_sources(found, values, Path(work), progress or Silent(), evaluation)
     return replace(checked, failed=failures(checked.sources, limits))
+
+
+def gate(
+    sources: Sequence[str | PathLike[str]],
+    against: str | PathLike[str],
+    *,
+    policy: str | PathLike[str] | Mapping[str, Any] | None = None,
+    paired: str | PathLike[str] | None = None,
+    encoder: str | Encoder | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> GateVerdict:
+    """Judges new sources of negatives against a baseline, scored in its pool.
+
+    sources : files, globs, folders of shards, or "name=path".   against: the baseline that `baseline` wrote.
+    policy  : a file, or the keys of a [gate] table; by default that of secid.toml, else derived from the baseline.
+    paired  : the baseline's run folder, to compare query by query.
+    encoder : as for `score`; the baseline's by default.   settings: likewise; another value than the baseline's
+              is refused where scores would not compare.
+    Returns the verdict, the same as `secid gate --json` prints; its exit_code is the command's.
+    Raises SecidError, before torch is loaded where the policy or the baseline is at fault.
+    """
+    from secid.gating.baseline import read_baseline
+    from secid.gating.policy import parse_policy, read_policy
+
+    if isinstance(policy, Mapping):
+        rules, origin = parse_policy(policy, "policy"), "given"
+    else:
+        rules, origin = read_policy(None if policy is None else Path(policy))
+    read_baseline(Path(against))
+    resolved = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
+    from secid.gating.judge import judge, prepare
+
+    prepared = prepare(Path(against), rules, origin, None if paired is None else Path(paired))
+    loaded = None if encoder is None or isinstance(encoder, str) else encoder
+    return judge([fspath(source) for source in sources], prepared, resolved, progress or Silent(), loaded)
+
+
+def baseline(
+    run: str | PathLike[str], path: str | PathLike[str] = "secid-baseline.json", *, update: bool = False
+) -> Baseline:
+    """Writes the baseline that `gate` compares with: NAME.json, and NAME.idf.safetensors beside it.
+
+    run : a run folder of `score`.   path: a .json file.   update: it must be there, and is renewed; else it must not.
+    Returns what NAME.json holds; gating.baseline.changes tells two apart. Raises SecidError.
+    """
+    from secid.gating.baseline import read_baseline
+
+    target = Path(path)
+    if target.suffix != ".json":
+        raise UsageError("a baseline is a .json file", where=str(path))
+    if update:
+        read_baseline(target)
+    elif target.exists():
+        raise UsageError("already exists", where=str(path), remedy="renew it with `secid baseline update RUN`")
+    from secid.gating.collect import collect, write_baseline
+
+    return write_baseline(*collect(Path(run)), target)
 
 
 def describe_encoder(encoder: str | Encoder | None = None, **settings: Any) -> Description:

@@ -17,7 +17,7 @@ LEVELS = {
     "data": 2, "lexical": 2, "encoders": 2, "measure": 2,
     "plan": 3,
     "study": 4, "mining": 4, "engines": 4, "report": 4,
-    "run_folder": 5, "gate": 5, "api": 6,
+    "run_folder": 5, "gating": 5, "api": 6,
     "cli": 7, "__main__": 8, "__init__": 8,
 }  # fmt: skip
 FORBIDDEN = {
@@ -108,6 +108,20 @@ def loaded_by(code: str) -> str:
 
 def test_help_loads_nothing_heavy():
     assert loaded_by("from secid.cli.app import main\nmain(['--help'])\nmain(['score', '--help'])") == "[]"
+
+
+def test_the_public_names_are_there_and_loading_the_package_loads_nothing_heavy():
+    assert loaded_by("import secid\nassert all(name in dir(secid) for name in ('score', 'gate', 'check'))") == "[]"
+    found = loaded_by("import secid\nfor name in secid.__all__: getattr(secid, name)")
+    assert "torch" not in found
+    assert "pyarrow" not in found
+
+
+def test_schemas_load_nothing_heavy():
+    code = (
+        "from secid.cli.app import main\nfor name in ('report', 'gate', 'policy', 'baseline'): main(['schema', name])"
+    )
+    assert loaded_by(code) == "[]"
 
 
 def test_the_help_test_can_fail():

@@ -24,9 +24,9 @@ import numpy as np
 import secid
 from secid.data import open_source, resolve_sources
 from secid.encoders import from_callable, load
-from secid.gate.collect import collect, write_baseline
-from secid.gate.judge import judge, prepare
-from secid.gate.policy import Policy
+from secid.gating.collect import collect, write_baseline
+from secid.gating.judge import judge, prepare
+from secid.gating.policy import Policy
 from secid.progress import Silent
 from secid.records import Record
 from secid.settings import Settings, resolve

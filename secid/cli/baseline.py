@@ -38,18 +38,12 @@ def baseline(
             f"{'baseline update' if renew else 'baseline'} takes one run folder, got {len(folders)}",
             remedy="secid baseline RUN, or secid baseline update RUN; a folder called update is ./update",
         )
-    from secid.gate.baseline import DEFAULT_NAME, changes, read_baseline
+    from secid.api import baseline as write
+    from secid.gating.baseline import DEFAULT_NAME, changes, read_baseline
 
     path = out or Path(DEFAULT_NAME)
-    if path.suffix != ".json":
-        raise UsageError("a baseline is a .json file", where=str(path))
-    if path.exists() and not renew:
-        raise UsageError("already exists", where=str(path), remedy="renew it with `secid baseline update RUN`")
     before = read_baseline(path) if renew else None
-    from secid.gate.collect import collect, write_baseline
-
-    found, tables = collect(Path(folders[0]))
-    after = write_baseline(found, tables, path)
+    after = write(folders[0], path, update=renew)
     if quiet:
         return
     from secid.report.foreign import plain

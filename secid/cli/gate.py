@@ -59,7 +59,6 @@ def gate(
     Example: secid gate new.jsonl --against secid-baseline.json
     """
     from secid.errors import UsageError
-    from secid.gate.policy import read_policy
 
     if against is None:
         raise UsageError("no baseline named", remedy="--against secid-baseline.json, which `secid baseline RUN` writes")
@@ -68,11 +67,13 @@ def gate(
     if not sources:
         raise UsageError("no source named", remedy="secid gate new.jsonl --against secid-baseline.json")
     _check_formats(out or [])
-    rules, found_in = read_policy(policy)
-    from secid.gate.baseline import read_baseline
+    from secid.api import gate as judge
+    from secid.cli.console import ConsoleProgress
 
-    read_baseline(against)  # a missing or foreign file is told before torch is loaded
-    verdict = _judged(sources, against, (rules, found_in), paired, {**settings, **_strict(strict)}, quiet)
+    with ConsoleProgress(quiet) as progress:
+        verdict = judge(
+            sources, against, policy=policy, paired=paired, progress=progress, **{**settings, **_strict(strict)}
+        )
     _show(verdict, json, out or [], annotations)
     return 0 if exit_zero else verdict.exit_code
 
@@ -83,32 +84,14 @@ def _strict(strict: bool) -> dict[str, Any]:
 
 def _init(against: Path, path: Path, sources: list[str] | None) -> int:
     from secid.errors import UsageError
-    from secid.gate.baseline import read_baseline
-    from secid.gate.init import write_policy
+    from secid.gating.baseline import read_baseline
+    from secid.gating.init import write_policy
 
     if sources:
         raise UsageError("--init takes no source", remedy="secid gate --init --against secid-baseline.json")
     write_policy(read_baseline(against), against.name, path)
     typer.echo(f"policy written to {path}")
     return 0
-
-
-def _judged(
-    sources: list[str],
-    against: Path,
-    policy: tuple[Any, str],
-    paired: Path | None,
-    settings: dict[str, Any],
-    quiet: bool,
-) -> GateVerdict:
-    from secid.cli.console import ConsoleProgress
-    from secid.gate.judge import judge, prepare
-    from secid.settings import resolve
-
-    resolved = resolve(settings)
-    prepared = prepare(against, *policy, paired)
-    with ConsoleProgress(quiet) as progress:
-        return judge(sources, prepared, resolved, progress)
 
 
 def _check_formats(paths: list[Path]) -> None:

@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from enum import StrEnum
+from importlib import import_module
+from typing import Annotated
+
+import typer
 
 
-def schema() -> None:
-    """Print the JSON Schema of report.json."""
-    from secid.report.document import schema_text
+class Document(StrEnum):
+    """What has a schema."""
 
-    sys.stdout.write(schema_text())
+    report = "report"
+    gate = "gate"
+    policy = "policy"
+    baseline = "baseline"
+
+
+SCHEMAS = {
+    Document.report: ("secid.report.document", "json_schema"),
+    Document.gate: ("secid.report.verdict_pages", "verdict_schema"),
+    Document.policy: ("secid.gating.policy", "policy_schema"),
+    Document.baseline: ("secid.gating.baseline", "baseline_schema"),
+}
+"""The function that makes each schema, and where it is: nothing is imported that is not asked for."""
+
+
+def schema(
+    document: Annotated[
+        Document,
+        typer.Argument(help="Of report.json, the gate's verdict, its policy, or the baseline."),
+    ] = Document.report,
+) -> None:
+    """Print the JSON Schema of a document that secid writes or reads.
+
+    Example: secid schema baseline
+    """
+    module, function = SCHEMAS[document]
+    found = getattr(import_module(module), function)()
+    sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")

@@ -69,11 +69,6 @@ def read_run(folder: Path) -> Run:
         ) from error
 
 
-def schema_text() -> str:
-    """The JSON Schema as it is printed and committed."""
-    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
-
-
 def json_schema() -> dict[str, Any]:
     """JSON Schema of report.json."""
     schema = _adapter().json_schema(mode="serialization")

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+import secid
 from tests.cli.conftest import ROOT, child_environment, invoke_in_process, run_child, write_rows
 
 ACTION = ROOT / ".github" / "actions" / "secid-gate"
@@ -133,6 +134,52 @@ def test_negatives_of_other_queries_are_seen(prepared, tmp_path, invoke):
     assert found.code == 1
     assert outcomes(found.out)["controls.shuffled"] == "fail"
     assert outcomes(found.out)["drift.unrelated"] == "fail"
+
+
+def without_times(text: str) -> dict[str, Any]:
+    document = json.loads(text)
+    assert document.pop("timing")
+    return document
+
+
+def test_the_functions_return_what_the_commands_print(prepared, tmp_path, invoke):
+    source, policy = fresh(tmp_path, known=2), {"minimum_records": 9, "drift": {"close": "off"}}
+    (tmp_path / "p.toml").write_text('minimum_records = 9\ndrift.close = "off"\n', encoding="utf-8")
+    printed = invoke("gate", source, "--against", prepared.baseline, "--policy", "p.toml", "--json")
+    named = secid.gate([source], prepared.baseline, policy="p.toml")
+    assert without_times(secid.verdict_json(named)) == without_times(printed.out)
+    assert named.exit_code == printed.code == 1
+    given = secid.gate([source], prepared.baseline, policy=policy, encoder=str(prepared.encoder))
+    assert given.policy == named.policy
+    assert given.sources == named.sources
+    paired = secid.gate([source], prepared.baseline, paired=prepared.run)
+    assert paired.paired == str(prepared.run)
+    written = secid.baseline(prepared.run, tmp_path / "b.json")
+    assert (tmp_path / "b.json").read_bytes() == prepared.baseline.read_bytes()
+    assert secid.baseline(prepared.run, tmp_path / "b.json", update=True) == written
+    with pytest.raises(secid.SecidError, match="already exists"):
+        secid.baseline(prepared.run, tmp_path / "b.json")
+    with pytest.raises(secid.SecidError, match="cannot read the baseline"):
+        secid.baseline(prepared.run, tmp_path / "none.json", update=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"policy": {"bucket": {}}}, "unknown key 'bucket'"),
+        ({"policy": "none.toml"}, "no such policy file"),
+        ({"against": "none.json"}, "cannot read the baseline"),
+        ({"sources": []}, "no source"),
+        ({"sources": ["none.jsonl"]}, "none.jsonl"),
+        ({"temperature": 0.1}, "temperature: baseline 0.05, now 0.1"),
+        ({"seeds": 1}, "seeds"),
+    ],
+)
+def test_wrong_use_of_the_function(prepared, tmp_path, arguments, told):
+    given = {"sources": [fresh(tmp_path)], "against": prepared.baseline} | arguments
+    with pytest.raises(secid.SecidError) as caught:
+        secid.gate(**given)
+    assert told in str(caught.value)
 
 
 def test_undecided_is_three_and_may_be_excused(prepared, tmp_path, invoke):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from secid.errors import SettingsError, UsageError
-from secid.gate.policy import CHECK_NAMES, Policy, parse_policy, policy_schema, read_policy
+from secid.gating.policy import CHECK_NAMES, Policy, parse_policy, policy_schema, read_policy
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,6 @@ def test_every_table_has_its_checks():
 
 
 def test_it_loads_nothing_heavy():
-    code = "import sys, secid.gate.policy\nprint([m for m in ('torch', 'numpy', 'pyarrow') if m in sys.modules])"
+    code = "import sys, secid.gating.policy\nprint([m for m in ('torch', 'numpy', 'pyarrow') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

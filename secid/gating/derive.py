@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from math import ceil, floor, log10, sqrt
 from typing import Any
 
-from secid.gate.baseline import Baseline, BaselineSource, Known
-from secid.gate.policy import DEFECT_BUCKETS, DRIFT_METRICS, BucketsPolicy, Policy, parse_policy
+from secid.gating.baseline import Baseline, BaselineSource, Known
+from secid.gating.policy import DEFECT_BUCKETS, DRIFT_METRICS, BucketsPolicy, Policy, parse_policy
 
 Z_INTERVAL = 1.959963984540054
 Z_ROOM = 3.090232306167813

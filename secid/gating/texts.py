@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from secid.gate.estimates import Estimate, clustered_mean, names_of
+from secid.gating.estimates import Estimate, clustered_mean, names_of
 from secid.lexical.boilerplate import Openings, common_openings, is_empty, is_preamble, opening, words
 from secid.records import Defect, Record
 from secid.texts import KEY_BYTES, text_key

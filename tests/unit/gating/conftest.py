@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secid.gate.baseline import Baseline, BaselineSource, Known
-from secid.gate.checks import all_checks
-from secid.gate.columns import Columns
-from secid.gate.derive import complete
-from secid.gate.estimates import Estimate, clustered_mean
-from secid.gate.policy import parse_policy
-from secid.gate.subject import Draft, Reference, Subject
-from secid.gate.texts import TEXT_BUCKETS, TextFindings
+from secid.gating.baseline import Baseline, BaselineSource, Known
+from secid.gating.checks import all_checks
+from secid.gating.columns import Columns
+from secid.gating.derive import complete
+from secid.gating.estimates import Estimate, clustered_mean
+from secid.gating.policy import parse_policy
+from secid.gating.subject import Draft, Reference, Subject
+from secid.gating.texts import TEXT_BUCKETS, TextFindings
 from secid.results import EncoderInfo, IdfInfo
 
 N_QUERIES, PER_QUERY = 400, 5

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from secid.gate.checks import all_checks, excused
-from secid.gate.estimates import Estimate
-from secid.gate.policy import CHECK_NAMES, DEFECT_BUCKETS
-from secid.gate.subject import Reference
-from tests.unit.gate.conftest import columns, findings, outcome, source_of
+from secid.gating.checks import all_checks, excused
+from secid.gating.estimates import Estimate
+from secid.gating.policy import CHECK_NAMES, DEFECT_BUCKETS
+from secid.gating.subject import Reference
+from tests.unit.gating.conftest import columns, findings, outcome, source_of
 
 
 def test_a_fresh_sample_of_the_same_process_passes_every_check(subject):

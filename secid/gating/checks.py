@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from secid.gate.columns import Columns
-from secid.gate.estimates import (
+from secid.gating.columns import Columns
+from secid.gating.estimates import (
     Estimate,
     Gap,
     at_least,
@@ -19,9 +19,9 @@ from secid.gate.estimates import (
     share_interval,
     within,
 )
-from secid.gate.policy import DEFECT_BUCKETS, Policy
-from secid.gate.subject import Draft, Subject, decided, not_decided, spread, worst
-from secid.gate.texts import TEXT_BUCKETS
+from secid.gating.policy import DEFECT_BUCKETS, Policy
+from secid.gating.subject import Draft, Subject, decided, not_decided, spread, worst
+from secid.gating.texts import TEXT_BUCKETS
 from secid.verdicts import Check, Outcome
 
 

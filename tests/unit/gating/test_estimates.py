@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from secid.gate.estimates import (
+from secid.gating.estimates import (
     Estimate,
     at_least,
     at_most,

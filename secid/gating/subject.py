@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from secid.gate.baseline import Baseline, BaselineSource
-from secid.gate.columns import Columns
-from secid.gate.estimates import Estimate, Gap, paired_gap, unpaired_gap
-from secid.gate.policy import Policy
-from secid.gate.texts import Place, TextFindings
+from secid.gating.baseline import Baseline, BaselineSource
+from secid.gating.columns import Columns
+from secid.gating.estimates import Estimate, Gap, paired_gap, unpaired_gap
+from secid.gating.policy import Policy
+from secid.gating.texts import Place, TextFindings
 from secid.verdicts import Check, Outcome
 
 UNDECIDED = "more records narrow the interval; or widen the limit in the policy if this difference does not matter"

@@ -13,7 +13,7 @@ import numpy as np
 import secid
 from secid.data import open_source, resolve_sources
 from secid.errors import SettingsError, UsageError
-from secid.gate.baseline import (
+from secid.gating.baseline import (
     ENCODER_SETTINGS,
     METHOD_SETTINGS,
     Baseline,
@@ -22,14 +22,14 @@ from secid.gate.baseline import (
     read_baseline,
     refuse_differences,
 )
-from secid.gate.checks import all_checks, excused
-from secid.gate.collect import read_table
-from secid.gate.columns import Columns, folder_columns, measured_columns
-from secid.gate.derive import complete
-from secid.gate.estimates import Estimate, names_of
-from secid.gate.policy import Policy
-from secid.gate.subject import Draft, Reference, Subject
-from secid.gate.texts import Place, Positives, TextFindings, fetch, inspect_texts, restored
+from secid.gating.checks import all_checks, excused
+from secid.gating.collect import read_table
+from secid.gating.columns import Columns, folder_columns, measured_columns
+from secid.gating.derive import complete
+from secid.gating.estimates import Estimate, names_of
+from secid.gating.policy import Policy
+from secid.gating.subject import Draft, Reference, Subject
+from secid.gating.texts import Place, Positives, TextFindings, fetch, inspect_texts, restored
 from secid.progress import Progress
 from secid.report.document import read_run
 from secid.results import Run

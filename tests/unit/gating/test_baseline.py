@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from secid.errors import InputError, UsageError
-from secid.gate.baseline import (
+from secid.gating.baseline import (
     changes,
     check_table,
     differences,
@@ -18,7 +18,7 @@ from secid.gate.baseline import (
     table_path,
     to_json,
 )
-from tests.unit.gate.conftest import ENCODER, baseline_of, columns, source_of
+from tests.unit.gating.conftest import ENCODER, baseline_of, columns, source_of
 
 
 @pytest.fixture

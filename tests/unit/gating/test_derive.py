@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from secid.errors import UsageError
-from secid.gate.baseline import Known
-from secid.gate.derive import MARGIN, complete, down, margin, share_margin, up
-from secid.gate.init import policy_text, write_policy
-from secid.gate.policy import Policy, parse_policy
-from tests.unit.gate.conftest import baseline_of, columns, source_of
+from secid.gating.baseline import Known
+from secid.gating.derive import MARGIN, complete, down, margin, share_margin, up
+from secid.gating.init import policy_text, write_policy
+from secid.gating.policy import Policy, parse_policy
+from tests.unit.gating.conftest import baseline_of, columns, source_of
 
 
 def test_rounding_never_tightens():

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from secid.gate.texts import NO_POSITIVES, fetch, inspect_texts, restored, stored
+from secid.gating.texts import NO_POSITIVES, fetch, inspect_texts, restored, stored
 from secid.records import Defect, Record
 
 WORDS = [f"word{n}" for n in range(2000)]

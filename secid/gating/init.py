@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from secid.errors import OutputError, UsageError
-from secid.gate.baseline import Baseline, write_text
-from secid.gate.derive import complete
-from secid.gate.policy import Policy, tables
+from secid.gating.baseline import Baseline, write_text
+from secid.gating.derive import complete
+from secid.gating.policy import Policy, tables
 
 SHOWN_SOURCES = 6
 WIDTH = 118
@@ -18,7 +18,7 @@ MEANS_SHOWN = {"consistency_minimum": "consistency", "locality_minimum": "locali
 
 
 def policy_text(baseline: Baseline, where: str) -> str:
-    """A commented `[gate]` table with limits derived from the baseline. Source: secid.gate.derive."""
+    """A commented `[gate]` table with limits derived from the baseline. Source: secid.gating.derive."""
     policy = complete(Policy(), baseline)
     lines = [
         f"# Policy of `secid gate`, derived from {_plain(where)} by `secid gate --init`.",

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.errors import InputError
-from secid.gate.estimates import Estimate, Floats, Index, Names, clustered_mean, names_of
+from secid.gating.estimates import Estimate, Floats, Index, Names, clustered_mean, names_of
 from secid.measure.summary import INVERSION
 
 if TYPE_CHECKING:

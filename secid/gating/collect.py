@@ -13,7 +13,7 @@ import numpy.typing as npt
 import secid
 from secid.data import open_source
 from secid.errors import InputError, OutputError, UsageError
-from secid.gate.baseline import (
+from secid.gating.baseline import (
     BASELINE_SCHEMA_VERSION,
     ENCODER_SETTINGS,
     HIGH_POINT,
@@ -26,9 +26,9 @@ from secid.gate.baseline import (
     to_json,
     write_text,
 )
-from secid.gate.columns import Columns, folder_columns
-from secid.gate.estimates import Estimate
-from secid.gate.texts import Positives, TextFindings, inspect_texts, stored
+from secid.gating.columns import Columns, folder_columns
+from secid.gating.estimates import Estimate
+from secid.gating.texts import Positives, TextFindings, inspect_texts, stored
 from secid.lexical import DocumentFrequencies
 from secid.records import Source
 from secid.report.document import read_run

@@ -1,0 +1,88 @@
+"""`secid schema`: what it prints is committed, and fits what secid writes and reads."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import Any
+
+import pytest
+
+from secid.cli.schema import Document
+from secid.gating.baseline import from_json, to_json
+from secid.gating.init import policy_text
+from secid.gating.policy import Policy, parse_policy, policy_schema
+from secid.report.verdict_pages import verdict_json
+from tests.cli.conftest import ROOT
+from tests.schemas import disagreements
+from tests.unit.gating.conftest import baseline_of, columns, source_of
+from tests.unit.gating.test_pages import check, verdict
+
+
+@pytest.mark.parametrize("name", list(Document))
+def test_the_committed_schema_is_the_printed_one(invoke, name):
+    """Else: secid schema NAME > docs/NAME-schema.json"""
+    printed = invoke("schema", name)
+    assert printed.code == 0
+    assert (ROOT / "docs" / f"{name}-schema.json").read_text(encoding="utf-8") == printed.out
+
+
+def test_the_report_s_is_printed_by_default(invoke):
+    assert invoke("schema").out == invoke("schema", "report").out
+
+
+def test_an_unknown_document(invoke):
+    found = invoke("schema", "gates")
+    assert found.code == 2
+    assert "'baseline'" in found.err
+
+
+def printed(invoke: Any, name: str) -> dict[str, Any]:
+    return json.loads(invoke("schema", name).out)
+
+
+def test_a_verdict_fits(invoke):
+    schema = printed(invoke, "gate")
+    document = json.loads(verdict_json(verdict(check(), check("drift", "not_evaluated"))))
+    assert disagreements(document, schema, schema) == []
+    document["outcome"] = "maybe"
+    del document["sources"][0]["checks"][0]["message"]
+    document["sources"][0]["surplus"] = 1
+    assert len(disagreements(document, schema, schema)) == 3
+
+
+def test_a_baseline_fits(invoke):
+    schema = printed(invoke, "baseline")
+    text = to_json(baseline_of(own=source_of(columns())))
+    document = json.loads(text)
+    assert disagreements(document, schema, schema) == []
+    del document["table_sha256"]
+    document["sources"]["own"]["score_nats"] = "much"
+    document["encoder"]["surplus"] = 1
+    assert len(disagreements(document, schema, schema)) == 3
+    assert from_json(text, "b.json").sources.keys() == {"own"}
+
+
+def test_a_policy_fits_where_the_program_takes_it(invoke):
+    schema = printed(invoke, "policy")
+    derived = tomllib.loads(policy_text(baseline_of(own=source_of(columns())), "b.json"))["gate"]
+    for table in (derived, {}, {"buckets": {"empty": "off"}, "allow_not_evaluated": ["score"]}):
+        assert disagreements(table, schema, schema) == []
+        assert isinstance(parse_policy(table, "x"), Policy)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"minimum_record": 5},
+        {"buckets": {"duplicates": 0.1}},
+        {"buckets": {"empty": 1.5}},
+        {"score": {"tolerance_nats": "none"}},
+        {"diversity": {"budget": 5}},
+        {"minimum_records": 0},
+        {"score": 3},
+    ],
+)
+def test_what_the_program_refuses_does_not_fit(table):
+    schema = policy_schema()
+    assert len(disagreements(table, schema, schema)) == 1
