@@ -369,7 +369,7 @@ class Agreement:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """One look of an early stop. alpha: error that may have been spent by then. n_decided: pairs decided so far."""
+    """One look of an early stop. alpha: largest chance of a wrong order by then. n_decided: pairs decided so far."""
 
     n_queries: int
     n_texts_encoded: int

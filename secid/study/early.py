@@ -1,25 +1,27 @@
 """Early stop: score growing nested samples until every pair of sources is separated, and encode no more.
 
-The error is spent over the looks: look k may use alpha_k = f(t_k) - f(t_(k-1)) with the spending function
-f(t) = alpha * log(1 + (e - 1) t) of the share t of queries seen. Within a look Holm's procedure holds
-the chance of any wrong order below alpha_k, and the looks add up, so all orders ever declared are right
-with the asked confidence. Students' t with n - 1 degrees takes the place of the normal: looks are small.
+All looks use one nominal level, wide enough that together they err with the chance allowed (Pocock's boundary, exact
+for samples that grow without replacement). Among pairs Holm's procedure holds the chance of any wrong order: with m
+pairs open each may use 1/m of the error. A pair once decided stays so. Student's t with n - 1 degrees takes the place
+of the normal: looks are small. A look at all queries of the files leaves nothing to chance and spends nothing.
 Source: METHOD 8.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
-from math import e, log1p
 
 import numpy as np
+import numpy.typing as npt
 from scipy.stats import t as student
 
 from secid.errors import UsageError
+from secid.measure.sequential import information_times, level_of_a_look, spent
 from secid.measure.sweep import Triplets
-from secid.measure.uncertainty import FEWEST_QUERIES, ROUNDING_NATS, difference, holm
+from secid.measure.uncertainty import FEWEST_QUERIES, ROUNDING_NATS, difference
 from secid.plan import Plan, select
 from secid.progress import Progress
 from secid.results import EarlyPair, EarlyStop, Look
@@ -32,6 +34,7 @@ from secid.study.triplets import triplets_of
 FIRST_LOOK = 30
 """Queries of the first look: fewer leave the standard errors themselves too uncertain."""
 GROWTH = 1.5
+Floats = npt.NDArray[np.float64]
 
 
 def look_sizes(n_queries: int) -> tuple[int, ...]:
@@ -42,11 +45,6 @@ def look_sizes(n_queries: int) -> tuple[int, ...]:
         sizes.append(int(size))
         size *= GROWTH
     return (*sizes, n_queries)
-
-
-def spent(alpha: float, share: float) -> float:
-    """Error that may have been spent once this share of the queries has been seen, in [0, alpha]."""
-    return alpha * log1p((e - 1.0) * min(1.0, share))
 
 
 def rank_early(
@@ -65,14 +63,16 @@ def rank_early(
             remedy="use --positives first or random, and leave --budget out",
         )
     alpha = 1.0 - (settings.until_ranked or 0.0)
-    names = [planned.name for planned in plan.sources]
-    pairs: dict[tuple[str, str], EarlyPair] = {}
+    open_pairs = list(combinations(sorted(planned.name for planned in plan.sources), 2))
+    pairs: list[EarlyPair] = []
     looks: list[Look] = []
     n_total, n_read = len(plan.queries), plan.n_queries_read
+    sizes = look_sizes(n_total)
+    times = information_times([size for size in sizes if size < n_read], n_read)
+    level = cache(lambda n_open: level_of_a_look(times, alpha / n_open) if len(times) else alpha)
     position = sample_positions(plan, settings.seed)
-    previous = 0.0
     part, triplets = plan, [triplets_of(planned, settings.positives) for planned in plan.sources]
-    for size in look_sizes(n_total):
+    for number, size in enumerate(sizes):
         part = _first_queries(plan, position < (size - 0.5) / n_total)
         if any(not planned.n_triplets for planned in part.sources):
             continue
@@ -83,20 +83,21 @@ def rank_early(
             bench.measure(planned.name, planned, rows, budgets=(1.0,))
             for planned, rows in zip(part.sources, triplets, strict=True)
         ]
-        now = spent(alpha, size / n_total)
-        pairs |= _decided(items, now - previous, size / n_read, settings.tie, size, pairs)
-        previous = now
-        looks.append(Look(n_queries=size, n_texts_encoded=_embedded(embedder), alpha=now, n_decided=len(pairs)))
-        progress.note(f"{size} queries: {len(pairs)} of {len(names) * (len(names) - 1) // 2} pairs decided")
-        if len(pairs) == len(names) * (len(names) - 1) // 2:
+        used = 0.0 if not len(times) else _used(times, level(len(open_pairs)), len(open_pairs), number)
+        found = _decided(items, open_pairs, level, size, size / n_read, settings.tie)
+        pairs += found
+        decided = {tuple(sorted((pair.first, pair.second))) for pair in found}
+        open_pairs = [pair for pair in open_pairs if pair not in decided]
+        looks.append(Look(n_queries=size, n_texts_encoded=_embedded(embedder), alpha=used, n_decided=len(pairs)))
+        progress.note(f"{size} queries: {len(pairs)} of {len(pairs) + len(open_pairs)} pairs decided")
+        if not open_pairs:
             break
-    undecided = tuple(pair for pair in combinations(sorted(names), 2) if pair not in pairs)
     stop = EarlyStop(
         confidence=1.0 - alpha,
         tie_nats=settings.tie,
         looks=tuple(looks),
-        pairs=tuple(pairs.values()),
-        undecided=undecided,
+        pairs=tuple(pairs),
+        undecided=tuple(open_pairs),
         n_texts_encoded=_embedded(embedder),
         n_texts=len(plan.queries) + len(plan.passages),
     )
@@ -115,43 +116,54 @@ def _first_queries(plan: Plan, seen: np.ndarray[tuple[int], np.dtype[np.bool_]])
     return replace(plan, sources=sources)
 
 
+def _used(times: Floats, level: float, n_open: int, number: int) -> float:
+    """Chance of a wrong order up to a look, at most: that of one pair, for each of those that were open."""
+    return float(n_open * spent(times, level)[min(number, len(times) - 1)])
+
+
 def _decided(
     items: Sequence[Measured],
-    alpha: float,
+    open_pairs: Sequence[tuple[str, str]],
+    level: Callable[[int], float],
+    size: int,
     share: float,
     tie: float | None,
-    size: int,
-    known: dict[tuple[str, str], EarlyPair],
-) -> dict[tuple[str, str], EarlyPair]:
-    """Pairs that this look decides, by names in alphabetical order.
+) -> list[EarlyPair]:
+    """The open pairs that this look decides: Holm's procedure, the clearest first.
 
-    The finite-population factor sqrt(1 - share) aims the intervals at the full file's score; with all
-    queries seen nothing is left to chance, and every difference stands as it is.
+    level : nominal two-sided p for a number of open pairs.   share : of the files' queries that was seen; the
+    finite-population factor sqrt(1 - share) aims at the full files' scores, so with all seen every difference
+    stands as it is.
     """
-    ordered = sorted(items, key=lambda item: item.name)
-    pairs = list(combinations(ordered, 2))
-    gaps = [difference(a.influence, b.influence, a.nats(1.0) - b.nats(1.0)) for a, b in pairs]
-    factor = np.sqrt(max(0.0, 1.0 - share))
-    errors = np.array([gap.standard_error * factor for gap in gaps])
-    nats = np.array([gap.nats for gap in gaps])
-    freedom = max(1, min(len(item.influence.queries) for item in ordered) - 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        p_values = 2.0 * student.sf(np.abs(nats) / errors, freedom)
-    p_values = np.where(np.abs(nats) <= ROUNDING_NATS, 1.0, p_values)
-    if min(len(item.influence.queries) for item in ordered) < FEWEST_QUERIES:
-        p_values = np.ones(len(pairs))
-    adjusted = holm(p_values)
-    found = {}
-    for (first, second), gap, error, p in zip(pairs, nats, errors, adjusted, strict=True):
-        key = (first.name, second.name)
-        if key in known:
+    by_name = {item.name: item for item in items}
+    freedom = min(len(item.influence.queries) for item in items) - 1
+    if freedom + 1 < FEWEST_QUERIES:
+        return []
+    evidence = []
+    for first, second in open_pairs:
+        a, b = by_name[first], by_name[second]
+        gap = difference(a.influence, b.influence, a.nats(1.0) - b.nats(1.0))
+        error = gap.standard_error * float(np.sqrt(max(0.0, 1.0 - share)))
+        evidence.append((_p_value(gap.nats, error, freedom), gap.nats, error, first, second))
+    found: list[EarlyPair] = []
+    for p, gap_nats, error, first, second in sorted(evidence):
+        allowed = level(len(open_pairs) - len(found))
+        half = float(student.isf(allowed / 2.0, freedom)) * error
+        if p <= allowed:
+            outcome = "ordered"
+        elif tie is not None and abs(gap_nats) + half <= tie:
+            outcome = "tied"
+        else:
             continue
-        half = float(student.isf(alpha, freedom)) * error
-        tied = tie is not None and bool(abs(gap) + half <= tie)
-        if p <= alpha or tied:
-            ahead, behind = key if gap > 0 else key[::-1]
-            outcome = "tied" if tied and p > alpha else "ordered"
-            found[key] = EarlyPair(
-                first=ahead, second=behind, outcome=outcome, n_queries=size, difference_nats=abs(float(gap))
-            )
+        ahead, behind = (first, second) if gap_nats > 0 else (second, first)
+        found.append(
+            EarlyPair(first=ahead, second=behind, outcome=outcome, n_queries=size, difference_nats=abs(gap_nats))
+        )
     return found
+
+
+def _p_value(gap_nats: float, error: float, freedom: int) -> float:
+    """Two-sided p of a difference; 1 where it is rounding alone, 0 where nothing is left to chance."""
+    if abs(gap_nats) <= ROUNDING_NATS:
+        return 1.0
+    return 0.0 if error == 0.0 else float(2.0 * student.sf(abs(gap_nats) / error, freedom))
