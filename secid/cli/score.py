@@ -77,8 +77,7 @@ def score_and_print(
     from secid.report.terminal import print_run
 
     check_formats(out)
-    target, *others = encoders or [None]
-    settings |= {"encoder": target, "other_encoders": others}
+    settings |= {"encoder": encoders[0] if encoders else None, "other_encoders": (encoders or [])[1:]}
     if strict:
         settings["on_bad"] = "fail"
     folder = run or default_run(sources)

@@ -1,0 +1,55 @@
+"""`secid report`: what is read, what is written, and what is refused."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.cli.conftest import listing
+from tests.unit.report.samples import GOLDEN
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "run").mkdir()
+    shutil.copy(GOLDEN / "1.0.json", tmp_path / "run" / "report.json")
+    return "run"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "--to", "a.html", "b.md"],
+        ["--to", "a.html", "b.md", "run"],
+        ["run", "--to", "a.html", "--to", "b.md"],
+        ["--to", "a.html", "run/report.json", "b.md"],
+    ],
+)
+def test_several_files_may_follow_one_flag(run, arguments, invoke):
+    outcome = invoke("report", *arguments)
+    assert (outcome.code, outcome.out) == (0, "")
+    assert listing(".") == ["a.html", "b.md", "run"]
+
+
+def test_several_runs_and_several_files(run, tmp_path, invoke):
+    shutil.copytree(tmp_path / run, tmp_path / "other")
+    assert invoke("report", run, "other", "--to", "a.html", "b.md", "--to", "c.json").code == 0
+    assert listing(".") == ["a.html", "b.md", "c.json", "other", "run"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "a.html"], "--to a.html"),
+        (["run", "--to", "a.html", "b.json"], "--to b.json"),
+        (["--to", "a.html", "b.md"], "secid report RUN --to a.html b.md"),
+        (["run", "--to", "a.pdf"], ".html, .json, .md"),
+        (["nothing", "--to", "a.html"], "nothing: cannot read the report"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_to_type(run, arguments, said, invoke):
+    outcome = invoke("report", *arguments)
+    assert outcome.code == 2
+    assert said in outcome.err
+    assert listing(".") == ["run"]
