@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -9,10 +10,10 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from secid.errors import UsageError
-from secid.report.foreign import named, plain, short
+from secid.report.foreign import named, plain, short, without_isolates
 from secid.report.numerals import fraction, interval, listed, nats, plural
 from secid.report.page import Column, Page, Part, Section, Table, foreign, number, text
-from secid.report.words import CAUTION, score_point, terms
+from secid.report.words import CAUTION, score_point, setting_value, terms
 from secid.results import SCHEMA_VERSION, Run, SourceResult
 
 if TYPE_CHECKING:
@@ -45,14 +46,17 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceAcross:
-    """One source in all runs; None where a run lacks it. same_files: content hashes agree wherever it was read."""
+    """One source in all runs; None where a run lacks it.
+
+    same_files: content hashes agree wherever it was read; None where fewer than two runs read it from files.
+    """
 
     name: str
     ranks: tuple[int | None, ...]
     rank_groups: tuple[int | None, ...]
     scores_nats: tuple[float | None, ...]
     intervals_95: tuple[tuple[float, float] | None, ...]
-    same_files: bool
+    same_files: bool | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +122,7 @@ def _changes(runs: Sequence[Run]) -> tuple[Change, ...]:
 
 
 def _value(entry: Any) -> str:
-    return "absent" if entry is None else str(entry.get("value")) if isinstance(entry, Mapping) else str(entry)
+    return "absent" if entry is None else setting_value(entry.get("value") if isinstance(entry, Mapping) else entry)
 
 
 def _by_name(run: Run) -> dict[str, SourceResult]:
@@ -140,10 +144,15 @@ def _sources(runs: Sequence[Run]) -> tuple[SourceAcross, ...]:
                 rank_groups=tuple(None if item is None else item.rank_group for item in items),
                 scores_nats=tuple(None if point is None else point.nats for point in points),
                 intervals_95=tuple(None if point is None else point.interval_95 for point in points),
-                same_files=len({tuple(file.sha256 for file in item.paths) for item in items if item is not None}) == 1,
+                same_files=_same_files(items),
             )
         )
     return tuple(found)
+
+
+def _same_files(items: Sequence[SourceResult | None]) -> bool | None:
+    contents = [tuple(file.sha256 for file in item.paths) for item in items if item is not None and item.paths]
+    return len(set(contents)) == 1 if len(contents) > 1 else None
 
 
 def _common_pairs(first: Run, other: Run) -> list[tuple[str, str, bool]]:
@@ -191,7 +200,7 @@ def _changed(found: RunComparison) -> str:
         "the encoder" if kinds["encoder"] else "",
         "the IDF table" if kinds["idf"] else "",
     ]
-    files = [named(item.name) for item in found.sources if not item.same_files]
+    files = [named(item.name) for item in found.sources if item.same_files is False]
     absent = [named(item.name) for item in found.sources if None in item.ranks]
     parts += [
         f"the files of {listed(files)}" if files else "",
@@ -218,10 +227,10 @@ def _order(found: RunComparison) -> str:
 
 def _comparable(found: RunComparison) -> str:
     if found.unlike:
-        return (
-            f"Scores in nats do not mean the same in all runs "
-            f"({listed([plain(name) for name in found.unlike])} differ): compare ranks."
-        )
+        of_encoder = {change.name for change in found.changes if change.what == "encoder"}
+        told = dict.fromkeys("encoder" if name in of_encoder else plain(name) for name in found.unlike)
+        verb = "differs" if len(told) == 1 else "differ"
+        return f"Scores in nats do not mean the same in all runs ({listed(list(told))} {verb}): compare ranks."
     return "Scores mean the same in all runs; read their differences with the intervals."
 
 
@@ -231,7 +240,7 @@ def _ranks(found: RunComparison) -> Section:
         columns += [number(f"rank (group), {short(label, 30)}"), number(f"score, {short(label, 30)}")]
     rows = []
     for item in found.sources:
-        cells = [short(item.name), "same" if item.same_files else "changed"]
+        cells = [short(item.name), _files_told(item, found.runs)]
         for rank, group, score, ends in zip(
             item.ranks, item.rank_groups, item.scores_nats, item.intervals_95, strict=True
         ):
@@ -239,7 +248,9 @@ def _ranks(found: RunComparison) -> Section:
             cells.append("–" if score is None or ends is None else f"{nats(score)} ({interval(ends)})")
         rows.append(tuple(cells))
     stability = [
-        f"{named(label)}: stability {fraction(value)}."
+        f"{named(label)}: fewer than two sources in common with {named(found.runs[0])}, so no order to compare."
+        if value is None
+        else f"{named(label)}: stability {fraction(value)}."
         for label, value in zip(found.runs[1:], found.stability[1:], strict=True)
     ]
     return Section(
@@ -260,12 +271,19 @@ def _ranks(found: RunComparison) -> Section:
     )
 
 
+def _files_told(item: SourceAcross, runs: Sequence[str]) -> str:
+    lacking = [named(label) for label, rank in zip(runs, item.ranks, strict=True) if rank is None]
+    told = {True: "same", False: "changed", None: "" if lacking else "not from files"}[item.same_files]
+    return without_isolates(", ".join(filter(None, (told, f"not in {listed(lacking)}" if lacking else ""))))
+
+
 STABILITY = "share of pairs of common sources ordered as in the first run, 0 to 1; nearer to 1 the order is steadier."
 
 
 def _differences(found: RunComparison) -> Section:
     rows = tuple(
-        (change.what, plain(change.name), *(plain(value, 80) for value in change.values)) for change in found.changes
+        (WHAT.get(change.what, change.what), plain(change.name.replace("_", " ")), *map(_shown, change.values))
+        for change in found.changes
     )
     columns = (text("what"), text("name"), *(foreign(short(label, 40)) for label in found.runs))
     table = Table(
@@ -274,6 +292,16 @@ def _differences(found: RunComparison) -> Section:
         rows=rows or (("nothing",) + ("–",) * (len(columns) - 1),),
     )
     return Section(anchor="changes", title="What changed", link="Changes", parts=(Part(table=table),))
+
+
+WHAT = {"idf": "IDF"}
+DIGEST = re.compile(r"[0-9a-f]{32,}")
+SHOWN_DIGITS = 6
+"""Of a hash: enough to tell two apart; report.json has the whole."""
+
+
+def _shown(value: str) -> str:
+    return plain(f"{value[:SHOWN_DIGITS]}…" if DIGEST.fullmatch(value) else value, 80)
 
 
 def comparison_json(found: RunComparison) -> str:

@@ -51,7 +51,7 @@ def test_changed_settings_encoder_and_files_are_named(run):
     }
     assert [item.same_files for item in found.sources] == [False, True, True, True, True]
     assert "settings (temperature), the encoder and the files of random" in said(found)
-    assert "compare ranks" in said(found)
+    assert "(temperature and encoder differ): compare ranks" in said(found)
 
 
 def test_a_reversal_counts_and_says_whether_it_is_established(run):
@@ -67,12 +67,44 @@ def test_sources_of_one_run_alone_are_kept_with_gaps(run):
     found = compare([("a", run), ("b", replace(run, sources=run.sources[:2]))])
     assert [item.ranks for item in found.sources][2:] == [(3, None), (4, None), (5, None)]
     assert "which sources took part (dense, poisoned and counterfactual)" in said(found)
+    assert [item.same_files for item in found.sources] == [True, True, None, None, None]
+    files = [row[1] for row in page_of_comparison(found).sections[0].parts[0].table.rows]
+    assert files == ["same", "same", *["not in b"] * 3]
 
 
 def test_fewer_than_two_common_sources_have_no_order(run):
     found = compare([("a", run), ("b", replace(run, sources=run.sources[:1]))])
     assert found.stability == (1.0, None)
     assert "no order to compare" in said(found)
+    assert not any("–" in bullet for bullet in page_of_comparison(found).sections[0].bullets)
+
+
+def test_files_that_differ_and_a_run_without_the_source_are_both_told(run):
+    file = replace(run.sources[0].paths[0], sha256="0" * 64)
+    other = replace(run, sources=(replace(run.sources[0], paths=(file,)), *run.sources[1:]))
+    found = compare([("a", run), ("b", other), ("c", replace(run, sources=run.sources[1:]))])
+    assert page_of_comparison(found).sections[0].parts[0].table.rows[0][1] == "changed, not in c"
+
+
+def test_sources_without_files_are_not_called_the_same(run):
+    bare = replace(run, sources=tuple(replace(source, paths=()) for source in run.sources))
+    found = compare([("a", bare), ("b", bare)])
+    assert {item.same_files for item in found.sources} == {None}
+    assert page_of_comparison(found).sections[0].parts[0].table.rows[0][1] == "not from files"
+
+
+def test_settings_and_hashes_are_shown_in_words(run):
+    settings = {
+        **run.settings,
+        "by": {"value": ["a", "b"], "from": "flag"},
+        "seed": {"value": None, "from": "default"},
+        "titles": {"value": False, "from": "flag"},
+    }
+    other = replace(run, settings=settings, idf=replace(run.idf, sha256="0123456789abcdef" * 4))
+    rows = page_of_comparison(compare([("a", run), ("b", other)])).sections[1].parts[0].table.rows
+    assert {row[1]: row[3] for row in rows} == {
+        "seed": "not set", "titles": "no", "by": "a, b", "IDF table": "012345…"
+    }  # fmt: skip
 
 
 def test_one_run_is_not_compared(run):
