@@ -26,6 +26,8 @@ SHOWN_GATES = ("consistency", "locality", "coverage", "weight")
 EXAMPLE_CHARACTERS = 600
 """A passage is cut to this length in the report: enough to judge it, small enough for a page."""
 MATCHED_TERMS = 12
+SEVERITY_DECIMALS = 5
+"""Of how bad a triplet is: copies of one text differ in the seventh, by the batch they were encoded in."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class Inspector:
         rows = item.triplets
         inside = np.flatnonzero(trait.flags)
         priority = sample_order(self._plan.queries.keys[rows.query[inside]], self._settings.seed)
-        order = inside[np.lexsort((priority, -trait.severity[inside]))]
+        order = inside[np.lexsort((priority, -trait.severity[inside].round(SEVERITY_DECIMALS)))]
         _, first = np.unique(rows.query[order], return_index=True)
         return tuple(self._example(item, int(place)) for place in order[np.sort(first)][: self._settings.examples])
 
