@@ -20,7 +20,7 @@ def report(
         list[Path] | None,
         typer.Option(
             "--to",
-            help="File to write; .html, .md or .json decides the format. May be repeated, and further .html and .md files "
+            help="File to write; .html, .md or .json decides the format. May be repeated; further .html and .md files "
             "may follow without it; a .json file needs its own --to, since a run may be named by its report.json.",
             metavar="FILE",
         ),
