@@ -65,7 +65,7 @@ class Settings:
     max_length: int | None = setting(None, "Longest input in tokens, over the recipe's.", ge=1)
     normalize: bool | None = setting(None, "Scale vectors to unit length, over the recipe's.")
     truncate_dim: int | None = setting(None, "Keep only the first dimensions of a vector.", ge=1)
-    device: str = setting("auto", "auto, cpu, cuda, cuda:N or mps.")
+    device: str = setting("auto", "auto (all CUDA devices, else MPS, else CPU), cpu, mps, cuda, or cuda:0,cuda:1.")
     dtype: Dtype = setting("auto", "Number format of the encoder: auto is float32 on CPU, bf16 on CUDA.")
     batch_tokens: int | None = setting(None, "Padded tokens of one encoder batch; chosen by device when absent.", ge=1)
     trust_remote_code: bool = setting(False, "Run Python code that the encoder's repository ships.")

@@ -6,6 +6,7 @@ appears. A damaged one is set aside and its texts are encoded again. Source: DES
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import numpy as np
@@ -47,6 +48,14 @@ class Cache:
     def open(cls, settings: Settings, fingerprint: str) -> Cache:
         """The cache of the encoder with that fingerprint, where the settings put it."""
         return cls(CacheFolder.of(settings), fingerprint)
+
+    @property
+    def dimension(self) -> int | None:
+        """Numbers of a cached row, None where there is none that can be read."""
+        for segment in self._segments:
+            with contextlib.suppress(DamagedSegmentError, OSError):
+                return int(segment.meta["dimension"])
+        return None
 
     def lookup(self, keys: Keys, out: Float32Rows, truncated: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Fills the rows of known keys; returns (n,) bool, which they are.

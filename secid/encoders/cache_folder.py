@@ -152,6 +152,11 @@ def default_folder() -> Path:
     return base / "secid" / "embeddings"
 
 
+def remembered_hashes(settings: Settings) -> Path | None:
+    """The file that keeps the hashes of weights (`hashes.file_sha256`), None where nothing may be kept."""
+    return CacheFolder.of(settings).folder / "weights.json" if settings.cache else None
+
+
 def set_aside(folder: Path) -> None:
     """Takes a damaged segment out of use but keeps it for a look; gone already is as good."""
     try:

@@ -16,17 +16,31 @@ GPU_BUDGET = 131_072
 """Padded tokens of a batch to start from; a GPU that runs out of memory halves it (`TransformerEncoder`)."""
 
 
-def choose_device(asked: str) -> torch.device:
-    """The device of --device. auto: CUDA, else Apple's MPS, else the CPU.
+def choose_devices(asked: str) -> tuple[torch.device, ...]:
+    """The devices of --device, each with a worker of its own. auto: all CUDA devices, else Apple's MPS, else the CPU.
 
-    Raises EncoderError where the machine or the installed torch lacks it.
+    Raises EncoderError where the machine or the installed torch lacks one, or where they are not of one kind.
     """
     if asked == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if count > 1:
+            return tuple(torch.device("cuda", number) for number in range(count))
+        return (torch.device("cuda" if count else "mps" if torch.backends.mps.is_available() else "cpu"),)
+    devices = tuple(map(_named_device, asked.split(",")))
+    if len({device.type for device in devices}) > 1:
+        raise EncoderError(
+            f"{asked!r} names devices of several kinds", where="--device", remedy="name one kind, such as cuda:0,cuda:1"
+        )
+    return devices
+
+
+def _named_device(asked: str) -> torch.device:
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", asked):
-        raise EncoderError(f"device {asked!r} is not known", where="--device", remedy="auto, cpu, cuda, cuda:N or mps")
+        raise EncoderError(
+            f"device {asked!r} is not known",
+            where="--device",
+            remedy="auto, cpu, mps, cuda, cuda:N, or several such as cuda:0,cuda:1",
+        )
     device = torch.device(asked)
     if device.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0

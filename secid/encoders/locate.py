@@ -6,13 +6,13 @@ network; `minilm` comes from the offline extra where that is installed. No torch
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from secid.encoders.cache_folder import remembered_hashes
+from secid.encoders.hashes import file_sha256
 from secid.encoders.presets import ALIASES
 from secid.errors import EncoderError
 from secid.settings import Settings
@@ -50,7 +50,7 @@ def locate(settings: Settings) -> Located:
     if folder.is_dir():
         return _local(folder, typed)
     if typed == "minilm" and settings.revision is None:
-        packaged = offline_minilm()
+        packaged = offline_minilm(remembered_hashes(settings))
         if packaged is not None:
             return Located(packaged, ALIASES["minilm"], None, f"weights from the package {OFFLINE_PACKAGE}")
     name = ALIASES.get(typed, typed)
@@ -71,8 +71,8 @@ def _local(folder: Path, typed: str) -> Located:
     return Located(folder, typed, None)
 
 
-def offline_minilm() -> Path | None:
-    """The model folder of the offline extra, None where it is not installed.
+def offline_minilm(memory: Path | None = None) -> Path | None:
+    """The model folder of the offline extra, None where it is not installed. memory : as for `file_sha256`.
 
     Found without importing the package, which would load sentence-transformers.
     Raises EncoderError where its weights are not the published ones.
@@ -81,7 +81,7 @@ def offline_minilm() -> Path | None:
     if spec is None or not spec.submodule_search_locations:
         return None
     folder = Path(next(iter(spec.submodule_search_locations))) / "model"
-    found = file_sha256(folder / "model.safetensors")
+    found = file_sha256(folder / "model.safetensors", memory)
     if found != MINILM_SHA256:
         raise EncoderError(
             f"the weights have SHA-256 {found}, expected {MINILM_SHA256}",
@@ -168,18 +168,3 @@ def weight_files(folder: Path, allow_pickle: bool) -> list[Path]:
             paths = [folder / shard for shard in sorted(shards)]
             return paths if all(path.is_file() for path in paths) else []
     return []
-
-
-def file_sha256(path: Path) -> str:
-    """Hex SHA-256 of a file's bytes."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def files_sha256(paths: Iterable[Path]) -> str:
-    """SHA-256 of one file; of several, of their names and hashes in sorted order."""
-    paths = sorted(paths)
-    if len(paths) == 1:
-        return file_sha256(paths[0])
-    lines = "".join(f"{path.name} {file_sha256(path)}\n" for path in paths)
-    return hashlib.sha256(lines.encode()).hexdigest()

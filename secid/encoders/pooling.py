@@ -77,35 +77,45 @@ class UnitHead(nn.Module):
         return nn.functional.normalize(vectors, dim=1)
 
 
-def build_heads(heads: Sequence[Head], allow_pickle: bool) -> tuple[nn.Sequential, list[Path]]:
-    """The modules after pooling with their weights, float32, and the weight files in order.
+def build_heads(heads: Sequence[Head], allow_pickle: bool) -> nn.Sequential:
+    """The modules after pooling with their weights, float32.
 
     Raises EncoderError where weights are missing or do not fit the config.
     """
     modules: list[nn.Module] = []
-    files: list[Path] = []
     for head in heads:
         if head.folder is None:
             modules.append(UnitHead())
             continue
         module: nn.Module = DenseHead(head) if head.kind == "dense" else LayerNormHead(head)
-        path, weights = _head_weights(head.folder, allow_pickle)
+        path = _weight_file(head.folder, allow_pickle)
         try:
-            module.load_state_dict(weights)
+            module.load_state_dict(_weights(path))
         except RuntimeError as error:
             raise EncoderError(f"the weights do not fit config.json: {error}", where=str(path)) from error
         modules.append(module)
-        files.append(path)
-    return nn.Sequential(*modules), files
+    return nn.Sequential(*modules)
 
 
-def _head_weights(folder: Path, allow_pickle: bool) -> tuple[Path, dict[str, Tensor]]:
-    from safetensors.torch import load_file
+def head_files(heads: Sequence[Head], allow_pickle: bool) -> list[Path]:
+    """The weight files of the modules after pooling, in order. Raises EncoderError where one is missing."""
+    return [_weight_file(head.folder, allow_pickle) for head in heads if head.folder is not None]
 
+
+def _weight_file(folder: Path, allow_pickle: bool) -> Path:
     safe, pickled = folder / "model.safetensors", folder / "pytorch_model.bin"
     if safe.is_file():
-        return safe, load_file(safe)
+        return safe
     if pickled.is_file() and allow_pickle:
-        return pickled, torch.load(pickled, map_location="cpu", weights_only=True)
+        return pickled
     remedy = "--allow-pickle loads pytorch_model.bin" if pickled.is_file() else "download the encoder again"
     raise EncoderError("model.safetensors is missing", where=str(folder), remedy=remedy)
+
+
+def _weights(path: Path) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    if path.suffix == ".safetensors":
+        return load_file(path)
+    weights: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+    return weights

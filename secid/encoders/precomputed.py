@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from secid.encoders.hashes import file_sha256
 from secid.encoders.keys import Keys, Words, find, key_words, sha256_keys
-from secid.encoders.locate import file_sha256
 from secid.encoders.protocol import Float32Rows, Role
 from secid.encoders.rows import as_rows, cut_dimension, finish_rows
 from secid.errors import EncoderError

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from secid.encoders.hashes import file_sha256
 from secid.encoders.keys import Keys, Words, find, key_words
-from secid.encoders.locate import file_sha256
 from secid.encoders.protocol import Float32Rows
 
 META = "segment.json"

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 import secid
-from secid.encoders.transformer import TransformerEncoder
+from secid.encoders.replica import Replica
 from tests.kills import ROOT
 from tests.perf.plain import plain_scores
 
@@ -30,24 +30,24 @@ class ForwardClock:
 
     def __init__(self) -> None:
         self.intervals: list[tuple[float, float]] = []
-        self._original = TransformerEncoder._forward
+        self._original = Replica.forward
         self._lock = threading.Lock()
 
     def __enter__(self) -> ForwardClock:
         original, clock = self._original, self
 
-        def timed(encoder: TransformerEncoder, *arguments: Any) -> Any:
+        def timed(replica: Replica, *arguments: Any) -> Any:
             start = time.perf_counter()
-            found = original(encoder, *arguments)
+            found = original(replica, *arguments)
             with clock._lock:
                 clock.intervals.append((start, time.perf_counter()))
             return found
 
-        TransformerEncoder._forward = timed  # type: ignore[method-assign]
+        Replica.forward = timed  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
-        TransformerEncoder._forward = self._original  # type: ignore[method-assign]
+        Replica.forward = self._original  # type: ignore[method-assign]
 
     def seconds(self) -> float:
         """Length of the union of all intervals."""

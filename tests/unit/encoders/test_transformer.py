@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,19 +18,21 @@ import numpy as np
 import pytest
 import torch
 
-from secid.encoders import load, locate
+from secid.encoders import Cache, CacheFolder, embed, hashes, load, locate, parts
+from secid.encoders.device import choose_devices
+from secid.encoders.replica import Replica
 from secid.encoders.transformer import TransformerEncoder
-from secid.errors import EncoderError, UsageError
+from secid.errors import EncoderError, NonFiniteEmbeddingError, UsageError
 from secid.settings import Settings
 
-from .conftest import TEXTS, write_json
+from .conftest import TEXTS, ListTexts, text_keys, write_json
 
 Tiny = Callable[[str], Path]
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
 
 def tiny_encoder(folder: Path, **settings: Any) -> TransformerEncoder:
-    encoder = load(Settings(encoder=str(folder), device="cpu", **settings))
+    encoder = load(Settings(encoder=str(folder), **{"device": "cpu", "cache": False, **settings}))
     assert isinstance(encoder, TransformerEncoder)
     return encoder
 
@@ -156,25 +160,179 @@ def test_truncate_dim_keeps_unit_rows(tiny: Tiny) -> None:
         tiny_encoder(tiny("bert"), truncate_dim=33)
 
 
-def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = tiny_encoder(tiny("bert"), batch_tokens=256)
-    expected = encoder.encode(TEXTS, "passage")
-    monkeypatch.setattr(encoder, "_by_workers", encoder._by_device)  # the way of an accelerator
-    real, asked = encoder._forward, []
+def limited_to(size: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Makes every device run out of memory above `size` padded tokens; returns the sizes that were tried."""
+    real, asked = Replica.forward, []
 
-    def limited(batch: Any, skip: int) -> Any:
+    def forward(replica: Replica, batch: Any, *rest: Any) -> Any:
         asked.append(batch.ids.size)
-        if batch.ids.size > 64:
+        if batch.ids.size > size:
             raise torch.cuda.OutOfMemoryError("no memory")
-        return real(batch, skip)
+        return real(replica, batch, *rest)
 
-    monkeypatch.setattr(encoder, "_forward", limited)
+    monkeypatch.setattr(Replica, "forward", forward)
+    return asked
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu,cpu"])
+def test_out_of_memory_halves_the_batch_and_loses_nothing(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=256, device=device)
+    expected = encoder.encode(TEXTS, "passage")
+    asked = limited_to(64, monkeypatch)
     assert np.abs(encoder.encode(TEXTS, "passage") - expected).max() < 1e-5
     assert encoder.batch_tokens == 64
     assert max(asked) > 64
-    monkeypatch.setattr(encoder, "_forward", lambda batch, skip: limited(batch._replace(ids=np.zeros((9, 9))), skip))
-    with pytest.raises(EncoderError, match="out of memory on cpu with a single text"):
+    asked.clear()
+    encoder.encode(TEXTS, "passage")  # what did not fit is not tried again
+    assert max(asked) <= 64
+    limited_to(20, monkeypatch)
+    with pytest.raises(EncoderError, match="out of memory on cpu with a single text of 40 tokens"):
         encoder.encode(TEXTS, "passage")
+
+
+MANY = [f"{text} {number}" for number in range(60) for text in TEXTS]
+
+
+def test_two_devices_give_the_rows_of_one(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = tiny_encoder(tiny("bert"), batch_tokens=128)
+    expected = one.encode(MANY, "passage")
+    two = tiny_encoder(tiny("bert"), batch_tokens=128, device="cpu,cpu")
+    assert (one.info.device, two.info.device) == ("cpu", "cpu,cpu")
+    assert one.info.fingerprint == two.info.fingerprint
+    first, second = two.parts.replicas
+    assert first.model is not second.model
+    done: dict[int, int] = {}
+    both, real = threading.Barrier(2), Replica.forward
+
+    def forward(replica: Replica, *rest: Any) -> Any:
+        if id(replica.model) not in done:
+            both.wait(20)  # neither goes on before the other has work, too
+        done[id(replica.model)] = done.get(id(replica.model), 0) + len(rest[0].positions)
+        return real(replica, *rest)
+
+    monkeypatch.setattr(Replica, "forward", forward)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    batches = list(two.batches(MANY, "passage"))
+    places = np.concatenate([batch.positions for batch in batches])
+    assert sorted(places.tolist()) == list(range(len(MANY)))
+    assert set(done) == {id(first.model), id(second.model)}
+    assert sum(done.values()) == len(MANY)
+    assert np.abs(np.concatenate([batch.vectors for batch in batches])[np.argsort(places)] - expected).max() < 1e-6
+
+
+def test_an_error_on_one_device_ends_the_run(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
+    second, real = encoder.parts.replicas[1].model, Replica.forward
+
+    def forward(replica: Replica, *rest: Any) -> Any:
+        if replica.model is second:
+            raise RuntimeError("device lost")
+        return real(replica, *rest)
+
+    monkeypatch.setattr(Replica, "forward", forward)
+    with pytest.raises(RuntimeError, match="device lost"):
+        encoder.encode(MANY * 20, "passage")
+    assert not any(thread.name.startswith("secid-") for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu,cpu"])
+def test_a_bad_row_stops_the_run_and_names_its_text(tiny: Tiny, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    encoder, real = tiny_encoder(tiny("bert"), device=device), Replica.forward
+    bad = MANY.index("a 31")
+
+    def forward(replica: Replica, batch: Any, *rest: Any) -> Any:
+        vectors = real(replica, batch, *rest).clone()
+        vectors[torch.from_numpy(batch.positions == bad)] = float("nan")
+        return vectors
+
+    monkeypatch.setattr(Replica, "forward", forward)
+    out = np.zeros((len(MANY), 32), dtype=np.float32)
+    with pytest.raises(NonFiniteEmbeddingError, match="'a 31'"):
+        embed(encoder, ListTexts(MANY), text_keys(MANY, "query"), "query", out, cache=None, progress=lambda count: None)
+
+
+def test_auto_takes_all_gpus_and_kinds_are_not_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for count, expected in ((1, ["cuda"]), (3, ["cuda:0", "cuda:1", "cuda:2"])):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
+        assert list(map(str, choose_devices("auto"))) == expected
+    assert list(map(str, choose_devices("cuda:2,cuda:0"))) == ["cuda:2", "cuda:0"]
+    with pytest.raises(EncoderError, match="several kinds"):
+        choose_devices("cuda:0,cpu")
+    with pytest.raises(EncoderError, match="cuda:3 is not there: 3 CUDA devices"):
+        choose_devices("cuda:0,cuda:3")
+    with pytest.raises(EncoderError, match="'' is not known"):
+        choose_devices("cuda:0,")
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "installed", "expected"),
+    [
+        ("cuda", torch.bfloat16, True, ("flash_attention_2", "sdpa")),
+        ("cuda:1", torch.float16, True, ("flash_attention_2", "sdpa")),
+        ("cuda", torch.bfloat16, False, ("sdpa",)),
+        ("cuda", torch.float32, True, ("sdpa",)),
+        ("cpu", torch.bfloat16, True, ("sdpa",)),
+    ],
+)
+def test_flash_attention_is_chosen_where_it_can_run(
+    monkeypatch: pytest.MonkeyPatch, device: str, dtype: torch.dtype, installed: bool, expected: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("transformers.utils.is_flash_attn_2_available", lambda: installed)
+    assert parts.attention_choices(torch.device(device), dtype) == expected
+
+
+def test_a_model_without_flash_attention_takes_the_next_choice(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    """flash-attn is not installed here, so that transformers itself refuses it."""
+    monkeypatch.setattr(parts, "attention_choices", lambda device, dtype: ("flash_attention_2", "sdpa"))
+    encoder = tiny_encoder(tiny("bert"))
+    assert encoder.parts.replicas[0].model.config._attn_implementation == "sdpa"
+
+
+def test_texts_in_the_cache_need_no_model(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows(encoder: TransformerEncoder, texts: list[str]) -> np.ndarray:
+        out = np.zeros((len(texts), 32), dtype=np.float32)
+        cache = Cache(CacheFolder(tmp_path, 10**9), encoder.info.fingerprint)
+        keys = text_keys(texts, "query")
+        embed(encoder, ListTexts(texts), keys, "query", out, cache=cache, progress=lambda count: None)
+        return out
+
+    settings = {"cache": True, "cache_dir": str(tmp_path)}
+    first = tiny_encoder(tiny("bert"), **settings)
+    expected = rows(first, TEXTS)
+    loaded, real = [], parts._load_model
+    monkeypatch.setattr(parts, "_load_model", lambda *rest: loaded.append(1) or real(*rest))
+    again = tiny_encoder(tiny("bert"), **settings)
+    assert again.info == first.info
+    assert np.array_equal(rows(again, TEXTS), expected)
+    assert loaded == []
+    assert np.abs(rows(again, [*TEXTS, "new"])[:-1] - expected).max() == 0
+    assert loaded == [1]
+
+
+def test_hashes_of_unchanged_files_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights, memory = tmp_path / "weights", tmp_path / "cache" / "weights.json"
+    read: list[Path] = []
+    real = hashes._hashed
+    monkeypatch.setattr(hashes, "_hashed", lambda path: read.append(path) or real(path))
+
+    def age(seconds: float) -> None:
+        os.utime(weights, (time.time() - seconds,) * 2)
+
+    weights.write_bytes(b"one")
+    assert hashes.file_sha256(weights, memory) == hashlib.sha256(b"one").hexdigest()
+    assert not memory.exists()  # just written: it may change again within the clock's step
+    age(100)
+    assert len({hashes.file_sha256(weights, memory) for _ in range(3)}) == 1
+    assert len(read) == 2
+    weights.write_bytes(b"two")
+    age(90)
+    assert hashes.file_sha256(weights, memory) == hashlib.sha256(b"two").hexdigest()
+    memory.write_bytes(b"[damaged")
+    assert hashes.files_sha256([weights], memory) == hashlib.sha256(b"two").hexdigest()
+    assert len(read) == 4
 
 
 def test_missing_weights_are_not_made_up(tiny: Tiny, tmp_path: Path) -> None:
@@ -254,14 +412,14 @@ def test_the_offline_weights_are_checked(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_packed_layers_give_the_same_rows(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    from secid.encoders import loading, packed
+    from secid.encoders import packed
 
-    monkeypatch.setattr(loading, "can_pack", lambda device, dtype: False)
+    monkeypatch.setattr(parts, "can_pack", lambda device, dtype: False)
     plain = tiny_encoder(tiny("bert"))
     monkeypatch.undo()
     if not packed.can_pack(torch.device("cpu"), torch.float32):
         pytest.skip("this machine has no packed linear layers")
     fast = tiny_encoder(tiny("bert"))
-    assert any(isinstance(module, packed.PackedLinear) for module in fast.model.modules())
-    assert not any(isinstance(module, packed.PackedLinear) for module in plain.model.modules())
+    assert any(isinstance(module, packed.PackedLinear) for module in fast.parts.replicas[0].model.modules())
+    assert not any(isinstance(module, packed.PackedLinear) for module in plain.parts.replicas[0].model.modules())
     assert np.abs(fast.encode(TEXTS, "query") - plain.encode(TEXTS, "query")).max() < 1e-6

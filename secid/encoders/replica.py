@@ -1,0 +1,94 @@
+"""One copy of a model on one device: from a batch of token ids to text vectors.
+
+Source: FORMATS 2 (recipes), METHOD 11 (precision).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from secid.encoders.batching import Feed, TokenBatch, halves
+from secid.encoders.pooling import pool
+from secid.encoders.protocol import EncodedBatch
+from secid.encoders.recipe import Recipe
+from secid.errors import EncoderError
+
+
+class Replica(NamedTuple):
+    """A model and the modules after its pooling, ready on a device."""
+
+    model: nn.Module
+    heads: nn.Module
+    device: torch.device
+
+    def work(self, feed: Feed, recipe: Recipe, skip: int) -> Iterator[EncodedBatch]:
+        """Encodes batches of the feed while there are any; for a thread of its own.
+
+        A batch is fetched when the next is under way. A batch that does not fit into the device's memory is
+        halved and tried again, and the feed's later ones are smaller; what is encoded stays encoded.
+        """
+        self._settle()
+        waiting: tuple[TokenBatch, Tensor] | None = None
+        parts: deque[TokenBatch] = deque()
+        while (batch := parts.popleft() if parts else feed.take()) is not None:
+            try:
+                vectors = self.forward(batch, recipe, skip)
+            except torch.cuda.OutOfMemoryError as error:
+                if len(batch.positions) == 1:
+                    raise self._no_room(batch) from error
+                feed.fits_not(batch.ids.size)
+                parts.extendleft(reversed(halves(batch)))
+            else:
+                if waiting is not None:
+                    yield _fetched(*waiting)
+                waiting = batch, vectors
+                continue
+            torch.cuda.empty_cache()  # here, where the error no longer holds what the failed attempt had made
+        if waiting is not None:
+            yield _fetched(*waiting)
+
+    def _settle(self) -> None:
+        """Makes the calling thread one of this device's; on a CPU it is one core's."""
+        if self.device.type == "cpu":
+            torch.set_num_threads(1)
+        elif self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+
+    def _no_room(self, batch: TokenBatch) -> EncoderError:
+        return EncoderError(
+            f"out of memory on {self.device} with a single text of {int(batch.lengths[0])} tokens",
+            remedy="give --max-length, a smaller encoder or --device cpu",
+        )
+
+    @torch.inference_mode()
+    def forward(self, batch: TokenBatch, recipe: Recipe, skip: int) -> Tensor:
+        """Vectors (b, d) float32, still on the device. skip: first tokens left out of the pool."""
+        ids = self._to_device(batch.ids)
+        lengths = self._to_device(batch.lengths)
+        mask = None
+        if batch.lengths[-1] < batch.ids.shape[1]:  # without padding attention needs no mask, and runs faster
+            mask = (torch.arange(ids.shape[1], device=self.device) < lengths[:, None]).long()
+        hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+        vectors: Tensor = self.heads(pool(hidden, lengths, recipe.pooling, skip))
+        if recipe.truncate_dim is not None:
+            vectors = vectors[:, : recipe.truncate_dim]
+        if recipe.normalize:
+            vectors = nn.functional.normalize(vectors, dim=1)
+        return vectors
+
+    def _to_device(self, array: NDArray[np.int64]) -> Tensor:
+        tensor = torch.from_numpy(array)
+        if self.device.type == "cuda":
+            return tensor.pin_memory().to(self.device, non_blocking=True)
+        return tensor.to(self.device)
+
+
+def _fetched(batch: TokenBatch, vectors: Tensor) -> EncodedBatch:
+    return EncodedBatch(batch.positions, vectors.cpu().numpy(), batch.truncated, int(batch.lengths.sum()))
