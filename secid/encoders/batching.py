@@ -19,8 +19,8 @@ CHUNK = 1024
 """Texts tokenised at once: enough for the tokenizer's threads, little enough that the device starts soon."""
 
 GPU_CHUNK = 4096
-"""The same for a GPU, whose batches are a hundred times as large: padding of SciFact's passages at 512 tokens in batches
-of 131,072 is 6 % in chunks of 4,096 against 11 % in chunks of 1,024, and 5 % in one chunk of all."""
+"""The same for a GPU, whose batches are a hundred times as large: padding of SciFact's passages at 512 tokens in
+batches of 131,072 is 6 % in chunks of 4,096, 11 % in chunks of 1,024 and 5 % in one chunk of all."""
 
 AHEAD = 4
 """Chunks held ready for the device."""
