@@ -74,7 +74,9 @@ def main() -> None:
             once = log_det_nats(formula.matrix(), budget) / real - 1
             twice = log_det_nats((one + other).matrix(), budget) / real - 1
             n_shared = 0 if shared is None else shared.n_negatives
-            print(f"{first}+{second} shared {n_shared:.0f} B {budget:g}: {real:.6f} once {once:+.1e} twice {twice:+.1e}")
+            print(
+                f"{first}+{second} shared {n_shared:.0f} B {budget:g}: {real:.6f} once {once:+.1e} twice {twice:+.1e}"
+            )
 
 
 if __name__ == "__main__":
