@@ -17,24 +17,64 @@ COMMON_SHARE = 0.005
 COMMON_RATIO = 5.0
 """How many times more common than among the positives an opening has to be: a house style opens both alike."""
 
+THING = r"(?:passage|document|paragraph|text|abstract|snippet|negative|response)s?"
+"""What a generator is asked for. People offer examples, answers and versions too."""
+MADE = (
+    r"(?:hard|irrelevant|re-?written|rephrased|paraphrased|generated|synthetic|requested|hypothetical|plausible|"
+    r"misleading|deceptive|distractor|relevant|\d+[\s-]*word)"
+)
+"""What tells that the thing was made to order."""
+WRITES = r"(?:write|create|generate|provide|draft|compose|rewrite|produce|help\ you|help\ with)\b"
+UNABLE = (
+    r"i(?:\ (?:can(?:not|['’]?t|\ not)|could(?:\ not|n['’]?t)|will\ not|won['’]t)|"
+    r"(?:\ am|['’]m)(?:\ currently)?\ (?:unable|not\ able)\ to)(?:\ \w+ly)?"
+)
+SERVICE = (
+    r"(?:assist|comply|do\ so|help\ (?:you\ )?(?:with|create|write|generate)|fulfil+\ (?:this|that|your|the|any|such)|"
+    r"(?:create|generate|provide|produce)\ (?:an?|any|the|this|that|such|you|your|content|passages?|documents?|texts?|"
+    r"information|hard)|"
+    r"(?:write|rewrite|complete|process|continue\ with)\ (?:\w+[\s-]+){0,5}?"
+    r"(?:passage|document|text|content|request|prompt|task)s?)\b"
+)
+"""What a language model declines to do: "I can't help with that" is no title, "I Can't Make You Love Me" is one."""
+
 PREAMBLE = re.compile(
-    r"""^[\s"'*#>_`-]*(?:
-      (?:sure|certainly|absolutely|of\ course|okay|ok|great|no\ problem)\b[\s,.!:–—-]*
-          (?:here|i\b|i'|below|let|the\ following|this|thing)
-    | (?:sure|certainly|absolutely|of\ course)\s*[!:]
-    | (?:here(?:\ is|\ are|['’]s)|below(?:\ is|\ are)|the\ following\ is)\s+(?:an?|the|some|your|one|my|\w+\s+)?\s*
-          (?:\w+[\s-]+){0,4}?(?:passage|document|text|paragraph|example|negative|answer|response|abstract|version|snippet)
-    | as\ an?\ (?:ai|artificial\ intelligence|large\ language|language)\b
-    | i(?:\ am|['’]m)\ (?:sorry|unable|afraid|not\ able)\b
-    | i\ (?:cannot|can['’]?t|can\ not|apologi[sz]e|will\ not|won['’]t)\b
-    | unfortunately,?\ i\b
-    | (?:hard[\s_-]*)?negative(?:[\s_-]+(?:passage|document|example|sample|text))?\s*(?:\d+\s*)?[:\]]
-    | (?:passage|document|generated\ text|output|response|rewritten\ passage)\s*\d*\s*:
-    | (?:user|assistant|system)\s*:
+    rf"""[\s"'“*#>_`-]*(?:
+      (?:(?:sure|certainly|absolutely)(?:\ thing)?[\s,.!:–—-]+|(?:of\ course|okay|ok|great|no\ problem|understood)!\s+)
+          (?:here|below)(?:\ is|\ are|['’]s)\ (?:an?|the|some|your|one|my|another|\d+)\b
+    | (?:sure|certainly|absolutely|of\ course|okay|ok|alright|great|no\ problem|understood|got\ it)\b[\s,.!:–—-]+
+          (?: (?:here|below)(?:\ is|\ are|['’]s)\ (?:one:|(?:[\w'’,-]+\s+){{1,6}}?(?:{THING}|example|version|answer)\b)
+            | here\ you\ go
+            | the\ following\ (?:is|are|{THING})\b
+            | (?:let\ me|i(?:\ will|['’]ll|\ can|['’]d\ be\ (?:happy|glad)\ to))\ {WRITES}
+            | i(?:\ have|['’]ve)\ (?:written|created|generated|drafted|composed|rewritten|produced)\b
+          )
+    | (?:sure|certainly)!\s
+    | (?:here|below)(?:\ is|\ are|['’]s)\ (?:an?|one|another|some|your|my|two|three|\d+)\s+
+          (?:[\w'’,-]+\s+){{0,6}}?(?:passage|negative)s?\b
+    | (?:here|below)(?:\ is|\ are|['’]s)\ (?:an?|some|your|one)\s+(?:[\w'’,-]+\s+){{0,3}}?
+          (?:document|text|paragraph)s?\ (?:about|on|that|which|for|describing|discussing|related)\b[^.!?:\n]{{0,120}}:
+    | (?:(?:here|below)(?:\ is|\ are|['’]s)|the\ following\ (?:is|are))\ (?:(?:an?|the|one|some|your)\s+)?
+          (?:[\w'’,-]+\s+){{0,4}}?{MADE}\b[\s,-]+(?:[\w'’,-]+\s+){{0,4}}?{THING}\b
+    | as\ an?\ (?:ai|artificial\ intelligence|(?:(?:ai|artificial\ intelligence)\ )?(?:large\ )?language\ model
+          |(?:ai|artificial\ intelligence)\ (?:assistant|model|chatbot|system))
+          (?:\ (?:developed|created|trained|designed|made|built|without)\b[^,.!?\n]{{0,60}})?(?:,|(?=\ i\b))\s*
+          (?:\w+ly,?\ )?(?:i|my|it(?:['’]s|\ is)\ (?:not|important))\b
+    | i(?:\ am|['’]m)\ (?:very\ |so\ |really\ )?(?:sorry|afraid)\b,?\ (?:but\ |for\ [\w\ ]{{1,40}},?\ but\ |that\ )?
+          (?:{UNABLE}\ (?:{SERVICE}|help\b(?!\ but)|provide\b|do\ th(?:at|is)\b)|as\ an?\ (?:ai|language|large)\b)
+    | (?:(?:unfortunately|regrettably),?\ )?{UNABLE}\ {SERVICE}
+    | i\ apologi[sz]e\b,?\ (?:but\ {UNABLE}
+          |for\ (?:the|any|my)\ (?:confusion|misunderstanding|inconvenience|oversight)\b)
+    | \[?(?:hard[\s_-]*negative(?:[\s_-]+(?:passage|document|example|sample|text))?
+          |negative[\s_-]+(?:passage|document|example|sample|text))\s*(?:\#?\d+\s*)?[:\]]
+    | negative\ \#?\d+\s*: | (?:passage|document)(?:\ \#?\d+)?\s*:
+    | (?:generated|re-?written|synthetic)\ {THING}(?:\ \#?\d+)?\s*:
+    | \#+\ *response\s*: | assistant\s*: | <\|?(?:assistant|im_start|start_header_id)\|?> | \[/?inst\]
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""Openings of language models and of their prompts' templates."""
+"""What a language model says before the text that it was asked for, or instead of it, and the labels of its prompts:
+in words that a passage does not begin with. Others are found by many texts sharing them (`common_openings`)."""
 
 PLACEHOLDERS = frozenset(
     ("n a", "na", "nan", "none", "null", "nil", "empty", "todo", "tbd", "text", "passage", "removed", "deleted")
