@@ -143,10 +143,15 @@ def _known_positive(run: Run) -> str:
             f"relevant passages passed off as negatives {score} outscore {_names(below)}: the score does not "
             f"see false negatives"
         )
+    if level and all(item.z is None for item in control.against):
+        return (
+            f"queries with a further labelled positive are too few ({control.n_queries}) to say whether the score "
+            f"sees false negatives"
+        )
     if level:
         return (
-            f"relevant passages passed off as negatives {score} cannot be told from {_names(level)}: the "
-            f"score does not see them"
+            f"relevant passages passed off as negatives {score} cannot be told from {_names(level)}: nothing "
+            f"here shows that the score sees false negatives"
         )
     return ""
 

@@ -222,7 +222,10 @@ def sliced(run: Run) -> Run:
 def against(source: str, difference: float, half: float) -> Against:
     """A source's difference from a control."""
     return Against(
-        source=source, difference_nats=difference, interval_95=(difference - half, difference + half), z=None
+        source=source,
+        difference_nats=difference,
+        interval_95=(difference - half, difference + half),
+        z=1.96 * difference / half,
     )
 
 

@@ -110,6 +110,17 @@ def test_false_negatives_that_outscore_a_source_are_told(run):
     assert "outscore bm25: the score does not see false negatives" in said(controls(changed))
 
 
+def test_false_negatives_level_with_a_source_show_nothing_and_too_few_queries_say_nothing(run):
+    changed = samples.with_control(run, "known_positive", ("random", 0.2), ("bm25", 0.01))
+    assert "cannot be told from bm25: nothing here shows" in said(controls(changed))
+    control = next(item for item in changed.controls if item.kind == "known_positive")
+    few = replace(control, n_queries=3, against=tuple(replace(item, z=None) for item in control.against))
+    others = tuple(item for item in changed.controls if item is not control)
+    text = said(controls(replace(changed, controls=(*others, few))))
+    assert "are too few (3) to say" in text
+    assert "cannot be told" not in text
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
