@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from secid.data.schemas.head import LISTS, Head
-from secid.data.schemas.patterns import POSITIVE, QUERY, named
+from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named
 
 MINE = "secid scores negatives that are there: find some first, with BM25 or a dense retriever over the corpus"
 COLLECTION = "give it as --collection (the folder) or --corpus/--queries, beside a file of records"
@@ -40,6 +40,10 @@ def _is_trec_qrels(head: Head) -> bool:
     return not head.named and len(head.kinds) == 4 and {str(value) for value in head.column(1)} in ({"0"}, {"Q0"})
 
 
+def _is_instruction_tuning(head: Head) -> bool:
+    return {"instruction", "output"} <= set(head.kinds) and not named(head, NEGATIVE)
+
+
 def _is_chat(head: Head) -> bool:
     kinds = head.kinds
     spoken = kinds.get("messages") == "structs" or kinds.get("conversations") in LISTS or "history" in kinds
@@ -47,7 +51,7 @@ def _is_chat(head: Head) -> bool:
 
 
 def _has_no_negatives(head: Head) -> bool:
-    return bool(named(head, QUERY)) and bool(named(head, POSITIVE))
+    return bool(named(head, QUERY)) and bool(named(head, POSITIVE)) and not named(head, NEGATIVE)
 
 
 REFUSALS = (
@@ -56,7 +60,7 @@ REFUSALS = (
     Refusal(_is_trec_qrels, "TREC relevance judgements or a run, not records with negatives", COLLECTION),
     Refusal(_has("prompt", "chosen", "rejected"), "preference pairs of a chat model, not retrieval records",
             "if they are meant as records, name the columns with --query-column, --positive-column, --negative-column"),
-    Refusal(_has("instruction", "output"), "instruction-tuning data: it has no negatives", MINE),
+    Refusal(_is_instruction_tuning, "instruction-tuning data: it has no negatives", MINE),
     Refusal(_is_chat, "conversations without positives and negatives", MINE),
     Refusal(_is_collection, "a collection of texts, not records with negatives", COLLECTION),
     Refusal(_is_headless_pair, "two columns without names (ids and texts, or pairs): no negatives", MINE),

@@ -133,6 +133,16 @@ def test_what_holds_no_negatives_is_refused_in_words(row: Any, said: str, tmp_pa
     assert "a.jsonl" in str(caught.value)
 
 
+def test_a_file_with_negatives_is_not_told_that_it_has_none(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [{"instruction": "a", "input": "b", "output": "c", "negatives": ["d", "e"]}])
+    with pytest.raises(SchemaError, match="no known schema") as caught:
+        read(path)
+    assert "negatives" in str(caught.value)
+    assert "--query-column" in str(caught.value)
+    _, (record,) = read(path, query_column="input", positive_column="output", negative_column="negatives")
+    assert record[:3] == ("b", ("c",), ("d", "e"))
+
+
 def test_several_readings_are_listed_with_the_flags_that_decide(tmp_path: Path) -> None:
     row = {"query": "q", "positive": "p", "negative": "n one", "hard_negative": "n two"}
     path = write(tmp_path / "a.jsonl", [row])
