@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from math import ceil
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
 from secid.report.content import page_of
-from secid.report.foreign import END_ISOLATE, ISOLATE, plain
+from secid.report.foreign import END_ISOLATE, ISOLATE, plain, short
 from secid.report.numerals import fraction, percent, plural
-from secid.report.page import Page
+from secid.report.page import Column, Page, Table
 from secid.results import Run
 
 if TYPE_CHECKING:
@@ -21,8 +24,9 @@ if TYPE_CHECKING:
 
 LARGEST_PAGE = 300_000
 """Bytes. Above it examples are shortened, then left out: a page that opens at once is worth more."""
-EXAMPLE_LIMITS = (600, 300, 200, 120, 60)
-"""Characters of a passage tried in turn until the page fits."""
+ALL = 1_000
+EXAMPLE_LIMITS = ((600, ALL), (300, ALL), (200, 2), (200, 1), (120, 1), (60, 1))
+"""Characters of a passage and examples of a bucket tried in turn until the page fits."""
 
 
 def to_html(run: Run) -> str:
@@ -32,15 +36,16 @@ def to_html(run: Run) -> str:
 
 def render(page: Page) -> str:
     """The page with the longest examples that fit; without examples where none fit."""
-    for limit in EXAMPLE_LIMITS:
-        text = _fill(page, limit)
+    for limit, n_examples in EXAMPLE_LIMITS:
+        text = _fill(page, limit, n_examples)
         if len(text.encode("utf-8")) <= LARGEST_PAGE:
             return text
-    return _fill(page, 0)
+    return _fill(page, 0, 0)
 
 
-def _fill(page: Page, example_limit: int) -> str:
-    style = files("secid.report").joinpath("templates", "page.css").read_text(encoding="utf-8")
+def _fill(page: Page, example_limit: int, n_examples: int) -> str:
+    tables = [part.table for section in page.sections for part in section.parts]
+    style = files("secid.report").joinpath("templates", "page.css").read_text(encoding="utf-8") + fitting(tables)
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     return (
         _environment()
@@ -50,7 +55,57 @@ def _fill(page: Page, example_limit: int) -> str:
             style=Markup(style),  # noqa: S704  our own file
             policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
             example_limit=example_limit,
+            n_examples=n_examples,
         )
+    )
+
+
+DIGIT_REM, POINT_REM, PADDING_REM = 0.56, 0.28, 1.2
+"""Width of a digit, of a point or space, and of a cell's padding at the size that tables have, in a wide font; narrower
+ones leave room."""
+POINTS = frozenset(" \u00a0.,:;()|'ijl")
+STEP_REM = 2
+CHART_REM = 30
+"""A chart and the gap beside it."""
+STACKED = (
+    "--block: block; --head: none; --row: grid; --label: block; "
+    "--air: .4rem; --pad: .1rem 0; --least: 0; --most: none; --wrap: normal"
+)
+BESIDE = "--columns: minmax(0, 28rem) minmax(0, 1fr); --second: 2; --both: 1 / span 2"
+
+
+def rem(table: Table) -> int:
+    """Width below which a table's rows become lists, in rem, a multiple of STEP_REM: an estimate from its texts."""
+    columns = zip(table.columns, zip(*table.rows, strict=True), strict=True) if table.rows else ()
+    needed = sum(_column_rem(place, column, cells) + PADDING_REM for place, (column, cells) in enumerate(columns))
+    return STEP_REM * ceil((needed - PADDING_REM) / STEP_REM)
+
+
+def _column_rem(place: int, column: Column, cells: Sequence[str]) -> float:
+    word, head = max(map(_longest_word, cells)), min(9.0, _longest_word(column.title))
+    if place == 0:
+        body = min(15.0, max(word, 12.0 if max(map(len, cells)) > 20 else 3.0))
+    elif column.kind == "number":
+        body = max(map(_text_rem, cells))
+    else:
+        body = max(6.5, word) if column.kind == "wrapped" else 9.0
+    return max(3.0, head, body)
+
+
+def _longest_word(text: str) -> float:
+    return max(map(_text_rem, re.split("[ \n-]", text)))
+
+
+def _text_rem(text: str) -> float:
+    return sum(POINT_REM if char in POINTS else DIGIT_REM for char in text)
+
+
+def fitting(tables: Sequence[Table]) -> str:
+    """The rules by which charts and tables of these widths stand beside or above each other, as tables or lists."""
+    return "".join(
+        f"@container (width < {width}rem) {{ .w{width} {{ {STACKED} }} }}\n"
+        f"@container (width >= {width + CHART_REM}rem) {{ .p{width} {{ {BESIDE} }} }}\n"
+        for width in sorted({rem(table) for table in tables})
     )
 
 
@@ -66,8 +121,15 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"bdi": _bdi, "plain": plain, "fraction": fraction, "percent": percent}
-    environment.globals |= {"plural": plural}
+    environment.filters |= {
+        "bdi": _bdi,
+        "plain": plain,
+        "fraction": fraction,
+        "percent": percent,
+        "rem": rem,
+        "short": short,
+    }
+    environment.globals |= {"plural": plural, "all": ALL}
     return environment
 
 

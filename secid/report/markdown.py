@@ -7,17 +7,16 @@ from dataclasses import replace
 
 from secid.report.content import page_of
 from secid.report.foreign import markdown as safe
+from secid.report.foreign import short
 from secid.report.numerals import fraction, plural
 from secid.report.page import Cases, Page, Part, Section, Table
 from secid.results import Run, TripletExample
 
 LARGEST_PAGE = 60_000
 """Bytes: GitHub takes 65,536 characters of a comment, and a step summary may hold several reports."""
-EXAMPLE_CHARACTERS = 200
+EXAMPLE_CHARACTERS, MOST_TERMS = 200, 8
 MOST_ROWS = 40
 """Rows a table keeps once a page is too large."""
-NARROW = 12
-"""Columns beyond which a table is no use in Markdown; report.html and report.json have it."""
 
 
 def to_markdown(run: Run) -> str:
@@ -92,7 +91,7 @@ def _section(section: Section) -> list[str]:
 
 
 def _part(part: Part) -> list[str]:
-    if len(part.table.columns) > NARROW and part.table.folded:
+    if part.table.drawn:
         return []
     body = table(part.table)
     if part.table.folded:
@@ -128,7 +127,11 @@ def _case(case: Cases) -> str:
 def _example(item: TripletExample) -> str:
     texts = (("query", item.query), ("positive", item.positive), ("negative", item.negative))
     told = "\n".join(f"  - {name}: {safe(text, EXAMPLE_CHARACTERS)}" for name, text in texts)
-    return (
-        f"{told}\n  - π {fraction(item.consistency)}, ρ {fraction(item.locality)}, c "
-        f"{fraction(item.coverage)}, line {item.line}"
+    gates = f"π {fraction(item.consistency)}, ρ {fraction(item.locality)}, c {fraction(item.coverage)}"
+    cosines = ", ".join(map(fraction, (item.s_query_positive, item.s_query_negative, item.s_positive_negative)))
+    terms = ", ".join(f"{safe(word, 30)} {idf:.1f}" for word, idf in item.matched_terms[:MOST_TERMS])
+    shared = f"\n  - words of the query in the negative, with IDF: {terms}" if terms else ""
+    numbers = (
+        f"{gates}, weight {fraction(item.weight)}; cosines query–positive, query–negative, positive–negative {cosines}"
     )
+    return f"{told}\n  - {numbers}; line {item.line} of {safe(short(item.path))}{shared}"

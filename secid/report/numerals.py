@@ -17,9 +17,9 @@ def nats(value: float | None, *, signed: bool = False) -> str:
     return _minus(f"{value:+,.{decimals}f}" if signed else f"{value:,.{decimals}f}")
 
 
-def interval(ends: tuple[float, float]) -> str:
-    """Both ends of an interval, in nats."""
-    return f"{nats(ends[0])}{SPACE}to{SPACE}{nats(ends[1])}"
+def interval(ends: tuple[float, float], space: str = SPACE) -> str:
+    """Both ends of an interval, in nats. space: an ordinary one lets it break where room is scarce."""
+    return f"{nats(ends[0])}{space}to{space}{nats(ends[1])}"
 
 
 def half_width(value: float, ends: tuple[float, float]) -> str:

@@ -19,7 +19,7 @@ from secid.results import TripletExample
 class Column:
     """One column of a table.
 
-    kind: "number" (right-aligned), "wrapped" (the same, with room for a second line), "text" (ours),
+    kind: "number" (right-aligned), "wrapped" (the same, with a line break for a second line), "text" (ours),
     or "foreign" (of unknown language and direction).
     """
 
@@ -33,6 +33,7 @@ class Table:
 
     shades : for a heat table, a shade from 0 (lowest) to 9 per cell; None for no shade.
     folded : shown on demand where a page can fold.
+    drawn  : the numbers behind a chart, left out where charts are not drawn.
     """
 
     caption: str
@@ -40,6 +41,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     shades: tuple[tuple[int | None, ...], ...] = ()
     folded: bool = False
+    drawn: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +92,7 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A whole page. verdict: (label, sentence), the first thing that is read. caution: said once."""
+    """A whole page. verdict: (label, sentence), the first things that are read. caution: said once."""
 
     title: str
     subtitle: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from rich import box
@@ -11,15 +12,26 @@ from rich.table import Table
 from rich.text import Text
 
 from secid.report import page
-from secid.report.content.ablations import told
+from secid.report.content.ablations import order, told
+from secid.report.content.early import early_told
+from secid.report.content.slices import slices_told
 from secid.report.foreign import plain, short, without_isolates
 from secid.report.numerals import count, fraction, half_width, nats, percent
-from secid.report.verdict import verdict
+from secid.report.verdict import top, warning, warnings
 from secid.report.words import control_name, missing_lines, score_name, score_point, skipped_lines
 from secid.results import Ablation, ControlResult, Run
 
 SHOWN_SOURCES = 6
 """Sources that a compact ablation table has columns for at 80 columns."""
+SHOWN_FINDINGS = 5
+COLUMN_CHARACTERS = 24
+"""Of a name in the legend of the ablations' columns."""
+WATCH_OUT = "Watch out"
+LEGEND = (
+    "group: sources whose order is not established share one. Means, 0 to 1: π the positive is preferred, ρ near the "
+    "positive, c words of the query repeated. π<½: negatives that outscore the positive."
+)
+CONTROL_LEGEND = "above, level, below: sources whose difference from the control is positive, open, negative."
 
 
 def print_run(console: Console, run: Run) -> None:
@@ -29,37 +41,48 @@ def print_run(console: Console, run: Run) -> None:
 
 def table(run: Run) -> RenderableType:
     """The run as a rich renderable."""
-    parts: list[RenderableType] = [_ranking(run)]
+    parts: list[RenderableType] = [_ranking(run), _line(LEGEND)]
     if run.controls:
-        parts.append(_controls(run))
+        parts += [_line(""), _controls(run), _line(CONTROL_LEGEND)]
+    if run.ablations:
+        parts += [_line(""), _line(_ablation_legend(run))]
     for item in run.ablations:
-        parts += [
-            _ablation(run, item),
-            Text(without_isolates(f"{plain(item.name)}: {told(item.conclusion)}")),
-            Text(""),
-        ]
-    parts += [
-        Text(without_isolates(line), style="yellow")
-        for line in [*skipped_lines(run), *missing_lines(run), *map(plain, run.warnings[1:])]
-    ]
-    for label, sentence in verdict(run):
-        parts.append(Text.assemble((f"{label}: ", "bold"), without_isolates(sentence)))
+        parts += [_line(""), _ablation(run, item), _line(f"{plain(item.name)}: {told(item)}")]
+    parts.append(_line(""))
+    parts += [_line(line, "yellow") for line in [*skipped_lines(run), *missing_lines(run)]]
+    if run.early_stop is not None:
+        parts.append(_labelled("Early stop", " ".join(early_told(run.early_stop))))
+    if run.slices:
+        parts.append(_labelled("Slices", slices_told(run)))
+    for label, sentence in top(run):
+        parts += _watch_out(run) if label == WATCH_OUT else [_labelled(label, sentence)]
     return Group(*parts)
 
 
-def _new(*columns: tuple[str, Literal["left", "right"]], caption: str = "") -> Table:
-    """A table whose first column folds and whose others never do."""
-    made = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        highlight=False,
-        title=caption or None,
-        title_justify="left",
-        title_style="bold",
-    )
+def _line(text: str, style: str = "") -> Text:
+    return Text(without_isolates(text), style=style)
+
+
+def _labelled(label: str, sentence: str) -> Text:
+    return Text.assemble((f"{label}: ", "bold"), without_isolates(sentence))
+
+
+def _watch_out(run: Run) -> list[RenderableType]:
+    """The findings that matter most, a line each, and how many more there are."""
+    found = warnings(run)
+    if len(found) < 2:
+        return [_labelled(WATCH_OUT, warning(run))]
+    n_more = len(found) - SHOWN_FINDINGS
+    lines = [f"- {sentence}" for sentence in found[:SHOWN_FINDINGS]]
+    lines += [f"- {n_more} more in report.md"] if n_more > 0 else []
+    return [Text(f"{WATCH_OUT}:", style="bold"), *map(_line, lines)]
+
+
+def _new(*columns: tuple[str, Literal["left", "right"]], folds: int = 0) -> Table:
+    """A table of which one column folds and the others never do."""
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
     for place, (title, justify) in enumerate(columns):
-        if place == 0:
+        if place == folds:
             made.add_column(title, overflow="fold", ratio=1, min_width=12)
         else:
             made.add_column(title, justify=justify, no_wrap=True)
@@ -67,12 +90,8 @@ def _new(*columns: tuple[str, Literal["left", "right"]], caption: str = "") -> T
 
 
 def _ranking(run: Run) -> Table:
-    score = score_name(run)
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
-    shown.add_column("#", justify="right", no_wrap=True)
-    shown.add_column("source", overflow="fold", ratio=1, min_width=12)
-    for name in ("group", f"{score} ±95 %", "π", "ρ", "c", "π<½", "negatives"):
-        shown.add_column(name, justify="right", no_wrap=True)
+    numbers = ("group", f"{score_name(run)} ±95 %", "π", "ρ", "c", "π<½", "negatives")
+    shown = _new(("#", "right"), ("source", "left"), *((name, "right") for name in numbers), folds=1)
     for source in run.sources:
         point = score_point(source, run.budget)
         shown.add_row(
@@ -100,9 +119,7 @@ def _controls(run: Run) -> Table:
     for control in run.controls:
         above, level, below = _placed(control)
         score = f"{nats(control.eci_nats)} {half_width(control.eci_nats, control.interval_95)}"
-        shown.add_row(Text(without_isolates(control_name(control))), score, str(above), str(level), str(below))
-    shown.caption = "above, level, below: sources whose difference from the control is positive, open, negative"
-    shown.caption_justify = "left"
+        shown.add_row(_line(control_name(control)), score, str(above), str(level), str(below))
     return shown
 
 
@@ -113,18 +130,32 @@ def _placed(control: ControlResult) -> tuple[int, int, int]:
     return above, len(control.against) - above - below, below
 
 
+def _ablation_legend(run: Run) -> str:
+    shown = run.sources[:SHOWN_SOURCES]
+    n_more = len(run.sources) - len(shown)
+    return (
+        f"Scores by setting, in nats. Columns are sources by rank: "
+        f"{', '.join(f'#{source.rank} {short(source.name, COLUMN_CHARACTERS)}' for source in shown)}"
+        f"{f' ({n_more} more in report.md)' if n_more > 0 else ''}. *: this run. "
+        "order: by score, highest first. stability: share of pairs of sources ordered as in this run, 0 to 1."
+    )
+
+
 def _ablation(run: Run, item: Ablation) -> Table:
     names = [source.name for source in run.sources[:SHOWN_SOURCES]]
+    ranks = [f"#{source.rank}" for source in run.sources[:SHOWN_SOURCES]]
     shown = _new(
-        (plain(item.name), "left"),
-        *((f"#{source.rank}", "right") for source in run.sources[: len(names)]),
-        ("stability", "right"),
+        (plain(item.name), "left"), *((rank, "right") for rank in ranks), ("order", "left"), ("stability", "right")
     )
     for row in item.rows:
-        mark = " *" if row.setting == item.base else ""
+        kept = replace(row, order=tuple(name for name in row.order if name in names))
         shown.add_row(
-            Text(plain(row.setting) + mark), *(nats(row.scores.get(name)) for name in names), fraction(row.stability)
+            Text(plain(row.setting) + (" *" if row.setting == item.base else "")),
+            *(nats(row.scores.get(name)) for name in names),
+            order(run, kept, ""),
+            fraction(row.stability),
         )
+    shown.add_row("range", *(nats(item.range_nats.get(name)) for name in names), "", "")
     return shown
 
 
@@ -133,15 +164,15 @@ def print_page(console: Console, made: page.Page) -> None:
     for section in made.sections:
         console.print(Text(section.title, style="bold"))
         for line in (*section.paragraphs, *section.bullets):
-            console.print(Text(without_isolates(line)))
+            console.print(_line(line))
         for part in section.parts:
-            console.print(_generic(part.table))
+            console.print(_line(""), _generic(part.table), _line(""), sep="\n")
     for label, sentence in made.verdict:
-        console.print(Text.assemble((f"{label}: ", "bold"), without_isolates(sentence)))
+        console.print(_labelled(label, sentence))
 
 
 def _generic(shown: page.Table) -> Table:
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
+    made = _new()
     for column in shown.columns:
         made.add_column(Text(column.title), justify="right" if column.kind == "number" else "left", overflow="fold")
     for row in shown.rows:

@@ -6,8 +6,9 @@ Nothing is called better without its interval, and nothing first without saying 
 from __future__ import annotations
 
 from secid.report.findings import findings
-from secid.report.foreign import named, plain, without_isolates
+from secid.report.foreign import named, plain
 from secid.report.numerals import count, interval, listed, nats, p_text, plural
+from secid.report.unstable import unstable
 from secid.report.words import score_name, score_point
 from secid.results import Against, Comparison, ControlResult, Run
 
@@ -21,9 +22,10 @@ def verdict(run: Run) -> tuple[tuple[str, str], ...]:
     return (("Ranking", ranking(run)), ("Controls", controls(run)), ("Watch out", warning(run)))
 
 
-def verdict_line(run: Run) -> str:
-    """The ranking sentence alone, for a terminal."""
-    return without_isolates(ranking(run))
+def top(run: Run) -> tuple[tuple[str, str], ...]:
+    """What stands first on a page: the verdict, and the pairs that change places where settings were varied."""
+    told = unstable(run)
+    return (*verdict(run), *([("Settings", told)] if told else []))
 
 
 def ranking(run: Run) -> str:
@@ -187,16 +189,24 @@ def _control(run: Run, kind: str) -> ControlResult | None:
     return next((control for control in run.controls if control.kind == kind), None)
 
 
+def warnings(run: Run) -> list[str]:
+    """What concerns all scores, then the findings, the worst first; a sentence each."""
+    told = [_sentence(run, plain(text, WARNING_LIMIT)) for text in run.warnings]
+    return told + [_sentence(run, f"{item.text}; {item.remedy}") for item in findings(run)]
+
+
+def _sentence(run: Run, text: str) -> str:
+    """The text from a capital to a full stop. A name keeps its letters."""
+    text = text.rstrip(".")
+    named_first = any(text.startswith(plain(source.name)) for source in run.sources)
+    return f"{text if named_first else text[:1].upper() + text[1:]}."
+
+
 def warning(run: Run) -> str:
     """What changes how all scores are to be read, else the worst finding, else the main thing that was left out."""
-    if run.warnings:
-        text = plain(run.warnings[0], WARNING_LIMIT).rstrip(".")
-        return f"{text[:1].upper()}{text[1:]}."
-    found = findings(run)
-    if found:
-        worst = found[0]
-        text = f"{worst.text}; {worst.remedy}."
-        return text[0].upper() + text[1:]
+    told = warnings(run)
+    if told:
+        return told[0] + (f" {plural(len(told) - 1, 'more finding')} below." if len(told) > 1 else "")
     if run.not_evaluated:
         name, reason = next(iter(run.not_evaluated.items()))
         more = len(run.not_evaluated) - 1

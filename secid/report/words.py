@@ -50,10 +50,15 @@ EXPLANATIONS = {
     "share": "share of a source's negatives in the bucket, 0 to 100 %. Buckets overlap; fewer is better for all "
     "of them, "
     "unless you know why.",
+    "share of weight": "share of a source's total weight that the bucket holds, 0 to 100 %; the higher, the more of "
+    "the score rests on it.",
+    "part of the score": "what the bucket's negatives hold of the score, to first order, in nats, 0 to the score; the "
+    "parts of buckets that overlap add up to more.",
     "ECI_B": "log det(I + B·M), in nats, 0 or more, higher is more: the score of B negatives drawn from the "
     "source. Small B "
     "goes by total weight, large B by variety.",
     "shortfall": "how much a sample of this size understates ECI_B on average, in nats, 0 or more; smaller is better.",
+    "order": "the sources by score under the setting, highest and best first, each by its rank in this run, 1 or more.",
     "stability": (
         "share of source pairs ordered as in this run, 0 to 1; nearer to 1 the order depends less on the setting."
     ),

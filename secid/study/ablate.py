@@ -184,18 +184,3 @@ def over_encoders(table: Mapping[str, Scores]) -> Ablation:
         conclusion=f"{found.conclusion}. Kendall tau-b with {base}: {', '.join(told)}. "
         "Only encoders of the target's own family bear on the target",
     )
-
-
-def unstable_pairs(ablations: Sequence[Ablation]) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Pairs of sources that change places somewhere, with the settings at which they do.
-
-    Smaller samples are left out: that a small sample orders otherwise is what intervals are for.
-    """
-    found: dict[tuple[str, str], list[str]] = {}
-    for item in ablations:
-        if item.name == "sample":
-            continue
-        for row in item.rows:
-            for pair in row.swapped:
-                found.setdefault(pair, []).append(f"{item.name} {row.setting}")
-    return {pair: tuple(settings) for pair, settings in found.items()}

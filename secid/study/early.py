@@ -89,7 +89,7 @@ def rank_early(
         decided = {tuple(sorted((pair.first, pair.second))) for pair in found}
         open_pairs = [pair for pair in open_pairs if pair not in decided]
         looks.append(Look(n_queries=size, n_texts_encoded=_embedded(embedder), alpha=used, n_decided=len(pairs)))
-        progress.note(f"{size} queries: {len(pairs)} of {len(pairs) + len(open_pairs)} pairs decided")
+        progress.note(f"{size} queries: {len(pairs)} of {len(pairs) + len(open_pairs)} pairs decided for these files")
         if not open_pairs:
             break
     stop = EarlyStop(

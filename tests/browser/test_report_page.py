@@ -13,6 +13,9 @@ WIDER_THAN_THE_WINDOW = "document.documentElement.scrollWidth - document.documen
 SPILLING = """[...document.querySelectorAll('body *')].filter(item => !item.closest('.scroll') && !item.closest('.skip')
   && item.getBoundingClientRect().width > 0 && item.getBoundingClientRect().right > innerWidth + 1)
   .map(item => item.tagName + '.' + item.className)"""
+HIDDEN = """[...document.querySelectorAll('.scroll')].filter(item => item.scrollWidth > item.clientWidth + 1)
+  .map(item => item.textContent.slice(0, 80) + item.scrollWidth + ' > ' + item.clientWidth)"""
+"""What a table or chart hides until it is scrolled."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +35,7 @@ NAMES = ("golden", "hostile", "large", "bare", "sliced", "compared")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1440])
+@pytest.mark.parametrize("width", [360, 1200, 1440])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_is_silent_self_contained_and_fits(visit, pages, name, width, scheme):
     with visit(pages[name], viewport={"width": width, "height": 800}, color_scheme=scheme) as seen:
@@ -40,6 +43,7 @@ def test_the_page_is_silent_self_contained_and_fits(visit, pages, name, width, s
         seen.page.evaluate(OPEN_ALL)
         assert seen.page.evaluate(WIDER_THAN_THE_WINDOW) == 0
         assert seen.page.evaluate(SPILLING) == []
+        assert seen.page.evaluate(HIDDEN) == []
         seen.page.mouse.move(width / 2, 400)
         seen.page.wait_for_timeout(50)
         assert seen.events == []
@@ -147,9 +151,31 @@ def test_the_keyboard_reaches_the_skip_link_first_and_the_tables(visit, pages):
         assert seen.page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
         seen.page.keyboard.press("Enter")
         assert seen.page.evaluate("document.activeElement.id") == "main"
-        scrolling = "[...document.querySelectorAll('.scroll')].filter(item => item.scrollWidth > item.clientWidth)"
-        assert seen.page.evaluate(f"{scrolling}.length") > 0
-        assert seen.page.evaluate(f"{scrolling}.every(item => item.tabIndex === 0)")
+        assert seen.page.evaluate("[...document.querySelectorAll('.scroll')].every(item => item.tabIndex === 0)")
+
+
+def test_a_table_too_wide_for_its_place_becomes_a_list_with_its_columns_named(visit, pages):
+    """The ranking stands as a table where it fits, beside its chart where both fit."""
+    read = """(table => [getComputedStyle(table).display,
+      getComputedStyle(table.querySelector('td:nth-of-type(3)'), '::before').content,
+      Math.round(table.getBoundingClientRect().top
+        - table.closest('figure').querySelector('svg').getBoundingClientRect().top)]
+    )(document.querySelector('table'))"""
+    found = {}
+    for width in (360, 1200, 1440):
+        with visit(pages["golden"], viewport={"width": width, "height": 800}) as seen:
+            found[width] = seen.page.evaluate(read)
+    assert [found[width][0] for width in (360, 1200, 1440)] == ["block", "table", "table"]
+    assert found[360][1] == "attr(data-l)" or "ECI_sem" in found[360][1]
+    assert found[360][2] > 100
+    assert found[1200][2] > 100
+    assert abs(found[1440][2]) < 30
+
+
+def test_a_table_that_hides_something_is_noticed(visit, pages):
+    wide = pages["golden"].replace('<td class="n"', '<td class="n">' + "0" * 900 + '</td><td class="n"', 1)
+    with visit(wide, viewport={"width": 1200, "height": 800}) as seen:
+        assert seen.page.evaluate(HIDDEN) != []
 
 
 def test_print_fits_the_paper_and_hides_what_paper_cannot_do(visit, pages):

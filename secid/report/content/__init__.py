@@ -13,7 +13,7 @@ from secid.report.content.slices import slices_section
 from secid.report.foreign import named, short
 from secid.report.numerals import plural
 from secid.report.page import Page, Section
-from secid.report.verdict import verdict
+from secid.report.verdict import top
 from secid.report.words import CAUTION
 from secid.results import Run
 
@@ -42,7 +42,7 @@ def page_of(run: Run) -> Page:
             f"{plural(len(run.sources), 'source')}, up to {plural(n_queries, 'query', 'queries')} each, "
             f"seen by {named(run.encoder.name)}"
         ),
-        verdict=verdict(run),
+        verdict=top(run),
         caution=CAUTION,
         sections=tuple(section for section in sections if section is not None),
         footer=f"Made by secid {short(run.secid_version)}, report schema {short(run.schema_version)}.",

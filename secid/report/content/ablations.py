@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from secid.report.charts.lines import lines
-from secid.report.foreign import plain, short
+from secid.report.foreign import named, plain, short
 from secid.report.numerals import fraction, nats
 from secid.report.page import Chart, Part, Section, Table, number, text
 from secid.report.words import terms
-from secid.results import Ablation, Run
+from secid.results import Ablation, AblationRow, Run
 
 SHADES = 10
 CONCLUSION_LIMIT = 320
@@ -29,8 +29,9 @@ def ablation_section(run: Run) -> Section:
         anchor="ablations",
         link="Settings",
         title="How far the order rests on the settings",
+        bullets=tuple(conclusions(run)),
         parts=tuple(_part(run, item) for item in run.ablations),
-        terms=terms("stability", "range"),
+        terms=terms("order", "stability", "range"),
     )
 
 
@@ -48,34 +49,63 @@ def _part(run: Run, item: Ablation) -> Part:
             (
                 f"{plain(row.setting)}{' (this run)' if row.setting == item.base else ''}",
                 *map(nats, values),
+                order(run, row, " "),
                 fraction(row.stability),
                 *(fraction(row.block_stability.get(block)) for block in blocks),
             )
         )
         shades.append(
-            (None, *(None if numeric else _shade(value, low, high) for value in values), None, *[None] * len(blocks))
+            (
+                None,
+                *(None if numeric else _shade(value, low, high) for value in values),
+                None,
+                None,
+                *[None] * len(blocks),
+            )
         )
-    rows.append(("range", *(nats(item.range_nats.get(name)) for name in names), *["–"] * (1 + len(blocks))))
+    rows.append(("range", *(nats(item.range_nats.get(name)) for name in names), *["–"] * (2 + len(blocks))))
     shades.append((None,) * len(rows[-1]))
     columns = (
         text(plain(item.name)),
         *(number(short(name)) for name in names),
+        text("order"),
         number("stability"),
         *(number(f"stability in {short(block, 30)}") for block in blocks),
     )
     table = Table(
         caption=f"Score in nats by {plain(item.name)}", columns=columns, rows=tuple(rows), shades=tuple(shades)
     )
-    note = told(item.conclusion)
-    return Part(table=table, chart=_chart(run, item) if numeric else None, note=note[0].upper() + note[1:])
+    return Part(table=table, chart=_chart(run, item) if numeric else None)
 
 
-def told(conclusion: str) -> str:
-    """A conclusion as a sentence, cut after a whole clause where it is long."""
-    text = plain(conclusion)
+def conclusions(run: Run) -> list[str]:
+    """A sentence an ablation: at which settings which sources change places, and within which blocks."""
+    return [f"{plain(item.name)}: {told(item)}" for item in run.ablations]
+
+
+def told(item: Ablation) -> str:
+    """A conclusion as a sentence, cut after a whole clause where it is long, and what becomes of the blocks."""
+    text = plain(item.conclusion)
     if len(text) > CONCLUSION_LIMIT:
         text = text[:CONCLUSION_LIMIT].rsplit("; ", 1)[0] + "; and more"
-    return f"{text}."
+    blocks = dict.fromkeys(block for row in item.rows for block in row.block_stability)
+    return ". ".join([text.rstrip("."), *(_of_block(item, block) for block in blocks)]) + "."
+
+
+def _of_block(item: Ablation, block: str) -> str:
+    known = [(value, row.setting) for row in item.rows if (value := row.block_stability.get(block)) is not None]
+    if not known:
+        return f"Within {named(block, 30)}: no pair to order"
+    least, setting = min(known)
+    if least == 1.0:
+        return f"Within {named(block, 30)}: order unchanged"
+    return f"Within {named(block, 30)}: stability down to {fraction(least)} at {plain(setting)}"
+
+
+def order(run: Run, row: AblationRow, between: str) -> str:
+    """The sources by their score under a setting, highest first, each by its rank in the run."""
+    ranks = {source.name: source.rank for source in run.sources}
+    return between.join(str(ranks[name]) for name in row.order if name in ranks)
 
 
 def _shade(value: float | None, low: float, high: float) -> int | None:

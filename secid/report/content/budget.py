@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from secid.report.charts.lines import lines
 from secid.report.foreign import named, short
-from secid.report.numerals import SPACE, budget, fraction, nats, percent
+from secid.report.numerals import budget, fraction, nats, percent
 from secid.report.page import Chart, Part, Section, Table, foreign, number, wrapped
 from secid.report.words import terms
 from secid.results import Measurement, Run
@@ -55,7 +55,7 @@ def budget_section(run: Run) -> Section | None:
     rows = tuple(
         (
             short(source.name),
-            *((f"{nats(_nats(source)[at])} (short{SPACE}by{SPACE}{nats(_bias(source)[at])})") for at in budgets),
+            *(f"{nats(_nats(source)[at])}\n(short by {nats(_bias(source)[at])})" for at in budgets),
         )
         for source in run.sources
     )

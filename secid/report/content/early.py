@@ -5,9 +5,26 @@ from __future__ import annotations
 from secid.report.foreign import named, plain
 from secid.report.numerals import SPACE, count, listed, nats, percent
 from secid.report.page import Part, Section, Table, foreign, number, text
-from secid.results import Run
+from secid.results import EarlyStop, Run
 
 SHOWN_PAIRS = 8
+DECIDED = (
+    "Decided speaks of these files, established and the rank groups of the process that made them: other queries could "
+    "order a decided pair the other way, so it may share a rank group."
+)
+
+
+def early_told(stop: EarlyStop) -> list[str]:
+    """What the looks needed, what is decided of the files, and why that is not what rank groups say."""
+    undecided = [f"{named(first)} and {named(second)}" for first, second in stop.undecided]
+    tie = "" if stop.tie_nats is None else f" Differences below {nats(stop.tie_nats)}{SPACE}nats count as ties."
+    needed = f"Looks at growing samples needed {count(stop.n_texts_encoded)} of {count(stop.n_texts)} texts."
+    sure = f"Every decided order is that of these files read whole, with a confidence of {percent(stop.confidence)}."
+    return [
+        f"{needed} {sure}{tie}",
+        f"Undecided: {listed(undecided, SHOWN_PAIRS)}." if undecided else "No pair is left undecided.",
+        DECIDED,
+    ]
 
 
 def early_section(run: Run) -> Section | None:
@@ -28,20 +45,11 @@ def early_section(run: Run) -> Section | None:
         )
         for pair in stop.pairs
     )
-    undecided = [f"{named(first)} and {named(second)}" for first, second in stop.undecided]
-    tie = "" if stop.tie_nats is None else f" Differences below {nats(stop.tie_nats)}{SPACE}nats count as ties."
-    needed = (
-        f"Looks at growing samples needed {count(stop.n_texts_encoded)} of {count(stop.n_texts)} texts. "
-        f"Every order declared is the full files' with a confidence of {percent(stop.confidence)}.{tie}"
-    )
     return Section(
         anchor="early",
         link="Early stop",
         title="Stopped once the order was clear",
-        paragraphs=(
-            needed,
-            f"Undecided: {listed(undecided, SHOWN_PAIRS)}." if undecided else "No pair is left undecided.",
-        ),
+        paragraphs=tuple(early_told(stop)),
         parts=(
             Part(
                 table=Table(

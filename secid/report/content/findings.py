@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from itertools import combinations
+
 from secid.report.charts.shares import buckets
 from secid.report.findings import findings
 from secid.report.foreign import named, plain, short
-from secid.report.numerals import listed, percent
+from secid.report.numerals import count, listed, nats, percent
 from secid.report.page import Cases, Chart, Part, Section, Table, number, text
-from secid.report.verdict import WARNING_LIMIT
+from secid.report.verdict import warnings
 from secid.report.words import bucket_name, terms
-from secid.results import Run
+from secid.results import Bucket, Run
 
 
 def findings_section(run: Run) -> Section:
     """Findings with remedies, shares of all buckets, and examples."""
     found = findings(run)
     clear = [source.name for source in run.sources if source.name not in {item.source for item in found}]
-    bullets = [f"{plain(text, WARNING_LIMIT).rstrip('.')}." for text in run.warnings]
-    bullets += [f"{item.text}; {item.remedy}." for item in found]
+    bullets = warnings(run)
     if clear:
         bullets.append(f"{listed([named(name) for name in clear], 8)}: no finding above the limits that are told.")
     return Section(
@@ -26,7 +28,9 @@ def findings_section(run: Run) -> Section:
         title="What is wrong with each source, and what to do",
         bullets=tuple(bullets),
         parts=_shares(run),
-        terms=terms("share") if any(source.buckets for source in run.sources) else (),
+        terms=terms("share", "share of weight", "part of the score")
+        if any(source.buckets for source in run.sources)
+        else (),
         cases=tuple(
             Cases(
                 source=short(source.name),
@@ -50,11 +54,15 @@ def _shares(run: Run) -> tuple[Part, ...]:
     used = [name for name in rules if any(by_bucket.get(name, 0.0) > 0 for by_bucket in shares.values())]
     table = Table(
         caption="Share of each source's negatives by bucket",
-        columns=(text("bucket"), text("rule"), *(number(short(name)) for name in shares)),
+        columns=(text("bucket"), *(number(short(name)) for name in shares)),
         rows=tuple(
-            (bucket_name(name), plain(rule), *(percent(by_bucket.get(name)) for by_bucket in shares.values()))
-            for name, rule in rules.items()
+            (bucket_name(name), *(percent(by_bucket.get(name)) for by_bucket in shares.values())) for name in rules
         ),
+    )
+    meanings = Table(
+        caption="What each bucket holds",
+        columns=(text("bucket"), text("rule")),
+        rows=tuple((bucket_name(name), plain(rule)) for name, rule in rules.items()),
     )
     empty = [bucket_name(name) for name in rules if name not in used]
     note = f"Empty for all sources, so not drawn: {listed(empty, 12)}." if empty else ""
@@ -65,24 +73,32 @@ def _shares(run: Run) -> tuple[Part, ...]:
         for name in used
     )
     chart = Chart(title=title, description=description, draw=lambda: buckets(used, shares, title, description))
-    return (Part(table=table, chart=chart if used else None, note=note), *_weights(run, rules))
-
-
-def _weights(run: Run, rules: dict[str, str]) -> tuple[Part, ...]:
-    """Where the score comes from."""
-    by_source = {
-        source.name: {bucket.name: bucket.weight_fraction for bucket in source.buckets} for source in run.sources
-    }
     return (
-        Part(
-            table=Table(
-                caption="Share of each source's weight by bucket (0 to 100 %): what of the score rests on it",
-                columns=(text("bucket"), *(number(short(name)) for name in by_source)),
-                rows=tuple(
-                    (bucket_name(name), *(percent(by_bucket.get(name)) for by_bucket in by_source.values()))
-                    for name in rules
-                ),
-                folded=True,
-            )
-        ),
+        Part(table=table, chart=chart if used else None, note=note),
+        Part(table=meanings),
+        _by_bucket(run, rules, "Share of each source's weight by bucket", lambda item: percent(item.weight_fraction)),
+        _by_bucket(run, rules, "Part of each source's score by bucket, in nats", lambda item: nats(item.score_nats)),
+        *_overlaps(run, rules),
     )
+
+
+def _by_bucket(run: Run, names: Iterable[str], caption: str, told: Callable[[Bucket], str]) -> Part:
+    """One number of every bucket and source."""
+    found = {(source.name, bucket.name): told(bucket) for source in run.sources for bucket in source.buckets}
+    rows = tuple(
+        (bucket_name(name), *(found.get((source.name, name), "–") for source in run.sources)) for name in names
+    )
+    columns = (text("bucket"), *(number(short(source.name)) for source in run.sources))
+    return Part(table=Table(caption=caption, columns=columns, rows=rows, folded=True))
+
+
+def _overlaps(run: Run, names: Iterable[str]) -> tuple[Part, ...]:
+    """Negatives in two buckets at once; pairs of buckets that share none anywhere are left out."""
+    rows = []
+    for first, second in combinations(names, 2):
+        shared = [source.bucket_overlaps.get(first, {}).get(second, 0) for source in run.sources]
+        if any(shared):
+            rows.append((f"{bucket_name(first)} and {bucket_name(second)}", *map(count, shared)))
+    columns = (text("buckets"), *(number(short(source.name)) for source in run.sources))
+    table = Table(caption="Negatives in two buckets at once", columns=columns, rows=tuple(rows), folded=True)
+    return (Part(table=table),) if rows else ()

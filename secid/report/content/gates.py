@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from secid.report.charts.shares import histograms
-from secid.report.foreign import short
-from secid.report.numerals import fraction, nats, percent
-from secid.report.page import Chart, Part, Section, Table, foreign, number
+from secid.report.charts.shares import SYMBOLS, histograms
+from secid.report.foreign import named, short
+from secid.report.numerals import count, fraction, nats, percent
+from secid.report.page import Chart, Part, Section, Table, foreign, number, text
 from secid.report.words import terms
 from secid.results import Run
 
@@ -57,23 +57,24 @@ def gates_section(run: Run) -> Section:
 
 
 def _counts(run: Run) -> tuple[Part, ...]:
-    rows = tuple(
-        (short(source.name), gate, *(str(value) for value in source.gate_histograms[gate]))
+    """The numbers behind the histograms, a table a source: narrow enough for a phone."""
+    return tuple(
+        Part(
+            table=Table(
+                caption=f"Negatives of {named(source.name)} in each bin of the histograms",
+                columns=(text("from"), *(number(SYMBOLS[gate]) for gate in GATES)),
+                rows=tuple(
+                    (f"{place / n_bins:.2f}", *map(count, counts))
+                    for place, counts in enumerate(zip(*(source.gate_histograms[gate] for gate in GATES), strict=True))
+                ),
+                folded=True,
+                drawn=True,
+            )
+        )
         for source in run.sources
-        for gate in GATES
-        if gate in source.gate_histograms
+        if all(gate in source.gate_histograms for gate in GATES)
+        for n_bins in [len(source.gate_histograms[GATES[0]])]
     )
-    if not rows:
-        return ()
-    bins = max(len(row) for row in rows) - 2
-    head = [number(f"from {place / bins:.2f}") for place in range(bins)]
-    table = Table(
-        caption="Negatives in each bin of the histograms",
-        columns=(foreign("source"), foreign("gate"), *head),
-        rows=rows,
-        folded=True,
-    )
-    return (Part(table=table),)
 
 
 def _proxies(run: Run) -> Part:

@@ -130,7 +130,7 @@ def _difference(item: Against | None) -> str:
     told = (
         "level" if item.interval_95[0] <= 0 <= item.interval_95[1] else "above" if item.difference_nats > 0 else "below"
     )
-    return f"{told}{SPACE}{nats(item.difference_nats, signed=True)} ({interval(item.interval_95)})"
+    return f"{told}{SPACE}{nats(item.difference_nats, signed=True)}\n({interval(item.interval_95, ' ')})"
 
 
 def pairs_section(run: Run) -> Section | None:

@@ -28,18 +28,23 @@ def slices_section(run: Run) -> Section | None:
         columns=columns,
         rows=tuple(_row(item, names) for item in shown),
     )
-    other = [item.value for item in run.slices if item.sources and item.sources[0].name != names[0]]
-    told = (
-        f"{count(len(other))} of {count(len(run.slices))} slices have another leader than {named(names[0])}; "
-        f"see intervals and rank groups."
-    )
     return Section(
         anchor="slices",
         link="Slices",
         title="Does the order hold within parts of the data?",
-        paragraphs=(told, *([f"{count(n_cut)} more slices are in report.json."] if n_cut else [])),
+        paragraphs=(slices_told(run), *([f"{count(n_cut)} more slices are in report.json."] if n_cut else [])),
         parts=(Part(table=table),),
         terms=(("slice stability", STABILITY),),
+    )
+
+
+def slices_told(run: Run) -> str:
+    """In how many slices another source leads."""
+    leader = run.sources[0].name
+    n_other = sum(bool(item.sources) and item.sources[0].name != leader for item in run.slices)
+    return (
+        f"{count(n_other)} of {count(len(run.slices))} slices by {named(run.slices[0].field)} have another leader than "
+        f"{named(leader)}; see intervals and rank groups."
     )
 
 
@@ -53,4 +58,4 @@ def _row(item: Slice, names: list[str]) -> tuple[str, ...]:
 def _cell(source: SliceSource | None) -> str:
     if source is None:
         return "–"
-    return f"{source.rank} ({source.rank_group}) {nats(source.eci_nats)} ({interval(source.interval_95)})"
+    return f"{source.rank} ({source.rank_group}) {nats(source.eci_nats)}\n({interval(source.interval_95, ' ')})"

@@ -8,7 +8,8 @@ import pytest
 
 from secid.report.findings import findings, of_source
 from secid.report.foreign import without_isolates
-from secid.report.verdict import controls, ranking, verdict, warning
+from secid.report.unstable import unstable
+from secid.report.verdict import controls, ranking, top, verdict, warning, warnings
 from secid.results import Ablation, AblationRow
 from tests.unit.report import samples
 
@@ -144,7 +145,46 @@ def test_the_worst_finding_is_a_positive_among_negatives(run):
 
 
 def test_what_concerns_all_scores_is_told_first(run):
-    assert warning(replace(run, warnings=("the lexical gate is inactive", "x"))) == "The lexical gate is inactive."
+    told = warning(replace(run, warnings=("the lexical gate is inactive", "x")))
+    assert told == f"The lexical gate is inactive. {1 + len(findings(run))} more findings below."
+    clean = replace(without_buckets(run), warnings=("the lexical gate is inactive",))
+    assert warning(clean) == "The lexical gate is inactive."
+
+
+def test_a_name_is_never_capitalised(run):
+    made = samples.renamed(run, {"random": "html"})
+    assert warning(replace(made, warnings=("html: 3 queries are too few",))).startswith("html: 3")
+
+
+def test_all_findings_are_sentences_the_worst_first(run):
+    told = warnings(replace(run, warnings=("first of all",)))
+    assert told[0] == "First of all."
+    assert len(told) == 1 + len(findings(run))
+    assert all(sentence.endswith(".") for sentence in told)
+
+
+def test_pairs_that_change_places_stand_at_the_top(run):
+    assert [label for label, _ in top(run)] == ["Ranking", "Controls", "Watch out", "Settings"]
+    text = said(unstable(run))
+    assert "bm25 and dense (at temperature 0.01, temperature 0.02 and" in text
+    assert "dense and poisoned (at tokenizer trigrams)" in text
+    assert "Other weights reorder 10 of 10 pairs." in text
+    assert "sample" not in text
+
+
+def test_what_no_setting_reorders_is_said(run):
+    steady = replace(run, ablations=(ablation("temperature", row("0.2")), ablation("weight", row("fisher"))))
+    assert said(unstable(steady)) == (
+        "No pair of sources changes places over the temperatures tried. Other weights order all pairs alike."
+    )
+    one = replace(run, ablations=(ablation("weight", row("fisher", ("bm25", "dense"))),))
+    assert said(unstable(one)) == "Other weights reorder bm25 and dense."
+
+
+def test_without_ablations_there_are_three_sentences(run):
+    assert top(replace(run, ablations=())) == verdict(replace(run, ablations=()))
+    small = replace(run, ablations=(ablation("sample", row("1 %", ("random", "bm25"))),))
+    assert unstable(small) == ""
 
 
 def without_buckets(run, **fields):
