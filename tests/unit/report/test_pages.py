@@ -20,7 +20,8 @@ from secid.report.html import to_html
 from secid.report.markdown import LARGEST_PAGE as LARGEST_MARKDOWN
 from secid.report.markdown import to_markdown
 from secid.report.pages import FORMATS, check_formats, labels, write_page
-from secid.report.terminal import print_run
+from secid.report.terminal import SHOWN_FINDINGS, print_run
+from secid.report.verdict import warnings
 from secid.report.words import EXPLANATIONS
 from tests.unit.report import samples
 
@@ -190,6 +191,48 @@ def test_the_terminal_shows_score_interval_and_group(run):
     assert re.search(r"1\s+random\s+1\s+0\.5455 ±0\.0341", text)
     assert "Ranking: random ranks first" in text
     assert "controls, not ranked" in text
+
+
+def test_the_terminal_begins_with_the_table_and_explains_its_columns(run):
+    lines = printed(run).splitlines()
+    assert lines[0].startswith("#  source")
+    told = " ".join(printed(run).split())
+    for words in ("group: sources whose order", "π the positive", "ρ near", "c words", "π<½: negatives", "#2 bm25"):
+        assert words in told
+        assert told.index(words) < told.index("temperature #1") or words.startswith("#")
+
+
+def test_all_findings_that_matter_are_on_the_terminal_and_the_rest_is_counted(run):
+    told = " ".join(printed(run).split())
+    assert len(re.findall(r"- \S", told[told.index("Watch out:") :])) == len(warnings(run)) == SHOWN_FINDINGS
+    more = replace(run, warnings=tuple(f"{name} is odd" for name in ("this", "that", "it")))
+    told = " ".join(printed(more).split())
+    assert "- This is odd. - That is odd. - It is odd. - 31 of 314" in told
+    assert "- 3 more in report.md" in told
+    assert "more in report.md" not in printed(run)
+
+
+def test_blocks_are_in_every_page(run):
+    rows = tuple(
+        replace(row, block_stability={"mined": 1.0 if place else 0.5})
+        for place, row in enumerate(run.ablations[0].rows)
+    )
+    steady = tuple(replace(row, block_stability={"mined": 1.0}) for row in rows)
+    made = replace(run, ablations=(replace(run.ablations[0], rows=rows), replace(run.ablations[1], rows=steady)))
+    for text in (
+        printed(made, 400),
+        to_markdown(made),
+        to_html(made).replace("</bdi>", "").replace('<bdi class="name">', ""),
+    ):
+        assert "Within mined: stability down to 0.500 at 0.01." in text
+        assert "Within mined: order unchanged." in text
+
+
+def test_an_early_stop_and_slices_are_told_on_the_terminal(run):
+    told = " ".join(printed(samples.sliced(samples.early(run))).split())
+    assert "Early stop: Looks at growing samples needed 100 of 557 texts." in told
+    assert "Undecided: bm25 and dense. Decided speaks of these files" in told
+    assert "Slices: 1 of 2 slices by language have another leader than random" in told
 
 
 def test_numbers_are_never_cut_in_the_terminal(run):
