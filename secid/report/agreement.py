@@ -12,13 +12,18 @@ from rich.text import Text
 from secid.report.foreign import plain
 from secid.results import Agreement
 
+LEGEND = (
+    "Kendall tau and Spearman: -1 reversed, 1 the same order. Regret, 0 or more, lower is better: what the metric loses "
+    "by taking the source that the number puts first. In brackets: 95 % intervals, where standard errors are known."
+)
+
 
 def table(found: Sequence[Agreement]) -> RenderableType:
-    """One table a metric, the numbers in the order of the run."""
+    """One table a metric, the numbers in the order of the run; an interval stands below its number."""
     parts: list[RenderableType] = []
     for metric in dict.fromkeys(item.metric for item in found):
         rows = [item for item in found if item.metric == metric]
-        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         shown.add_column("number", overflow="fold", min_width=12)
         for name in ("Kendall tau", "Spearman", "pairs", "regret"):
             shown.add_column(name, justify="right", no_wrap=True)
@@ -26,24 +31,19 @@ def table(found: Sequence[Agreement]) -> RenderableType:
         for item in rows:
             shown.add_row(
                 item.number,
-                _with_interval(item.kendall_tau_b, item.kendall_interval_95),
-                "-" if item.spearman_rho is None else f"{item.spearman_rho:+.2f}",
+                _with_interval(item.kendall_tau_b, item.kendall_interval_95, "+.2f"),
+                _with_interval(item.spearman_rho, item.spearman_interval_95, "+.2f"),
                 f"{item.n_pairs_alike}/{item.n_pairs}",
-                f"{item.top_1_regret:.3g}",
+                _with_interval(item.top_1_regret, item.regret_interval_95, ".3g"),
                 Text(plain(item.first)),
             )
         head = f"{metric}: {rows[0].n_sources} sources, best {rows[0].best}"
-        parts += [Text(plain(head), style="bold"), shown]
-    parts.append(
-        Text(
-            "Kendall tau and Spearman: -1 reversed, 1 the same order, with 95 % intervals where standard errors "
-            "are known. Regret: what the metric loses by taking the source that the number puts first."
-        )
-    )
-    return Group(*parts)
+        parts += [Text(plain(head), style="bold"), shown, Text("")]
+    return Group(*parts, Text(LEGEND))
 
 
-def _with_interval(value: float | None, interval: tuple[float, float] | None) -> str:
+def _with_interval(value: float | None, interval: tuple[float, float] | None, form: str) -> Text:
     if value is None:
-        return "-"
-    return f"{value:+.2f}" if interval is None else f"{value:+.2f} [{interval[0]:+.2f}, {interval[1]:+.2f}]"
+        return Text("-")
+    ends = "" if interval is None else f"\n[{interval[0]:{form}}, {interval[1]:{form}}]"
+    return Text(f"{value:{form}}{ends}", justify="right")

@@ -1,0 +1,54 @@
+"""The table of `secid compare`."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from secid.report.agreement import table
+from secid.results import Agreement
+
+
+def agreement(**changes):
+    fields = {
+        "number": "ECI_sem",
+        "metric": "ndcg@10",
+        "n_sources": 4,
+        "kendall_tau_b": 0.5,
+        "kendall_interval_95": (0.1, 0.9),
+        "spearman_rho": 0.6,
+        "spearman_interval_95": (-0.2, 0.8),
+        "n_pairs": 6,
+        "n_pairs_alike": 4,
+        "first": "[bold]mine[/bold]",
+        "best": "bm25",
+        "top_1_regret": 0.0123456,
+        "regret_interval_95": (0.0, 0.034567),
+    }
+    return Agreement(**{**fields, **changes})
+
+
+def printed(*found):
+    stream = io.StringIO()
+    Console(file=stream, width=80, highlight=False).print(table(found))
+    return stream.getvalue()
+
+
+def test_all_three_have_their_intervals_below_them():
+    first, second = printed(agreement()).splitlines()[3:5]
+    assert first.split()[:6] == ["ECI_sem", "+0.50", "+0.60", "4/6", "0.0123", "[bold]mine[/bo"]
+    assert re.findall(r"\[(.*?)\]", second) == ["+0.10, +0.90", "-0.20, +0.80", "0, 0.0346"]
+
+
+@pytest.mark.parametrize("missing", ["kendall_interval_95", "spearman_interval_95", "regret_interval_95"])
+def test_an_interval_that_is_unknown_is_left_out_alone(missing):
+    assert printed(agreement(**{missing: None})).count("[") == printed(agreement()).count("[") - 1
+
+
+def test_a_constant_side_is_a_dash_and_lines_fit():
+    text = printed(agreement(kendall_tau_b=None, spearman_rho=None, number="weight " + "x" * 60, first="y" * 90))
+    assert text.splitlines()[3].split()[1:3] == ["-", "-"]
+    assert max(map(len, text.splitlines())) <= 80
