@@ -13,8 +13,8 @@ from secid.report.foreign import plain
 from secid.results import Agreement
 
 LEGEND = (
-    "Kendall tau and Spearman: -1 reversed, 1 the same order. Regret, 0 or more, lower is better: what the metric loses "
-    "by taking the source that the number puts first. In brackets: 95 % intervals, where standard errors are known."
+    "Kendall tau and Spearman: -1 reversed, 1 the same order. Regret, 0 or more, lower is better: what is lost of the "
+    "metric by taking the source that the number puts first. In brackets: 95 % intervals, where standard errors are known."
 )
 
 
