@@ -89,6 +89,7 @@ class RunFolder:
             return
         from secid.study.artifacts import write_control_states, write_frequencies, write_negatives, write_state
 
+        recorder.start("write", None, "files")
         ready = self._partial / "ready"
         try:
             ready.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from types import TracebackType
 
@@ -29,13 +30,16 @@ def stderr() -> Console:
 
 
 class ConsoleProgress:
-    """Bars with rate and time left on a terminal; elsewhere a line every 30 s; nothing when quiet."""
+    """Bars with rate and time left on a terminal; elsewhere a line every 30 s, whether or not anything has advanced;
+    nothing when quiet.
+    """
 
     def __init__(self, quiet: bool) -> None:
         self._console = stderr()
         self._quiet = quiet
         self._stage, self._unit, self._total, self._done = "", "", None, 0  # type: tuple[str, str, int | None, int]
-        self._began = self._spoke = time.monotonic()
+        self._began = time.monotonic()
+        self._over = threading.Event()
         self._bars: Bars | None = None
         self._task: TaskID | None = None
 
@@ -51,17 +55,32 @@ class ConsoleProgress:
                 transient=True,
             )
             self._bars.start()
+        elif not self._quiet:
+            threading.Thread(target=self._beat, daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._over.set()
         if self._bars is not None:
             self._bars.stop()
 
+    def _beat(self) -> None:
+        """Says every HEARTBEAT_SECONDS how far a stage of at least that length is."""
+        while not self._over.wait(HEARTBEAT_SECONDS):
+            seconds = time.monotonic() - self._began
+            if self._stage and seconds >= HEARTBEAT_SECONDS:
+                share = f" of {_short(self._total)}" if self._total else ""
+                done = f"{_short(self._done)}{share} {self._unit}, {self._rate(seconds)}, " if self._done else ""
+                self._console.print(Text(f"{self._stage}: {done}{seconds:.0f} s"))
+
+    def _rate(self, seconds: float) -> str:
+        return f"{_short(self._done / max(1e-9, seconds))} {self._unit}/s"
+
     def start(self, stage: str, total: int | None, unit: str) -> None:
         self._stage, self._unit, self._total, self._done = stage, unit, total, 0
-        self._began = self._spoke = time.monotonic()
+        self._began = time.monotonic()
         if self._bars is not None:
             if self._task is not None:
                 self._bars.remove_task(self._task)
@@ -69,14 +88,8 @@ class ConsoleProgress:
 
     def advance(self, n: int) -> None:
         self._done += n
-        now = time.monotonic()
-        rate = f"{_short(self._done / max(1e-9, now - self._began))} {self._unit}/s"
         if self._bars is not None and self._task is not None:
-            self._bars.update(self._task, advance=n, rate=rate)
-        elif not self._quiet and now - self._spoke >= HEARTBEAT_SECONDS:
-            self._spoke = now
-            share = f" of {_short(self._total)}" if self._total else ""
-            self._console.print(Text(f"{self._stage}: {_short(self._done)}{share} {self._unit}, {rate}"))
+            self._bars.update(self._task, advance=n, rate=self._rate(time.monotonic() - self._began))
 
     def note(self, text: str) -> None:
         if not self._quiet:

@@ -42,11 +42,13 @@ class Vectors:
 
     release : for rows mapped from a file, gives back the memory of those read so far; called now and
               then during a pass, so that memory does not grow with the number of texts.
+    seen    : told how many triplets a pass has just been over, block by block.
     """
 
     queries: Tensor
     passages: Tensor
     release: Callable[[], None] | None = None
+    seen: Callable[[int], None] | None = None
 
     @property
     def dimension(self) -> int:
@@ -221,10 +223,14 @@ def padded_blocks(offsets: Index) -> Iterator[Block]:
 
 
 def releasing(blocks: Iterable[Block], vectors: Vectors) -> Iterator[Block]:
-    """The same blocks; the memory of mapped rows is given back after every RELEASE_TRIPLETS and at the end."""
+    """The same blocks, told of as they are done; the memory of mapped rows is given back after every
+    RELEASE_TRIPLETS and at the end.
+    """
     held = 0
     for block in blocks:
         yield block
+        if vectors.seen is not None:
+            vectors.seen(int(block.real.sum()))
         held += len(block.places)
         if held >= RELEASE_TRIPLETS and vectors.release is not None:
             vectors.release()

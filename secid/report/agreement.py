@@ -14,7 +14,7 @@ from secid.results import Agreement
 
 LEGEND = (
     "Kendall tau and Spearman: -1 reversed, 1 the same order. Regret, 0 or more, lower is better: what is lost of the "
-    "metric by taking the source that the number puts first. In brackets: 95 % intervals, where standard errors are known."
+    "metric by taking the source that the number puts first. In brackets: 95 % intervals where errors are known."
 )
 
 

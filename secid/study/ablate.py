@@ -28,6 +28,11 @@ def coverage_name(tokenizer: str, corpus: str) -> str:
     return f"{tokenizer}/{corpus}"
 
 
+def tokenizer_of(variant: Variant) -> str:
+    """The tokenizer of a variant's coverage."""
+    return variant.coverage.split("/")[0]
+
+
 def base_variant(settings: Settings) -> Variant:
     """The setting of the run itself."""
     return Variant(settings.temperature, coverage_name(settings.tokenizer, settings.idf), "full")

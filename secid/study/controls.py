@@ -18,6 +18,7 @@ from secid.errors import UsageError
 from secid.lexical import SPLITTERS
 from secid.measure.sweep import Triplets, Vectors
 from secid.plan import Plan, sample_order
+from secid.progress import Progress
 from secid.settings import Settings
 
 Index = npt.NDArray[np.int64]
@@ -99,7 +100,7 @@ def base_of(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Bas
 
 
 def make_controls(
-    plan: Plan, triplets: Sequence[Triplets], vectors: Vectors, settings: Settings
+    plan: Plan, triplets: Sequence[Triplets], vectors: Vectors, settings: Settings, progress: Progress
 ) -> tuple[list[Control], dict[str, str]]:
     """The controls that the settings ask for; those that cannot be made, with the reason."""
     kinds = chosen_kinds(settings.controls)
@@ -115,6 +116,7 @@ def make_controls(
         "bm25_pool": lambda: _bm25(base, plan),
         "dense_pool": lambda: _dense(base, vectors),
     }
+    progress.start("controls", len(kinds), "kinds")
     for kind in kinds:
         if kind == "shuffled":
             for planned, rows in zip(plan.sources, triplets, strict=True):
@@ -123,12 +125,11 @@ def make_controls(
                     missing[f"control shuffled {planned.name}"] = dealt
                 else:
                     made.append(Control(kind, planned.name, dealt))
-            continue
-        rows_or_reason = makers[kind]()
-        if isinstance(rows_or_reason, str):
+        elif isinstance(rows_or_reason := makers[kind](), str):
             missing[f"control {kind}"] = rows_or_reason
         else:
             made.append(Control(kind, None, rows_or_reason))
+        progress.advance(1)
     return made, missing
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +14,14 @@ from secid.errors import UsageError
 from secid.lexical import DocumentFrequencies, Lexicon, TokenSets, distinct_tokens
 from secid.measure.sweep import Triplets
 from secid.plan import Plan
+from secid.progress import Progress, Silent
 from secid.results import IdfInfo
 from secid.texts import text_key
 
 Floats = npt.NDArray[np.float64]
 Pieces = Callable[[list[str]], list[list[int]]]
 WORDPIECES = "wordpieces"
+Texts = TypeVar("Texts")
 
 
 def piece_sets(pieces: Pieces | None) -> Callable[[Sequence[str]], TokenSets]:
@@ -49,6 +52,7 @@ class CoverageBench:
                source is scored in the pool of an earlier run.
     folder   : where token sets are spooled.
     pieces   : the encoder's own word pieces, for the tokenizer "wordpieces"; None where it has none.
+    progress : told of each lexicon while it is made.
     """
 
     def __init__(
@@ -58,7 +62,9 @@ class CoverageBench:
         folder: Path,
         frozen: Mapping[tuple[str, str], DocumentFrequencies] | None = None,
         pieces: Pieces | None = None,
+        progress: Progress | None = None,
     ) -> None:
+        self._progress = progress or Silent()
         self._plan = plan
         self._folder = folder
         self._pieces = pieces
@@ -76,16 +82,26 @@ class CoverageBench:
             if tokenizer == WORDPIECES:
                 lex = piece_sets(self._pieces)
             plan = self._plan
+            self._progress.start(f"lex {tokenizer}", len(plan.queries) + len(plan.passages), "texts")
             self._lexicons[tokenizer] = Lexicon(
                 tokenizer,
-                plan.queries.get,
+                self._told(plan.queries.get),
                 len(plan.queries),
-                plan.passages.get,
+                self._told(plan.passages.get),
                 self._counted,
                 self._folder / f"{tokenizer}.tokens",
                 lex,
             )
         return self._lexicons[tokenizer]
+
+    def _told(self, get: Callable[[int, int], Texts]) -> Callable[[int, int], Texts]:
+        """The same texts, counted as they are taken."""
+
+        def taken(start: int, stop: int) -> Texts:
+            self._progress.advance(stop - start)
+            return get(start, stop)
+
+        return taken
 
     def table(self, tokenizer: str, corpus: str) -> DocumentFrequencies:
         """Document frequencies of the pool, or of the pool and the queries. Source: METHOD 4."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from secid.progress import Progress
 from secid.records import Source
 from secid.results import SCHEMA_VERSION, Ablation, EarlyStop, IdfInfo, InputFile, Run, Slice
 from secid.settings import Resolved, Settings
-from secid.study.ablate import Aspect, ablation, aspects, blocks_of
+from secid.study.ablate import Aspect, ablation, aspects, blocks_of, tokenizer_of
 from secid.study.bench import Bench, level_sets, sample_positions
 from secid.study.cautions import few_queries, inactive_gates
 from secid.study.controls import Control, chosen_kinds, make_controls
@@ -39,6 +39,9 @@ from secid.study.slices import slices
 from secid.study.triplets import triplets_of
 
 Flags = npt.NDArray[np.bool_]
+Frozen = dict[tuple[str, str], DocumentFrequencies]
+PASSES = 2
+"""Over the triplets: one for the sums, one for the influence."""
 
 
 @dataclass
@@ -136,10 +139,13 @@ def measure(
             embedder.everything()
             counts.update(embedder.counts)
     triplets = [triplets_of(planned, settings.positives, embedder.vectors) for planned in plan.sources]
-    coverages = CoverageBench(
-        plan, triplets, folder, {(settings.tokenizer, settings.idf): frozen} if frozen else None, pieces
-    )
+    suite = aspects(settings, has_pieces=pieces is not None) if settings.ablate else ()
+    variants = [variant for aspect in suite for variant in aspect.variants.values()]
+    known: Frozen = {(settings.tokenizer, settings.idf): frozen} if frozen else {}
+    coverages = CoverageBench(plan, triplets, folder, known, pieces, progress)
     with clock.stage("lex", n_texts=len(plan.queries) + len(plan.passages)):
+        for tokenizer in dict.fromkeys([settings.tokenizer, *(tokenizer_of(variant) for variant in variants)]):
+            coverages.lexicon(tokenizer)
         idf = coverages.info(settings.tokenizer, settings.idf)
     bench = Bench(embedder.vectors, plan.queries.keys, coverages, settings, smallest_distance(encoder))
     if settings.until_ranked is not None:
@@ -147,35 +153,35 @@ def measure(
             plan, triplets, early = rank_early(plan, embedder, bench, settings, progress)
             counts.update(embedder.counts)
     with clock.stage("controls"):
-        controls, missing = make_controls(plan, triplets, embedder.vectors, settings)
+        controls, missing = make_controls(plan, triplets, embedder.vectors, settings, progress)
         for control in controls:  # nothing is left to encode but after an early stop
             embedder.need(control.triplets.query, control.triplets.negative)
-    suite = aspects(settings, has_pieces=pieces is not None) if settings.ablate else ()
-    variants = [variant for aspect in suite for variant in aspect.variants.values()]
     position = sample_positions(plan, settings.seed)
     n_triplets = sum(map(len, triplets)) + sum(len(control.triplets) for control in controls)
-    progress.start("measure", n_triplets, "triplets")
     with clock.stage("measure", n_triplets=n_triplets):
-        items = []
-        for planned, rows in zip(plan.sources, triplets, strict=True):
-            items.append(bench.measure(planned.name, planned, rows, variants, position[rows.query]))
-            progress.advance(len(rows))
-        measured_controls = []
-        for control in controls:
-            measured_controls.append((control, bench.measure(control.kind, None, control.triplets)))
-            progress.advance(len(control.triplets))
         level = level_sets(plan, triplets, settings.seed)
+        progress.start("measure", PASSES * (n_triplets + sum(map(len, level or ()))), "triplets")
+        watched = replace(bench, vectors=replace(bench.vectors, seen=progress.advance))
+        items = [
+            watched.measure(planned.name, planned, rows, variants, position[rows.query])
+            for planned, rows in zip(plan.sources, triplets, strict=True)
+        ]
+        measured_controls = [(control, watched.measure(control.kind, None, control.triplets)) for control in controls]
         level_items = items
         if level is not None:
-            level_items = [bench.measure(p.name, p, rows) for p, rows in zip(plan.sources, level, strict=True)]
+            level_items = [watched.measure(p.name, p, rows) for p, rows in zip(plan.sources, level, strict=True)]
     with clock.stage("inspect"):
         inspector = Inspector(plan, coverages, embedder.truncated, settings)
-        findings = {item.name: inspector.findings(item) for item in items}
+        progress.start("inspect", len(items), "sources")
+        findings = {}
+        for item in items:
+            findings[item.name] = inspector.findings(item)
+            progress.advance(1)
         flags = {item.name: {name: trait.flags for name, trait in inspector.traits(item).items()} for item in items}
         warnings = inactive_gates(items, coverages, settings)
         warnings += few_queries(items)
         whole = {item.name: item.nats(1.0) for item in items}
-        sliced = slices(plan, triplets, bench, flags, whole, settings)
+        sliced = slices(plan, triplets, bench, flags, whole, settings, progress)
     table = coverages.table(settings.tokenizer, settings.idf)
     return Measurements(
         items=items,

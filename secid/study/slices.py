@@ -10,6 +10,7 @@ import numpy.typing as npt
 from secid.measure.information import trace
 from secid.measure.sweep import Triplets
 from secid.plan import Plan
+from secid.progress import Progress
 from secid.results import Slice, SliceSource
 from secid.settings import Settings
 from secid.study.ablate import rank_stability
@@ -26,6 +27,7 @@ def slices(
     flags: Mapping[str, Mapping[str, Flags]],
     whole: Mapping[str, float],
     settings: Settings,
+    progress: Progress,
 ) -> tuple[Slice, ...]:
     """Scores with intervals, and bucket shares, for each value, the largest slice first.
 
@@ -35,6 +37,7 @@ def slices(
     if settings.by is None:
         return ()
     found = []
+    progress.start("slices", len(plan.slices), "slices")
     for number, value in enumerate(plan.slices):
         items, shares = [], {}
         for planned, rows in zip(plan.sources, triplets, strict=True):
@@ -48,6 +51,7 @@ def slices(
             }
         if items:
             found.append(_slice(settings, value, items, shares, whole))
+        progress.advance(1)
     return tuple(sorted(found, key=lambda item: (-sum(s.n_triplets for s in item.sources), item.value)))
 
 

@@ -9,6 +9,7 @@ import torch
 from secid.errors import UsageError
 from secid.measure.sweep import Vectors
 from secid.plan import make_plan
+from secid.progress import Silent
 from secid.records import Record, Source
 from secid.settings import Settings
 from secid.study.controls import KINDS, base_of, chosen_kinds, make_controls
@@ -40,7 +41,7 @@ def made(tmp_path_factory):
     ]
     vectors = Vectors(*rows)
     triplets = [triplets_of(planned, "first") for planned in plan.sources]
-    controls, missing = make_controls(plan, triplets, vectors, settings)
+    controls, missing = make_controls(plan, triplets, vectors, settings, Silent())
     assert missing == {}
     return plan, triplets, vectors, {(control.kind, control.of): control.triplets for control in controls}
 

@@ -1,0 +1,44 @@
+"""Every long step of a run tells how far it is, and ends where it said it would."""
+
+from __future__ import annotations
+
+import pytest
+
+import secid
+from tests.cli.conftest import rows, write_rows
+from tests.tiny_bert import save_tiny_bert
+
+ADVANCING = ("read", "encode", "lex ", "controls", "measure", "inspect", "slices")
+
+
+class Told:
+    """Keeps each stage with its total and what it advanced."""
+
+    def __init__(self):
+        self.stages = []
+
+    def start(self, stage, total, unit):
+        self.stages.append([stage, total, 0])
+
+    def advance(self, n):
+        self.stages[-1][2] += n
+
+    def note(self, text):
+        pass
+
+
+@pytest.mark.parametrize("ablate", [False, True])
+def test_every_stage_advances_to_its_total(tmp_path, ablate, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    sources = [
+        write_rows(tmp_path / f"{name}.jsonl", [{**row, "kind": number % 2} for number, row in enumerate(rows(n))])
+        for name, n in (("small", 9), ("large", 12))
+    ]
+    told = Told()
+    encoder = save_tiny_bert(tmp_path / "tiny")
+    secid.score(sources, str(encoder), ablate=ablate, by="kind", progress=told, run=tmp_path / "run", cache=False)
+    names = [stage for stage, _, _ in told.stages]
+    assert all(any(name.startswith(expected) for name in names) for expected in ADVANCING)
+    assert len([name for name in names if name.startswith("lex ")]) == (6 if ablate else 1)
+    assert [stage for stage in told.stages if stage[0] != "write" and stage[1] != stage[2]] == []
+    assert names[-1] == "write"
