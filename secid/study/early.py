@@ -1,9 +1,10 @@
 """Early stop: score growing nested samples until every pair of sources is separated, and encode no more.
 
-All looks use one nominal level, wide enough that together they err with the chance allowed (Pocock's boundary, exact
-for samples that grow without replacement). Among pairs Holm's procedure holds the chance of any wrong order: with m
-pairs open each may use 1/m of the error. A pair once decided stays so. Student's t with n - 1 degrees takes the place
-of the normal: looks are small. A look at all queries of the files leaves nothing to chance and spends nothing.
+All looks use one nominal level, wide enough that together they err with the chance allowed (Pocock's boundary,
+exact for samples that grow without replacement). Among pairs Shaffer's form of Holm's procedure holds the chance of
+any wrong order: where at most m of the open pairs can all be level, each may use 1/m of the error; with --tie, whose
+pairs may err the other way, m is the number of open pairs. A pair once decided stays so. Student's t with n - 1
+degrees takes the place of the normal: looks are small. A look at all queries of the files leaves nothing to chance.
 Source: METHOD 8.
 """
 
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from scipy.stats import t as student
 
 from secid.errors import UsageError
-from secid.measure.sequential import information_times, level_of_a_look, spent
+from secid.measure.sequential import information_times, level_of_a_look, most_equal, spent
 from secid.measure.sweep import Triplets
 from secid.measure.uncertainty import FEWEST_QUERIES, ROUNDING_NATS, difference
 from secid.plan import Plan, select
@@ -83,7 +84,7 @@ def rank_early(
             bench.measure(planned.name, planned, rows, budgets=(1.0,))
             for planned, rows in zip(part.sources, triplets, strict=True)
         ]
-        used = 0.0 if not len(times) else _used(times, level(len(open_pairs)), len(open_pairs), number)
+        used = _used(times, level, _sharing(open_pairs, settings.tie), number) if len(times) else 0.0
         found = _decided(items, open_pairs, level, size, size / n_read, settings.tie)
         pairs += found
         decided = {tuple(sorted((pair.first, pair.second))) for pair in found}
@@ -116,9 +117,14 @@ def _first_queries(plan: Plan, seen: np.ndarray[tuple[int], np.dtype[np.bool_]])
     return replace(plan, sources=sources)
 
 
-def _used(times: Floats, level: float, n_open: int, number: int) -> float:
-    """Chance of a wrong order up to a look, at most: that of one pair, for each of those that were open."""
-    return float(n_open * spent(times, level)[min(number, len(times) - 1)])
+def _sharing(open_pairs: Sequence[tuple[str, str]], tie: float | None) -> int:
+    """How many pairs share the error: those that can all be level, or with ties all that are open."""
+    return most_equal(open_pairs) if tie is None else len(open_pairs)
+
+
+def _used(times: Floats, level: Callable[[int], float], n_sharing: int, number: int) -> float:
+    """Chance of a wrong order up to a look, at most: that of one pair, for each that shares the error."""
+    return float(n_sharing * spent(times, level(n_sharing))[min(number, len(times) - 1)])
 
 
 def _decided(
@@ -129,11 +135,11 @@ def _decided(
     share: float,
     tie: float | None,
 ) -> list[EarlyPair]:
-    """The open pairs that this look decides: Holm's procedure, the clearest first.
+    """The open pairs that this look decides, the clearest first: each leaves the error to fewer.
 
-    level : nominal two-sided p for a number of open pairs.   share : of the files' queries that was seen; the
-    finite-population factor sqrt(1 - share) aims at the full files' scores, so with all seen every difference
-    stands as it is.
+    level : nominal two-sided p for a number of pairs that share the error.   share : of the files' queries that was
+    seen; the finite-population factor sqrt(1 - share) aims at the full files' scores, so with all seen every
+    difference stands as it is.
     """
     by_name = {item.name: item for item in items}
     freedom = min(len(item.influence.queries) for item in items) - 1
@@ -146,8 +152,9 @@ def _decided(
         error = gap.standard_error * float(np.sqrt(max(0.0, 1.0 - share)))
         evidence.append((_p_value(gap.nats, error, freedom), gap.nats, error, first, second))
     found: list[EarlyPair] = []
+    left = list(open_pairs)
     for p, gap_nats, error, first, second in sorted(evidence):
-        allowed = level(len(open_pairs) - len(found))
+        allowed = level(_sharing(left, tie))
         half = float(student.isf(allowed / 2.0, freedom)) * error
         if p <= allowed:
             outcome = "ordered"
@@ -155,6 +162,7 @@ def _decided(
             outcome = "tied"
         else:
             continue
+        left.remove((first, second))
         ahead, behind = (first, second) if gap_nats > 0 else (second, first)
         found.append(
             EarlyPair(first=ahead, second=behind, outcome=outcome, n_queries=size, difference_nats=abs(gap_nats))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from secid.measure.sequential import information_times, level_of_a_look, spent
+from secid.measure.sequential import information_times, level_of_a_look, most_equal, spent
 
 # Pocock (1977), two-sided 0.05 and 0.01, equally spaced looks
 CONSTANTS = [
@@ -52,3 +54,31 @@ def test_what_is_spent_rises_and_ends_at_the_chance_allowed():
     used = spent(times, level_of_a_look(times, 0.05 / 6))
     assert (np.diff(used) > 0).all()
     assert used[-1] == pytest.approx(0.05 / 6, rel=1e-6)
+
+
+def brute_most_equal(names: list[str], open_pairs: set[tuple[str, str]]) -> int:
+    """Over all ways to give sources a value, the most pairs of equal value among which none is known to be apart."""
+    best = 0
+    for values in product(range(len(names)), repeat=len(names)):
+        equal = {pair for pair in combinations(range(len(names)), 2) if values[pair[0]] == values[pair[1]]}
+        equal_names = {(names[a], names[b]) for a, b in equal}
+        if equal_names <= open_pairs:
+            best = max(best, len(equal_names))
+    return best
+
+
+def test_the_most_pairs_that_can_be_level_are_those_of_every_assignment():
+    generator = np.random.default_rng(0)
+    names = ["a", "b", "c", "d", "e"]
+    pairs = list(combinations(names, 2))
+    for _ in range(30):
+        chosen = {pair for pair in pairs if generator.random() < 0.6}
+        assert most_equal(sorted(chosen)) == brute_most_equal(names, chosen)
+    assert most_equal([]) == 0
+    assert most_equal([("b", "a"), ("b", "c")]) == 1
+    assert most_equal(pairs) == 10
+
+
+def test_many_sources_count_all_their_open_pairs():
+    pairs = list(combinations([f"{n:02d}" for n in range(12)], 2))[1:]
+    assert most_equal(pairs) == len(pairs)
