@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from hashlib import blake2b
 
@@ -59,3 +60,14 @@ def _drawn(seed: str, dimension: int) -> np.ndarray:
     number = int.from_bytes(blake2b(seed.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
     row = np.random.default_rng(number).standard_normal(dimension)
     return row / np.linalg.norm(row)
+
+
+class PieceEncoder(HashEncoder):
+    """A hash encoder whose word pieces are runs of up to three characters of a lower-cased word."""
+
+    def word_pieces(self, texts: list[str]) -> list[list[int]]:
+        return [[_number(piece) for piece in re.findall(r"\S{1,3}", text.lower())] for text in texts]
+
+
+def _number(piece: str) -> int:
+    return int.from_bytes(piece.encode("utf-32-le"), "little") % (2**61 - 1)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -81,12 +83,27 @@ def _trigrams(lowered: str) -> frozenset[str]:
     return frozenset(collapsed[start : start + 3] for start in range(len(collapsed) - 2))
 
 
+def _multilingual(lowered: str) -> frozenset[str]:
+    """Letters, digits and marks of one kind of script stay together; scripts without spaces are cut into pairs."""
+    found: set[str] = set()
+    wordlike = "".join(char if unicodedata.category(char)[0] in "LNM" else " " for char in lowered)
+    for word in wordlike.split():
+        for unspaced, chars in groupby(word, lambda char: unicodedata.name(char, "").startswith(UNSPACED)):
+            run = "".join(chars)
+            found |= set(map("".join, pairwise(run))) if unspaced and len(run) > 1 else {run}
+    return frozenset(found)
+
+
+UNSPACED = ("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI")
 TOKENIZERS: Mapping[str, Callable[[str], frozenset[str]]] = {
     "alphanumeric": lambda lowered: frozenset(re.findall(r"[^\W_]+", lowered)),
     "alphanumeric2": lambda lowered: frozenset(word for word in re.findall(r"[^\W_]+", lowered) if len(word) >= 2),
     "whitespace": lambda lowered: frozenset(lowered.split()),
     "trigrams": _trigrams,
+    "multilingual": _multilingual,
+    "wordpieces": lambda lowered: frozenset(re.findall(r"\S{1,3}", lowered)),
 }
+"""`wordpieces` are those of tests.fake_encoder.PieceEncoder."""
 
 
 def document_frequencies(documents: Iterable[str], tokenizer: str = "alphanumeric") -> tuple[Counter[str], int]:

@@ -13,11 +13,13 @@ from secid.measure.buckets import BUCKETS
 from secid.progress import Silent
 from secid.results import Run
 from secid.settings import resolve
+from secid.study.ablate import CORPORA, TEMPERATURES, TOKENIZERS
 from secid.study.score import Scored, score_sources
-from tests.fake_encoder import HashEncoder
+from secid.texts import text_key
+from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle import reference
 
-WORDS = ["river", "stone", "bridge", "arch", "The", "of", "water", "9", "load", "über"]
+WORDS = ["river", "stone", "bridge", "arch", "The", "of", "water", "9", "load", "über", "हिन्दी", "煮米饭2人"]
 Rows = list[tuple[str, list[str], list[str]]]
 
 
@@ -53,7 +55,7 @@ def score(sources: dict[str, Rows], folder: Path, frozen: object = None, **setti
     work.mkdir(exist_ok=True)
     resolved = resolve({"cache": False, **settings}, environment={}, directory=folder)
     found = resolve_sources([str(folder / "*.jsonl")], resolved.values)
-    return score_sources(found, HashEncoder(), resolved, work, Silent(), frozen)
+    return score_sources(found, PieceEncoder(), resolved, work, Silent(), frozen)
 
 
 @pytest.fixture(scope="module")
@@ -121,9 +123,8 @@ def test_temperatures(run, expected):
 
 def test_tokenizers(run, expected):
     ours = ablated(run, "tokenizer")
-    known = [name for name in ours if name in reference.TOKENIZERS]
-    assert len(known) == 4
-    reference.assert_close({n: ours[n] for n in known}, {n: expected.scores(tokenizer=n) for n in known})
+    assert set(ours) == set(reference.TOKENIZERS)
+    reference.assert_close(ours, {name: expected.scores(tokenizer=name) for name in ours})
 
 
 def test_idf_corpora(run, expected):
@@ -155,15 +156,28 @@ def test_samples_are_nested_and_equal_a_run_on_that_sample(run, scored, sources,
         assert ours[f"{100 * share:g} %"]["a"] == pytest.approx(item.nats(1.0), rel=1e-9)
 
 
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.25, 0.5])
+def test_samples_are_paired_across_sources(run, scored, sources, tmp_path, share):
+    """Every source is cut to the same queries: those that the source with all of them keeps."""
+    count = round(40 * share)
+    part = score({"a": sources["a"]}, tmp_path / "a", frozen=scored.frequencies, controls="none", max_records=count)
+    chosen = set(map(bytes, part.measured[0].query_keys))
+    kept = {name: [row for row in rows if text_key("query", row[0]) in chosen] for name, rows in sources.items()}
+    present = {name: rows for name, rows in kept.items() if rows}
+    alone = score(present, tmp_path / "all", frozen=scored.frequencies, controls="none").run
+    ours = ablated(run, "sample")[f"{100 * share:g} %"]
+    assert {name for name, value in ours.items() if value is None} == set(sources) - set(present)
+    reference.assert_close(
+        {source.name: source.eci_nats for source in alone.sources}, {name: ours[name] for name in present}, rel=1e-9
+    )
+
+
 @pytest.mark.parametrize(
     ("aspect", "setting", "override"),
     [
-        ("temperature", "0.1", {"temperature": 0.1}),
-        ("tokenizer", "trigrams", {"tokenizer": "trigrams"}),
-        ("tokenizer", "multilingual", {"tokenizer": "multilingual"}),
-        ("idf", "own", {"idf": "own"}),
-        ("idf", "pooled_with_queries", {"idf": "pooled_with_queries"}),
-        ("idf", "uniform", {"idf": "uniform"}),
+        *(("temperature", f"{tau:g}", {"temperature": tau}) for tau in TEMPERATURES),
+        *(("tokenizer", name, {"tokenizer": name}) for name in (*TOKENIZERS, "wordpieces")),
+        *(("idf", corpus, {"idf": corpus}) for corpus in CORPORA),
     ],
 )
 def test_a_variant_equals_a_separate_run(run, sources, tmp_path, aspect, setting, override):
