@@ -41,7 +41,8 @@ def print_run(console: Console, run: Run) -> None:
 
 def table(run: Run) -> RenderableType:
     """The run as a rich renderable."""
-    parts: list[RenderableType] = [_ranking(run), _line(LEGEND)]
+    at = "" if run.budget == 1.0 else f" ECI_B: {score_name(run)}."
+    parts: list[RenderableType] = [_ranking(run), _line(LEGEND + at)]
     if run.controls:
         parts += [_line(""), _controls(run), _line(CONTROL_LEGEND)]
     if run.ablations:
@@ -90,7 +91,8 @@ def _new(*columns: tuple[str, Literal["left", "right"]], folds: int = 0) -> Tabl
 
 
 def _ranking(run: Run) -> Table:
-    numbers = ("group", f"{score_name(run)} ±95 %", "π", "ρ", "c", "π<½", "negatives")
+    score = "ECI_sem" if run.budget == 1.0 else "ECI_B"
+    numbers = ("group", f"{score} ±95 %", "π", "ρ", "c", "π<½", "negatives")
     shown = _new(("#", "right"), ("source", "left"), *((name, "right") for name in numbers), folds=1)
     for source in run.sources:
         point = score_point(source, run.budget)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from secid.report.foreign import named, short
-from secid.report.numerals import count, fraction, interval, nats
+from collections.abc import Sequence
+
+from secid.report.foreign import named, short, without_isolates
+from secid.report.numerals import count, fraction, interval, nats, percent
 from secid.report.page import Part, Section, Table, foreign, number, wrapped
+from secid.report.words import bucket_name
 from secid.results import Run, Slice, SliceSource
 
 SHOWN_SLICES = 50
+BUCKET_SLICES = 12
+"""Slices whose buckets are shown: a row for each of their sources; report.json has all."""
+ABSENT = "(absent)"
 STABILITY = "share of source pairs ordered within the slice as in the whole run, 0 to 1; nearer to 1 it is steadier."
 
 
@@ -33,9 +39,27 @@ def slices_section(run: Run) -> Section | None:
         link="Slices",
         title="Does the order hold within parts of the data?",
         paragraphs=(slices_told(run), *([f"{count(n_cut)} more slices are in report.json."] if n_cut else [])),
-        parts=(Part(table=table),),
+        parts=(Part(table=table), *_buckets(run.slices[:BUCKET_SLICES])),
         terms=(("slice stability", STABILITY),),
     )
+
+
+def _buckets(slices: Sequence[Slice]) -> tuple[Part, ...]:
+    """Shares of the buckets in each slice and source; buckets empty everywhere are left out."""
+    every = [(part, source) for part in slices for source in part.sources]
+    used = dict.fromkeys(name for _, source in every for name, share in source.bucket_fractions.items() if share > 0)
+    if not used:
+        return ()
+    rows = tuple(
+        (
+            without_isolates(f"{named(part.value or ABSENT, 30)}, {named(source.name, 30)}"),
+            *(percent(source.bucket_fractions.get(name)) for name in used),
+        )
+        for part, source in every
+    )
+    cut = f", the {len(slices)} largest slices" if len(slices) == BUCKET_SLICES else ""
+    columns = (foreign("slice and source"), *(number(bucket_name(name)) for name in used))
+    return (Part(table=Table(caption=f"Share of negatives by bucket{cut}", columns=columns, rows=rows, folded=True)),)
 
 
 def slices_told(run: Run) -> str:
@@ -52,7 +76,7 @@ def _row(item: Slice, names: list[str]) -> tuple[str, ...]:
     found = {source.name: source for source in item.sources}
     n_queries = max((source.n_queries for source in item.sources), default=0)
     cells = (_cell(found.get(name)) for name in names)
-    return (short(item.value) or "(absent)", count(n_queries), *cells, fraction(item.stability))
+    return (short(item.value) or ABSENT, count(n_queries), *cells, fraction(item.stability))
 
 
 def _cell(source: SliceSource | None) -> str:

@@ -206,7 +206,7 @@ def sliced(run: Run) -> Run:
             consistency_mean=0.9,
             locality_mean=0.5,
             coverage_mean=0.1,
-            bucket_fractions={},
+            bucket_fractions={"inversion": 0.25, "truncated": 0.0},
         )
         for source in run.sources
     )

@@ -228,6 +228,20 @@ def test_blocks_are_in_every_page(run):
         assert "Within mined: order unchanged." in text
 
 
+def test_buckets_are_repeated_for_each_slice(run):
+    text = to_markdown(samples.sliced(run))
+    assert "Share of negatives by bucket" in text
+    assert "| slice and source | inversion |" in text
+    assert text.count("| (absent), ") == len(run.sources)
+
+
+def test_the_score_of_another_budget_has_a_short_head_and_is_explained(run):
+    lines = printed(replace(samples.large(run), budget=1e12)).splitlines()
+    assert "ECI_B ±95 %" in lines[0]
+    assert "ECI_B: ECI at B = 1,000,000,000,000." in " ".join(" ".join(lines).split())
+    assert not any("…" in line.split("±")[-1] for line in lines if "±" in line)
+
+
 def test_an_early_stop_and_slices_are_told_on_the_terminal(run):
     told = " ".join(printed(samples.sliced(samples.early(run))).split())
     assert "Early stop: Looks at growing samples needed 100 of 557 texts." in told
