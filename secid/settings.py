@@ -93,6 +93,17 @@ class Settings:
     examples: int = setting(3, "Example rows kept per finding.", ge=0)
 
 
+def value_text(value: object) -> str:
+    """A setting's value in words: a list by its members, absent as "not set"."""
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(value_text, value)) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 DEFAULTS = Settings()
 FIELDS = {item.name: item for item in fields(Settings)}
 RECIPE_FIELDS = (

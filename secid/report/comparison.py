@@ -13,8 +13,9 @@ from secid.errors import UsageError
 from secid.report.foreign import named, plain, short, without_isolates
 from secid.report.numerals import fraction, interval, listed, nats, plural
 from secid.report.page import Column, Page, Part, Section, Table, foreign, number, text
-from secid.report.words import CAUTION, score_point, setting_value, terms
+from secid.report.words import CAUTION, score_point, terms
 from secid.results import SCHEMA_VERSION, Run, SourceResult
+from secid.settings import value_text
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -122,7 +123,7 @@ def _changes(runs: Sequence[Run]) -> tuple[Change, ...]:
 
 
 def _value(entry: Any) -> str:
-    return "absent" if entry is None else setting_value(entry.get("value") if isinstance(entry, Mapping) else entry)
+    return "absent" if entry is None else value_text(entry.get("value") if isinstance(entry, Mapping) else entry)
 
 
 def _by_name(run: Run) -> dict[str, SourceResult]:

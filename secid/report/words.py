@@ -163,17 +163,6 @@ def missing_lines(run: Run) -> list[str]:
     return [f"{plain(name)}: not evaluated: {plain(reason)}" for name, reason in run.not_evaluated.items()]
 
 
-def setting_value(value: object) -> str:
-    """A setting's value in words: a list by its members, absent as "not set"."""
-    if value is None:
-        return "not set"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(setting_value, value)) or "none"
-    return plain(f"{value:g}" if isinstance(value, float) else str(value))
-
-
 def recipe_line(encoder: EncoderInfo) -> str:
     """The encoder in one line."""
     prefixes = f"query prefix {encoder.query_prefix!r}, passage prefix {encoder.passage_prefix!r}"

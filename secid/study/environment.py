@@ -10,7 +10,7 @@ from typing import Any
 
 import secid
 from secid.errors import SecidError
-from secid.settings import resolve
+from secid.settings import resolve, value_text
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow", "bm25s", "typer", "rich", "pydantic")
 SECRETS = ("HF_TOKEN", "SECID_API_KEY", "OPENAI_API_KEY")
@@ -102,7 +102,7 @@ def _settings(directory: Path | None) -> dict[str, dict[str, Any]]:
             "content": f"{rows} rows of {len(cache.encoders)} encoders, {cache.n_damaged} damaged segments",
         },
         "settings": {
-            name: f"{entry['value']!r} from {entry['from']}"
+            name: f"{value_text(entry['value'])} from {entry['from']}"
             for name, entry in resolved.document().items()
             if entry["from"] != "default"
         }

@@ -129,6 +129,12 @@ def test_doctor_tells_what_a_bug_report_needs(invoke, monkeypatch):
     assert "hf_a_secret" not in outcome.out + text
 
 
+def test_doctor_shows_settings_in_words(tmp_path, invoke):
+    (tmp_path / "secid.toml").write_text('block = ["m=a,b", "n=a,c"]\ntitles = false\n', encoding="utf-8")
+    found = json.loads(invoke("doctor", "--json").out)["settings"]
+    assert found == {"titles": "no from secid.toml", "block": "m=a,b, n=a,c from secid.toml"}
+
+
 def test_doctor_works_when_the_settings_do_not(tmp_path, invoke):
     (tmp_path / "secid.toml").write_text("sed = 1", encoding="utf-8")
     outcome = invoke("doctor")

@@ -9,8 +9,9 @@ from secid.records import REASONS
 from secid.report.foreign import named, plain, short, without_isolates
 from secid.report.numerals import count, fraction, percent, seconds
 from secid.report.page import Part, Section, Table, foreign, number, text
-from secid.report.words import recipe_line, setting_value, terms
+from secid.report.words import recipe_line, terms
 from secid.results import Run
+from secid.settings import value_text
 
 PATH_LIMIT, VALUE_LIMIT, DETAIL_LIMIT = 120, 200, 160
 
@@ -179,8 +180,8 @@ def made_section(run: Run) -> Section:
 
 def _setting(entry: Any) -> tuple[str, str]:
     if not isinstance(entry, Mapping):
-        return plain(setting_value(entry), VALUE_LIMIT), "unknown"
-    return plain(setting_value(entry.get("value")), VALUE_LIMIT), plain(str(entry.get("from", "unknown")), VALUE_LIMIT)
+        return plain(value_text(entry), VALUE_LIMIT), "unknown"
+    return plain(value_text(entry.get("value")), VALUE_LIMIT), plain(str(entry.get("from", "unknown")), VALUE_LIMIT)
 
 
 def _timing(run: Run) -> tuple[tuple[str, str], ...]:
