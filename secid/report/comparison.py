@@ -251,7 +251,7 @@ def _ranks(found: RunComparison) -> Section:
     stability = [
         f"{named(label)}: fewer than two sources in common with {named(found.runs[0])}, so no order to compare."
         if value is None
-        else f"{named(label)}: stability {fraction(value)}."
+        else f"{named(label)}: stability {fraction(value)} against {named(found.runs[0])}."
         for label, value in zip(found.runs[1:], found.stability[1:], strict=True)
     ]
     return Section(
