@@ -77,3 +77,10 @@ class NumericalError(NotEvaluatedError):
 
 class NonFiniteEmbeddingError(NumericalError):
     """The encoder returned NaN or infinity for a text (METHOD 11)."""
+
+
+def plainly(error: Exception) -> str:
+    """An error of the system or of a library in its own words, without its number or type."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return " ".join(str(error).split()) or "no reason given"

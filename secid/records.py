@@ -1,13 +1,14 @@
 """What the readers hand to the planner: sources, records, and defects.
 
 A stream of `Record | Defect` is the contract: every row of a file becomes exactly one of the
-two per source, so that read = used + skipped can be asserted.
+two per source, so that read = used + skipped can be asserted. Sound rows come as a `Block` of records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 Scalar = str | int | float | bool | None
@@ -47,6 +48,32 @@ class Record(NamedTuple):
     split: str = ""
     dropped: tuple[tuple[str, int], ...] = ()
     fields: Mapping[str, Scalar] = NO_FIELDS
+
+
+class Block(NamedTuple):
+    """Records without splits, fields or anything dropped that follow each other in a file, column by column.
+
+    passages : row by row, a row's positives and then its negatives.   n_positives, n_negatives : how many each row has.
+    """
+
+    queries: Sequence[str]
+    passages: Sequence[str]
+    n_positives: Sequence[int]
+    n_negatives: Sequence[int]
+    path: str
+    lines: Sequence[int]
+
+    @staticmethod
+    def of(record: Record) -> Block:
+        """One record's texts."""
+        query, positives, negatives, path, line, *_ = record
+        return Block((query,), positives + negatives, (len(positives),), (len(negatives),), path, (line,))
+
+    def records(self) -> Iterator[Record]:
+        """The rows one by one."""
+        passages = iter(self.passages)
+        for query, n_p, n_n, line in zip(self.queries, self.n_positives, self.n_negatives, self.lines, strict=True):
+            yield Record(query, tuple(islice(passages, n_p)), tuple(islice(passages, n_n)), self.path, line)
 
 
 class Defect(NamedTuple):

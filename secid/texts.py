@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import mmap
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 Role = Literal["query", "passage"]
 KEY_BYTES = 16
-RECENT_TEXTS = 8192
-"""Texts gathered in memory before they are written, so that near repeats are not written again."""
-RECENT_CHARACTERS = 8 << 20
+RECENT_TEXTS = 1 << 16
+"""Keys kept in memory, so that near repeats are not written again."""
+WAITING_TEXTS = 1024
+"""Texts that are written at once."""
+BETWEEN = b"\n"
+"""Stands behind every text of the spool. No token holds it, so texts that lie together can be lexed as one."""
 RESIDENT_BYTES = 64 << 20
 """Bytes of the spool file read before its pages are let go of: mapped pages count as memory of the process."""
 
@@ -36,6 +40,41 @@ def _hasher(role: Role) -> blake2b:
     return blake2b(digest_size=KEY_BYTES, person=role.encode())
 
 
+@dataclass(frozen=True)
+class Packed:
+    """Texts in one piece of UTF-8, BETWEEN behind each. lengths: (n,) bytes of each text, without BETWEEN."""
+
+    data: bytes
+    lengths: npt.NDArray[np.int64]
+
+    @staticmethod
+    def of(texts: Sequence[str]) -> Packed:
+        """These texts as one piece."""
+        parts = [text.encode() for text in texts]
+        return Packed(BETWEEN.join([*parts, b""]), np.fromiter(map(len, parts), np.int64, len(parts)))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def ends(self) -> npt.NDArray[np.int64]:
+        """(n,) where in the data each text ends."""
+        return np.cumsum(self.lengths + len(BETWEEN)) - len(BETWEEN)
+
+    def parts(self) -> list[bytes]:
+        """The texts one by one."""
+        ends = self.ends()
+        return [self.data[a:b] for a, b in zip((ends - self.lengths).tolist(), ends.tolist(), strict=True)]
+
+
+class Segment(NamedTuple):
+    """Texts that lie together in a spool file: where they start, and the key and the bytes of each."""
+
+    path: Path
+    start: int
+    keys: bytearray
+    lengths: array[int]
+
+
 class TextSpool:
     """Takes texts in a stream and gives each occurrence a number; `store` makes them distinct."""
 
@@ -43,67 +82,113 @@ class TextSpool:
         self._hasher = _hasher(role)
         self._path = path
         self._file = path.open("wb", buffering=1 << 20)
-        self._recent: dict[str, int] = {}
+        self._recent: dict[bytes, int] = {}
         self._n_texts = 0
-        self._waiting: list[str] = []
-        self._characters = 0
+        self._waiting: list[bytes] = []
         self._keys = bytearray()
         self._lengths = array("i")
+        self._n_bytes = 0
+        self._start = 0
+        self._segments: list[Segment] = []
 
-    def add(self, text: str) -> int:
-        """Occurrence number of this text; a recent repeat gets its earlier number."""
-        number = self._recent.get(text)
-        if number is not None:
-            return number
-        number = self._recent[text] = self._n_texts
-        self._n_texts = number + 1
-        self._waiting.append(text)
-        self._characters += len(text)
-        if len(self._waiting) >= RECENT_TEXTS or self._characters > RECENT_CHARACTERS:
+    def add(self, texts: Iterable[str]) -> list[int]:
+        """Occurrence number of each text; a recent repeat gets its earlier number."""
+        copy, recent, n_texts = self._hasher.copy, self._recent, self._n_texts
+        numbers: list[int] = []
+        keys, waiting = self._keys, self._waiting
+        for text in texts:
+            data = text.encode()
+            hasher = copy()
+            hasher.update(data)
+            key = hasher.digest()
+            number = recent.setdefault(key, n_texts)
+            if number == n_texts:
+                n_texts += 1
+                keys += key
+                waiting.append(data)
+            numbers.append(number)
+        self._n_texts = n_texts
+        if len(waiting) >= WAITING_TEXTS:
             self._write()
-        return number
+        return numbers
 
     def _write(self) -> None:
-        """Texts not yet written go to the file, and all are forgotten: in one go, which takes half the time."""
-        texts = self._waiting
-        joined = "".join(texts)
-        data = memoryview(joined.encode("utf-8"))
-        lengths = list(map(len, texts if joined.isascii() else [text.encode("utf-8") for text in texts]))
-        self._file.write(data)
-        self._lengths.extend(lengths)
-        copy, keys, start = self._hasher.copy, [], 0
-        for length in lengths:
-            hasher = copy()
-            hasher.update(data[start : (start := start + length)])
-            keys.append(hasher.digest())
-        self._keys += b"".join(keys)
+        """Texts that wait go to the file: many in one go, which takes half the time."""
+        self._lengths.extend(map(len, self._waiting))
+        self._n_bytes += self._file.write(BETWEEN.join([*self._waiting, b""]))
         self._waiting.clear()
+        if len(self._recent) > RECENT_TEXTS:
+            self._recent.clear()
+
+    def _cut(self) -> None:
+        """Ends a segment."""
+        self._write()
+        if self._lengths:
+            self._segments.append(Segment(self._path, self._start, self._keys, self._lengths))
+        self._keys, self._lengths, self._start = bytearray(), array("i"), self._n_bytes
+
+    def handed_over(self) -> list[Segment]:
+        """What was added since the last time, for `extend` of another spool; numbers begin anew."""
+        self._cut()
+        self._file.flush()
         self._recent.clear()
-        self._characters = 0
+        found, self._segments, self._n_texts = self._segments, [], 0
+        return found
+
+    def extend(self, segments: Iterable[Segment]) -> int:
+        """Takes texts that another spool wrote. Returns what their numbers grow by."""
+        before = self._n_texts
+        self._cut()
+        for segment in segments:
+            self._segments.append(segment)
+            self._n_texts += len(segment.lengths)
+        return before
+
+    def close(self) -> None:
+        """Ends the writing, where another spool makes the store."""
+        self._file.close()
 
     def store(self) -> tuple[TextStore, npt.NDArray[np.int64]]:
         """The distinct texts, and for each occurrence number the id of its text. Ends the writing.
 
         Texts are equal when all 16 bytes of their keys are. Ids follow the first occurrence.
         """
-        self._write()
+        self._cut()
         self._file.close()
-        keys = np.frombuffer(self._keys, np.uint8).reshape(-1, KEY_BYTES)
-        lengths = np.frombuffer(self._lengths, np.int32)
-        self._keys, self._lengths = bytearray(), array("i")
+        segments, self._segments = self._segments, []
+        keys = np.frombuffer(b"".join(segment.keys for segment in segments), np.uint8).reshape(-1, KEY_BYTES)
+        lengths = np.concatenate([np.zeros(0, np.int32), *(np.frombuffer(s.lengths, np.int32) for s in segments)])
+        paths = tuple(dict.fromkeys(segment.path for segment in segments))
         first, ids = _first_occurrences(keys)
-        offsets = np.cumsum(lengths, dtype=np.int64)
-        offsets -= lengths
-        return TextStore(self._path, offsets[first], lengths[first], keys[first]), ids
+        offsets = np.cumsum(lengths + np.int64(len(BETWEEN)))
+        offsets -= lengths + len(BETWEEN)
+        # From places among all segments to places among all files, each end to end.
+        file_start = dict(zip(paths, _starts_of(paths).tolist(), strict=True))
+        shifts = [file_start[segment.path] + segment.start for segment in segments]
+        n_texts = np.array([len(segment.lengths) for segment in segments], np.int64)
+        heads = offsets[np.cumsum(n_texts) - n_texts]
+        offsets += np.repeat(np.array(shifts, np.int64) - heads, n_texts)
+        if len(first) < len(keys):
+            offsets, lengths, keys = offsets[first], lengths[first], keys[first]
+        return TextStore(paths, offsets, lengths, keys), ids
+
+
+def _starts_of(paths: Sequence[Path]) -> npt.NDArray[np.int64]:
+    """Where each file starts when all lie end to end."""
+    sizes = np.array([path.stat().st_size for path in paths], np.int64)
+    return np.cumsum(sizes) - sizes
 
 
 def _first_occurrences(keys: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Places of the first of each run of equal keys, in order of appearance, and each key's id."""
     words = keys.view(np.uint64).reshape(-1, 2)
-    order = np.lexsort((words[:, 1], words[:, 0]))  # stable, so the first of equals comes first
-    ordered = words[order]
-    new = np.ones(len(order), np.bool_)
-    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    order = np.argsort(words[:, 0], kind="stable")  # so the first of equals comes first
+    new = _differ(words[order, 0])
+    if new.all():
+        return np.arange(len(keys)), np.arange(len(keys))
+    if not np.array_equal(new, _differ(words[order])):  # 8 bytes hardly ever agree where 16 do not
+        order = np.lexsort((words[:, 1], words[:, 0]))
+        new = _differ(words[order])
     heads = order[new]
     rank = np.empty(len(heads), np.int64)
     appearance = np.argsort(heads)
@@ -113,25 +198,34 @@ def _first_occurrences(keys: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.int6
     return heads[appearance], ids
 
 
+def _differ(ordered: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """(n,) True where a row is not the one before it."""
+    new = np.ones(len(ordered), np.bool_)
+    differ = ordered[1:] != ordered[:-1]
+    new[1:] = differ if ordered.ndim == 1 else differ.any(axis=1)
+    return new
+
+
 class TextStore:
     """Distinct texts by id. len(store), store.get(start, stop), store.take(ids); keys: (n, 16) uint8."""
 
     def __init__(
         self,
-        path: Path,
+        paths: tuple[Path, ...],
         offsets: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int32],
         keys: npt.NDArray[np.uint8],
     ) -> None:
-        self._path = path
+        self._paths = paths
+        self._starts = _starts_of(paths)
         self._offsets = offsets
         self._lengths = lengths
         self.keys = keys
         self._n_resident = 0
-        with path.open("rb") as file:
-            self._data: mmap.mmap | bytes = (
-                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
-            )
+        self._files: list[mmap.mmap] = []
+        for path in paths:
+            with path.open("rb") as file:
+                self._files.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -144,26 +238,49 @@ class TextStore:
         """The texts with these ids."""
         return self._decoded(self._offsets[ids], self._lengths[ids])
 
+    def packed(self, start: int, stop: int) -> Packed:
+        """The texts with ids start … stop-1 as one piece of bytes; mostly they lie so in the file."""
+        offsets, lengths = self._offsets[start:stop], self._lengths[start:stop].astype(np.int64)
+        sizes = lengths + len(BETWEEN)
+        size = int(sizes.sum())
+        files, places = self._placed(offsets)
+        if len(files) and files[0] == files[-1] and places[-1] + int(sizes[-1]) - places[0] == size:
+            found = self._files[files[0]][places[0] : places[0] + size]
+        else:
+            data = self._files
+            parts = [data[f][a : a + n] for f, a, n in zip(files, places, sizes.tolist(), strict=True)]
+            found = b"".join(parts)
+        self._read(size)
+        return Packed(found, lengths)
+
     def only(self, ids: npt.NDArray[np.int64]) -> TextStore:
         """The store of these texts alone, numbered 0 … len(ids)-1 in the order given."""
-        return TextStore(self._path, self._offsets[ids], self._lengths[ids], self.keys[ids])
+        return TextStore(self._paths, self._offsets[ids], self._lengths[ids], self.keys[ids])
 
     def close(self) -> None:
-        """Lets go of the file, so that it can be removed."""
-        if isinstance(self._data, mmap.mmap):
-            self._data.close()
+        """Lets go of the files, so that they can be removed."""
+        for file in self._files:
+            file.close()
 
-    def _decoded(self, offsets: Sequence[int] | npt.NDArray[np.int64], lengths: npt.NDArray[np.int32]) -> list[str]:
-        data = self._data
-        texts = [
-            str(data[start : start + length], "utf-8")
-            for start, length in zip(np.asarray(offsets).tolist(), lengths.tolist(), strict=True)
-        ]
-        self._n_resident += int(lengths.sum(dtype=np.int64))
-        if self._n_resident > RESIDENT_BYTES and isinstance(data, mmap.mmap):
-            self._n_resident = 0
-            let_go(data)
+    def _placed(self, offsets: npt.NDArray[np.int64]) -> tuple[list[int], list[int]]:
+        """The file of each offset, and the place in it."""
+        files = np.searchsorted(self._starts, offsets, side="right") - 1
+        places = offsets - self._starts[files]
+        return files.tolist(), places.tolist()
+
+    def _decoded(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32]) -> list[str]:
+        data, (files, places) = self._files, self._placed(offsets)
+        texts = [str(data[f][a : a + n], "utf-8") for f, a, n in zip(files, places, lengths.tolist(), strict=True)]
+        self._read(int(lengths.sum(dtype=np.int64)))
         return texts
+
+    def _read(self, n_bytes: int) -> None:
+        """Counts what was read, and lets go of the file's pages now and then."""
+        self._n_resident += n_bytes
+        if self._n_resident > RESIDENT_BYTES:
+            self._n_resident = 0
+            for file in self._files:
+                let_go(file)
 
 
 def let_go(mapped: mmap.mmap) -> None:

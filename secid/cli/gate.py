@@ -66,7 +66,7 @@ def gate(
         return _init(against, policy or Path("secid.toml"), sources)
     if not sources:
         raise UsageError("no source named", remedy="secid gate new.jsonl --against secid-baseline.json")
-    _check_formats(out or [])
+    _check_outputs(out or [])
     from secid.api import gate as judge
     from secid.cli.console import ConsoleProgress
 
@@ -94,14 +94,16 @@ def _init(against: Path, path: Path, sources: list[str] | None) -> int:
     return 0
 
 
-def _check_formats(paths: list[Path]) -> None:
+def _check_outputs(paths: list[Path]) -> None:
     from secid.errors import UsageError
+    from secid.report.pages import check_writable
 
     for path in paths:
         if path.suffix not in (".json", ".md", ".xml"):
             raise UsageError(
                 f"no page of a verdict has the suffix {path.suffix!r}", where=str(path), remedy="use .json, .md, .xml"
             )
+    check_writable(paths)
 
 
 def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annotations | None) -> None:

@@ -85,7 +85,7 @@ def _print(console: Console, found: MixResult, written: Blend | None) -> None:
 
     from secid.report.foreign import plain
 
-    console.print(_shares_table(found), Text(""), sep="\n")
+    console.print(_shares_table(found))
     lines = [
         f"best mixture: {found.nats:.4f} nats at budget {found.budget:g}, gap at most {found.gap_nats:.1e} nats",
         f"equal shares: {found.equal_nats:.4f} nats",
@@ -93,7 +93,7 @@ def _print(console: Console, found: MixResult, written: Blend | None) -> None:
     ]
     for line in lines:
         console.print(Text(line))
-    console.print(Text(""), _hybrids_table(found), Text(""), sep="\n")
+    console.print(_hybrids_table(found))
     for remark in found.remarks:
         console.print(Text(plain(remark), style="yellow"))
     if written is not None:
@@ -115,7 +115,7 @@ def _shares_table(found: MixResult) -> Table:
 
     from secid.report.foreign import plain
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
     table.add_column("source", overflow="fold", ratio=1, min_width=12)
     for name in ("share", "alone", "slope", "loss without"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -134,7 +134,7 @@ def _hybrids_table(found: MixResult) -> Table:
     from secid.report.foreign import plain
 
     budgets = sorted({hybrid.budget for hybrid in found.hybrids})
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
     table.add_column("half of each, nats at budget", overflow="fold", ratio=1, min_width=12)
     for budget in budgets:
         table.add_column(f"{budget:g}", justify="right", no_wrap=True)

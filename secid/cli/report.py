@@ -32,10 +32,11 @@ def report(
     """
     from secid.cli.console import stdout
     from secid.report.document import read_run
-    from secid.report.pages import check_formats, labels, write_comparison, write_page
+    from secid.report.pages import check_formats, check_writable, labels, write_comparison, write_page
 
     runs, files = runs_and_files(runs, to or [])
     check_formats(files)
+    check_writable(files)
     found = list(zip(labels(runs), map(read_run, runs), strict=True))
     for path in files:
         if len(found) == 1:

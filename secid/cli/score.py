@@ -73,10 +73,11 @@ def score_and_print(
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
     from secid.report.document import to_json
-    from secid.report.pages import check_formats, write_page
+    from secid.report.pages import check_formats, check_writable, write_page
     from secid.report.terminal import print_run
 
     check_formats(out)
+    check_writable(out)
     settings |= {"encoder": encoders[0] if encoders else None, "other_encoders": (encoders or [])[1:]}
     if strict:
         settings["on_bad"] = "fail"

@@ -4,7 +4,8 @@
 >>> for item in open_source(sources[0], settings): ...                # doctest: +SKIP
 """
 
-from secid.data.reader import FileContent, FileShape, Reader, open_source
+from secid.data.reader import FileContent, FileShape, Reader, ShareStream, open_source
+from secid.data.shares import Share
 from secid.data.sources import resolve_sources
 
-__all__ = ["FileContent", "FileShape", "Reader", "open_source", "resolve_sources"]
+__all__ = ["FileContent", "FileShape", "Reader", "Share", "ShareStream", "open_source", "resolve_sources"]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from secid.data.passages import join_title, passage_id, passage_text
 from secid.data.rows import Broken, shorten
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, filled
 from secid.data.schemas.special import as_number
-from secid.records import NO_FIELDS, Defect, Record, Scalar
+from secid.records import NO_FIELDS, Block, Defect, Record, Scalar
 from secid.settings import Settings
 
 Lookup = Callable[[str], str | None]
@@ -19,6 +20,8 @@ Lookup = Callable[[str], str | None]
 
 Item = Record | Defect
 SEQUENCES = frozenset({list, tuple})
+FEW_ROWS = 4
+"""Rows among which a bad one is no longer searched for by halves."""
 
 
 class Pair(NamedTuple):
@@ -65,36 +68,45 @@ class Cleaner:
         self._query_of = query_of if binding.query_ids else None
         self._passage_of = passage_of if binding.passage_ids else None
         plain = not (binding.splits or binding.pairs or binding.labelled or self._source_column)
-        self.one_item_per_row = not (binding.splits or self._source_column)
-        """Whether `item` is enough; else `items` gives what a row holds for each source."""
         self._quick = plain and self._by is None and self._query_of is None and self._passage_of is None
 
-    def item(self, line: int, row: Any) -> Item:
-        """The record or defect of a row that belongs to one source."""
+    def blocks(self, numbers: Sequence[int], rows: Sequence[Any]) -> Iterator[Item | Block]:
+        """Everything that rows give: together where all are sound, one by one around those that are not."""
         if self._quick:
-            try:
-                query, positives, negatives = self._extract(row)
-                if (
-                    positives
-                    and negatives
-                    and query.strip()
-                    and type(positives) in SEQUENCES
-                    and type(negatives) in SEQUENCES
-                ):
-                    if type(negatives[0]) is dict:
-                        positives, negatives = self._joined(positives), self._joined(negatives)
-                    # str.strip refuses anything that is no text, and leaves nothing of a blank one.
-                    if all(map(str.strip, positives)) and all(map(str.strip, negatives)):
-                        return Record(query, tuple(positives), tuple(negatives), self._path, line)
-            except NOT_THE_SHAPE:
-                pass
-        return next(iter(self.items(line, row)))
+            block = self._block(numbers, rows)
+            if block is not None:
+                yield block
+                return
+            if len(rows) > FEW_ROWS:
+                middle = len(rows) // 2
+                yield from self.blocks(numbers[:middle], rows[:middle])
+                yield from self.blocks(numbers[middle:], rows[middle:])
+                return
+        for number, row in zip(numbers, rows, strict=True):
+            yield from self.items(number, row)
 
-    def _joined(self, passages: Any) -> list[str]:
-        """Texts of passage objects on the quick way; [""] (never usable) where one needs a closer look."""
-        if not self._titles:
-            return [passage["text"] for passage in passages]
+    def _block(self, numbers: Sequence[int], rows: Sequence[Any]) -> Block | None:
+        """The rows' records; None where some row needs a closer look."""
+        try:
+            queries, positives, negatives = zip(*map(self._extract, rows), strict=True)
+            n_positives, n_negatives = list(map(len, positives)), list(map(len, negatives))
+            passages = self._texts(chain.from_iterable(zip(positives, negatives, strict=True)))
+            lists = SEQUENCES.issuperset(map(type, chain(positives, negatives)))
+            # str.strip refuses anything that is no text, and leaves nothing of a blank one.
+            if lists and all(n_positives) and all(n_negatives) and all(map(str.strip, chain(queries, passages))):
+                return Block(queries, passages, n_positives, n_negatives, self._path, numbers)
+        except (*NOT_THE_SHAPE, ValueError):
+            pass
+        return None
+
+    def _texts(self, cells: Iterable[Sequence[Any]]) -> list[str]:
+        """Texts of the rows' passages, titles joined; [""] (never usable) where one needs a closer look."""
+        passages = list(chain.from_iterable(cells))
+        if not passages or type(passages[0]) is not dict:
+            return passages
         texts = [passage["text"] for passage in passages]
+        if not self._titles:
+            return texts
         if not all(texts):
             return [""]
         return [
@@ -103,7 +115,7 @@ class Cleaner:
         ]
 
     def items(self, line: int, row: Any) -> Iterator[Item]:
-        """What a row gives, one item for each source it belongs to."""
+        """What one row gives, one item for each source it belongs to."""
         split: str | None = None if self._source_column or self._binding.splits else ""
         try:
             query, positives, negatives = self._cells(row)

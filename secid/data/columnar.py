@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from secid.data.rows import Broken, Rows, shorten
-from secid.errors import InputError, SchemaError
+from secid.data.rows import Broken, Part, Parts, Row, shorten
+from secid.errors import InputError, SchemaError, plainly
 
 BATCH_ROWS = 1024
 """Rows decoded at once: rows of ten passages come to about 5 MB, and larger batches read no faster."""
@@ -18,17 +18,23 @@ BATCH_ROWS = 1024
 Handle = str | BinaryIO
 
 
-def parquet_rows(file: Handle, path: str, columns: Sequence[str] | None) -> Rows:
-    """Rows of a Parquet file as dicts of `columns` (all where None). Raises InputError where it is damaged."""
+def parquet_rows(file: Handle, path: str, columns: Sequence[str] | None, groups: range | None = None) -> Parts:
+    """Rows of a Parquet file as dicts of `columns` (all where None). Raises InputError where it is damaged.
+
+    groups: row groups to read; all where None. Rows keep the numbers that they have in the file.
+    """
     with _damage(path):
         table = pq.ParquetFile(file, memory_map=False, pre_buffer=False, buffer_size=1 << 20)
         names = _present(table.schema_arrow, columns, path)
-        batches = table.iter_batches(batch_size=BATCH_ROWS, columns=_paths(names))
+        groups = range(table.num_row_groups) if groups is None else groups
+        batches = table.iter_batches(batch_size=BATCH_ROWS, columns=_paths(names), row_groups=list(groups))
+        n_rows = table.metadata.num_rows
+        before = sum(table.metadata.row_group(group).num_rows for group in range(groups.start))
     # The Parquet decoder makes its offsets itself.
-    yield from _rows(batches, names, path, checked=True)
+    yield from _parts(batches, names, path, lambda number: number / n_rows, checked=True, before=before)
 
 
-def arrow_rows(file: Handle, path: str, columns: Sequence[str] | None, *, streamed: bool) -> Rows:
+def arrow_rows(file: Handle, path: str, columns: Sequence[str] | None, *, streamed: bool) -> Parts:
     """Rows of an Arrow IPC stream (`datasets` writes these) or file."""
     with _damage(path):
         source = pa.OSFile(file) if isinstance(file, str) else file
@@ -39,7 +45,15 @@ def arrow_rows(file: Handle, path: str, columns: Sequence[str] | None, *, stream
             reader = pa.ipc.open_file(source)
             batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
         names = _present(reader.schema, columns, path)
-    yield from _rows(batches, names, path, checked=False)
+        n_bytes = source.size() if isinstance(source, pa.NativeFile) else source.seek(0, 1)
+    yield from _parts(batches, names, path, lambda number: source.tell() / n_bytes, checked=False)
+
+
+def group_sizes(path: str) -> list[int]:
+    """Rows of each row group of a Parquet file."""
+    with _damage(path):
+        metadata = pq.ParquetFile(path).metadata
+        return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
 def column_names(file: Handle, path: str, kind: str) -> tuple[str, ...]:
@@ -64,8 +78,17 @@ def _present(schema: pa.Schema, columns: Sequence[str] | None, path: str) -> lis
     return names if columns is None else [name for name in names if name in set(columns)]
 
 
-def _rows(batches: Iterator[pa.RecordBatch], names: Sequence[str], path: str, *, checked: bool) -> Rows:
-    number = 0
+def _parts(
+    batches: Iterator[pa.RecordBatch],
+    names: Sequence[str],
+    path: str,
+    done: Callable[[int], float],
+    *,
+    checked: bool,
+    before: int = 0,
+) -> Parts:
+    """Rows of the batches. done: share of the file behind a row number.   before: rows of the file before them."""
+    number = before
     batches = iter(batches)
     while True:
         with _damage(path):
@@ -73,12 +96,13 @@ def _rows(batches: Iterator[pa.RecordBatch], names: Sequence[str], path: str, *,
         if batch is None:
             return
         for start in range(0, batch.num_rows, BATCH_ROWS):
-            part = batch.slice(start, BATCH_ROWS).select(names)
-            yield from enumerate(_part_rows(part, path, checked=checked), number + 1)
-            number += part.num_rows
+            rows = _batch_rows(batch.slice(start, BATCH_ROWS).select(names), path, checked=checked)
+            numbers = range(number + 1, number + 1 + len(rows))
+            number += len(rows)
+            yield Part(numbers, rows, done(number))
 
 
-def _part_rows(batch: pa.RecordBatch, path: str, *, checked: bool) -> Iterator[dict[str, Any] | Broken]:
+def _batch_rows(batch: pa.RecordBatch, path: str, *, checked: bool) -> list[Row | Broken]:
     """Rows of a batch. checked: whether its offsets and texts are known to be sound."""
     names = batch.schema.names
     try:
@@ -86,13 +110,9 @@ def _part_rows(batch: pa.RecordBatch, path: str, *, checked: bool) -> Iterator[d
             values = _values(batch, checked=checked)
     except _NotUtf8:
         if batch.num_rows == 1:
-            yield Broken("broken_line", "a text that is not valid UTF-8")
-            return
-        for row in range(batch.num_rows):
-            yield from _part_rows(batch.slice(row, 1), path, checked=checked)
-        return
-    for cells in zip(*values, strict=True):
-        yield dict(zip(names, cells, strict=True))
+            return [Broken("broken_line", "a text that is not valid UTF-8")]
+        return [row for at in range(batch.num_rows) for row in _batch_rows(batch.slice(at, 1), path, checked=checked)]
+    return [dict(zip(names, cells, strict=True)) for cells in zip(*values, strict=True)]
 
 
 class _NotUtf8(Exception):  # noqa: N818 - never leaves this module
@@ -122,7 +142,7 @@ def _damage(path: str) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise InputError(
-            f"cannot be read as Parquet or Arrow: cut short or damaged ({shorten(str(error), 160)})",
+            f"cannot be read as Parquet or Arrow: cut short or damaged ({shorten(plainly(error), 160)})",
             where=path,
             remedy="copy or make the file again",
         ) from error

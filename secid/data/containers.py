@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import BinaryIO, Literal
 
 from secid.data.jsonrows import BOM, json_array, json_lines, json_object, unwrap
-from secid.data.rows import Row, Rows, shorten
+from secid.data.rows import Parts, Row, Rows, gathered, numbered, shorten
 from secid.data.stream import CHUNK, STDIN, ByteStream
 from secid.data.tablerows import Dialect, table_rows
 from secid.errors import InputError
@@ -193,25 +193,35 @@ KNOWN_NAME = re.compile(
 
 
 def open_rows(stream: ByteStream, container: Container, columns: Sequence[str] | None = None) -> Rows:
-    """Numbered rows of a stream. columns: the only ones wanted, a saving for columnar files alone."""
+    """Numbered rows of a stream. columns: as in open_parts."""
+    return numbered(open_parts(stream, container, columns))
+
+
+def open_parts(
+    stream: ByteStream, container: Container, columns: Sequence[str] | None = None, groups: range | None = None
+) -> Parts:
+    """Rows of a stream, many at a time. columns: the only ones wanted, a saving for columnar files alone.
+
+    groups: the row groups of a Parquet file to read; all where None.
+    """
     if container.kind == "jsonl":
         return json_lines(stream)
     if container.kind == "json_array":
-        return json_array(stream)
+        return gathered(json_array(stream))
     if container.kind == "json_object":
         return json_object(stream)
     if container.kind == "table" and container.dialect is not None:
-        return table_rows(stream, container.dialect)
+        return gathered(table_rows(stream, container.dialect))
     if container.kind in COLUMNAR:
-        return _columnar(stream, container, columns)
+        return _columnar(stream, container, columns, groups)
     return iter(())
 
 
-def _columnar(stream: ByteStream, container: Container, columns: Sequence[str] | None) -> Rows:
+def _columnar(stream: ByteStream, container: Container, columns: Sequence[str] | None, groups: range | None) -> Parts:
     # pyarrow is imported only where a file asks for it: it costs 0.1 s.
     from secid.data import columnar
 
-    reads = columnar.parquet_rows
+    reads = partial(columnar.parquet_rows, groups=groups)
     if container.kind != "parquet":
         reads = partial(columnar.arrow_rows, streamed=container.kind == "arrow_stream")
     if stream.path == STDIN or container.compression:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
 from secid.data.clean import Cleaner, Item, Pair
 from secid.data.collection import Collection, open_collection
-from secid.data.containers import COLUMNAR, Container, open_rows, sniff
+from secid.data.containers import COLUMNAR, Container, open_parts, sniff
 from secid.data.grouping import PairGroups
-from secid.data.rows import Broken, Row, Rows
+from secid.data.jsonrows import json_lines
+from secid.data.rows import Broken, Part, Parts, Row, numbered
 from secid.data.schemas.binding import Binding
 from secid.data.schemas.detect import detect
+from secid.data.shares import Share, cut
 from secid.data.stream import STDIN, ByteStream
-from secid.errors import InputError
-from secid.records import Source
+from secid.errors import InputError, plainly
+from secid.records import Block, Source
 from secid.settings import Settings
 
 HEAD_ROWS = 64
@@ -58,7 +61,7 @@ class _File:
     container: Container
     binding: Binding | None
     cleaner: Cleaner | None
-    pending: tuple[ByteStream, Rows] | None
+    pending: tuple[ByteStream, Parts] | None
 
 
 class Reader:
@@ -77,12 +80,12 @@ class Reader:
             raise InputError("holds no row", where=", ".join(source.paths[:3]))
         self.n_bytes = None if STDIN in source.paths else sum(Path(path).stat().st_size for path in source.paths)
         self._stream: ByteStream | None = None
-        self._bytes_done = 0
+        self._bytes_done = self._bytes_within = 0
         self._content: list[FileContent | Future[FileContent]] | None = None
 
     def bytes_read(self) -> int:
-        """Bytes taken from the disk so far; for Parquet and Arrow it moves file by file."""
-        return self._bytes_done + (self._stream.n_bytes_read if self._stream else 0)
+        """Bytes taken from the disk so far; for Parquet and Arrow by the share of the rows."""
+        return self._bytes_done + max(self._bytes_within, self._stream.n_bytes_read if self._stream else 0)
 
     def content(self) -> tuple[FileContent, ...]:
         """Hash and size of each file. Raises RuntimeError before the iteration has ended."""
@@ -92,6 +95,14 @@ class Reader:
 
     def __iter__(self) -> Iterator[Item]:
         """Every row as one item for each source in it; labelled pairs as one item a query, after all other rows."""
+        for item in self.blocks():
+            if isinstance(item, Block):
+                yield from item.records()
+            else:
+                yield item
+
+    def blocks(self) -> Iterator[Item | Block]:
+        """The same, sound rows in blocks."""
         if self._content is not None:
             raise RuntimeError("a reader can be iterated once")
         self._content = []
@@ -104,31 +115,64 @@ class Reader:
         if groups is not None:
             yield from groups.items()
 
-    def _read(self, file: _File, groups: PairGroups | None, hashing: ThreadPoolExecutor) -> Iterator[Item]:
+    def shares(self, share_bytes: int) -> list[Share] | None:
+        """The source cut into shares, in its order; None where its rows cannot be read apart from each other."""
+        if any(
+            file.path == STDIN or (file.binding is not None and not _stands_alone(file.binding)) for file in self._files
+        ):
+            return None
+        return [
+            share
+            for place, file in enumerate(self._files)
+            if file.binding is not None
+            for share in cut(place, file.path, file.container, share_bytes)
+        ]
+
+    def share(self, share: Share) -> ShareStream:
+        """The rows of one share, as `blocks` gives them; but lines of a span are counted from its start."""
+        file = self._files[share.file]
+        return ShareStream(partial(_items, file=file, groups=None), *self._open(file, share))
+
+    def hash_beside(self, hashing: Executor) -> None:
+        """Hashes all files, in place of an iteration."""
+        self._content = [hashing.submit(_hash_file, file.path) for file in self._files]
+
+    def passed(self, n_bytes: int) -> None:
+        """Counts bytes of a share as read."""
+        self._bytes_done += n_bytes
+
+    def _read(self, file: _File, groups: PairGroups | None, hashing: ThreadPoolExecutor) -> Iterator[Item | Block]:
         contents = self._content if self._content is not None else []
         columnar = file.container.kind in COLUMNAR and file.path != STDIN and not file.container.compression
         # Parquet is read at random places, so its hash is taken beside the reading.
         beside = hashing.submit(_hash_file, file.path) if columnar else None
-        stream, rows = file.pending or self._open(file)
+        n_bytes = Path(file.path).stat().st_size if columnar else 0
+        stream, parts = file.pending or self._open(file)
         self._stream = stream
         try:
-            if file.cleaner is not None:
-                yield from _items(rows, file, groups)
+            for part in parts if file.cleaner is not None else ():
+                self._bytes_within = int(part.done * n_bytes)
+                yield from _items(part, file, groups)
             if beside is None:
                 stream.drain()
         finally:
             stream.close()
             self._stream = None
+            self._bytes_within = 0
         content = beside or FileContent(file.path, stream.sha256, stream.n_bytes_read)
         contents.append(content)
-        self._bytes_done += Path(file.path).stat().st_size if columnar else stream.n_bytes_read
+        self._bytes_done += n_bytes if columnar else stream.n_bytes_read
 
-    def _open(self, file: _File) -> tuple[ByteStream, Rows]:
+    def _open(self, file: _File, share: Share | None = None) -> tuple[ByteStream, Parts]:
+        if share is not None and share.span is not None:
+            stream = ByteStream(file.path, share.span)
+            return stream, json_lines(stream, from_start=share.span[0] == 0)
         stream = ByteStream(file.path)
         columns = file.binding.columns if file.binding else None
         if columns is not None:
             columns = (*columns, *filter(None, (self._settings.source_column, self._settings.by)))
-        return stream, open_rows(stream, file.container, columns)
+        groups = None if share is None or share.groups is None else range(*share.groups)
+        return stream, open_parts(stream, file.container, columns, groups)
 
     def _inspect(self, path: str) -> _File:
         """Container, schema and cleaner of a file, from its first rows."""
@@ -136,8 +180,9 @@ class Reader:
         keep = False
         try:
             container = sniff(stream)
-            rows = open_rows(stream, container)
-            tried = list(_until_enough(rows))
+            parts = open_parts(stream, container)
+            head = list(_until_enough(parts))
+            tried = list(_tried(head))
             good: list[Row] = [row for _, row in tried if not isinstance(row, Broken)]
             if tried and not good:
                 line, problem = tried[0]
@@ -148,7 +193,7 @@ class Reader:
                     remedy="is it JSON lines, CSV, TSV, Parquet or Arrow, in UTF-8?",
                 )
             keep = path == STDIN
-            pending = (stream, chain(tried, rows)) if keep else None
+            pending = (stream, chain(head, parts)) if keep else None
             if not good:
                 return _File(path, container, None, None, pending)
             binding = detect(good, self._settings, path)
@@ -164,6 +209,22 @@ class Reader:
         return Cleaner(binding, path, self._settings, collection.query, collection.passage)
 
 
+class ShareStream:
+    """Rows of one share. Iterable once; n_lines is known afterwards."""
+
+    def __init__(self, items: Callable[[Part], Iterator[Item | Block]], stream: ByteStream, parts: Parts) -> None:
+        self._items, self._stream, self._parts = items, stream, parts
+        self.n_lines = 0
+
+    def __iter__(self) -> Iterator[Item | Block]:
+        try:
+            for part in self._parts:
+                yield from self._items(part)
+            self.n_lines = self._stream.n_lines
+        finally:
+            self._stream.close()
+
+
 def open_source(source: Source, settings: Settings) -> Reader:
     """Open a source: containers and schemas are found from the files' first rows.
 
@@ -172,32 +233,43 @@ def open_source(source: Source, settings: Settings) -> Reader:
     return Reader(source, settings)
 
 
-def _items(rows: Rows, file: _File, groups: PairGroups | None) -> Iterator[Item]:
+def _items(part: Part, file: _File, groups: PairGroups | None) -> Iterator[Item | Block]:
     cleaner = file.cleaner
     if cleaner is None:
         return
-    if groups is not None and file.binding is not None and file.binding.labelled == "pair":
-        for line, row in rows:
-            found = cleaner.pair(line, row)
-            if isinstance(found, Pair):
-                groups.add(found)
-            else:
-                yield found
-    elif cleaner.one_item_per_row:
-        item = cleaner.item
-        for line, row in rows:
-            yield item(line, row)
-    else:
-        for line, row in rows:
-            yield from cleaner.items(line, row)
+    if groups is None or file.binding is None or file.binding.labelled != "pair":
+        yield from cleaner.blocks(part.numbers, part.rows)
+        return
+    for line, row in zip(part.numbers, part.rows, strict=True):
+        found = cleaner.pair(line, row)
+        if isinstance(found, Pair):
+            groups.add(found)
+        else:
+            yield found
 
 
-def _until_enough(rows: Rows) -> Iterator[tuple[int, Row | Broken]]:
+def _stands_alone(binding: Binding) -> bool:
+    """Whether a row is a record without a look at other rows or at a collection."""
+    return binding.labelled != "pair" and not binding.query_ids and not binding.passage_ids
+
+
+def _until_enough(parts: Parts) -> Iterator[Part]:
+    """Parts that hold HEAD_ROWS good rows, or HEAD_TRIES rows."""
+    n_good = n_tried = 0
+    for part in parts:
+        yield part
+        n_tried += len(part.rows)
+        n_good += sum(not isinstance(row, Broken) for row in part.rows)
+        if n_good >= HEAD_ROWS or n_tried >= HEAD_TRIES:
+            return
+
+
+def _tried(head: Sequence[Part]) -> Iterator[tuple[int, Row | Broken]]:
     """Rows up to HEAD_ROWS good ones, HEAD_TRIES at most."""
     n_good = 0
-    for numbered in islice(rows, HEAD_TRIES):
-        yield numbered
-        n_good += not isinstance(numbered[1], Broken)
+    for line, row in islice(numbered(iter(head)), HEAD_TRIES):
+        yield line, row
+        n_good += not isinstance(row, Broken)
         if n_good == HEAD_ROWS:
             return
 
@@ -229,4 +301,4 @@ def _hash_file(path: str) -> FileContent:
             digest = hashlib.file_digest(file, "sha256")
             return FileContent(path, digest.hexdigest(), file.tell())
     except OSError as error:
-        raise InputError(f"cannot be read ({error})", where=path) from error
+        raise InputError(f"cannot be read ({plainly(error)})", where=path) from error

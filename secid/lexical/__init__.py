@@ -1,14 +1,16 @@
 """Texts to tokens, document frequencies and coverage (METHOD 2, 4)."""
 
-from secid.lexical.coverage import DocumentFrequencies, Lexicon
-from secid.lexical.tokens import SPLITTERS, TokenSets, distinct_tokens, term_keys, token_sets, token_stream
+from secid.lexical.coverage import Lexicon
+from secid.lexical.frequencies import DocumentFrequencies
+from secid.lexical.tokens import SPLITTERS, Index, Keys, TokenSets, term_keys, token_sets, token_stream
 
 __all__ = [
     "SPLITTERS",
     "DocumentFrequencies",
+    "Index",
+    "Keys",
     "Lexicon",
     "TokenSets",
-    "distinct_tokens",
     "term_keys",
     "token_sets",
     "token_stream",

@@ -1,4 +1,4 @@
-"""Document frequencies, their IDF, and the share of a query's IDF that a document covers.
+"""The share of a query's IDF that a document covers, and the documents that IDF is made of.
 
 Works on text ids: queries and passages are handed in by id range, so texts can stay on disk.
 Token sets of passages, cut to the queries' vocabulary, are spooled to a file; memory does not
@@ -7,26 +7,29 @@ grow with the passages.
 
 from __future__ import annotations
 
-import hashlib
 import mmap
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from secid.lexical.tokens import Index, Keys, TokenSets, term_keys, token_sets
-from secid.texts import let_go
+from secid.lexical.frequencies import DocumentFrequencies, Floats, frequencies, merge_frequencies
+from secid.lexical.tokens import Index, Keys, TokenSets, distinct_tokens, term_keys, token_stream
+from secid.lexical.vocabulary import Cut, Vocabulary
+from secid.texts import Packed, let_go
 
-Floats = npt.NDArray[np.float64]
-Texts = Callable[[int, int], Sequence[str]]
-"""texts(start, stop) gives the texts with these ids."""
+Texts = Callable[[int, int], Sequence[str] | Packed]
+"""texts(start, stop) gives the texts with these ids; packed ones are lexed without being taken apart."""
+Stream = Callable[[Any], tuple[Keys, Index]]
+"""Keys of all tokens of what a Texts gives, in order, and how many each text has."""
+Made = TypeVar("Made")
 
 CHUNK_TEXTS = 4096
 """Texts lexed at once: more take more memory, and no less time."""
@@ -35,61 +38,12 @@ MAX_THREADS = 4
 """Threads that lex: beyond a few, what they do under the interpreter's lock is all that is left."""
 
 
-@dataclass(frozen=True)
-class DocumentFrequencies:
-    """How many of n_documents distinct texts hold each token.
-
-    keys   : (V,) sorted distinct token keys.   counts : (V,) int64, >= 1.
-    """
-
-    keys: Keys
-    counts: npt.NDArray[np.int64]
-    n_documents: int
-
-    def idf(self, keys: Keys) -> Floats:
-        """log((1+D)/(1+df)) + 1 of each key; a key that no document holds has df = 0. Source: METHOD 2."""
-        counts = np.zeros(len(keys), np.float64)
-        if len(self.keys):
-            place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-            found = self.keys[place] == keys
-            counts[found] = self.counts[place[found]]
-        return np.log((1.0 + self.n_documents) / (1.0 + counts)) + 1.0
-
-    def sha256(self) -> str:
-        """Hash of the table, the same for any order of the documents."""
-        digest = hashlib.sha256(str(self.n_documents).encode())
-        digest.update(np.ascontiguousarray(self.keys, "<u8").tobytes())
-        digest.update(np.ascontiguousarray(self.counts, "<i8").tobytes())
-        return digest.hexdigest()
-
-
-def merge_frequencies(parts: Sequence[DocumentFrequencies]) -> DocumentFrequencies:
-    """Frequencies over the union of disjoint document sets; the empty table for no parts."""
-    keys = np.concatenate([np.zeros(0, np.uint64), *(part.keys for part in parts)])
-    counts = np.concatenate([np.zeros(0, np.int64), *(part.counts for part in parts)])
-    # Stable: it is the kind that makes use of runs which are sorted already.
-    order = np.argsort(keys, kind="stable")
-    keys = keys[order]
-    first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
-    summed = np.add.reduceat(counts[order], first) if len(first) else counts
-    return DocumentFrequencies(keys[first], summed, sum(part.n_documents for part in parts))
-
-
-def frequencies(sets: TokenSets, counted: npt.NDArray[np.bool_] | None = None) -> DocumentFrequencies:
-    """Document frequencies of the token sets, or of the counted ones; the empty table for none."""
-    numbers = sets.numbers if counted is None else sets.numbers[np.repeat(counted, np.diff(sets.offsets))]
-    counts = np.bincount(numbers, minlength=len(sets.table))
-    held = counts > 0
-    n_documents = len(sets) if counted is None else int(counted.sum())
-    return DocumentFrequencies(sets.table[held], counts[held].astype(np.int64), n_documents)
-
-
 class Lexicon:
     """The token sets of a run's texts under one tokenizer: asked for frequencies, then for coverage.
 
     queries, passages : texts by id; every id below n_queries, n_passages is lexed once.
     counted           : (n_passages,) which passages are documents of the pool.
-    lex               : token sets of texts; those of the named tokenizer where None.
+    lex               : tokens of what `queries` and `passages` give; those of the named tokenizer where None.
     spool             : a file that this object writes the passages' token sets to.
     """
 
@@ -101,24 +55,33 @@ class Lexicon:
         passages: Texts,
         counted: npt.NDArray[np.bool_],
         spool: Path,
-        lex: Callable[[Sequence[str]], TokenSets] | None = None,
+        lex: Stream | None = None,
     ) -> None:
         self.tokenizer = tokenizer
         # A lexer of somebody else's may not stand two calls at once.
         n_threads = 1 if lex else min(MAX_THREADS, os.cpu_count() or 1)
-        lex = lex or (lambda texts: token_sets(texts, tokenizer))
-        n_passages = len(counted)
-        self._query_sets = _joined(_lexed(queries, n_queries, lex, n_threads))
-        self.vocabulary: Keys = self._query_sets.table
-        self._frequency_parts: list[DocumentFrequencies] = []
+        stream = lex or partial(token_stream, tokenizer=tokenizer)
+        self._query_sets = _joined(
+            _in_order(lambda a, b: distinct_tokens(*stream(queries(a, b))), n_queries, n_threads)
+        )
+        vocabulary = Vocabulary(self._query_sets.table)
+        self.vocabulary: Keys = vocabulary.keys
+        self._held_by = np.zeros(len(vocabulary), np.int64)
+        self._others: list[DocumentFrequencies] = []
+        self._n_counted = int(counted.sum())
         self._pool: DocumentFrequencies | None = None
-        self._offsets = np.zeros(n_passages + 1, np.int64)
+        self._offsets = np.zeros(len(counted) + 1, np.int64)
         self._spool = spool
         with spool.open("wb") as file:
             start = 0
-            for sets in _lexed(passages, n_passages, lex, n_threads):
-                self._add(file, start, sets, counted[start : start + len(sets)])
-                start += len(sets)
+            for part in _in_order(
+                lambda a, b: vocabulary.cut(*stream(passages(a, b)), counted[a:b]), len(counted), n_threads
+            ):
+                self._offsets[start + 1 : start + 1 + len(part.counts)] = part.counts
+                start += len(part.counts)
+                file.write(part.columns.tobytes())
+                self._count(part)
+        np.cumsum(self._offsets, out=self._offsets)
         self._mapped: mmap.mmap | None = None
         self._columns: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         if self._offsets[-1]:
@@ -126,31 +89,21 @@ class Lexicon:
                 self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             self._columns = np.frombuffer(self._mapped, np.int32)
 
-    def _add(self, file: Any, start: int, sets: TokenSets, counted: npt.NDArray[np.bool_]) -> None:
-        parts = self._frequency_parts
-        parts.append(frequencies(sets, counted))
+    def _count(self, part: Cut) -> None:
+        self._held_by += part.held_by
+        parts = self._others
+        parts.append(part.others)
         # Only tables of like size are merged, so that a token is moved a few times, however many chunks there are.
         while len(parts) > 1 and len(parts[-2].keys) < 2 * len(parts[-1].keys):
             parts[-2:] = [merge_frequencies(parts[-2:])]
-        columns, counts = self._columns_of(sets)
-        np.cumsum(counts, out=self._offsets[start + 1 : start + 1 + len(sets)])
-        self._offsets[start + 1 : start + 1 + len(sets)] += self._offsets[start]
-        file.write(columns.tobytes())
-
-    def _columns_of(self, sets: TokenSets) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Vocabulary columns of each text's tokens, unknown tokens left out, and their number per text."""
-        if not len(self.vocabulary):
-            return np.zeros(0, np.int32), np.zeros(len(sets), np.int64)
-        place = np.minimum(np.searchsorted(self.vocabulary, sets.table), len(self.vocabulary) - 1)
-        keep = (self.vocabulary[place] == sets.table)[sets.numbers]
-        kept_before = np.concatenate([[0], np.cumsum(keep)])
-        return place[sets.numbers][keep].astype(np.int32), np.diff(kept_before[sets.offsets])
 
     def pooled(self) -> DocumentFrequencies:
         """Frequencies over all counted passages of the run."""
         if self._pool is None:
-            self._pool = merge_frequencies(self._frequency_parts)
-            self._frequency_parts = [self._pool]
+            held = self._held_by > 0
+            mine = DocumentFrequencies(self.vocabulary[held], self._held_by[held], self._n_counted)
+            self._pool = merge_frequencies([mine, *self._others])
+            self._others = []
         return self._pool
 
     def of_passages(self, ids: Index) -> DocumentFrequencies:
@@ -227,15 +180,15 @@ class Lexicon:
         return DocumentFrequencies(self.vocabulary[held], counts[held].astype(np.int64), n_documents)
 
 
-def _lexed(texts: Texts, n: int, lex: Callable[[Sequence[str]], TokenSets], n_threads: int) -> Iterator[TokenSets]:
-    """Token sets of texts 0 … n-1, chunk by chunk and in order, n_threads at a time.
+def _in_order(make: Callable[[int, int], Made], n: int, n_threads: int) -> Iterator[Made]:
+    """make(start, stop) of texts 0 … n-1, chunk by chunk and in order, n_threads at a time.
 
     numpy lets go of the interpreter in what takes the time, so threads run side by side.
     """
     with ThreadPoolExecutor(n_threads) as pool:
-        waiting: deque[Future[TokenSets]] = deque()
+        waiting: deque[Future[Made]] = deque()
         for start in range(0, n, CHUNK_TEXTS):
-            waiting.append(pool.submit(lambda a, b: lex(texts(a, b)), start, min(n, start + CHUNK_TEXTS)))
+            waiting.append(pool.submit(make, start, min(n, start + CHUNK_TEXTS)))
             if len(waiting) > n_threads:
                 yield waiting.popleft().result()
         while waiting:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.lexical.scripts import split_multilingual
+from secid.texts import BETWEEN, Packed
 
 Keys = npt.NDArray[np.uint64]
 Index = npt.NDArray[np.int64]
@@ -111,17 +112,16 @@ SPLITTERS: dict[str, Callable[[str], list[str]]] = {
 """The plain meaning of every tokenizer by name."""
 
 
-def token_stream(texts: Sequence[str], tokenizer: str) -> tuple[Keys, Index]:
-    """Keys of all tokens in the order of the texts, and for each the index of its text; both may be empty."""
+def token_stream(texts: Sequence[str] | Packed, tokenizer: str) -> tuple[Keys, Index]:
+    """Keys of all tokens in the order of the texts, and (n_texts,) how many each text has."""
     if tokenizer in BYTE_RULES:
-        return _byte_keys(texts, BYTE_RULES[tokenizer])
-    return _trigram_keys(texts)
+        return _byte_keys(texts if isinstance(texts, Packed) else Packed.of(texts), BYTE_RULES[tokenizer])
+    return _trigram_keys([part.decode() for part in texts.parts()] if isinstance(texts, Packed) else texts)
 
 
-def token_sets(texts: Sequence[str], tokenizer: str) -> TokenSets:
+def token_sets(texts: Sequence[str] | Packed, tokenizer: str) -> TokenSets:
     """Distinct token keys of each text, for a tokenizer named in SPLITTERS. Source: METHOD 2, 4."""
-    keys, owners = token_stream(texts, tokenizer)
-    return distinct_tokens(keys, owners, len(texts))
+    return distinct_tokens(*token_stream(texts, tokenizer))
 
 
 def term_keys(terms: Sequence[str], tokenizer: str) -> Keys:
@@ -143,42 +143,34 @@ def _packed(points: Sequence[int]) -> int:
     return sum(point << (21 * place) for place, point in enumerate(points))
 
 
-def _byte_keys(texts: Sequence[str], rule: ByteRule) -> tuple[Keys, Index]:
-    """Keys of all tokens with the index of their text, in blobs of about BLOB_BYTES."""
+def _byte_keys(texts: Packed, rule: ByteRule) -> tuple[Keys, Index]:
+    """Keys of all tokens and their number in each text, in blobs of about BLOB_BYTES."""
     keys: list[Keys] = [np.zeros(0, np.uint64)]
-    owners: list[Index] = [np.zeros(0, np.int64)]
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    sizes = np.cumsum(lengths + 1)
-    first = 0
+    counts: list[Index] = [np.zeros(0, np.int64)]
+    sizes = texts.ends() + len(BETWEEN)
+    first = before = 0
     while first < len(texts):
-        before = int(sizes[first - 1]) if first else 0
         end = max(first + 1, int(np.searchsorted(sizes, before + BLOB_BYTES, side="right")))
-        blob, text_starts = _blob(texts[first:end], lengths[first:end], rule)
+        after = int(sizes[end - 1])
+        blob, text_starts = _blob(Packed(texts.data[before:after], texts.lengths[first:end]), rule)
         starts, ends = _spans(blob, rule)
         keys.extend(_blob_keys(blob, starts, ends))
-        n_tokens = np.diff(np.searchsorted(starts, text_starts), append=len(starts))
-        owners.append(np.repeat(np.arange(first, end), n_tokens))
-        first = end
-    return np.concatenate(keys), np.concatenate(owners)
+        counts.append(np.diff(np.searchsorted(starts, text_starts), append=len(starts)))
+        first, before = end, after
+    return np.concatenate(keys), np.concatenate(counts)
 
 
-def _blob(texts: Sequence[str], lengths: Index, rule: ByteRule) -> tuple[bytes, Index]:
-    """The texts, of these lengths, as the rule reads them, a space after each, and where each starts."""
-    joined = " ".join([*texts, ""])
-    if joined.isascii():
-        blob = joined.encode("ascii").lower()
-    else:
-        parts = [
-            text.lower().encode("ascii") if text.isascii() else " ".join(rule.split(text)).encode("utf-8")
-            for text in texts
-        ]
-        lengths = np.fromiter(map(len, parts), np.int64, len(parts))
-        blob = b" ".join([*parts, b""])
-    return blob, np.cumsum(lengths + 1) - lengths - 1
+def _blob(texts: Packed, rule: ByteRule) -> tuple[bytes, Index]:
+    """The texts as the rule reads them, what is no token behind each, and where each starts."""
+    if texts.data.isascii():
+        return texts.data.lower(), texts.ends() - texts.lengths
+    parts = [part.lower() if part.isascii() else " ".join(rule.split(part.decode())).encode() for part in texts.parts()]
+    sizes = np.fromiter(map(len, parts), np.int64, len(parts)) + len(BETWEEN)
+    return BETWEEN.join([*parts, b""]), np.cumsum(sizes) - sizes
 
 
 def _spans(blob: bytes, rule: ByteRule) -> tuple[Index, Index]:
-    """Start and end of each token of a blob that ends on a space."""
+    """Start and end of each token of a blob that ends on what is no token."""
     # Looked up and compared as bytes and booleans: index arrays and int8 take three times as long.
     inside = np.frombuffer(b"\0" + blob.translate(rule.marks), np.bool_)
     edges = np.flatnonzero(inside[1:] != inside[:-1])
@@ -243,8 +235,7 @@ def _series(base: int, n: int) -> Keys:
 def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
     """Three code points of 21 bits each make an exact 63-bit key; shorter texts use the low fields."""
     keys: list[Keys] = [np.zeros(0, np.uint64)]
-    owners: list[Index] = [np.zeros(0, np.int64)]
-    for index, text in enumerate(texts):
+    for text in texts:
         flat = " ".join(text.lower().split())
         points = np.frombuffer(flat.encode("utf-32-le"), dtype=np.uint32).astype(np.uint64)
         if len(points) >= 3:
@@ -252,38 +243,43 @@ def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
         else:
             found = np.array([_packed(points.tolist())] if len(points) else [], np.uint64)
         keys.append(found)
-        owners.append(np.full(len(found), index, np.int64))
-    return np.concatenate(keys), np.concatenate(owners)
+    return np.concatenate(keys), np.fromiter(map(len, keys[1:]), np.int64, len(texts))
 
 
-def distinct_tokens(keys: Keys, owners: Index, n_texts: int) -> TokenSets:
-    """The distinct keys of each text. owners: the text of each key, ascending."""
+def distinct_tokens(keys: Keys, counts: Index) -> TokenSets:
+    """The distinct keys of each text. counts: (n_texts,) how many keys each text has, in order."""
     import pyarrow as pa
 
     if not len(keys):
-        return TokenSets(keys, np.zeros(0, np.int32), np.zeros(n_texts + 1, np.int64))
+        return TokenSets(keys, np.zeros(0, np.int32), np.zeros(len(counts) + 1, np.int64))
     encoded: Any = pa.array(keys).dictionary_encode()
     table = encoded.dictionary.to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)
     order = np.argsort(table)
     place = np.empty(len(table), np.uint32)
     place[order] = np.arange(len(table), dtype=np.uint32)
     numbers = place[encoded.indices.to_numpy(zero_copy_only=False)]
-    ends = np.cumsum(np.bincount(owners, minlength=n_texts))
-    parts = list(_distinct_in_blocks(numbers, ends, len(table)))
-    offsets = np.zeros(n_texts + 1, np.int64)
-    np.cumsum(np.concatenate([counts for _, counts in parts]), out=offsets[1:])
-    return TokenSets(table[order], np.concatenate([found for found, _ in parts]), offsets)
+    found, sizes = distinct_in_blocks(numbers, np.cumsum(counts), len(table))
+    return TokenSets(table[order], found, np.concatenate([[0], np.cumsum(sizes)]))
 
 
-def _distinct_in_blocks(
+def distinct_in_blocks(
     numbers: npt.NDArray[np.uint32], ends: Index, n_numbers: int
-) -> Iterator[tuple[npt.NDArray[np.int32], Index]]:
-    """Sorted distinct numbers of each text and how many they are, block of texts by block.
+) -> tuple[npt.NDArray[np.int32], Index]:
+    """Sorted distinct numbers of each text and (n_texts,) how many they are.
 
-    Number and place in the block share 32 bits: a few thousand such pairs sort in a quarter of the
+    Number and place in a block of texts share 32 bits: a few thousand such pairs sort in a quarter of the
     time that pairs of 64 bits take over all texts at once.
     ends : (n_texts,) where each text's numbers end.   n_numbers : above every number, at most 2^31.
     """
+    parts = list(_blocks(numbers, ends, n_numbers))
+    none = np.zeros(0, np.int32), np.zeros(0, np.int64)
+    found, sizes = zip(none, *parts, strict=True)
+    return np.concatenate(found), np.concatenate(sizes)
+
+
+def _blocks(
+    numbers: npt.NDArray[np.uint32], ends: Index, n_numbers: int
+) -> Iterator[tuple[npt.NDArray[np.int32], Index]]:
     bits = np.uint32(max(1, n_numbers - 1).bit_length())
     room = 1 << (32 - int(bits))
     first = start = 0

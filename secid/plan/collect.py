@@ -5,9 +5,13 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import repeat
 
-from secid.records import Defect, Record, Source
+import numpy as np
+import numpy.typing as npt
+
+from secid.records import Block, Defect, Record, Source
 from secid.results import Example
 from secid.texts import TextSpool
 
@@ -34,9 +38,52 @@ class Rows:
     dropped: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[Example]] = field(default_factory=dict)
 
+    def take(self, block: Block, file: int, value: int, queries: TextSpool, passages: TextSpool) -> None:
+        """Usable rows. file: place of their file in the source's paths.   value: their slice."""
+        n_rows = len(block.lines)
+        self.query.extend(queries.add(block.queries))
+        self.slice.extend(repeat(value, n_rows))
+        self.n_positives.extend(block.n_positives)
+        self.n_negatives.extend(block.n_negatives)
+        # Texts are numbered row by row, so that the order of ids is that of the file however it is cut into blocks.
+        numbers = np.array(passages.add(block.passages), np.int64)
+        counts = np.column_stack([block.n_positives, block.n_negatives]).ravel()
+        positive = np.repeat(np.arange(2 * n_rows) % 2 == 0, counts)
+        self.positives.frombytes(numbers[positive].tobytes())
+        self.negatives.frombytes(numbers[~positive].tobytes())
+        self.line.extend(block.lines)
+        self.file.extend(repeat(file, n_rows))
+
+    def drop(self, record: Record) -> None:
+        """Counts the negatives and positives that the reader left out of a row."""
+        for reason, count in record.dropped:
+            self.dropped[reason] += count
+            role = "positives" if reason == "unusable_positive" else "negatives"
+            self.show(Example(reason, record.path, record.line, f"{count} of the row's {role} left out"))
+
     def skip(self, defect: Defect) -> None:
         self.skipped[defect.reason] += 1
         self.show(Example(defect.reason, defect.path, defect.line, defect.detail))
+
+    def join(self, part: Rows, moved: Moved) -> None:
+        """Takes the rows that follow in the source."""
+        _plus(self.query, part.query, moved.query)
+        _plus(self.positives, part.positives, moved.passage)
+        _plus(self.negatives, part.negatives, moved.passage)
+        _plus(self.line, part.line, moved.line)
+        self.slice.frombytes(moved.slices[np.frombuffer(part.slice, np.int64)].tobytes())
+        self.file.extend(part.file)
+        self.n_positives.extend(part.n_positives)
+        self.n_negatives.extend(part.n_negatives)
+        self.count(part, moved.line)
+
+    def count(self, part: Rows, n_lines: int) -> None:
+        """Adds what was left out of other rows, which start n_lines further on."""
+        self.skipped.update(part.skipped)
+        self.dropped.update(part.dropped)
+        for shown in part.examples.values():
+            for example in shown:
+                self.show(replace(example, line=example.line + n_lines))
 
     def show(self, example: Example) -> None:
         shown = self.examples.setdefault(example.reason, [])
@@ -44,51 +91,85 @@ class Rows:
             shown.append(example)
 
 
+@dataclass(frozen=True)
+class Moved:
+    """What numbers of a part grow by when it is joined to the parts before it. slices: its slices' numbers."""
+
+    query: int
+    passage: int
+    line: int
+    slices: npt.NDArray[np.int64]
+
+
+class Collected:
+    """Rows of one source, or of a part of it, by split in order of appearance."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._by_split: dict[str, Rows] = {}
+        self._files = {path: number for number, path in enumerate(source.paths)}
+        self._untold = Rows("", source)
+
+    def add(
+        self,
+        item: Record | Defect | Block,
+        queries: TextSpool,
+        passages: TextSpool,
+        slices: dict[str, int],
+    ) -> None:
+        """Takes what a reader gave. slices: number of each value; new ones are added."""
+        if isinstance(item, Defect):
+            (self._untold if item.split is None else self._rows_of(item.split)).skip(item)
+        elif isinstance(item, Block):
+            value = slices.setdefault("", len(slices))
+            self._rows_of("").take(item, self._files.get(item.path, 0), value, queries, passages)
+        else:
+            given = next(iter(item.fields.values()), None)
+            value = slices.setdefault("" if given is None else str(given), len(slices))
+            rows = self._rows_of(item.split)
+            rows.take(Block.of(item), self._files.get(item.path, 0), value, queries, passages)
+            rows.drop(item)
+
+    def join(self, part: Collected, moved: Moved) -> None:
+        """Takes the part that follows in the source."""
+        for split, rows in part._by_split.items():
+            self._rows_of(split).join(rows, moved)
+        self._untold.join(part._untold, moved)
+
+    def rows(self) -> list[Rows]:
+        """The rows of each split, at least of one. Rows too broken to tell count against every split."""
+        if not self._by_split:
+            self._rows_of("")
+        for rows in self._by_split.values():
+            rows.count(self._untold, 0)
+        return list(self._by_split.values())
+
+    def _rows_of(self, split: str) -> Rows:
+        if split not in self._by_split:
+            name = f"{self.source.name}:{split}" if split else self.source.name
+            self._by_split[split] = Rows(name, self.source)
+        return self._by_split[split]
+
+
 def collect(
     source: Source,
-    stream: Iterable[Record | Defect],
+    stream: Iterable[Record | Defect | Block],
     queries: TextSpool,
     passages: TextSpool,
     slices: dict[str, int],
     tick: Callable[[], None],
-) -> list[Rows]:
-    """Rows of one reader by split, in order of appearance. Untold rows count against every split."""
-    by_split: dict[str, Rows] = {}
-    files = {path: number for number, path in enumerate(source.paths)}
-    untold: list[Defect] = []
-    add_query, add_passage = queries.add, passages.add
-    for number, item in enumerate(stream, 1):
-        if number % TICK_ROWS == 0:
+) -> Collected:
+    """Rows of one stream. tick: called now and then."""
+    collected = Collected(source)
+    n_rows = 0
+    for item in stream:
+        n_rows += len(item.lines) if isinstance(item, Block) else 1
+        if n_rows >= TICK_ROWS:
+            n_rows = 0
             tick()
-        if isinstance(item, Defect):
-            if item.split is None:
-                untold.append(item)
-            else:
-                _rows_of(by_split, source, item.split).skip(item)
-            continue
-        query, positives, negatives, path, line, split, dropped, fields = item
-        rows = by_split.get(split) or _rows_of(by_split, source, split)
-        rows.query.append(add_query(query))
-        value = next(iter(fields.values()), None) if fields else None
-        rows.slice.append(slices.setdefault("" if value is None else str(value), len(slices)))
-        rows.positives.extend(map(add_passage, positives))
-        rows.n_positives.append(len(positives))
-        rows.negatives.extend(map(add_passage, negatives))
-        rows.n_negatives.append(len(negatives))
-        rows.line.append(line)
-        rows.file.append(files.get(path, 0))
-        for reason, count in dropped:
-            rows.dropped[reason] += count
-            rows.show(Example(reason, path, line, f"{count} of the row's negatives left out"))
-    if not by_split:
-        _rows_of(by_split, source, "")
-    for rows in by_split.values():
-        for defect in untold:
-            rows.skip(defect)
-    return list(by_split.values())
+        collected.add(item, queries, passages, slices)
+    return collected
 
 
-def _rows_of(by_split: dict[str, Rows], source: Source, split: str) -> Rows:
-    if split not in by_split:
-        by_split[split] = Rows(f"{source.name}:{split}" if split else source.name, source)
-    return by_split[split]
+def _plus(values: array[int], more: array[int], n: int) -> None:
+    values.frombytes((np.frombuffer(more, np.int64) + n).tobytes())

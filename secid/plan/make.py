@@ -13,18 +13,18 @@ from pathlib import Path
 import numpy as np
 
 from secid.errors import NothingToScoreError
-from secid.plan.collect import Rows, collect
+from secid.plan.gathering import Gathered, gather
 from secid.plan.group import grouped, places
 from secid.plan.planned import Index, Plan, PlannedSource
 from secid.plan.refuse import refuse_bad, told
 from secid.plan.restrict import restricted, sample_order, with_scorable_positives
-from secid.records import Defect, Record, Source
+from secid.records import Block, Defect, Record, Source
 from secid.settings import Settings
-from secid.texts import TextSpool, TextStore
+from secid.texts import TextStore
 
 
 def make_plan(
-    readers: Iterable[tuple[Source, Iterable[Record | Defect]]],
+    readers: Iterable[tuple[Source, Iterable[Record | Defect | Block]]],
     settings: Settings,
     folder: Path,
     tick: Callable[[], None] = lambda: None,
@@ -32,25 +32,30 @@ def make_plan(
     with_positives: bool = False,
     with_echoes: bool = False,
 ) -> Plan:
-    """Reads all sources and plans what has to be encoded.
+    """Reads all sources in this process and plans what has to be encoded.
 
     readers : each source with its stream of rows; a stream that names splits gives several sources.
     folder  : an existing folder that the spool files are written to.
     tick    : called now and then while rows are read, for a progress bar.
+    with_positives, with_echoes : as in plan_of. Raises what plan_of raises.
+    """
+    found = gather(readers, folder, tick)
+    return plan_of(found, settings, with_positives=with_positives, with_echoes=with_echoes)
+
+
+def plan_of(found: Gathered, settings: Settings, *, with_positives: bool = False, with_echoes: bool = False) -> Plan:
+    """Plans what has to be encoded of all that was read.
+
     with_positives, with_echoes : also plan, for the sample of queries that controls are made of, the
               labelled positives that are not scored, and the queries' own texts as passages.
     Raises BadRecordsError (settings.on_bad, settings.max_bad_fraction) and NothingToScoreError.
     Source: METHOD 1, DESIGN 1.
     """
-    queries = TextSpool("query", folder / "queries.txt")
-    passages = TextSpool("passage", folder / "passages.txt")
-    collected: list[Rows] = []
-    slices: dict[str, int] = {}
-    for source, rows in readers:
-        collected += collect(source, rows, queries, passages, slices, tick)
+    queries, passages = found.queries, found.passages
+    collected = found.rows()
     query_store, query_ids = queries.store()
     sampled = np.argsort(sample_order(query_store.keys, settings.seed), kind="stable")[: settings.control_queries]
-    echoed = [passages.add(text) for text in query_store.take(sampled)] if with_echoes else []
+    echoed = passages.add(query_store.take(sampled)) if with_echoes else []
     passage_store, passage_ids = passages.store()
     echoes = np.full(len(query_store), -1, np.int64)
     echoes[sampled[: len(echoed)]] = passage_ids[np.array(echoed, np.int64)]
@@ -75,7 +80,7 @@ def make_plan(
     sources = [with_scorable_positives(planned, query_store, settings) for planned in sources]
     extra = known[np.isin(known // len(passage_store), sampled)] if with_positives else known[:0]
     plan = _compacted(query_store, passage_store, sources, known, extra, echoes)
-    return replace(plan, slices=tuple(slices), empty=empty, n_queries_read=n_queries_read)
+    return replace(plan, slices=tuple(found.slices), empty=empty, n_queries_read=n_queries_read)
 
 
 def _known_positives(sources: Sequence[PlannedSource], n_passages: int) -> Index:
@@ -102,10 +107,13 @@ def _compacted(
     echoes: Index,
 ) -> Plan:
     """The plan with only the texts that are still pointed at, renumbered. extra: pairs planned beside them."""
-    used_queries = np.unique(np.concatenate([planned.query for planned in sources]))
+    used_queries = _used([planned.query for planned in sources], len(queries))
     pointed = [ids for planned in sources for ids in (planned.positives, planned.negatives)]
     kept_echoes = echoes[used_queries]
-    used_passages = np.unique(np.concatenate([*pointed, extra % len(passages), kept_echoes[kept_echoes >= 0]]))
+    pointed += [extra % len(passages), kept_echoes[kept_echoes >= 0]]
+    used_passages = _used(pointed, len(passages))
+    if len(used_queries) == len(queries) and len(used_passages) == len(passages):
+        return Plan(queries, passages, tuple(sources), known, echoes, (), {}, len(queries))
     query_place = places(used_queries, len(queries))
     passage_place = places(used_passages, len(passages))
     known_query, known_passage = query_place[known // len(passages)], passage_place[known % len(passages)]
@@ -128,3 +136,11 @@ def _compacted(
         {},
         len(used_queries),
     )
+
+
+def _used(pointed: Sequence[Index], n: int) -> Index:
+    """The ids below n that are pointed at, sorted."""
+    used = np.zeros(n, np.bool_)
+    for ids in pointed:
+        used[ids] = True
+    return np.flatnonzero(used)

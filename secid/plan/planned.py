@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -33,10 +32,23 @@ class Tally:
     examples: tuple[Example, ...]
 
     @property
+    def n_malformed_rows(self) -> int:
+        """Rows left out under a reason that counts as bad."""
+        return _n_malformed(self.skipped)
+
+    @property
+    def n_malformed_passages(self) -> int:
+        """Single negatives and positives of usable rows, left out under such a reason."""
+        return _n_malformed(self.dropped)
+
+    @property
     def n_malformed(self) -> int:
-        """Rows and single negatives left out under a reason that counts as bad."""
-        reasons = Counter(self.skipped) + Counter(self.dropped)
-        return sum(count for reason, count in reasons.items() if reason in REASONS and REASONS[reason].malformed)
+        """Both together."""
+        return self.n_malformed_rows + self.n_malformed_passages
+
+
+def _n_malformed(reasons: Mapping[str, int]) -> int:
+    return sum(count for reason, count in reasons.items() if reason in REASONS and REASONS[reason].malformed)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
         first = f"first: {shown.path}:{shown.line}: {shown.reason}: {shown.detail}"
         if settings.on_bad == "fail":
             raise BadRecordsError(
-                f"{n_bad} malformed of {tally.n_read} rows ({told(tally)}); {first}",
+                f"{malformed(tally)} ({told(tally)}); {first}",
                 where=planned.name,
                 remedy="mend the file, or leave --strict out to skip and count them",
             )
@@ -41,11 +41,21 @@ def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
                     remedy=REMEDIES.get(reason, "mend the file; if it was misread, --format names the schema"),
                 )
             raise BadRecordsError(
-                f"{n_bad} malformed of {tally.n_read} rows, more than --max-bad-fraction "
+                f"{malformed(tally)}, more than --max-bad-fraction "
                 f"{settings.max_bad_fraction:g} allows: the file was probably misread ({told(tally)}); {first}",
                 where=planned.name,
                 remedy="name the schema with --format or the columns, or raise --max-bad-fraction",
             )
+
+
+def malformed(tally: Tally) -> str:
+    """How much is malformed, rows and single passages apart."""
+    rows, passages = tally.n_malformed_rows, tally.n_malformed_passages
+    parts = [f"{rows} of {tally.n_read} rows"] if rows else []
+    if passages:
+        of = "other rows" if rows else f"{tally.n_read} row{'' if tally.n_read == 1 else 's'}"
+        parts.append(f"{passages} single passage{'' if passages == 1 else 's'} of {of}")
+    return f"{' and '.join(parts)} malformed"
 
 
 def told(tally: Tally) -> str:

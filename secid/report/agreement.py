@@ -14,8 +14,7 @@ from secid.results import Agreement
 
 LEGEND = (
     "Kendall tau and Spearman: -1 reversed, 1 the same order. Regret, 0 or more, lower is better: what is lost of the "
-    "metric by taking the source that the number puts first. In brackets: 95 % intervals where errors are known: those "
-    "of the metric, and for ECI_sem at budget 1 its own too."
+    "metric by taking the source that the number puts first. In brackets: 95 % intervals where errors are known."
 )
 
 
@@ -31,7 +30,7 @@ def table(found: Sequence[Agreement]) -> RenderableType:
         shown.add_column("puts first", overflow="fold", min_width=8)
         for item in rows:
             shown.add_row(
-                item.number if item.number == "ECI_sem" else item.number.replace("_", " "),
+                item.number,
                 _with_interval(item.kendall_tau_b, item.kendall_interval_95, "+.2f"),
                 _with_interval(item.spearman_rho, item.spearman_interval_95, "+.2f"),
                 f"{item.n_pairs_alike}/{item.n_pairs}",

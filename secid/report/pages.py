@@ -35,6 +35,26 @@ def check_formats(paths: Iterable[Path]) -> None:
             )
 
 
+def check_writable(paths: Iterable[Path]) -> None:
+    """Raises OutputError for a file that could not be written, before any work is done."""
+    for path in paths:
+        if path.is_dir():
+            raise OutputError("is a folder", where=str(path), remedy="name a file in it")
+        if not path.parent.is_dir():
+            raise OutputError("its folder is not there", where=str(path), remedy=f"make {path.parent} first")
+        try:
+            with _partial(path).open("x"):
+                pass
+            _partial(path).unlink()
+        except OSError as error:
+            raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+
+
+def _partial(path: Path) -> Path:
+    """A name beside the file that it has until it is whole."""
+    return path.with_name(f".{path.name}.{os.getpid()}.partial")
+
+
 def write_page(run: Run, path: Path) -> None:
     """Writes the page whole or not at all."""
     write_whole(path, FORMATS[path.suffix](run))
@@ -55,7 +75,7 @@ def labels(paths: Sequence[Path]) -> list[str]:
 
 def write_whole(path: Path, text: str) -> None:
     """Writes a text file under a temporary name, then renames it. Raises OutputError."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = _partial(path)
     try:
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from secid.errors import InputError
+from secid.errors import InputError, plainly
 from secid.results import Agreement, Run
 
 Floats = npt.NDArray[np.float64]
@@ -75,7 +75,7 @@ def read_outcomes(path: Path) -> list[Outcomes]:
             reader = csv.DictReader(file)
             rows = [(reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from error
+        raise InputError(f"cannot be read: {plainly(error)}", where=str(path)) from error
     columns = [name for name in reader.fieldnames or [] if name]
     if "source" not in columns or len(columns) < 2:
         raise InputError(

@@ -15,7 +15,7 @@ from secid.data import Reader
 from secid.data.evaluation import EvaluationSet
 from secid.errors import UsageError
 from secid.lexical import SPLITTERS
-from secid.plan import Plan, PlannedSource
+from secid.plan import Plan, PlannedSource, malformed
 from secid.progress import Progress
 from secid.records import Source
 from secid.results import Example
@@ -239,7 +239,7 @@ def _row_findings(planned: PlannedSource, n_examples: int) -> tuple[dict[str, Fl
         for reason, count in reasons.items()
         if reason not in ("no_negatives", "duplicate_negative") and count
     }
-    told = ", ".join(f"{reason} {count}" for reason, count in bad.items())
+    told = f"{malformed(tally)}: " + ", ".join(f"{reason} {count}" for reason, count in bad.items()) if bad else ""
     examples = {
         "malformed_rows": tuple(e for e in tally.examples if e.reason in bad)[:n_examples],
         "rows_without_negatives": tuple(e for e in tally.examples if e.reason == "no_negatives")[:n_examples],

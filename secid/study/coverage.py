@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.errors import UsageError
-from secid.lexical import DocumentFrequencies, Lexicon, TokenSets, distinct_tokens
+from secid.lexical import DocumentFrequencies, Index, Keys, Lexicon
 from secid.measure.sweep import Triplets
 from secid.plan import Plan
 from secid.progress import Progress, Silent
@@ -24,8 +24,8 @@ WORDPIECES = "wordpieces"
 Texts = TypeVar("Texts")
 
 
-def piece_sets(pieces: Pieces | None) -> Callable[[Sequence[str]], TokenSets]:
-    """Token sets of the encoder's own pieces: what of a text the encoder sees, up to its maximum length.
+def piece_stream(pieces: Pieces | None) -> Callable[[Sequence[str]], tuple[Keys, Index]]:
+    """The encoder's own pieces of texts: what of a text the encoder sees, up to its maximum length.
 
     Raises UsageError where the encoder has no tokenizer to ask (vectors from a file, an endpoint).
     """
@@ -35,11 +35,10 @@ def piece_sets(pieces: Pieces | None) -> Callable[[Sequence[str]], TokenSets]:
         )
     found = pieces
 
-    def lex(texts: Sequence[str]) -> TokenSets:
+    def lex(texts: Sequence[str]) -> tuple[Keys, Index]:
         lists = found(list(texts))
-        owners = np.repeat(np.arange(len(lists)), [len(ids) for ids in lists])
-        keys = np.fromiter(chain.from_iterable(lists), np.uint64, len(owners))
-        return distinct_tokens(keys, owners, len(lists))
+        counts = np.fromiter(map(len, lists), np.int64, len(lists))
+        return np.fromiter(chain.from_iterable(lists), np.uint64, int(counts.sum())), counts
 
     return lex
 
@@ -78,19 +77,17 @@ class CoverageBench:
     def lexicon(self, tokenizer: str) -> Lexicon:
         """Token sets of all texts of the plan under a tokenizer."""
         if tokenizer not in self._lexicons:
-            lex = None
-            if tokenizer == WORDPIECES:
-                lex = piece_sets(self._pieces)
-            plan = self._plan
-            self._progress.start(f"lex {tokenizer}", len(plan.queries) + len(plan.passages), "texts")
+            queries, passages = self._plan.queries, self._plan.passages
+            whole = tokenizer == WORDPIECES
+            self._progress.start(f"lex {tokenizer}", len(queries) + len(passages), "texts")
             self._lexicons[tokenizer] = Lexicon(
                 tokenizer,
-                self._told(plan.queries.get),
-                len(plan.queries),
-                self._told(plan.passages.get),
+                self._told(queries.get if whole else queries.packed),
+                len(queries),
+                self._told(passages.get if whole else passages.packed),
                 self._counted,
                 self._folder / f"{tokenizer}.tokens",
-                lex,
+                piece_stream(self._pieces) if whole else None,
             )
         return self._lexicons[tokenizer]
 

@@ -80,7 +80,7 @@ def plan_again(run: Run, names: Sequence[str], settings: Settings, folder: Path)
     for result in results:
         paths = tuple(file.path for file in result.paths)
         groups.setdefault(paths, Source(f"{PLACEHOLDER}{len(groups)}", paths))
-    plan = make_plan(((source, open_source(source, settings)) for source in groups.values()), settings, folder)
+    plan = make_plan(((source, open_source(source, settings).blocks()) for source in groups.values()), settings, folder)
     found = {}
     for result in results:
         source = groups[tuple(file.path for file in result.paths)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from secid.data import Reader, open_source
-from secid.plan import Plan, make_plan
+from secid.plan import Plan, gather, gather_shares, n_helpers_for, plan_of
 from secid.progress import Progress
 from secid.records import Source
 from secid.settings import Settings
@@ -23,7 +23,7 @@ def read_plan(
 ) -> tuple[Plan, list[Reader]]:
     """Opens and reads all sources into a plan, telling what was understood of each file.
 
-    folder, with_positives, with_echoes : as in `make_plan`.
+    folder, with_positives, with_echoes : as in `plan_of`.
     Raises what opening and planning raise (SecidError).
     """
     readers = [open_source(source, settings) for source in sources]
@@ -41,13 +41,11 @@ def read_plan(
         progress.advance(now - done)
         done = now
 
-    plan = make_plan(
-        zip(sources, readers, strict=True),
-        settings,
-        folder,
-        tick,
-        with_positives=with_positives,
-        with_echoes=with_echoes,
-    )
+    n_helpers = n_helpers_for(readers)
+    if n_helpers:
+        found = gather_shares(readers, settings, folder, tick, n_helpers)
+    else:
+        found = gather(zip(sources, (reader.blocks() for reader in readers), strict=True), folder, tick)
+    plan = plan_of(found, settings, with_positives=with_positives, with_echoes=with_echoes)
     tick()
     return plan, readers

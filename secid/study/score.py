@@ -27,7 +27,7 @@ from secid.study.ablate import Aspect, ablation, aspects, blocks_of, tokenizer_o
 from secid.study.bench import Bench, level_sets, sample_positions
 from secid.study.cautions import few_queries, inactive_gates
 from secid.study.controls import Control, chosen_kinds, make_controls
-from secid.study.coverage import CoverageBench, piece_sets
+from secid.study.coverage import CoverageBench, piece_stream
 from secid.study.early import rank_early
 from secid.study.embedding import Embedder
 from secid.study.environment import environment
@@ -131,7 +131,7 @@ def measure(
         raise UsageError(f"no row has a value in a column {settings.by!r}", where="--by")
     pieces = getattr(encoder, "word_pieces", None)
     if settings.tokenizer == "wordpieces":
-        piece_sets(pieces)  # an encoder without pieces is refused before it encodes anything
+        piece_stream(pieces)  # an encoder without pieces is refused before it encodes anything
     embedder = Embedder(plan, encoder, settings, folder, progress)
     early = None
     if settings.until_ranked is None:

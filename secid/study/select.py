@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from secid.data.clean import Item
 from secid.data.rewrite import check_output, rewrite
 from secid.encoders import Encoder
-from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
+from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError, plainly
 from secid.plan import PlannedSource
 from secid.progress import Progress
 from secid.records import Record, Source
@@ -198,7 +198,9 @@ def read_numbers(path: Path, name: str, planned: PlannedSource) -> Numbers:
             filters=pc.field("source") == name,
         )
     except (OSError, pa.ArrowException, KeyError) as error:
-        raise InputError(f"cannot be read ({error})", where=str(path), remedy="score the source again") from error
+        raise InputError(
+            f"cannot be read ({plainly(error)})", where=str(path), remedy="score the source again"
+        ) from error
     record, negative = table["record"].to_numpy(), table["negative"].to_numpy()
     fits = len(record) > 0 and int(record.max()) < planned.n_records
     place = planned.negative_offsets[record] + negative if fits else record

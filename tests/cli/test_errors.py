@@ -80,8 +80,17 @@ def test_a_hub_name_without_cache_and_network_is_told_in_two_lines(tmp_path, sou
     assert outcome.code == WRONG_USE
     assert outcome.out == ""
     (message, remedy) = [line for line in outcome.err.splitlines() if not line.startswith("small:")]
-    assert message.startswith("secid: intfloat/e5-base: not in the hub cache, and the hub cannot be reached")
+    assert message.startswith("secid: intfloat/e5-base: not in the hub cache, and the hub cannot be reached (")
+    assert "Error" not in message
+    assert "OfflineMode" not in message
     assert "--encoder minilm" in remedy
+
+
+@pytest.mark.parametrize("command", [("score",), ("gate", "--against", "none.json")])
+def test_a_page_in_a_missing_folder_is_refused_before_any_work(command, source, invoke):
+    outcome = invoke(*command, source, "--encoder", "no/such-encoder", "--out", "missing/a.json")
+    assert outcome.code == WRONG_USE
+    assert "its folder is not there" in outcome.err
 
 
 def test_a_hub_name_in_the_cache_is_used_with_its_family_s_prefixes(tmp_path, source):

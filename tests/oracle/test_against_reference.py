@@ -60,7 +60,7 @@ def scored(plan: Plan, vectors: Vectors, folder: Path, tau: float = 0.05) -> dic
     """Our numbers of every source, under the names of the reference."""
     counted = np.ones(len(plan.passages), np.bool_)
     lexicon = Lexicon(
-        "alphanumeric", plan.queries.get, len(plan.queries), plan.passages.get, counted, folder / "tokens"
+        "alphanumeric", plan.queries.packed, len(plan.queries), plan.passages.packed, counted, folder / "tokens"
     )
     idf = lexicon.idf(lexicon.pooled())
     found = {}
@@ -176,7 +176,7 @@ def test_influence_errors_and_bias_are_the_references(tmp_path, budget):
     plan = plan_of(sources, tmp_path)
     vectors, q_vec, p_vec = embedded(plan, 24, 3)
     lexicon = Lexicon(
-        "alphanumeric", plan.queries.get, len(plan.queries), plan.passages.get,
+        "alphanumeric", plan.queries.packed, len(plan.queries), plan.passages.packed,
         np.ones(len(plan.passages), np.bool_), tmp_path / "tokens",
     )  # fmt: skip
     idf = lexicon.idf(lexicon.pooled())

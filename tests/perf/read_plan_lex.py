@@ -79,7 +79,7 @@ def write_files(folder: Path, n_rows: int) -> dict[str, Path]:
 def plain_loop(path: Path) -> dict[str, float]:
     """What anyone writes first: parse, split, collect."""
     split = re.compile(r"[^\W_]+")
-    start, cpu = time.perf_counter(), time.process_time()
+    start, cpu = time.perf_counter(), cpu_seconds()
     n_tokens = 0
     with path.open(encoding="utf-8") as file:
         for line in file:
@@ -88,30 +88,31 @@ def plain_loop(path: Path) -> dict[str, float]:
                 n_tokens += len(set(split.findall(text.lower())))
     return {
         "seconds": time.perf_counter() - start,
-        "cpu_seconds": time.process_time() - cpu,
+        "cpu_seconds": cpu_seconds() - cpu,
         "n_tokens": n_tokens,
     }
 
 
 def whole_way(path: Path) -> dict[str, float]:
     """Reading, planning, lexing, document frequencies and the coverage of every triplet."""
-    from secid.data import open_source, resolve_sources
+    from secid.data import resolve_sources
     from secid.lexical import Lexicon
-    from secid.plan import make_plan
+    from secid.progress import Silent
     from secid.settings import Settings
+    from secid.study.reading import read_plan
 
     settings = Settings()
     loaded = memory_bytes()
-    start, cpu = time.perf_counter(), time.process_time()
+    start, cpu = time.perf_counter(), cpu_seconds()
     with tempfile.TemporaryDirectory() as folder:
         sources = resolve_sources([str(path)], settings)
-        plan = make_plan([(source, open_source(source, settings)) for source in sources], settings, Path(folder))
-        planned, planned_cpu = time.perf_counter(), time.process_time()
+        plan, _ = read_plan(sources, settings, Path(folder), Silent())
+        planned, planned_cpu = time.perf_counter(), cpu_seconds()
         held = memory_bytes() - loaded
         queries, passages = plan.queries, plan.passages
         counted = np.ones(len(passages), np.bool_)
         spool = Path(folder) / "tokens"
-        lexicon = Lexicon(settings.tokenizer, queries.get, len(queries), passages.get, counted, spool)
+        lexicon = Lexicon(settings.tokenizer, queries.packed, len(queries), passages.packed, counted, spool)
         lexed = time.perf_counter()
         idf = lexicon.idf(lexicon.pooled())
         (only,) = plan.sources
@@ -120,7 +121,7 @@ def whole_way(path: Path) -> dict[str, float]:
         plan.close()
     return {
         "seconds": end - start,
-        "cpu_seconds": time.process_time() - cpu,
+        "cpu_seconds": cpu_seconds() - cpu,
         "read_and_plan_seconds": planned - start,
         "read_and_plan_cpu_seconds": planned_cpu - cpu,
         "lex_seconds": lexed - planned,
@@ -129,6 +130,14 @@ def whole_way(path: Path) -> dict[str, float]:
         "bytes_per_text": array_bytes(plan) / (len(queries) + len(passages)),
         "mean_coverage": float(coverage.mean()),
     }
+
+
+def cpu_seconds() -> float:
+    """Processor time of this process and of those it started, once they have ended."""
+    return sum(
+        used.ru_utime + used.ru_stime
+        for used in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
 
 
 def array_bytes(plan: Plan) -> int:
@@ -149,6 +158,7 @@ def memory_bytes() -> int:
 def child(kind: str, path: Path) -> None:
     found = plain_loop(path) if kind == "plain" else whole_way(path)
     found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    found["largest_helper_mib"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(json.dumps(found))
 
 

@@ -103,8 +103,25 @@ def test_a_file_without_a_usable_row_says_the_one_reason(change, said, remedy):
 
 def test_a_half_broken_file_was_probably_misread():
     path = write("half.jsonl", [ROW, {**ROW, "pos": []}])
-    with pytest.raises(BadRecordsError, match=r"1 malformed of 2 rows.*probably misread"):
+    with pytest.raises(BadRecordsError, match=r"1 of 2 rows malformed.*probably misread"):
         score(path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([{**ROW, "neg": ["", "", "n"]}], "2 single passages of 1 row malformed"),
+        ([{**ROW, "neg": ["", "n"]}, {**ROW, "pos": []}], "1 of 2 rows and 1 single passage of other rows malformed"),
+    ],
+)
+def test_rows_and_single_passages_are_told_apart(rows, said):
+    with pytest.raises(BadRecordsError, match=said):
+        score(write("mixed.jsonl", rows))
+
+
+def test_a_positive_left_out_is_called_one():
+    with pytest.raises(BadRecordsError, match="1 of the row's positives left out"):
+        score(write("positives.jsonl", [{**ROW, "pos": ["p", ""]}]))
 
 
 def test_a_plan_holds_at_most_64_bytes_a_distinct_text(tmp_path):

@@ -94,9 +94,9 @@ class GateSample:
     def _lex(self, tokenizer: str) -> tuple[Lexicon, Floats]:
         lexicon = Lexicon(
             tokenizer,
-            self._queries.get,
+            self._queries.packed,
             len(self._queries),
-            self._passages.get,
+            self._passages.packed,
             np.ones(len(self._passages), np.bool_),
             self._folder / f"{tokenizer}.tokens",
         )

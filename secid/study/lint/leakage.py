@@ -53,7 +53,8 @@ class Matches:
 
 def shingles(texts: Sequence[str], width: int) -> tuple[Keys, Index]:
     """Keys of all windows of `width` words, and the text of each; a text of fewer words has none."""
-    keys, owners = token_stream(texts, TOKENIZER)
+    keys, counts = token_stream(texts, TOKENIZER)
+    owners = np.repeat(np.arange(len(texts)), counts)
     if width == 1:
         return keys, owners
     n = max(0, len(keys) - width + 1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from secid.lexical import Lexicon, coverage, token_sets, tokens
-from secid.lexical.coverage import DocumentFrequencies, frequencies, merge_frequencies
+from secid.lexical.frequencies import DocumentFrequencies, frequencies, merge_frequencies
 
 WORDS = [f"{stem}{ending}" for stem in ("river", "stone", "über", "load", "x") for ending in ("", "s", "7", "-ing")]
 

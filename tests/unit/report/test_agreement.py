@@ -48,13 +48,6 @@ def test_an_interval_that_is_unknown_is_left_out_alone(missing):
     assert printed(agreement(**{missing: None})).count("[") == printed(agreement()).count("[") - 1
 
 
-def test_names_of_several_words_break_between_them():
-    text = printed(agreement(number="gradient_energy_record", first="counterfactual"))
-    assert "gradient" in text.split()
-    assert "energy" in text.split()
-    assert "ECI_sem at budget 1 its own" in " ".join(text.split())
-
-
 def test_a_constant_side_is_a_dash_and_lines_fit():
     text = printed(agreement(kendall_tau_b=None, spearman_rho=None, number="weight " + "x" * 60, first="y" * 90))
     assert text.splitlines()[3].split()[1:3] == ["-", "-"]

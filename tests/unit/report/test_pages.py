@@ -19,7 +19,7 @@ from secid.report.html import LARGEST_PAGE as LARGEST_HTML
 from secid.report.html import to_html
 from secid.report.markdown import LARGEST_PAGE as LARGEST_MARKDOWN
 from secid.report.markdown import to_markdown
-from secid.report.pages import FORMATS, check_formats, labels, write_page
+from secid.report.pages import FORMATS, check_formats, check_writable, labels, write_page
 from secid.report.terminal import SHOWN_FINDINGS, print_run
 from secid.report.verdict import warnings
 from secid.report.words import EXPLANATIONS
@@ -293,6 +293,20 @@ def test_caution_is_said_once(run):
 def test_an_unknown_suffix_is_refused_with_the_known_ones(tmp_path, name):
     with pytest.raises(UsageError, match=r"\.html, \.json, \.md"):
         check_formats([tmp_path / name])
+
+
+def test_a_page_that_could_not_be_written_is_refused_early(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder.md").mkdir()
+    for name, said in (
+        ("no/a.md", "folder is not there"),
+        ("file/a.md", "folder is not"),
+        ("folder.md", "is a folder"),
+    ):
+        with pytest.raises(OutputError, match=said):
+            check_writable([tmp_path / name])
+    check_writable([tmp_path / "a.md", tmp_path / "file"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.md"]
 
 
 def test_a_page_is_written_whole_or_not_at_all(run, tmp_path):
