@@ -1,10 +1,10 @@
 """Does the gate cry wolf, and does it sleep? Fresh samples and poisoned ones of real sources, gated.
 
-    python docs/experiments/gate.py DATA --splits 34 --poisoned 10 --out gate.json
+    python docs/experiments/gate.py DATA --splits 60 --out gate.json
 
 DATA is a folder with `sources/` as secid reads them, a row a query with its positives and ten negatives. Each split
-of one source's queries by a seeded draw gives a baseline from some, and from the UNSEEN others samples of SAMPLE
-records to gate, as they are or damaged. docs/experiments/gate.md tells the results.
+of one source's queries by a seeded draw gives a baseline from some, and from the others samples to gate, as they are
+or damaged. Vectors come from secid's cache, and go there. docs/experiments/gate.md tells the results.
 """
 
 from __future__ import annotations
@@ -20,24 +20,20 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+from scipy.stats import beta
 
 import secid
 from secid.data import open_source, resolve_sources
-from secid.encoders import from_callable, load
+from secid.encoders import Cache, embed, from_callable, load
 from secid.gating.collect import collect, write_baseline
 from secid.gating.judge import judge, prepare
 from secid.gating.policy import Policy
 from secid.progress import Silent
 from secid.records import Record
 from secid.settings import Settings, resolve
+from secid.texts import text_key
 from secid.verdicts import GateVerdict
 
-SAMPLE = 500
-"""Records of a gated sample."""
-UNSEEN = 600
-"""Queries that a split keeps from its baseline; samples are drawn from them."""
-FRESH = 3
-"""Fresh samples gated against the baseline of one split."""
 SHARE = 0.1
 """Share of the negatives that a damage replaces."""
 PREAMBLES = (
@@ -53,25 +49,31 @@ PREAMBLES = (
 Row = dict[str, Any]
 
 
-class Memory:
-    """An encoder function that encodes each text once and shares the row of a text that stands for another."""
+class Listed(list[str]):
+    """Texts in a list, as the embedder asks for them."""
 
-    def __init__(self, name: str, vectors: Path | None) -> None:
-        self._name, self._encoder, self._rows = name, None, {}
+    def get(self, start: int, stop: int) -> list[str]:
+        return self[start:stop]
+
+
+class Memory:
+    """An encoder function over secid's cache; a text may stand for another and then has its row."""
+
+    def __init__(self, name: str) -> None:
+        settings = Settings(encoder=name)
+        self._encoder = load(settings)
+        self._cache = Cache.open(settings, self._encoder.info.fingerprint)
+        self._rows: dict[tuple[str, str], np.ndarray] = {}
         self.stands_for: dict[str, str] = {}
-        if vectors is not None:
-            with np.load(vectors) as file:
-                keys = zip(file["role"].tolist(), file["text"].tolist(), strict=True)
-                self._rows = dict(zip(keys, file["vectors"], strict=True))
 
     def __call__(self, texts: list[str], role: str) -> np.ndarray:
         keys = [(role, self.stands_for.get(text, text)) for text in texts]
-        unknown = [text for _, text in dict.fromkeys(key for key in keys if key not in self._rows)]
+        unknown = Listed(text for _, text in dict.fromkeys(key for key in keys if key not in self._rows))
         if unknown:
-            if self._encoder is None:
-                self._encoder = load(Settings(encoder=self._name))
-            for text, row in zip(unknown, self._encoder.encode(unknown, role), strict=True):
-                self._rows[role, text] = row
+            names = np.frombuffer(b"".join(text_key(role, text) for text in unknown), np.uint8).reshape(-1, 16)
+            rows = np.empty((len(unknown), self._encoder.dimension), np.float32)
+            embed(self._encoder, unknown, names, role, rows, cache=self._cache, progress=lambda n: None)
+            self._rows |= {(role, text): row for text, row in zip(unknown, rows, strict=True)}
         return np.stack([self._rows[key] for key in keys])
 
 
@@ -114,10 +116,18 @@ def altered(text: str, way: int) -> str:
 
 def known_positives(rows: list[Row], draw: np.random.Generator, memory: Memory) -> list[Row]:
     """Known positives as negatives, half of them altered: which and how goes by the positive, so that it stays."""
+    return with_positives(rows, draw, lambda positive, mark: altered(positive, mark % 4) if mark < 4 else positive)
+
+
+def altered_positives(rows: list[Row], draw: np.random.Generator, memory: Memory) -> list[Row]:
+    """Known positives as negatives, every one of them altered."""
+    return with_positives(rows, draw, lambda positive, mark: altered(positive, mark % 4))
+
+
+def with_positives(rows: list[Row], draw: np.random.Generator, change: Callable[[str, int], str]) -> list[Row]:
     for r, k in some(rows, draw):
         positive = str(draw.choice(rows[r]["pos"]))
-        way = crc32(positive.encode()) % 8
-        rows[r]["neg"][k] = altered(positive, way) if way < 4 else positive
+        rows[r]["neg"][k] = change(positive, crc32(positive.encode()) % 8)
     return rows
 
 
@@ -157,6 +167,7 @@ def tenth_dealt_out(rows: list[Row], draw: np.random.Generator, memory: Memory) 
 
 DAMAGES: dict[str, Damage] = {
     "known positives": known_positives,
+    "known positives, all altered": altered_positives,
     "duplicates": duplicates,
     "preambles": preambles,
     "dealt out": dealt_out,
@@ -170,24 +181,27 @@ def write(path: Path, rows: Sequence[Row]) -> Path:
 
 
 def one(
-    name: str, rows: list[Row], damages: dict[str, Damage], seed: int, memory: Memory, folder: Path
+    name: str, rows: list[Row], wanted: list[str], seed: int, memory: Memory, folder: Path, sizes: tuple[int, int]
 ) -> list[tuple[str, GateVerdict]]:
-    """Verdicts on samples from one split of a source: FRESH ones as they are, and one under each damage."""
+    """Verdicts on samples from one split of a source, one sample for each label of `wanted`.
+
+    sizes : queries that the split keeps from its baseline, and records of a sample of them.
+    """
     draw = np.random.default_rng(seed)
     order = draw.permutation(len(rows))
-    unseen, known = order[:UNSEEN], order[UNSEEN:]
+    unseen, known = order[: sizes[0]], order[sizes[0] :]
     encoder = from_callable(memory, "remembered")
     first = write(folder / f"{name}.jsonl", [rows[i] for i in known])
     secid.score([first], encoder, run=folder / "run", force=True, controls="none")
     baseline = folder / "baseline.json"
     write_baseline(*collect(folder / "run"), baseline)
     against = prepare(baseline, Policy(), "derived", None)
-    asked: list[tuple[str, Damage]] = [("fresh", as_it_is)] * FRESH + list(damages.items())
     verdicts = []
-    for label, damage in asked:
-        sample = draw.choice(unseen, SAMPLE, replace=False)
+    for label in wanted:
+        sample = draw.choice(unseen, sizes[1], replace=False)
         copies = [{**rows[i], "neg": list(rows[i]["neg"])} for i in sample]
-        gated = write(folder / f"{name}.jsonl", damage(copies, draw, memory))
+        damaged = DAMAGES.get(label, as_it_is)(copies, draw, memory)
+        gated = write(folder / f"{name}.jsonl", damaged)
         verdicts.append((label, judge([str(gated)], against, resolve({}), Silent(), encoder)))
     return verdicts
 
@@ -196,10 +210,12 @@ def tell(label: str, verdicts: list[GateVerdict]) -> dict[str, Any]:
     """Outcomes, and which checks failed or stayed undecided how often."""
     outcomes = Counter(verdict.outcome for verdict in verdicts)
     checks = [check for verdict in verdicts for check in verdict.sources[0].checks]
+    right = outcomes["fail" if label in DAMAGES else "pass"]
     return {
         "what": label,
         "runs": len(verdicts),
         **{outcome: outcomes[outcome] for outcome in ("pass", "fail", "not_evaluated")},
+        "right_at_least": round(lower_bound(right, len(verdicts)), 4),
         "failed": Counter(check.name for check in checks if check.outcome == "fail").most_common(),
         "undecided": Counter(
             check.name for check in checks if check.outcome == "not_evaluated" and not check.excused
@@ -207,31 +223,43 @@ def tell(label: str, verdicts: list[GateVerdict]) -> dict[str, Any]:
     }
 
 
+def lower_bound(right: int, runs: int) -> float:
+    """One-sided 95 % bound of the share of right verdicts, as if runs were independent. Source: Clopper 1934."""
+    return float(beta.ppf(0.05, right, runs - right + 1)) if right else 0.0
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--sources", nargs="+", default=["bm25", "dense", "dense_rank_10_20"])
-    parser.add_argument("--splits", type=int, default=34, help="splits of each source")
-    parser.add_argument("--poisoned", type=int, default=10, help="splits that also gate a sample under each damage")
+    parser.add_argument("--splits", type=int, default=60, help="splits of each source")
+    parser.add_argument("--fresh", type=int, default=2, help="fresh samples gated against the baseline of a split")
+    parser.add_argument("--unseen", type=int, default=600, help="queries that a split keeps from its baseline")
+    parser.add_argument("--sample", type=int, default=500, help="records of a gated sample, drawn from the unseen")
     parser.add_argument("--encoder", default="minilm")
-    parser.add_argument("--vectors", type=Path, help=".npz of role, text and vectors that are known already")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("gate.json"))
     options = parser.parse_args()
-    memory = Memory(options.encoder, options.vectors)
+    memory = Memory(options.encoder)
     found: dict[tuple[str, str], list[GateVerdict]] = {}
+    wanted = ["fresh"] * options.fresh + list(DAMAGES)
     started = time.process_time()
     for source in options.sources:
         path = next(iter(sorted((options.data / "sources").glob(f"{source}.*"))))
         rows = rows_of(path)
         for split in range(options.splits):
-            damages = DAMAGES if split < options.poisoned else {}
             with tempfile.TemporaryDirectory() as work:
-                for label, verdict in one(source, rows, damages, options.seed + split, memory, Path(work)):
+                sizes = (options.unseen, options.sample)
+                for label, verdict in one(source, rows, wanted, options.seed + split, memory, Path(work), sizes):
                     found.setdefault((source, label), []).append(verdict)
             table = [{"source": name, **tell(label, verdicts)} for (name, label), verdicts in found.items()]
+            table += [{"source": "all", **tell(label, together(found, label))} for label in dict.fromkeys(wanted)]
             options.out.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
         print(f"{source}: done after {time.process_time() - started:.0f} s of processor time", flush=True)
+
+
+def together(found: dict[tuple[str, str], list[GateVerdict]], label: str) -> list[GateVerdict]:
+    return [verdict for (_, what), verdicts in found.items() if what == label for verdict in verdicts]
 
 
 if __name__ == "__main__":

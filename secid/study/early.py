@@ -17,7 +17,7 @@ from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t as student
+from scipy.special import stdtr, stdtrit
 
 from secid.errors import UsageError
 from secid.measure.sequential import information_times, level_of_a_look, most_equal, spent
@@ -155,7 +155,7 @@ def _decided(
     left = list(open_pairs)
     for p, gap_nats, error, first, second in sorted(evidence):
         allowed = level(_sharing(left, tie))
-        half = float(student.isf(allowed / 2.0, freedom)) * error
+        half = -float(stdtrit(freedom, allowed / 2.0)) * error
         if p <= allowed:
             outcome = "ordered"
         elif tie is not None and abs(gap_nats) + half <= tie:
@@ -174,4 +174,4 @@ def _p_value(gap_nats: float, error: float, freedom: int) -> float:
     """Two-sided p of a difference; 1 where it is rounding alone, 0 where nothing is left to chance."""
     if abs(gap_nats) <= ROUNDING_NATS:
         return 1.0
-    return 0.0 if error == 0.0 else float(2.0 * student.sf(abs(gap_nats) / error, freedom))
+    return 0.0 if error == 0.0 else float(2.0 * stdtr(freedom, -abs(gap_nats) / error))

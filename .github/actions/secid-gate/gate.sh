@@ -8,7 +8,12 @@ arguments=(gate --annotations github --against "$GATE_AGAINST")
 [[ -z "${GATE_ENCODER:-}" ]] || arguments+=(--encoder "$GATE_ENCODER")
 [[ -z "${GATE_JUNIT:-}" ]] || arguments+=(--out "$GATE_JUNIT")
 [[ -z "${GATE_JSON:-}" ]] || arguments+=(--out "$GATE_JSON")
+
 [[ "${GATE_EXIT_ZERO:-false}" != true ]] || arguments+=(--exit-zero)
+# The outcome is read from the verdict: in a trial period the exit code does not tell it.
+folder="$(mktemp -d)"
+trap 'rm -rf "$folder"' EXIT
+arguments+=(--out "$folder/verdict.json")
 
 # After -- nothing is an option, whatever a file is called.
 arguments+=(--)
@@ -21,12 +26,11 @@ code=0
 secid "${arguments[@]}" || code=$?
 
 if [[ -n "${GITHUB_OUTPUT:-}" ]]; then
-  case "$code" in
-    0) outcome=pass ;;
-    1) outcome=fail ;;
-    3) outcome=undecided ;;
-    *) outcome=error ;;
-  esac
+  outcome=error
+  if [[ -f "$folder/verdict.json" ]]; then
+    outcome="$(sed -n 's/^  "outcome": "\(.*\)",$/\1/p' "$folder/verdict.json")"
+    [[ "$outcome" != not_evaluated ]] || outcome=undecided
+  fi
   echo "outcome=$outcome" >>"$GITHUB_OUTPUT"
 fi
 exit "$code"

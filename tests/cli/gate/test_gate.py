@@ -1,92 +1,20 @@
-"""`secid baseline` and `secid gate`: from a run folder to an exit code, and the action's script."""
+"""`secid baseline` and `secid gate`: from a run folder to an exit code."""
 
 from __future__ import annotations
 
 import json
-import os
-import random
-import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 
 import secid
-from tests.cli.conftest import ROOT, child_environment, invoke_in_process, run_child, write_rows
-
-ACTION = ROOT / ".github" / "actions" / "secid-gate"
-WORDS = [
-    f"{first}{second}{end}" for first in "bdfgklmnprst" for second in "aeiou" for end in ("nder", "lk", "rsh", "x")
-]
-DAMAGES = ({}, {"known": 2}, {"preamble": 2}, {"duplicate": 2})
-DIMENSION = 64
-
-
-def items(n: int, first: int = 0, **damage: int) -> list[dict[str, Any]]:
-    """Records whose negatives share words with their query. damage: what a negative of every n-th record is."""
-    made = []
-    for number in range(first, first + n):
-        draw = random.Random(number)
-        subject = draw.sample(WORDS, 6)
-
-        def passage(shared: int, draw: random.Random = draw, subject: list[str] = subject) -> str:
-            words = [*draw.sample(subject, shared), *draw.sample(WORDS, 14)]
-            return " ".join(draw.sample(words, len(words)))
-
-        positive = passage(6)
-        negatives = [passage(draw.randint(2, 4)) for _ in range(5)]
-        for name, every in damage.items():
-            if number % every == 0:
-                negatives[0] = {
-                    "known": positive.upper(),
-                    "preamble": f"Sure, here is a passage: {negatives[0]}",
-                    "duplicate": negatives[1],
-                }[name]
-        made.append({"query": " ".join(subject), "pos": [positive], "neg": negatives})
-    return made
-
-
-def save_vectors(path: Path, rows: list[dict[str, Any]]) -> Path:
-    """Bags of words in random directions: an encoder that knows what words have to do with each other, in no time."""
-    axes = np.random.default_rng(0).standard_normal((len(WORDS) + 1, DIMENSION))
-    place = {word: number for number, word in enumerate(WORDS)}
-    texts = list(dict.fromkeys(text for row in rows for text in (row["query"], *row["pos"], *row["neg"])))
-    vectors = [axes[[place.get(word, -1) for word in text.lower().split()]].sum(axis=0) for text in texts]
-    np.savez(path, text=np.array(texts), vectors=np.array(vectors, np.float32))
-    return path
-
-
-class Prepared(NamedTuple):
-    folder: Path
-    baseline: Path
-    run: Path
-    encoder: Path
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    """A run over one source of 160 records, and its baseline."""
-    folder = tmp_path_factory.mktemp("gate")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-        rows = [row for damage in DAMAGES for row in items(140, 1000, **damage)]
-        encoder = save_vectors(folder / "vectors.npz", items(160) + rows)
-        source = write_rows(folder / "used.jsonl", items(160))
-        scored = invoke_in_process("score", source, "--encoder", encoder, "--run", folder / "run", "--quiet")
-        assert scored.code == 0, scored.err
-        made = invoke_in_process("baseline", folder / "run", "-o", folder / "b.json")
-        assert made.code == 0, made.err
-    return Prepared(folder, folder / "b.json", folder / "run", encoder)
-
-
-def fresh(tmp_path: Path, name: str = "used", **damage: int) -> Path:
-    return write_rows(tmp_path / f"{name}.jsonl", items(140, 1000, **damage))
+from tests.cli.conftest import child_environment, run_child, write_rows
+from tests.cli.gate.conftest import fresh, items, save_vectors
 
 
 def outcomes(out: str) -> dict[str, str]:
@@ -349,61 +277,3 @@ def test_the_exit_code_reaches_the_shell(prepared, tmp_path):
     found = run_child("gate", "used.jsonl", "--against", str(prepared.baseline), cwd=tmp_path)
     assert found.code == 1
     assert "Traceback" not in found.err
-
-
-class Action(NamedTuple):
-    code: int
-    out: str
-    output: str
-
-
-def run_action(folder: Path, **variables: str) -> Action:
-    """gate.sh as GitHub's runner starts it, with `secid` on the path and the action's variables alone."""
-    tools = folder / "tools"
-    tools.mkdir()
-    program = tools / "secid"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m secid "$@"\n', encoding="utf-8")
-    program.chmod(0o755)
-    environment = child_environment(GITHUB_OUTPUT=str(folder / "output"), GITHUB_ACTION_PATH=str(ACTION), **variables)
-    environment["PATH"] = f"{tools}{os.pathsep}{environment['PATH']}"
-    done = subprocess.run(
-        ["bash", "-c", 'bash "$GITHUB_ACTION_PATH/gate.sh"'],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    output = folder / "output"
-    return Action(done.returncode, done.stdout, output.read_text(encoding="utf-8") if output.exists() else done.stderr)
-
-
-def test_the_action_runs_with_hostile_inputs(prepared, tmp_path):
-    name = "$(touch hacked); `touch hacked`'\".jsonl"
-    write_rows(tmp_path / name, items(140, 1000, known=2))
-    write_rows(tmp_path / "--exit-zero", items(140, 1000))
-    found = run_action(
-        tmp_path,
-        GATE_SOURCES=f"{name}\n\n",
-        GATE_AGAINST=str(prepared.baseline),
-        GATE_JUNIT="gate.xml",
-        GATE_JSON="g.json",
-    )
-    assert found.code == 1, found
-    assert found.output == "outcome=fail\n"
-    assert "::error " in found.out
-    assert (tmp_path / "gate.xml").is_file()
-    assert not (tmp_path / "hacked").exists()
-
-
-def test_the_action_reports_wrong_use(prepared, tmp_path):
-    found = run_action(tmp_path, GATE_SOURCES="--help", GATE_AGAINST=str(prepared.baseline))
-    assert (found.code, found.output) == (2, "outcome=error\n")
-
-
-def test_the_action_passes_inputs_through_the_environment_alone():
-    text = (ACTION / "action.yml").read_text(encoding="utf-8")
-    set_by_action = set(re.findall(r"^ +(GATE_\w+): \$\{\{ inputs\.", text, re.MULTILINE))
-    read_by_script = set(re.findall(r"GATE_\w+", (ACTION / "gate.sh").read_text(encoding="utf-8"))) - {"GATE_"}
-    assert set_by_action == read_by_script
-    scripts = re.findall(r"^\s+run: (.*)$", text, re.MULTILINE)
-    assert scripts == ['bash "$GITHUB_ACTION_PATH/gate.sh"']
