@@ -118,4 +118,4 @@ def _cliques(level: dict[str, set[str]], chosen: frozenset[str], others: frozens
 
 def _normal_density(values: Floats, variance: float) -> Floats:
     """scipy.stats has it too, but takes half a second to import."""
-    return np.exp(-(values**2) / (2.0 * variance)) / np.sqrt(2.0 * np.pi * variance)
+    return np.asarray(np.exp(-(values**2) / (2.0 * variance)) / np.sqrt(2.0 * np.pi * variance))
