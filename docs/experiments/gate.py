@@ -1,6 +1,6 @@
 """Does the gate cry wolf, and does it sleep? Fresh samples and poisoned ones of real sources, gated.
 
-    python docs/experiments/gate.py DATA --splits 60 --out gate.json
+    python docs/experiments/gate.py DATA --out gate.json
 
 DATA is a folder with `sources/` as secid reads them, a row a query with its positives and ten negatives. Each split
 of one source's queries by a seeded draw gives a baseline from some, and from the others samples to gate, as they are
@@ -232,8 +232,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--sources", nargs="+", default=["bm25", "dense", "dense_rank_10_20"])
-    parser.add_argument("--splits", type=int, default=60, help="splits of each source")
-    parser.add_argument("--fresh", type=int, default=2, help="fresh samples gated against the baseline of a split")
+    parser.add_argument("--splits", type=int, default=20, help="splits of each source")
+    parser.add_argument("--fresh", type=int, default=5, help="fresh samples gated against the baseline of a split")
     parser.add_argument("--unseen", type=int, default=600, help="queries that a split keeps from its baseline")
     parser.add_argument("--sample", type=int, default=500, help="records of a gated sample, drawn from the unseen")
     parser.add_argument("--encoder", default="minilm")
