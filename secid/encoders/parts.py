@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from secid.encoders.allocator import keep_freed_memory
 from secid.encoders.packed import can_pack, pack
 from secid.encoders.pooling import build_heads
 from secid.encoders.recipe import Recipe
@@ -75,6 +76,8 @@ class Parts:
 
 def _on(device: torch.device, model: Any, heads: torch.nn.Module, dtype: torch.dtype) -> Replica:
     model = model.to(device).eval()
+    if device.type == "cpu":
+        keep_freed_memory()
     if can_pack(device, dtype):
         pack(model)
     return Replica(model, heads.to(device).eval(), device)

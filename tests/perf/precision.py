@@ -1,6 +1,6 @@
 """What number formats and cut vectors do to the score, on given sources, against a float32 encoder.
 
-    python -m tests.perf.precision --data FOLDER --encoder minilm
+    python -m tests.perf.precision --data FOLDER --encoder minilm --max-records 300
 
 Prints a Markdown table: largest difference of a source's score, absolute and relative, and whether any rank changed.
 """
@@ -64,15 +64,17 @@ def main() -> None:
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtypes", nargs="*", default=["bf16", "fp16"])
+    parser.add_argument("--max-records", type=int, help="queries a source, a seeded sample; all by default")
     options = parser.parse_args()
+    sample = {"max_records": options.max_records}
     paths = sorted(options.data.iterdir())
     kept = Remembering(load(Settings(encoder=options.encoder, device=options.device, dtype="float32")))
-    base = scores(paths, kept)
+    base = scores(paths, kept, **sample)
     print(f"{options.encoder} on {kept.info.device}, float32: {', '.join(f'{n} {base[0][n]:.4f}' for n in base[1])}\n")
     print("| against float32 | largest difference, nats | relative | change of ranks |\n|---|---|---|---|")
     for dtype in options.dtypes:
         try:
-            found = scores(paths, options.encoder, dtype=dtype, device=options.device)
+            found = scores(paths, options.encoder, dtype=dtype, device=options.device, **sample)
         except (SecidError, RuntimeError) as error:
             print(f"| encoder in {dtype} | – | – | not evaluated: {' '.join(str(error).split())[:80]} |")
             continue
@@ -80,11 +82,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "half.npz"
         kept.save(path, np.float16)
-        print(row("float32 encoder, vectors stored in half precision", base, scores(paths, str(path))))
+        print(row("float32 encoder, vectors stored in half precision", base, scores(paths, str(path), **sample)))
         kept.save(Path(name) / "whole.npz", np.float32)
         for divisor in (2, 4, 8):
             width = kept.dimension // divisor
-            cut = scores(paths, str(Path(name) / "whole.npz"), truncate_dim=width)
+            cut = scores(paths, str(Path(name) / "whole.npz"), truncate_dim=width, **sample)
             print(row(f"first {width} of {kept.dimension} dimensions", base, cut))
 
 
