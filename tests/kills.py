@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -20,12 +22,10 @@ ROOT = Path(__file__).resolve().parents[1]
 SEAL_SECONDS = 0.1
 """Instead of 30 s, so that a run of seconds leaves many segments."""
 
-PROGRAM = f"""
-from secid.encoders import cache
-cache.SEAL_SECONDS = {SEAL_SECONDS}
-from secid.cli.app import entry
-entry()
-"""
+PROGRAM = "import sys; from tests.kills import run_program; run_program(sys.argv[1:])"
+IMPORTED = ["secid.api", "secid.encoders.loading", "secid.study.score", "secid.run_folder", "secid.cli.score"]
+IMPORTED += ["transformers.models.bert.modeling_bert", "transformers.models.auto.tokenization_auto"]
+"""What a forked child finds imported, of the commands and of what loads a BERT."""
 NOT_OF_THE_RESULT = ("timing", "environment")
 RELATIVE, ABSOLUTE = 1e-4, 1e-6
 """A text's row depends on its batch by float32 rounding (1e-7), and what a resumed run encodes falls into other
@@ -45,17 +45,25 @@ class Killable:
         return [*self._arguments, "--cache-dir", str(self.folder / cache), "--run", str(self.folder / "runs" / run)]
 
     def start(self, run: str) -> subprocess.Popen[str]:
-        """A child that scores, on one thread."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("SECID_")}
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        """A child that scores, on one thread, from the start of Python."""
         return subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *self.arguments(run)],
-            env={**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+            env=_environment(),
             cwd=self.folder,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def fork(self, run: str) -> Forked:
+        """A child that scores, on one thread, with all imports made: a fork of a server that has nothing else."""
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(IMPORTED)
+        err = self.folder / f"{run}.err"
+        process = context.Process(target=run_forked, args=(self.arguments(run), self.folder, err))
+        with mock.patch.dict(os.environ, _environment(), clear=True):  # the server starts with the first child
+            process.start()
+        return Forked(process, err)
 
     def report(self, run: str) -> dict[str, Any] | None:
         """The report of a run, None where it left none."""
@@ -76,7 +84,7 @@ class Killable:
         assert len(np.unique(table, axis=0)) == len(table), "a finished segment's text was encoded again"
         return len(table)
 
-    def wait_for_segments(self, n: int, child: subprocess.Popen[str], patience_seconds: float = 60.0) -> None:
+    def wait_for_segments(self, n: int, child: Child, patience_seconds: float = 60.0) -> None:
         """Returns when the cache has n finished segments. Raises AssertionError where the child ends before."""
         end = time.monotonic() + patience_seconds
         while self.n_segments() < n:
@@ -88,7 +96,55 @@ class Killable:
         return CacheFolder.of(Settings(cache_dir=str(self.cache)))
 
 
-def kill(child: subprocess.Popen[str]) -> bool:
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SECID_")}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    return {**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+
+def run_program(arguments: list[str]) -> None:
+    """The command, with segments sealed early. Ends the process."""
+    from secid.cli.app import entry
+    from secid.encoders import cache
+
+    cache.SEAL_SECONDS = SEAL_SECONDS
+    sys.argv = ["secid", *arguments]
+    entry()
+
+
+def run_forked(arguments: list[str], folder: Path, err: Path) -> None:
+    """`run_program` in a forked child, which writes what it says to a file."""
+    os.chdir(folder)
+    with err.open("w", encoding="utf-8") as sys.stderr, Path(os.devnull).open("w", encoding="utf-8") as sys.stdout:
+        run_program(arguments)
+
+
+class Forked:
+    """A forked child, in the words of subprocess.Popen."""
+
+    def __init__(self, process: Any, err: Path) -> None:
+        self._process, self._err = process, err
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        self._process.join(timeout)
+        assert self._process.exitcode is not None, "still running"
+        return "", self._err.read_text(encoding="utf-8") if self._err.is_file() else ""
+
+
+Child = subprocess.Popen[str] | Forked
+
+
+def kill(child: Child) -> bool:
     """SIGKILL; False where the child was done already, and then successfully."""
     alive = child.poll() is None
     child.kill()

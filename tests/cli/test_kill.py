@@ -44,7 +44,7 @@ def test_killed_runs_resume_repeat_nothing_and_end_with_the_same_report(job, exp
     kept = 0
     for _ in range(KILLS):
         before = job.n_segments()
-        child = job.start("killed")
+        child = job.fork("killed")
         job.wait_for_segments(before + generator.randint(1, 2), child)
         assert kill(child)
         rows = job.n_rows()
@@ -62,7 +62,7 @@ def test_killed_runs_resume_repeat_nothing_and_end_with_the_same_report(job, exp
 def test_two_runs_at_once_on_one_cache_are_both_right(job, expected, invoke):
     """One is a child, the other starts here when the child has finished its first segment."""
     shutil.rmtree(job.cache, ignore_errors=True)
-    child = job.start("left")
+    child = job.fork("left")
     job.wait_for_segments(1, child)
     assert invoke(*job.arguments("right")).code == 0
     _, err = child.communicate(timeout=120)

@@ -49,7 +49,8 @@ def _tokenizer(special: list[str], template: str, **roles: str) -> Any:
     core = Tokenizer(WordPiece(ids, unk_token=roles["unk_token"]))
     core.normalizer, core.pre_tokenizer = Lowercase(), BertPreTokenizer()
     core.post_processor = TemplateProcessing(single=template, special_tokens=[(word, ids[word]) for word in special])
-    return PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=64, **roles)
+    names = ["input_ids", "attention_mask"]  # older sentence-transformers hands a model all that is named here
+    return PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=64, model_input_names=names, **roles)
 
 
 def _bert_like() -> Any:

@@ -96,7 +96,7 @@ def test_prompt_tokens_are_left_out_of_the_pool(tiny: Tiny, tmp_path: Path) -> N
 )
 def test_rarer_poolings(tiny: Tiny, tmp_path: Path, key: str) -> None:
     folder = shutil.copytree(tiny("bert"), tmp_path / "pooled")
-    modes = {"pooling_mode_cls_token": True, key: True}
+    modes = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False, key: True}
     write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": 32, **modes})
     found = ours(folder)
     assert found[0].shape == (len(TEXTS), 64)
@@ -108,7 +108,7 @@ def test_layer_norm_residual_and_lower_case(tiny: Tiny, tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     folder = shutil.copytree(tiny("mpnet"), tmp_path / "heads")
-    kind = "sentence_transformers.sentence_transformer.modules"
+    kind = "sentence_transformers.models"
     names = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Dense", "Dense"), ("3_LayerNorm", "LayerNorm")]
     write_json(
         folder / "modules.json",
