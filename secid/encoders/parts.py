@@ -78,6 +78,7 @@ def _on(device: torch.device, model: Any, heads: torch.nn.Module, dtype: torch.d
     model = model.to(device).eval()
     if device.type == "cpu":
         keep_freed_memory()
+    device = next(model.parameters()).device  # with its number, which a thread must name
     if can_pack(device, dtype):
         pack(model)
     return Replica(model, heads.to(device).eval(), device)

@@ -78,6 +78,11 @@ def resolve_recipe(folder: Path, name: str, settings: Settings) -> Recipe:
     rules["truncate_dim"] = "default" if settings.truncate_dim is None else "flag"
     if settings.truncate_dim is not None:
         notes.append(f"vectors cut to their first {settings.truncate_dim} dimensions, then scaled to unit length")
+    if not include_prompt:
+        notes.append("the prefix's tokens are left out of the pooling (include_prompt of the Pooling module)")
+    lower_case = bool((sentence or {}).get("do_lower_case", False))
+    if lower_case:
+        notes.append("texts are put in lower case first (do_lower_case of sentence_bert_config.json)")
     if not normalize:
         notes.append("this encoder does not normalise; scoring scales its rows to unit length (METHOD 2)")
     return Recipe(
@@ -90,7 +95,7 @@ def resolve_recipe(folder: Path, name: str, settings: Settings) -> Recipe:
         query_prefix=query_prefix,
         passage_prefix=passage_prefix,
         truncate_dim=settings.truncate_dim,
-        lower_case=bool((sentence or {}).get("do_lower_case", False)),
+        lower_case=lower_case,
         causal=causal,
         rules=rules,
         notes=tuple(dict.fromkeys(notes)),

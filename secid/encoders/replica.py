@@ -21,6 +21,20 @@ from secid.encoders.recipe import Recipe
 from secid.errors import EncoderError
 
 
+class Pending(NamedTuple):
+    """A batch under way. vectors : (b, d) float32 in the host's memory, filled when `done`; None: filled already."""
+
+    batch: TokenBatch
+    vectors: Tensor
+    done: torch.cuda.Event | None
+
+    def fetched(self) -> EncodedBatch:
+        if self.done is not None:
+            self.done.synchronize()
+        batch = self.batch
+        return EncodedBatch(batch.positions, self.vectors.numpy(), batch.truncated, int(batch.lengths.sum()))
+
+
 class Replica(NamedTuple):
     """A model and the modules after its pooling, ready on a device."""
 
@@ -35,7 +49,7 @@ class Replica(NamedTuple):
         halved and tried again, and the feed's later ones are smaller; what is encoded stays encoded.
         """
         self._settle()
-        waiting: tuple[TokenBatch, Tensor] | None = None
+        waiting: Pending | None = None
         parts: deque[TokenBatch] = deque()
         while (batch := parts.popleft() if parts else feed.take()) is not None:
             try:
@@ -46,13 +60,24 @@ class Replica(NamedTuple):
                 feed.fits_not(batch.ids.size)
                 parts.extendleft(reversed(halves(batch)))
             else:
+                pending = self._send_home(batch, vectors)
                 if waiting is not None:
-                    yield _fetched(*waiting)
-                waiting = batch, vectors
+                    yield waiting.fetched()
+                waiting = pending
                 continue
             torch.cuda.empty_cache()  # here, where the error no longer holds what the failed attempt had made
         if waiting is not None:
-            yield _fetched(*waiting)
+            yield waiting.fetched()
+
+    def _send_home(self, batch: TokenBatch, vectors: Tensor) -> Pending:
+        """Queues the copy to the host behind the batch: asked for later, it would wait for the next batch as well."""
+        if self.device.type != "cuda":
+            return Pending(batch, vectors.cpu(), None)
+        home = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
+        home.copy_(vectors, non_blocking=True)
+        done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        done.record()
+        return Pending(batch, home, done)
 
     def _settle(self) -> None:
         """Makes the calling thread one of this device's; on a CPU it is one core's."""
@@ -88,7 +113,3 @@ class Replica(NamedTuple):
         if self.device.type == "cuda":
             return tensor.pin_memory().to(self.device, non_blocking=True)
         return tensor.to(self.device)
-
-
-def _fetched(batch: TokenBatch, vectors: Tensor) -> EncodedBatch:
-    return EncodedBatch(batch.positions, vectors.cpu().numpy(), batch.truncated, int(batch.lengths.sum()))

@@ -66,6 +66,8 @@ def test_repository_files_are_followed(tmp_path: Path) -> None:
     assert (found.pooling, found.include_prompt, found.normalize) == (("cls",), False, True)
     assert (found.query_prefix, found.passage_prefix, found.max_length) == ("q: ", "p: ", 128)
     assert found.lower_case
+    assert any("include_prompt" in note for note in found.notes)
+    assert any("lower case" in note for note in found.notes)
     assert found.rules == {
         "pooling": "1_Pooling/config.json",
         "normalize": "modules.json",
