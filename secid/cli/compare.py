@@ -25,12 +25,18 @@ def compare(
     import json as json_module
     from dataclasses import asdict
 
-    from secid.cli.console import stdout
+    from rich.text import Text
+
+    from secid.cli.console import stderr, stdout
     from secid.report.agreement import table
     from secid.report.document import read_run
-    from secid.study.agreement import agree, read_outcomes
+    from secid.report.foreign import plain
+    from secid.study.agreement import agree, read_outcomes, unmatched_names
 
-    found = agree(read_run(run), read_outcomes(against), seed)
+    scored, outcomes = read_run(run), read_outcomes(against)
+    found = agree(scored, outcomes, seed)
+    for note in unmatched_names(scored, outcomes):
+        stderr().print(Text(plain(f"{against}: {note}")))
     if json:
         sys.stdout.write(json_module.dumps([asdict(item) for item in found], indent=2, ensure_ascii=False) + "\n")
         return

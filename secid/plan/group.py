@@ -29,7 +29,7 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index) -> PlannedSource:
     dropped = rows.dropped + Counter(duplicate_negative=len(negatives) - len(kept_negative))
     n_read = n_rows + rows.skipped.total()
     line, file = _int64(rows.line), _int64(rows.file)
-    row = negative_row[kept_negative]
+    row, slices = negative_row[kept_negative], _int64(rows.slice)
     return PlannedSource(
         name=rows.name,
         source=rows.source,
@@ -40,9 +40,10 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index) -> PlannedSource:
             dict(sorted(rows.skipped.items())),
             {reason: count for reason, count in sorted(dropped.items()) if count},
             tuple(example for shown in rows.examples.values() for example in shown),
+            len(np.unique(record[slices != slices[first_row][record]])),
         ),
         query=query[first_row],
-        slice=_int64(rows.slice)[first_row].astype(np.int32),
+        slice=slices[first_row].astype(np.int32),
         line=line[first_row],
         file=file[first_row].astype(np.int32),
         positives=positives[kept_positive],

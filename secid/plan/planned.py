@@ -22,6 +22,7 @@ class Tally:
     """What became of the rows of one source: n_read = n_used + sum(skipped).
 
     n_records : records that the used rows form, before any sample.
+    n_mixed_slices : records whose rows have more than one value of --by; the first row's counts.
     """
 
     n_read: int
@@ -30,6 +31,7 @@ class Tally:
     skipped: dict[str, int]
     dropped: dict[str, int]
     examples: tuple[Example, ...]
+    n_mixed_slices: int = 0
 
     @property
     def n_malformed_rows(self) -> int:

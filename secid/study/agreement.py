@@ -21,6 +21,8 @@ N_DRAWS = 2_000
 """Draws behind an interval: the ends of a 95 % interval move by about 0.01 of a rank correlation."""
 ERROR_SUFFIX = "_se"
 FEWEST_SOURCES = 3
+SHOWN_NAMES = 3
+"""Names shown as examples of those that were not matched."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,24 @@ def read_outcomes(path: Path) -> list[Outcomes]:
                 cells[source] = _number(row[name], f"{path}:{line}", name)
     metrics = [name for name in table if not (name.endswith(ERROR_SUFFIX) and name.removesuffix(ERROR_SUFFIX) in table)]
     return [Outcomes(name, table[name], table.get(name + ERROR_SUFFIX, {})) for name in metrics]
+
+
+def unmatched_names(run: Run, outcomes: Iterable[Outcomes]) -> list[str]:
+    """What of the names stands on one side alone, in words: in the table, and in the run."""
+    given = list(dict.fromkeys(name for outcome in outcomes for name in outcome.values))
+    own = [source.name for source in run.sources]
+    found = []
+    if strange := [name for name in given if name not in own]:
+        found.append(
+            f"{len(strange)} of {len(given)} names are no source of the run and count nowhere: {_shown(strange)}"
+        )
+    if missing := [name for name in own if name not in given]:
+        found.append(f"{len(missing)} of the run's {len(own)} sources have no value: {_shown(missing)}")
+    return found
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:SHOWN_NAMES])) + (", …" if len(names) > SHOWN_NAMES else "")
 
 
 def _number(text: str, where: str, column: str) -> float:

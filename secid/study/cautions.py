@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from secid.measure.uncertainty import FEWEST_QUERIES
+from secid.plan import Plan
 from secid.settings import Settings
 from secid.study.ablate import TOKENIZERS
 from secid.study.coverage import CoverageBench
@@ -52,3 +53,20 @@ def few_queries(items: Sequence[Measured]) -> tuple[str, ...]:
         for item in items
         if len(item.influence.queries) < FEWEST_QUERIES
     )
+
+
+def odd_slices(plan: Plan, settings: Settings) -> tuple[str, ...]:
+    """Warnings on --by: sources without the column, and records whose rows do not agree on its value."""
+    if settings.by is None:
+        return ()
+    absent = plan.slices.index("") if "" in plan.slices else -1
+    found = []
+    for planned in plan.sources:
+        if (planned.slice == absent).all():
+            found.append(f"{planned.name}: no row has a value of {settings.by!r}; all stand in the slice without one")
+        if planned.tally.n_mixed_slices:
+            found.append(
+                f"{planned.name}: rows of {planned.tally.n_mixed_slices} records differ in {settings.by!r}; "
+                "each record counts under the value of its first row, so the order of rows matters"
+            )
+    return tuple(found)

@@ -25,7 +25,7 @@ from secid.results import SCHEMA_VERSION, Ablation, EarlyStop, IdfInfo, InputFil
 from secid.settings import Resolved, Settings
 from secid.study.ablate import Aspect, ablation, aspects, blocks_of, tokenizer_of
 from secid.study.bench import Bench, level_sets, sample_positions
-from secid.study.cautions import few_queries, inactive_gates
+from secid.study.cautions import few_queries, inactive_gates, odd_slices
 from secid.study.controls import Control, chosen_kinds, make_controls
 from secid.study.coverage import CoverageBench, piece_stream
 from secid.study.early import rank_early
@@ -179,7 +179,7 @@ def measure(
             progress.advance(1)
         flags = {item.name: {name: trait.flags for name, trait in inspector.traits(item).items()} for item in items}
         warnings = inactive_gates(items, coverages, settings)
-        warnings += few_queries(items)
+        warnings += few_queries(items) + odd_slices(plan, settings)
         whole = {item.name: item.nats(1.0) for item in items}
         sliced = slices(plan, triplets, bench, flags, whole, settings, progress)
     table = coverages.table(settings.tokenizer, settings.idf)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.stats import kendalltau, spearmanr
 
 from secid.errors import InputError
 from secid.study.agreement import (
+    Outcomes,
     kendall_tau_b,
     pairs_ordered_alike,
     read_outcomes,
     spearman_rho,
     top_1_regret,
+    unmatched_names,
 )
 
 SOURCES = ("BM25", "Dense", "LLM", "BM25+Dense", "BM25+LLM", "Dense+LLM")
@@ -129,3 +133,15 @@ def test_a_broken_table_is_refused_with_its_line(tmp_path, text, message):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=message.replace("(", r"\(")):
         read_outcomes(path)
+
+
+def test_names_that_stand_on_one_side_alone_are_told():
+    run = SimpleNamespace(sources=[SimpleNamespace(name=name) for name in ("a", "b", "c")])
+    outcomes = [
+        Outcomes("ndcg", {"a": 1.0, "x": 2.0}, {}),
+        Outcomes("mrr", {"b": 1.0, "y": 1.0, "z": 1.0, "w": 1.0}, {}),
+    ]
+    strange, missing = unmatched_names(run, outcomes)
+    assert strange == "4 of 6 names are no source of the run and count nowhere: 'x', 'y', 'z', …"
+    assert missing == "1 of the run's 3 sources have no value: 'c'"
+    assert unmatched_names(run, [Outcomes("ndcg", dict.fromkeys("abc", 1.0), {})]) == []
