@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -146,3 +147,18 @@ def test_without_a_command_the_help_is_shown(invoke):
     outcome = invoke()
     assert outcome.code == 2
     assert "score" in outcome.out + outcome.err
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, "PASSIVE"), ("active", "active")])
+def test_waiting_threads_sleep_unless_the_user_says_otherwise(monkeypatch, given, found):
+    """OpenMP reads the variable when torch is loaded."""
+    from secid.cli import app
+
+    monkeypatch.setenv("OMP_WAIT_POLICY", given or "")
+    if given is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    seen = []
+    monkeypatch.setattr(app, "main", lambda arguments: seen.append(os.environ["OMP_WAIT_POLICY"]) or 0)
+    with pytest.raises(SystemExit):
+        app.entry()
+    assert seen == [found]
