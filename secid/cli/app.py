@@ -91,9 +91,11 @@ def _terminate(number: int, frame: Any) -> None:
 
 
 def _say(text: str) -> None:
+    """Prints our words to stderr; what they quote of a file or a name cannot steer the terminal."""
     from secid.cli.console import stderr
+    from secid.report.foreign import plain
 
-    stderr().print(text, markup=False)
+    stderr().print("\n".join(map(plain, text.split("\n"))), markup=False)
 
 
 def entry() -> None:

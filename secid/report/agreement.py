@@ -30,7 +30,7 @@ def table(found: Sequence[Agreement]) -> RenderableType:
         shown.add_column("puts first", overflow="fold", min_width=8)
         for item in rows:
             shown.add_row(
-                item.number,
+                Text(plain(item.number)),
                 _with_interval(item.kendall_tau_b, item.kendall_interval_95, "+.2f"),
                 _with_interval(item.spearman_rho, item.spearman_interval_95, "+.2f"),
                 f"{item.n_pairs_alike}/{item.n_pairs}",

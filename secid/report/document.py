@@ -42,7 +42,7 @@ def from_json(text: str | bytes, where: str = "report.json") -> Run:
     try:
         version = json.loads(text)["schema_version"]
         major = str(version).split(".")[0]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError("not a secid report: no schema_version", where=where) from error
     if major != SCHEMA_VERSION.split(".")[0]:
         raise InputError(
@@ -51,11 +51,14 @@ def from_json(text: str | bytes, where: str = "report.json") -> Run:
             remedy="render it with the secid that wrote it, or score again",
         )
     try:
-        return _adapter().validate_json(text)
+        run = _adapter().validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise InputError(f"not a valid report: {place}: {first['msg']}", where=where) from error
+    if not run.sources:
+        raise InputError("not a valid report: sources: it holds none", where=where, remedy="score again")
+    return run
 
 
 def read_run(folder: Path) -> Run:

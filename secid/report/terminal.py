@@ -84,9 +84,9 @@ def _new(*columns: tuple[str, Literal["left", "right"]], folds: int = 0) -> Tabl
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
     for place, (title, justify) in enumerate(columns):
         if place == folds:
-            made.add_column(title, overflow="fold", ratio=1, min_width=12)
+            made.add_column(Text(title), overflow="fold", ratio=1, min_width=12)
         else:
-            made.add_column(title, justify=justify, no_wrap=True)
+            made.add_column(Text(title), justify=justify, no_wrap=True)
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
@@ -53,3 +54,26 @@ def test_what_cannot_be_meant_is_refused_with_what_to_type(run, arguments, said,
     assert outcome.code == 2
     assert said in outcome.err
     assert listing(".") == ["run"]
+
+
+@pytest.mark.parametrize("command", [["report", "bad.json"], ["compare", "bad.json", "--against", "table.csv"]])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"schema_version": "2\\u001b[31m"}', "version 2\ufffd[31m"),
+        ("[" * 100_000, "not a secid report"),
+        ("no sources", "sources: it holds none"),
+    ],
+    ids=["escapes", "deep", "no sources"],
+)
+def test_a_report_that_is_none_is_refused_in_harmless_words(tmp_path, invoke, monkeypatch, command, text, said):
+    monkeypatch.chdir(tmp_path)
+    if text == "no sources":
+        document = json.loads((GOLDEN / "1.0.json").read_text(encoding="utf-8"))
+        text = json.dumps(document | {"sources": []})
+    (tmp_path / "bad.json").write_text(text, encoding="utf-8")
+    (tmp_path / "table.csv").write_text("source,ndcg\na,1\n", encoding="utf-8")
+    outcome = invoke(*command)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert said in outcome.err
+    assert "\x1b" not in outcome.err

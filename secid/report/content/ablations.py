@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from secid.report.charts.lines import lines
 from secid.report.foreign import named, plain, short
 from secid.report.numerals import fraction, nats
@@ -10,6 +12,8 @@ from secid.report.words import terms
 from secid.results import Ablation, AblationRow, Run
 
 SHADES = 10
+NUMERIC = ("temperature", "sample")
+"""Ablations whose settings are numbers; those of all others are names."""
 CONCLUSION_LIMIT = 320
 
 
@@ -38,7 +42,7 @@ def ablation_section(run: Run) -> Section:
 def _part(run: Run, item: Ablation) -> Part:
     names = [source.name for source in run.sources]
     blocks = list(dict.fromkeys(block for row in item.rows for block in row.block_stability))
-    points = [_place(row.setting) for row in item.rows]
+    points = [_place(item, row.setting) for row in item.rows]
     numeric = len(points) > 1 and all(point is not None for point in points)
     rows, shades = [], []
     for row in item.rows:
@@ -114,12 +118,15 @@ def _shade(value: float | None, low: float, high: float) -> int | None:
     return min(SHADES - 1, int(SHADES * (value - low) / (high - low))) if high > low else 0
 
 
-def _place(setting: str) -> float | None:
-    """The number that a setting is, for an axis; None for a name."""
+def _place(item: Ablation, setting: str) -> float | None:
+    """The number that a setting is, for a logarithmic axis; None for a name, even one that reads as a number."""
+    if item.name not in NUMERIC:
+        return None
     try:
-        return float(setting.removesuffix("%").strip())
+        value = float(setting.removesuffix("%").strip())
     except ValueError:
         return None
+    return value if 0 < value < inf else None
 
 
 def _chart(run: Run, item: Ablation) -> Chart:
@@ -127,7 +134,7 @@ def _chart(run: Run, item: Ablation) -> Chart:
         source.name: [
             (place, value)
             for row in item.rows
-            if (place := _place(row.setting)) is not None and (value := row.scores.get(source.name)) is not None
+            if (place := _place(item, row.setting)) is not None and (value := row.scores.get(source.name)) is not None
         ]
         for source in run.sources
     }
@@ -136,7 +143,7 @@ def _chart(run: Run, item: Ablation) -> Chart:
         f"{short(name, 30)}: " + ", ".join(f"{nats(value)} at {place:g}" for place, value in points)
         for name, points in list(series.items())[:20]
     )
-    base = _place(item.base)
+    base = _place(item, item.base)
     unit = " (% of the queries, log scale)" if item.name == "sample" else " (log scale)"
     return Chart(
         title=title,
@@ -150,7 +157,7 @@ def _chart(run: Run, item: Ablation) -> Chart:
             y_title="score (nats)",
             log_x=True,
             zero=True,
-            x_ticks=[(place, f"{place:g}") for row in item.rows if (place := _place(row.setting)) is not None],
+            x_ticks=[(place, f"{place:g}") for row in item.rows if (place := _place(item, row.setting)) is not None],
             mark_x=(base, "this run") if base is not None else None,
         ),
     )

@@ -48,6 +48,10 @@ def test_an_interval_that_is_unknown_is_left_out_alone(missing):
     assert printed(agreement(**{missing: None})).count("[") == printed(agreement()).count("[") - 1
 
 
+def test_a_number_is_never_rich_markup():
+    assert "weight [/x]" in printed(agreement(number="weight [/x]"))
+
+
 def test_a_constant_side_is_a_dash_and_lines_fit():
     text = printed(agreement(kendall_tau_b=None, spearman_rho=None, number="weight " + "x" * 60, first="y" * 90))
     assert text.splitlines()[3].split()[1:3] == ["-", "-"]

@@ -268,6 +268,24 @@ def test_names_are_never_rich_markup(run):
     assert "\x1b[" not in text
 
 
+def test_an_ablation_s_name_is_never_rich_markup(run):
+    made = replace(run, ablations=(replace(run.ablations[0], name="[/x]"),))
+    assert "[/x]: " in printed(made)
+    assert "[/x]  " in printed(made)
+
+
+def test_encoders_are_names_even_where_they_read_as_numbers(run):
+    names = ("0", "-1", "500", "inf")
+    item = next(item for item in run.ablations if item.name == "temperature")
+    rows = tuple(replace(row, setting=name) for name, row in zip(names, item.rows, strict=False))
+    made = replace(run, ablations=(replace(item, name="encoder", rows=rows, base="500"),))
+    page = to_html(made)
+    assert "Score by temperature" in to_html(run)
+    assert "Score by encoder" not in page
+    assert "500 (this run)" in page
+    assert "Score by temperature" not in to_html(replace(run, ablations=(replace(item, rows=rows, base="500"),)))
+
+
 def test_every_number_explained_is_shown_and_explained_once(run):
     terms = [term for section in page_of(run).sections for term, _ in section.terms]
     assert len(terms) == len(set(terms))
