@@ -194,12 +194,14 @@ def page_of_comparison(found: RunComparison) -> Page:
 
 def _changed(found: RunComparison) -> str:
     kinds = {
-        what: [change.name for change in found.changes if change.what == what] for what in ("setting", "encoder", "idf")
+        what: [change.name for change in found.changes if change.what == what]
+        for what in ("setting", "encoder", "idf", "secid")
     }
     parts = [
         f"settings ({listed([plain(name) for name in kinds['setting']])})" if kinds["setting"] else "",
         "the encoder" if kinds["encoder"] else "",
         "the IDF table" if kinds["idf"] else "",
+        "the version of secid" if kinds["secid"] else "",
     ]
     files = [named(item.name) for item in found.sources if item.same_files is False]
     absent = [named(item.name) for item in found.sources if None in item.ranks]
@@ -208,7 +210,13 @@ def _changed(found: RunComparison) -> str:
         f"which sources took part ({listed(absent)})" if absent else "",
     ]
     told = [part for part in parts if part]
-    return f"The runs differ in {listed(told, 6)}." if told else "The runs have the same settings, encoder and files."
+    unknown = [named(item.name) for item in found.sources if item.same_files is None and None not in item.ranks]
+    open_files = f"whether the files of {listed(unknown)} are the same is not known" if unknown else ""
+    if told:
+        return f"The runs differ in {listed(told, 7)}{f'; {open_files}' if unknown else ''}."
+    if unknown:
+        return f"The runs have the same settings and encoder; {open_files}."
+    return "The runs have the same settings, encoder and files."
 
 
 def _order(found: RunComparison) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from secid.report.findings import findings
 from secid.report.foreign import named, plain
 from secid.report.numerals import count, interval, listed, nats, p_text, plural
-from secid.report.unstable import unstable
+from secid.report.unstable import leader_kept, unstable
 from secid.report.words import score_name, score_point
 from secid.results import Against, Comparison, ControlResult, Run
 
@@ -95,10 +95,7 @@ def controls(run: Run) -> str:
     said = [_random(run), _known_positive(run) or _no_difference(run)]
     clauses = [clause for clause in said if clause]
     if not clauses:
-        return (
-            "The controls that were scored give no reason for doubt, and do not show that the ranking "
-            "predicts retrieval."
-        )
+        return "No random control was scored, so nothing here shows whether the score rewards more than easy negatives."
     text = "; ".join(clauses) + "."
     return text[0].upper() + text[1:]
 
@@ -111,7 +108,7 @@ def _random(run: Run) -> str:
     below = [item.source for item in control.against if item.interval_95[1] < 0]
     level = [item.source for item in control.against if item.source not in {*above, *below}]
     if not control.against:
-        return ""
+        return "the random control was compared with no source, so it shows nothing"
     score = f"the random control ({nats(control.eci_nats)}, interval {interval(control.interval_95)})"
     if not above:
         whom = "every source" if not level else f"{_names(below)} and is level with {_names(level)}" if below else ""
@@ -212,10 +209,4 @@ def warning(run: Run) -> str:
         more = len(run.not_evaluated) - 1
         rest = f", and {count(more)} more" if more else ""
         return f"Not evaluated: {plain(name)} ({plain(reason)}){rest}."
-    if not run.ablations:
-        return (
-            "No defect of the files stands out, but how far the order rests on temperature, tokenizer and "
-            "weights was not tried: "
-            "run with --ablate."
-        )
-    return "No defect of the files stands out, and the leader keeps its place under every setting that was tried."
+    return f"No defect of the files stands out, {leader_kept(run)}."

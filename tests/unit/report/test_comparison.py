@@ -36,6 +36,15 @@ def test_equal_runs_have_no_changes(run):
     assert "same order" in said(found)
 
 
+def test_unknown_files_are_not_called_the_same(run):
+    unread = replace(run, sources=(replace(run.sources[0], paths=()), *run.sources[1:]))
+    told = said(compare([("a", run), ("b", unread)]))
+    assert "same settings and encoder; whether the files of random are the same is not known." in told
+    other = replace(unread, budget=1.0, secid_version="9.9")
+    told = said(compare([("a", run), ("b", other)]))
+    assert "The runs differ in the version of secid; whether the files of random are the same is not known." in told
+
+
 def test_changed_settings_encoder_and_files_are_named(run):
     settings = {**run.settings, "temperature": {"value": 0.1, "from": "flag"}, "threads": {"value": 9, "from": "flag"}}
     file = replace(run.sources[0].paths[0], sha256="0" * 64)

@@ -211,7 +211,44 @@ def test_an_unstable_leader_is_told_before_inversions(run):
 def test_small_samples_are_no_instability(run, name):
     shaky = replace(without_buckets(run), ablations=(ablation(name, row("1 %", ("random", "bm25"))),))
     assert findings(shaky) == []
-    assert "keeps its place" in warning(shaky)
+    assert "was not tried: run with --ablate" in warning(shaky)
+    steady = replace(shaky, ablations=(*shaky.ablations, ablation("temperature", row("0.2"), row("base"))))
+    assert "keeps its place under every setting that was tried, but not in samples of 1 %." in warning(steady)
+
+
+def test_a_leader_keeps_its_place_only_where_all_sources_were_scored(run):
+    def told(*rows):
+        return warning(replace(without_buckets(run), ablations=(ablation("temperature", *rows),)))
+
+    known, partly, unknown = row("0.1"), replace(row("0.2"), scores={"dense": None}), replace(row("9"), stability=None)
+    assert told(known).endswith("the leader keeps its place under every setting that was tried.")
+    assert "under the 1 of 3 tried settings that score every source" in told(known, partly, unknown, row("base"))
+    assert "no setting that was tried scores every source" in told(partly, unknown)
+    assert "was not tried" in told(row("base"))
+
+
+def test_one_source_has_no_place_and_no_pair(run):
+    one = replace(without_buckets(run), sources=without_buckets(run).sources[:1])
+    one = replace(one, ablations=(ablation("temperature", replace(row("0.2"), stability=None)),))
+    assert "one source alone has no place to keep" in warning(one)
+    assert unstable(one) == ""
+
+
+def test_settings_that_order_no_pair_say_nothing_of_pairs(run):
+    empty = replace(row("0.2"), stability=None)
+    none = replace(run, ablations=(ablation("temperature", empty, row("base")), ablation("weight", empty)))
+    assert unstable(none) == (
+        "No pair of sources could be ordered over the temperatures tried. "
+        "No pair of sources could be ordered over other weights."
+    )
+
+
+def test_controls_that_compare_nothing_are_no_pass(run):
+    alone = replace(run, controls=tuple(item for item in run.controls if item.kind == "random"))
+    assert "was compared with no source" in controls(samples.with_control(alone, "random"))
+    assert "no reason for doubt" not in controls(samples.with_control(alone, "random"))
+    others = samples.with_control(run, "query_echo", ("random", 0.3)).controls[-1:]
+    assert "andom control" in controls(replace(run, controls=others))
 
 
 def test_swaps_of_others_are_not_the_leader_s(run):
