@@ -6,13 +6,21 @@ from math import isfinite
 
 SPACE = "\u00a0"
 SMALLEST_P = 1e-4
+ROUNDING = 1e-12
+"""Nats below which a difference is left by adding float64 numbers in another order."""
+
+
+GIVEN_CHARACTERS = 6
+"""Longest budget that a person would type; those that are computed have more."""
 
 
 def nats(value: float | None, *, signed: bool = False) -> str:
-    """A score or a difference of scores; four decimals below 10, fewer above."""
+    """A score or a difference of scores; four decimals below 10, fewer above. What is not zero never reads as zero."""
     if value is None or not isfinite(value):
         return "–"
     size = abs(value)
+    if ROUNDING < size < 5e-5:
+        return _minus(f"{value:+.1e}" if signed else f"{value:.1e}")
     decimals = 4 if size < 10 else 2 if size < 100 else 1 if size < 1000 else 0
     return _minus(f"{value:+,.{decimals}f}" if signed else f"{value:,.{decimals}f}")
 
@@ -33,12 +41,14 @@ def fraction(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share in [0, 1] as a percentage; what is not zero never reads as zero."""
+    """A share in [0, 1] as a percentage; what is not zero never reads as zero, nor what is not one as one."""
     if value is None or not isfinite(value):
         return "–"
     if 0 < value < 0.001:
         return f"<{SPACE}0.1{SPACE}%"
-    return f"{100 * value:.1f}{SPACE}%"
+    if 0.9995 <= value < 1:
+        return f">{SPACE}99.9{SPACE}%"
+    return f"{_minus(f'{100 * value:.1f}')}{SPACE}%"
 
 
 def count(value: float | None) -> str:
@@ -58,8 +68,10 @@ def p_text(value: float) -> str:
 
 
 def budget(value: float) -> str:
-    """A budget, in draws."""
-    return f"{value:,.0f}" if value >= 100 or value == round(value) else f"{value:,.1f}"
+    """A budget, in draws: whole where it is or is large, as it was given where that is short, else three digits."""
+    if value >= 100 or value == round(value):
+        return f"{value:,.0f}"
+    return str(value) if len(str(value)) <= GIVEN_CHARACTERS else f"{value:.3g}"
 
 
 def seconds(value: float) -> str:

@@ -75,7 +75,7 @@ def budget_section(run: Run) -> Section | None:
         )
         or ("No two sources change places between B = 1 and 10,000.",),
         parts=(Part(table=table, chart=chart),),
-        terms=terms("ECI_B", "shortfall"),
+        terms=terms(*(("ECI_B",) if run.budget == 1.0 else ()), "shortfall"),
     )
 
 

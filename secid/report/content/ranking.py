@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from secid.report.charts.scores import scores
 from secid.report.foreign import named, short, without_isolates
 from secid.report.numerals import SPACE, count, interval, nats, percent, probability
@@ -17,7 +15,7 @@ from secid.report.words import (
     score_point,
     terms,
 )
-from secid.results import Against, ControlResult, Run
+from secid.results import Against, Run
 
 
 def ranking_section(run: Run) -> Section:
@@ -62,13 +60,16 @@ def ranking_section(run: Run) -> Section:
                 note=f"Shaded bands and the numbers at the left mark rank groups.{dashed}",
             ),
         ),
-        terms=terms("ECI_sem", "95 % interval", "rank group", "P(first)", "negatives"),
+        terms=terms(
+            "ECI_sem" if run.budget == 1.0 else "ECI_B", "95 % interval", "rank group", "P(first)", "negatives"
+        ),
     )
 
 
 def controls_section(run: Run) -> Section:
     """The controls apart from the sources, and each source's difference from them."""
     kinds = list(dict.fromkeys(control.kind for control in run.controls))
+    of_one = () if run.budget == 1.0 else ("ECI_sem",)
     return Section(
         anchor="controls",
         link="Controls",
@@ -84,7 +85,7 @@ def controls_section(run: Run) -> Section:
             *missing_lines(run),
         ),
         parts=(_against(run), _controls(run)) if run.controls else (),
-        terms=terms("difference") if run.controls else (),
+        terms=terms(*of_one, "difference") if run.controls else (),
     )
 
 
@@ -172,8 +173,3 @@ def pairs_section(run: Run) -> Section | None:
         parts=(Part(table=Table(caption="Pairs of sources, the higher-scored first", columns=columns, rows=rows)),),
         terms=terms("Holm p", "queries for 80 %"),
     )
-
-
-def control_index(run: Run) -> Mapping[str, ControlResult]:
-    """Controls that belong to no source, by kind."""
-    return {control.kind: control for control in run.controls if control.of is None}

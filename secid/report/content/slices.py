@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from secid.report.foreign import named, short, without_isolates
-from secid.report.numerals import count, fraction, interval, nats, percent
+from secid.report.numerals import count, fraction, interval, nats, percent, plural
 from secid.report.page import Part, Section, Table, foreign, number, wrapped
 from secid.report.words import bucket_name
 from secid.results import Run, Slice, SliceSource
@@ -13,7 +13,7 @@ from secid.results import Run, Slice, SliceSource
 SHOWN_SLICES = 50
 BUCKET_SLICES = 12
 """Slices whose buckets are shown: a row for each of their sources; report.json has all."""
-ABSENT = "(absent)"
+ABSENT = "(absent or empty)"
 STABILITY = "share of source pairs ordered within the slice as in the whole run, 0 to 1; nearer to 1 it is steadier."
 
 
@@ -52,7 +52,7 @@ def _buckets(slices: Sequence[Slice]) -> tuple[Part, ...]:
         return ()
     rows = tuple(
         (
-            without_isolates(f"{named(part.value or ABSENT, 30)}, {named(source.name, 30)}"),
+            without_isolates(f"{named(_value(part), 30)}, {named(source.name, 30)}"),
             *(percent(source.bucket_fractions.get(name)) for name in used),
         )
         for part, source in every
@@ -65,18 +65,26 @@ def _buckets(slices: Sequence[Slice]) -> tuple[Part, ...]:
 def slices_told(run: Run) -> str:
     """In how many slices another source leads."""
     leader = run.sources[0].name
-    n_other = sum(bool(item.sources) and item.sources[0].name != leader for item in run.slices)
+    having = [item for item in run.slices if any(source.name == leader for source in item.sources)]
+    n_other = sum(item.sources[0].name != leader for item in having)
+    n_lacking = len(run.slices) - len(having)
+    lacking = f"; {count(n_lacking)} more hold nothing of it" if n_lacking else ""
     return (
-        f"{count(n_other)} of {count(len(run.slices))} slices by {named(run.slices[0].field)} have another leader than "
-        f"{named(leader)}; see intervals and rank groups."
+        f"{count(n_other)} of {plural(len(having), 'slice')} by {named(run.slices[0].field)} that hold "
+        f"{named(leader)} have another leader{lacking}; see intervals and rank groups."
     )
+
+
+def _value(item: Slice) -> str:
+    """The value, in quotation marks where it reads like our word for none."""
+    return f"“{item.value}”" if item.value == ABSENT else item.value or ABSENT
 
 
 def _row(item: Slice, names: list[str]) -> tuple[str, ...]:
     found = {source.name: source for source in item.sources}
     n_queries = max((source.n_queries for source in item.sources), default=0)
     cells = (_cell(found.get(name)) for name in names)
-    return (short(item.value) or ABSENT, count(n_queries), *cells, fraction(item.stability))
+    return (short(_value(item)), count(n_queries), *cells, fraction(item.stability))
 
 
 def _cell(source: SliceSource | None) -> str:

@@ -16,7 +16,10 @@ from secid.report import numerals
         (168.71, "168.7"),
         (12345.6, "12,346"),
         (0.0, "0.0000"),
-        (-1e-9, "0.0000"),
+        (-1e-13, "0.0000"),
+        (1e-6, "1.0e−06"),
+        (-4.9e-5, "−4.9e−05"),
+        (5e-5, "0.0001"),
         (None, "–"),
         (float("nan"), "–"),
     ],
@@ -31,9 +34,20 @@ def test_signs():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "0.0 %"), (0.0005, "< 0.1 %"), (0.066, "6.6 %"), (1.0, "100.0 %"), (None, "–")]
+    ("value", "text"),
+    [
+        (0.0, "0.0 %"),
+        (0.0005, "< 0.1 %"),
+        (0.066, "6.6 %"),
+        (1.0, "100.0 %"),
+        (None, "–"),
+        (0.99999, "> 99.9 %"),
+        (0.9994, "99.9 %"),
+        (-1e-17, "0.0 %"),
+        (-0.02, "−2.0 %"),
+    ],
 )
-def test_what_is_not_zero_never_reads_as_zero(value, text):
+def test_what_is_not_zero_or_one_never_reads_as_it(value, text):
     assert numerals.percent(value).replace("\u00a0", " ") == text
 
 
@@ -54,6 +68,22 @@ def test_p(value, text):
 )
 def test_lists(items, text):
     assert numerals.listed(items) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.01, "0.01"),
+        (1.04, "1.04"),
+        (1.0, "1"),
+        (1e-5, "1e-05"),
+        (3.43756, "3.44"),
+        (1234.56789, "1,235"),
+        (1e12, "1,000,000,000,000"),
+    ],
+)
+def test_budgets_are_not_rounded_to_others(value, text):
+    assert numerals.budget(value) == text
 
 
 def test_plurals():

@@ -232,7 +232,32 @@ def test_buckets_are_repeated_for_each_slice(run):
     text = to_markdown(samples.sliced(run))
     assert "Share of negatives by bucket" in text
     assert "| slice and source | inversion |" in text
-    assert text.count("| (absent), ") == len(run.sources)
+    assert text.count("| (absent or empty), ") == len(run.sources)
+
+
+def test_a_slice_led_by_another_source_counts_only_where_the_leader_is(run):
+    first = samples.sliced(run).slices[0]
+    turned = replace(first, value="x", sources=tuple(reversed(first.sources)))
+    literal = replace(first, value="(absent or empty)")
+    text = printed(replace(run, slices=(first, turned, literal)), 400)
+    assert "Slices: 1 of 3 slices by language that hold random have another leader; see" in text
+    page = to_markdown(replace(run, slices=(first, turned, literal)))
+    assert "| (absent or empty) |" in page
+    assert "| “(absent or empty)” |" in page
+
+
+def test_at_another_budget_the_ranking_explains_its_own_score(run):
+    def explained(made):
+        return {section.anchor: [term for term, _ in section.terms] for section in page_of(made).sections}
+
+    at_one, other = explained(run), explained(replace(run, budget=100.0))
+    assert "ECI_B" in other["ranking"]
+    assert "ECI_sem" not in other["ranking"]
+    assert "ECI_sem" in other["controls"]
+    for found in (at_one, other):
+        terms = [term for names in found.values() for term in names]
+        assert len(terms) == len(set(terms))
+        assert {"ECI_sem", "ECI_B"} <= set(terms)
 
 
 def test_the_score_of_another_budget_has_a_short_head_and_is_explained(run):
@@ -246,7 +271,7 @@ def test_an_early_stop_and_slices_are_told_on_the_terminal(run):
     told = " ".join(printed(samples.sliced(samples.early(run))).split())
     assert "Early stop: Looks at growing samples needed 100 of 557 texts." in told
     assert "Undecided: bm25 and dense. Decided speaks of these files" in told
-    assert "Slices: 1 of 2 slices by language have another leader than random" in told
+    assert "Slices: 0 of 1 slice by language that hold random have another leader; 1 more hold nothing of it" in told
 
 
 def test_numbers_are_never_cut_in_the_terminal(run):
