@@ -112,18 +112,19 @@ def write_mixture(
     """Writes the rows of one source with negatives drawn from several, and PATH.provenance.jsonl.
 
     run    : a run folder whose input files are still in place, unchanged.
-    shares : proportion of each source, adding up to 1.   path : a new file; its suffix is the base's.
+    shares : proportion of each source, 0 or more, adding up to 1 within 1e-6; their order changes nothing.
+    path   : a new file; its suffix is the base's.
     base   : source whose rows and schema the file takes; the first in rank with a share by default.
     seed   : of the draws; that of the run by default.
     Raises SecidError. Source: METHOD 7.
     """
     from secid.report.document import read_run
-    from secid.study.blend import base_of, write_blend
+    from secid.study.blend import write_blend
 
     report = read_run(Path(run))
     chosen = report.settings["seed"]["value"] if seed is None else seed
     with tempfile.TemporaryDirectory(prefix="secid-") as work:
-        return write_blend(report, shares, base_of(report, shares, base), Path(path), Path(work), chosen)
+        return write_blend(report, shares, base, Path(path), Path(work), chosen)
 
 
 def select(

@@ -92,18 +92,25 @@ def controls(run: Run) -> str:
         reasons = [plain(reason) for name, reason in run.not_evaluated.items() if name.startswith("control")]
         why = f" ({listed(reasons)})" if reasons else ""
         return f"No control was scored{why}, so nothing here shows whether the score rewards more than easy negatives."
-    said = [_random(run), _known_positive(run) or _no_difference(run)]
-    clauses = [clause for clause in said if clause]
+    compared = [clause for clause in (_random(run), _known_positive(run) or _no_difference(run)) if clause]
+    if compared and run.budget != 1.0:
+        compared[0] = f"at B = 1, where controls are compared, {compared[0]}"
+    clauses = [*_without_random(run), *compared]
     if not clauses:
         return "No random control was scored, so nothing here shows whether the score rewards more than easy negatives."
     text = "; ".join(clauses) + "."
     return text[0].upper() + text[1:]
 
 
+def _without_random(run: Run) -> list[str]:
+    reason = run.not_evaluated.get("control random")
+    return [] if reason is None else [f"the random control could not be scored ({plain(reason)})"]
+
+
 def _random(run: Run) -> str:
     control = _control(run, "random")
     if control is None:
-        return "the random control could not be scored"
+        return ""
     above = [item.source for item in control.against if item.interval_95[0] > 0]
     below = [item.source for item in control.against if item.interval_95[1] < 0]
     level = [item.source for item in control.against if item.source not in {*above, *below}]
@@ -111,9 +118,13 @@ def _random(run: Run) -> str:
         return "the random control was compared with no source, so it shows nothing"
     score = f"the random control ({nats(control.eci_nats)}, interval {interval(control.interval_95)})"
     if not above:
-        whom = "every source" if not level else f"{_names(below)} and is level with {_names(level)}" if below else ""
+        whom = (
+            "every source" if not level else f"{_names(below)} and cannot be told from {_names(level)}" if below else ""
+        )
         if not whom:
-            return f"{score} is level with every source: no source does better here than passages drawn at random"
+            return (
+                f"{score} cannot be told from any source: none is shown to score higher than passages drawn at random"
+            )
         return (
             f"{score} outscores {whom}: with this encoder the score rewards easy negatives here, so do not "
             f"choose by rank alone, "
@@ -136,7 +147,8 @@ def _known_positive(run: Run) -> str:
         return ""
     below = [item.source for item in control.against if item.interval_95[1] < 0]
     level = [item.source for item in control.against if item.interval_95[0] <= 0 <= item.interval_95[1]]
-    score = f"({nats(control.eci_nats)}, interval {interval(control.interval_95)})"
+    covers = f"of only the {plural(control.n_queries, 'query', 'queries')} with two or more labelled positives"
+    score = f"({nats(control.eci_nats)}, interval {interval(control.interval_95)}; {covers})"
     if below:
         return (
             f"relevant passages passed off as negatives {score} outscore {_names(below)}: the score does not "
@@ -170,8 +182,11 @@ def _no_difference(run: Run) -> str:
         if not item.interval_95[0] > 0
     ]
     if len(shuffled) == len(run.sources):
-        return "no source scores higher than its own negatives dealt to other queries"
-    return f"{_names(shuffled)} score no higher than the same negatives dealt to other queries" if shuffled else ""
+        return "no source is shown to score higher than its own negatives dealt to other queries"
+    if not shuffled:
+        return ""
+    are = "is" if len(shuffled) == 1 else "are"
+    return f"{_names(shuffled)} {are} not shown to score higher than the same negatives dealt to other queries"
 
 
 def _level(item: Against) -> bool:

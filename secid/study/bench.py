@@ -94,14 +94,16 @@ def sample_positions(plan: Plan, seed: int) -> Floats:
 
 
 def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Triplets] | None:
-    """The sources cut to equal numbers of queries and negatives; None where they are equal already, and
-    under the policy "all", whose pairs cannot be dealt out one by one.
+    """The sources cut to equal numbers of queries and negatives, the very sets given where these are equal
+    already; None for unequal ones under the policy "all", whose pairs cannot be dealt out one by one.
 
     Queries go by the order of every sample; negatives are dealt round by round, one a query, so
     that every query keeps some. Source: METHOD 7.
     """
-    sizes = {(len(np.unique(rows.query)), len(rows)) for rows in triplets}
-    if len(sizes) == 1 or any(rows.share is not None for rows in triplets):
+    sizes = {(len(np.unique(rows.query)), round(rows.n_negatives)) for rows in triplets}
+    if len(sizes) == 1:
+        return list(triplets)
+    if any(rows.share is not None for rows in triplets):
         return None
     n_queries = min(size for size, _ in sizes)
     orders = []

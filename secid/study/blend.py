@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,8 @@ from secid.study.outputs import written_lines
 
 Index = npt.NDArray[np.int64]
 FIRST_BITS = 2.0**-64
+SUM_SLACK = 1e-6
+"""By which shares may miss a sum of 1: they are read off rounded tables."""
 
 
 class Draw(NamedTuple):
@@ -61,14 +64,18 @@ class Blend:
     n_positive: int
 
 
-def write_blend(run: Run, shares: Mapping[str, float], base: str, out: Path, work: Path, seed: int) -> Blend:
+def write_blend(run: Run, shares: Mapping[str, float], asked: str | None, out: Path, work: Path, seed: int) -> Blend:
     """Writes the mixed file in the base's schema and OUT.provenance.jsonl, one line a row of the file.
 
-    shares : by source, adding up to 1; those of 0 are not read.   work : an empty folder.
-    All records are written, also where the run scored a sample of them.
-    Raises InputError where an original has changed, SchemaError where the base cannot be rewritten in place.
+    shares : by source, adding up to 1; those of 0 are not read.   asked : the base, where one was asked for.
+    work   : an empty folder.
+    All records are written, also where the run scored a sample of them. The order of shares changes nothing.
+    Raises UsageError for shares that are none, InputError where an original has changed, SchemaError where
+    the base cannot be rewritten in place.
     """
-    names = [name for name, share in shares.items() if share > 0]
+    check_shares(shares)
+    base = base_of(run, shares, asked)
+    names = sorted(name for name, share in shares.items() if share > 0)
     settings = settings_of(run, max_records=None, seed=seed)
     plan, originals = plan_again(run, list(dict.fromkeys([base, *names])), settings, work)
     try:
@@ -93,12 +100,28 @@ def write_blend(run: Run, shares: Mapping[str, float], base: str, out: Path, wor
     )
 
 
+def check_shares(shares: Mapping[str, float]) -> None:
+    """Raises UsageError where a share is not a number from 0 on, or all together are not 1."""
+    for name, share in shares.items():
+        # Written as "passes if", so that NaN fails
+        if not 0.0 <= share < np.inf:
+            raise UsageError(f"a share is a finite number from 0 on, got {share:g}", where=name)
+    total = sum(shares.values())
+    if not abs(total - 1.0) <= SUM_SLACK:
+        raise UsageError(f"shares add up to {total:g}, not to 1", where=", ".join(shares), remedy="divide by their sum")
+
+
+def _seed_of(name: str, seed: int) -> int:
+    """The seed of one source's draws: another for every name, whatever the other sources are."""
+    return int.from_bytes(blake2b(f"{seed} {name}".encode(), digest_size=8).digest(), "big")
+
+
 def _drawn(
     plan: Plan, sources: Mapping[str, PlannedSource], shares: Mapping[str, float], base: PlannedSource, seed: int
 ) -> tuple[list[list[Draw]], dict[str, int]]:
     """The drawn negatives of each record of the base, and what to tell of the drawing."""
     names = list(sources)
-    tables = [_by_query(planned, plan, seed + place) for place, planned in enumerate(sources.values())]
+    tables = [_by_query(planned, plan, _seed_of(name, seed)) for name, planned in sources.items()]
     cumulated = np.cumsum([shares[name] for name in names])
     cumulated[-1] = 1.0
     offsets = sample_order(plan.queries.keys[base.query], seed).astype(np.float64) * FIRST_BITS

@@ -1,4 +1,4 @@
-"""What makes scores of a run less than they seem: an inactive lexical gate, too few queries."""
+"""What makes scores of a run less than they seem: an inactive lexical gate, too few queries, unequal samples."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from secid.study.finish import Measured
 
 INACTIVE_COVERAGE = 0.05
 """Mean coverage of the labelled positives below which coverage says nothing about negatives either."""
+NOT_LEVEL = "the sources differ in size, and under --positives all they are not cut to equal numbers"
+"""Why no budget curves are compared. Source: METHOD 7."""
 
 
 def inactive_gates(items: Sequence[Measured], coverages: CoverageBench, settings: Settings) -> tuple[str, ...]:
@@ -49,10 +51,22 @@ def inactive_gates(items: Sequence[Measured], coverages: CoverageBench, settings
 def few_queries(items: Sequence[Measured]) -> tuple[str, ...]:
     """One warning for each source with too few queries for intervals and comparisons."""
     return tuple(
-        f"{item.name}: {len(item.influence.queries)} queries are too few for an interval; its order is not established"
+        f"{item.name}: {_queries(len(item.influence.queries))} too few for an interval; its order is not established"
         for item in items
         if len(item.influence.queries) < FEWEST_QUERIES
     )
+
+
+def _queries(n: int) -> str:
+    return "1 query is" if n == 1 else f"{n} queries are"
+
+
+def not_level(level: Sequence[Measured] | None, settings: Settings) -> tuple[str, ...]:
+    """A warning where sources are ranked at a budget beyond 1 by samples of unequal size."""
+    if level is not None or settings.budget <= 1.0:
+        return ()
+    why = f"{NOT_LEVEL}, so the order at B = {settings.budget:g} favours the larger ones"
+    return (f"{why}; rank at B = 1, or with --positives first",)
 
 
 def odd_slices(plan: Plan, settings: Settings) -> tuple[str, ...]:
@@ -65,8 +79,9 @@ def odd_slices(plan: Plan, settings: Settings) -> tuple[str, ...]:
         if (planned.slice == absent).all():
             found.append(f"{planned.name}: no row has a value of {settings.by!r}; all stand in the slice without one")
         if planned.tally.n_mixed_slices:
+            n = planned.tally.n_mixed_slices
             found.append(
-                f"{planned.name}: rows of {planned.tally.n_mixed_slices} records differ in {settings.by!r}; "
+                f"{planned.name}: rows of {n} {'record differ' if n == 1 else 'records differ'} in {settings.by!r}; "
                 "each record counts under the value of its first row, so the order of rows matters"
             )
     return tuple(found)

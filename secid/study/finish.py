@@ -272,11 +272,10 @@ def _at(influence: Influence, column: int) -> Influence:
     )
 
 
-def crossings(items: Sequence[Measured]) -> tuple[Crossing, ...]:
-    """Budgets at which two sources of equal size change places, every time they do. Source: METHOD 7."""
+def crossings(items: Sequence[Measured], largest: float) -> tuple[Crossing, ...]:
+    """Budgets from 1 to the largest at which two sources of equal size change places, every time. Source: METHOD 7."""
     found = []
-    top = max(*CURVE_BUDGETS, *(item.state.n_negatives for item in items))
-    grid = np.geomspace(1.0, top, CROSSING_POINTS)
+    grid = np.geomspace(1.0, largest, CROSSING_POINTS)
     curves = {item.name: _spectral_curve(item, grid) for item in items}
     for first, second in combinations(items, 2):
         (a, nats_a), (b, nats_b) = curves[first.name], curves[second.name]

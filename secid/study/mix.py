@@ -15,7 +15,7 @@ from torch import Tensor
 
 from secid.errors import UsageError
 from secid.measure.information import InformationState, log_det_nats
-from secid.measure.mixture import Bounds, Mixture, best_mixture, mixed
+from secid.measure.mixture import SLACK, Bounds, Mixture, best_mixture, mixed
 from secid.study.artifacts import read_states
 from secid.study.finish import CURVE_BUDGETS
 
@@ -159,7 +159,7 @@ def mix_states(
         max_share=max_share,
         parts=parts,
         hybrids=hybrids([(names[place], states[names[place]]) for place in sources], budget),
-        remarks=_remarks(parts, matrices, best, singles[top], names[top], budget),
+        remarks=_remarks(parts, matrices, best, singles[top], names[top], budget, max_share),
     )
 
 
@@ -209,25 +209,35 @@ def hybrids(sources: Sequence[tuple[str, InformationState]], budget: float) -> t
 
 
 def _remarks(
-    parts: Sequence[Part], matrices: Sequence[Tensor], best: Mixture, single: float, name: str, budget: float
+    parts: Sequence[Part],
+    matrices: Sequence[Tensor],
+    best: Mixture,
+    single: float,
+    name: str,
+    budget: float,
+    max_share: float,
 ) -> tuple[str, ...]:
+    held = {part.name for part in parts if part.fixed or (max_share < 1.0 and part.share >= max_share - SLACK)}
     remarks = [
         "This maximises the score, not retrieval: whether the mixture trains a better encoder is not measured here.",
         f"Certificate: no mixture within the bounds holds more than {best.gap_nats:.2g} nats above this one.",
     ]
     largest = max(parts, key=lambda part: part.share)
     if len(parts) > 1 and largest.share >= VERTEX_SHARE:
-        why = " At B = 1 the score is nearly the mean weight, so this is the rule." if budget == 1.0 else ""
+        rule = budget == 1.0 and not held
+        why = " At B = 1 the score is nearly the mean weight, so this is the rule." if rule else ""
         remarks.append(f"At budget {budget:g} the best mixture is {largest.name} almost alone.{why}")
-    elif budget == 1.0:
+    elif budget == 1.0 and not held:
         remarks.append(
             "At B = 1 the score is nearly the mean weight of the negatives, so the best mixture lies close to one "
-            f"source: it holds {best.nats - single:.2g} nats more than {name} alone."
+            f"source: it holds {max(0.0, best.nats - single):.2g} nats more than {name} alone."
         )
     if all(not matrix.any() for matrix in matrices):
         remarks.append("No source holds any information, so every mixture is as good as another.")
     for (a, first), (b, second) in combinations(zip(parts, matrices, strict=True), 2):
-        if (a.share or b.share) and first.any() and float((first - second).abs().max()) <= SAME_INFORMATION:
+        if held & {a.name, b.name} or not (a.share or b.share) or not first.any():
+            continue
+        if float((first - second).abs().max()) <= SAME_INFORMATION:
             remarks.append(f"{a.name} and {b.name} hold the same information: how they share is arbitrary.")
     controls = [part for part in parts if part.control and part.share > 0]
     if controls:

@@ -25,7 +25,7 @@ from secid.results import SCHEMA_VERSION, Ablation, EarlyStop, IdfInfo, InputFil
 from secid.settings import Resolved, Settings
 from secid.study.ablate import Aspect, ablation, aspects, blocks_of, tokenizer_of
 from secid.study.bench import Bench, level_sets, sample_positions
-from secid.study.cautions import few_queries, inactive_gates, odd_slices
+from secid.study.cautions import NOT_LEVEL, few_queries, inactive_gates, not_level, odd_slices
 from secid.study.controls import Control, chosen_kinds, make_controls
 from secid.study.coverage import CoverageBench, piece_stream
 from secid.study.early import rank_early
@@ -75,10 +75,13 @@ class Scored:
 
 @dataclass(frozen=True)
 class Measurements:
-    """All sets of triplets of a run, measured. level: the sources cut to equal size, for budgets beyond 1."""
+    """All sets of triplets of a run, measured.
+
+    level: the sources cut to equal size, for budgets beyond 1; None where they cannot be.
+    """
 
     items: list[Measured]
-    level: list[Measured]
+    level: list[Measured] | None
     controls: list[tuple[Control, Measured]]
     not_evaluated: dict[str, str]
     findings: dict[str, Findings]
@@ -160,16 +163,20 @@ def measure(
     n_triplets = sum(map(len, triplets)) + sum(len(control.triplets) for control in controls)
     with clock.stage("measure", n_triplets=n_triplets):
         level = level_sets(plan, triplets, settings.seed)
-        progress.start("measure", PASSES * (n_triplets + sum(map(len, level or ()))), "triplets")
+        n_cut = sum(len(cut) for cut, item in zip(level or (), triplets, strict=False) if cut is not item)
+        progress.start("measure", PASSES * (n_triplets + n_cut), "triplets")
         watched = replace(bench, vectors=replace(bench.vectors, seen=progress.advance))
         items = [
             watched.measure(planned.name, planned, rows, variants, position[rows.query])
             for planned, rows in zip(plan.sources, triplets, strict=True)
         ]
         measured_controls = [(control, watched.measure(control.kind, None, control.triplets)) for control in controls]
-        level_items = items
+        level_items = None
         if level is not None:
-            level_items = [watched.measure(p.name, p, rows) for p, rows in zip(plan.sources, level, strict=True)]
+            level_items = [
+                item if cut is item.triplets else watched.measure(item.name, item.planned, cut)
+                for item, cut in zip(items, level, strict=True)
+            ]
     with clock.stage("inspect"):
         inspector = Inspector(plan, coverages, embedder.truncated, settings)
         progress.start("inspect", len(items), "sources")
@@ -179,7 +186,7 @@ def measure(
             progress.advance(1)
         flags = {item.name: {name: trait.flags for name, trait in inspector.traits(item).items()} for item in items}
         warnings = inactive_gates(items, coverages, settings)
-        warnings += few_queries(items) + odd_slices(plan, settings)
+        warnings += few_queries(items) + not_level(level_items, settings) + odd_slices(plan, settings)
         whole = {item.name: item.nats(1.0) for item in items}
         sliced = slices(plan, triplets, bench, flags, whole, settings, progress)
     table = coverages.table(settings.tokenizer, settings.idf)
@@ -187,7 +194,7 @@ def measure(
         items=items,
         level=level_items,
         controls=measured_controls,
-        not_evaluated={**missing, **plan.empty},
+        not_evaluated={**missing, **plan.empty, **({"crossings": NOT_LEVEL} if level_items is None else {})},
         findings=findings,
         flags=flags,
         idf=idf,
@@ -204,7 +211,7 @@ def finished(
 ) -> Scored:
     """Ranks, compares, and puts the run together."""
     settings = resolved.values
-    judged = found.items if settings.budget == 1.0 else found.level
+    judged = found.items if settings.budget == 1.0 or found.level is None else found.level
     order = sorted(range(len(judged)), key=lambda place: (-judged[place].nats(settings.budget), judged[place].name))
     ranked, judged = [found.items[place] for place in order], [judged[place] for place in order]
     names = [item.name for item in ranked]
@@ -228,7 +235,7 @@ def finished(
             for control, item in found.controls
         ),
         comparisons=comparisons,
-        crossings=crossings(found.level),
+        crossings=crossings(found.level or (), max(budget for item in ranked for budget in item.influence.budgets)),
         overlaps=overlaps([Listed(item.name, item.triplets.query, item.triplets.negative) for item in ranked]),
         ablations=tuple(ablated(aspect, ranked, blocks) for aspect in found.suite),
         slices=found.slices,

@@ -97,6 +97,7 @@ class Selected(Selection):
     """The copy and its score beside the original's, in the same pool (IDF table) and at the same budget.
 
     before_nats, after_nats : ECI at the run's budget.   before_interval_95, after_interval_95 : of each.
+    remark : how the two may be compared.
     """
 
     budget: float
@@ -104,7 +105,7 @@ class Selected(Selection):
     before_interval_95: tuple[float, float]
     after_nats: float
     after_interval_95: tuple[float, float]
-    remark: str = CIRCULAR
+    remark: str
 
 
 def only_source(run: Run, name: str | None) -> str:
@@ -179,7 +180,17 @@ def rescore(run: Run, folder: Path, written: Selection, encoder: Encoder, work: 
         before_interval_95=before.interval_95,
         after_nats=after.nats,
         after_interval_95=after.interval_95,
+        remark=" ".join((*_unequal(written, run.budget), CIRCULAR)),
     )
+
+
+def _unequal(written: Selection, budget: float) -> list[str]:
+    """A sentence where the two scores may not be compared. Source: METHOD 7."""
+    if budget <= 1.0 or written.n_after == written.n_before:
+        return []
+    why = "beyond B = 1 only equal numbers compare, because a smaller sample scores too low"
+    numbers = f"Before and after are of {written.n_before:,} and {written.n_after:,} negatives"
+    return [f"{numbers}: {why}, so the difference is not of the selection alone."]
 
 
 def _point(source: SourceResult, budget: float) -> BudgetPoint:

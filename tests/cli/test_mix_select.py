@@ -16,6 +16,7 @@ import torch
 
 from secid import api, read_run
 from secid.data import open_source, resolve_sources
+from secid.errors import UsageError
 from secid.measure.information import log_det_nats
 from secid.measure.mixture import union
 from secid.records import Record
@@ -195,6 +196,34 @@ def test_mixing_is_seeded_and_shares_hold_on_average(scored):
     assert alone.n_short == 0
 
 
+def test_the_order_of_shares_changes_nothing(scored):
+    api.write_mixture(scored, {"plain": 0.4, "terse": 0.6}, "a.jsonl", base="plain")
+    api.write_mixture(scored, {"terse": 0.6, "plain": 0.4}, "b.jsonl", base="plain")
+    for end in ("", ".provenance.jsonl"):
+        assert Path(f"a.jsonl{end}").read_bytes() == Path(f"b.jsonl{end}").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ({"plain": float("nan"), "terse": 1.0}, "finite number from 0 on"),
+        ({"plain": float("inf"), "terse": 0.0}, "finite number from 0 on"),
+        ({"plain": -0.5, "terse": 1.5}, "finite number from 0 on"),
+        ({"plain": 0.5, "terse": 0.4}, "add up to 0.9, not to 1"),
+        ({"plain": 0.5, "terse": 0.50001}, "not to 1"),
+        ({}, "not to 1"),
+    ],
+)
+def test_shares_that_are_none_are_refused(scored, shares, message):
+    with pytest.raises(UsageError, match=message):
+        api.write_mixture(scored, shares, "mixed.jsonl")
+    assert not Path("mixed.jsonl").exists()
+
+
+def test_shares_of_a_rounded_table_are_taken(scored):
+    assert api.write_mixture(scored, {"plain": 0.3333333, "terse": 0.6666666}, "mixed.jsonl").n_rows == 12
+
+
 def test_changed_or_missing_inputs_are_refused(scored, invoke):
     write_rows(Path("plain.jsonl"), rows(12, 4, "other"))
     for arguments in (["mix", scored, "--fix", "plain=0.5"], ["select", scored, "--source", "plain", "--top", 1]):
@@ -261,6 +290,17 @@ def test_select_scores_the_copy_in_the_pool_of_the_run(scored, tiny):
     fewer = api.select(scored, "few.jsonl", source="plain", max_negatives=10)
     assert fewer.n_after == len(listed("few.jsonl")) == 10
     assert fewer.after_nats > fewer.before_nats
+
+
+def test_unequal_numbers_beyond_b_1_are_told(tmp_path, tiny, invoke):
+    write_rows(tmp_path / "plain.jsonl", rows(12, 4))
+    api.score(["plain.jsonl"], str(tiny), run="run", controls="none", budget=100.0)
+    told = "Before and after are of 48 and 10 negatives: beyond B = 1 only equal numbers compare"
+    _, out, _ = invoke("select", "run", "--max", 10, "--write", "few.jsonl")
+    assert told in " ".join(out.split())
+    assert "equal numbers" not in api.select("run", "whole.jsonl", min_weight=0.0).remark
+    api.score(["plain.jsonl"], str(tiny), run="one", controls="none")
+    assert "equal numbers" not in api.select("one", "ten.jsonl", max_negatives=10).remark
 
 
 def test_select_json_is_that_of_the_api(scored, invoke):

@@ -364,6 +364,7 @@ def test_the_same_rows_in_another_order_are_a_tie_not_an_order(sources, tmp_path
         assert run.comparisons[0].z is None
         assert [source.rank_group for source in run.sources] == [1, 1]
         assert run.early_stop.pairs == ()
+        assert {source.probability_first for source in run.sources} == {0.5}
 
 
 def test_controls_do_not_depend_on_the_order_of_rows(sources, tmp_path):
@@ -377,6 +378,7 @@ def test_controls_do_not_depend_on_the_order_of_rows(sources, tmp_path):
 def test_too_few_queries_give_no_order_and_no_interval(sources, tmp_path):
     few = {"a": sources["a"][:1], "b": sources["b"]}
     run = score(few, tmp_path, controls="random").run
+    assert "a: 1 query is too few for an interval; its order is not established" in run.warnings
     assert run.comparisons[0].interval_95 == (-1.0, 1.0)
     assert {item.source: item.interval_95 for item in run.controls[0].against}["a"] == (-1.0, 1.0)
     assert not any(pair.established for pair in run.comparisons)
@@ -417,12 +419,34 @@ def test_policy_all_shares_negatives_among_positives(sources, expected, tmp_path
             assert getattr(source, name) == pytest.approx(theirs[name], rel=1e-6)
 
 
-def test_at_another_budget_the_ranking_is_by_equal_samples(sources, tmp_path):
-    run = score(sources, tmp_path, budget=100.0, controls="none").run
-    assert run.budget == 100.0
-    for source in run.sources:
-        low, high = source.interval_95
-        assert low <= source.eci_nats <= high
+def test_at_another_budget_the_ranking_is_by_equal_samples(tmp_path):
+    """Each source's own sample gives one order, equal numbers the other; the ranking takes the latter."""
+
+    def rows(n: int, words: str, n_negatives: int) -> Rows:
+        queries = [f"river stone {place}" for place in range(n)]
+        return [
+            (q, [f"river {q} answer"], [f"river {words} {q[12:]}x{k}" for k in range(n_negatives)]) for q in queries
+        ]
+
+    made = {"many": rows(40, "stone", 4), "few": rows(8, "other", 2)}
+    run = score(made, tmp_path, budget=1_000.0, temperature=1.0, controls="none").run
+    own = {s.name: next(p.nats for p in s.budget_curve if p.budget == run.budget) for s in run.sources}
+    assert own["many"] > own["few"]
+    assert [source.name for source in run.sources] == ["few", "many"]
+    assert run.comparisons[0].first == "few"
+    assert run.comparisons[0].difference_nats > 0
+
+
+def test_policy_all_gives_no_crossings_of_unequal_sources_and_says_so(sources, tmp_path):
+    run = score(sources, tmp_path / "unequal", positives="all", controls="none", budget=100.0).run
+    assert run.crossings == ()
+    assert "--positives all" in run.not_evaluated["crossings"]
+    assert any("the order at B = 100 favours the larger ones" in warning for warning in run.warnings)
+    first = score(sources, tmp_path / "first", controls="none", budget=100.0).run
+    assert "crossings" not in first.not_evaluated
+    assert not any("favours the larger" in warning for warning in first.warnings)
+    equal = {name: [(q, p, n[:1]) for q, p, n in sources["a"]] for name in ("x", "y")}
+    assert "crossings" not in score(equal, tmp_path / "equal", positives="all", controls="none").run.not_evaluated
 
 
 def test_controls_cope_with_texts_without_words_and_with_samples(tmp_path):

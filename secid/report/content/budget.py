@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from secid.report.charts.lines import lines
-from secid.report.foreign import named, short
+from secid.report.foreign import named, plain, short
 from secid.report.numerals import budget, fraction, nats, percent
 from secid.report.page import Chart, Part, Section, Table, foreign, number, wrapped
 from secid.report.words import terms
@@ -11,9 +11,9 @@ from secid.results import Measurement, Run
 
 BUDGET_MEANING = (
     "B is the number of negatives that will be drawn from a source, times a noise-to-prior ratio that theory leaves "
-    "open. Curves show each source's own sample; beyond B = 1 only samples of equal size compare, so the crossings "
-    "(dotted lines) are from equal numbers of queries and negatives."
+    "open. Curves show each source's own sample; beyond B = 1 only samples of equal size compare"
 )
+EQUAL_NUMBERS = ", so the crossings (dotted lines) are from equal numbers of queries and negatives."
 
 
 def budget_section(run: Run) -> Section | None:
@@ -68,15 +68,22 @@ def budget_section(run: Run) -> Section | None:
         anchor="budget",
         link="Budget",
         title="Does the order hold for more negatives?",
-        paragraphs=(BUDGET_MEANING,),
-        bullets=tuple(
-            f"From B = {budget(item.budget)} on, {named(item.second)} scores higher than {named(item.first)}."
-            for item in run.crossings
-        )
-        or ("No two sources change places between B = 1 and 10,000.",),
+        paragraphs=(BUDGET_MEANING + ("." if "crossings" in run.not_evaluated else EQUAL_NUMBERS),),
+        bullets=_crossings(run),
         parts=(Part(table=table, chart=chart),),
         terms=terms(*(("ECI_B",) if run.budget == 1.0 else ()), "shortfall"),
     )
+
+
+def _crossings(run: Run) -> tuple[str, ...]:
+    """Where sources change places, from B = 1 to the largest budget of any curve."""
+    if "crossings" in run.not_evaluated:
+        return (f"Crossings are not evaluated: {plain(run.not_evaluated['crossings'])}.",)
+    largest = max(at for source in run.sources for at in _nats(source))
+    return tuple(
+        f"From B = {budget(item.budget)} on, {named(item.second)} scores higher than {named(item.first)}."
+        for item in run.crossings
+    ) or (f"No two sources change places between B = 1 and {budget(largest)}.",)
 
 
 def _shared_budgets(run: Run) -> list[float]:

@@ -18,7 +18,10 @@ def early_told(stop: EarlyStop) -> list[str]:
     """What the looks needed, what is decided of the files, and why that is not what rank groups say."""
     undecided = [f"{named(first)} and {named(second)}" for first, second in stop.undecided]
     tie = "" if stop.tie_nats is None else f" Differences below {nats(stop.tie_nats)}{SPACE}nats count as ties."
-    needed = f"Looks at growing samples needed {count(stop.n_texts_encoded)} of {count(stop.n_texts)} texts."
+    needed = (
+        f"Looks at growing samples needed vectors of {count(stop.n_texts_encoded)} of the {count(stop.n_texts)} "
+        "distinct queries and passages read, those from the cache included."
+    )
     sure = f"Every decided order is that of these files read whole, with a confidence of {percent(stop.confidence)}."
     return [
         f"{needed} {sure}{tie}",
@@ -54,7 +57,7 @@ def early_section(run: Run) -> Section | None:
             Part(
                 table=Table(
                     caption="Looks",
-                    columns=tuple(map(number, ("queries", "texts encoded", "error spent", "pairs decided"))),
+                    columns=tuple(map(number, ("queries", "texts needed", "error spent", "pairs decided"))),
                     rows=looks,
                 )
             ),

@@ -269,7 +269,10 @@ def test_the_score_of_another_budget_has_a_short_head_and_is_explained(run):
 
 def test_an_early_stop_and_slices_are_told_on_the_terminal(run):
     told = " ".join(printed(samples.sliced(samples.early(run))).split())
-    assert "Early stop: Looks at growing samples needed 100 of 557 texts." in told
+    assert (
+        "Early stop: Looks at growing samples needed vectors of 100 of the 557 distinct queries and passages read"
+        in told
+    )
     assert "Undecided: bm25 and dense. Decided speaks of these files" in told
     assert "Slices: 0 of 1 slice by language that hold random have another leader; 1 more hold nothing of it" in told
 

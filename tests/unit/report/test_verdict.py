@@ -83,8 +83,11 @@ NAMES = ("random", "bm25", "dense", "poisoned", "counterfactual")
     ("differences", "expected"),
     [
         ([-0.1] * 5, "outscores every source: with this encoder the score rewards easy negatives here"),
-        ([0.0, -0.1, -0.1, -0.1, -0.1], "outscores bm25, dense, poisoned and counterfactual and is level with random"),
-        ([0.01] * 5, "is level with every source: no source does better here"),
+        (
+            [0.0, -0.1, -0.1, -0.1, -0.1],
+            "outscores bm25, dense, poisoned and counterfactual and cannot be told from random",
+        ),
+        ([0.01] * 5, "cannot be told from any source: none is shown to score higher than passages drawn at random"),
         (
             [0.3, 0.2, 0.1, 0.1, 0.05],
             "Every source outscores the random control, by 0.0500 nats (interval 0.0300 to 0.0700) or more",
@@ -119,7 +122,7 @@ def test_false_negatives_level_with_a_source_show_nothing_and_too_few_queries_sa
     others = tuple(item for item in changed.controls if item is not control)
     text = said(controls(replace(changed, controls=(*others, few))))
     assert "are too few (3) to say" in text
-    assert "cannot be told" not in text
+    assert "cannot be told from bm25" not in text
 
 
 @pytest.mark.parametrize(
@@ -133,6 +136,45 @@ def test_a_source_that_is_no_different_from_the_pool_is_told(run, kind, expected
     kept = replace(run, controls=tuple(item for item in run.controls if item.kind == "random"))
     assert expected in said(controls(samples.with_control(kept, kind, ("random", 0.2), ("bm25", 0.01))))
     assert expected not in said(controls(samples.with_control(kept, kind, ("random", 0.2), ("bm25", 0.1))))
+
+
+def test_a_random_control_that_was_not_asked_for_is_not_missed(run):
+    echo = replace(run.controls[0], kind="query_echo", of=None)
+    assert "random" not in said(controls(replace(run, controls=(echo,), not_evaluated={})))
+    missed = replace(run, controls=(echo,), not_evaluated={"control random": "fewer than two queries"})
+    assert said(controls(missed)) == "The random control could not be scored (fewer than two queries)."
+
+
+def test_intervals_that_hold_0_show_no_equality(run):
+    shuffled = [
+        replace(
+            next(item for item in run.controls if item.of is not None),
+            of=source.name,
+            against=(samples.against(source.name, 0.01, 0.02),),
+        )
+        for source in run.sources
+    ]
+    text = said(controls(replace(run, controls=tuple(shuffled))))
+    assert text == "No source is shown to score higher than its own negatives dealt to other queries."
+    better = replace(shuffled[0], against=(samples.against(run.sources[0].name, 0.3, 0.02),))
+    text = said(controls(replace(run, controls=(better, shuffled[1]))))
+    assert text == "bm25 is not shown to score higher than the same negatives dealt to other queries."
+
+
+def test_at_another_budget_the_controls_name_theirs(run):
+    changed = samples.with_control(run, "random", *zip(NAMES, [-0.1] * 5, strict=True))
+    assert said(controls(replace(changed, budget=1000.0))).startswith(
+        "At B = 1, where controls are compared, the random control"
+    )
+    assert "B = 1" not in said(controls(changed))
+
+
+def test_the_known_positives_tell_which_queries_they_cover(run):
+    for difference in (-0.1, 0.01):
+        changed = samples.with_control(run, "known_positive", ("bm25", difference))
+        control = next(item for item in changed.controls if item.kind == "known_positive")
+        changed = replace(changed, controls=(replace(control, n_queries=12),))
+        assert "of only the 12 queries with two or more labelled positives" in said(controls(changed))
 
 
 def test_without_controls_that_is_said_with_the_reason(run):

@@ -20,7 +20,7 @@ def source(name: str, eigenvalues: list[float]) -> SimpleNamespace:
 def test_curves_that_cross_twice_are_named_twice():
     a = source("a", [0.02, 0.07, 4e-6, 2e-5])
     b = source("b", [1e-3, 0.46, 2e-5, 3e-4])
-    first, second = crossings([a, b])
+    first, second = crossings([a, b], 10_000.0)
     assert (first.first, first.second) == ("b", "a")
     assert (second.first, second.second) == ("a", "b")
     assert 1 < first.budget < second.budget < 10_000
@@ -34,12 +34,18 @@ def test_curves_that_cross_twice_are_named_twice():
 
 def test_one_crossing_where_it_is_known():
     """log(1 + 0.5 B) = 2 log(1 + 0.1 B) at B = 30."""
-    (crossing,) = crossings([source("flat", [0.1, 0.1]), source("steep", [0.5, 0.0])])
+    (crossing,) = crossings([source("flat", [0.1, 0.1]), source("steep", [0.5, 0.0])], 10_000.0)
     assert crossing.budget == pytest.approx(30.0, rel=1e-9)
     assert (crossing.first, crossing.second) == ("steep", "flat")
 
 
 def test_equal_and_nested_curves_do_not_cross():
-    assert crossings([source("a", [0.3, 0.1]), source("b", [0.1, 0.3])]) == ()
-    assert crossings([source("a", [0.3, 0.1]), source("b", [0.3 + 1e-9, 0.1 - 1e-9])]) == ()
-    assert crossings([source("a", [0.3, 0.1]), source("b", [0.2, 0.05])]) == ()
+    assert crossings([source("a", [0.3, 0.1]), source("b", [0.1, 0.3])], 10_000.0) == ()
+    assert crossings([source("a", [0.3, 0.1]), source("b", [0.3 + 1e-9, 0.1 - 1e-9])], 10_000.0) == ()
+    assert crossings([source("a", [0.3, 0.1]), source("b", [0.2, 0.05])], 10_000.0) == ()
+
+
+def test_crossings_are_sought_up_to_the_largest_budget_alone():
+    sources = [source("flat", [0.1, 0.1]), source("steep", [0.5, 0.0])]
+    assert crossings(sources, 29.0) == ()
+    assert len(crossings(sources, 31.0)) == 1

@@ -31,7 +31,7 @@ def test_rows_of_a_record_that_differ_are_told_and_the_first_counts(tmp_path):
     plan = planned(tmp_path, {"a": [("q", "x"), ("q", "y"), ("r", "y"), ("r", "y"), ("q", "x")]})
     assert [plan.slices[number] for number in plan.sources[0].slice] == ["x", "y"]
     (said,) = odd_slices(plan, BY_KIND)
-    assert "a: rows of 1 records differ in 'kind'" in said
+    assert "a: rows of 1 record differ in 'kind'" in said
 
 
 def test_a_source_without_the_column_is_told(tmp_path):

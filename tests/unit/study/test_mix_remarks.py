@@ -1,0 +1,47 @@
+"""What a mixture's numbers mean depends on whether the bounds decided them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from secid.measure.information import InformationState
+from secid.study.mix import mix_states
+
+
+def state(*eigenvalues: float) -> InformationState:
+    return InformationState(torch.diag(torch.tensor(eigenvalues, dtype=torch.float64)) * 100.0, 100.0)
+
+
+UNEQUAL = {"a": state(0.5, 0.1), "b": state(0.2, 0.1)}
+MIXED = {"a": state(0.5, 0.0), "b": state(0.0, 0.49)}
+TWINS = {"a": state(0.5, 0.1), "b": state(0.5, 0.1), "c": state(0.1, 0.1)}
+
+
+def remarks(states, budget=1.0, max_share=1.0, **fixed: float) -> str:
+    return " ".join(mix_states(states, set(), budget, max_share, fixed).remarks)
+
+
+def test_one_source_almost_alone_is_the_rule_only_where_it_is_free():
+    assert "a almost alone. At B = 1 the score is nearly the mean weight, so this is the rule." in remarks(UNEQUAL)
+    told = remarks(UNEQUAL, b=1.0)
+    assert "b almost alone." in told
+    assert "the rule" not in told
+
+
+@pytest.mark.parametrize("bounds", [{"max_share": 0.5}, {"a": 0.3}])
+def test_a_gain_is_told_only_where_no_bound_decides(bounds):
+    assert "nats more than a alone" in remarks(MIXED)
+    for states in (MIXED, UNEQUAL):
+        assert "nats more" not in remarks(states, **bounds)
+
+
+def test_a_bound_that_nothing_reaches_is_none():
+    assert "nats more than a alone" in remarks(MIXED, max_share=0.9)
+
+
+def test_equal_sources_share_arbitrarily_only_where_they_are_free():
+    assert "a and b hold the same information: how they share is arbitrary" in remarks(TWINS)
+    assert "arbitrary" in remarks(TWINS, c=0.5)
+    assert "arbitrary" not in remarks(TWINS, a=0.3)
+    assert "arbitrary" not in remarks(TWINS, max_share=0.5)
