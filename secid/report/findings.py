@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from secid.report.foreign import named, plain
 from secid.report.numerals import count, listed, percent, plural
+from secid.report.unstable import SHOWN_SETTINGS, pairs_by_setting
 from secid.results import Bucket, Run, SourceResult
 
 NOTICED_DEFECT = 0.01
@@ -37,7 +39,8 @@ TELLS = {
 class Finding:
     """One finding. urgency: 0 is told first; among equals the larger share comes first.
 
-    text is a clause with its numbers, remedy what to do, both without a full stop.
+    text is a clause with its numbers, remedy what to do, both without a full stop. others: further sources that it
+    concerns.
     """
 
     urgency: int
@@ -46,6 +49,7 @@ class Finding:
     kind: str
     text: str
     remedy: str
+    others: tuple[str, ...] = ()
 
 
 def findings(run: Run) -> list[Finding]:
@@ -117,24 +121,25 @@ def _unstable(run: Run) -> list[Finding]:
         return []
     leader, found = run.sources[0].name, []
     for is_weight, urgency in ((False, 1), (True, 2)):
-        settings, others = [], set()
-        for ablation in run.ablations:
-            if ablation.name == "sample" or (ablation.name == "weight") is not is_weight:
-                continue
-            for row in ablation.rows:
-                swapped = {name for pair in row.swapped if leader in pair for name in pair} - {leader}
-                if swapped:
-                    settings.append(plain(f"{ablation.name} {row.setting}"))
-                    others |= swapped
-        if settings:
-            text = (
-                f"{named(leader)} changes places with {listed([named(name) for name in sorted(others)])} at "
-                f"{listed(settings)}"
-            )
-            found.append(
-                Finding(urgency, -1.0, leader, "weight" if is_weight else "unstable", text, UNSTABLE[is_weight])
-            )
+        kept = [item for item in run.ablations if item.name != "sample" and (item.name == "weight") is is_weight]
+        met = {
+            first if second == leader else second: settings
+            for (first, second), settings in pairs_by_setting(kept).items()
+            if leader in (first, second)
+        }
+        if met:
+            text = f"{named(leader)} changes places with {_by_settings(met)}"
+            kind = "weight" if is_weight else "unstable"
+            found.append(Finding(urgency, -1.0, leader, kind, text, UNSTABLE[is_weight]))
     return found
+
+
+def _by_settings(met: Mapping[str, Sequence[str]]) -> str:
+    """Sources with the settings at which the leader met them; those of the same settings together."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for name, settings in met.items():
+        alike.setdefault(tuple(settings), []).append(named(name))
+    return listed([f"{listed(names)} (at {listed(settings, SHOWN_SETTINGS)})" for settings, names in alike.items()])
 
 
 UNSTABLE = {
@@ -155,6 +160,7 @@ def _same(run: Run) -> list[Finding]:
                 f"of their negatives"
             ),
             "treat them as one source",
+            (overlap.second,),
         )
         for overlap in run.overlaps
         if overlap.negative_jaccard_mean is not None and overlap.negative_jaccard_mean >= NOTICED_OVERLAP

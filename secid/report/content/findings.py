@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from itertools import combinations
 
@@ -18,10 +19,14 @@ from secid.results import Bucket, Run
 def findings_section(run: Run) -> Section:
     """Findings with remedies, shares of all buckets, and examples."""
     found = findings(run)
-    clear = [source.name for source in run.sources if source.name not in {item.source for item in found}]
+    told = {name for item in found for name in (item.source, *item.others)}
+    clear = [source.name for source in run.sources if source.name not in told and not _warned(run, source.name)]
     bullets = warnings(run)
     if clear:
-        bullets.append(f"{listed([named(name) for name in clear], 8)}: no finding above the limits that are told.")
+        own = "its own" if len(clear) == 1 else "their own"
+        bullets.append(
+            f"{listed([named(name) for name in clear], 8)}: no finding of {own} above the limits that are told."
+        )
     return Section(
         anchor="findings",
         link="Findings",
@@ -44,6 +49,11 @@ def findings_section(run: Run) -> Section:
             if bucket.examples
         ),
     )
+
+
+def _warned(run: Run, name: str) -> bool:
+    """Whether a warning on the run names the source, as a word of its own."""
+    return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for text in run.warnings)
 
 
 def _shares(run: Run) -> tuple[Part, ...]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from secid.report.content.findings import findings_section
 from secid.report.findings import findings, of_source
 from secid.report.foreign import without_isolates
 from secid.report.unstable import unstable
@@ -248,7 +249,28 @@ def test_an_unstable_leader_is_told_before_inversions(run):
     clean = without_buckets(run)
     shaky = replace(clean, ablations=(ablation("temperature", row("0.2", ("random", "bm25")), row("0.05")),))
     sources = tuple(replace(source, inversion_fraction=0.9) for source in shaky.sources)
-    assert "random changes places with bm25 at temperature 0.2" in said(warning(replace(shaky, sources=sources)))
+    assert "random changes places with bm25 (at temperature 0.2)" in said(warning(replace(shaky, sources=sources)))
+
+
+def test_settings_stand_with_the_pair_that_changes_places_there(run):
+    rows = (row("0.2", ("random", "bm25")), row("0.1", ("dense", "random"), ("bm25", "dense")))
+    shaky = replace(without_buckets(run), ablations=(ablation("temperature", *rows),))
+    told = said(warning(shaky))
+    assert "with bm25 (at temperature 0.2) and dense (at temperature 0.1); do not choose" in told
+
+
+def test_a_source_of_which_anything_is_told_is_not_called_clear(run):
+    def clear(made):
+        return said(findings_section(made).bullets[-1])
+
+    clean = without_buckets(run)
+    assert (
+        clear(clean)
+        == "random, bm25, dense, poisoned and counterfactual: no finding of their own above the limits that are told."
+    )
+    same = replace(run.overlaps[0], first="bm25", second="dense", negative_jaccard_mean=0.95)
+    warned = replace(clean, overlaps=(same,), warnings=("poisoned: the lexical gate is inactive", "undense"))
+    assert clear(warned) == "random and counterfactual: no finding of their own above the limits that are told."
 
 
 @pytest.mark.parametrize("name", ["sample"])
