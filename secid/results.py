@@ -393,11 +393,13 @@ class EarlyStop:
     """How a run with --until-ranked went. confidence: that every order declared is the full files'; ties
     are declared pair by pair, each at the look's share of the error.
 
+    planned_looks: queries of every look that was planned, made or not.
     n_texts_encoded of n_texts: what the looks needed of the distinct texts read, cached ones in both.
     """
 
     confidence: float
     tie_nats: float | None
+    planned_looks: tuple[int, ...] = ()
     looks: tuple[Look, ...]
     pairs: tuple[EarlyPair, ...]
     undecided: tuple[tuple[str, str], ...]

@@ -78,7 +78,10 @@ class Settings:
     # study
     budget: float = setting(1.0, "Budget B of the ranking, log det(I + B M); 1 is the paper's score.", gt=0, le=1e12)
     until_ranked: float | None = setting(
-        None, "Score growing samples until the order is established with this confidence, such as 0.95.", gt=0.5, lt=1
+        None,
+        "Score growing samples until the order is established with this confidence, such as 0.95.",
+        gt=0.5,
+        le=0.9999,
     )
     tie: float | None = setting(None, "With --until-ranked: differences below this many nats count as ties.", gt=0)
     controls: str = setting("all", "Controls to score: all, none, or a comma-separated list of kinds.")

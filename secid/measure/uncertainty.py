@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.special import stdtr, stdtrit
 from torch import Tensor
 
 from secid.measure.information import InformationState
@@ -201,6 +202,21 @@ class Difference:
         if abs(self.nats) <= ROUNDING_NATS or self.n_queries < FEWEST_QUERIES or self.standard_error <= 0:
             return None
         return self.nats / self.standard_error
+
+    def p(self) -> float:
+        """Two-sided p by Student's t with n_queries - 1 degrees; 1.0 where z is None. In [0, 1]."""
+        if self.z is None:
+            return 1.0
+        return float(2.0 * stdtr(self.n_queries - 1, -abs(self.z) * np.sqrt(1.0 - 1.0 / self.n_queries)))
+
+
+def reach_95(n_queries: int) -> float:
+    """Half-width of a 95 % interval in standard errors: Student's t, for the mean of n >= 2 observations.
+
+    The clustered standard error divides by n, Student's by n - 1; with 100 queries the two steps make 1.99 of 1.96,
+    with 5 they make 3.10. Source: METHOD 8.
+    """
+    return float(stdtrit(n_queries - 1, 0.975) * np.sqrt(n_queries / (n_queries - 1)))
 
 
 def difference(first: Influence, second: Influence, nats: float, column: int = 0) -> Difference:

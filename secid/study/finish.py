@@ -10,21 +10,22 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import erfc
+from scipy.special import ndtri
 
 from secid.measure.information import InformationState, log_det_nats, trace
+from secid.measure.sequential import level_of_a_look
 from secid.measure.spectrum import spectrum
 from secid.measure.summary import GateTable, gate_means
 from secid.measure.sweep import Scalars, Triplets, Variant
 from secid.measure.uncertainty import (
     FEWEST_QUERIES,
-    NORMAL_95,
     Difference,
     Influence,
     covariance,
     difference,
     holm,
     probability_first,
+    reach_95,
 )
 from secid.plan import PlannedSource
 from secid.results import Against, BudgetPoint, Comparison, ControlResult, Crossing, InputFile, SourceResult
@@ -129,23 +130,28 @@ def interval(item: Measured, budget: float, nats: float, error: float) -> tuple[
     """95 % interval of ECI_B. With too few queries for a standard error it is all that the score can be."""
     if len(item.influence.queries) < FEWEST_QUERIES:
         return (0.0, budget)
-    return (max(0.0, nats - NORMAL_95 * error), nats + NORMAL_95 * error)
+    half = reach_95(len(item.influence.queries)) * error
+    return (max(0.0, nats - half), nats + half)
 
 
 def difference_interval(gap: Difference, budget: float) -> tuple[float, float]:
     """95 % interval of a difference of ECI_B. With too few queries it is all that the difference can be."""
     if gap.n_queries < FEWEST_QUERIES:
         return (-budget, budget)
-    half = NORMAL_95 * gap.standard_error
+    half = reach_95(gap.n_queries) * gap.standard_error
     return (gap.nats - half, gap.nats + half)
 
 
-def compare(ranked: Sequence[Measured], budget: float) -> tuple[Comparison, ...]:
-    """All pairs of sources at the run's budget, the higher-scored first, with Holm-adjusted p. Source: METHOD 8."""
+def compare(ranked: Sequence[Measured], budget: float, looks: Sequence[int] = ()) -> tuple[Comparison, ...]:
+    """All pairs of sources at the run's budget, the higher-scored first, with Holm-adjusted p.
+
+    looks : sizes of an early stop's looks: an order is then established at the level that all of them share, since
+    the sample was ended for what it showed. Source: METHOD 8.
+    """
     pairs = list(combinations(ranked, 2))
     gaps = [difference(a.influence, b.influence, a.nats(budget) - b.nats(budget)) for a, b in pairs]
-    # Identical sources differ by nothing for certain: no evidence of an order
-    p_values = np.array([1.0 if gap.z is None else float(erfc(abs(gap.z) / np.sqrt(2.0))) for gap in gaps])
+    p_values = np.array([gap.p() for gap in gaps])
+    steps, established = _holm_steps(p_values, looks)
     return tuple(
         Comparison(
             first=first.name,
@@ -157,20 +163,36 @@ def compare(ranked: Sequence[Measured], budget: float) -> tuple[Comparison, ...]
             z=gap.z,
             p=float(p),
             p_holm=float(adjusted),
-            established=bool(adjusted < ESTABLISHED_P),
-            queries_needed_50=_needed(gap.z, first, second, NORMAL_95),
-            queries_needed_80=_needed(gap.z, first, second, NORMAL_95 + POWER_80),
+            established=bool(known),
+            queries_needed_50=_needed(gap, step, 0.0),
+            queries_needed_80=_needed(gap, step, POWER_80),
         )
-        for (first, second), gap, p, adjusted in zip(pairs, gaps, p_values, holm(p_values), strict=True)
+        for (first, second), gap, p, adjusted, known, step in zip(
+            pairs, gaps, p_values, holm(p_values), established, steps, strict=True
+        )
     )
 
 
-def _needed(z: float | None, first: Measured, second: Measured, point: float) -> int | None:
-    """Distinct queries at which a difference like this one reaches the point: n (point / z)^2."""
-    if not z:
-        return None
-    n = min(len(first.influence.queries), len(second.influence.queries))
-    return ceil(n * (point / z) ** 2)
+def _holm_steps(p_values: Floats, looks: Sequence[int]) -> tuple[list[int], list[bool]]:
+    """By pair: among how many its step shares the error, and whether its order is established.
+
+    Pairs that stay open all wait for the first of them, so they have its step.
+    """
+    times = np.asarray(looks, np.float64)
+    steps, established = [0] * len(p_values), [False] * len(p_values)
+    step, standing = len(p_values), True
+    for place in np.argsort(p_values, kind="stable").tolist():
+        steps[place] = step
+        share = ESTABLISHED_P / step
+        standing = standing and bool(p_values[place] < (level_of_a_look(times, share) if len(times) else share))
+        established[place] = standing
+        step -= standing
+    return steps, established
+
+
+def _needed(gap: Difference, step: int, power: float) -> int | None:
+    """Distinct queries at which a difference like this one is established at its step: n ((z* + power) / z)^2."""
+    return None if not gap.z else ceil(gap.n_queries * ((float(-ndtri(ESTABLISHED_P / 2 / step)) + power) / gap.z) ** 2)
 
 
 def rank_groups(names: Sequence[str], comparisons: Sequence[Comparison]) -> dict[str, int]:

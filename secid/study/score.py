@@ -215,7 +215,8 @@ def finished(
     order = sorted(range(len(judged)), key=lambda place: (-judged[place].nats(settings.budget), judged[place].name))
     ranked, judged = [found.items[place] for place in order], [judged[place] for place in order]
     names = [item.name for item in ranked]
-    comparisons = compare(judged, settings.budget)
+    looks = found.early_stop.planned_looks if found.early_stop else ()
+    comparisons = compare(judged, settings.budget, looks)
     groups = rank_groups(names, comparisons)
     blocks = blocks_of(settings.block, names)
     pool = np.unique(np.concatenate([ids for item in ranked for ids in _documents(item.triplets)]))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from secid.data import resolve_sources
 from secid.measure.buckets import BUCKETS
@@ -260,11 +261,15 @@ def test_intervals_bias_and_comparisons(run, expected):
             reference.bias_nats(item.queries, item.weight, item.direction), rel=1e-4
         )
         low, high = source.interval_95
-        assert high - low == pytest.approx(2 * 1.959964 * source.standard_error_nats, rel=1e-6)
+        n = source.n_queries
+        reach = student.ppf(0.975, n - 1) * np.sqrt(n / (n - 1))
+        assert high - low == pytest.approx(2 * reach * source.standard_error_nats, rel=1e-6)
     for pair in run.comparisons:
         error = reference.paired_standard_error(sums[pair.first], sums[pair.second])
         assert pair.standard_error_nats == pytest.approx(error, rel=1e-5)
-        assert pair.p == pytest.approx(reference.two_sided_p(pair.difference_nats / error), rel=1e-4)
+        n = min(source.n_queries for source in run.sources if source.name in (pair.first, pair.second))
+        z = pair.difference_nats / error * np.sqrt((n - 1) / n)
+        assert pair.p == pytest.approx(2 * student.sf(abs(z), n - 1), rel=1e-4)
     assert [pair.p_holm for pair in run.comparisons] == pytest.approx(
         reference.holm([pair.p for pair in run.comparisons])
     )

@@ -68,9 +68,9 @@ def timed(function: Callable[[], Any], repeats: int) -> tuple[float, Any]:
     return median(seconds), found
 
 
-def ours(paths: list[Path], encoder: str, cache: Path) -> secid.Run:
-    """One score with a given cache folder."""
-    return secid.score(paths, encoder, controls="none", cache_dir=str(cache))
+def ours(paths: list[Path], encoder: str, cache: Path, **settings: Any) -> secid.Run:
+    """One score with a given cache folder, without controls unless they are asked for."""
+    return secid.score(paths, encoder, **{"controls": "none", "cache_dir": str(cache), **settings})
 
 
 def main() -> None:

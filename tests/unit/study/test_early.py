@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -91,10 +92,45 @@ def test_a_tie_needs_the_whole_interval_within_it():
     assert tied.outcome == "tied"
 
 
+def test_a_score_that_rests_on_few_queries_is_not_judged_before_they_are_seen():
+    """One query in twenty is strong in a source that is better; thirty queries hold none of them in 21 % of draws."""
+    generator = np.random.default_rng(5)
+    rare = np.where(np.arange(600) % 20 == 0, 1.5, 0.0) + 0.003 * generator.standard_normal(600)
+    even = np.full(600, 0.02) + 0.003 * generator.standard_normal(600)
+    sizes = look_sizes(600)
+    level = cache(lambda n_open: level_of_a_look(information_times(sizes[:-1], 600), 0.05 / n_open))
+    wrong = {"planned": 0, "thirty": 0}
+    for _ in range(200):
+        drawn = generator.permutation(600)
+        for name, size in (("planned", sizes[0]), ("thirty", 30)):
+            items = [item("rare", rare[drawn[:size]]), item("even", even[drawn[:size]])]
+            found = _decided(items, [("even", "rare")], level, size, size / 600, None)
+            wrong[name] += any(pair.first == "even" for pair in found)
+    assert wrong["planned"] <= 0.05 * 200
+    assert wrong["thirty"] > 0.05 * 200
+
+
+def test_a_small_source_holds_up_only_its_own_pairs():
+    base = np.random.default_rng(6).standard_normal(120)
+    items = [item("a", base), item("b", base + 5), item("c", base[:4])]
+    found = _decided(items, PAIRS, lambda _: 0.01, 120, 0.1, None)
+    assert [(pair.first, pair.second) for pair in found] == [("b", "a")]
+
+
+def test_looks_rise_by_a_tenth_at_least_and_end_with_all():
+    assert look_sizes(50) == (50,)
+    for n in range(101, 3000, 7):
+        sizes = look_sizes(n)
+        assert sizes[-1] == n
+        assert all(later > 1.09 * sooner for sooner, later in pairwise(sizes))
+
+
 def test_all_queries_seen_leave_nothing_to_chance_and_few_decide_nothing():
     values = np.random.default_rng(3).standard_normal(100)
     close = [item("a", values), item("b", values + np.random.default_rng(4).standard_normal(100) * 1e-3)]
     (pair,) = _decided(close, [("a", "b")], lambda _: 0.05, 100, 1.0, None)
     assert pair.difference_nats == pytest.approx(abs(close[0].nats(1.0) - close[1].nats(1.0)))
+    still = [item("a", np.zeros(100)), item("b", np.full(100, 0.125))]
+    assert _decided(still, [("a", "b")], lambda _: 0.05, 100, 0.5, None) == []  # nothing varied in what was seen
     few = [item("a", values[:4]), item("b", values[:4] + 5.0)]
     assert _decided(few, [("a", "b")], lambda _: 0.05, 4, 1.0, None) == []
