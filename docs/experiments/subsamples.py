@@ -18,7 +18,7 @@ from secid.data import resolve_sources
 from secid.encoders import load, smallest_distance
 from secid.measure.information import InformationState, log_det_nats
 from secid.measure.sweep import Triplets
-from secid.measure.uncertainty import NORMAL_95, influence
+from secid.measure.uncertainty import influence, reach_95
 from secid.progress import Silent
 from secid.settings import resolve
 from secid.study.bench import Bench
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def run(names: list[str], encoder: object, arguments: argparse.Namespace) -> None:
-    resolved = resolve({"controls": "none", "cache": arguments.cache if hasattr(arguments, "cache") else True})
+    resolved = resolve({"controls": "none"})
     settings = resolved.values
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
@@ -108,7 +108,7 @@ def coverage(items: list, vectors: object, epsilon: float, n_subsamples: int) ->
                 state = sample_state(u, item.gates.weight, keep)
                 scalars = type(item.scalars)(*(getattr(item.scalars, name)[keep] for name in vars(item.scalars)))
                 effect = influence(vectors, part, scalars, item.gates.weight[keep], state, epsilon)
-                half = NORMAL_95 * effect.standard_errors()[0] * np.sqrt(1 - size / len(queries))
+                half = reach_95(size) * effect.standard_errors()[0] * np.sqrt(1 - size / len(queries))
                 nats = log_det_nats(state.matrix())
                 inside += abs(nats - truth) <= half
                 corrected += abs(nats + effect.bias_nats[0] * (1 - size / len(queries)) - truth) <= half
