@@ -188,7 +188,7 @@ def test_the_terminal_table_fits_with_six_sources_and_long_names(run, width):
 
 def test_the_terminal_shows_score_interval_and_group(run):
     text = printed(run)
-    assert re.search(r"1\s+random\s+1\s+0\.5455 ±0\.0341", text)
+    assert re.search(r"1\s+random\s+1\s+0\.5455 ±0\.0350", text)
     assert "Ranking: random ranks first" in text
     assert "controls, not ranked" in text
 
