@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from secid.errors import OutputError
+from secid.report.cuts import hard_cut
 from secid.report.foreign import plain
 from secid.report.verdict_pages import verdict_markdown
 from secid.report.verdict_words import by_urgency, headline, summary
@@ -96,10 +97,4 @@ def append_step_summary(verdict: GateVerdict, environment: dict[str, str] | None
 
 def fitted(text: str, n_bytes: int) -> str:
     """The text cut at a line so that it fits, with a note; "" where not even the note does."""
-    if len(text.encode("utf-8")) <= n_bytes:
-        return text
-    room = n_bytes - len(CUT_NOTE.encode("utf-8"))
-    if room < 0:
-        return ""
-    part = text.encode("utf-8")[:room].decode("utf-8", "ignore")
-    return part[: part.rfind("\n") + 1] + CUT_NOTE
+    return hard_cut(text, n_bytes, CUT_NOTE)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup, escape
 
 from secid.report.content import page_of
+from secid.report.cuts import CHARTS, TABLES, clipped, fit, n_bytes
 from secid.report.foreign import END_ISOLATE, ISOLATE, plain, short
 from secid.report.numerals import fraction, percent, plural
 from secid.report.page import Column, Page, Table
@@ -23,27 +24,32 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 LARGEST_PAGE = 300_000
-"""Bytes. Above it examples are shortened, then left out: a page that opens at once is worth more."""
+"""Bytes. Above it examples are shortened, then left out, then more: a page that opens at once is worth more."""
+LEFT_OUT = "Left out for size:"
 ALL = 1_000
 EXAMPLE_LIMITS = ((600, ALL), (300, ALL), (200, 2), (200, 1), (120, 1), (60, 1))
 """Characters of a passage and examples of a bucket tried in turn until the page fits."""
 
 
 def to_html(run: Run) -> str:
-    """The run as one HTML file, at most LARGEST_PAGE bytes as far as shortening examples can help."""
+    """The run as one HTML file, at most LARGEST_PAGE bytes; a line says what was cut for that."""
     return render(page_of(run))
 
 
 def render(page: Page) -> str:
-    """The page with the longest examples that fit; without examples where none fit."""
-    for limit, n_examples in EXAMPLE_LIMITS:
-        text = _fill(page, limit, n_examples)
-        if len(text.encode("utf-8")) <= LARGEST_PAGE:
-            return text
-    return _fill(page, 0, 0)
+    """The page with the longest examples that fit; where none fit, tables, charts and sections give way in turn."""
+    page = clipped(page)
+    whole = _fill(page, *EXAMPLE_LIMITS[0])
+    if n_bytes(whole) <= LARGEST_PAGE:
+        return whole
+    bare = fit(page, lambda page, cut: _fill(page, 0, 0, cut), LARGEST_PAGE, TABLES + CHARTS)
+    if LEFT_OUT in bare:
+        return bare
+    shorter = (_fill(page, *limits) for limits in EXAMPLE_LIMITS[1:])
+    return next((text for text in shorter if n_bytes(text) <= LARGEST_PAGE), bare)
 
 
-def _fill(page: Page, example_limit: int, n_examples: int) -> str:
+def _fill(page: Page, example_limit: int, n_examples: int, cut: Sequence[str] = ()) -> str:
     tables = [part.table for section in page.sections for part in section.parts]
     style = files("secid.report").joinpath("templates", "page.css").read_text(encoding="utf-8") + fitting(tables)
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
@@ -56,6 +62,7 @@ def _fill(page: Page, example_limit: int, n_examples: int) -> str:
             policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
             example_limit=example_limit,
             n_examples=n_examples,
+            left_out=f"{LEFT_OUT} {', '.join(cut)}. report.json holds the rest." if cut else "",
         )
     )
 

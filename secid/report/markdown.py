@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 
 from secid.report.content import page_of
+from secid.report.cuts import EXAMPLES, TABLES, clipped, fit, hard_cut
 from secid.report.foreign import markdown as safe
 from secid.report.foreign import short
 from secid.report.numerals import fraction, plural
@@ -15,8 +15,7 @@ from secid.results import Run, TripletExample
 LARGEST_PAGE = 60_000
 """Bytes: GitHub takes 65,536 characters of a comment, and a step summary may hold several reports."""
 EXAMPLE_CHARACTERS, MOST_TERMS = 200, 8
-MOST_ROWS = 40
-"""Rows a table keeps once a page is too large."""
+CUT_NOTE = "\n\nThe rest is cut for size; report.html and report.json hold it.\n"
 
 
 def to_markdown(run: Run) -> str:
@@ -25,39 +24,9 @@ def to_markdown(run: Run) -> str:
 
 
 def render(page: Page) -> str:
-    """The page with as much as fits: examples go first, then folded tables, explanations, and rows."""
-    cut: list[str] = []
-    text = _fill(page, cut)
-    for name, smaller in CUTS:
-        if len(text.encode("utf-8")) <= LARGEST_PAGE:
-            break
-        page = replace(page, sections=tuple(smaller(section) for section in page.sections))
-        cut.append(name)
-        text = _fill(page, cut)
-    while len(text.encode("utf-8")) > LARGEST_PAGE and len(page.sections) > 1:
-        cut.append(f"section “{page.sections[-1].title}”")
-        page = replace(page, sections=page.sections[:-1])
-        text = _fill(page, cut)
-    return text
-
-
-def _fewer_rows(section: Section) -> Section:
-    parts = tuple(
-        replace(part, table=replace(part.table, rows=part.table.rows[:MOST_ROWS], shades=part.table.shades[:MOST_ROWS]))
-        for part in section.parts
-    )
-    return replace(section, parts=parts, bullets=section.bullets[:MOST_ROWS])
-
-
-CUTS: tuple[tuple[str, Callable[[Section], Section]], ...] = (
-    ("examples", lambda section: replace(section, cases=())),
-    (
-        "folded tables",
-        lambda section: replace(section, parts=tuple(part for part in section.parts if not part.table.folded)),
-    ),
-    (f"rows after the first {MOST_ROWS} of each table", _fewer_rows),
-    ("explanations", lambda section: replace(section, terms=())),
-)
+    """The page with as much as fits: examples go first, then folded tables, rows, explanations, and sections."""
+    text = fit(clipped(page), _fill, LARGEST_PAGE, EXAMPLES + TABLES)
+    return hard_cut(text, LARGEST_PAGE, CUT_NOTE)
 
 
 def _fill(page: Page, cut: Sequence[str]) -> str:

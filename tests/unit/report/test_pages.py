@@ -15,6 +15,7 @@ from rich.console import Console
 
 from secid.errors import OutputError, UsageError
 from secid.report.content import page_of
+from secid.report.cuts import hard_cut
 from secid.report.html import LARGEST_PAGE as LARGEST_HTML
 from secid.report.html import to_html
 from secid.report.markdown import LARGEST_PAGE as LARGEST_MARKDOWN
@@ -139,9 +140,60 @@ def test_sizes_hold_for_six_sources_with_everything(run):
     assert "Left out for size: examples" in text
 
 
-def test_examples_give_way_on_an_html_page_that_grows_too_large(run):
-    page = to_html(samples.large(run, 24))
-    assert "Examples are left out" in page or len(page.encode()) <= LARGEST_HTML
+def long_slices(run):
+    made = samples.large(run, 6, "漢字" * 40)
+    first = samples.sliced(run).slices[0]
+    sources = tuple(
+        replace(first.sources[place % len(first.sources)], name=source.name)
+        for place, source in enumerate(made.sources)
+    )
+    return replace(
+        made,
+        slices=tuple(replace(first, value=f"{'漢字' * 40}{place}", sources=sources) for place in range(50)),
+    )
+
+
+def long_texts(run):
+    rows = tuple(replace(row, setting="漢" * 100_000) for row in run.ablations[0].rows)
+    return replace(
+        run,
+        not_evaluated={f"part {place}": "<&#>" * 9_000 for place in range(60)},
+        ablations=(replace(run.ablations[0], rows=rows),),
+    )
+
+
+@pytest.mark.parametrize(
+    "grown",
+    [
+        lambda run: samples.large(run, 12),
+        lambda run: samples.large(run, 40, "漢字" * 40),
+        long_slices,
+        long_texts,
+        lambda run: samples.hostile(long_texts(run)),
+    ],
+    ids=["12 sources", "40 sources", "slices", "long texts", "hostile"],
+)
+def test_every_page_is_small_and_whole_by_construction(run, grown):
+    made = grown(run)
+    page, text = to_html(made), to_markdown(made)
+    assert len(page.encode()) <= LARGEST_HTML
+    assert len(text.encode()) <= LARGEST_MARKDOWN
+    assert "Left out for size: " in text or "The rest is cut" in text
+    outline = Outline(page)
+    assert outline.open == []
+    assert "</html>" in page
+
+
+def test_an_html_page_says_what_it_left_out(run):
+    assert "Left out for size: folded tables" in to_html(samples.large(run, 24))
+    assert "Left out for size" not in to_html(run)
+
+
+def test_what_no_cut_helps_is_cut_at_a_line():
+    text = hard_cut("ä line\n" * 100, 120, "cut\n")
+    assert len(text.encode()) <= 120
+    assert text.endswith("line\ncut\n")
+    assert hard_cut("short", 120, "cut") == "short"
 
 
 @pytest.mark.parametrize("n_sources", [1, 6, 40, 80])
