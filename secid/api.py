@@ -56,7 +56,9 @@ def score(
             "no encoder named",
             remedy="--encoder e5-base, a local folder, or --encoder minilm with the offline extra",
         )
-    _refuse_odd_combinations(resolved.values, name, other_encoders)
+    _refuse_odd_combinations(resolved.values, other_encoders)
+    if other_encoders:
+        _refuse_one_encoder_twice([resolved.values.encoder if encoder is None else encoder, *other_encoders])
     from secid.data import resolve_sources
     from secid.encoders import load
     from secid.report.words import recipe_line
@@ -163,7 +165,7 @@ def select(
         return rescore(report, folder, written, loaded, Path(work), progress or Silent())
 
 
-def _refuse_odd_combinations(settings: Settings, encoder: str | None, others: Sequence[str]) -> None:
+def _refuse_odd_combinations(settings: Settings, others: Sequence[str]) -> None:
     """Raises UsageError for settings that would be ignored, or mean something else than they seem to."""
     if settings.tie is not None and settings.until_ranked is None:
         raise UsageError("has no effect without --until-ranked", where="--tie")
@@ -171,11 +173,23 @@ def _refuse_odd_combinations(settings: Settings, encoder: str | None, others: Se
         raise UsageError("has no effect without --ablate", where="--block", remedy="use secid ablate")
     if settings.positives == "all" and settings.budget != 1.0:
         raise UsageError("sources cannot be cut to equal size under --positives all", where="--budget")
-    names = [encoder, *others]
-    if len(set(names)) < len(names):
-        raise UsageError("an encoder is named twice", where="--encoder", remedy="name each encoder once")
     if others and settings.until_ranked is not None:
         raise UsageError("several encoders would see different samples", where="--until-ranked")
+
+
+def _refuse_one_encoder_twice(encoders: Sequence[str | Encoder | None]) -> None:
+    """Raises UsageError where two names mean one encoder, before anything is read or encoded."""
+    from secid.encoders.locate import meant
+
+    seen: dict[str, str] = {}
+    for encoder in encoders:
+        typed = encoder if isinstance(encoder, str) or encoder is None else encoder.info.name
+        name = meant(typed or "")
+        if name in seen:
+            raise UsageError(
+                f"{seen[name]} and {typed} are one encoder", where="--encoder", remedy="name each encoder once"
+            )
+        seen[name] = typed or ""
 
 
 def _with_other_encoders(
@@ -186,13 +200,13 @@ def _with_other_encoders(
     work: Path,
     progress: Progress,
 ) -> Scored:
-    """The run with the ablation over encoders, the target's scores as its base."""
+    """The run with the ablation over encoders, at the run's budget, the target's scores as its base."""
     from secid.encoders import load
     from secid.report.words import recipe_line
     from secid.study.ablate import over_encoders
     from secid.study.score import score_sources
 
-    table = {scored.run.encoder.name: {source.name: source.eci_nats for source in scored.run.sources}}
+    table = {scored.run.encoder.name: scored.scores}
     for number, name in enumerate(names):
         recipe: dict[str, Any] = dict.fromkeys(RECIPE_FIELDS)
         own = replace(resolved.values, encoder=name, controls="none", ablate=False, by=None, block=(), **recipe)
@@ -200,10 +214,10 @@ def _with_other_encoders(
         folder.mkdir()
         loaded = load(own)
         progress.note(recipe_line(loaded.info))
-        other = score_sources(sources, loaded, Resolved(own, resolved.origin), folder, progress)
         if loaded.info.name in table:
             raise UsageError(f"{loaded.info.name} is named twice", where="--encoder", remedy="name each encoder once")
-        table[loaded.info.name] = {source.name: source.eci_nats for source in other.run.sources}
+        other = score_sources(sources, loaded, Resolved(own, resolved.origin), folder, progress)
+        table[loaded.info.name] = other.scores
     ablations = (*scored.run.ablations, over_encoders(table))
     return replace(scored, run=replace(scored.run, ablations=ablations))
 

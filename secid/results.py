@@ -125,9 +125,9 @@ class Proxies:
 
 @dataclass(frozen=True, kw_only=True)
 class AblationRow:
-    """All sources under one setting.
+    """All sources under one setting, at the run's budget, where the base row is the run's own ranking.
 
-    scores: nats by source, None where the setting leaves it no triplet (a small sample).
+    scores: ECI_B in nats by source, None where the setting leaves it no triplet (a small sample).
     order: names, highest first.   swapped: pairs ordered otherwise than at the base.
     stability: share of source pairs ordered as under the base, 1 = all; None where there is no pair.
     block_stability: the same within each block of sources that the user named.
@@ -143,13 +143,17 @@ class AblationRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Ablation:
-    """One aspect varied, all else at the base setting. range_nats: largest minus smallest score by source."""
+    """One aspect varied, all else at the base setting. range_nats: largest minus smallest score by source.
+
+    conclusion: which settings change the order, in words.   note: what must be read with it; "" where nothing must.
+    """
 
     name: str
     base: str
     rows: tuple[AblationRow, ...]
     range_nats: Mapping[str, float]
     conclusion: str
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,7 +317,11 @@ class Crossing:
 
 @dataclass(frozen=True, kw_only=True)
 class SliceSource:
-    """One source within one slice. bucket_fractions: by bucket, of the slice's triplets."""
+    """One source within one slice. bucket_fractions: by bucket, of the slice's triplets.
+
+    eci_nats, interval_95: of ECI_B at the run's budget, sources cut to equal size within the slice beyond budget 1;
+    the other numbers are of all its triplets.
+    """
 
     name: str
     rank: int

@@ -62,6 +62,14 @@ def locate(settings: Settings) -> Located:
     return _from_hub(name, settings)
 
 
+def meant(typed: str) -> str:
+    """One name for all ways to write an encoder: alias or hub name, folder or its place in the hub cache."""
+    folder = Path(typed).expanduser()
+    if typed and folder.is_dir():
+        return _local(folder, str(folder.resolve())).name
+    return ALIASES.get(typed, typed)
+
+
 def _local(folder: Path, typed: str) -> Located:
     """A folder; one inside a hub cache keeps the hub name, so that its family is recognised."""
     parts = folder.resolve().parts

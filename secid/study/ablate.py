@@ -90,6 +90,10 @@ def blocks_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str
                 raise UsageError(
                     f"no source {member!r}", where=f"--block {name}", remedy=f"sources: {', '.join(names)}"
                 )
+        twice = next((member for member in listed if listed.count(member) > 1), None)
+        if twice is not None or name in found:
+            what = "this block" if twice is None else f"source {twice!r}"
+            raise UsageError(f"{what} is named twice", where=f"--block {name}", remedy="name each once")
         found[name] = listed
     return found
 
@@ -99,6 +103,7 @@ def ablation(
 ) -> Ablation:
     """The table of one aspect. scores: setting -> source -> nats, None where it was not evaluated."""
     rows = tuple(_row(setting, values, scores[base], blocks or {}) for setting, values in scores.items())
+    n_ties = {setting: len(newly_tied(values, scores[base])) for setting, values in scores.items()}
     known = {
         source: [value for values in scores.values() if (value := values[source]) is not None]
         for source in scores[base]
@@ -108,20 +113,35 @@ def ablation(
         base=base,
         rows=rows,
         range_nats={source: max(values) - min(values) if values else 0.0 for source, values in known.items()},
-        conclusion=conclusion(name, base, rows),
+        conclusion=conclusion(name, base, rows, n_ties),
     )
 
 
 def _row(setting: str, values: Scores, base: Scores, blocks: Mapping[str, Sequence[str]]) -> AblationRow:
     present = {source: value for source, value in values.items() if value is not None}
+    places = {source: place for place, source in enumerate(_ordered(base))}
     return AblationRow(
         setting=setting,
         scores=dict(values),
-        order=tuple(sorted(present, key=lambda source: (-present[source], source))),
+        order=tuple(sorted(present, key=lambda source: (-present[source], places[source]))),
         stability=rank_stability(values, base, tuple(base)),
         block_stability={name: rank_stability(values, base, members) for name, members in blocks.items()},
         swapped=tuple(swapped(values, base, tuple(base))),
     )
+
+
+def _ordered(base: Scores) -> list[str]:
+    """Sources by their score at the base, those that tie by name, those without a score last."""
+    return sorted(base, key=lambda source: (-(-np.inf if (value := base[source]) is None else value), source))
+
+
+def newly_tied(values: Scores, base: Scores) -> list[tuple[str, str]]:
+    """Pairs of sources that tie here and not at the base. Pairs with a missing score are left out."""
+    return [
+        (first, second)
+        for first, second in combinations(base, 2)
+        if _gap(values, first, second) == 0 and _gap(base, first, second) not in (None, 0)
+    ]
 
 
 def swapped(values: Scores, base: Scores, names: Sequence[str]) -> list[tuple[str, str]]:
@@ -158,24 +178,38 @@ def _gap(values: Scores, first: str, second: str) -> float | None:
     return None if a is None or b is None else a - b
 
 
-def conclusion(name: str, base: str, rows: Sequence[AblationRow]) -> str:
-    """One line of plain words: unchanged, or at which settings which pairs swap."""
+PLURALS = {"idf": ("IDF corpus", "IDF corpora")}
+
+
+def conclusion(name: str, base: str, rows: Sequence[AblationRow], n_ties: Mapping[str, int]) -> str:
+    """One line of plain words: unchanged, or at which settings which pairs swap or tie.
+
+    n_ties : by setting, pairs that tie there and not at the base. Settings that order no pair count nowhere.
+    """
+    one, many = PLURALS.get(name, (name, f"{name}s"))
+    ordering = [row for row in rows if row.stability is not None]
+    n_missing = sum(1 for row in rows if any(value is None for value in row.scores.values()))
+    lacks = f" ({n_missing} {'setting lacks' if n_missing == 1 else 'settings lack'} a score for some source)"
+    note = lacks if n_missing else ""
+    if all(row.setting == base for row in ordering):
+        return f"no {one} other than {base} orders a pair{note}"
     changed = [row for row in rows if row.swapped]
-    plural = {"idf": "IDF corpora"}.get(name, f"{name}s")
-    missing = sum(1 for row in rows if any(value is None for value in row.scores.values()))
-    note = f" ({missing} settings lack a score for some source)" if missing else ""
+    ties = [(row.setting, n) for row in rows if (n := n_ties[row.setting])]
+    tied = "; ".join(f"{n} {'pair ties' if n == 1 else 'pairs tie'} at {setting}" for setting, n in ties)
+    if not changed and not tied:
+        return f"order unchanged over {len(ordering)} {many}{note}"
     if not changed:
-        return f"order unchanged over {len(rows)} {plural}{note}"
+        return f"no pair changes places over {len(ordering)} {many}; {tied}{note}"
     told = [
         f"{row.setting} ({', '.join(f'{first} and {second}' for first, second in row.swapped[:3])}"
         f"{' and more' if len(row.swapped) > 3 else ''})"
         for row in changed
     ]
-    return f"order changes against {base} at {name} {'; '.join(told)}{note}"
+    return f"order changes against {base} at {name} {'; '.join([*told, *([tied] if tied else [])])}{note}"
 
 
 def over_encoders(table: Mapping[str, Scores]) -> Ablation:
-    """The ablation over encoders; the first is the target. Says with which the order agrees, and the condition."""
+    """The ablation over encoders; the first is the target. Its note tells which agree, and the condition."""
     base, *others = table
     found = ablation("encoder", base, table)
     names = sorted(table[base])
@@ -186,6 +220,6 @@ def over_encoders(table: Mapping[str, Scores]) -> Ablation:
         told.append(f"{other} {'undefined' if tau is None else f'{tau:+.2f}'}")
     return replace(
         found,
-        conclusion=f"{found.conclusion}. Kendall tau-b with {base}: {', '.join(told)}. "
+        note=f"Kendall tau-b with {base}: {', '.join(told)}. "
         "Only encoders of the target's own family bear on the target",
     )

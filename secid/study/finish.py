@@ -48,7 +48,7 @@ POWER_80 = 0.8416212335729143
 
 @dataclass(frozen=True)
 class VariantScore:
-    """Score of a source under one variant. A weight beyond [0, 1] is scaled over the run, so it keeps its state."""
+    """ECI_B of a source under one variant. A weight beyond [0, 1] is scaled over the run, so it keeps its state."""
 
     nats: float | None
     state: InformationState | None

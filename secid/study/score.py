@@ -39,6 +39,7 @@ from secid.study.slices import slices
 from secid.study.triplets import triplets_of
 
 Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 Frozen = dict[tuple[str, str], DocumentFrequencies]
 PASSES = 2
 """Over the triplets: one for the sums, one for the influence."""
@@ -63,7 +64,8 @@ class Clock:
 class Scored:
     """A finished run and the measurements behind it, sources in rank order in both.
 
-    flags : by source and bucket, (T,) which triplets are in it.
+    flags  : by source and bucket, (T,) which triplets are in it.
+    scores : what the sources are ranked by, ECI_B at the run's budget, of sets of equal size beyond budget 1.
     """
 
     run: Run
@@ -71,6 +73,7 @@ class Scored:
     controls: tuple[tuple[Control, Measured], ...]
     flags: Mapping[str, Mapping[str, Flags]]
     frequencies: DocumentFrequencies
+    scores: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -166,16 +169,19 @@ def measure(
         n_cut = sum(len(cut) for cut, item in zip(level or (), triplets, strict=False) if cut is not item)
         progress.start("measure", PASSES * (n_triplets + n_cut), "triplets")
         watched = replace(bench, vectors=replace(bench.vectors, seen=progress.advance))
+        # Sources are ranked cut to equal size at budgets other than 1, and so they are under every variant
+        ranked = triplets if level is None or settings.budget == 1.0 else level
         items = [
-            watched.measure(planned.name, planned, rows, variants, position[rows.query])
-            for planned, rows in zip(plan.sources, triplets, strict=True)
+            watched.measure(p.name, p, rows, variants if rows is own else (), position[rows.query])
+            for p, rows, own in zip(plan.sources, triplets, ranked, strict=True)
         ]
         measured_controls = [(control, watched.measure(control.kind, None, control.triplets)) for control in controls]
         level_items = None
         if level is not None:
+            further = variants if ranked is level else ()
             level_items = [
-                item if cut is item.triplets else watched.measure(item.name, item.planned, cut)
-                for item, cut in zip(items, level, strict=True)
+                item if cut is item.triplets else watched.measure(p.name, p, cut, further, position[cut.query])
+                for p, item, cut in zip(plan.sources, items, level, strict=True)
             ]
     with clock.stage("inspect"):
         inspector = Inspector(plan, coverages, embedder.truncated, settings)
@@ -187,7 +193,7 @@ def measure(
         flags = {item.name: {name: trait.flags for name, trait in inspector.traits(item).items()} for item in items}
         warnings = inactive_gates(items, coverages, settings)
         warnings += few_queries(items) + not_level(level_items, settings) + odd_slices(plan, settings)
-        whole = {item.name: item.nats(1.0) for item in items}
+        whole = {item.name: item.nats(settings.budget) for item in judged(items, level_items, settings.budget)}
         sliced = slices(plan, triplets, bench, flags, whole, settings, progress)
     table = coverages.table(settings.tokenizer, settings.idf)
     return Measurements(
@@ -211,12 +217,12 @@ def finished(
 ) -> Scored:
     """Ranks, compares, and puts the run together."""
     settings = resolved.values
-    judged = found.items if settings.budget == 1.0 or found.level is None else found.level
-    order = sorted(range(len(judged)), key=lambda place: (-judged[place].nats(settings.budget), judged[place].name))
-    ranked, judged = [found.items[place] for place in order], [judged[place] for place in order]
+    cut = judged(found.items, found.level, settings.budget)
+    order = sorted(range(len(cut)), key=lambda place: (-cut[place].nats(settings.budget), cut[place].name))
+    ranked, cut = [found.items[place] for place in order], [cut[place] for place in order]
     names = [item.name for item in ranked]
     looks = found.early_stop.planned_looks if found.early_stop else ()
-    comparisons = compare(judged, settings.budget, looks)
+    comparisons = compare(cut, settings.budget, looks)
     groups = rank_groups(names, comparisons)
     blocks = blocks_of(settings.block, names)
     pool = np.unique(np.concatenate([ids for item in ranked for ids in _documents(item.triplets)]))
@@ -229,7 +235,7 @@ def finished(
         budget=settings.budget,
         sources=tuple(
             source_result(item, rank, groups[item.name], float(chance), files, found.findings[item.name], settings)
-            for rank, (item, chance) in enumerate(zip(ranked, chances(judged, settings), strict=True), 1)
+            for rank, (item, chance) in enumerate(zip(ranked, chances(cut, settings), strict=True), 1)
         ),
         controls=tuple(
             control_result(control, item, len(np.setdiff1d(item.triplets.negative, pool)), ranked, settings)
@@ -238,7 +244,7 @@ def finished(
         comparisons=comparisons,
         crossings=crossings(found.level or (), max(budget for item in ranked for budget in item.influence.budgets)),
         overlaps=overlaps([Listed(item.name, item.triplets.query, item.triplets.negative) for item in ranked]),
-        ablations=tuple(ablated(aspect, ranked, blocks) for aspect in found.suite),
+        ablations=tuple(ablated(aspect, cut, blocks, settings.budget) for aspect in found.suite),
         slices=found.slices,
         early_stop=found.early_stop,
         warnings=found.warnings,
@@ -246,7 +252,8 @@ def finished(
         timing=clock.stages,
         environment=environment(),
     )
-    return Scored(run, tuple(ranked), tuple(found.controls), found.flags, found.frequencies)
+    scores = {item.name: item.nats(settings.budget) for item in cut}
+    return Scored(run, tuple(ranked), tuple(found.controls), found.flags, found.frequencies, scores)
 
 
 def _documents(rows: Triplets) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -273,8 +280,13 @@ def read(
     return plan, readers
 
 
-def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequence[str]]) -> Ablation:
-    """The table of one aspect over all sources."""
+def judged(items: Sequence[Measured], level: Sequence[Measured] | None, budget: float) -> Sequence[Measured]:
+    """What sources are ranked by: all of them at budget 1, else sets of equal size where these could be cut."""
+    return items if budget == 1.0 or level is None else level
+
+
+def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequence[str]], budget: float) -> Ablation:
+    """The table of one aspect over all sources, at the budget that they are ranked at."""
     table: dict[str, dict[str, float | None]] = {}
     for setting, variant in aspect.variants.items():
         scores = {item.name: item.variants[variant] for item in items}
@@ -282,7 +294,9 @@ def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequ
         n = sum(state.n_negatives for state in states)
         mean = sum(score.weight_sum for score in scores.values()) / n if n else 0.0
         table[setting] = {
-            name: log_det_nats(score.state.matrix() / mean) if score.state is not None and mean > 0 else score.nats
+            name: log_det_nats(score.state.matrix() / mean, budget)
+            if score.state is not None and mean > 0
+            else score.nats
             for name, score in scores.items()
         }
     return ablation(aspect.name, aspect.base, table, blocks)

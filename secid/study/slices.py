@@ -14,7 +14,7 @@ from secid.progress import Progress
 from secid.results import Slice, SliceSource
 from secid.settings import Settings
 from secid.study.ablate import rank_stability
-from secid.study.bench import Bench, subset
+from secid.study.bench import Bench, level_sets, subset
 from secid.study.finish import Measured, compare, interval, rank_groups
 
 Flags = npt.NDArray[np.bool_]
@@ -31,7 +31,8 @@ def slices(
 ) -> tuple[Slice, ...]:
     """Scores with intervals, and bucket shares, for each value, the largest slice first.
 
-    flags : by source and bucket, (T,) which of its triplets are in it.   whole : scores of the whole run.
+    flags : by source and bucket, (T,) which of its triplets are in it.   whole : what the run ranks by.
+    Ranked as the run is: at its budget, and beyond budget 1 cut to equal size within the slice.
     The IDF is the run's: a slice is scored in the same pool. Empty without settings.by.
     """
     if settings.by is None:
@@ -39,18 +40,26 @@ def slices(
     found = []
     progress.start("slices", len(plan.slices), "slices")
     for number, value in enumerate(plan.slices):
-        items, shares = [], {}
+        inside, shares = {}, {}
         for planned, rows in zip(plan.sources, triplets, strict=True):
             keep = np.flatnonzero(planned.slice[rows.record] == number)
             if not len(keep):
                 continue
-            items.append(bench.measure(planned.name, planned, subset(rows, keep), budgets=(1.0,)))
+            inside[planned.name] = (planned, subset(rows, keep))
             counted = None if rows.share is None else rows.share[keep]
             shares[planned.name] = {
-                name: float(np.average(inside[keep], weights=counted)) for name, inside in flags[planned.name].items()
+                name: float(np.average(within[keep], weights=counted)) for name, within in flags[planned.name].items()
             }
-        if items:
-            found.append(_slice(settings, value, items, shares, whole))
+        if inside:
+            at = (settings.budget,)
+            items = [bench.measure(name, *own, budgets=at) for name, own in inside.items()]
+            own_sets = [item.triplets for item in items]
+            level = None if settings.budget == 1.0 else level_sets(plan, own_sets, settings.seed)
+            judged = [
+                item if cut is item.triplets else bench.measure(item.name, item.planned, cut, budgets=at)
+                for item, cut in zip(items, level or own_sets, strict=True)
+            ]
+            found.append(_slice(settings, value, items, judged, shares, whole))
         progress.advance(1)
     return tuple(sorted(found, key=lambda item: (-sum(s.n_triplets for s in item.sources), item.value)))
 
@@ -59,16 +68,20 @@ def _slice(
     settings: Settings,
     value: str,
     items: Sequence[Measured],
+    judged: Sequence[Measured],
     shares: Mapping[str, Mapping[str, float]],
     whole: Mapping[str, float],
 ) -> Slice:
-    ranked = sorted(items, key=lambda item: (-item.nats(1.0), item.name))
-    scores = {item.name: item.nats(1.0) for item in ranked}
-    groups = rank_groups(list(scores), compare(ranked, 1.0))
+    """judged: the items as they are ranked, cut to equal size beyond budget 1."""
+    budget, whole_slice = settings.budget, {item.name: item for item in items}
+    ranked = sorted(judged, key=lambda item: (-item.nats(budget), item.name))
+    scores = {item.name: item.nats(budget) for item in ranked}
+    groups = rank_groups(list(scores), compare(ranked, budget))
     sources = []
-    for rank, item in enumerate(ranked, 1):
+    for rank, cut in enumerate(ranked, 1):
+        item = whole_slice[cut.name]
         share = item.triplets.share
-        error = float(item.influence.standard_errors()[0])
+        error = float(cut.influence.standard_errors()[0])
         sources.append(
             SliceSource(
                 name=item.name,
@@ -77,7 +90,7 @@ def _slice(
                 n_queries=len(item.influence.queries),
                 n_triplets=round(item.triplets.n_negatives),
                 eci_nats=scores[item.name],
-                interval_95=interval(item, 1.0, scores[item.name], error),
+                interval_95=interval(cut, budget, scores[item.name], error),
                 trace=trace(item.state.matrix()),
                 consistency_mean=float(np.average(item.gates.consistency, weights=share)),
                 locality_mean=float(np.average(item.gates.locality, weights=share)),

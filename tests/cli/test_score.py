@@ -213,12 +213,32 @@ def test_several_encoders_are_compared_and_the_first_is_the_target(tiny, tmp_pat
     assert found["encoder"]["name"] == str(tiny)
     (table,) = found["ablations"]
     assert (table["name"], [row["setting"] for row in table["rows"]]) == ("encoder", [str(tiny), str(other)])
-    assert "Only encoders of the target's own family bear on the target" in table["conclusion"]
+    assert "Only encoders of the target's own family bear on the target" in table["note"]
     assert outcome.err.index(f"{tiny}: mean pooling") < outcome.err.index(f"{source}: flagembedding")
     log = (tmp_path / "run" / "log.txt").read_text(encoding="utf-8").splitlines()
     recipes = [number for number, line in enumerate(log) if "mean pooling" in line]
     stages = [number for number, line in enumerate(log) if line.startswith("stage encode")]
     assert [recipe < stage for recipe, stage in zip(recipes, stages, strict=True)] == [True, True]
+
+
+def test_encoders_are_compared_at_the_budget_of_the_run(tiny, tmp_path, source):
+    other = shutil.copytree(tiny, tmp_path / "other-bert")
+    run = secid.score([source, f"again={source}"], encoder=str(tiny), other_encoders=[str(other)], budget=100)
+    (table,) = run.ablations
+    for row in table.rows:
+        assert row.scores == pytest.approx(
+            {item.name: next(p.nats for p in item.budget_curve if p.budget == 100) for item in run.sources}, rel=1e-6
+        )
+
+
+def test_two_names_of_one_encoder_are_refused_before_any_work(tiny, source, invoke):
+    again = tiny / ".." / tiny.name
+    outcome = invoke("score", source, "--encoder", tiny, "--encoder", again, "--run", "run")
+    assert outcome.code == 2
+    assert "are one encoder" in outcome.err
+    assert "mean pooling" not in outcome.err
+    named = invoke("score", source, "--encoder", "minilm", "--encoder", "sentence-transformers/all-MiniLM-L6-v2")
+    assert (named.code, "are one encoder" in named.err) == (2, True)
 
 
 def test_an_example_is_found_in_the_row_that_lists_it(tiny, tmp_path, invoke):

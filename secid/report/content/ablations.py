@@ -6,7 +6,7 @@ from math import inf
 
 from secid.report.charts.lines import lines
 from secid.report.foreign import named, plain, short
-from secid.report.numerals import fraction, nats
+from secid.report.numerals import budget, fraction, nats
 from secid.report.page import Chart, Part, Section, Table, number, text
 from secid.report.words import terms
 from secid.results import Ablation, AblationRow, Run
@@ -69,6 +69,7 @@ def _part(run: Run, item: Ablation) -> Part:
         )
     rows.append(("range", *(nats(item.range_nats.get(name)) for name in names), *["–"] * (2 + len(blocks))))
     shades.append((None,) * len(rows[-1]))
+    at = "" if run.budget == 1.0 else f" at B = {budget(run.budget)}"
     columns = (
         text(plain(item.name)),
         *(number(short(name)) for name in names),
@@ -77,7 +78,10 @@ def _part(run: Run, item: Ablation) -> Part:
         *(number(f"stability in {short(block, 30)}") for block in blocks),
     )
     table = Table(
-        caption=f"Score in nats by {plain(item.name)}", columns=columns, rows=tuple(rows), shades=tuple(shades)
+        caption=f"Score in nats{at} by {plain(item.name)}",
+        columns=columns,
+        rows=tuple(rows),
+        shades=tuple(shades),
     )
     return Part(table=table, chart=_chart(run, item) if numeric else None)
 
@@ -88,12 +92,13 @@ def conclusions(run: Run) -> list[str]:
 
 
 def told(item: Ablation) -> str:
-    """A conclusion as a sentence, cut after a whole clause where it is long, and what becomes of the blocks."""
+    """A conclusion as a sentence, cut after a whole clause where it is long; its note; what becomes of the blocks."""
     text = plain(item.conclusion)
     if len(text) > CONCLUSION_LIMIT:
         text = text[:CONCLUSION_LIMIT].rsplit("; ", 1)[0] + "; and more"
     blocks = dict.fromkeys(block for row in item.rows for block in row.block_stability)
-    return ". ".join([text.rstrip("."), *(_of_block(item, block) for block in blocks)]) + "."
+    notes = [plain(item.note).rstrip(".")] if item.note else []
+    return ". ".join([text.rstrip("."), *notes, *(_of_block(item, block) for block in blocks)]) + "."
 
 
 def _of_block(item: Ablation, block: str) -> str:

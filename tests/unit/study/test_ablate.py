@@ -1,0 +1,106 @@
+"""What an ablation says of an order: ties, gaps, blocks, and the run's own budget."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from secid.data import resolve_sources
+from secid.errors import UsageError
+from secid.progress import Silent
+from secid.report.content.ablations import ablation_section, told
+from secid.settings import resolve
+from secid.study.ablate import ablation, blocks_of, over_encoders
+from secid.study.score import Scored, score_sources
+from tests.fake_encoder import HashEncoder
+
+SUBJECTS = ("river", "stone", "bridge", "arch", "water", "load", "sand", "iron", "wood", "clay")
+DOWN = {"a": 5.0, "b": 4.0, "c": 3.0, "d": 2.0, "e": 1.0}
+
+
+def scored(folder: Path, budget: float) -> Scored:
+    """Three sources that are ranked otherwise at budget 1 than beyond: `half` is the first part of `wide`."""
+    near = [(subject, f"{subject} near") for subject in SUBJECTS * 4]
+    wide = [(subject, f"{SUBJECTS[(n + 1) % 10]} wide {n}") for n, subject in enumerate(SUBJECTS * 4)]
+    for name, pairs in {"near": near, "wide": wide, "half": wide[:20]}.items():
+        rows = [
+            {"query": f"{subject} {n}", "pos": [f"{subject} answer {n}"], "neg": [negative], "part": "all"}
+            for n, (subject, negative) in enumerate(pairs)
+        ]
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (folder / "work").mkdir()
+    wanted = {"cache": False, "budget": budget, "ablate": True, "by": "part", "controls": "none"}
+    resolved = resolve(wanted, environment={}, directory=folder)
+    found = resolve_sources([str(folder / "*.jsonl")], resolved.values)
+    return score_sources(found, HashEncoder(), resolved, folder / "work", Silent())
+
+
+@pytest.mark.parametrize(("budget", "first"), [(1.0, "half"), (1000.0, "wide")])
+def test_the_base_of_every_ablation_and_a_slice_of_everything_are_the_run_itself(tmp_path, budget, first):
+    found = scored(tmp_path, budget)
+    order = [source.name for source in found.run.sources]
+    assert order[0] == first
+    for item in found.run.ablations:
+        base = next(row for row in item.rows if row.setting == item.base)
+        assert list(base.order) == order
+        assert base.scores == pytest.approx(found.scores)
+    said = ablation_section(found.run).parts[0].table.caption
+    assert said == ("Score in nats by temperature" if budget == 1.0 else "Score in nats at B = 1,000 by temperature")
+    (everything,) = found.run.slices
+    assert {source.name: source.eci_nats for source in everything.sources} == pytest.approx(found.scores)
+    assert [source.name for source in everything.sources] == order
+    assert {source.name: source.n_triplets for source in everything.sources} == {"near": 40, "wide": 40, "half": 20}
+    assert everything.stability == 1.0
+
+
+def test_every_weight_is_taken_at_the_budget(tmp_path):
+    tables = []
+    for budget in (1.0, 1000.0):
+        folder = tmp_path / f"{budget:g}"
+        folder.mkdir()
+        tables.append(next(item for item in scored(folder, budget).run.ablations if item.name == "weight").rows)
+    for one, many in zip(*tables, strict=True):
+        for name, nats in one.scores.items():
+            assert many.scores[name] > 5 * nats, one.setting
+
+
+def test_ties_keep_the_order_of_the_base_and_are_told():
+    level = dict.fromkeys(DOWN, 1.0)
+    found = ablation("temperature", "0.05", {"0.05": dict(reversed(DOWN.items())), "0.1": level})
+    assert found.rows[1].order == tuple(DOWN)
+    assert found.rows[1].stability == 0.5
+    assert found.conclusion == "no pair changes places over 2 temperatures; 10 pairs tie at 0.1"
+    one_tie = ablation("idf", "pooled", {"pooled": DOWN, "own": {**DOWN, "b": 5.0}})
+    assert one_tie.conclusion == "no pair changes places over 2 IDF corpora; 1 pair ties at own"
+    both = ablation("idf", "pooled", {"pooled": DOWN, "own": {**DOWN, "b": 5.0, "e": 2.5}})
+    assert both.conclusion == "order changes against pooled at idf own (d and e); 1 pair ties at own"
+
+
+def test_a_setting_that_orders_no_pair_is_no_evidence():
+    nothing = dict.fromkeys(DOWN)
+    lacking = ablation("sample", "100 %", {"1 %": nothing, "100 %": DOWN})
+    assert lacking.conclusion == "no sample other than 100 % orders a pair (1 setting lacks a score for some source)"
+    partly = ablation("sample", "100 %", {"1 %": nothing, "2 %": {**DOWN, "a": None}, "100 %": DOWN})
+    assert partly.conclusion == "order unchanged over 2 samples (2 settings lack a score for some source)"
+    alone = ablation("temperature", "0.05", {"0.05": {"a": 1.0}, "0.1": {"a": 2.0}})
+    assert alone.conclusion == "no temperature other than 0.05 orders a pair"
+
+
+def test_a_long_conclusion_over_encoders_keeps_tau_and_the_caution():
+    names = [f"{number} a source of negatives with quite a long name of its own" for number in range(6)]
+    forth = dict(zip(names, range(6), strict=True))
+    back = dict(zip(names, range(6, 0, -1), strict=True))
+    encoders = ["the-organisation/an-encoder-of-theirs", "another-one/with-a-name", "a-third-one/base-v2"]
+    found = over_encoders({encoders[0]: forth, encoders[1]: back, encoders[2]: back})
+    words = told(found)
+    assert "and more" in words  # the pairs are cut
+    assert "another-one/with-a-name -1.00, a-third-one/base-v2 -1.00. Only encoders of the target's own" in words
+
+
+@pytest.mark.parametrize("blocks", [["x=a,a"], ["x=a,b,a"], ["x=a,b", "x=a,c"]])
+def test_a_block_or_a_source_in_it_named_twice_is_refused(blocks):
+    assert blocks_of(["x=a,b", "y=b,c"], list("abc")) == {"x": ("a", "b"), "y": ("b", "c")}
+    with pytest.raises(UsageError, match="named twice"):
+        blocks_of(blocks, list("abc"))
