@@ -22,6 +22,7 @@ LINE_START = re.compile(r"^(\s*)(\d+(?=[.)](?:\s|$))|[-+=])")
 LINKED = re.compile(
     r"""(?<=[@#])(?=\w)        # mentions, mail addresses, issues
       | (?<=:)(?=//)           # addresses
+      | (?<=:)(?=[\w+-]+:)    # pictures, written :name:
       | (?<=www)(?=\.)         # addresses without a scheme
       | (?<=gh)(?=-\d)         # issues, written GH-1
     """,

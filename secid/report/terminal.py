@@ -16,6 +16,7 @@ from secid.report.content.ablations import order, told
 from secid.report.content.early import early_told
 from secid.report.content.slices import slices_told
 from secid.report.foreign import plain, short, without_isolates
+from secid.report.names import told_apart
 from secid.report.numerals import count, fraction, half_width, nats, percent
 from secid.report.verdict import top, warning, warnings
 from secid.report.words import control_name, missing_lines, score_name, score_point, skipped_lines
@@ -41,6 +42,7 @@ def print_run(console: Console, run: Run) -> None:
 
 def table(run: Run) -> RenderableType:
     """The run as a rich renderable."""
+    run = told_apart(run)
     at = "" if run.budget == 1.0 else f" ECI_B: {score_name(run)}."
     parts: list[RenderableType] = [_ranking(run), _line(LEGEND + at)]
     if run.controls:

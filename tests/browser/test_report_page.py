@@ -26,12 +26,13 @@ def pages():
         "hostile": to_html(samples.hostile(run)),
         "large": to_html(samples.large(run)),
         "bare": to_html(samples.bare(run)),
+        "unbroken": to_html(samples.renamed(run, {"bm25": "unbroken" * 7 + "xx"})),
         "sliced": to_html(samples.sliced(samples.early(run))),
         "compared": COMPARISON_FORMATS[".html"](compare([("monday", run), ("friday", samples.hostile(run))])),
     }
 
 
-NAMES = ("golden", "hostile", "large", "bare", "sliced", "compared")
+NAMES = ("golden", "hostile", "large", "bare", "unbroken", "sliced", "compared")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -11,6 +11,7 @@ from secid.report.content.origin import made_section, overlap_section, read_sect
 from secid.report.content.ranking import controls_section, pairs_section, ranking_section
 from secid.report.content.slices import slices_section
 from secid.report.foreign import named, short
+from secid.report.names import told_apart
 from secid.report.numerals import plural
 from secid.report.page import Page, Section
 from secid.report.verdict import top
@@ -20,6 +21,7 @@ from secid.results import Run
 
 def page_of(run: Run) -> Page:
     """Everything that the pages of a run say."""
+    run = told_apart(run)
     sections: list[Section | None] = [
         ranking_section(run),
         controls_section(run),

@@ -55,6 +55,8 @@ def test_markdown_escapes_what_has_a_meaning(text):
         ("me@example.org", r"@\w"),
         ("#12 and owner/repo#12", r"#;?\d"),
         ("GH-34 gh-5", r"(?i)gh-\d"),
+        ("a :tada: b", r":tada:"),
+        (":+1: :100:", r":\+?\d+:"),
         ("https://example.org", r"://"),
         ("see www.example.org", r"www\."),
         ("HTTPS://EXAMPLE.ORG", r"://"),

@@ -189,6 +189,25 @@ def test_an_html_page_says_what_it_left_out(run):
     assert "Left out for size" not in to_html(run)
 
 
+def test_names_that_differ_in_their_middle_are_told_apart(run):
+    twins = {"random": "a" * 34 + "-one-" + "z" * 32, "bm25": "a" * 34 + "-two-" + "z" * 32, "dense": "x" * 70}
+    made = samples.renamed(run, twins)
+    warned = replace(made, warnings=(f"{twins['bm25']}: odd",))
+    page = page_of(warned)
+    cases = {case.source for section in page.sections for case in section.cases}
+    examples = {source.name for source in run.sources if any(bucket.examples for bucket in source.buckets)}
+    assert len(cases) == len(examples)
+    heads = [column.title for section in page.sections for part in section.parts for column in part.table.columns]
+    assert any(head.endswith("zzz #1") for head in heads)
+    assert any(head.endswith("zzz #2") for head in heads)
+    assert not any(head.endswith("zzz") for head in heads)
+    assert "x #3" not in printed(made)
+    assert re.search(r"#1 a+…z+ #1, #2 a+…z+ #2", " ".join(printed(made).split()))
+    clear = [bullet for section in page.sections for bullet in section.bullets if "no finding" in bullet]
+    assert clear
+    assert "#2" not in clear[0]
+
+
 def test_what_no_cut_helps_is_cut_at_a_line():
     text = hard_cut("ä line\n" * 100, 120, "cut\n")
     assert len(text.encode()) <= 120
