@@ -6,15 +6,18 @@ The document is the `Run` dataclass itself; pydantic checks and writes it, so no
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from secid.errors import InputError
+from secid.errors import InputError, NumericalError
 from secid.results import SCHEMA_VERSION, Run
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+    from pydantic import TypeAdapter, ValidationError
+
+BYTE_ORDER_MARK = "\ufeff"
 
 
 @cache
@@ -27,9 +30,19 @@ def _adapter() -> TypeAdapter[Run]:
 def to_json(run: Run) -> str:
     """The run as indented JSON, keys in the order of the dataclasses, ending in a line feed.
 
-    Numbers carry full double precision; a number that is not finite is null.
+    Numbers carry full double precision. The version is that of these fields, even for a run that was read from a newer
+    report. Raises NumericalError where a number is not finite that a report cannot do without.
     """
-    return _adapter().dump_json(run, indent=2).decode("utf-8") + "\n"
+    from pydantic import ValidationError
+
+    text = _adapter().dump_json(replace(run, schema_version=SCHEMA_VERSION), indent=2)
+    try:
+        _adapter().validate_json(text)
+    except ValidationError as error:
+        raise NumericalError(
+            f"{_place(error)} could not be computed, so there is no report to write", remedy="please report this run"
+        ) from error
+    return text.decode("utf-8") + "\n"
 
 
 def from_json(text: str | bytes, where: str = "report.json") -> Run:
@@ -40,6 +53,7 @@ def from_json(text: str | bytes, where: str = "report.json") -> Run:
     from pydantic import ValidationError
 
     try:
+        text = (text if isinstance(text, str) else text.decode("utf-8")).removeprefix(BYTE_ORDER_MARK)
         version = json.loads(text)["schema_version"]
         major = str(version).split(".")[0]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -53,12 +67,16 @@ def from_json(text: str | bytes, where: str = "report.json") -> Run:
     try:
         run = _adapter().validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"not a valid report: {place}: {first['msg']}", where=where) from error
+        message = error.errors(include_url=False)[0]["msg"]
+        raise InputError(f"not a valid report: {_place(error)}: {message}", where=where) from error
     if not run.sources:
         raise InputError("not a valid report: sources: it holds none", where=where, remedy="score again")
     return run
+
+
+def _place(error: ValidationError) -> str:
+    """Where the first error is, such as sources.0.trace."""
+    return ".".join(map(str, error.errors(include_url=False)[0]["loc"])) or "as a whole"
 
 
 def read_run(folder: Path) -> Run:
