@@ -357,7 +357,10 @@ class Agreement:
 
     Correlations lie in [-1, 1], None where one side is constant. n_pairs_alike of n_pairs are ordered the
     same way.   first: the source that the number puts first; best: the metric's.   top_1_regret: what is
-    lost of the metric by taking `first`, >= 0. Intervals are None where no standard error is known.
+    lost of the metric by taking `first`, >= 0. best is None where several share the highest outcome.
+    Intervals cover the true value with a chance of 95 % or more, and are None where no standard error is known.
+    errors_of: whose errors are in those of the correlations, "scores", "outcomes"; the regret's hold
+    the outcomes' alone.
     """
 
     number: str
@@ -370,9 +373,10 @@ class Agreement:
     n_pairs: int
     n_pairs_alike: int
     first: str
-    best: str
+    best: str | None
     top_1_regret: float
     regret_interval_95: tuple[float, float] | None
+    errors_of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

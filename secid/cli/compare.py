@@ -13,12 +13,17 @@ def compare(
     run: Annotated[Path, typer.Argument(help="Run folder of `secid score`, or its report.json.", show_default=False)],
     against: Annotated[
         Path,
-        typer.Option("--against", help="CSV file: a column source, then one column a metric (and <metric>_se)."),
+        typer.Option(
+            "--against",
+            help="CSV file: a column source, then one column a metric (and <metric>_se, its standard error).",
+        ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the draws behind the intervals.")] = 0,
 ) -> None:
     """Compare a ranking with downstream results: Kendall, Spearman, pairs in order, top-1 regret.
+
+    Intervals hold the true value with a chance of 95 % or more, where errors are known: those of the metric
+    (<metric>_se), and for the correlations of ECI_sem in a run ranked at budget 1 those of the scores.
 
     Example: secid compare secid-runs/mine --against results.csv
     """
@@ -34,7 +39,7 @@ def compare(
     from secid.study.agreement import agree, read_outcomes, unmatched_names
 
     scored, outcomes = read_run(run), read_outcomes(against)
-    found = agree(scored, outcomes, seed)
+    found = agree(scored, outcomes)
     for note in unmatched_names(scored, outcomes):
         stderr().print(Text(plain(f"{against}: {note}")))
     if json:

@@ -14,7 +14,9 @@ from secid.results import Agreement
 
 LEGEND = (
     "Kendall tau and Spearman: -1 reversed, 1 the same order. Regret, 0 or more, lower is better: what is lost of the "
-    "metric by taking the source that the number puts first. In brackets: 95 % intervals where errors are known."
+    "metric by taking the source that the number puts first. In brackets: "
+    "intervals that hold the true value with a chance of 95 % or more, where errors are known: those of the metric, "
+    "and for the correlations of ECI_sem those of the scores."
 )
 
 
@@ -37,7 +39,8 @@ def table(found: Sequence[Agreement]) -> RenderableType:
                 _with_interval(item.top_1_regret, item.regret_interval_95, ".3g"),
                 Text(plain(item.first)),
             )
-        head = f"{metric}: {rows[0].n_sources} sources, best {rows[0].best}"
+        best = "no single best" if rows[0].best is None else f"best {rows[0].best}"
+        head = f"{metric}: {rows[0].n_sources} sources, {best}"
         parts += [Text(plain(head), style="bold"), shown, Text("")]
     return Group(*parts, Text(LEGEND))
 

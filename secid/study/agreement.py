@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import isfinite
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +18,9 @@ from secid.results import Agreement, Run
 
 Floats = npt.NDArray[np.float64]
 
-N_DRAWS = 2_000
-"""Draws behind an interval: the ends of a 95 % interval move by about 0.01 of a rank correlation."""
+ERROR_RATE = 0.05
+LARGEST = 1e100
+"""Of a cell: far beyond any metric, and its square is still finite."""
 ERROR_SUFFIX = "_se"
 FEWEST_SOURCES = 3
 SHOWN_NAMES = 3
@@ -74,29 +76,57 @@ def read_outcomes(path: Path) -> list[Outcomes]:
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            rows = [(reader.line_num, row) for row in reader]
+            reader = csv.reader(file)
+            rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(row)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot be read: {plainly(error)}", where=str(path)) from error
-    columns = [name for name in reader.fieldnames or [] if name]
+    columns = rows[0][1] if rows else []
     if "source" not in columns or len(columns) < 2:
         raise InputError(
-            f"needs a column `source` and one a metric, has {', '.join(columns) or 'none'}",
+            f"needs a column `source` and one a metric, has {', '.join(filter(None, columns)) or 'none'}",
             where=str(path),
             remedy="the first line of the file names the columns, such as source,ndcg@10,ndcg@10_se",
         )
+    if twice := next((name for name in columns if name and columns.count(name) > 1), None):
+        raise InputError(f"column {twice!r} stands twice", where=f"{path}:{rows[0][0]}")
+    table: dict[str, dict[str, float]] = {name: {} for name in columns if name not in ("source", "")}
     seen: set[str] = set()
-    table: dict[str, dict[str, float]] = {name: {} for name in columns if name != "source"}
-    for line, row in rows:
-        source = row["source"]
+    for line, cells in rows[1:]:
+        if len(cells) > len(columns):
+            raise InputError(
+                f"has {len(cells)} cells under {len(columns)} columns",
+                where=f"{path}:{line}",
+                remedy="write decimals with a point; put a name with a comma in quotes",
+            )
+        row = dict(zip(columns, cells, strict=False))
+        source = row.get("source", "")
         if source in seen:
             raise InputError(f"source {source!r} stands twice", where=f"{path}:{line}")
         seen.add(source)
-        for name, cells in table.items():
+        for name, known in table.items():
             if row.get(name):
-                cells[source] = _number(row[name], f"{path}:{line}", name)
-    metrics = [name for name in table if not (name.endswith(ERROR_SUFFIX) and name.removesuffix(ERROR_SUFFIX) in table)]
-    return [Outcomes(name, table[name], table.get(name + ERROR_SUFFIX, {})) for name in metrics]
+                known[source] = _number(row[name], f"{path}:{line}", name)
+    errors = {name: name + ERROR_SUFFIX for name in table if name + ERROR_SUFFIX in table}
+    for metric, column in errors.items():
+        _refuse_odd_errors(table[metric], table[column], column, path)
+    return [
+        Outcomes(name, table[name], table.get(errors.get(name, ""), {}))
+        for name in table
+        if name not in errors.values()
+    ]
+
+
+def _refuse_odd_errors(values: Mapping[str, float], errors: Mapping[str, float], column: str, path: Path) -> None:
+    """Raises InputError for a negative standard error, and for a value without one where others have theirs."""
+    if negative := next((source for source, error in errors.items() if error < 0), None):
+        raise InputError(f"{column} of {negative!r} is negative: {errors[negative]:g}", where=str(path))
+    missing = [source for source in values if source not in errors]
+    if errors and missing:
+        raise InputError(
+            f"{column} is empty for {_shown(missing)}",
+            where=str(path),
+            remedy="give every value its standard error, or leave the column out",
+        )
 
 
 def unmatched_names(run: Run, outcomes: Iterable[Outcomes]) -> list[str]:
@@ -122,7 +152,7 @@ def _number(text: str, where: str, column: str) -> float:
         value = float(text)
     except ValueError:
         value = float("nan")
-    if not isfinite(value):
+    if not isfinite(value) or abs(value) > LARGEST:
         raise InputError(f"{column} = {text!r} is not a number", where=where)
     return value
 
@@ -141,18 +171,19 @@ def numbers_of(run: Run) -> dict[str, dict[str, float]]:
             for row in item.rows:
                 known = {name: value for name, value in row.scores.items() if value is not None}
                 if row.setting != item.base and len(known) == len(row.scores):
-                    found[f"weight {row.setting}"] = known
+                    at = "" if run.budget == 1.0 else f" at B = {run.budget:g}"
+                    found[f"weight {row.setting}{at}"] = known
     for field in vars(run.sources[0].proxies):
         found[field] = {source.name: getattr(source.proxies, field) for source in run.sources}
     return found
 
 
-def agree(run: Run, outcomes: Iterable[Outcomes], seed: int = 0) -> tuple[Agreement, ...]:
+def agree(run: Run, outcomes: Iterable[Outcomes]) -> tuple[Agreement, ...]:
     """Agreement of every number of a run with every downstream metric. Source: METHOD 3, 12.
 
-    Intervals draw the scores from their joint normal (by the paired comparisons) and the outcomes from
-    theirs; where neither side has standard errors, or the run compares at another budget than 1, there
-    is no interval.
+    Intervals hold what the true values could give, with a chance of 95 % or more: see `_Signs`. The errors of a
+    metric are in all of its intervals; those of the scores only in the correlations of ECI_sem, of a run ranked
+    at budget 1. Without errors there is no interval.
     Raises InputError where fewer than three sources have an outcome.
     """
     numbers = numbers_of(run)
@@ -161,76 +192,121 @@ def agree(run: Run, outcomes: Iterable[Outcomes], seed: int = 0) -> tuple[Agreem
         names = [source.name for source in run.sources if source.name in outcome.values]
         if len(names) < FEWEST_SOURCES:
             raise InputError(
-                f"{outcome.name}: only {len(names)} of the run's sources have a value",
+                f"{outcome.name}: only {len(names)} of the run's sources have a value; "
+                f"the table names {_shown(list(outcome.values)) or 'none'}",
                 where="--against",
                 remedy=f"a ranking needs at least {FEWEST_SOURCES}; the run has "
                 + ", ".join(source.name for source in run.sources),
             )
         for name, values in numbers.items():
-            found.append(_agreement(run, name, values, outcome, names, seed))
+            found.append(_agreement(run, name, values, outcome, names))
     return tuple(found)
 
 
-def _agreement(
-    run: Run, name: str, values: Mapping[str, float], outcome: Outcomes, names: Sequence[str], seed: int
-) -> Agreement:
+def _agreement(run: Run, name: str, values: Mapping[str, float], outcome: Outcomes, names: Sequence[str]) -> Agreement:
     a = np.array([values[source] for source in names])
     b = np.array([outcome.values[source] for source in names])
+    errors = np.array([outcome.errors.get(source, 0.0) for source in names])
     alike, n_pairs = pairs_ordered_alike(values, {source: outcome.values[source] for source in names})
-    draws = _draws(run, name == "ECI_sem" and run.budget == 1.0, a, b, outcome, names, seed)
+    of_scores, of_outcomes = name == "ECI_sem" and run.budget == 1.0, bool(errors.any())
+    n_sides = of_scores + of_outcomes
+    rate = ERROR_RATE / max(1, n_sides * n_pairs)
+    first = _Signs.of(a, _half_widths(run, names, rate) if of_scores else np.zeros((len(a), len(a))))
+    second = _Signs.of(b, _point(rate) * np.hypot(errors[:, None], errors[None, :]))
+    tau, rho, chosen = kendall_tau_b(a, b), spearman_rho(a, b), int(a.argmax())
+    tops = np.flatnonzero(b == b.max())
     return Agreement(
         number=name,
         metric=outcome.name,
         n_sources=len(names),
-        kendall_tau_b=kendall_tau_b(a, b),
-        kendall_interval_95=_interval(kendall_tau_b, draws),
-        spearman_rho=spearman_rho(a, b),
-        spearman_interval_95=_interval(spearman_rho, draws),
+        kendall_tau_b=tau,
+        kendall_interval_95=_tau_interval(first, second, tau) if n_sides else None,
+        spearman_rho=rho,
+        spearman_interval_95=_rho_interval(first, second, rho) if n_sides else None,
         n_pairs=n_pairs,
         n_pairs_alike=alike,
-        first=names[int(a.argmax())],
-        best=names[int(b.argmax())],
+        first=names[chosen],
+        best=names[int(tops[0])] if len(tops) == 1 else None,
         top_1_regret=top_1_regret(a, b),
-        regret_interval_95=_interval(top_1_regret, draws),
+        regret_interval_95=_regret_interval(b, errors, chosen) if of_outcomes else None,
+        errors_of=tuple(side for side, has in (("scores", of_scores), ("outcomes", of_outcomes)) if has),
     )
 
 
-def _draws(
-    run: Run, has_errors: bool, a: Floats, b: Floats, outcome: Outcomes, names: Sequence[str], seed: int
-) -> list[tuple[Floats, Floats]] | None:
-    """Plausible (numbers, outcomes); None where neither side has a standard error."""
-    errors = np.array([outcome.errors.get(source, 0.0) for source in names])
-    if not has_errors and not errors.any():
+@dataclass(frozen=True)
+class _Signs:
+    """Which orders of pairs the errors allow. low, high: (S, S) smallest and largest sign of value i minus value j.
+
+    Where the simultaneous interval of a difference holds 0, its sign may be either. All orders that the pairs
+    allow, transitive or not, are counted in, so what follows from them is an interval of at least the confidence.
+    True values are taken to differ.
+    """
+
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def of(cls, values: Floats, half_widths: Floats) -> _Signs:
+        gaps = values[:, None] - values[None, :]
+        unknown = (np.abs(gaps) <= half_widths) & (half_widths > 0) & ~np.eye(len(values), dtype=bool)
+        return cls(np.where(unknown, -1.0, np.sign(gaps)), np.where(unknown, 1.0, np.sign(gaps)))
+
+    def products(self, other: _Signs) -> tuple[Floats, Floats]:
+        """Smallest and largest product of the two sides, pair by pair."""
+        return _products(self.low, self.high, other.low, other.high)
+
+
+def _products(a_low: Floats, a_high: Floats, b_low: Floats, b_high: Floats) -> tuple[Floats, Floats]:
+    ends = np.stack([a_low * b_low, a_low * b_high, a_high * b_low, a_high * b_high])
+    return ends.min(axis=0), ends.max(axis=0)
+
+
+def _tau_interval(first: _Signs, second: _Signs, estimate: float | None) -> tuple[float, float] | None:
+    """Kendall's tau-b over every pair's possible signs."""
+    pairs = np.triu_indices(len(first.low), 1)
+    scale = np.sqrt(np.prod([(np.abs(side.low) > 0)[pairs].sum() for side in (first, second)], dtype=np.float64))
+    low, high = (ends[pairs].sum() for ends in first.products(second))
+    return _around(estimate, low, high, float(scale))
+
+
+def _rho_interval(first: _Signs, second: _Signs, estimate: float | None) -> tuple[float, float] | None:
+    """Spearman's rho over every source's possible mid-ranks: a centred rank is half the sum of its pairs' signs."""
+    ranks = [(side.low.sum(axis=1) / 2.0, side.high.sum(axis=1) / 2.0) for side in (first, second)]
+    n = len(first.low)
+    distinct = n * (n**2 - 1) / 12.0
+    squares = [float((low**2).sum()) if (low == high).all() else distinct for low, high in ranks]
+    low, high = (ends.sum() for ends in _products(*ranks[0], *ranks[1]))
+    return _around(estimate, low, high, float(np.sqrt(squares[0] * squares[1])))
+
+
+def _around(estimate: float | None, low: float, high: float, scale: float) -> tuple[float, float] | None:
+    """The ends over the scale, within [-1, 1], with the estimate among them; None where it is unknown."""
+    if estimate is None or not scale:
         return None
-    covariance = score_covariance(run, names) if has_errors else np.zeros((len(names), len(names)))
-    generator = np.random.default_rng(seed)
-    spread, axes = np.linalg.eigh(covariance)
-    root = axes * np.sqrt(np.maximum(spread, 0.0))
-    noise = generator.standard_normal((2, N_DRAWS, len(names)))
-    return list(zip(a + noise[0] @ root.T, b + noise[1] * errors, strict=True))
+    return (max(-1.0, min(estimate, float(low) / scale)), min(1.0, max(estimate, float(high) / scale)))
 
 
-def score_covariance(run: Run, names: Sequence[str]) -> Floats:
-    """(S, S) covariance of the scores, from the standard errors of scores and of paired differences."""
-    variance = {source.name: source.standard_error_nats**2 for source in run.sources}
-    matrix = np.diag([variance[name] for name in names])
+def _regret_interval(values: Floats, errors: Floats, chosen: int) -> tuple[float, float]:
+    """What taking this source can lose: simultaneous intervals of every other source's lead over it."""
+    point = _point(ERROR_RATE / max(1, len(values) - 1))
+    lead, half = values - values[chosen], point * np.hypot(errors, errors[chosen])
+    half[chosen] = 0.0
+    return (max(0.0, float((lead - half).max())), max(0.0, float((lead + half).max())))
+
+
+def _point(rate: float) -> float:
+    """Two-sided point of the normal distribution at this error rate."""
+    return NormalDist().inv_cdf(1.0 - rate / 2.0)
+
+
+def _half_widths(run: Run, names: Sequence[str], rate: float) -> Floats:
+    """(S, S) half-widths of the score differences, the run's 95 % ones widened; infinite for a pair not compared."""
     place = {name: number for number, name in enumerate(names)}
+    wide = np.full((len(names), len(names)), np.inf)
+    np.fill_diagonal(wide, 0.0)
     for pair in run.comparisons:
         if pair.first in place and pair.second in place:
             i, j = place[pair.first], place[pair.second]
-            matrix[i, j] = matrix[j, i] = (
-                variance[pair.first] + variance[pair.second] - pair.standard_error_nats**2
-            ) / 2.0
-    return matrix
-
-
-def _interval(
-    measure: Callable[[Floats, Floats], float | None], draws: list[tuple[Floats, Floats]] | None
-) -> tuple[float, float] | None:
-    if draws is None:
-        return None
-    values = [value for a, b in draws if (value := measure(a, b)) is not None]
-    if not values:
-        return None
-    low, high = np.quantile(values, [0.025, 0.975])
-    return float(low), float(high)
+            low, high = pair.interval_95
+            wide[i, j] = wide[j, i] = (high - low) / 2.0 * _point(rate) / _point(ERROR_RATE)
+    return wide

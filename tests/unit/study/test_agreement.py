@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.stats import kendalltau, spearmanr
 from secid.errors import InputError
 from secid.study.agreement import (
     Outcomes,
+    agree,
     kendall_tau_b,
     pairs_ordered_alike,
     read_outcomes,
@@ -125,6 +127,12 @@ def test_a_table_of_outcomes_is_read(tmp_path):
         ("source\nbm25\n", "needs a column `source`"),
         ("source,ndcg\nbm25,high\n", "results.csv:2: ndcg = 'high' is not a number"),
         ("source,ndcg\nbm25,nan\n", "is not a number"),
+        ("source,ndcg\nbm25,1e308\n", "is not a number"),
+        ("", "needs a column `source` and one a metric, has none"),
+        ("source,ndcg\nbm25,0,51\n", "results.csv:2: has 3 cells under 2 columns"),
+        ("source,ndcg,ndcg\nbm25,1,2\n", "results.csv:1: column 'ndcg' stands twice"),
+        ("source,ndcg,ndcg_se\nbm25,1,-0.1\n", "ndcg_se of 'bm25' is negative"),
+        ("source,ndcg,ndcg_se\nbm25,1,0.1\ndense,1,\n", "ndcg_se is empty for 'dense'"),
         ("source,ndcg\nbm25,1\nbm25,2\n", "results.csv:3: source 'bm25' stands twice"),
     ],
 )
@@ -133,6 +141,70 @@ def test_a_broken_table_is_refused_with_its_line(tmp_path, text, message):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=message.replace("(", r"\(")):
         read_outcomes(path)
+
+
+def test_spaces_around_names_and_numbers_are_no_part_of_them(tmp_path):
+    path = tmp_path / "results.csv"
+    path.write_text("source, ndcg , ndcg_se\nbm25 , 0.5, 0.01\n\n", encoding="utf-8")
+    assert read_outcomes(path) == [Outcomes("ndcg", {"bm25": 0.5}, {"bm25": 0.01})]
+
+
+def planted(scores, error):
+    """A run of these scores, every difference with this standard error."""
+    names = [f"s{number}" for number in range(len(scores))]
+    sources = [
+        SimpleNamespace(name=n, eci_nats=v, budget_curve=(), proxies=SimpleNamespace(other=v))
+        for n, v in zip(names, scores, strict=True)
+    ]
+    comparisons = [
+        SimpleNamespace(
+            first=a.name,
+            second=b.name,
+            interval_95=(a.eci_nats - b.eci_nats - 1.96 * error, a.eci_nats - b.eci_nats + 1.96 * error),
+        )
+        for a, b in combinations(sources, 2)
+    ]
+    return SimpleNamespace(sources=sources, comparisons=comparisons, ablations=(), budget=1.0)
+
+
+@pytest.mark.parametrize("error", [0.2, 0.5, 1.0, 2.0, 5.0])
+def test_intervals_cover_the_truth_at_least_as_often_as_they_say(error):
+    """True values are 1 apart on both sides; the order of two pairs differs between them."""
+    generator = np.random.default_rng(3)
+    scores, outcomes = np.array([1.0, 2.0, 3.0, 4.0, 5.0]), np.array([2.0, 1.0, 3.0, 5.0, 4.0])
+    tau, rho = kendall_tau_b(scores, outcomes), spearman_rho(scores, outcomes)
+    n_runs, held = 300, np.zeros(3)
+    for _ in range(n_runs):
+        a, b = (true + error * generator.standard_normal(5) for true in (scores, outcomes))
+        table = Outcomes("ndcg", {f"s{n}": float(v) for n, v in enumerate(b)}, {f"s{n}": error for n in range(5)})
+        found = agree(planted(a, error * np.sqrt(2.0)), [table])[0]
+        regret = float(outcomes.max() - outcomes[int(a.argmax())])
+        ends = (found.kendall_interval_95, found.spearman_interval_95, found.regret_interval_95)
+        held += [low <= true <= high for (low, high), true in zip(ends, (tau, rho, regret), strict=True)]
+        estimates = (found.kendall_tau_b, found.spearman_rho, found.top_1_regret)
+        assert all(low <= value <= high for (low, high), value in zip(ends, estimates, strict=True))
+    assert (held / n_runs >= 0.95).all()
+
+
+def test_sure_orders_leave_no_width_and_unsure_ones_all_of_it():
+    values = {"s0": 1.0, "s1": 2.0, "s2": 3.0, "s3": 2.5}
+    sure, other = agree(planted([1.0, 2.0, 3.0, 4.0], 1e-6), [Outcomes("ndcg", values, dict.fromkeys(values, 1e-6))])
+    assert sure.kendall_interval_95 == pytest.approx((sure.kendall_tau_b,) * 2)
+    assert sure.spearman_interval_95 == pytest.approx((sure.spearman_rho,) * 2)
+    assert sure.regret_interval_95 == pytest.approx((0.5, 0.5), abs=1e-5)
+    assert (sure.errors_of, other.errors_of) == (("scores", "outcomes"), ("outcomes",))
+    unsure, exact = agree(planted([1.0, 2.0, 3.0, 4.0], 50.0), [Outcomes("ndcg", values, {})])
+    assert unsure.kendall_interval_95 == unsure.spearman_interval_95 == (-1.0, 1.0)
+    assert (unsure.regret_interval_95, unsure.errors_of) == (None, ("scores",))
+    assert (exact.kendall_interval_95, exact.errors_of) == (None, ())
+
+
+def test_a_shared_best_is_no_best_and_unmatched_tables_are_named():
+    run = planted([1.0, 2.0, 3.0], 0.1)
+    found = agree(run, [Outcomes("ndcg", dict.fromkeys(("s0", "s1", "s2"), 1.0), {})])
+    assert {item.best for item in found} == {None}
+    with pytest.raises(InputError, match="the table names 'x', 'y'"):
+        agree(run, [Outcomes("ndcg", {"x": 1.0, "y": 2.0}, {})])
 
 
 def test_names_that_stand_on_one_side_alone_are_told():
