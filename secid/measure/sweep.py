@@ -28,8 +28,8 @@ dimensions, one thread: a third faster than 4,096 outside the products, and 1,02
 PANEL_COLUMNS = 128
 """Columns that a symmetric product is made by. Measured at 768 dimensions: 0.6 of the time of the whole product, where
 half of it would be the least; narrower panels gain nothing."""
-RELEASE_TRIPLETS = 16_384
-"""Triplets between two releases of mapped rows: each row that is read in random order maps up to 64 KB of its file."""
+RELEASE_TRIPLETS = 131_072
+"""Triplets between two releases of mapped rows: 0.8 GB of them at 768 dimensions where all are distinct."""
 FLOAT32_DISTANCE = 1e-3
 """||n - p|| at and below which a float32 difference is rounding noise, not a direction. Source: METHOD 2.6."""
 DOT_ROUNDING = 1e-12
