@@ -182,7 +182,7 @@ def main() -> None:
     print(f"budgets of the second pass: {found['n_budgets']}")
     print(f"peak memory     {found['own_mb']:8.0f} MB of its own, {found['before_mb']:.0f} MB in all before measuring")
     print(
-        f"                {found['peak_mb']:8.0f} MB with mapped pages of the file, as many as the kernel sees fit to keep"
+        f"                {found['peak_mb']:8.0f} MB with mapped pages of the file, which the kernel may drop"
     )
 
 
