@@ -56,7 +56,9 @@ def from_json(text: str | bytes, where: str = "report.json") -> Run:
         text = (text if isinstance(text, str) else text.decode("utf-8")).removeprefix(BYTE_ORDER_MARK)
         version = json.loads(text)["schema_version"]
         major = str(version).split(".")[0]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"no JSON document, or only part of one: {error}", where=where) from error
+    except (KeyError, TypeError) as error:
         raise InputError("not a secid report: no schema_version", where=where) from error
     if major != SCHEMA_VERSION.split(".")[0]:
         raise InputError(

@@ -35,7 +35,7 @@ Flags = npt.NDArray[np.bool_]
 
 CIRCULAR = (
     "Selecting and scoring with the same encoder is circular: the score rises because it is what was selected by. "
-    "Whether training on the selection is better, only training (or the probe on held-out queries) can say."
+    "Whether training on the selection is better, only training can say."
 )
 
 

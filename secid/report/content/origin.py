@@ -106,7 +106,7 @@ def _files(run: Run) -> Part:
         for source in run.sources
         for file in source.paths
     )
-    columns = (foreign("file"), foreign("source"), foreign("columns"), number("bytes"), text("SHA-256, first 16"))
+    columns = (foreign("file"), foreign("source"), foreign("columns"), number("bytes"), text("SHA-256, its start"))
     return Part(table=Table(caption="Files", columns=columns, rows=rows, folded=True))
 
 
