@@ -97,6 +97,7 @@ class Bucket:
     """Triplets of a source that share a trait worth looking at; buckets overlap. Source: METHOD 4.
 
     kind: "gate" or "structural".   rule: the condition with its thresholds, as text.
+    n_triplets: a negative's pairs with several positives share it; rounded, at least 1 where any pair is in it.
     weight_fraction: share of the source's total weight.   score_nats: its part of the score, by the
     first-order split w u^T A^-1 u / N scaled so that all triplets add up to ECI; 0.0 where ECI is 0.
     """

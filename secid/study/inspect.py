@@ -65,10 +65,12 @@ class Inspector:
         values = proxies(item.triplets, item.scalars, item.gates, item.record_gradient, self._settings.temperature)
         return Findings(
             proxies=Proxies(**vars(values)),
-            gate_histograms={name: _histogram(getattr(item.gates, name)) for name in SHOWN_GATES},
+            gate_histograms={name: _histogram(getattr(item.gates, name), item.triplets.share) for name in SHOWN_GATES},
             buckets=tuple(self._bucket(item, name, trait) for name, trait in found.items()),
             bucket_overlaps={
-                first: {second: int((found[first].flags & found[second].flags).sum()) for second in found}
+                first: {
+                    second: _count(found[first].flags & found[second].flags, item.triplets.share) for second in found
+                }
                 for first in found
             },
         )
@@ -100,7 +102,7 @@ class Inspector:
             name=name,
             kind=trait.kind,
             rule=trait.rule,
-            n_triplets=int(flags.sum()),
+            n_triplets=_count(flags, item.triplets.share),
             fraction=float(share[flags].sum() / share.sum()),
             weight_fraction=_part(weight, flags),
             score_nats=eci * _part(information, flags),
@@ -159,9 +161,18 @@ def _part(amounts: npt.NDArray[np.float64], flags: npt.NDArray[np.bool_]) -> flo
     return float(amounts[flags].sum()) / total if total > 0 else 0.0
 
 
-def _histogram(values: npt.NDArray[np.float64]) -> tuple[int, ...]:
-    counts, _ = np.histogram(values, bins=HISTOGRAM_BINS, range=(0.0, 1.0))
-    return tuple(int(count) for count in counts)
+def _count(flags: npt.NDArray[np.bool_], share: npt.NDArray[np.float64] | None) -> int:
+    """How many negatives the flagged pairs make up, by their shares; at least 1 where there are any."""
+    if share is None or not flags.any():
+        return int(flags.sum())
+    return max(1, round(float(share[flags].sum())))
+
+
+def _histogram(values: npt.NDArray[np.float64], share: npt.NDArray[np.float64] | None) -> tuple[int, ...]:
+    """Negatives by bin. Sums of shares are rounded as they add up, so that the bins add up to all negatives."""
+    counts, _ = np.histogram(values, bins=HISTOGRAM_BINS, range=(0.0, 1.0), weights=share)
+    sums = np.rint(np.cumsum(counts)).astype(np.int64)
+    return tuple(int(count) for count in np.diff(sums, prepend=0))
 
 
 def _cut(text: str) -> str:
