@@ -181,9 +181,7 @@ def main() -> None:
         print(f"{name:<15} {median(seconds[name]):8.2f} s, {median(ratios):.2f} times the bare product")
     print(f"budgets of the second pass: {found['n_budgets']}")
     print(f"peak memory     {found['own_mb']:8.0f} MB of its own, {found['before_mb']:.0f} MB in all before measuring")
-    print(
-        f"                {found['peak_mb']:8.0f} MB with mapped pages of the file, which the kernel may drop"
-    )
+    print(f"                {found['peak_mb']:8.0f} MB with mapped pages of the file, which the kernel may drop")
 
 
 if __name__ == "__main__":
