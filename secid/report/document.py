@@ -57,7 +57,7 @@ def from_json(text: str | bytes, where: str = "report.json") -> Run:
         version = json.loads(text)["schema_version"]
         major = str(version).split(".")[0]
     except (ValueError, RecursionError) as error:
-        raise InputError(f"no JSON document, or only part of one: {error}", where=where) from error
+        raise InputError(f"not a secid report: no JSON document, or only part of one: {error}", where=where) from error
     except (KeyError, TypeError) as error:
         raise InputError("not a secid report: no schema_version", where=where) from error
     if major != SCHEMA_VERSION.split(".")[0]:

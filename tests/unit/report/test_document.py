@@ -88,7 +88,7 @@ def test_another_major_version_is_refused(version):
     "text", ["", "[]", "null", "{}", "not json", '{"schema_version": null}', '{"schema_version": "1.0"}']
 )
 def test_what_is_no_report_is_refused(text):
-    with pytest.raises(InputError, match="report|no JSON document"):
+    with pytest.raises(InputError, match="report"):
         from_json(text, "some.json")
 
 
