@@ -117,7 +117,7 @@ def from_json(text: str | bytes, where: str) -> Baseline:
 
     try:
         version = str(json.loads(text)["schema_version"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError("not a secid baseline: no schema_version", where=where) from error
     if version.split(".")[0] != BASELINE_SCHEMA_VERSION.split(".")[0]:
         raise InputError(

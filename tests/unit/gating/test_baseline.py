@@ -44,6 +44,7 @@ def test_rounding_noise_makes_no_diff(baseline):
     [
         ("[]", "no schema_version"),
         ("not json", "no schema_version"),
+        pytest.param("[" * 100_000, "no schema_version", id="deep"),
         ('{"schema_version": "2.0"}', "schema version 2.0"),
         ('{"schema_version": "1.9"}', "not a valid baseline"),
     ],
