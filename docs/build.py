@@ -141,7 +141,7 @@ def first_output() -> str:
 
 def shown(output: str) -> str:
     """The output without the table of controls, which the README has no room for."""
-    ranking, found, words = output.partition("\nRanking: ")
+    ranking, found, words = output.partition("\nWatch out:")
     table = ranking.strip("\n").split("\n\n")[0]
     return f"{table}\n […]\n{found.lstrip()}{words}" if found else output
 

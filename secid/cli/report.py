@@ -32,6 +32,7 @@ def report(
     """
     from secid.cli.console import stdout
     from secid.report.document import read_run
+    from secid.report.foreign import plain
     from secid.report.pages import check_formats, check_writable, labels, write_comparison, write_page
 
     runs, files = runs_and_files(runs, to or [])
@@ -43,6 +44,7 @@ def report(
             write_page(found[0][1], path)
         else:
             write_comparison(found, path)
+        stdout().print(f"wrote {plain(str(path))}: {path.stat().st_size:,} bytes", markup=False, soft_wrap=True)
     if files:
         return
     if len(found) == 1:

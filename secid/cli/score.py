@@ -90,6 +90,8 @@ def score_and_print(
         sys.stdout.write(to_json(result))
     else:
         print_run(stdout(), result)
+    for path in out:
+        progress.note(f"wrote {path}")
     progress.note(f"run folder: {folder}")
 
 

@@ -16,6 +16,7 @@ NOTICED_INVERSIONS = 0.2
 """Share of inversions from which they are told; the mined sources we measured have 1 to 15 %."""
 NOTICED_TRUNCATED = 0.1
 NOTICED_SKIPPED = 0.01
+SHOWN_NAMES = 2
 NOTICED_OVERLAP = 0.9
 """Mean Jaccard overlap from which two sources count as one."""
 
@@ -39,8 +40,8 @@ TELLS = {
 class Finding:
     """One finding. urgency: 0 is told first; among equals the larger share comes first.
 
-    text is a clause with its numbers, remedy what to do, both without a full stop. others: further sources that it
-    concerns.
+    text is a clause with its numbers, remedy what to do and, after a colon, why, both without a full stop. short_text:
+    the text without its details, where it has some. others: further sources that it concerns.
     """
 
     urgency: int
@@ -50,6 +51,12 @@ class Finding:
     text: str
     remedy: str
     others: tuple[str, ...] = ()
+    short_text: str = ""
+
+    @property
+    def brief(self) -> str:
+        """The finding and what to do, without the reason."""
+        return f"{self.short_text or self.text}; {self.remedy.split(':')[0]}"
 
 
 def findings(run: Run) -> list[Finding]:
@@ -88,7 +95,7 @@ def of_source(source: SourceResult) -> list[Finding]:
                     f"{plural(n_skipped, 'row')} of {count(source.n_read)} of {named(source.name)} were left out "
                     f"({listed(reasons)})"
                 ),
-                "mend the file, or be sure that what is left still stands for the source",
+                "mend the file: what is left may not stand for the source",
             )
         )
     return sorted(found)
@@ -129,8 +136,10 @@ def _unstable(run: Run) -> list[Finding]:
         }
         if met:
             text = f"{named(leader)} changes places with {_by_settings(met)}"
+            others = listed([named(name) for name in met], SHOWN_NAMES)
+            brief = f"{named(leader)} changes places with {others} under other {'weights' if is_weight else 'settings'}"
             kind = "weight" if is_weight else "unstable"
-            found.append(Finding(urgency, -1.0, leader, kind, text, UNSTABLE[is_weight]))
+            found.append(Finding(urgency, -1.0, leader, kind, text, UNSTABLE[is_weight], short_text=brief))
     return found
 
 
@@ -143,8 +152,8 @@ def _by_settings(met: Mapping[str, Sequence[str]]) -> str:
 
 
 UNSTABLE = {
-    False: "do not choose by this rank unless you know which setting is right",
-    True: "which weight foretells retrieval is not established, so the rank rests on a choice",
+    False: "choose by this rank only if you know the right setting",
+    True: "no weight is known to foretell retrieval: the rank rests on a choice",
 }
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Literal
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +19,8 @@ from secid.report.content.slices import slices_told
 from secid.report.foreign import plain, short, without_isolates
 from secid.report.names import told_apart
 from secid.report.numerals import count, fraction, half_width, nats, percent
-from secid.report.verdict import top, warning, warnings
+from secid.report.unstable import unstable
+from secid.report.verdict import in_a_line, warning, warnings
 from secid.report.words import control_name, missing_lines, score_name, score_point, skipped_lines
 from secid.results import Ablation, ControlResult, Run
 
@@ -28,23 +30,29 @@ SHOWN_FINDINGS = 5
 COLUMN_CHARACTERS = 24
 """Of a name in the legend of the ablations' columns."""
 WATCH_OUT = "Watch out"
-LEGEND = (
-    "group: sources whose order is not established share one. Means, 0 to 1: π the positive is preferred, ρ near the "
-    "positive, c words of the query repeated. π<½: negatives that outscore the positive."
-)
+COLUMNS = {
+    "rank": "in brackets its group; sources whose order is not established share one.",
+    "split": "1 − ECI_sem/tr M, 0 to 100 %, what repeated directions take off the mean weight; near 0 the score says "
+    "nothing of variety.",
+    "π": "mean, 0 to 1, of how surely the positive is preferred.",
+    "ρ": "of how near the negative is to the positive.",
+    "c": "of the share of the query's words that it repeats.",
+    "π<½": "negatives that outscore the positive.",
+}
+ONLY_AT_ONE = ("ρ", "c")
+"""Columns for which a table with two scores has no room at 80 columns."""
 CONTROL_LEGEND = "above, level, below: sources whose difference from the control is positive, open, negative."
 
 
 def print_run(console: Console, run: Run) -> None:
     """Prints ranking, controls, ablations, what was left out, and the verdict. Foreign names are never markup."""
-    console.print(table(run))
+    console.print(Trimmed(table(run)))
 
 
 def table(run: Run) -> RenderableType:
     """The run as a rich renderable."""
     run = told_apart(run)
-    at = "" if run.budget == 1.0 else f" ECI_B: {score_name(run)}."
-    parts: list[RenderableType] = [_ranking(run), _line(LEGEND + at)]
+    parts: list[RenderableType] = [_ranking(run), _line(_legend(run))]
     if run.controls:
         parts += [_line(""), _controls(run), _line(CONTROL_LEGEND)]
     if run.ablations:
@@ -57,9 +65,26 @@ def table(run: Run) -> RenderableType:
         parts.append(_labelled("Early stop", " ".join(early_told(run.early_stop))))
     if run.slices:
         parts.append(_labelled("Slices", slices_told(run)))
-    for label, sentence in top(run):
-        parts += _watch_out(run) if label == WATCH_OUT else [_labelled(label, sentence)]
+    settings = unstable(run)
+    parts += [*_findings(run), *([_labelled("Settings", settings)] if settings else [])]
+    parts.append(_labelled("Verdict", in_a_line(run)))
     return Group(*parts)
+
+
+class Trimmed:
+    """A renderable without the spaces that rich leaves at the ends of lines."""
+
+    def __init__(self, content: RenderableType) -> None:
+        self.content = content
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in console.render_lines(self.content, options, pad=False):
+            while line and not line[-1].text.strip(" "):
+                line.pop()
+            if line:
+                last = line.pop()
+                line.append(Segment(last.text.rstrip(" "), last.style, last.control))
+            yield from (*line, Segment.line())
 
 
 def _line(text: str, style: str = "") -> Text:
@@ -70,10 +95,10 @@ def _labelled(label: str, sentence: str) -> Text:
     return Text.assemble((f"{label}: ", "bold"), without_isolates(sentence))
 
 
-def _watch_out(run: Run) -> list[RenderableType]:
+def _findings(run: Run) -> list[RenderableType]:
     """The findings that matter most, a line each, and how many more there are."""
-    found = warnings(run)
-    if len(found) < 2:
+    found = warnings(run, brief=True)
+    if not found:
         return [_labelled(WATCH_OUT, warning(run))]
     n_more = len(found) - SHOWN_FINDINGS
     lines = [f"- {sentence}" for sentence in found[:SHOWN_FINDINGS]]
@@ -92,21 +117,29 @@ def _new(*columns: tuple[str, Literal["left", "right"]], folds: int = 0) -> Tabl
     return made
 
 
+def _legend(run: Run) -> str:
+    at_one = run.budget == 1.0
+    told = [f"{name}: {text}" for name, text in COLUMNS.items() if at_one or name not in ONLY_AT_ONE]
+    at = [] if at_one else [f"ECI_B: {score_name(run)}, by which sources rank. ECI_sem: the score at B = 1."]
+    return " ".join([*at, *told])
+
+
 def _ranking(run: Run) -> Table:
-    score = "ECI_sem" if run.budget == 1.0 else "ECI_B"
-    numbers = ("group", f"{score} ±95 %", "π", "ρ", "c", "π<½", "negatives")
-    shown = _new(("#", "right"), ("source", "left"), *((name, "right") for name in numbers), folds=1)
+    at_one = run.budget == 1.0
+    scores = ("ECI_sem ±95 %",) if at_one else ("ECI_B ±95 %", "ECI_sem")
+    means = ("π", "ρ", "c") if at_one else ("π",)
+    numbers = (*scores, "split", " ".join([*(f"{name:>4}" for name in means), f"{'π<½':>6}"]), "negatives")
+    shown = _new(("rank", "right"), ("source", "left"), *((name, "right") for name in numbers), folds=1)
     for source in run.sources:
         point = score_point(source, run.budget)
+        gates = (source.consistency_mean, source.locality_mean, source.coverage_mean)
         shown.add_row(
-            str(source.rank),
+            f"{source.rank} ({source.rank_group})",
             Text(short(source.name)),
-            str(source.rank_group),
             f"{nats(point.nats)} {half_width(point.nats, point.interval_95)}",
-            f"{source.consistency_mean:.2f}",
-            f"{source.locality_mean:.2f}",
-            f"{source.coverage_mean:.2f}",
-            percent(source.inversion_fraction),
+            *(() if at_one else (nats(source.eci_nats),)),
+            percent(source.diversity_fraction),
+            " ".join([*(f"{mean:.2f}" for mean in gates[: len(means)]), f"{percent(source.inversion_fraction):>6}"]),
             count(source.n_triplets),
         )
     return shown
@@ -165,14 +198,14 @@ def _ablation(run: Run, item: Ablation) -> Table:
 
 def print_page(console: Console, made: page.Page) -> None:
     """Prints the verdict and the tables of a page that has no table of its own, such as a comparison."""
+    parts: list[RenderableType] = []
     for section in made.sections:
-        console.print(Text(section.title, style="bold"))
-        for line in (*section.paragraphs, *section.bullets):
-            console.print(_line(line))
+        parts.append(Text(section.title, style="bold"))
+        parts += map(_line, (*section.paragraphs, *section.bullets))
         for part in section.parts:
-            console.print(_line(""), _generic(part.table), _line(""), sep="\n")
-    for label, sentence in made.verdict:
-        console.print(_labelled(label, sentence))
+            parts += [_line(""), _generic(part.table), _line("")]
+    parts += [_labelled(label, sentence) for label, sentence in made.verdict]
+    console.print(Trimmed(Group(*parts)))
 
 
 def _generic(shown: page.Table) -> Table:

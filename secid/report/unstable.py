@@ -9,11 +9,11 @@ from secid.report.numerals import count, listed, plural
 from secid.results import Ablation, Run
 
 SHOWN_PAIRS, SHOWN_SETTINGS = 4, 3
-NO_PAIR = "No pair of sources could be ordered"
+NO_PAIR = "no pair of sources could be ordered"
 
 
 def unstable(run: Run) -> str:
-    """Pairs that the settings reorder, those of other weights apart: other weights are other numbers.
+    """Pairs that the settings reorder; how many other weights do: those are other numbers.
 
     Empty where nothing was varied, or one source has no order. Smaller samples are left out: what a sample leaves
     open, intervals say.
@@ -22,7 +22,8 @@ def unstable(run: Run) -> str:
         return ""
     settings = [item for item in run.ablations if item.name not in ("sample", "weight")]
     weights = [item for item in run.ablations if item.name == "weight"]
-    return " ".join(filter(None, (_settings(settings), _weights(weights, len(run.sources)))))
+    told = "; ".join(filter(None, (_settings(settings), _weights(weights, len(run.sources)))))
+    return f"{told[0].upper()}{told[1:]}." if told else ""
 
 
 def pairs_by_setting(ablations: Iterable[Ablation]) -> dict[tuple[str, str], list[str]]:
@@ -70,11 +71,10 @@ def _settings(ablations: list[Ablation]) -> str:
     found = pairs_by_setting(ablations)
     tried = listed([f"{plain(item.name)}s" if item.name != "idf" else "IDF corpora" for item in ablations])
     if not _ordering(ablations):
-        return f"{NO_PAIR} over the {tried} tried."
+        return f"{NO_PAIR} over the {tried} tried"
     if not found:
-        return f"No pair of sources changes places over the {tried} tried."
-    pairs = [f"{_pair(pair)} (at {listed(settings, SHOWN_SETTINGS)})" for pair, settings in found.items()]
-    return f"Over the {tried} tried, these change places: {listed(pairs, SHOWN_PAIRS)}."
+        return f"no pair of sources changes places over the {tried} tried"
+    return f"other {tried} swap {listed([_pair(pair) for pair in found], SHOWN_PAIRS)}"
 
 
 def _weights(ablations: list[Ablation], n_sources: int) -> str:
@@ -82,13 +82,11 @@ def _weights(ablations: list[Ablation], n_sources: int) -> str:
     if not ablations:
         return ""
     if not _ordering(ablations):
-        return f"{NO_PAIR} over other weights."
+        return f"{NO_PAIR} over other weights"
     if not found:
-        return "Other weights order all pairs alike."
-    if len(found) <= SHOWN_PAIRS:
-        return f"Other weights reorder {listed([_pair(pair) for pair in found], SHOWN_PAIRS)}."
-    return f"Other weights reorder {count(len(found))} of {count(n_sources * (n_sources - 1) / 2)} pairs."
+        return "other weights order all pairs alike"
+    return f"other weights reorder {count(len(found))} of {plural(n_sources * (n_sources - 1) // 2, 'pair')}"
 
 
 def _pair(pair: tuple[str, str]) -> str:
-    return f"{named(pair[0])} and {named(pair[1])}"
+    return f"{named(pair[0])} with {named(pair[1])}"

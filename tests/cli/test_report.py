@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -29,7 +30,9 @@ def run(tmp_path):
 )
 def test_several_files_may_follow_one_flag(run, arguments, invoke):
     outcome = invoke("report", *arguments)
-    assert (outcome.code, outcome.out) == (0, "")
+    assert outcome.code == 0
+    sizes = [f"wrote {name}: {Path(name).stat().st_size:,} bytes" for name in ("a.html", "b.md")]
+    assert outcome.out.splitlines() == sizes
     assert listing(".") == ["a.html", "b.md", "run"]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from secid.report.charts.scores import scores
+from secid.report.controls_told import controls_told
 from secid.report.foreign import named, short, without_isolates
-from secid.report.numerals import SPACE, count, interval, nats, percent, probability
+from secid.report.numerals import SPACE, count, interval, nats, percent, plural, probability
 from secid.report.page import Chart, Part, Section, Table, foreign, number, text, wrapped
 from secid.report.words import (
     CONTROL_MEANINGS,
@@ -15,7 +16,7 @@ from secid.report.words import (
     score_point,
     terms,
 )
-from secid.results import Against, Run
+from secid.results import Against, Comparison, Run
 
 
 def ranking_section(run: Run) -> Section:
@@ -81,6 +82,7 @@ def controls_section(run: Run) -> Section:
             ),
         ),
         bullets=(
+            *controls_told(run),
             *(f"{CONTROL_NAMES[kind]}: {CONTROL_MEANINGS[kind]}" for kind in kinds if kind in CONTROL_MEANINGS),
             *missing_lines(run),
         ),
@@ -134,6 +136,28 @@ def _difference(item: Against | None) -> str:
     return f"{told}{SPACE}{nats(item.difference_nats, signed=True)}\n({interval(item.interval_95, ' ')})"
 
 
+MANY_QUERIES = 1_000_000
+"""Beyond this a needed number of queries is as good as never."""
+
+
+def _needed(pair: Comparison) -> str:
+    """What it would take to tell an open pair apart."""
+    who = f"{named(pair.first)} and {named(pair.second)}: {nats(pair.difference_nats)} nats apart"
+    if pair.queries_needed_80 is None:
+        return f"{who}."
+    if pair.queries_needed_80 > MANY_QUERIES:
+        return f"{who}, too little for any number of queries to tell apart."
+    return (
+        f"{who}, which would take about {plural(_rounded(pair.queries_needed_80), 'query', 'queries')} to tell apart."
+    )
+
+
+def _rounded(number: int) -> int:
+    """Two significant digits: an estimate is no more exact than that."""
+    step: int = 10 ** max(0, len(str(number)) - 2)
+    return -(-number // step) * step
+
+
 def pairs_section(run: Run) -> Section | None:
     """All pairs of sources."""
     if not run.comparisons:
@@ -170,6 +194,7 @@ def pairs_section(run: Run) -> Section | None:
         link="Pairs",
         title="Which differences are established",
         paragraphs=(told,),
+        bullets=tuple(_needed(pair) for pair in run.comparisons if not pair.established),
         parts=(Part(table=Table(caption="Pairs of sources, the higher-scored first", columns=columns, rows=rows)),),
         terms=terms("Holm p", "queries for 80 %"),
     )

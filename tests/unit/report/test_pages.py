@@ -220,7 +220,7 @@ def test_markdown_is_small_by_construction(run, n_sources):
     text = to_markdown(samples.large(run, n_sources, "漢字" * 40))
     assert len(text.encode()) <= LARGEST_MARKDOWN
     assert text.startswith("# ")
-    assert "ranks first" in text or "one source alone" in text or "established" in text
+    assert "ranks first" in text or "one source alone" in text or "First place is open" in text
 
 
 def test_nothing_is_cut_from_a_small_page(run):
@@ -259,18 +259,37 @@ def test_the_terminal_table_fits_with_six_sources_and_long_names(run, width):
 
 def test_the_terminal_shows_score_interval_and_group(run):
     text = printed(run)
-    assert re.search(r"1\s+random\s+1\s+0\.5455 ±0\.0350", text)
-    assert "Ranking: random ranks first" in text
+    assert re.search(r"1 \(1\)\s+random\s+0\.5455 ±0\.0350\s+0\.6\s%\s+0\.99 0\.58 0\.05", text)
+    assert text.splitlines()[-1].startswith("Verdict: random ranks first; random passages outscore 4 of 5;")
     assert "controls, not ranked" in text
 
 
 def test_the_terminal_begins_with_the_table_and_explains_its_columns(run):
     lines = printed(run).splitlines()
-    assert lines[0].startswith("#  source")
+    assert lines[0].split()[:2] == ["rank", "source"]
     told = " ".join(printed(run).split())
-    for words in ("group: sources whose order", "π the positive", "ρ near", "c words", "π<½: negatives", "#2 bm25"):
+    for words in (
+        "sources whose order",
+        "split: 1 − ECI_sem/tr M",
+        "π: mean",
+        "ρ: of how near",
+        "π<½: negatives",
+        "#2 bm25",
+    ):
         assert words in told
         assert told.index(words) < told.index("temperature #1") or words.startswith("#")
+
+
+def test_the_score_of_budget_1_and_the_split_stand_beside_the_score_of_another(run):
+    point = replace(run.sources[0].budget_curve[0], budget=1000.0, nats=168.7, interval_95=(160.0, 177.4))
+    first = replace(run.sources[0], budget_curve=(point,))
+    line = printed(replace(run, budget=1000.0, sources=(first, *run.sources[1:]))).splitlines()[2]
+    assert re.search(r"168\.7 ±8\.7000\s+0\.5455\s+0\.6\s%\s+0\.99\s+0\.9\s%\s+330$", line)
+
+
+def test_no_line_of_the_terminal_ends_in_a_space(sample):
+    for made in (printed(sample), printed(sample, terminal=True)):
+        assert not re.search(r" (\x1b\[0m)*$", made, re.MULTILINE)
 
 
 def test_all_findings_that_matter_are_on_the_terminal_and_the_rest_is_counted(run):
@@ -334,7 +353,9 @@ def test_at_another_budget_the_ranking_explains_its_own_score(run):
 def test_the_score_of_another_budget_has_a_short_head_and_is_explained(run):
     lines = printed(replace(samples.large(run), budget=1e12)).splitlines()
     assert "ECI_B ±95 %" in lines[0]
-    assert "ECI_B: ECI at B = 1,000,000,000,000." in " ".join(" ".join(lines).split())
+    assert "ECI_sem" in lines[0].split()
+    told = " ".join(" ".join(lines).split())
+    assert "ECI_B: ECI at B = 1,000,000,000,000, by which sources rank. ECI_sem: the score at B = 1." in told
     assert not any("…" in line.split("±")[-1] for line in lines if "±" in line)
 
 

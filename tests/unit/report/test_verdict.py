@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from secid.report.content.findings import findings_section
+from secid.report.content.ranking import controls_section, pairs_section
+from secid.report.controls_told import controls_told
 from secid.report.findings import findings, of_source
 from secid.report.foreign import without_isolates
 from secid.report.unstable import unstable
-from secid.report.verdict import controls, ranking, top, verdict, warning, warnings
+from secid.report.verdict import MOST_WORDS, controls, in_a_line, ranking, top, verdict, warning, warnings
 from secid.results import Ablation, AblationRow
 from tests.unit.report import samples
 
@@ -30,19 +33,61 @@ def test_three_labelled_sentences(run):
     assert all(sentence.endswith(".") and "None" not in sentence and "nan" not in sentence for _, sentence in found)
 
 
-def test_an_established_leader_is_said_to_be_first_with_interval_and_p(run):
+def changed(run):
+    """The run as other rules of the verdict see it."""
+    clean = without_buckets(run)
+    yield from (run, samples.compared(run, True), samples.compared(run, False), samples.bare(run), clean)
+    yield replace(run, comparisons=())
+    yield replace(run, budget=1000.0)
+    yield replace(run, controls=())
+    yield replace(clean, not_evaluated={"control random": "fewer than two queries", "x": "y"})
+    yield replace(clean, ablations=run.ablations)
+    for differences in RANDOM_CASES:
+        random = samples.with_control(run, "random", *zip(NAMES, differences, strict=True))
+        yield random
+        for value in (-0.1, 0.01, 0.1):
+            yield samples.with_control(random, "known_positive", ("bm25", value), ("dense", 0.3))
+
+
+def test_every_sentence_is_one_of_few_words_and_the_terminal_s_fits_a_line(run):
+    for made in changed(run):
+        for label, sentence in top(made):
+            words = said(sentence).replace(" %", "%").replace(" = ", "=").split()
+            assert len(words) <= MOST_WORDS, (label, sentence)
+            assert not re.search(r"\. [A-Z]", sentence), (label, sentence)
+        line = f"Verdict: {said(in_a_line(made))}"
+        assert len(line) <= 80, line
+        assert line.endswith(".")
+
+
+def test_the_line_says_who_is_first_what_random_passages_do_and_how_much_is_found(run):
+    assert said(in_a_line(run)) == "random ranks first; random passages outscore 4 of 5; 5 findings."
+    unsure = without_buckets(samples.compared(run, False))
+    assert said(in_a_line(replace(unsure, controls=()))) == (
+        "first place is open; no random control to judge by; no finding."
+    )
+    one = replace(unsure, sources=unsure.sources[:1])
+    better = samples.with_control(one, "random", ("random", 0.3))
+    assert said(in_a_line(better)) == "random alone has no rank; the source outscores random passages; no finding."
+    level = samples.with_control(replace(unsure, comparisons=()), "random", ("random", 0.01), ("bm25", 0.3))
+    assert said(in_a_line(level)) == ("sources were not compared; 1 of 2 outscore random passages; no finding.")
+
+
+def test_an_established_leader_is_said_to_be_first_with_the_interval_of_its_lead(run):
     text = said(ranking(samples.compared(run, established=True)))
-    assert text.startswith("random ranks first (ECI_sem 0.5455 nats, 95 % interval 0.5105 to 0.5805)")
-    assert "is established" in text
-    assert "(interval 0.1186 to 0.2029, Holm p = 0.0010) ahead of bm25" in text
+    assert text == (
+        "random ranks first and its lead is established: 0.1608 nats (95 % interval 0.1186 to 0.2029) ahead of bm25."
+    )
 
 
 def test_an_open_lead_is_not_called_first(run):
     text = said(ranking(samples.compared(run, established=False)))
-    assert text.startswith("No source is established as first")
+    assert text.startswith("First place is open between random, bm25 and 3 more: ")
     assert "ranks first" not in text
-    assert "Holm p = 0.4000" in text
-    assert "about 1,300 queries" in text
+    assert "random is 0.1608 nats (95 % interval 0.1186 to 0.2029) ahead of bm25." in text
+    told = said(pairs_section(samples.compared(run, established=False)).bullets[0])
+    assert told == "random and bm25: 0.1608 nats apart, which would take about 1,300 queries to tell apart."
+    assert pairs_section(samples.compared(run, established=True)).bullets == ()
 
 
 def test_a_leader_open_against_one_source_alone_names_that_source(run):
@@ -51,7 +96,7 @@ def test_a_leader_open_against_one_source_alone_names_that_source(run):
         replace(source, rank_group=1 if source.name in ("random", "bm25", "dense") else 2) for source in run.sources
     )
     text = said(ranking(replace(run, comparisons=open_pair, sources=groups)))
-    assert "the order of random, bm25 and dense is open" in text
+    assert text.startswith("First place is open between random, bm25 and dense: ")
     assert "ahead of dense" in text
 
 
@@ -69,7 +114,9 @@ def test_without_comparisons_nothing_is_established(run):
 
 def test_at_another_budget_the_score_is_that_of_the_budget(run):
     text = said(ranking(replace(samples.compared(run, established=True), budget=100.0)))
-    assert "ECI at B = 100 38.33 nats" in text
+    assert text.startswith("random ranks first at B = 100 and its lead is established")
+    text = said(ranking(replace(samples.compared(run, established=False), budget=100.0)))
+    assert text.startswith("First place is open at B = 100 between random, bm25 and 3 more: random is")
 
 
 def test_never_significant(run):
@@ -80,50 +127,75 @@ def test_never_significant(run):
 NAMES = ("random", "bm25", "dense", "poisoned", "counterfactual")
 
 
-@pytest.mark.parametrize(
-    ("differences", "expected"),
-    [
-        ([-0.1] * 5, "outscores every source: with this encoder the score rewards easy negatives here"),
-        (
-            [0.0, -0.1, -0.1, -0.1, -0.1],
-            "outscores bm25, dense, poisoned and counterfactual and cannot be told from random",
-        ),
-        ([0.01] * 5, "cannot be told from any source: none is shown to score higher than passages drawn at random"),
-        (
-            [0.3, 0.2, 0.1, 0.1, 0.05],
-            "Every source outscores the random control, by 0.0500 nats (interval 0.0300 to 0.0700) or more",
-        ),
-        ([0.3, 0.2, 0.01, -0.1, -0.2], "Random and bm25 outscore the random control"),
-    ],
+RANDOM_CASES = (
+    [-0.1] * 5,
+    [0.0, -0.1, -0.1, -0.1, -0.1],
+    [0.01] * 5,
+    [0.3, 0.2, 0.1, 0.1, 0.05],
+    [0.3, 0.2, 0.01, -0.1, -0.2],
+    [0.3, 0.2, 0.2, 0.2, 0.01],
 )
-def test_what_the_random_control_says(run, differences, expected):
-    changed = samples.with_control(run, "random", *zip(NAMES, differences, strict=True))
-    text = said(controls(changed))
-    assert expected.casefold() in text.casefold()
+BRIEFLY = (
+    "Random passages outscore all 5 sources: here the score rewards easy negatives, so do not choose by rank alone.",
+    "Random passages outscore 4 of 5 sources: here the score rewards easy negatives, so do not choose by rank alone.",
+    "No source is shown to score higher than passages drawn at random.",
+    "All 5 sources outscore passages drawn at random, by 0.0500 nats (95 % interval 0.0300 to 0.0700) or more.",
+    "Random passages outscore 2 of 5 sources: here the score rewards easy negatives, so do not choose by rank alone.",
+    "4 of 5 sources outscore random passages; counterfactual cannot be told from them.",
+)
+IN_FULL = (
+    "outscores random, bm25, dense and 2 more: with this encoder the score rewards easy negatives here",
+    "outscores bm25, dense, poisoned and counterfactual and cannot be told from random: with",
+    "cannot be told from any source: none is shown to score higher than passages drawn at random",
+    "Every source outscores the random control, by 0.0500 nats (interval 0.0300 to 0.0700) or more",
+    "outscores poisoned and counterfactual and cannot be told from dense; random and bm25 score above it: with",
+    "is outscored by random, bm25, dense and poisoned and cannot be told from counterfactual",
+)
 
 
-def test_sources_on_both_sides_of_the_random_control_are_all_named(run):
-    changed = samples.with_control(run, "random", ("random", 0.3), ("bm25", 0.01), ("dense", -0.1))
-    text = said(controls(changed))
-    assert "random outscores the random control" in text
-    assert "dense falls below it" in text
-    assert "bm25 cannot be told from it" in text
+def alone(run, kind, *differences):
+    """The run with the random control and this one."""
+    made = samples.with_control(run, kind, *differences)
+    return replace(made, controls=tuple(item for item in made.controls if item.kind in ("random", kind)))
+
+
+@pytest.mark.parametrize(
+    ("differences", "brief", "full"), list(zip(RANDOM_CASES, BRIEFLY, IN_FULL, strict=True)), ids=range(6)
+)
+def test_what_the_random_control_says_in_brief_and_in_full(run, differences, brief, full):
+    made = alone(run, "random", *zip(NAMES, differences, strict=True))
+    assert said(controls(made)) == brief
+    assert full in said(controls_told(made)[0])
+
+
+def beyond_random(run):
+    """The run in which all sources outscore random passages."""
+    return alone(run, "random", *zip(NAMES, [0.3] * 5, strict=True))
 
 
 def test_false_negatives_that_outscore_a_source_are_told(run):
-    changed = samples.with_control(run, "known_positive", ("random", 0.2), ("bm25", -0.1))
-    assert "outscore bm25: the score does not see false negatives" in said(controls(changed))
+    made = alone(beyond_random(run), "known_positive", ("random", 0.2), ("bm25", -0.1))
+    assert said(controls(made)) == (
+        "Known positives offered as negatives outscore bm25: here the score overlooks false negatives."
+    )
+    assert "outscore bm25: the score does not see false negatives" in said(controls_told(made)[1])
+    both = alone(run, "known_positive", ("random", 0.2), ("bm25", -0.1))
+    assert said(controls(both)) == (
+        "Random passages outscore 4 of 5 sources and known positives 1 of 2: "
+        "here the score rewards easy negatives and overlooks false ones."
+    )
 
 
 def test_false_negatives_level_with_a_source_show_nothing_and_too_few_queries_say_nothing(run):
-    changed = samples.with_control(run, "known_positive", ("random", 0.2), ("bm25", 0.01))
-    assert "cannot be told from bm25: nothing here shows" in said(controls(changed))
-    control = next(item for item in changed.controls if item.kind == "known_positive")
+    made = alone(beyond_random(run), "known_positive", ("random", 0.2), ("bm25", 0.01))
+    assert "cannot be told from bm25: nothing shows" in said(controls(made))
+    assert "cannot be told from bm25: nothing here shows" in said(controls_told(made)[1])
+    control = next(item for item in made.controls if item.kind == "known_positive")
     few = replace(control, n_queries=3, against=tuple(replace(item, z=None) for item in control.against))
-    others = tuple(item for item in changed.controls if item is not control)
-    text = said(controls(replace(changed, controls=(*others, few))))
-    assert "are too few (3) to say" in text
-    assert "cannot be told from bm25" not in text
+    others = tuple(item for item in made.controls if item is not control)
+    made = replace(made, controls=(*others, few))
+    assert "are too few (3) to say" in said(controls_told(made)[1])
+    assert said(controls(made)).startswith("All 5 sources outscore")
 
 
 @pytest.mark.parametrize(
@@ -134,18 +206,23 @@ def test_false_negatives_level_with_a_source_show_nothing_and_too_few_queries_sa
     ],
 )
 def test_a_source_that_is_no_different_from_the_pool_is_told(run, kind, expected):
-    kept = replace(run, controls=tuple(item for item in run.controls if item.kind == "random"))
-    assert expected in said(controls(samples.with_control(kept, kind, ("random", 0.2), ("bm25", 0.01))))
-    assert expected not in said(controls(samples.with_control(kept, kind, ("random", 0.2), ("bm25", 0.1))))
+    level = alone(beyond_random(run), kind, ("random", 0.2), ("bm25", 0.01))
+    above = alone(beyond_random(run), kind, ("random", 0.2), ("bm25", 0.1))
+    assert said(controls(level)).startswith(expected)
+    assert said(controls_told(level)[1]) == (
+        f"{said(controls(level)).split(', which')[0]} (difference 0.0100 nats (interval −0.0100 to 0.0300))."
+    )
+    assert said(controls(above)).startswith("All 5")
+    assert len(controls_told(above)) == 1
 
 
 def test_a_random_control_that_was_not_asked_for_is_not_missed(run):
     echo = replace(run.controls[0], kind="query_echo", of=None)
     text = said(controls(replace(run, controls=(echo,), not_evaluated={})))
     assert text.startswith("No random control was scored, so nothing here shows")
-    assert "could not" not in text
     missed = replace(run, controls=(echo,), not_evaluated={"control random": "fewer than two queries"})
-    assert said(controls(missed)) == "The random control could not be scored (fewer than two queries)."
+    assert said(controls(missed)) == text
+    assert "control random: not evaluated: fewer than two queries" in controls_section(missed).bullets
 
 
 def test_intervals_that_hold_0_show_no_equality(run):
@@ -157,17 +234,17 @@ def test_intervals_that_hold_0_show_no_equality(run):
         )
         for source in run.sources
     ]
-    text = said(controls(replace(run, controls=tuple(shuffled))))
+    (text,) = map(said, controls_told(replace(run, controls=tuple(shuffled))))
     assert text == "No source is shown to score higher than its own negatives dealt to other queries."
     better = replace(shuffled[0], against=(samples.against(run.sources[0].name, 0.3, 0.02),))
-    text = said(controls(replace(run, controls=(better, shuffled[1]))))
+    (text,) = map(said, controls_told(replace(run, controls=(better, shuffled[1]))))
     assert text == "bm25 is not shown to score higher than the same negatives dealt to other queries."
 
 
 def test_at_another_budget_the_controls_name_theirs(run):
     changed = samples.with_control(run, "random", *zip(NAMES, [-0.1] * 5, strict=True))
     assert said(controls(replace(changed, budget=1000.0))).startswith(
-        "At B = 1, where controls are compared, the random control"
+        "At B = 1, random passages outscore all 5 sources"
     )
     assert "B = 1" not in said(controls(changed))
 
@@ -177,12 +254,13 @@ def test_the_known_positives_tell_which_queries_they_cover(run):
         changed = samples.with_control(run, "known_positive", ("bm25", difference))
         control = next(item for item in changed.controls if item.kind == "known_positive")
         changed = replace(changed, controls=(replace(control, n_queries=12),))
-        assert "of only the 12 queries with two or more labelled positives" in said(controls(changed))
+        assert "of only the 12 queries with two or more labelled positives" in said(controls_told(changed)[0])
 
 
-def test_without_controls_that_is_said_with_the_reason(run):
-    text = said(controls(replace(run, controls=(), not_evaluated={"control random": "fewer than two queries"})))
-    assert text.startswith("No control was scored (fewer than two queries)")
+def test_without_controls_that_is_said_and_the_reason_below(run):
+    made = replace(run, controls=(), not_evaluated={"control random": "fewer than two queries"})
+    assert said(controls(made)).startswith("No control was scored, so nothing here shows")
+    assert "control random: not evaluated: fewer than two queries" in controls_section(made).bullets
 
 
 def test_the_worst_finding_is_a_positive_among_negatives(run):
@@ -191,7 +269,7 @@ def test_the_worst_finding_is_a_positive_among_negatives(run):
 
 def test_what_concerns_all_scores_is_told_first(run):
     told = warning(replace(run, warnings=("the lexical gate is inactive", "x")))
-    assert told == f"The lexical gate is inactive. {1 + len(findings(run))} more findings below."
+    assert told == f"The lexical gate is inactive ({1 + len(findings(run))} more findings below)."
     clean = replace(without_buckets(run), warnings=("the lexical gate is inactive",))
     assert warning(clean) == "The lexical gate is inactive."
 
@@ -211,19 +289,20 @@ def test_all_findings_are_sentences_the_worst_first(run):
 def test_pairs_that_change_places_stand_at_the_top(run):
     assert [label for label, _ in top(run)] == ["Ranking", "Controls", "Watch out", "Settings"]
     text = said(unstable(run))
-    assert "bm25 and dense (at temperature 0.01, temperature 0.02 and" in text
-    assert "dense and poisoned (at tokenizer trigrams)" in text
-    assert "Other weights reorder 10 of 10 pairs." in text
+    assert text == (
+        "Other temperatures, tokenizers and IDF corpora swap bm25 with dense, bm25 with poisoned and dense with "
+        "poisoned; other weights reorder 10 of 10 pairs."
+    )
     assert "sample" not in text
 
 
 def test_what_no_setting_reorders_is_said(run):
     steady = replace(run, ablations=(ablation("temperature", row("0.2")), ablation("weight", row("fisher"))))
     assert said(unstable(steady)) == (
-        "No pair of sources changes places over the temperatures tried. Other weights order all pairs alike."
+        "No pair of sources changes places over the temperatures tried; other weights order all pairs alike."
     )
     one = replace(run, ablations=(ablation("weight", row("fisher", ("bm25", "dense"))),))
-    assert said(unstable(one)) == "Other weights reorder bm25 and dense."
+    assert said(unstable(one)) == "Other weights reorder 1 of 10 pairs."
 
 
 def test_without_ablations_there_are_three_sentences(run):
@@ -249,14 +328,17 @@ def test_an_unstable_leader_is_told_before_inversions(run):
     clean = without_buckets(run)
     shaky = replace(clean, ablations=(ablation("temperature", row("0.2", ("random", "bm25")), row("0.05")),))
     sources = tuple(replace(source, inversion_fraction=0.9) for source in shaky.sources)
-    assert "random changes places with bm25 (at temperature 0.2)" in said(warning(replace(shaky, sources=sources)))
+    assert "random changes places with bm25 (at temperature 0.2)" in said(warnings(replace(shaky, sources=sources))[0])
+    assert said(warning(shaky)) == (
+        "random changes places with bm25 under other settings; choose by this rank only if you know the right setting."
+    )
 
 
 def test_settings_stand_with_the_pair_that_changes_places_there(run):
     rows = (row("0.2", ("random", "bm25")), row("0.1", ("dense", "random"), ("bm25", "dense")))
     shaky = replace(without_buckets(run), ablations=(ablation("temperature", *rows),))
-    told = said(warning(shaky))
-    assert "with bm25 (at temperature 0.2) and dense (at temperature 0.1); do not choose" in told
+    told = said(warnings(shaky)[0])
+    assert "with bm25 (at temperature 0.2) and dense (at temperature 0.1); choose by" in told
 
 
 def test_a_source_of_which_anything_is_told_is_not_called_clear(run):
@@ -304,8 +386,8 @@ def test_settings_that_order_no_pair_say_nothing_of_pairs(run):
     empty = replace(row("0.2"), stability=None)
     none = replace(run, ablations=(ablation("temperature", empty, row("base")), ablation("weight", empty)))
     assert unstable(none) == (
-        "No pair of sources could be ordered over the temperatures tried. "
-        "No pair of sources could be ordered over other weights."
+        "No pair of sources could be ordered over the temperatures tried; "
+        "no pair of sources could be ordered over other weights."
     )
 
 
