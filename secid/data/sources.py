@@ -6,6 +6,8 @@
   `datasets` folder); where they have different stems, each is its own source.
 - `name=` before a file, glob or folder names one source of all its files.
 - `-` is standard input, named `stdin`.
+- Where names are equal, those that the user did not give take as many of their folders as tell them apart:
+  train/a.jsonl and dev/a.jsonl are `train/a` and `dev/a`. In one folder they take their suffixes: `a.jsonl`, `a.csv`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ import difflib
 import glob
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 from secid.data.stream import STDIN
@@ -33,9 +37,10 @@ def resolve_sources(specs: Sequence[str], settings: Settings) -> tuple[Source, .
     """The sources of a command line, in its order.
 
     Raises InputError where a pattern or path matches nothing or a shard is missing, UsageError
-    where two sources would have one name.
+    where a file is given twice, or two sources were given one name.
     """
     sources: list[Source] = []
+    homes: dict[int, Path] = {}
     loose: dict[tuple[str, str], list[str]] = {}
     for spec in specs:
         name, pattern = _split_name(spec)
@@ -46,19 +51,52 @@ def resolve_sources(specs: Sequence[str], settings: Settings) -> tuple[Source, .
         else:
             for path in _expand(pattern):
                 if Path(path).is_dir():
-                    sources.extend(_folder(path))
+                    found = _folder(path)
+                    home = Path(path).parent if len(found) == 1 else Path(path)
+                    homes |= dict.fromkeys(range(len(sources), len(sources) + len(found)), home)
+                    sources.extend(found)
                     continue
                 # Shards may come as separate words, where the shell expanded the glob.
                 key = (str(Path(path).parent), _shard_key(path))
                 if key not in loose:
                     loose[key] = []
+                    homes[len(sources)] = _home(path)
                     sources.append(Source(stem(path), ("", *key)))
                 if path in loose[key]:
                     raise UsageError(f"{path} is given twice")
                 loose[key].append(path)
-    resolved = [_with_shards(source, loose) for source in sources]
+    resolved = _told_apart([_with_shards(source, loose) for source in sources], homes)
     _refuse_same_names(resolved)
     return tuple(resolved)
+
+
+def _home(path: str) -> Path:
+    """The folder that holds what a file's source is named after: the file, or for shards without a stem its folder."""
+    parent = Path(path).parent
+    return parent if Path(path).name.startswith(stem(path)) else parent.parent
+
+
+def _told_apart(sources: list[Source], homes: Mapping[int, Path]) -> list[Source]:
+    """Sources of equal names under longer ones. homes: by place, the folder of each whose name was not given."""
+    names = [source.name for source in sources]
+    for name in [name for name, uses in Counter(names).items() if uses > 1]:
+        places = [place for place in homes if sources[place].name == name]
+        others = {found for place, found in enumerate(names) if place not in places}
+        deepest = max((len(homes[place].parts) for place in places), default=0)
+        for suffix, n_folders in product((False, True), range(deepest + 1)):
+            longer = [_longer(sources[place], homes[place], n_folders, suffix) for place in places]
+            if len({*longer, *others}) == len(longer) + len(others):
+                for place, found in zip(places, longer, strict=True):
+                    names[place] = found
+                break
+    return [Source(name, source.paths) for name, source in zip(names, sources, strict=True)]
+
+
+def _longer(source: Source, home: Path, n_folders: int, suffix: bool) -> str:
+    """A source's name, or that of its first file as it stands, behind the last folders of its home."""
+    folders = [part for part in home.parts if part != home.anchor]
+    last = Path(source.paths[0]).name if suffix else source.name
+    return "/".join([*folders[max(0, len(folders) - n_folders) :], last])
 
 
 def _with_shards(source: Source, loose: dict[tuple[str, str], list[str]]) -> Source:

@@ -279,6 +279,19 @@ def test_the_hook_checks_a_file(tmp_path, source, code):
     assert done.code == code, done
 
 
+def test_the_hook_checks_two_files_of_one_name(tmp_path):
+    paths = [f"{folder}/negatives/new.jsonl" for folder in ("train", "dev")]
+    for path, source in zip(paths, ("random.jsonl", "poisoned.jsonl"), strict=True):
+        (tmp_path / path).parent.mkdir(parents=True)
+        shutil.copy(FIXTURES / "sources" / source, tmp_path / path)
+    words = [*shlex.split(hook()["entry"]), *hook()["args"]]
+    assert shell(shlex.join([*words, paths[0]]), tmp_path).code == 0
+    done = shell(shlex.join([*words, *paths]), tmp_path)
+    assert done.code == 1
+    assert "train/negatives/new" in done.out
+    assert "dev/negatives/new" in done.out
+
+
 @pytest.mark.parametrize(
     ("path", "meant"),
     [

@@ -133,11 +133,35 @@ def test_a_glob_or_path_that_matches_nothing_names_what_is_near(folder: Path) ->
 
 def test_two_sources_of_one_name_are_wrong_use(folder: Path) -> None:
     touch(folder, "a/x.jsonl", "b/x.jsonl")
-    with pytest.raises(UsageError, match="two sources would be named 'x'") as caught:
-        names("a/x.jsonl", "b/x.jsonl")
-    assert "other=b/x.jsonl" in str(caught.value)
-    with pytest.raises(UsageError, match="'s'"):
+    with pytest.raises(UsageError, match="two sources would be named 's'") as caught:
         names("s=a/x.jsonl", "s=b/x.jsonl")
+    assert "other=b/x.jsonl" in str(caught.value)
+    with pytest.raises(UsageError, match=r"a/x\.jsonl is given twice"):
+        names("a/x.jsonl", "a/x.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("specs", "expected"),
+    [
+        (["a/x.jsonl", "b/x.jsonl", "a/y.jsonl"], ["a/x", "b/x", "y"]),
+        (["**/x.jsonl"], ["a/c/x", "a/x", "b/c/x", "b/x", "x"]),
+        (["x.jsonl", "a/x.jsonl"], ["x", "a/x"]),
+        (["a/c/x.jsonl", "b/c/x.jsonl"], ["a/c/x", "b/c/x"]),
+        (["a", "b"], ["a/x", "y", "b/x", "z"]),
+        (["a/c", "b/c"], ["a/c", "b/c"]),
+        (["d/w.jsonl", "d/w.csv"], ["w.jsonl", "w.csv"]),
+        (["x=a/y.jsonl", "b/x.jsonl"], ["x", "b/x"]),
+        (["d/s-00000-of-00002.jsonl", "d/s-00001-of-00002.jsonl", "e/s.jsonl"], ["d/s", "e/s"]),
+        (["d/t/00000-of-00001.jsonl", "e/t/00000-of-00001.jsonl"], ["d/t", "e/t"]),
+    ],
+)
+def test_files_of_one_name_take_folders_that_tell_them_apart(
+    specs: list[str], expected: list[str], folder: Path
+) -> None:
+    touch(folder, "x.jsonl", "a/x.jsonl", "a/y.jsonl", "b/x.jsonl", "b/z.jsonl", "a/c/x.jsonl", "b/c/x.jsonl")
+    touch(folder, "d/w.jsonl", "d/w.csv", "d/s-00000-of-00002.jsonl", "d/s-00001-of-00002.jsonl", "e/s.jsonl")
+    touch(folder, "d/t/00000-of-00001.jsonl", "e/t/00000-of-00001.jsonl")
+    assert list(names(*specs)) == expected
     with pytest.raises(UsageError, match="given twice"):
         names("a/x.jsonl", "a/*.jsonl")
 
