@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from secid.errors import UsageError
 from secid.progress import Progress, Silent
-from secid.results import Run
 from secid.settings import RECIPE_FIELDS, Resolved, Settings, resolve
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from secid.encoders import Description, Encoder
     from secid.gating.baseline import Baseline
     from secid.records import Source
+    from secid.results import Run
     from secid.study.blend import Blend
     from secid.study.mix import MixResult
     from secid.study.score import Scored

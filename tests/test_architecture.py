@@ -110,6 +110,26 @@ def test_help_loads_nothing_heavy():
     assert loaded_by("from secid.cli.app import main\nmain(['--help'])\nmain(['score', '--help'])") == "[]"
 
 
+def test_help_of_a_command_converts_no_option():
+    """Typer converts options with pydantic, which takes as long as the rest of a help text."""
+    assert (
+        loaded_by(
+            "from secid.cli.app import main\nmain(['gate', '--help'])\nimport sys\nassert 'pydantic' not in sys.modules"
+        )
+        == "[]"
+    )
+
+
+@pytest.mark.parametrize("policy", ["[gate]\nminimum_record = 1\n", "[gate\n", None])
+def test_policy_errors_load_nothing_heavy(tmp_path, policy):
+    path = tmp_path / "policy.toml"
+    if policy is not None:
+        path.write_text(policy, encoding="utf-8")
+    words = ["gate", "new.jsonl", "--against", "baseline.json", "--policy", str(path)]
+    code = f"from secid.cli.app import main\nassert main({words!r}) == 2\nassert 'rich.console' not in sys.modules"
+    assert loaded_by(code) == "[]"
+
+
 def test_the_public_names_are_there_and_loading_the_package_loads_nothing_heavy():
     assert loaded_by("import secid\nassert all(name in dir(secid) for name in ('score', 'gate', 'check'))") == "[]"
     found = loaded_by("import secid\nfor name in secid.__all__: getattr(secid, name)")

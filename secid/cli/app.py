@@ -6,12 +6,15 @@ import os
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from secid import __version__
 from secid.cli import ablate, baseline, cache, check, compare, doctor, encoder, gate, mix, report, schema, score, select
+from secid.cli.options import spare_absent
 from secid.errors import SecidError
 
 DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
@@ -60,7 +63,7 @@ def main(arguments: list[str]) -> int:
     """Runs a command line; returns the exit code. An uncaught exception is 3, never 1."""
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        result = app(args=arguments, prog_name="secid", standalone_mode=False)
+        result = spare_absent(get_command(app))(args=arguments, prog_name="secid", standalone_mode=False)
     except SecidError as error:
         _say(f"secid: {error}")
         return error.exit_code
@@ -92,10 +95,11 @@ def _terminate(number: int, frame: Any) -> None:
 
 def _say(text: str) -> None:
     """Prints our words to stderr; what they quote of a file or a name cannot steer the terminal."""
-    from secid.cli.console import stderr
     from secid.report.foreign import plain
 
-    stderr().print("\n".join(map(plain, text.split("\n"))), markup=False)
+    with suppress(OSError):  # nobody may be listening
+        sys.stderr.write("".join(f"{plain(line)}\n" for line in text.split("\n")))
+        sys.stderr.flush()
 
 
 def entry() -> None:

@@ -66,7 +66,11 @@ def gate(
         return _init(against, policy or Path("secid.toml"), sources)
     if not sources:
         raise UsageError("no source named", remedy="secid gate new.jsonl --against secid-baseline.json")
-    _check_outputs(out or [])
+    from secid.gating.policy import read_policy
+
+    read_policy(policy)  # a wrong one is told before anything else is loaded
+    if out:
+        _check_outputs(out)
     from secid.api import gate as judge
     from secid.cli.console import ConsoleProgress
 

@@ -24,9 +24,9 @@ Against = Literal["own", "best", "median", "named"]
 
 
 class Table(BaseModel):
-    """A table of the policy: unknown keys are errors, values never change."""
+    """A table of the policy: unknown keys are errors, values never change. Built when first used: schemas take time."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 class ScorePolicy(Table):
@@ -125,12 +125,12 @@ class Policy(Table):
     allow_not_evaluated: tuple[str, ...] = Field(
         (), description="Names of checks that may stay undecided; all others then hold the source up (exit 3)."
     )
-    score: ScorePolicy = ScorePolicy()
-    means: MeansPolicy = MeansPolicy()
-    buckets: BucketsPolicy = BucketsPolicy()
-    controls: ControlsPolicy = ControlsPolicy()
-    diversity: DiversityPolicy = DiversityPolicy()
-    drift: DriftPolicy = DriftPolicy()
+    score: ScorePolicy = Field(default_factory=ScorePolicy)
+    means: MeansPolicy = Field(default_factory=MeansPolicy)
+    buckets: BucketsPolicy = Field(default_factory=BucketsPolicy)
+    controls: ControlsPolicy = Field(default_factory=ControlsPolicy)
+    diversity: DiversityPolicy = Field(default_factory=DiversityPolicy)
+    drift: DriftPolicy = Field(default_factory=DriftPolicy)
 
 
 PLACES = ("secid.toml [gate]", "pyproject.toml [tool.secid.gate]")

@@ -32,7 +32,10 @@ BROKEN = FIXTURES / "broken"
         (["score", "nothing/*.jsonl", "--encoder", "TINY"], ["nothing/*.jsonl: matches no file"]),
         (["score", "smal.jsonl", "--encoder", "TINY"], ["no such file", "small.jsonl"]),
         (["score", "small.jsonl", "small.jsonl", "--encoder", "TINY"], ["given twice"]),
-        (["score", "small.jsonl", "small=small.jsonl", "--encoder", "TINY"], ["named 'small'", "other=small.jsonl"]),
+        (
+            ["score", "small=small.jsonl", "small=small.jsonl", "--encoder", "TINY"],
+            ["named 'small'", "other=small.jsonl"],
+        ),
         (["score", "small.jsonl", "--encoder", "TINY", "--out", "page.pdf"], ["page.pdf", ".md"]),
         (["score", str(BROKEN / "empty.jsonl"), "--encoder", "TINY"], ["empty.jsonl", "no row"]),
         (["score", str(BROKEN / "llamaindex.json"), "--encoder", "TINY"], ["no negatives", "find some first"]),
