@@ -29,8 +29,9 @@ def commands() -> dict[str, tuple[Any, Any]]:
     """The commands of the app by their words, each with the function behind it; the app itself under ""."""
     from typer.main import get_command
 
-    from secid.cli.app import app
+    from secid.cli.app import program
 
+    app = program()
     found: dict[str, tuple[Any, Any]] = {"": (get_command(app), None)}
     pending: list[tuple[str, Any, Any]] = [("", app, get_command(app))]
     while pending:

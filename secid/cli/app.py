@@ -6,27 +6,25 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
 
 from secid import __version__
-from secid.cli import ablate, baseline, cache, check, compare, doctor, encoder, gate, mix, report, schema, score, select
 from secid.cli.options import spare_absent
 from secid.errors import SecidError
 
 DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
-app = typer.Typer(
-    name="secid",
-    help="Rank sources of hard negatives with the frozen target encoder, before spending GPU-days.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+COMMANDS = (
+    "score", "mix", "select", "ablate", "compare", "check", "report", "schema", "gate", "baseline", "encoder", "cache",
+    "doctor",
+)  # fmt: skip
+"""Each is a function, or a group of commands `app`, in the module of its name."""
 
 
 def _version(value: bool) -> None:
@@ -35,7 +33,6 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
@@ -44,25 +41,33 @@ def root(
     """Options that stand before a command."""
 
 
-app.command("score")(score.score)
-app.command("mix")(mix.mix)
-app.command("select")(select.select)
-app.command("ablate")(ablate.ablate)
-app.command("compare")(compare.compare)
-app.command("check")(check.check)
-app.command("report")(report.report)
-app.command("schema")(schema.schema)
-app.command("gate")(gate.gate)
-app.command("baseline")(baseline.baseline)
-app.command("encoder")(encoder.encoder)
-app.add_typer(cache.app, name="cache")
-app.command("doctor")(doctor.doctor)
+def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
+    """The program with these commands."""
+    app = typer.Typer(
+        name="secid",
+        help="Rank sources of hard negatives with the frozen target encoder, before spending GPU-days.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(root)
+    for name in names:
+        module = import_module(f"secid.cli.{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name)(getattr(module, name))
+    return app
 
 
 def main(arguments: list[str]) -> int:
     """Runs a command line; returns the exit code. An uncaught exception is 3, never 1."""
     signal.signal(signal.SIGTERM, _terminate)
+    # All commands take half of the time of a help text to make; where none of them is named, they are listed.
+    first = next((word for word in arguments if not word.startswith("-")), "")
     try:
+        app = program([first] if first in COMMANDS else COMMANDS)
         result = spare_absent(get_command(app))(args=arguments, prog_name="secid", standalone_mode=False)
     except SecidError as error:
         _say(f"secid: {error}")

@@ -101,7 +101,7 @@ def spare_absent(program: Program) -> Program:
                 _spare(parameter)
         return parameters
 
-    program.get_params = get_params  # type: ignore[method-assign]
+    program.get_params = get_params  # type: ignore[assignment, method-assign]
     for inner in getattr(program, "commands", {}).values():
         spare_absent(inner)
     return program
@@ -117,4 +117,4 @@ def _spare(parameter: Parameter) -> None:
         empty = () if several else None
         return empty if parameter.callback is None else parameter.callback(context, parameter, empty)
 
-    parameter.process_value = process_value  # type: ignore[method-assign]
+    parameter.process_value = process_value  # type: ignore[assignment, method-assign]
