@@ -132,6 +132,8 @@ class AblationRow:
     order: names, highest first.   swapped: pairs ordered otherwise than at the base.
     stability: share of source pairs ordered as under the base, 1 = all; None where there is no pair.
     block_stability: the same within each block of sources that the user named.
+    Of the rows of a sample: n_queries by source; intervals_95 of the scores, the run's own widened to that many
+    queries; open_swaps: those of `swapped` whose difference has 0 within its 95 % interval, so that they may be noise.
     """
 
     setting: str
@@ -140,6 +142,9 @@ class AblationRow:
     stability: float | None
     block_stability: Mapping[str, float | None]
     swapped: tuple[tuple[str, str], ...]
+    n_queries: Mapping[str, int] = field(default_factory=dict)
+    intervals_95: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    open_swaps: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,7 +325,7 @@ class Crossing:
 class SliceSource:
     """One source within one slice. bucket_fractions: by bucket, of the slice's triplets.
 
-    eci_nats, interval_95: of ECI_B at the run's budget, sources cut to equal size within the slice beyond budget 1;
+    score_nats, interval_95: of ECI_B at the run's budget, sources cut to equal size within the slice beyond budget 1;
     the other numbers are of all its triplets.
     """
 
@@ -329,7 +334,7 @@ class SliceSource:
     rank_group: int
     n_queries: int
     n_triplets: int
-    eci_nats: float
+    score_nats: float
     interval_95: tuple[float, float]
     trace: float
     consistency_mean: float

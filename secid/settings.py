@@ -107,6 +107,33 @@ def value_text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+WORDS = {
+    "alphanumeric2": "alphanumeric ≥ 2",
+    "whitespace": "white space",
+    "trigrams": "character trigrams",
+    "multilingual": "words of any script",
+    "wordpieces": "word pieces",
+    "pooled": "pooled documents",
+    "own": "own documents",
+    "pooled_with_queries": "pooled queries + documents",
+    "uniform": "uniform weights",
+    "full": "full weight",
+    "no_consistency": "without consistency",
+    "no_locality": "without locality",
+    "no_residual": "without residual",
+    "residual_only": "residual only",
+    "gradient_weighted": "gradient-weighted",
+    "margin_hardness": "margin hardness",
+    "fisher": "Fisher",
+    "idf": "IDF",
+}
+
+
+def in_words(name: str) -> str:
+    """A setting's name or value as pages write it; foreign ones as they are."""
+    return WORDS.get(name, name)
+
+
 DEFAULTS = Settings()
 FIELDS = {item.name: item for item in fields(Settings)}
 RECIPE_FIELDS = (

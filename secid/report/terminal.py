@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from secid.report import page
-from secid.report.content.ablations import order, told
+from secid.report.content.ablations import order, queries, told
 from secid.report.content.early import early_told
 from secid.report.content.slices import slices_told
 from secid.report.foreign import plain, short, without_isolates
@@ -23,6 +23,7 @@ from secid.report.unstable import unstable
 from secid.report.verdict import in_a_line, warning, warnings
 from secid.report.words import control_name, missing_lines, score_name, score_point, skipped_lines
 from secid.results import Ablation, ControlResult, Run
+from secid.settings import in_words
 
 SHOWN_SOURCES = 6
 """Sources that a compact ablation table has columns for at 80 columns."""
@@ -58,7 +59,7 @@ def table(run: Run) -> RenderableType:
     if run.ablations:
         parts += [_line(""), _line(_ablation_legend(run))]
     for item in run.ablations:
-        parts += [_line(""), _ablation(run, item), _line(f"{plain(item.name)}: {told(item)}")]
+        parts += [_line(""), _ablation(run, item), _line(f"{plain(in_words(item.name))}: {told(item)}")]
     parts.append(_line(""))
     parts += [_line(line, "yellow") for line in [*skipped_lines(run), *missing_lines(run)]]
     if run.early_stop is not None:
@@ -181,18 +182,24 @@ def _ablation_legend(run: Run) -> str:
 def _ablation(run: Run, item: Ablation) -> Table:
     names = [source.name for source in run.sources[:SHOWN_SOURCES]]
     ranks = [f"#{source.rank}" for source in run.sources[:SHOWN_SOURCES]]
+    sampled = any(row.n_queries for row in item.rows)
+    heads = (*(["queries"] * sampled), *ranks)
     shown = _new(
-        (plain(item.name), "left"), *((rank, "right") for rank in ranks), ("order", "left"), ("stability", "right")
+        (plain(in_words(item.name)), "left"),
+        *((head, "right") for head in heads),
+        ("order", "left"),
+        ("stability", "right"),
     )
     for row in item.rows:
         kept = replace(row, order=tuple(name for name in row.order if name in names))
         shown.add_row(
-            Text(plain(row.setting) + (" *" if row.setting == item.base else "")),
+            Text(plain(in_words(row.setting)) + (" *" if row.setting == item.base else "")),
+            *([queries(row)] * sampled),
             *(nats(row.scores.get(name)) for name in names),
             order(run, kept, ""),
             fraction(row.stability),
         )
-    shown.add_row("range", *(nats(item.range_nats.get(name)) for name in names), "", "")
+    shown.add_row("range", *([""] * sampled), *(nats(item.range_nats.get(name)) for name in names), "", "")
     return shown
 
 

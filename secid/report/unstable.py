@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from secid.report.foreign import named, plain
 from secid.report.numerals import count, listed, plural
 from secid.results import Ablation, Run
+from secid.settings import in_words
 
 SHOWN_PAIRS, SHOWN_SETTINGS = 4, 3
 NO_PAIR = "no pair of sources could be ordered"
@@ -32,7 +33,7 @@ def pairs_by_setting(ablations: Iterable[Ablation]) -> dict[tuple[str, str], lis
     for item in ablations:
         for row in item.rows:
             for pair in row.swapped:
-                found.setdefault(pair, []).append(plain(f"{item.name} {row.setting}"))
+                found.setdefault(pair, []).append(plain(f"{in_words(item.name)} {in_words(row.setting)}"))
     return dict(sorted(found.items(), key=lambda entry: -len(entry[1])))
 
 
@@ -51,7 +52,11 @@ def leader_kept(run: Run) -> str:
         return "but no setting that was tried scores every source, so nothing shows how far the order rests on them"
     leader = run.sources[0].name
     samples = (row for item in run.ablations if item.name == "sample" for row in item.rows)
-    lost = [plain(row.setting) for row in samples if any(leader in pair for pair in row.swapped)]
+    lost = [
+        plain(row.setting)
+        for row in samples
+        if any(leader in pair and pair not in row.open_swaps for pair in row.swapped)
+    ]
     under = (
         "every setting that was tried"
         if n_known == len(tried)

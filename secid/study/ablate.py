@@ -12,7 +12,7 @@ from secid.errors import UsageError
 from secid.measure.gates import WEIGHTS
 from secid.measure.sweep import Variant
 from secid.results import Ablation, AblationRow
-from secid.settings import Settings
+from secid.settings import Settings, in_words
 from secid.study.agreement import kendall_tau_b
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -103,7 +103,6 @@ def ablation(
 ) -> Ablation:
     """The table of one aspect. scores: setting -> source -> nats, None where it was not evaluated."""
     rows = tuple(_row(setting, values, scores[base], blocks or {}) for setting, values in scores.items())
-    n_ties = {setting: len(newly_tied(values, scores[base])) for setting, values in scores.items()}
     known = {
         source: [value for values in scores.values() if (value := values[source]) is not None]
         for source in scores[base]
@@ -113,7 +112,7 @@ def ablation(
         base=base,
         rows=rows,
         range_nats={source: max(values) - min(values) if values else 0.0 for source, values in known.items()},
-        conclusion=conclusion(name, base, rows, n_ties),
+        conclusion=conclusion(name, base, rows),
     )
 
 
@@ -179,12 +178,14 @@ def _gap(values: Scores, first: str, second: str) -> float | None:
 
 
 PLURALS = {"idf": ("IDF corpus", "IDF corpora")}
+PREPOSITIONS = {"temperature": "at", "sample": "in", "encoder": "under"}
+SHOWN_PAIRS, SHOWN_SETTINGS = 2, 3
 
 
-def conclusion(name: str, base: str, rows: Sequence[AblationRow], n_ties: Mapping[str, int]) -> str:
+def conclusion(name: str, base: str, rows: Sequence[AblationRow]) -> str:
     """One line of plain words: unchanged, or at which settings which pairs swap or tie.
 
-    n_ties : by setting, pairs that tie there and not at the base. Settings that order no pair count nowhere.
+    Settings that order no pair count nowhere; swaps of a sample that stay within their intervals are no changes.
     """
     one, many = PLURALS.get(name, (name, f"{name}s"))
     ordering = [row for row in rows if row.stability is not None]
@@ -192,20 +193,69 @@ def conclusion(name: str, base: str, rows: Sequence[AblationRow], n_ties: Mappin
     lacks = f" ({n_missing} {'setting lacks' if n_missing == 1 else 'settings lack'} a score for some source)"
     note = lacks if n_missing else ""
     if all(row.setting == base for row in ordering):
-        return f"no {one} other than {base} orders a pair{note}"
-    changed = [row for row in rows if row.swapped]
-    ties = [(row.setting, n) for row in rows if (n := n_ties[row.setting])]
-    tied = "; ".join(f"{n} {'pair ties' if n == 1 else 'pairs tie'} at {setting}" for setting, n in ties)
-    if not changed and not tied:
-        return f"order unchanged over {len(ordering)} {many}{note}"
-    if not changed:
-        return f"no pair changes places over {len(ordering)} {many}; {tied}{note}"
-    told = [
-        f"{row.setting} ({', '.join(f'{first} and {second}' for first, second in row.swapped[:3])}"
-        f"{' and more' if len(row.swapped) > 3 else ''})"
-        for row in changed
-    ]
-    return f"order changes against {base} at {name} {'; '.join([*told, *([tied] if tied else [])])}{note}"
+        return f"no {one} other than {in_words(base)} orders a pair{note}"
+    among = f"{len(ordering)} {many}"
+    changes, ties = _changes(name, ordering, among), _ties(name, base, ordering)
+    steady = f"no pair changes places over {among}" if ties and not any(row.swapped for row in ordering) else ""
+    told = "; ".join(filter(None, (changes, steady, _noise(ordering), ties)))
+    return (told or f"order unchanged over {among}") + note
+
+
+def _changes(name: str, rows: Sequence[AblationRow], among: str) -> str:
+    """At how many settings the order changes, and which pairs swap where."""
+    at = PREPOSITIONS.get(name, "with")
+    met: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for pair in row.swapped:
+            if pair not in row.open_swaps:
+                met.setdefault(pair, []).append(in_words(row.setting))
+    if not met:
+        return ""
+    changed = dict.fromkeys(setting for settings in met.values() for setting in settings)
+    often = sorted(met.items(), key=lambda entry: -len(entry[1]))
+    if len(changed) == 1:
+        n_more = len(met) - SHOWN_PAIRS
+        more = f" and {n_more} more {'pair' if n_more == 1 else 'pairs'}" if n_more > 0 else ""
+        pairs = ", ".join(f"{first} and {second}" for first, second in list(met)[:SHOWN_PAIRS])
+        return f"order changes only {at} {next(iter(changed))} (of {among}): {pairs}{more} swap"
+    head = f"order changes {at} {len(changed)} of {among}"
+    if len(met) <= SHOWN_PAIRS:
+        told = [f"{first} and {second} swap {at} {_listed(settings)}" for (first, second), settings in often]
+        return f"{head}: {', '.join(told)}"
+    (first, second), settings = often[0]
+    n_sources = len(rows[0].scores)
+    n_pairs = n_sources * (n_sources - 1) // 2
+    most = f", {first} and {second} most often ({len(settings)} times)" if len(settings) > 1 else ""
+    return f"{head}: {len(met)} of {n_pairs} pairs swap{most}"
+
+
+def _noise(rows: Sequence[AblationRow]) -> str:
+    """Swaps of samples that their own number of queries explains."""
+    n_swaps = sum(len(row.open_swaps) for row in rows)
+    if not n_swaps:
+        return ""
+    n_rows = sum(bool(row.open_swaps) for row in rows)
+    where = f"{n_rows} smaller {'sample' if n_rows == 1 else 'samples'}"
+    swaps = "1 swap" if n_swaps == 1 else f"{n_swaps} swaps"
+    only = "" if any(set(row.swapped) - set(row.open_swaps) for row in rows) else "no change beyond noise: "
+    have = "has 0 within its 95 % interval" if n_swaps == 1 else "have 0 within their 95 % intervals"
+    return f"{only}{swaps} in {where} {have}"
+
+
+def _ties(name: str, base: str, rows: Sequence[AblationRow]) -> str:
+    """Settings at which pairs tie that do not at the base."""
+    at = PREPOSITIONS.get(name, "with")
+    own = next((row.scores for row in rows if row.setting == base), {})
+    ties = [(in_words(row.setting), n) for row in rows if own and (n := len(newly_tied(row.scores, own)))]
+    told = [f"{n} {'pair ties' if n == 1 else 'pairs tie'} {at} {setting}" for setting, n in ties[:SHOWN_SETTINGS]]
+    n_more = len(ties) - SHOWN_SETTINGS
+    return ", ".join([*told, *([f"more {at} {n_more} others"] if n_more > 0 else [])])
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) > SHOWN_SETTINGS:
+        return f"{', '.join(names[: SHOWN_SETTINGS - 1])} and {len(names) - SHOWN_SETTINGS + 1} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def over_encoders(table: Mapping[str, Scores]) -> Ablation:

@@ -68,18 +68,23 @@ class Bench:
                 self.vectors, rows, swept.scalars, gates.weight, state, self.smallest_distance, budgets
             ),
             query_keys=self.query_keys[np.unique(rows.query)],
-            variants=variant_scores(swept, wanted, settings.budget) if variants else {},
+            variants=variant_scores(swept, wanted, settings.budget, rows, position) if variants else {},
         )
 
 
-def variant_scores(swept: Sweep, variants: Sequence[Variant], budget: float) -> dict[Variant, VariantScore]:
+def variant_scores(
+    swept: Sweep, variants: Sequence[Variant], budget: float, rows: Triplets, position: Floats | None
+) -> dict[Variant, VariantScore]:
     """ECI_B of all variants of one sweep; only what later scaling needs is kept of the matrices."""
     found = {}
+    queries, first = np.unique(rows.query, return_index=True)
+    places = np.zeros(len(queries)) if position is None else position[first]
     for variant in variants:
         state = swept.state(variant)
         scaled = variant.weight in UNBOUNDED_WEIGHTS
         nats = None if scaled or not state.n_negatives else log_det_nats(state.matrix(), budget)
-        found[variant] = VariantScore(nats, state if scaled else None, swept.weights[variant])
+        n_queries = int((places < variant.sample).sum())
+        found[variant] = VariantScore(nats, state if scaled else None, swept.weights[variant], n_queries)
     return found
 
 

@@ -48,11 +48,15 @@ POWER_80 = 0.8416212335729143
 
 @dataclass(frozen=True)
 class VariantScore:
-    """ECI_B of a source under one variant. A weight beyond [0, 1] is scaled over the run, so it keeps its state."""
+    """ECI_B of a source under one variant. A weight beyond [0, 1] is scaled over the run, so it keeps its state.
+
+    n_queries: distinct queries of the variant's sample.
+    """
 
     nats: float | None
     state: InformationState | None
     weight_sum: float
+    n_queries: int
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from secid.study.finish import Measured, chances, compare, control_result, cross
 from secid.study.inspect import Findings, Inspector
 from secid.study.overlap import Listed, overlaps
 from secid.study.reading import read_plan
+from secid.study.sample_noise import with_noise
 from secid.study.slices import slices
 from secid.study.triplets import triplets_of
 
@@ -299,7 +300,8 @@ def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequ
             else score.nats
             for name, score in scores.items()
         }
-    return ablation(aspect.name, aspect.base, table, blocks)
+    found = ablation(aspect.name, aspect.base, table, blocks)
+    return with_noise(found, aspect.variants, items, budget) if aspect.name == "sample" else found
 
 
 def input_files(reader: Reader) -> dict[str, InputFile]:

@@ -89,7 +89,7 @@ def _slice(
                 rank_group=groups[item.name],
                 n_queries=len(item.influence.queries),
                 n_triplets=round(item.triplets.n_negatives),
-                eci_nats=scores[item.name],
+                score_nats=scores[item.name],
                 interval_95=interval(cut, budget, scores[item.name], error),
                 trace=trace(item.state.matrix()),
                 consistency_mean=float(np.average(item.gates.consistency, weights=share)),

@@ -333,7 +333,7 @@ def test_slices_are_runs_of_their_own_records_in_the_same_pool(sources, tmp_path
         own = {name: [row for row in rows if int(row[0].split()[-1]) % 2 == parity] for name, rows in sources.items()}
         alone = score(own, tmp_path / part.value, frozen=scored.frequencies, controls="none").run
         reference.assert_close(
-            {s.name: (s.eci_nats, *s.interval_95) for s in part.sources},
+            {s.name: (s.score_nats, *s.interval_95) for s in part.sources},
             {s.name: (s.eci_nats, *s.interval_95) for s in alone.sources},
             rel=1e-7,  # blocks are cut elsewhere, and a block's product is float32
         )

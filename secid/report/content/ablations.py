@@ -6,10 +6,11 @@ from math import inf
 
 from secid.report.charts.lines import lines
 from secid.report.foreign import named, plain, short
-from secid.report.numerals import budget, fraction, nats
-from secid.report.page import Chart, Part, Section, Table, number, text
+from secid.report.numerals import budget, count, fraction, interval, nats
+from secid.report.page import Chart, Part, Section, Table, number, text, wrapped
 from secid.report.words import terms
 from secid.results import Ablation, AblationRow, Run
+from secid.settings import in_words
 
 SHADES = 10
 NUMERIC = ("temperature", "sample")
@@ -44,6 +45,7 @@ def _part(run: Run, item: Ablation) -> Part:
     blocks = list(dict.fromkeys(block for row in item.rows for block in row.block_stability))
     points = [_place(item, row.setting) for row in item.rows]
     numeric = len(points) > 1 and all(point is not None for point in points)
+    sampled = any(row.n_queries for row in item.rows)
     rows, shades = [], []
     for row in item.rows:
         values = [row.scores.get(name) for name in names]
@@ -51,8 +53,9 @@ def _part(run: Run, item: Ablation) -> Part:
         low, high = min(known, default=0.0), max(known, default=0.0)
         rows.append(
             (
-                f"{plain(row.setting)}{' (this run)' if row.setting == item.base else ''}",
-                *map(nats, values),
+                f"{plain(in_words(row.setting))}{' (this run)' if row.setting == item.base else ''}",
+                *([queries(row)] if sampled else []),
+                *(_score(row, name) for name in names),
                 order(run, row, " "),
                 fraction(row.stability),
                 *(fraction(row.block_stability.get(block)) for block in blocks),
@@ -60,25 +63,27 @@ def _part(run: Run, item: Ablation) -> Part:
         )
         shades.append(
             (
-                None,
+                *([None] * (1 + sampled)),
                 *(None if numeric else _shade(value, low, high) for value in values),
                 None,
                 None,
                 *[None] * len(blocks),
             )
         )
-    rows.append(("range", *(nats(item.range_nats.get(name)) for name in names), *["–"] * (2 + len(blocks))))
+    ranges = (nats(item.range_nats.get(name)) for name in names)
+    rows.append(("range", *(["–"] * sampled), *ranges, *["–"] * (2 + len(blocks))))
     shades.append((None,) * len(rows[-1]))
     at = "" if run.budget == 1.0 else f" at B = {budget(run.budget)}"
     columns = (
-        text(plain(item.name)),
-        *(number(short(name)) for name in names),
+        text(plain(in_words(item.name))),
+        *([number("queries, most")] if sampled else []),
+        *((wrapped if sampled else number)(short(name)) for name in names),
         text("order"),
         number("stability"),
         *(number(f"stability in {short(block, 30)}") for block in blocks),
     )
     table = Table(
-        caption=f"Score in nats{at} by {plain(item.name)}",
+        caption=f"Score in nats{at} by {plain(in_words(item.name))}{', with 95 % interval' if sampled else ''}",
         columns=columns,
         rows=tuple(rows),
         shades=tuple(shades),
@@ -86,9 +91,19 @@ def _part(run: Run, item: Ablation) -> Part:
     return Part(table=table, chart=_chart(run, item) if numeric else None)
 
 
+def queries(row: AblationRow) -> str:
+    """The queries of a sample, of the source that has most."""
+    return count(max(row.n_queries.values(), default=None))
+
+
+def _score(row: AblationRow, name: str) -> str:
+    ends = row.intervals_95.get(name)
+    return nats(row.scores.get(name)) + ("" if ends is None else f"\n({interval(ends, ' ')})")
+
+
 def conclusions(run: Run) -> list[str]:
     """A sentence an ablation: at which settings which sources change places, and within which blocks."""
-    return [f"{plain(item.name)}: {told(item)}" for item in run.ablations]
+    return [f"{plain(in_words(item.name))}: {told(item)}" for item in run.ablations]
 
 
 def told(item: Ablation) -> str:
@@ -108,7 +123,7 @@ def _of_block(item: Ablation, block: str) -> str:
     least, setting = min(known)
     if least == 1.0:
         return f"Within {named(block, 30)}: order unchanged"
-    return f"Within {named(block, 30)}: stability down to {fraction(least)} at {plain(setting)}"
+    return f"Within {named(block, 30)}: stability down to {fraction(least)} at {plain(in_words(setting))}"
 
 
 def order(run: Run, row: AblationRow, between: str) -> str:
@@ -143,7 +158,7 @@ def _chart(run: Run, item: Ablation) -> Chart:
         ]
         for source in run.sources
     }
-    title = f"Score by {plain(item.name)}"
+    title = f"Score by {plain(in_words(item.name))}"
     description = "; ".join(
         f"{short(name, 30)}: " + ", ".join(f"{nats(value)} at {place:g}" for place, value in points)
         for name, points in list(series.items())[:20]

@@ -90,4 +90,4 @@ def _row(item: Slice, names: list[str]) -> tuple[str, ...]:
 def _cell(source: SliceSource | None) -> str:
     if source is None:
         return "–"
-    return f"{source.rank} ({source.rank_group}) {nats(source.eci_nats)}\n({interval(source.interval_95, ' ')})"
+    return f"{source.rank} ({source.rank_group}) {nats(source.score_nats)}\n({interval(source.interval_95, ' ')})"

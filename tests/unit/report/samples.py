@@ -200,7 +200,7 @@ def sliced(run: Run) -> Run:
             rank_group=1,
             n_queries=9,
             n_triplets=45,
-            eci_nats=source.eci_nats,
+            score_nats=source.eci_nats,
             interval_95=source.interval_95,
             trace=source.trace,
             consistency_mean=0.9,

@@ -9,10 +9,12 @@ import pytest
 
 from secid.data import resolve_sources
 from secid.errors import UsageError
+from secid.measure.uncertainty import FEWEST_QUERIES, difference, reach_95
 from secid.progress import Silent
 from secid.report.content.ablations import ablation_section, told
 from secid.settings import resolve
 from secid.study.ablate import ablation, blocks_of, over_encoders
+from secid.study.sample_noise import with_noise
 from secid.study.score import Scored, score_sources
 from tests.fake_encoder import HashEncoder
 
@@ -49,7 +51,7 @@ def test_the_base_of_every_ablation_and_a_slice_of_everything_are_the_run_itself
     said = ablation_section(found.run).parts[0].table.caption
     assert said == ("Score in nats by temperature" if budget == 1.0 else "Score in nats at B = 1,000 by temperature")
     (everything,) = found.run.slices
-    assert {source.name: source.eci_nats for source in everything.sources} == pytest.approx(found.scores)
+    assert {source.name: source.score_nats for source in everything.sources} == pytest.approx(found.scores)
     assert [source.name for source in everything.sources] == order
     assert {source.name: source.n_triplets for source in everything.sources} == {"near": 40, "wide": 40, "half": 20}
     assert everything.stability == 1.0
@@ -73,9 +75,11 @@ def test_ties_keep_the_order_of_the_base_and_are_told():
     assert found.rows[1].stability == 0.5
     assert found.conclusion == "no pair changes places over 2 temperatures; 10 pairs tie at 0.1"
     one_tie = ablation("idf", "pooled", {"pooled": DOWN, "own": {**DOWN, "b": 5.0}})
-    assert one_tie.conclusion == "no pair changes places over 2 IDF corpora; 1 pair ties at own"
+    assert one_tie.conclusion == ("no pair changes places over 2 IDF corpora; 1 pair ties with own documents")
     both = ablation("idf", "pooled", {"pooled": DOWN, "own": {**DOWN, "b": 5.0, "e": 2.5}})
-    assert both.conclusion == "order changes against pooled at idf own (d and e); 1 pair ties at own"
+    assert both.conclusion == (
+        "order changes only with own documents (of 2 IDF corpora): d and e swap; 1 pair ties with own documents"
+    )
 
 
 def test_a_setting_that_orders_no_pair_is_no_evidence():
@@ -95,8 +99,87 @@ def test_a_long_conclusion_over_encoders_keeps_tau_and_the_caution():
     encoders = ["the-organisation/an-encoder-of-theirs", "another-one/with-a-name", "a-third-one/base-v2"]
     found = over_encoders({encoders[0]: forth, encoders[1]: back, encoders[2]: back})
     words = told(found)
-    assert "and more" in words  # the pairs are cut
+    assert words.startswith("order changes under 2 of 3 encoders: 15 of 15 pairs swap, 1 a source")
     assert "another-one/with-a-name -1.00, a-third-one/base-v2 -1.00. Only encoders of the target's own" in words
+
+
+def scores_of(order: str) -> dict[str, float | None]:
+    """Scores by which sources a, b, c, d stand in this order."""
+    return {name: float(-place) for place, name in enumerate(order)}
+
+
+@pytest.mark.parametrize(
+    ("name", "orders", "told"),
+    [
+        ("temperature", {"1": "abcd", "2": "abcd"}, "order unchanged over 2 temperatures"),
+        (
+            "tokenizer",
+            {"alphanumeric": "abcd", "trigrams": "abdc", "whitespace": "abcd"},
+            "order changes only with character trigrams (of 3 tokenizers): c and d swap",
+        ),
+        (
+            "idf",
+            {"pooled": "abcd", "own": "bacd", "pooled_with_queries": "bacd"},
+            "order changes with 2 of 3 IDF corpora: a and b swap with own documents and pooled queries + documents",
+        ),
+        (
+            "temperature",
+            {"1": "abcd", "2": "bacd", "3": "badc"},
+            "order changes at 2 of 3 temperatures: a and b swap at 2 and 3, c and d swap at 3",
+        ),
+        (
+            "weight",
+            {"full": "abcd", "fisher": "dcba", "residual_only": "bacd"},
+            "order changes with 2 of 3 weights: 6 of 6 pairs swap, a and b most often (2 times)",
+        ),
+        (
+            "temperature",
+            {"1": "abcd", "2": "bcda"},
+            "order changes only at 2 (of 2 temperatures): a and b, a and c and 1 more pair swap",
+        ),
+    ],
+)
+def test_a_conclusion_is_a_line_of_plain_words(name, orders, told):
+    base = next(iter(orders))
+    assert ablation(name, base, {key: scores_of(order) for key, order in orders.items()}).conclusion == told
+
+
+def test_samples_tell_their_queries_and_intervals(tmp_path):
+    run = scored(tmp_path, 1.0).run
+    found = next(item for item in run.ablations if item.name == "sample")
+    rows = {row.setting: row for row in found.rows}
+    whole, half, few = rows["100 %"], rows["50 %"], rows["10 %"]
+    assert whole.n_queries == {source.name: source.n_queries for source in run.sources}
+    for source in run.sources:
+        assert whole.intervals_95[source.name] == pytest.approx(source.interval_95)
+    assert max(few.n_queries.values()) < FEWEST_QUERIES
+    assert set(few.intervals_95.values()) == {(0.0, 1.0)}
+    assert few.open_swaps == few.swapped
+    source = run.sources[0]
+    n, m = source.n_queries, half.n_queries[source.name]
+    wider = reach_95(m) / reach_95(n) * (n / m) ** 0.5
+    upper = half.intervals_95[source.name][1] - half.scores[source.name]
+    assert upper == pytest.approx((source.interval_95[1] - source.eci_nats) * wider)
+    assert not any(row.n_queries for item in run.ablations if item.name != "sample" for row in item.rows)
+
+
+def test_a_swap_is_noise_where_the_difference_at_that_many_queries_may_be_zero(tmp_path):
+    first, second = scored(tmp_path, 1.0).measured[:2]
+    variant = next(variant for variant in first.variants if variant.sample == 0.5)
+    gap = difference(first.influence, second.influence, 0.0)
+    n = min(item.variants[variant].n_queries for item in (first, second))
+    reach = reach_95(n) * gap.standard_error * (gap.n_queries / n) ** 0.5
+    names = f"{first.name} and {second.name}"
+    noise = "no change beyond noise: 1 swap in 1 smaller sample has 0 within its 95 % interval"
+    for ahead, expected in ((0.9, noise), (1.1, f"order changes only in 50 % (of 2 samples): {names} swap")):
+        scores = {
+            "100 %": {first.name: 1.0, second.name: 0.5},
+            "50 %": {first.name: 0.5, second.name: 0.5 + ahead * reach},
+        }
+        made = ablation("sample", "100 %", scores)
+        made = with_noise(made, dict.fromkeys(scores, variant), [first, second], 1.0)
+        assert made.rows[1].swapped == ((first.name, second.name),)
+        assert made.conclusion == expected
 
 
 @pytest.mark.parametrize("blocks", [["x=a,a"], ["x=a,b,a"], ["x=a,b", "x=a,c"]])

@@ -1,0 +1,60 @@
+"""How far the scores of smaller samples are noise: the run's own errors, widened to the queries of a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import sqrt
+
+from secid.measure.sweep import Variant
+from secid.measure.uncertainty import FEWEST_QUERIES, difference, reach_95
+from secid.results import Ablation, AblationRow
+from secid.study.ablate import conclusion
+from secid.study.finish import Measured
+
+
+def with_noise(found: Ablation, variants: Mapping[str, Variant], items: Sequence[Measured], budget: float) -> Ablation:
+    """The ablation over samples with the queries of each row, 95 % intervals, and the swaps that stay within theirs.
+
+    items : as they are ranked, at `budget`. A sample of m of n queries has the run's standard error times sqrt(n/m).
+    Fewer than FEWEST_QUERIES queries say nothing, so every swap stays open there. Source: METHOD 8.
+    """
+    rows = tuple(_row(row, variants[row.setting], items, budget) for row in found.rows)
+    return replace(found, rows=rows, conclusion=conclusion(found.name, found.base, rows))
+
+
+def _row(row: AblationRow, variant: Variant, items: Sequence[Measured], budget: float) -> AblationRow:
+    by_name = {item.name: item for item in items}
+    n_queries = {item.name: item.variants[variant].n_queries for item in items}
+    intervals = {
+        item.name: _interval(item, value, n_queries[item.name], budget)
+        for item in items
+        if (value := row.scores[item.name]) is not None
+    }
+    return replace(
+        row,
+        n_queries=n_queries,
+        intervals_95=intervals,
+        open_swaps=tuple(
+            (first, second)
+            for first, second in row.swapped
+            if not _beyond(row, by_name[first], by_name[second], min(n_queries[first], n_queries[second]))
+        ),
+    )
+
+
+def _interval(item: Measured, nats: float, n_queries: int, budget: float) -> tuple[float, float]:
+    if n_queries < FEWEST_QUERIES:
+        return (0.0, budget)
+    error = float(item.influence.standard_errors()[0]) * sqrt(len(item.influence.queries) / n_queries)
+    half = reach_95(n_queries) * error
+    return (max(0.0, nats - half), nats + half)
+
+
+def _beyond(row: AblationRow, first: Measured, second: Measured, n_queries: int) -> bool:
+    """Whether the 95 % interval of the difference at that many queries leaves 0 out."""
+    a, b = row.scores[first.name], row.scores[second.name]
+    if n_queries < FEWEST_QUERIES or a is None or b is None:
+        return False
+    gap = difference(first.influence, second.influence, a - b)
+    return abs(gap.nats) > reach_95(n_queries) * gap.standard_error * sqrt(gap.n_queries / n_queries)
