@@ -71,7 +71,7 @@ class Segment(NamedTuple):
 
     path: Path
     start: int
-    keys: bytearray
+    keys: bytearray | array[int]
     lengths: array[int]
 
 
@@ -239,19 +239,25 @@ class TextStore:
         return self._decoded(self._offsets[ids], self._lengths[ids])
 
     def packed(self, start: int, stop: int) -> Packed:
-        """The texts with ids start … stop-1 as one piece of bytes; mostly they lie so in the file."""
-        offsets, lengths = self._offsets[start:stop], self._lengths[start:stop].astype(np.int64)
-        sizes = lengths + len(BETWEEN)
+        """The texts with ids start … stop-1 as one piece of bytes."""
+        return self._packed(self._offsets[start:stop], self._lengths[start:stop])
+
+    def packed_of(self, ids: npt.NDArray[np.int64]) -> Packed:
+        """The texts with these ids as one piece of bytes."""
+        return self._packed(self._offsets[ids], self._lengths[ids])
+
+    def _packed(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32]) -> Packed:
+        sizes = lengths.astype(np.int64) + len(BETWEEN)
         size = int(sizes.sum())
         files, places = self._placed(offsets)
-        if len(files) and files[0] == files[-1] and places[-1] + int(sizes[-1]) - places[0] == size:
+        if len(files) and _adjoin(offsets, sizes) and files[0] == files[-1]:  # mostly they lie so in the file
             found = self._files[files[0]][places[0] : places[0] + size]
         else:
             data = self._files
             parts = [data[f][a : a + n] for f, a, n in zip(files, places, sizes.tolist(), strict=True)]
             found = b"".join(parts)
         self._read(size)
-        return Packed(found, lengths)
+        return Packed(found, sizes - len(BETWEEN))
 
     def only(self, ids: npt.NDArray[np.int64]) -> TextStore:
         """The store of these texts alone, numbered 0 … len(ids)-1 in the order given."""
@@ -281,6 +287,11 @@ class TextStore:
             self._n_resident = 0
             for file in self._files:
                 let_go(file)
+
+
+def _adjoin(offsets: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> bool:
+    """Whether each text follows the one before it."""
+    return bool(np.array_equal(offsets[1:], offsets[:-1] + sizes[:-1]))
 
 
 def let_go(mapped: mmap.mmap) -> None:

@@ -106,6 +106,46 @@ def loaded_by(code: str) -> str:
     return done.stdout.strip().splitlines()[-1]
 
 
+RUNS_WHAT_IT_READS = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
+
+
+def unsafe(path: Path) -> list[str]:
+    """Where a file could run what it reads: imports, and loaders called without their safe form."""
+    found = [f"imports {module}" for module in imports(path) if module.split(".")[0] in RUNS_WHAT_IT_READS]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        given = {word.arg: ast.unparse(word.value) for word in node.keywords}
+        if called == "torch.load" and given.get("weights_only") != "True":
+            found.append(f"{called} without weights_only=True")
+        if called.startswith("np.") and given.get("allow_pickle", "False") != "False":
+            found.append(f"{called} with allow_pickle")
+    return [f"{path.name}: {what}" for what in found]
+
+
+def test_nothing_that_is_read_can_run():
+    root = PACKAGE.parent
+    files = [*PACKAGE.rglob("*.py"), *(root / "tests").rglob("*.py"), *(root / "docs").rglob("*.py")]
+    assert [problem for path in files for problem in unsafe(path)] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import pickle",
+        "from marshal import loads",
+        "torch.load(path)",
+        "torch.load(path, weights_only=False)",
+        "np.load(path, allow_pickle=True)",
+    ],
+)
+def test_what_could_run_is_noticed(tmp_path, line):
+    path = tmp_path / "part.py"
+    path.write_text(line, encoding="utf-8")
+    assert unsafe(path) != []
+
+
 def test_help_loads_nothing_heavy():
     assert loaded_by("from secid.cli.app import main\nmain(['--help'])\nmain(['score', '--help'])") == "[]"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from itertools import repeat
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +86,20 @@ class Rows:
             for example in shown:
                 self.show(replace(example, line=example.line + n_lines))
 
+    def plain(self) -> dict[str, Any]:
+        """The rows in values that can be sent to another process; those of which source is known there."""
+        shown = [astuple(example) for examples in self.examples.values() for example in examples]
+        return {**vars(self), "source": None, "examples": shown}
+
+    @staticmethod
+    def of(plain: dict[str, Any], source: Source) -> Rows:
+        """The rows that were sent."""
+        counts = {name: Counter(plain[name]) for name in ("skipped", "dropped")}
+        rows = Rows(**{**plain, **counts, "source": source, "examples": {}})
+        for example in plain["examples"]:
+            rows.show(Example(*example))
+        return rows
+
     def show(self, example: Example) -> None:
         shown = self.examples.setdefault(example.reason, [])
         if len(shown) < EXAMPLES_PER_REASON:
@@ -135,6 +150,20 @@ class Collected:
         for split, rows in part._by_split.items():
             self._rows_of(split).join(rows, moved)
         self._untold.join(part._untold, moved)
+
+    def plain(self) -> dict[str, Any]:
+        """The rows in values that can be sent to another process."""
+        splits = [[split, rows.plain()] for split, rows in self._by_split.items()]
+        return {"source": astuple(self.source), "splits": splits, "untold": self._untold.plain()}
+
+    @staticmethod
+    def of(plain: dict[str, Any]) -> Collected:
+        """The rows that were sent."""
+        name, paths = plain["source"]
+        found = Collected(Source(name, tuple(paths)))
+        found._by_split = {split: Rows.of(rows, found.source) for split, rows in plain["splits"]}
+        found._untold = Rows.of(plain["untold"], found.source)
+        return found
 
     def rows(self) -> list[Rows]:
         """The rows of each split, at least of one. Rows too broken to tell count against every split."""

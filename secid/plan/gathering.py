@@ -6,19 +6,20 @@ Whoever reads a share, its rows and texts are joined in the order of the sources
 from __future__ import annotations
 
 import os
-import pickle
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from secid.data import Reader, ShareStream, open_source
+from secid.data import Reader, Share, ShareStream, open_source
 from secid.plan.collect import Collected, Moved, Rows, collect
 from secid.plan.helpers import Helpers, Job
+from secid.plan.wire import receive, send, told
 from secid.records import Block, Defect, Record, Source
 from secid.settings import Settings
 from secid.texts import Segment, TextSpool
@@ -65,6 +66,21 @@ class Part:
     queries: list[Segment]
     passages: list[Segment]
     n_lines: int
+
+    def plain(self) -> dict[str, Any]:
+        """The part in values that can be sent."""
+        roles = {"queries": self.queries, "passages": self.passages}
+        spooled = {role: [[str(s.path), *s[1:]] for s in segments] for role, segments in roles.items()}
+        return {"rows": self.collected.plain(), "slices": list(self.slices), "n_lines": self.n_lines, **spooled}
+
+    @staticmethod
+    def of(plain: dict[str, Any]) -> Part:
+        """The part that was sent."""
+        queries, passages = (
+            [Segment(Path(path), *rest) for path, *rest in plain[role]] for role in ("queries", "passages")
+        )
+        slices = {value: number for number, value in enumerate(plain["slices"])}
+        return Part(Collected.of(plain["rows"]), slices, queries, passages, plain["n_lines"])
 
 
 def gather(
@@ -130,8 +146,10 @@ def gather_shares(
                 readers[job.source].passed(job.share.n_bytes)
             tick()
 
-        tasks = [(sources, settings, folder, f"-{number + 1}") for number in range(n_helpers)]
-        with closing(ShareReader(sources, settings, folder, "-0", readers)) as own, Helpers(tasks) as helpers:
+        told_sources = [[source.name, source.paths] for source in sources]
+        tasks = [[told_sources, asdict(settings), str(folder), f"-{number + 1}"] for number in range(n_helpers)]
+        own_reader = ShareReader(sources, settings, folder, "-0", readers)
+        with closing(own_reader) as own, Helpers(tasks, Part.of) as helpers:
             parts = helpers.run(jobs, lambda job: own.read(job, tick), passed)
     return _joined(sources, jobs, parts, folder)
 
@@ -171,14 +189,18 @@ def serve() -> None:
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing else may be written between the answers
     try:
-        reader = ShareReader(*pickle.load(requests))  # noqa: S301 - from the process that started this one
+        sources, settings, folder, name = receive(requests)
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()
+        }
+        listed = [Source(source, tuple(paths)) for source, paths in sources]
+        reader = ShareReader(listed, Settings(**values), Path(folder), name)
         while True:
-            job = pickle.load(requests)  # noqa: S301
+            number, (file, n_bytes, span, groups) = receive(requests)
             try:
-                answer: Part | Exception = reader.read(job)
+                answer = {"part": reader.read(Job(number, Share(file, n_bytes, span, groups))).plain()}
             except Exception as error:  # is raised where the share was asked for
-                answer = error
-            pickle.dump(answer, answers)
-            answers.flush()
+                answer = {"error": told(error)}
+            send(answers, answer)
     except (EOFError, OSError):  # the other side is gone
         return

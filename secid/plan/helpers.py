@@ -6,16 +6,16 @@ script again. A helper has no part in the terminal: Ctrl-C reaches this process 
 
 from __future__ import annotations
 
-import pickle
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from secid.data import Share
+from secid.plan.wire import error_of, receive, send
 
 WAIT_SECONDS = 0.05
 """Time between two looks at what helpers have done."""
@@ -29,10 +29,13 @@ class Job(NamedTuple):
 
 
 class Helpers:
-    """Helper processes, one for each task; `tasks` is what each is started with. Ends them on leaving."""
+    """Helper processes, one for each task; `tasks` is what each is started with. Ends them on leaving.
 
-    def __init__(self, tasks: Sequence[Any]) -> None:
-        self._tasks = tasks
+    result_of: the result of a job, from what a helper sent.
+    """
+
+    def __init__(self, tasks: Sequence[Any], result_of: Callable[[Any], Any]) -> None:
+        self._tasks, self._result_of = tasks, result_of
         self._processes: list[subprocess.Popen[bytes]] = []
         self._lock = threading.Lock()
         self._jobs: Sequence[Job] = ()
@@ -129,16 +132,13 @@ class Helpers:
             return
         number = None
         try:
-            _send(requests, task)
+            send(requests, task)
             while (number := self._next(helper=True)) is not None:
-                _send(requests, self._jobs[number])
-                self._done(number, pickle.load(answers))  # noqa: S301 - from a process that was started here
-        except (OSError, EOFError, ValueError, pickle.UnpicklingError):
+                send(requests, self._jobs[number])
+                answer = receive(answers)
+                failed = answer.get("error")
+                self._done(number, error_of(failed) if failed else self._result_of(answer["part"]))
+        except (OSError, EOFError, ValueError):
             if number is not None:
                 with self._lock:
                     self._waiting.append(number)
-
-
-def _send(pipe: IO[bytes], value: Any) -> None:
-    pickle.dump(value, pipe)
-    pipe.flush()
