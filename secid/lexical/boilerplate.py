@@ -6,6 +6,9 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from secid.lexical.tokens import ALPHANUMERIC
 
 HEAD_CHARACTERS = 240
@@ -76,6 +79,12 @@ PREAMBLE = re.compile(
 """What a language model says before the text that it was asked for, or instead of it, and the labels of its prompts:
 in words that a passage does not begin with. Others are found by many texts sharing them (`common_openings`)."""
 
+PREAMBLE_STARTS = (
+    "su", "ce", "ab", "of", "ok", "al", "gr", "no", "un", "go", "he", "be", "th", "as", "i ", "i'", "re", "ha", "ne",
+    "pa", "do", "ge", "sy",
+)  # fmt: skip
+"""The first two characters of every preamble that begins with a letter."""
+
 PLACEHOLDERS = frozenset(
     ("n a", "na", "nan", "none", "null", "nil", "empty", "todo", "tbd", "text", "passage", "removed", "deleted")
 )
@@ -92,6 +101,13 @@ def words(text: str) -> list[str]:
 def is_preamble(text: str) -> bool:
     """True where the text opens as a language model answers, or with a prompt's label."""
     return PREAMBLE.match(text[:HEAD_CHARACTERS]) is not None
+
+
+def may_be_preamble(first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """(n,) False where a lower-cased ASCII text that begins with these two bytes cannot be a preamble."""
+    pairs = np.array([ord(start[0]) << 8 | ord(start[1]) for start in PREAMBLE_STARTS], np.uint16)
+    letter = (first >= ord("a")) & (first <= ord("z"))
+    return ~letter | np.isin(first.astype(np.uint16) << 8 | second, pairs)
 
 
 def is_empty(tokens: list[str]) -> bool:

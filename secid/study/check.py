@@ -101,8 +101,8 @@ class _Checker:
         n_texts = len(plan.queries) + len(plan.passages)
         progress.start("look", n_texts, "texts")
         table = ScriptTable()
-        queries = gather(plan.queries.get, len(plan.queries), table, progress.advance)
-        passages = gather(plan.passages.get, len(plan.passages), table, progress.advance)
+        queries = gather(plan.queries.packed, len(plan.queries), table, progress.advance)
+        passages = gather(plan.passages.packed, len(plan.passages), table, progress.advance)
         self._lines = Lines(plan, queries, passages)
         self._leaks: Leaks | None = None
         if evaluation is not None:

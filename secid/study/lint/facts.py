@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from secid.lexical.boilerplate import is_preamble
+from secid.lexical.boilerplate import is_preamble, may_be_preamble
 from secid.lexical.scripts import UNSPACED_RANGES
+from secid.study.lint.forms import Flags, Forms, Index
+from secid.texts import Packed
 
-Index = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-Texts = Callable[[int, int], Sequence[str]]
+Texts = Callable[[int, int], Packed]
 """texts(start, stop) gives the texts with these ids."""
 
 CHUNK_TEXTS = 4096
@@ -26,10 +26,6 @@ OTHER_PER_TOKEN = 2.0
 UNSPACED_PER_TOKEN = 1.0
 """Characters of a token, by estimate. ASCII: WordPiece gives 4.4 to 5.2 on abstracts and short articles in
 English. Scripts without spaces: WordPiece makes a token of each character. Others lie between."""
-
-OPENING_WORDS = 5
-OPENING_CHARACTERS = 8
-"""Opening of a text in a script without spaces, where 8 characters say about as much as 5 words."""
 
 KANA_FRACTION = 0.1
 """Share of kana among kana and Han letters from which a text is Japanese: running Japanese has about half."""
@@ -72,6 +68,8 @@ SYMBOLS = frozenset(
 )
 """First words in the names of letters that are signs of no script."""
 
+CONTINUED = -64
+"""Bytes that continue a character in UTF-8 are below this, read as signed."""
 FEW = 0.1
 """Share of non-ASCII bytes up to which a text counts as Latin without a look at each character: quotation
 marks, accents and a Greek letter here and there."""
@@ -133,13 +131,6 @@ class ScriptTable:
         return self.names.index(name)
 
 
-def normal_form(text: str) -> str:
-    """Lower-cased, white space collapsed: texts of one form are the same text to a reader."""
-    text = text.lower()
-    # Nothing but a plain space is both white and printable, so most texts need no splitting.
-    return text.strip() if "  " not in text and text.isprintable() else " ".join(text.split())
-
-
 def begins_as_generated(text: str) -> bool:
     """True where the text begins as a language model answers, in English or one of the languages above."""
     return is_preamble(text) or (not text.isascii() and FOREIGN_PREAMBLE.match(text) is not None)
@@ -152,38 +143,51 @@ def gather(texts: Texts, n: int, table: ScriptTable, tick: Callable[[int], None]
     for start in range(0, n, CHUNK_TEXTS):
         chunk = texts(start, min(n, start + CHUNK_TEXTS))
         part = slice(start, start + len(chunk))
-        forms = list(map(normal_form, chunk))
-        characters[part] = np.fromiter(map(len, chunk), np.int64, len(chunk))
-        tokens[part], script[part], unspaced = _letters(chunk, forms, characters[part], table)
-        normal[part] = np.fromiter(map(hash, forms), np.int64, len(chunk))
-        opening[part] = _openings(forms, unspaced)
-        preamble[part] = np.fromiter(map(begins_as_generated, chunk), np.bool_, len(chunk))
+        forms = Forms.of(chunk)
+        beyond = _continuations(chunk, forms)
+        characters[part] = chunk.lengths - beyond
+        tokens[part], script[part], unspaced = _letters(chunk, forms, beyond, table)
+        normal[part] = forms.keys()
+        opening[part] = forms.openings(unspaced)
+        preamble[part] = _preambles(chunk, forms)
         tick(len(chunk))
     return Facts(characters, tokens, normal, opening, preamble, script, tuple(table.names))
 
 
-def opening_of(form: str, without_spaces: bool) -> str:
-    """The first words of a normal form; its first characters in a script without spaces."""
-    return form[:OPENING_CHARACTERS] if without_spaces else " ".join(form.split(" ", OPENING_WORDS)[:OPENING_WORDS])
+def _continuations(chunk: Packed, forms: Forms) -> Index:
+    """(n,) bytes of each text beyond one for each of its characters."""
+    if chunk.data.isascii():
+        return np.zeros(len(chunk), np.int64)
+    # As int8 these bytes, 10xxxxxx, are the smallest.
+    return np.add.reduceat(np.frombuffer(chunk.data, np.int8) < CONTINUED, forms.starts, dtype=np.int64)
 
 
-def _openings(forms: Sequence[str], unspaced: Flags) -> Index:
-    return np.array([hash(opening_of(form, bare)) for form, bare in zip(forms, unspaced.tolist(), strict=True)])
+def _preambles(chunk: Packed, forms: Forms) -> Flags:
+    """(n,) texts that begin as a language model answers; most need no look beyond two bytes."""
+    data = np.frombuffer(forms.lowered, np.uint8)
+    found = ~forms.plain | may_be_preamble(data[forms.starts], data[np.minimum(forms.starts + 1, len(data) - 1)])
+    places = np.flatnonzero(found)
+    heads = _decoded(chunk, forms, places)
+    found[places] = np.fromiter(map(begins_as_generated, heads), np.bool_, len(places))
+    return found
+
+
+def _decoded(chunk: Packed, forms: Forms, places: Index) -> list[str]:
+    spans = zip(forms.starts[places].tolist(), forms.ends[places].tolist(), strict=True)
+    return [str(chunk.data[a:b], "utf-8") for a, b in spans]
 
 
 def _letters(
-    chunk: Sequence[str], forms: Sequence[str], characters: Index, table: ScriptTable
+    chunk: Packed, forms: Forms, beyond: Index, table: ScriptTable
 ) -> tuple[Index, npt.NDArray[np.int16], Flags]:
     """Estimated tokens, script of most letters, and which texts are mostly in scripts without spaces."""
-    n = len(chunk)
-    beyond = np.fromiter((0 if text.isascii() else len(text.encode()) for text in chunk), np.int64, n)
-    beyond = np.where(beyond > 0, beyond - characters, 0)  # bytes that the same number of ASCII characters lacks
+    characters = chunk.lengths - beyond
     amounts = characters / ASCII_PER_TOKEN + beyond / OTHER_PER_TOKEN
-    script = np.fromiter((form.islower() for form in forms), np.bool_, n).astype(np.int16)  # 1 is LATIN
-    unspaced = np.zeros(n, np.bool_)
+    script = forms.with_letters().astype(np.int16)  # 1 is LATIN
+    unspaced = np.zeros(len(chunk), np.bool_)
     places = np.flatnonzero(beyond > FEW * characters)
     if len(places):
-        codes = np.frombuffer("".join([chunk[place] for place in places.tolist()]).encode("utf-32-le"), np.uint32)
+        codes = np.frombuffer("".join(_decoded(chunk, forms, places)).encode("utf-32-le"), np.uint32)
         owner = np.repeat(np.arange(len(places)), characters[places])
         numbers = table.of(codes)
         n_unspaced = np.bincount(owner[table.unspaced[codes]], minlength=len(places))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from secid.plan import Plan, PlannedSource
-from secid.study.lint.facts import Facts, Flags, Index, normal_form, opening_of
+from secid.study.lint.facts import Facts
+from secid.study.lint.forms import Flags, Forms, Index, normal_form, opening_of
 from secid.texts import TextStore
 
 SHORT_TOKENS = 3
@@ -213,12 +214,12 @@ def echoes(planned: PlannedSource, plan: Plan, lines: Lines) -> Flagged:
         part = candidates[start : start + CHUNK_TRIPLETS]
         asked, of_query = _forms(plan.queries, query[part])
         given, of_passage = _forms(plan.passages, planned.negatives[part])
-        asked = [form.rstrip("?.! ") for form in asked]
+        asked = [form.rstrip(b"?.! ") for form in asked]
         flags[part] = [asked[a] in given[b] for a, b in zip(of_query, of_passage, strict=True)]
     return Flagged.of(flags)
 
 
-def _forms(store: TextStore, ids: Index) -> tuple[list[str], list[int]]:
+def _forms(store: TextStore, ids: Index) -> tuple[list[bytes], list[int]]:
     """Normal forms of the distinct texts among these, and which of them each is."""
     distinct, inverse = np.unique(ids, return_inverse=True)
-    return list(map(normal_form, store.take(distinct))), inverse.tolist()
+    return Forms.of(store.packed_of(distinct)).encoded(), inverse.tolist()

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from secid.lexical import Lexicon
 from secid.plan import Plan, PlannedSource, sample_order
-from secid.study.lint.facts import Flags, Index
 from secid.study.lint.flags import Flagged
+from secid.study.lint.forms import Flags, Index
 
 Floats = npt.NDArray[np.float64]
 

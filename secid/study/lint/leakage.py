@@ -17,10 +17,14 @@ import numpy.typing as npt
 from scipy import sparse
 
 from secid.lexical import token_stream
-from secid.study.lint.facts import CHUNK_TEXTS, Facts, Index, Texts, normal_form
+from secid.study.lint.facts import CHUNK_TEXTS, Facts
+from secid.study.lint.forms import Forms, Index
+from secid.texts import Packed
 
 Floats = npt.NDArray[np.float64]
 Keys = npt.NDArray[np.uint64]
+Texts = Callable[[int, int], Sequence[str]]
+"""texts(start, stop) gives the texts with these ids."""
 Measure = Literal["jaccard", "overlap"]
 
 TOKENIZER = "multilingual"
@@ -85,8 +89,7 @@ class Finder:
         self.ids, self.texts = list(texts), list(texts.values())
         self._measure, self._width = measure, width
         self._threshold, self._smallest = threshold, smallest
-        forms = np.array([hash(normal_form(text)) for text in self.texts], np.int64)
-        self._forms, self._form_text = np.unique(forms, return_index=True)
+        self._forms, self._form_text = np.unique(Forms.of(Packed.of(self.texts)).keys(), return_index=True)
         keys, offsets = distinct(*shingles(self.texts, width), len(self.texts))
         self._sizes = np.diff(offsets)
         self._vocabulary, columns = np.unique(keys, return_inverse=True)

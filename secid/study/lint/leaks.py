@@ -10,8 +10,9 @@ import numpy as np
 from secid.data.evaluation import EvaluationSet
 from secid.plan import Plan, PlannedSource
 from secid.results import Example
-from secid.study.lint.facts import Facts, Flags, Index
+from secid.study.lint.facts import Facts
 from secid.study.lint.flags import Flagged
+from secid.study.lint.forms import Flags, Index
 from secid.study.lint.leakage import Matches, passage_finder, query_finder
 
 SHOWN_CHARACTERS = 80

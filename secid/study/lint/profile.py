@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.checks import Lengths, Spread
-from secid.study.lint.facts import Facts, Index
+from secid.study.lint.facts import Facts
+from secid.study.lint.forms import Index
 
 
 def spread(values: npt.NDArray[np.int64]) -> Spread:

@@ -4,14 +4,87 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secid.study.lint.facts import Facts, ScriptTable, gather, normal_form
+from secid.study.lint import facts as facts_module
+from secid.study.lint.facts import (
+    ASCII_PER_TOKEN,
+    FEW,
+    OTHER_PER_TOKEN,
+    UNSPACED_PER_TOKEN,
+    Facts,
+    ScriptTable,
+    begins_as_generated,
+    gather,
+)
+from secid.study.lint.forms import Forms, normal_form, opening_of
+from secid.texts import Packed
+
+PIECES = st.sampled_from(
+    ["a", "B", " ", "  ", "\n", "\t", "\x1c", "\x85", "\u3000", "é", "“", "İ", "K", "ſ", "桥", "は", "1", ".", "\0",
+     "~", "\x7f", "Sure, here is a passage", "as an AI language model, I", "好的，以下", "one two three four five six"]
+)  # fmt: skip
+WRITTEN = st.lists(PIECES, max_size=12).map("".join) | st.text(max_size=40)
 
 
 def facts(texts: list[str]) -> Facts:
-    return gather(lambda start, stop: texts[start:stop], len(texts), ScriptTable())
+    return gather(lambda start, stop: Packed.of(texts[start:stop]), len(texts), ScriptTable())
+
+
+def plainly_told(text: str, table: ScriptTable) -> dict[str, object]:
+    """Facts of one text in plain Python, character by character."""
+    form = " ".join(text.lower().split())
+    n_ascii, n_unspaced = sum(char < "\x80" for char in text), sum(bool(table.unspaced[ord(char)]) for char in text)
+    beyond = len(text.encode()) - len(text)
+    many = beyond > FEW * len(text)
+    amount = len(text) / ASCII_PER_TOKEN + beyond / OTHER_PER_TOKEN
+    scripts = {"Latin"} if form.islower() else {"none"}
+    if many:
+        n_other = len(text) - n_ascii - n_unspaced
+        amount = n_ascii / ASCII_PER_TOKEN + n_other / OTHER_PER_TOKEN + n_unspaced / UNSPACED_PER_TOKEN
+        numbers = [table.names[number] for char in text for number in table.of(np.array([ord(char)], np.uint32))]
+        counts = {name: numbers.count(name) for name in table.names if name != "none"}
+        both = counts["Han"] + counts["Kana"]
+        kana = counts["Kana"] > facts_module.KANA_FRACTION * both
+        counts |= {"Han": 0 if kana else both, "Kana": both if kana else 0}
+        most = max(counts.values())
+        scripts = {name for name, count in counts.items() if count == most} if most else {"none"}  # any of equals
+    opening = form[:8] if many and 2 * n_unspaced > len(text) else " ".join(form.split(" ")[:5])
+    return {
+        "characters": len(text),
+        "tokens": int(np.ceil(amount)),
+        "normal": hash(form.encode()),
+        "opening": hash(opening.encode()),
+        "preamble": begins_as_generated(text),
+        "script": scripts,
+    }
+
+
+@settings(max_examples=300)
+@given(st.lists(WRITTEN, max_size=8))
+def test_facts_are_those_of_a_plain_loop(texts):
+    found, table = facts(texts), ScriptTable()
+    for place, text in enumerate(texts):
+        expected = plainly_told(text, table)
+        assert found.scripts[found.script[place]] in expected.pop("script")
+        assert {name: getattr(found, name)[place] for name in expected} == expected
+
+
+@given(st.lists(WRITTEN, max_size=8))
+def test_forms_are_those_of_a_plain_loop(texts):
+    forms = Forms.of(Packed.of(texts))
+    assert [form.decode() for form in forms.encoded()] == [" ".join(text.lower().split()) for text in texts]
+    assert forms.openings(np.zeros(len(texts), np.bool_)).tolist() == [
+        hash(opening_of(normal_form(text), False).encode()) for text in texts
+    ]
+
+
+def test_most_plain_texts_are_decided_by_two_bytes(monkeypatch):
+    asked = []
+    monkeypatch.setattr(facts_module, "begins_as_generated", lambda text: asked.append(text) or False)
+    facts(["Water runs", "Sure, here is a passage", "Iron", "“Quoted”", "(1) Iron", "I cannot help"])
+    assert asked == ["Sure, here is a passage", "“Quoted”", "(1) Iron", "I cannot help"]
 
 
 def scripts(texts: list[str]) -> list[str]:

@@ -15,6 +15,7 @@ from secid.errors import InputError
 from secid.lexical import SPLITTERS
 from secid.study.lint.facts import ScriptTable, gather
 from secid.study.lint.leakage import Finder, Matches, passage_finder, query_finder
+from secid.texts import Packed
 from tests.unit.study.made_rows import clean_rows, passage, write
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -22,7 +23,7 @@ COLLECTION = ROOT / "fixtures" / "collection"
 
 
 def find(finder: Finder, texts: list[str]) -> Matches:
-    facts = gather(lambda start, stop: texts[start:stop], len(texts), ScriptTable())
+    facts = gather(lambda start, stop: Packed.of(texts[start:stop]), len(texts), ScriptTable())
     return finder.find(lambda start, stop: texts[start:stop], facts)
 
 
