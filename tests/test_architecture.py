@@ -184,6 +184,13 @@ def test_schemas_load_nothing_heavy():
     assert loaded_by(code) == "[]"
 
 
+def test_texts_are_looked_at_without_torch_and_scipy():
+    """By a process that is to be done before the encoder is loaded."""
+    found = loaded_by("import secid.gating.aside")
+    assert "torch" not in found
+    assert "scipy" not in found
+
+
 def test_the_help_test_can_fail():
     assert loaded_by("from secid.cli.app import main\nimport numpy") == "['numpy']"
 

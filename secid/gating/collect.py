@@ -28,7 +28,8 @@ from secid.gating.baseline import (
 )
 from secid.gating.columns import Columns, folder_columns
 from secid.gating.estimates import Estimate
-from secid.gating.texts import Positives, TextFindings, inspect_texts, stored
+from secid.gating.runs import Positives, stored
+from secid.gating.texts import TextFindings, inspect_texts
 from secid.lexical import DocumentFrequencies
 from secid.records import Source
 from secid.report.document import read_run
@@ -97,8 +98,8 @@ def write_baseline(baseline: Baseline, arrays: Mapping[str, npt.NDArray[Any]], p
     return named
 
 
-def read_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, dict[str, npt.NDArray[Any]]]:
-    """Document frequencies and the positives' arrays. Raises InputError where the table is not the baseline's IDF."""
+def read_table(path: Path, idf: IdfInfo) -> DocumentFrequencies:
+    """Document frequencies. Raises InputError where the table is not the baseline's IDF."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -113,7 +114,7 @@ def read_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, dict[str,
             where=str(path),
             remedy="make the baseline again with `secid baseline update RUN`",
         )
-    return frequencies, arrays
+    return frequencies
 
 
 def _source(source: SourceResult, columns: Columns, texts: TextFindings | None, run: Run) -> BaselineSource:

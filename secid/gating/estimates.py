@@ -11,8 +11,10 @@ from math import sqrt
 import numpy as np
 import numpy.typing as npt
 
-from secid.measure.uncertainty import NORMAL_95
 from secid.verdicts import Outcome
+
+NORMAL_95 = 1.959963984540054
+"""Two-sided 95 % point of the normal distribution."""
 
 Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]

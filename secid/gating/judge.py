@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import secid
-from secid.data import open_source, resolve_sources
+from secid.data import resolve_sources
 from secid.errors import SettingsError, UsageError
+from secid.gating.aside import Aside, Looked, opener
 from secid.gating.baseline import (
     ENCODER_SETTINGS,
     METHOD_SETTINGS,
@@ -29,7 +30,7 @@ from secid.gating.derive import complete
 from secid.gating.estimates import Estimate, names_of
 from secid.gating.policy import Policy
 from secid.gating.subject import Draft, Reference, Subject
-from secid.gating.texts import Place, Positives, TextFindings, fetch, inspect_texts, restored
+from secid.gating.texts import Place, TextFindings, fetch
 from secid.progress import Progress
 from secid.report.document import read_run
 from secid.results import Run
@@ -121,16 +122,16 @@ def judge(
     sources = resolve_sources(specs, resolved.values)
     if any(path == "-" for source in sources for path in source.paths):
         raise UsageError("the gate reads a source more than once, so not from standard input", remedy="name a file")
-    frequencies, arrays = read_table(table, baseline.idf)
-    if encoder is None:
-        from secid.encoders import load
+    frequencies = read_table(table, baseline.idf)
+    with Aside(sources, resolved.values, table) as aside, tempfile.TemporaryDirectory(prefix="secid-") as work:
+        if encoder is None:
+            from secid.encoders import load
 
-        encoder = load(resolved.values)
-    refuse_differences(differences(baseline, vars(resolved.values), encoder.info), against.where)
-    with tempfile.TemporaryDirectory(prefix="secid-") as work:
+            encoder = load(resolved.values)
+        refuse_differences(differences(baseline, vars(resolved.values), encoder.info), against.where)
         scored = score_sources(sources, encoder, resolved, Path(work), progress, frequencies)
-    with clock.stage("texts"):
-        texts = _texts(sources, resolved.values, restored(arrays))
+        with clock.stage("texts"):
+            texts = aside.findings()
     with clock.stage("judge"):
         verdicts = [
             _source_verdict(item, scored, texts, against, resolved.values)
@@ -151,25 +152,10 @@ def judge(
     )
 
 
-def _texts(
-    sources: Sequence[Source], settings: Settings, known: Positives
-) -> dict[tuple[tuple[str, ...], str], TextFindings]:
-    """Findings by the paths and split of a source."""
-    found: dict[tuple[tuple[str, ...], str], TextFindings] = {}
-    for source in sources:
-        parts, _ = inspect_texts(_opener(source, settings), known)
-        found |= {(source.paths, split): findings for split, findings in parts.items()}
-    return found
-
-
-def _opener(source: Source, settings: Settings) -> Callable[[], Any]:
-    return lambda: open_source(source, settings)
-
-
 def _source_verdict(
     item: Measured,
     scored: Scored,
-    texts: Mapping[tuple[tuple[str, ...], str], TextFindings],
+    texts: Looked,
     against: Against,
     settings: Settings,
 ) -> SourceVerdict:
@@ -261,7 +247,7 @@ def _with_examples(drafts: Sequence[Draft], source: Source, split: str, settings
     """The checks with the texts of their rows; those that pass need none."""
     shown = [draft for draft in drafts if draft.check.outcome != "pass"]
     wanted = {(split, place) for draft in shown for place, _ in draft.rows}
-    texts = fetch(_opener(source, settings), wanted)
+    texts = fetch(opener(source, settings), wanted)
     return tuple(
         replace(
             draft.check,

@@ -1,67 +1,33 @@
 """What the texts of a source say about it: negatives that are known positives, repeats, preambles or nothing.
 
-Reads the files once for the positives and once for the negatives; no encoder. A known positive is found whatever
-its case, spaces or marks, with its title removed or added, and cut short, by the runs of words it shares.
+Reads the files once for the positives and once for the negatives; no encoder, and no torch.
 """
 
 from __future__ import annotations
 
-import zlib
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from secid.gating.estimates import Estimate, clustered_mean, names_of
-from secid.lexical.boilerplate import Openings, common_openings, is_empty, is_preamble, opening, words
+from secid.gating.runs import NO_POSITIVES, Positives, Runs, analysed, copies, whole_of
+from secid.lexical.boilerplate import Openings, common_openings, is_preamble
 from secid.records import Defect, Record
 from secid.texts import KEY_BYTES, text_key
 
-RUN_WORDS = 5
-"""Words of a run: five in a row are rarely shared by texts that do not copy each other."""
-CONTAINED = 0.8
-"""Share of the shorter text's runs that the longer one must hold. Windows that overlap by half share half."""
-LEAST_RUNS = 3
-"""Runs below which a text is too short for sharing to mean anything; then only equal words count."""
-KEPT_EVERY = 4
-"""A baseline keeps every fourth run of a positive, chosen by its hash: a quarter of the size."""
 OVERUSED_SHARE = 0.05
 OVERUSED_LEAST = 20
 """A text under more queries than this share of them, and than this number, answers none of them."""
 TEXT_BUCKETS = ("known_positive", "duplicate", "overused", "preamble", "empty")
 
-WORDS_REMEMBERED = 1 << 18
-TEXTS_REMEMBERED = 1 << 14
-"""Miners list a passage under many queries; a remembered text of 200 words takes 2 KB."""
-MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-"""Odd, so that powers of it mix all bits; the golden ratio's fraction."""
-
-Runs = npt.NDArray[np.uint32]
 Rows = Callable[[], Iterable[Record | Defect]]
 """Opens the files of a source from the start."""
 Place = tuple[str, int, int]
 """(path, line, number of the negative in its row)."""
-
-
-@dataclass(frozen=True)
-class Positives:
-    """Runs of words of labelled positives, by the text key of their query.
-
-    whole   : hashes of all words of each positive, in order, for equality.
-    runs    : the run hashes of each positive, sorted.   modulus: only hashes divisible by it are kept.
-    """
-
-    whole: Mapping[bytes, set[int]]
-    runs: Mapping[bytes, list[Runs]]
-    modulus: int = 1
-
-
-NO_POSITIVES = Positives({}, {})
 
 
 @dataclass(frozen=True)
@@ -77,66 +43,6 @@ class TextFindings:
     shares: Mapping[str, Estimate]
     places: Mapping[str, list[Place]]
     flagged: Mapping[str, int]
-
-
-class Text(NamedTuple):
-    """What a text's words tell. whole: hash of all of them in order.   runs: sorted hashes of its runs."""
-
-    whole: int
-    runs: Runs
-    opening: str | None
-    is_empty: bool
-
-
-@lru_cache(TEXTS_REMEMBERED)
-def analysed(text: str) -> Text:
-    """The words of a text and their hashes; the same on every machine."""
-    tokens = words(text)
-    return Text(whole_of(tokens), runs_of(tokens), opening(tokens), is_empty(tokens))
-
-
-@lru_cache(WORDS_REMEMBERED)
-def _word_hash(word: str) -> int:
-    return zlib.crc32(word.encode())
-
-
-def runs_of(tokens: list[str]) -> Runs:
-    """Sorted distinct hashes of all runs of RUN_WORDS words; empty for a shorter text."""
-    n = len(tokens) - RUN_WORDS + 1
-    if n < 1:
-        return np.zeros(0, np.uint32)
-    numbers = np.fromiter(map(_word_hash, tokens), np.uint64, len(tokens))
-    mixed = np.zeros(n, np.uint64)
-    for place in range(RUN_WORDS):
-        mixed = (mixed + numbers[place : place + n]) * MULTIPLIER
-        mixed ^= mixed >> np.uint64(29)
-    return np.unique((mixed >> np.uint64(32)).astype(np.uint32))
-
-
-def whole_of(tokens: list[str]) -> int:
-    """Hash of all words of a text in order; 64 bits, so that equal hashes mean equal words."""
-    return int.from_bytes(text_key("passage", " ".join(tokens))[:8], "little")
-
-
-def copies(text: Text, known: Positives, query: bytes) -> bool:
-    """True where the text is, holds, or is cut from one of the query's labelled positives."""
-    if text.whole in known.whole.get(query, ()):
-        return True
-    others = known.runs.get(query)
-    if not others:
-        return False
-    kept = text.runs if known.modulus == 1 else text.runs[text.runs % known.modulus == 0]
-    for other in others:
-        small, large = (kept, other) if len(kept) <= len(other) else (other, kept)
-        if len(small) >= LEAST_RUNS and _shared(small, large) >= CONTAINED * len(small):
-            return True
-    return False
-
-
-def _shared(small: Runs, large: Runs) -> int:
-    """How many of the first are among the second; both sorted and distinct."""
-    place = np.minimum(np.searchsorted(large, small), len(large) - 1)
-    return int((large[place] == small).sum())
 
 
 @dataclass
@@ -270,39 +176,6 @@ def fetch(rows: Rows, wanted: set[tuple[str, Place]]) -> dict[tuple[str, Place],
             if key in wanted:
                 negative = record.negatives[ordinal] if ordinal < len(record.negatives) else ""
                 found[key] = (record.query, negative)
+        if len(found) == len(wanted):
+            break
     return found
-
-
-def stored(parts: Iterable[Positives]) -> dict[str, npt.NDArray[np.generic]]:
-    """Positives of several sources as arrays for a baseline: every KEPT_EVERY-th run, each positive once."""
-    runs: dict[bytes, dict[bytes, Runs]] = defaultdict(dict)
-    whole: dict[bytes, set[int]] = defaultdict(set)
-    for part in parts:
-        for query, found in part.runs.items():
-            whole[query] |= part.whole[query]
-            kept = [each[each % KEPT_EVERY == 0] for each in found]
-            runs[query].update({each.tobytes(): each for each in kept})
-    queries = sorted(whole)
-    flat = [(number, each) for number, query in enumerate(queries) for _, each in sorted(runs[query].items())]
-    values = [(number, value) for number, query in enumerate(queries) for value in sorted(whole[query])]
-    return {
-        "positive_queries": np.frombuffer(b"".join(queries), np.uint8).reshape(-1, KEY_BYTES).copy(),
-        "positive_whole_query": np.array([number for number, _ in values], np.int64),
-        "positive_whole": np.array([value for _, value in values], np.uint64),
-        "positive_run_query": np.array([number for number, _ in flat], np.int64),
-        "positive_run_lengths": np.array([len(each) for _, each in flat], np.int64),
-        "positive_runs": np.concatenate([np.zeros(0, np.uint32), *(each for _, each in flat)]),
-    }
-
-
-def restored(arrays: Mapping[str, npt.NDArray[np.generic]]) -> Positives:
-    """The inverse of `stored`, but for the runs that it left out."""
-    queries = [bytes(row) for row in arrays["positive_queries"]]
-    whole: dict[bytes, set[int]] = defaultdict(set)
-    for number, value in zip(arrays["positive_whole_query"].tolist(), arrays["positive_whole"].tolist(), strict=True):
-        whole[queries[number]].add(value)
-    runs: dict[bytes, list[Runs]] = defaultdict(list)
-    parts = np.split(arrays["positive_runs"].astype(np.uint32), np.cumsum(arrays["positive_run_lengths"])[:-1])
-    for number, part in zip(arrays["positive_run_query"].tolist(), parts, strict=False):
-        runs[queries[number]].append(part)
-    return Positives(dict(whole), dict(runs), KEPT_EVERY)

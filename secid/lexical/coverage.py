@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from secid.lexical.frequencies import DocumentFrequencies, Floats, frequencies, merge_frequencies
 from secid.lexical.tokens import Index, Keys, TokenSets, distinct_tokens, term_keys, token_stream
@@ -156,10 +155,7 @@ class Lexicon:
 
     def _query_matrix(self, idf: Floats) -> Any:
         sets = self._query_sets
-        return sparse.csr_matrix(
-            (idf[sets.numbers], sets.numbers, sets.offsets),
-            shape=(len(sets), max(1, len(self.vocabulary))),
-        )
+        return self._matrix(idf[sets.numbers], sets.numbers, sets.offsets)
 
     def _passage_columns(self, ids: Index) -> tuple[Index, npt.NDArray[np.int32]]:
         """Offsets and columns of these passages (sorted ids), read from the spool."""
@@ -170,9 +166,13 @@ class Lexicon:
 
     def _passage_matrix(self, ids: Index) -> Any:
         offsets, columns = self._passage_columns(ids)
-        return sparse.csr_matrix(
-            (np.ones(len(columns)), columns, offsets), shape=(len(ids), max(1, len(self.vocabulary)))
-        )
+        return self._matrix(np.ones(len(columns)), columns, offsets)
+
+    def _matrix(self, values: Floats, columns: npt.NDArray[Any], offsets: Index) -> Any:
+        """A sparse matrix of rows of tokens, a column for each of the vocabulary."""
+        from scipy import sparse  # here: who only splits texts need not load it
+
+        return sparse.csr_matrix((values, columns, offsets), shape=(len(offsets) - 1, max(1, len(self.vocabulary))))
 
     def _vocabulary_frequencies(self, columns: npt.NDArray[np.int32], n_documents: int) -> DocumentFrequencies:
         counts = np.bincount(columns, minlength=len(self.vocabulary))

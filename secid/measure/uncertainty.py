@@ -22,8 +22,6 @@ from secid.measure.sweep import Scalars, Triplets, Vectors, padded_blocks, relea
 Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
-NORMAL_95 = 1.959963984540054
-"""Two-sided 95 % point of the normal distribution."""
 ROUNDING_NATS = 1e-6
 """Scores are at most 1 at B = 1 and right to 1e-6 relative (METHOD 11): a smaller difference is none."""
 FEWEST_QUERIES = 5

@@ -7,7 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from secid.gating.texts import NO_POSITIVES, fetch, inspect_texts, restored, stored
+from secid.gating.runs import NO_POSITIVES, restored, stored
+from secid.gating.texts import fetch, inspect_texts
 from secid.records import Defect, Record
 
 WORDS = [f"word{n}" for n in range(2000)]

@@ -1,0 +1,94 @@
+"""The texts of sources, looked at by a process of its own while this one loads the encoder and encodes.
+
+A fresh interpreter, as the helpers that read (secid.plan.helpers), and for their reasons.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from secid.data import open_source
+from secid.gating.runs import restored
+from secid.gating.texts import TextFindings, inspect_texts
+from secid.records import Source
+from secid.settings import Settings
+
+LEAST_BYTES = 4 << 20
+"""Below this looking takes less time than a process takes to start: 33 MB take 1.5 s, a start 0.3 s."""
+START = "import sys; sys.path[:] = {path!r}; from secid.gating.aside import serve; serve()"
+
+Looked = dict[tuple[tuple[str, ...], str], TextFindings]
+"""By the paths and the split of a source."""
+
+
+def look(sources: Sequence[Source], settings: Settings, table: Path) -> Looked:
+    """Findings of all sources. table: the file beside a baseline, with the positives that it knows."""
+    from safetensors.numpy import load_file
+
+    known, found = restored(load_file(table)), Looked()
+    for source in sources:
+        parts, _ = inspect_texts(opener(source, settings), known)
+        found |= {(source.paths, split): findings for split, findings in parts.items()}
+    return found
+
+
+def opener(source: Source, settings: Settings) -> Callable[[], Any]:
+    """Opens a source from its start, each time anew."""
+    return lambda: open_source(source, settings)
+
+
+class Aside:
+    """Looks at texts beside what is done in its `with` block. The end of the block ends the process."""
+
+    def __init__(self, sources: Sequence[Source], settings: Settings, table: Path) -> None:
+        self._task = (tuple(sources), settings, table)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Aside:
+        sources = self._task[0]
+        n_bytes = sum(Path(path).stat().st_size for source in sources for path in source.paths)
+        if n_bytes < LEAST_BYTES or (os.cpu_count() or 1) == 1:
+            return self
+        with suppress(OSError):  # no process to be had: `findings` does the work
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", START.format(path=sys.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+            )
+            if self._process.stdin is not None:
+                pickle.dump(self._task, self._process.stdin)
+                self._process.stdin.flush()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.kill()
+            with suppress(OSError), self._process:  # closes the pipes and waits
+                pass
+
+    def findings(self) -> Looked:
+        """What was found; by this process where the other came to no end, so that errors are told by this one."""
+        if self._process is not None and self._process.stdout is not None:
+            with suppress(OSError, EOFError, ValueError, pickle.UnpicklingError):
+                found: Looked = pickle.load(self._process.stdout)  # noqa: S301 - from a process that was started here
+                return found
+        return look(*self._task)
+
+
+def serve() -> None:
+    """What the other process does: one task from standard input, its findings to standard output, or nothing."""
+    with suppress(Exception):  # whoever asked looks itself then
+        found = look(*pickle.load(sys.stdin.buffer))  # noqa: S301 - from the process that started this one
+        pickle.dump(found, sys.stdout.buffer)
+        sys.stdout.flush()
