@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from secid.distinct import distinct
 from secid.lexical.frequencies import DocumentFrequencies, Floats, frequencies, merge_frequencies
 from secid.lexical.tokens import Index, Keys, TokenSets, distinct_tokens, term_keys, token_stream
 from secid.lexical.vocabulary import Cut, Vocabulary
@@ -198,7 +199,7 @@ def _in_order(make: Callable[[int, int], Made], n: int, n_threads: int) -> Itera
 def _joined(parts: Iterable[TokenSets]) -> TokenSets:
     """Token sets of consecutive chunks as one; no text at all gives the empty set."""
     parts = list(parts)
-    table = np.unique(np.concatenate([np.zeros(0, np.uint64), *(part.table for part in parts)]))
+    table = distinct(np.concatenate([np.zeros(0, np.uint64), *(part.table for part in parts)]))
     numbers, offsets = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
     for part in parts:
         numbers.append(np.searchsorted(table, part.table).astype(np.int32)[part.numbers])

@@ -16,6 +16,7 @@ import torch
 from scipy.special import stdtr, stdtrit
 from torch import Tensor
 
+from secid.distinct import distinct
 from secid.measure.information import InformationState
 from secid.measure.sweep import Scalars, Triplets, Vectors, padded_blocks, releasing
 
@@ -234,7 +235,7 @@ def difference(first: Influence, second: Influence, nats: float, column: int = 0
 
 def covariance(parts: Sequence[Influence], column: int = 0) -> Floats:
     """(S, S) covariance of the scores of sources, by the queries that they share. Source: METHOD 8."""
-    queries = np.unique(np.concatenate([part.queries for part in parts]))
+    queries = distinct(np.concatenate([part.queries for part in parts]))
     table = np.zeros((len(queries), len(parts)))
     for place, part in enumerate(parts):
         table[np.searchsorted(queries, part.queries), place] = part.per_query[:, column]

@@ -7,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 
+from secid.distinct import distinct
 from secid.plan.collect import Rows
 from secid.plan.planned import Index, PlannedSource, Tally
 
@@ -40,7 +41,7 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index) -> PlannedSource:
             dict(sorted(rows.skipped.items())),
             {reason: count for reason, count in sorted(dropped.items()) if count},
             tuple(example for shown in rows.examples.values() for example in shown),
-            len(np.unique(record[slices != slices[first_row][record]])),
+            len(distinct(record[slices != slices[first_row][record]])),
         ),
         query=query[first_row],
         slice=slices[first_row].astype(np.int32),

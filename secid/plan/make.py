@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from secid.distinct import among, distinct
 from secid.errors import NothingToScoreError
 from secid.plan.gathering import Gathered, gather
 from secid.plan.group import grouped, places
@@ -61,7 +62,7 @@ def plan_of(found: Gathered, settings: Settings, *, with_positives: bool = False
     echoes[sampled[: len(echoed)]] = passage_ids[np.array(echoed, np.int64)]
     sources = [grouped(rows, query_ids, passage_ids) for rows in collected]
     refuse_bad(sources, settings)
-    n_queries_read = len(np.unique(np.concatenate([planned.query for planned in sources]))) if sources else 0
+    n_queries_read = len(distinct(np.concatenate([planned.query for planned in sources]))) if sources else 0
     sources = [restricted(source, query_store, settings) for source in sources]
     empty = {f"source {p.name}": f"no triplet: {told(p.tally)}" for p in sources if not p.n_triplets and ":" in p.name}
     filled = {planned.source.name for planned in sources if planned.n_triplets}
@@ -89,13 +90,13 @@ def _known_positives(sources: Sequence[PlannedSource], n_passages: int) -> Index
         np.repeat(planned.query, np.diff(planned.positive_offsets)) * n_passages + planned.positives
         for planned in sources
     ]
-    return np.unique(np.concatenate(pairs))
+    return distinct(np.concatenate(pairs))
 
 
 def _marked(planned: PlannedSource, known: Index, n_passages: int) -> PlannedSource:
     """The source with equals_positive filled in from the positives of the whole run."""
     pairs = planned.query[planned.triplet_record()] * n_passages + planned.negatives
-    return replace(planned, equals_positive=np.isin(pairs, known))
+    return replace(planned, equals_positive=among(pairs, known))
 
 
 def _compacted(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from secid.distinct import distinct
 from secid.measure.gates import UNBOUNDED_WEIGHTS
 from secid.measure.information import log_det_nats
 from secid.measure.summary import gate_table
@@ -67,7 +68,7 @@ class Bench:
             influence=influence(
                 self.vectors, rows, swept.scalars, gates.weight, state, self.smallest_distance, budgets
             ),
-            query_keys=self.query_keys[np.unique(rows.query)],
+            query_keys=self.query_keys[distinct(rows.query)],
             variants=variant_scores(swept, wanted, settings.budget, rows, position) if variants else {},
         )
 
@@ -105,7 +106,7 @@ def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Trip
     Queries go by the order of every sample; negatives are dealt round by round, one a query, so
     that every query keeps some. Source: METHOD 7.
     """
-    sizes = {(len(np.unique(rows.query)), round(rows.n_negatives)) for rows in triplets}
+    sizes = {(len(distinct(rows.query)), round(rows.n_negatives)) for rows in triplets}
     if len(sizes) == 1:
         return list(triplets)
     if any(rows.share is not None for rows in triplets):

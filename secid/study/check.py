@@ -13,6 +13,7 @@ import secid
 from secid.checks import CHECK_SCHEMA_VERSION, KINDS, Check, CheckedSource, Evaluation, FileRead, Finding
 from secid.data import Reader
 from secid.data.evaluation import EvaluationSet
+from secid.distinct import distinct
 from secid.errors import UsageError
 from secid.lexical import SPLITTERS
 from secid.plan import Plan, PlannedSource, malformed
@@ -121,11 +122,11 @@ class _Checker:
         flagged, examples = self._flagged(planned)
         flagged |= gate
         query = lines.query[planned.query[planned.triplet_record()]]
-        per_query = np.bincount(np.unique(lines.pairs(planned)) // max(1, lines.n_passages))
+        per_query = np.bincount(distinct(lines.pairs(planned)) // max(1, lines.n_passages))
         texts = {
-            "query": (lines.queries, np.unique(planned.query)),
-            "positive": (lines.passages, np.unique(planned.positives)),
-            "negative": (lines.passages, np.unique(planned.negatives)),
+            "query": (lines.queries, distinct(planned.query)),
+            "positive": (lines.passages, distinct(planned.positives)),
+            "negative": (lines.passages, distinct(planned.negatives)),
         }
         return CheckedSource(
             name=planned.name,
@@ -142,7 +143,7 @@ class _Checker:
             n_triplets=planned.n_triplets,
             skipped=tally.skipped,
             dropped_negatives=tally.dropped,
-            negatives_per_query=spread(per_query[np.unique(query)]),
+            negatives_per_query=spread(per_query[distinct(query)]),
             lengths={role: lengths_of(facts, ids) for role, (facts, ids) in texts.items()},
             scripts={role: scripts_of(facts, ids) for role, (facts, ids) in texts.items()},
             positive_coverage_mean=coverage,
@@ -172,9 +173,9 @@ class _Checker:
         limit = (self._settings.max_length or DEFAULT_MAX_LENGTH) - SPECIAL_TOKENS
         passages = self._lines.passages
         parts = {
-            "queries": self._lines.queries.tokens[np.unique(planned.query)] > limit,
-            "positives": passages.tokens[np.unique(planned.positives)] > limit,
-            "negatives": passages.tokens[np.unique(planned.negatives)] > limit,
+            "queries": self._lines.queries.tokens[distinct(planned.query)] > limit,
+            "positives": passages.tokens[distinct(planned.positives)] > limit,
+            "negatives": passages.tokens[distinct(planned.negatives)] > limit,
         }
         told = ", ".join(f"{role} {flags.mean():.1%}" for role, flags in parts.items() if flags.any())
         return Flagged(

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from secid.distinct import distinct
 from secid.errors import UsageError
 from secid.lexical import SPLITTERS
 from secid.measure.sweep import Triplets, Vectors
@@ -85,7 +86,7 @@ def base_of(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Bas
     query, positive = query[first], positive[first]
     order = np.argsort(sample_order(plan.queries.keys[query], settings.seed), kind="stable")
     order = order[: settings.control_queries]
-    pool = np.unique(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
+    pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
     negative_pairs = [rows.query * n_passages + rows.negative for rows in triplets]
     counts = np.concatenate([np.diff(planned.negative_offsets) for planned in plan.sources])
     return Base(
@@ -93,7 +94,7 @@ def base_of(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Bas
         positive=positive[order],
         pool=pool[np.argsort(rank[pool])],
         known=plan.known_positives,
-        own=np.unique(np.concatenate([plan.known_positives, *negative_pairs])),
+        own=distinct(np.concatenate([plan.known_positives, *negative_pairs])),
         n_passages=n_passages,
         per_query=max(1, int(np.median(counts))),
     )

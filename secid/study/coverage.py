@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from secid.distinct import distinct
 from secid.errors import UsageError
 from secid.lexical import DocumentFrequencies, Index, Keys, Lexicon
 from secid.measure.sweep import Triplets
@@ -122,7 +123,7 @@ class CoverageBench:
         if corpus == "uniform":
             return lexicon.idf(None)
         if corpus == "own":
-            return lexicon.idf(lexicon.of_passages(np.unique(np.concatenate([rows.positive, rows.negative]))))
+            return lexicon.idf(lexicon.of_passages(distinct(np.concatenate([rows.positive, rows.negative]))))
         return lexicon.idf(self.table(tokenizer, corpus))
 
     def negatives(self, rows: Triplets, tokenizer: str, corpus: str) -> Floats:

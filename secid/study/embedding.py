@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from secid.distinct import distinct
 from secid.encoders import Cache, Encoder, Role, embed
 from secid.errors import NumericalError
 from secid.measure.sweep import Vectors
@@ -63,8 +64,8 @@ class Embedder:
     def need(self, queries: Index, passages: Index) -> None:
         """Embeds those of these texts that have no row yet."""
         missing: dict[Role, Index] = {
-            "query": np.unique(queries[~self._done["query"][queries]]),
-            "passage": np.unique(passages[~self._done["passage"][passages]]),
+            "query": distinct(queries[~self._done["query"][queries]]),
+            "passage": distinct(passages[~self._done["passage"][passages]]),
         }
         n_texts = sum(map(len, missing.values()))
         if n_texts:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from secid.distinct import distinct
 from secid.results import Overlap
 
 Index = npt.NDArray[np.int64]
@@ -31,7 +32,7 @@ def overlaps(sources: Sequence[Listed]) -> tuple[Overlap, ...]:
             Overlap(
                 first=a.name,
                 second=b.name,
-                shared_query_fraction=len(queries) / min(len(np.unique(a.query)), len(np.unique(b.query))),
+                shared_query_fraction=len(queries) / min(len(distinct(a.query)), len(distinct(b.query))),
                 negative_jaccard_mean=_jaccard(a, b, queries),
                 shared_document_fraction=_shared(a.negative, b.negative),
             )
@@ -40,7 +41,7 @@ def overlaps(sources: Sequence[Listed]) -> tuple[Overlap, ...]:
 
 
 def _shared(first: Index, second: Index) -> float:
-    a, b = np.unique(first), np.unique(second)
+    a, b = distinct(first), distinct(second)
     return len(np.intersect1d(a, b)) / min(len(a), len(b))
 
 
@@ -49,7 +50,7 @@ def _jaccard(a: Listed, b: Listed, queries: Index) -> float | None:
     if not len(queries):
         return None
     top = int(max(a.negative.max(), b.negative.max())) + 1
-    first, second = (np.unique(rows.query * top + rows.negative) for rows in (a, b))
+    first, second = (distinct(rows.query * top + rows.negative) for rows in (a, b))
     n_queries = int(queries[-1]) + 1
     counts = [np.bincount(pairs // top, minlength=n_queries)[queries] for pairs in (first, second)]
     both = np.bincount(np.intersect1d(first, second) // top, minlength=n_queries)[queries]

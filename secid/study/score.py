@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 import secid
 from secid.data import Reader
+from secid.distinct import distinct
 from secid.encoders import Encoder, smallest_distance
 from secid.errors import UsageError
 from secid.lexical import DocumentFrequencies
@@ -226,7 +227,7 @@ def finished(
     comparisons = compare(cut, settings.budget, looks)
     groups = rank_groups(names, comparisons)
     blocks = blocks_of(settings.block, names)
-    pool = np.unique(np.concatenate([ids for item in ranked for ids in _documents(item.triplets)]))
+    pool = distinct(np.concatenate([ids for item in ranked for ids in _documents(item.triplets)]))
     run = Run(
         schema_version=SCHEMA_VERSION,
         secid_version=secid.__version__,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from secid.distinct import among, distinct
 from secid.plan import Plan, PlannedSource
 from secid.study.lint.facts import Facts
 from secid.study.lint.forms import Flags, Forms, Index, normal_form, opening_of
@@ -92,11 +93,11 @@ class Lines:
         """(T,) the negative is a positive of its record."""
         record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
         own = record * self.n_passages + self.passage[planned.positives]
-        return np.isin(planned.triplet_record() * self.n_passages + self.passage[planned.negatives], own)
+        return among(planned.triplet_record() * self.n_passages + self.passage[planned.negatives], distinct(own))
 
     def positive_in_run(self, planned: PlannedSource) -> Flags:
         """(T,) the negative is a positive of its query in some record of the run."""
-        return np.isin(self.pairs(planned), self._known)
+        return among(self.pairs(planned), self._known)
 
     def pairs(self, planned: PlannedSource) -> Index:
         """(T,) number of each triplet's query and negative."""
@@ -119,7 +120,7 @@ def structure(planned: PlannedSource, lines: Lines) -> dict[str, Flagged]:
 def _exact_positive(planned: PlannedSource) -> Flags:
     top = int(max(planned.negatives.max(initial=0), planned.positives.max(initial=0))) + 1
     record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
-    return np.isin(planned.triplet_record() * top + planned.negatives, record * top + planned.positives)
+    return among(planned.triplet_record() * top + planned.negatives, distinct(record * top + planned.positives))
 
 
 def _repetition(planned: PlannedSource, lines: Lines) -> dict[str, Flagged]:
@@ -141,9 +142,9 @@ def _repetition(planned: PlannedSource, lines: Lines) -> dict[str, Flagged]:
 
 def hubs(planned: PlannedSource, lines: Lines) -> Flagged:
     """Negatives that many distinct queries list; the first triplet of each is shown."""
-    pairs = np.unique(lines.pairs(planned))
+    pairs = distinct(lines.pairs(planned))
     queries_of = np.bincount(pairs % lines.n_passages, minlength=lines.n_passages)
-    n_queries = len(np.unique(pairs // lines.n_passages))
+    n_queries = len(distinct(pairs // lines.n_passages))
     hub = (queries_of > HUB_FRACTION * n_queries) & (queries_of >= MIN_HUB_QUERIES)
     numbers = lines.passage[planned.negatives]
     flags = hub[numbers]
@@ -186,7 +187,7 @@ def shared_openings(planned: PlannedSource, plan: Plan, facts: Facts) -> Flagged
     shared, told = [], []
     for place in np.flatnonzero(common)[np.lexsort((first[common], -counts[common]))].tolist():
         share, among_positives = counts[place] / len(ids), float((positives == openings[place]).mean())
-        many = len(np.unique(asked[own == openings[place]])) >= MIN_OPENING_QUERIES
+        many = len(distinct(asked[own == openings[place]])) >= MIN_OPENING_QUERIES
         if share > among_positives and many:
             shared.append(openings[place])
             form = normal_form(plan.passages.take(ids[[first[place]]])[0])
@@ -197,7 +198,7 @@ def shared_openings(planned: PlannedSource, plan: Plan, facts: Facts) -> Flagged
 
 def _distinct_forms(ids: Index, facts: Facts) -> Index:
     """The smallest passage id of each distinct normal form among these, sorted."""
-    ids = np.unique(ids)
+    ids = distinct(ids)
     _, first = np.unique(facts.normal[ids], return_index=True)
     return np.sort(ids[first])
 
@@ -221,5 +222,5 @@ def echoes(planned: PlannedSource, plan: Plan, lines: Lines) -> Flagged:
 
 def _forms(store: TextStore, ids: Index) -> tuple[list[bytes], list[int]]:
     """Normal forms of the distinct texts among these, and which of them each is."""
-    distinct, inverse = np.unique(ids, return_inverse=True)
-    return Forms.of(store.packed_of(distinct)).encoded(), inverse.tolist()
+    first, inverse = np.unique(ids, return_inverse=True)
+    return Forms.of(store.packed_of(first)).encoded(), inverse.tolist()

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from secid.distinct import distinct
 from secid.lexical import Lexicon
 from secid.plan import Plan, PlannedSource, sample_order
 from secid.study.lint.flags import Flagged
@@ -50,9 +51,9 @@ class GateSample:
     def __init__(self, plan: Plan, folder: Path, seed: int) -> None:
         self._folder = folder
         order = sample_order(plan.queries.keys, seed)
-        chosen = [np.unique(planned.query) for planned in plan.sources]
+        chosen = [distinct(planned.query) for planned in plan.sources]
         chosen = [ids[np.argsort(order[ids], kind="stable")[:SAMPLE_QUERIES]] for ids in chosen]
-        self._query_ids = np.unique(np.concatenate(chosen))
+        self._query_ids = distinct(np.concatenate(chosen))
         self._records = [np.isin(planned.query, ids) for planned, ids in zip(plan.sources, chosen, strict=True)]
         self._of = {planned.name: place for place, planned in enumerate(plan.sources)}
         parts = [
@@ -63,7 +64,7 @@ class GateSample:
                 planned.negatives[np.repeat(keep, np.diff(planned.negative_offsets))],
             )
         ]
-        self._passage_ids = np.unique(np.concatenate(parts))
+        self._passage_ids = distinct(np.concatenate(parts))
         self._queries = plan.queries.only(self._query_ids)
         self._passages = plan.passages.only(self._passage_ids)
         self._lexed: dict[str, tuple[Lexicon, Floats]] = {}
@@ -83,7 +84,7 @@ class GateSample:
         record = record[kept]
         query = np.searchsorted(self._query_ids, planned.query[record])
         passage = np.searchsorted(self._passage_ids, planned.positives[kept])
-        asked = np.unique(query)
+        asked = distinct(query)
         return Gate(
             lexicon.coverage(query, passage, idf),
             record,
@@ -111,7 +112,7 @@ def lexical(planned: PlannedSource, sample: GateSample, tokenizer: str) -> tuple
         told.append(f"{sample.gate(planned, UNSEGMENTED).mean:.3f} with --tokenizer {UNSEGMENTED}")
     uncovered = found.positive == 0
     wordless = np.isin(planned.query, found.queries[found.wordless])
-    sampled = f"in a sample of {len(found.queries)}" if len(found.queries) < len(np.unique(planned.query)) else ""
+    sampled = f"in a sample of {len(found.queries)}" if len(found.queries) < len(distinct(planned.query)) else ""
     return {
         "query_without_tokens": Flagged(
             int(found.wordless.sum()), len(found.queries), _heads(planned, np.flatnonzero(wordless)), sampled

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from secid.data.evaluation import EvaluationSet
+from secid.distinct import distinct
 from secid.plan import Plan, PlannedSource
 from secid.results import Example
 from secid.study.lint.facts import Facts
@@ -30,8 +31,8 @@ class Leaks:
     def flagged(self, planned: PlannedSource) -> dict[str, Flagged]:
         """Shares of the source's distinct queries and passages that are evaluation texts."""
         none = np.zeros(planned.n_triplets, np.bool_)
-        asked = np.unique(planned.query)
-        positives, negatives = np.unique(planned.positives), np.unique(planned.negatives)
+        asked = distinct(planned.query)
+        positives, negatives = distinct(planned.positives), distinct(planned.negatives)
         given = np.union1d(positives, negatives)
         return {
             "eval_query": self._told(self.queries, asked, len(self.evaluation.queries), none, ""),
@@ -47,7 +48,7 @@ class Leaks:
     def _told(self, matches: Matches, ids: Index, n_all: int, none: Flags, more: str) -> Flagged:
         hit = ids[matches.which[ids] >= 0]
         n_exact = int(matches.exact[hit].sum())
-        n_found = len(np.unique(matches.which[hit]))
+        n_found = len(distinct(matches.which[hit]))
         detail = f"{n_exact} exactly, {len(hit) - n_exact} nearly; {n_found} of {n_all} of the evaluation set{more}"
         return Flagged(len(hit), len(ids), none, detail if len(hit) else "")
 
