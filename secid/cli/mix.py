@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from secid.study.mix import MixResult
 
 
+COLUMNS = (
+    "alone: the source's own score in nats, higher is better. slope: nats that a unit more of its share would add, "
+    "level over all sources that the bounds leave free. loss without: nats lost when it is left out."
+)
+
+
 def mix(
     run: Annotated[Path, typer.Argument(help="Run folder of `secid score`.", show_default=False)],
     budget: Annotated[
@@ -86,8 +92,9 @@ def _print(console: Console, found: MixResult, written: Blend | None) -> None:
     from secid.report.foreign import plain
 
     console.print(_shares_table(found))
+    console.print(Text(COLUMNS, style="dim"))
     lines = [
-        f"best mixture: {found.nats:.4f} nats at budget {found.budget:g}, gap at most {found.gap_nats:.1e} nats",
+        f"best mixture: {found.nats:.4f} nats at budget {found.budget:g}, duality gap {found.gap_nats:.1e} nats",
         f"equal shares: {found.equal_nats:.4f} nats",
         f"best single source: {plain(found.best_single)}, {found.best_single_nats:.4f} nats",
     ]

@@ -43,6 +43,7 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index) -> PlannedSource:
             tuple(example for shown in rows.examples.values() for example in shown),
             len(distinct(record[slices != slices[first_row][record]])),
         ),
+        n_queries_read=len(np.unique(query)),
         query=query[first_row],
         slice=slices[first_row].astype(np.int32),
         line=line[first_row],

@@ -61,6 +61,7 @@ class PlannedSource:
     slice            : (R,) place of the record's value in Plan.slices; all 0 without --by.
     positives        : ids of all labelled positives, record r's at positive_offsets[r:r+2].
     negatives        : (T,) passage ids, record r's at negative_offsets[r:r+2], in file order.
+    n_queries_read   : distinct queries of its used rows, before any sample.
     copies           : (T,) how often the record's rows list the negative, >= 1.
     negative_line, negative_file : (T,) the row that first lists the negative.   negative_ordinal : (T,)
                        its 0-based place among that row's usable negatives.
@@ -73,6 +74,7 @@ class PlannedSource:
     name: str
     source: Source
     tally: Tally
+    n_queries_read: int
     query: Index
     slice: Small
     line: Index

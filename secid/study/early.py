@@ -10,7 +10,7 @@ Source: METHOD 8.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
@@ -90,8 +90,9 @@ def rank_early(
             for planned, rows in zip(part.sources, triplets, strict=True)
             if planned.n_triplets
         ]
+        seen = {p.name: len(np.unique(p.query)) / p.n_queries_read for p in part.sources}
         used = _used(times, level, _sharing(open_pairs, settings.tie), number) if len(times) else 0.0
-        found = _decided(items, open_pairs, level, size, size / n_read, settings.tie)
+        found = _decided(items, open_pairs, level, size, seen, settings.tie)
         pairs += found
         decided = {tuple(sorted((pair.first, pair.second))) for pair in found}
         open_pairs = [pair for pair in open_pairs if pair not in decided]
@@ -139,14 +140,14 @@ def _decided(
     open_pairs: Sequence[tuple[str, str]],
     level: Callable[[int], float],
     size: int,
-    share: float,
+    seen: Mapping[str, float],
     tie: float | None,
 ) -> list[EarlyPair]:
     """The open pairs that this look decides, the clearest first: each leaves the error to fewer.
 
-    level : nominal two-sided p for a number of pairs that share the error.   share : of the files' queries that was
-    seen; the finite-population factor sqrt(1 - share) aims at the full files' scores, so with all seen every
-    difference stands as it is.
+    level : nominal two-sided p for a number of pairs that share the error.   seen : share of each source's queries in
+    the files that was seen. The finite-population factor sqrt(1 - share), by the smaller share of a pair, aims at the
+    full files' scores, so with all seen a difference stands as it is.
     """
     ready = {item.name: item for item in items if len(item.influence.queries) >= FEWEST_QUERIES}
     evidence = []
@@ -154,6 +155,7 @@ def _decided(
         if first in ready and second in ready:
             a, b = ready[first], ready[second]
             gap = difference(a.influence, b.influence, a.nats(1.0) - b.nats(1.0))
+            share = min(seen[first], seen[second])
             error = gap.standard_error * float(np.sqrt(max(0.0, 1.0 - share)))
             freedom = gap.n_queries - 1
             evidence.append((_p_value(gap.nats, error, freedom, share), gap.nats, error, freedom, first, second))

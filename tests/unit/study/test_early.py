@@ -17,6 +17,11 @@ NAMES = ("a", "b", "c")
 PAIRS = [("a", "b"), ("a", "c"), ("b", "c")]
 
 
+def seen(share: float) -> dict[str, float]:
+    """The same share of every source's queries."""
+    return dict.fromkeys((*NAMES, "rare", "even"), share)
+
+
 def item(name: str, values: np.ndarray) -> SimpleNamespace:
     """A source whose score is the mean of one number a query."""
     n = len(values)
@@ -41,7 +46,7 @@ def wrong_share(level_times: float, n_runs: int, seed: int) -> float:
         open_pairs, failed = list(PAIRS), False
         for size in sizes:
             items = [item(name, values[drawn[:size]]) for name, values in table.items()]
-            found = _decided(items, open_pairs, level, size, size / n, None)
+            found = _decided(items, open_pairs, level, size, seen(size / n), None)
             failed |= any(truth[pair.first] < truth[pair.second] for pair in found)
             decided = {tuple(sorted((pair.first, pair.second))) for pair in found}
             open_pairs = [pair for pair in open_pairs if pair not in decided]
@@ -65,7 +70,7 @@ def test_pairs_are_decided_from_the_clearest_on_and_leave_the_error_to_those_tha
         asked.append(n_open)
         return 0.05 / n_open
 
-    found = _decided(items, PAIRS, level, 50, 0.1, None)
+    found = _decided(items, PAIRS, level, 50, seen(0.1), None)
     assert asked == [3, 1, 1]  # with c apart from a, b can be level with one of them only
     assert [(pair.first, pair.second, pair.outcome) for pair in found] == [
         ("c", "a", "ordered"),
@@ -78,7 +83,7 @@ def test_with_ties_all_open_pairs_share_the_error():
     base = np.random.default_rng(1).standard_normal(50)
     asked: list[int] = []
     items = [item("a", base), item("b", base + 5), item("c", base + 9)]
-    _decided(items, PAIRS, lambda n_open: asked.append(n_open) or 0.05 / n_open, 50, 0.1, 1e-3)
+    _decided(items, PAIRS, lambda n_open: asked.append(n_open) or 0.05 / n_open, 50, seen(0.1), 1e-3)
     assert asked == [3, 2, 1]
 
 
@@ -87,8 +92,8 @@ def test_a_tie_needs_the_whole_interval_within_it():
     base = generator.standard_normal(200)
     items = [item("a", base), item("b", base + 0.01 * generator.standard_normal(200))]
     half = 0.01 / np.sqrt(200) * 2
-    assert _decided(items, [("a", "b")], lambda _: 0.05, 200, 0.0, half / 4) == []
-    (tied,) = _decided(items, [("a", "b")], lambda _: 0.05, 200, 0.0, 4 * half)
+    assert _decided(items, [("a", "b")], lambda _: 0.05, 200, seen(0.0), half / 4) == []
+    (tied,) = _decided(items, [("a", "b")], lambda _: 0.05, 200, seen(0.0), 4 * half)
     assert tied.outcome == "tied"
 
 
@@ -104,7 +109,7 @@ def test_a_score_that_rests_on_few_queries_is_not_judged_before_they_are_seen():
         drawn = generator.permutation(600)
         for name, size in (("planned", sizes[0]), ("thirty", 30)):
             items = [item("rare", rare[drawn[:size]]), item("even", even[drawn[:size]])]
-            found = _decided(items, [("even", "rare")], level, size, size / 600, None)
+            found = _decided(items, [("even", "rare")], level, size, seen(size / 600), None)
             wrong[name] += any(pair.first == "even" for pair in found)
     assert wrong["planned"] <= 0.05 * 200
     assert wrong["thirty"] > 0.05 * 200
@@ -113,7 +118,7 @@ def test_a_score_that_rests_on_few_queries_is_not_judged_before_they_are_seen():
 def test_a_small_source_holds_up_only_its_own_pairs():
     base = np.random.default_rng(6).standard_normal(120)
     items = [item("a", base), item("b", base + 5), item("c", base[:4])]
-    found = _decided(items, PAIRS, lambda _: 0.01, 120, 0.1, None)
+    found = _decided(items, PAIRS, lambda _: 0.01, 120, seen(0.1), None)
     assert [(pair.first, pair.second) for pair in found] == [("b", "a")]
 
 
@@ -128,9 +133,21 @@ def test_looks_rise_by_a_tenth_at_least_and_end_with_all():
 def test_all_queries_seen_leave_nothing_to_chance_and_few_decide_nothing():
     values = np.random.default_rng(3).standard_normal(100)
     close = [item("a", values), item("b", values + np.random.default_rng(4).standard_normal(100) * 1e-3)]
-    (pair,) = _decided(close, [("a", "b")], lambda _: 0.05, 100, 1.0, None)
+    (pair,) = _decided(close, [("a", "b")], lambda _: 0.05, 100, seen(1.0), None)
     assert pair.difference_nats == pytest.approx(abs(close[0].nats(1.0) - close[1].nats(1.0)))
     still = [item("a", np.zeros(100)), item("b", np.full(100, 0.125))]
-    assert _decided(still, [("a", "b")], lambda _: 0.05, 100, 0.5, None) == []  # nothing varied in what was seen
+    assert _decided(still, [("a", "b")], lambda _: 0.05, 100, seen(0.5), None) == []  # nothing varied in what was seen
     few = [item("a", values[:4]), item("b", values[:4] + 5.0)]
-    assert _decided(few, [("a", "b")], lambda _: 0.05, 4, 1.0, None) == []
+    assert _decided(few, [("a", "b")], lambda _: 0.05, 4, seen(1.0), None) == []
+
+
+def test_the_source_of_which_less_was_seen_decides_how_sure_a_pair_is():
+    generator = np.random.default_rng(7)
+    base = generator.standard_normal(100)
+    pair = [item("a", base), item("b", base + generator.standard_normal(100) + 0.15)]
+
+    def outcome(a: float, b: float) -> int:
+        return len(_decided(pair, [("a", "b")], lambda _: 0.05, 100, {"a": a, "b": b}, None))
+
+    assert outcome(0.99, 0.99) == 1
+    assert outcome(0.99, 0.1) == outcome(0.1, 0.99) == outcome(0.1, 0.1) == 0

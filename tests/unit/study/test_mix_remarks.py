@@ -45,3 +45,8 @@ def test_equal_sources_share_arbitrarily_only_where_they_are_free():
     assert "arbitrary" in remarks(TWINS, c=0.5)
     assert "arbitrary" not in remarks(TWINS, a=0.3)
     assert "arbitrary" not in remarks(TWINS, max_share=0.5)
+
+
+def test_a_source_with_fewer_negatives_than_its_share_of_the_budget_is_named():
+    assert "b has 100 negatives, fewer than its share of a budget of 300" in remarks(MIXED, budget=300.0, b=0.5)
+    assert "fewer than its share" not in remarks(MIXED, budget=150.0, b=0.5)
