@@ -16,8 +16,8 @@ import numpy as np
 
 from secid.data import resolve_sources
 from secid.encoders import load, smallest_distance
+from secid.measure.blocks import Triplets
 from secid.measure.information import InformationState, log_det_nats
-from secid.measure.sweep import Triplets
 from secid.measure.uncertainty import influence, reach_95
 from secid.progress import Silent
 from secid.settings import resolve

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from secid.measure.blocks import Triplets
 from secid.measure.summary import INVERSION, GateTable
-from secid.measure.sweep import Scalars, Triplets
+from secid.measure.sweep import Scalars
 
 Floats = npt.NDArray[np.float64]
 

@@ -6,7 +6,7 @@ small matrix product in float64. All variants are filled from the same block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from secid.errors import NumericalError
+from secid.measure.blocks import Block, Triplets, Vectors, Window, windows
 from secid.measure.gates import WEIGHTS, Dots, gates
 from secid.measure.information import InformationState
 from secid.settings import DEFAULTS
@@ -22,65 +23,13 @@ from secid.settings import DEFAULTS
 Index = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-BLOCK_TRIPLETS = 2048
-"""Triplets of a block: its float32 rows and their float64 copies stay near the processor's cache. Measured at 768
-dimensions, one thread: a third faster than 4,096 outside the products, and 1,024 slows those down."""
 PANEL_COLUMNS = 128
 """Columns that a symmetric product is made by. Measured at 768 dimensions: 0.6 of the time of the whole product, where
 half of it would be the least; narrower panels gain nothing."""
-RELEASE_TRIPLETS = 131_072
-"""Triplets between two releases of mapped rows: 0.8 GB of them at 768 dimensions where all are distinct."""
 FLOAT32_DISTANCE = 1e-3
 """||n - p|| at and below which a float32 difference is rounding noise, not a direction. Source: METHOD 2.6."""
 DOT_ROUNDING = 1e-12
 """Far above the error of a float64 dot product of unit rows (1e-16 times sqrt d), far below any real gap."""
-
-
-@dataclass(frozen=True)
-class Vectors:
-    """Unit rows of the distinct texts: queries (n_q, d), passages (n_p, d), float32, on one device.
-
-    release : for rows mapped from a file, gives back the memory of those read so far; called now and
-              then during a pass, so that memory does not grow with the number of texts.
-    seen    : told how many triplets a pass has just been over, block by block.
-    """
-
-    queries: Tensor
-    passages: Tensor
-    release: Callable[[], None] | None = None
-    seen: Callable[[int], None] | None = None
-
-    @property
-    def dimension(self) -> int:
-        return int(self.passages.shape[1])
-
-
-@dataclass(frozen=True)
-class Triplets:
-    """Triplets of one source as row numbers of Vectors. Triplets of one record are neighbours.
-
-    query, positive, negative : (T,).
-    record_offsets : where the triplets of each (record, scored positive) start, and their number.
-    record, place  : (T,) the record of a triplet and its negative's place in the plan's arrays.
-    share : (T,) what each triplet counts; None for one each. With the policy "all" a negative's
-            pairs share it, so that the sum of shares stays the number of negatives (METHOD 9).
-    """
-
-    query: Index
-    positive: Index
-    negative: Index
-    record_offsets: Index
-    record: Index
-    place: Index
-    share: Floats | None = None
-
-    def __len__(self) -> int:
-        return len(self.negative)
-
-    @property
-    def n_negatives(self) -> float:
-        """Sum of shares; N of METHOD 1."""
-        return float(len(self)) if self.share is None else float(self.share.sum())
 
 
 @dataclass(frozen=True)
@@ -164,10 +113,10 @@ def sweep(
     known = {name: torch.from_numpy(values).to(device) for name, values in coverages.items()}
     share = None if triplets.share is None else torch.from_numpy(triplets.share).to(device)
     gradient = np.zeros(len(triplets.record_offsets) - 1)
-    for block in releasing(padded_blocks(triplets.record_offsets), vectors):
+    for block, window in windows(vectors, triplets, triplets.record_offsets):
         places = torch.from_numpy(block.places).to(device)
         real = torch.from_numpy(block.real).to(device)
-        dots, difference = _block_dots(vectors, triplets, block)
+        dots, difference = _block_dots(window, block, d)
         for column, values in zip(kept, _columns(dots), strict=True):
             column[places[real]] = values[real]
         gradient[block.groups] = _record_gradient(dots, difference, real, block.k, temperature)
@@ -190,70 +139,14 @@ def sweep(
     return Sweep(scalars, gradient, matrices, weights, counts)
 
 
-@dataclass(frozen=True)
-class Block:
-    """Groups (records, or queries) of one block padded to k triplets each. groups: (r,) which ones.
-
-    places : (r*k,) triplet of each slot; padding repeats the group's first.   real : (r*k,) not padding.
-    """
-
-    groups: Index
-    places: Index
-    real: npt.NDArray[np.bool_]
-    k: int
-
-
-def padded_blocks(offsets: Index) -> Iterator[Block]:
-    """Blocks over groups of similar size, so that padding stays small. offsets: (G+1,) group starts."""
-    counts = np.diff(offsets)
-    order = np.argsort(counts, kind="stable")
-    order = order[counts[order] > 0]
-    start = 0
-    while start < len(order):
-        candidates = counts[order[start : start + BLOCK_TRIPLETS]]
-        slots_needed = candidates * np.arange(1, len(candidates) + 1)  # rises, since the counts do
-        stop = start + max(1, int(np.searchsorted(slots_needed, BLOCK_TRIPLETS, side="right")))
-        records = order[start:stop]
-        k = int(counts[records[-1]])
-        slots = np.arange(k)
-        real = slots < counts[records][:, None]
-        places = np.where(real, offsets[records][:, None] + slots, offsets[records][:, None])
-        yield Block(records, places.ravel(), real.ravel(), k)
-        start = stop
-
-
-def releasing(blocks: Iterable[Block], vectors: Vectors) -> Iterator[Block]:
-    """The same blocks, told of as they are done; the memory of mapped rows is given back after every
-    RELEASE_TRIPLETS and at the end.
-    """
-    held = 0
-    for block in blocks:
-        yield block
-        if vectors.seen is not None:
-            vectors.seen(int(block.real.sum()))
-        held += len(block.places)
-        if held >= RELEASE_TRIPLETS and vectors.release is not None:
-            vectors.release()
-            held = 0
-    if vectors.release is not None:
-        vectors.release()
-
-
-def _rows(matrix: Tensor, ids: Index) -> Tensor:
-    return matrix.index_select(0, torch.from_numpy(ids).to(matrix.device))
-
-
-def _block_dots(vectors: Vectors, triplets: Triplets, block: Block) -> tuple[Dots, Tensor]:
+def _block_dots(window: Window, block: Block, d: int) -> tuple[Dots, Tensor]:
     """Cosines of a block in float64, and its differences n - p in float32 (B, d).
 
     Rows are divided by their float64 norm, so float32 rounding of a unit row does not enter.
     Raises NumericalError where a row is zero or not finite.
     """
     heads = block.places[:: block.k]
-    d = vectors.dimension
-    negatives = _rows(vectors.passages, triplets.negative[block.places])
-    positives = _rows(vectors.passages, triplets.positive[heads])
-    queries = _rows(vectors.queries, triplets.query[heads])
+    negatives, positives, queries = window.negatives(block.places), window.positives(heads), window.queries(heads)
     anchors = torch.stack([queries, positives], dim=1).double()
     lengths = torch.linalg.vector_norm(anchors, dim=2, keepdim=True)
     anchors /= lengths

@@ -17,8 +17,9 @@ from scipy.special import stdtr, stdtrit
 from torch import Tensor
 
 from secid.distinct import distinct
+from secid.measure.blocks import Triplets, Vectors, windows
 from secid.measure.information import InformationState
-from secid.measure.sweep import Scalars, Triplets, Vectors, padded_blocks, releasing
+from secid.measure.sweep import Scalars
 
 Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
@@ -27,10 +28,6 @@ ROUNDING_NATS = 1e-6
 """Scores are at most 1 at B = 1 and right to 1e-6 relative (METHOD 11): a smaller difference is none."""
 FEWEST_QUERIES = 5
 """Influences sum to zero, so one query alone always has a standard error of 0; intervals were tested from 40."""
-
-WITHIN_NUMBERS = 2**19
-"""Numbers of the scaled copies that products within queries are made from at once: 2 MB, so that they stay in the
-processor's cache. Measured at 768 dimensions, 10 negatives, 6 budgets: half the time of one product a budget."""
 
 
 @dataclass(frozen=True)
@@ -122,54 +119,38 @@ def _products(
     offsets = np.concatenate([[0], np.cumsum(np.bincount(cluster))])
     size = np.bincount(cluster, None if triplets.share is None else triplets.share)
     found = _Products(np.zeros((len(cluster), len(shrink))), np.zeros(len(shrink)), np.zeros(shrink.shape[1]))
-    for block in releasing(padded_blocks(offsets), vectors):
-        places = order[block.places]
+    for block, window in windows(vectors, triplets, offsets, order):
+        places = block.places
         # n - p is not scaled to length 1: the weight takes its length along, which spares a pass over the rows
         length = _inverse_square(scalars.squared_distance[places], smallest_distance)
-        root = torch.from_numpy(np.sqrt(np.maximum(scaled[places] * length, 0.0) * block.real)).to(device)
-        rotated = _difference(vectors, triplets, places) @ rotation
-        rows = rotated.mul_(root.to(rotated.dtype).unsqueeze(1)).view(len(block.groups), block.k, -1)
-        forms, pairs = _within_queries(rows, narrow)
-        found.forms[places[block.real]] = forms[block.real]
-        found.pairs[:] += pairs
-        squares = rows.square().sum(1).double().cpu().numpy()
-        found.by_dimension[:] += size[block.groups] @ squares
+        amount = torch.from_numpy(np.maximum(scaled[places] * length, 0.0) * block.real).to(device)
+        rotated = window.negatives(places).sub_(window.positives(places)) @ rotation
+        squares = rotated.square()
+        forms = (squares @ narrow.T).double() * amount.unsqueeze(1)
+        found.forms[places[block.real]] = forms.cpu().numpy()[block.real]
+        by_query = rotated.view(len(block.groups), block.k, -1)
+        found.pairs[:] += _pairs(by_query, amount.view(-1, block.k), forms, narrow)
+        sizes = torch.from_numpy(np.repeat(size[block.groups], block.k)).to(device)
+        found.by_dimension[:] += ((sizes * amount).to(squares.dtype) @ squares).double().cpu().numpy()
     return found
 
 
-def _within_queries(rows: Tensor, shrink: Tensor) -> tuple[Floats, Floats]:
-    """(q k, B) u^T A^-1 u of each row, and (B,) the sum over queries of (u_i^T A^-1 u_j)^2 over all i and j.
+def _pairs(rows: Tensor, amount: Tensor, forms: Tensor, shrink: Tensor) -> Floats:
+    """(B,) sum over queries of a_i a_j (v_i^T C v_j)^2 over all i and j, for each diagonal C of `shrink`, (B, d).
 
-    rows : (q, k, d), each u times the root of its weight.   shrink : (B, d).
+    rows : (q, k, d), the v of each query.   amount : (q, k), their a.   forms : (q k, B), a_i v_i^T C v_i.
     """
-    q, k, d = rows.shape
-    at_once = q if rows.device.type != "cpu" else max(1, WITHIN_NUMBERS // (len(shrink) * k * d))
-    one_part = _by_dimensions if k > d else _by_rows
-    parts = [one_part(rows[start : start + at_once], shrink) for start in range(0, q, at_once)]
-    return np.concatenate([forms for forms, _ in parts]), np.sum([pairs for _, pairs in parts], axis=0)
-
-
-def _by_rows(rows: Tensor, shrink: Tensor) -> tuple[Floats, Floats]:
-    """By k x k products, one for all budgets together."""
-    q, k, d = rows.shape
-    scaled = (rows.unsqueeze(1) * shrink[:, None, :]).view(q, -1, d)
-    found = (rows @ scaled.transpose(1, 2)).view(q, k, -1, k).double()
-    forms = torch.diagonal(found, dim1=1, dim2=3).transpose(1, 2).reshape(q * k, -1)
-    return forms.cpu().numpy(), found.square().sum((0, 1, 3)).cpu().numpy()
-
-
-def _by_dimensions(rows: Tensor, shrink: Tensor) -> tuple[Floats, Floats]:
-    """By d x d products S, where a query has more rows than that: tr((C S)^2) = c^T (S o S) c for a diagonal C."""
-    forms = (rows.square().view(-1, rows.shape[2]) @ shrink.T).double()
-    squares = (rows.transpose(1, 2) @ rows).double().square().sum(0)
-    wide = shrink.double()
-    return forms.cpu().numpy(), ((wide @ squares) * wide).sum(1).cpu().numpy()
-
-
-def _difference(vectors: Vectors, triplets: Triplets, places: Index) -> Tensor:
-    device = vectors.passages.device
-    negative = vectors.passages.index_select(0, torch.from_numpy(triplets.negative[places]).to(device))
-    return negative - vectors.passages.index_select(0, torch.from_numpy(triplets.positive[places]).to(device))
+    _, k, d = rows.shape
+    if k > d:  # tr((C S)^2) = c^T (S o S) c, with S the sum of a v v^T
+        sums = rows.transpose(1, 2) @ (rows * amount.to(rows.dtype).unsqueeze(2))
+        wide, squares = shrink.double(), sums.double().square().sum(0)
+        return ((wide @ squares) * wide).sum(1).cpu().numpy()
+    found = forms.square().sum(0)
+    for apart in range(1, k):  # each triplet with the one so many places on; symmetric, so twice
+        products = (rows[:, apart:] * rows[:, :-apart]).view(-1, d) @ shrink.T
+        together = (amount[:, apart:] * amount[:, :-apart]).view(-1, 1)
+        found += 2.0 * (products.double().square() * together).sum(0)
+    return found.cpu().numpy()
 
 
 def _inverse_square(squared: Floats, smallest_distance: float) -> Floats:

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.distinct import distinct
+from secid.measure.blocks import Triplets, Vectors
 from secid.measure.gates import UNBOUNDED_WEIGHTS
 from secid.measure.information import log_det_nats
 from secid.measure.summary import gate_table
-from secid.measure.sweep import Sweep, Triplets, Variant, Vectors, sweep
+from secid.measure.sweep import Sweep, Variant, sweep
 from secid.measure.uncertainty import influence
 from secid.plan import Plan, PlannedSource, sample_order
 from secid.settings import Settings

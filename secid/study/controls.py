@@ -17,7 +17,7 @@ import torch
 from secid.distinct import distinct
 from secid.errors import UsageError
 from secid.lexical import SPLITTERS
-from secid.measure.sweep import Triplets, Vectors
+from secid.measure.blocks import Triplets, Vectors
 from secid.plan import Plan, sample_order
 from secid.progress import Progress
 from secid.settings import Settings

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from secid.distinct import distinct
 from secid.errors import UsageError
 from secid.lexical import DocumentFrequencies, Index, Keys, Lexicon
-from secid.measure.sweep import Triplets
+from secid.measure.blocks import Triplets
 from secid.plan import Plan
 from secid.progress import Progress, Silent
 from secid.results import IdfInfo

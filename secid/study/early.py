@@ -20,8 +20,8 @@ import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
 from secid.errors import UsageError
+from secid.measure.blocks import Triplets
 from secid.measure.sequential import information_times, level_of_a_look, most_equal, spent
-from secid.measure.sweep import Triplets
 from secid.measure.uncertainty import FEWEST_QUERIES, ROUNDING_NATS, difference
 from secid.plan import Plan, select
 from secid.progress import Progress

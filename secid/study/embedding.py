@@ -11,7 +11,7 @@ import torch
 from secid.distinct import distinct
 from secid.encoders import Cache, Encoder, Role, embed
 from secid.errors import NumericalError
-from secid.measure.sweep import Vectors
+from secid.measure.blocks import Vectors
 from secid.plan import Plan
 from secid.progress import Progress
 from secid.settings import Settings
@@ -51,7 +51,7 @@ class Embedder:
         }
         self.counts: dict[str, float] = dict.fromkeys(COUNTED, 0)
         queries, passages = (torch.from_numpy(self._rows[role].values) for role in ("query", "passage"))
-        self.vectors = Vectors(queries, passages, self._release)
+        self.vectors = Vectors(queries, passages, self._gather)
 
     @property
     def truncated(self) -> npt.NDArray[np.bool_]:
@@ -99,9 +99,8 @@ class Embedder:
             self.counts[name] += getattr(done, name)
         self._tell_damage()
 
-    def _release(self) -> None:
-        for rows in self._rows.values():
-            rows.release()
+    def _gather(self, role: Role, ids: Index) -> torch.Tensor:
+        return torch.from_numpy(self._rows[role].take(ids))
 
     def _tell_damage(self) -> None:
         """Names each cache segment found damaged, once."""

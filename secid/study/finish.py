@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+from secid.measure.blocks import Triplets
 from secid.measure.information import InformationState, log_det_nats, trace
 from secid.measure.sequential import level_of_a_look
 from secid.measure.spectrum import spectrum
 from secid.measure.summary import GateTable, gate_means
-from secid.measure.sweep import Scalars, Triplets, Variant
+from secid.measure.sweep import Scalars, Variant
 from secid.measure.uncertainty import (
     FEWEST_QUERIES,
     Difference,

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.lexical import SPLITTERS
+from secid.measure.blocks import Triplets
 from secid.measure.buckets import Thresholds, Trait, traits
 from secid.measure.proxies import proxies
-from secid.measure.sweep import Triplets
 from secid.plan import Plan, sample_order
 from secid.results import Bucket, Proxies, TripletExample
 from secid.settings import Settings

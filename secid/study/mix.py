@@ -239,12 +239,12 @@ def _remarks(
             continue
         if float((first - second).abs().max()) <= SAME_INFORMATION:
             remarks.append(f"{a.name} and {b.name} hold the same information: how they share is arbitrary.")
-    small = [part for part in parts if part.share > SLACK and part.share * budget > part.n_negatives]
-    for part in small:
-        remarks.append(
-            f"{part.name} has {part.n_negatives:,.0f} negatives, fewer than its share of a budget of {budget:g}: "
-            "more of it is counted than there is."
-        )
+    remarks += [
+        f"{part.name} has {part.n_negatives:,.0f} negatives, fewer than its share of a budget of {budget:g}: "
+        "more of it is counted than there is."
+        for part in parts
+        if part.share > SLACK and part.share * budget > part.n_negatives
+    ]
     controls = [part for part in parts if part.control and part.share > 0]
     if controls:
         shares = ", ".join(f"{part.name} {part.share:.1%}" for part in controls)

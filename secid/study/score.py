@@ -17,8 +17,8 @@ from secid.distinct import distinct
 from secid.encoders import Encoder, smallest_distance
 from secid.errors import UsageError
 from secid.lexical import DocumentFrequencies
+from secid.measure.blocks import Triplets
 from secid.measure.information import log_det_nats
-from secid.measure.sweep import Triplets
 from secid.plan import Plan
 from secid.progress import Progress
 from secid.records import Source

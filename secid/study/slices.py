@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from secid.measure.blocks import Triplets
 from secid.measure.information import trace
-from secid.measure.sweep import Triplets
 from secid.plan import Plan
 from secid.progress import Progress
 from secid.results import Slice, SliceSource

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from secid.measure.sweep import Triplets, Vectors
+from secid.measure.blocks import Triplets, Vectors
 from secid.plan import PlannedSource
 from secid.settings import Positives
 

@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from secid.lexical import Lexicon
+from secid.measure.blocks import Vectors
 from secid.measure.information import log_det_nats, trace
 from secid.measure.summary import gate_means, gate_table
-from secid.measure.sweep import FLOAT32_DISTANCE, Variant, Vectors, sweep
+from secid.measure.sweep import FLOAT32_DISTANCE, Variant, sweep
 from secid.measure.uncertainty import covariance, difference, holm, influence
 from secid.plan import Plan, make_plan
 from secid.records import Record, Source

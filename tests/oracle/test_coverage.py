@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from secid.measure.blocks import Triplets, Vectors
 from secid.measure.gates import gates
 from secid.measure.information import log_det_nats
-from secid.measure.sweep import Triplets, Variant, Vectors, sweep
+from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import influence, reach_95
 
 D, NEGATIVES = 12, 4

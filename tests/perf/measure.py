@@ -24,7 +24,8 @@ from statistics import median
 import numpy as np
 import torch
 
-from secid.measure.sweep import FLOAT32_DISTANCE, Triplets, Variant, Vectors, sweep
+from secid.measure.blocks import Triplets, Vectors
+from secid.measure.sweep import FLOAT32_DISTANCE, Variant, sweep
 from secid.measure.uncertainty import influence
 from secid.study.finish import curve_budgets
 from secid.study.mapped import MappedRows
@@ -76,14 +77,12 @@ def bare_seconds(n: int, d: int) -> float:
 
 def child(folder: Path, n_queries: int, d: int, repeats: int, budgets: int) -> dict[str, object]:
     """Times of each repeat, seconds, and the peak memory of this process."""
-    queries = MappedRows(folder / "query.f32", n_queries, d, new=False)
-    passages = MappedRows(folder / "passage.f32", n_queries * (1 + NEGATIVES), d, new=False)
-
-    def release() -> None:
-        queries.release()
-        passages.release()
-
-    vectors = Vectors(torch.from_numpy(queries.values), torch.from_numpy(passages.values), release)
+    mapped = {
+        "query": MappedRows(folder / "query.f32", n_queries, d, new=False),
+        "passage": MappedRows(folder / "passage.f32", n_queries * (1 + NEGATIVES), d, new=False),
+    }
+    queries, passages = (torch.from_numpy(mapped[role].values) for role in ("query", "passage"))
+    vectors = Vectors(queries, passages, lambda role, ids: torch.from_numpy(mapped[role].take(ids)))
     rows = triplets_of(n_queries)
     coverage = np.random.default_rng(2).uniform(0, 1, len(rows))
     before, own = peak_megabytes(), OwnMemory()

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from secid.measure.blocks import Triplets, Vectors, padded_blocks
 from secid.measure.information import InformationState, log_det_nats
-from secid.measure.sweep import Triplets, Variant, Vectors, padded_blocks, sweep
+from secid.measure.sweep import Variant, sweep
 
 D, RECORDS = 48, 2000
 VARIANTS = (Variant(0.05, "base", "full"), Variant(0.2, "base", "fisher"))

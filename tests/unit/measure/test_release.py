@@ -1,4 +1,4 @@
-"""Memory of mapped rows is given back during both passes, and how often changes no result."""
+"""Rows in a file are gathered window by window in both passes, and the size of a window changes no result."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from secid.errors import NumericalError
+from secid.measure import blocks, uncertainty
 from secid.measure import sweep as sweep_module
-from secid.measure import uncertainty
-from secid.measure.sweep import FLOAT32_DISTANCE, Triplets, Variant, Vectors, sweep
+from secid.measure.blocks import Triplets, Vectors
+from secid.measure.sweep import FLOAT32_DISTANCE, Variant, sweep
 from secid.measure.uncertainty import influence
+from secid.study import mapped
 from secid.study.mapped import MappedRows
 
 BASE = Variant(0.05, "base", "full")
@@ -36,28 +38,37 @@ def both_passes(vectors: Vectors) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return swept.matrices[BASE].numpy(), found.per_query, found.bias_nats
 
 
-def test_rows_are_released_in_both_passes_and_results_stay(tmp_path, monkeypatch):
+def test_rows_are_gathered_by_windows_in_both_passes_and_results_stay(tmp_path, monkeypatch):
     plain = Vectors(torch.from_numpy(rows(QUERIES, 0)), torch.from_numpy(rows(QUERIES * (1 + NEGATIVES), 1)))
     whole = both_passes(plain)
-    monkeypatch.setattr(sweep_module, "BLOCK_TRIPLETS", 16)
-    monkeypatch.setattr(sweep_module, "RELEASE_TRIPLETS", 64)
+    monkeypatch.setattr(blocks, "BLOCK_TRIPLETS", 16)
+    monkeypatch.setattr(blocks, "WINDOW_BYTES", 64 * 4 * D)
+    monkeypatch.setattr(mapped, "PART_BYTES", 30 * 4 * D)
     monkeypatch.setattr(sweep_module, "PANEL_COLUMNS", 5)
-    monkeypatch.setattr(uncertainty, "WITHIN_NUMBERS", 100)
-    mapped = {
+    files = {
         name: MappedRows(tmp_path / name, len(own), D) for name, own in (("q", plain.queries), ("p", plain.passages))
     }
-    mapped["q"].values[:], mapped["p"].values[:] = plain.queries.numpy(), plain.passages.numpy()
-    released = []
+    files["q"].values[:], files["p"].values[:] = plain.queries.numpy(), plain.passages.numpy()
+    gathered = []
 
-    def release() -> None:
-        released.append(True)
-        for own in mapped.values():
-            own.release()
+    def gather(role: str, ids: np.ndarray) -> torch.Tensor:
+        gathered.append((role, len(ids)))
+        return torch.from_numpy(files[role[0]].take(ids))
 
-    vectors = Vectors(torch.from_numpy(mapped["q"].values), torch.from_numpy(mapped["p"].values), release)
+    vectors = Vectors(torch.from_numpy(files["q"].values), torch.from_numpy(files["p"].values), gather)
     for first, second in zip(whole, both_passes(vectors), strict=True):
         np.testing.assert_allclose(second, first, rtol=2e-5, atol=1e-9)
-    assert len(released) == 2 * (QUERIES * NEGATIVES // 64 + 1)
+    n_windows = -(-QUERIES * NEGATIVES // 64)
+    assert len([n for role, n in gathered if role == "passage"]) == 2 * n_windows
+    assert max(n for _, n in gathered) <= 64 + 16  # a positive for every four negatives
+
+
+def test_rows_are_taken_from_all_parts_of_a_file(tmp_path, monkeypatch):
+    made = MappedRows(tmp_path / "rows", 100, D)
+    made.values[:] = rows(100, 5)
+    monkeypatch.setattr(mapped, "PART_BYTES", 7 * 4 * D)
+    for ids in ([], [99], [0, 6, 7, 13, 14, 98, 99], list(range(100))):
+        assert np.array_equal(made.take(np.array(ids, np.int64)), rows(100, 5)[ids])
 
 
 def test_written_rows_outlive_a_release(tmp_path):
@@ -68,15 +79,22 @@ def test_written_rows_outlive_a_release(tmp_path):
     assert np.array_equal(MappedRows(tmp_path / "rows", 2000, D, new=False).values, rows(2000, 5))
 
 
-def test_the_second_pass_is_the_same_by_rows_and_by_dimensions():
-    drawn = torch.from_numpy(np.random.default_rng(8).standard_normal((7, 9, 6))).float()
-    shrink = torch.tensor([[1.0, 0.9, 0.5, 0.3, 0.2, 0.1], [1.0] * 6])
-    for first, second in zip(
-        uncertainty._by_rows(drawn, shrink), uncertainty._by_dimensions(drawn, shrink), strict=True
-    ):
-        np.testing.assert_allclose(second, first, rtol=1e-5)
-    expected = sum(float(((own * shrink[0]) @ own.T).square().sum()) for own in drawn)
-    np.testing.assert_allclose(uncertainty._by_rows(drawn, shrink)[1][0], expected, rtol=1e-5)
+@pytest.mark.parametrize("k", [9, 4, 1])
+def test_pairs_within_queries_are_the_definition_with_many_negatives_or_few(k):
+    """k above and below the six dimensions: two ways of computing."""
+    generator = np.random.default_rng(8)
+    drawn, amount = generator.standard_normal((7, k, 6)), generator.uniform(0, 2, (7, k))
+    shrink = np.array([[1.0, 0.9, 0.5, 0.3, 0.2, 0.1], [1.0] * 6])
+    sums = np.einsum("qk,qki,qkj->qij", amount, drawn, drawn)
+    expected = [sum(np.trace(np.diag(c) @ own @ np.diag(c) @ own) for own in sums) for c in shrink]
+    forms = np.einsum("qk,qki,bi->qkb", amount, drawn**2, shrink).reshape(7 * k, 2)
+    found = uncertainty._pairs(
+        torch.from_numpy(drawn).float(),
+        torch.from_numpy(amount),
+        torch.from_numpy(forms),
+        torch.from_numpy(shrink).float(),
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_zero_and_non_finite_queries_are_refused():

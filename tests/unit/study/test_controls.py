@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from secid.errors import UsageError
-from secid.measure.sweep import Vectors
+from secid.measure.blocks import Vectors
 from secid.plan import make_plan
 from secid.progress import Silent
 from secid.records import Record, Source

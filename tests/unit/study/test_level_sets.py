@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from secid.measure.sweep import Triplets
+from secid.measure.blocks import Triplets
 from secid.study.bench import level_sets
 
 BUDGET = 1_000.0

@@ -1,0 +1,174 @@
+"""Triplets block by block with the rows of their texts at hand: few in memory at once, however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from secid.distinct import distinct
+
+Index = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+BLOCK_TRIPLETS = 2048
+"""Triplets of a block: its float32 rows and their float64 copies stay near the processor's cache. Measured at 768
+dimensions, one thread: a third faster than 4,096 outside the products, and 1,024 slows those down."""
+WINDOW_BYTES = 128 << 20
+"""Rows that are read from a file at once, in the order they stand there: of 44,000 triplets at 768 dimensions."""
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Unit rows of the distinct texts: queries (n_q, d), passages (n_p, d), float32, on one device.
+
+    gather : for rows mapped from a file, a copy of the rows of these rising ids, made with little memory
+             beside it, so that memory does not grow with the number of texts.
+    seen   : told how many triplets a pass has just been over, block by block.
+    """
+
+    queries: Tensor
+    passages: Tensor
+    gather: Callable[[Literal["query", "passage"], Index], Tensor] | None = None
+    seen: Callable[[int], None] | None = None
+
+    @property
+    def dimension(self) -> int:
+        return int(self.passages.shape[1])
+
+
+@dataclass(frozen=True)
+class Triplets:
+    """Triplets of one source as row numbers of Vectors. Triplets of one record are neighbours.
+
+    query, positive, negative : (T,).
+    record_offsets : where the triplets of each (record, scored positive) start, and their number.
+    record, place  : (T,) the record of a triplet and its negative's place in the plan's arrays.
+    share : (T,) what each triplet counts; None for one each. With the policy "all" a negative's
+            pairs share it, so that the sum of shares stays the number of negatives (METHOD 9).
+    """
+
+    query: Index
+    positive: Index
+    negative: Index
+    record_offsets: Index
+    record: Index
+    place: Index
+    share: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.negative)
+
+    @property
+    def n_negatives(self) -> float:
+        """Sum of shares; N of METHOD 1."""
+        return float(len(self)) if self.share is None else float(self.share.sum())
+
+
+@dataclass(frozen=True)
+class Block:
+    """Groups (records, or queries) of one block padded to k triplets each. groups: (r,) which ones.
+
+    places : (r*k,) triplet of each slot; padding repeats the group's first.   real : (r*k,) not padding.
+    """
+
+    groups: Index
+    places: Index
+    real: npt.NDArray[np.bool_]
+    k: int
+
+
+def padded_blocks(offsets: Index, order: Index | None = None) -> Iterator[Block]:
+    """Blocks over groups of similar size, so that padding stays small.
+
+    offsets : (G+1,) group starts among the triplets, or in `order`, (T,) triplets by group.
+    """
+    counts = np.diff(offsets)
+    by_size = np.argsort(counts, kind="stable")
+    by_size = by_size[counts[by_size] > 0]
+    start = 0
+    while start < len(by_size):
+        candidates = counts[by_size[start : start + BLOCK_TRIPLETS]]
+        slots_needed = candidates * np.arange(1, len(candidates) + 1)  # rises, since the counts do
+        stop = start + max(1, int(np.searchsorted(slots_needed, BLOCK_TRIPLETS, side="right")))
+        records = by_size[start:stop]
+        k = int(counts[records[-1]])
+        slots = np.arange(k)
+        real = slots < counts[records][:, None]
+        places = np.where(real, offsets[records][:, None] + slots, offsets[records][:, None])
+        slots_taken = places.ravel()
+        yield Block(records, slots_taken if order is None else order[slots_taken], real.ravel(), k)
+        start = stop
+
+
+class Window:
+    """Rows of the texts of some triplets, (n, d) each for (n,) triplets among them."""
+
+    def __init__(self, vectors: Vectors, triplets: Triplets, places: Index) -> None:
+        self._vectors, self._triplets, self._places = vectors, triplets, places
+
+    def queries(self, places: Index) -> Tensor:
+        return _rows(*self._queries, self._triplets.query[places])
+
+    def positives(self, places: Index) -> Tensor:
+        return _rows(*self._passages, self._triplets.positive[places])
+
+    def negatives(self, places: Index) -> Tensor:
+        return _rows(*self._passages, self._triplets.negative[places])
+
+    @cached_property
+    def _queries(self) -> tuple[Tensor, Index | None]:
+        if self._vectors.gather is None:
+            return self._vectors.queries, None
+        ids = distinct(self._triplets.query[self._places])
+        return self._vectors.gather("query", ids), ids
+
+    @cached_property
+    def _passages(self) -> tuple[Tensor, Index | None]:
+        if self._vectors.gather is None:
+            return self._vectors.passages, None
+        named = (self._triplets.positive[self._places], self._triplets.negative[self._places])
+        ids = distinct(np.concatenate(named))
+        return self._vectors.gather("passage", ids), ids
+
+
+def _rows(matrix: Tensor, held: Index | None, ids: Index) -> Tensor:
+    """The rows of these ids. held: (n,) rising ids of the matrix's rows; None where row i is of id i."""
+    places = ids if held is None else np.searchsorted(held, ids)
+    return matrix.index_select(0, torch.from_numpy(places).to(matrix.device))
+
+
+def windows(
+    vectors: Vectors, triplets: Triplets, offsets: Index, order: Index | None = None
+) -> Iterator[tuple[Block, Window]]:
+    """The blocks of all triplets, each with the window that holds its rows; `vectors.seen` is told as they are done.
+
+    offsets, order : as in `padded_blocks`.
+    """
+    n_window = max(BLOCK_TRIPLETS, WINDOW_BYTES // (4 * vectors.dimension))
+    for blocks in _batched(padded_blocks(offsets, order), n_window):
+        window = Window(vectors, triplets, np.concatenate([block.places for block in blocks]))
+        for block in blocks:
+            yield block, window
+            if vectors.seen is not None:
+                vectors.seen(int(block.real.sum()))
+
+
+def _batched(blocks: Iterator[Block], n_triplets: int) -> Iterator[list[Block]]:
+    """Blocks together, up to this many triplets and one block."""
+    held: list[Block] = []
+    n = 0
+    for block in blocks:
+        held.append(block)
+        n += len(block.places)
+        if n >= n_triplets:
+            yield held
+            held, n = [], 0
+    if held:
+        yield held
