@@ -52,7 +52,7 @@ def test_mix_prints_shares_certificate_and_what_it_is_not(scored, invoke):
     for text in (
         "plain",
         "terse",
-        "gap at most",
+        "duality gap",
         "equal shares",
         "best single source",
         "not retrieval",
