@@ -52,7 +52,8 @@ def report(
 
         print_run(stdout(), found[0][1])
     else:
-        from secid.report.comparison import compare, page_of_comparison
+        from secid.report.comparison import compare
+        from secid.report.comparison_page import page_of_comparison
         from secid.report.terminal import print_page
 
         print_page(stdout(), page_of_comparison(compare(found)))

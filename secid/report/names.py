@@ -19,28 +19,29 @@ NAMING = ("sources", "controls", "comparisons", "crossings", "overlaps", "ablati
 
 def told_apart(run: Run) -> Run:
     """The run with the rank behind the names of sources that would read alike once shortened or made plain."""
-    shown = Counter(short(source.name, SHORTEST) for source in run.sources)
-    names = {
-        source.name: f"{source.name} #{source.rank}"
-        for source in run.sources
-        if shown[short(source.name, SHORTEST)] > 1
-    }
+    names = distinct({source.name: source.rank for source in run.sources})
     if not names:
         return run
     longest_first = sorted(names, key=len, reverse=True)
     named = re.compile("|".join(map(re.escape, longest_first)))
     warnings = tuple(named.sub(lambda match: names[match.group()], text) for text in run.warnings)
-    return replace(run, warnings=warnings, **{part: _renamed(getattr(run, part), names) for part in NAMING})
+    return replace(run, warnings=warnings, **{part: renamed(getattr(run, part), names) for part in NAMING})
 
 
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+def distinct(numbers: Mapping[str, int]) -> dict[str, str]:
+    """Names with their numbers behind them, of those that would read alike once shortened or made plain."""
+    shown = Counter(short(name, SHORTEST) for name in numbers)
+    return {name: f"{name} #{number}" for name, number in numbers.items() if shown[short(name, SHORTEST)] > 1}
+
+
+def renamed(value: Any, names: Mapping[str, str]) -> Any:
     """The value with names replaced wherever a whole string or key is one."""
     if isinstance(value, str):
         return names.get(value, value)
     if isinstance(value, Mapping):
-        return {names.get(key, key): _renamed(item, names) for key, item in value.items()}
+        return {names.get(key, key): renamed(item, names) for key, item in value.items()}
     if isinstance(value, tuple):
-        return tuple(_renamed(item, names) for item in value)
+        return tuple(renamed(item, names) for item in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{field.name: _renamed(getattr(value, field.name), names) for field in fields(value)})
+        return replace(value, **{field.name: renamed(getattr(value, field.name), names) for field in fields(value)})
     return value

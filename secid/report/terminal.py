@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from rich import box
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.segment import Segment
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +18,7 @@ from secid.report.content.slices import slices_told
 from secid.report.foreign import plain, short, without_isolates
 from secid.report.names import told_apart
 from secid.report.numerals import count, fraction, half_width, nats, percent
+from secid.report.trimmed import Trimmed
 from secid.report.unstable import unstable
 from secid.report.verdict import in_a_line, warning, warnings
 from secid.report.words import control_name, missing_lines, score_name, score_point, skipped_lines
@@ -30,6 +30,8 @@ SHOWN_SOURCES = 6
 SHOWN_FINDINGS = 5
 COLUMN_CHARACTERS = 24
 """Of a name in the legend of the ablations' columns."""
+INTERVAL_WIDTH, WRAPPED_BESIDE = 18, 2
+"""Width of an interval in brackets, and the columns of those for which 80 columns have room."""
 WATCH_OUT = "Watch out"
 COLUMNS = {
     "rank": "in brackets its group; sources whose order is not established share one.",
@@ -70,22 +72,6 @@ def table(run: Run) -> RenderableType:
     parts += [*_findings(run), *([_labelled("Settings", settings)] if settings else [])]
     parts.append(_labelled("Verdict", in_a_line(run)))
     return Group(*parts)
-
-
-class Trimmed:
-    """A renderable without the spaces that rich leaves at the ends of lines."""
-
-    def __init__(self, content: RenderableType) -> None:
-        self.content = content
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line in console.render_lines(self.content, options, pad=False):
-            while line and not line[-1].text.strip(" "):
-                line.pop()
-            if line:
-                last = line.pop()
-                line.append(Segment(last.text.rstrip(" "), last.style, last.control))
-            yield from (*line, Segment.line())
 
 
 def _line(text: str, style: str = "") -> Text:
@@ -216,9 +202,17 @@ def print_page(console: Console, made: page.Page) -> None:
 
 
 def _generic(shown: page.Table) -> Table:
+    """Cells of two lines keep them as long as few stand side by side."""
     made = _new()
+    n_wrapped = sum(column.kind == "wrapped" for column in shown.columns)
     for column in shown.columns:
-        made.add_column(Text(column.title), justify="right" if column.kind == "number" else "left", overflow="fold")
+        is_wrapped = column.kind == "wrapped"
+        made.add_column(
+            Text(column.title),
+            justify="right" if is_wrapped or column.kind == "number" else "left",
+            overflow="fold",
+            min_width=INTERVAL_WIDTH if is_wrapped and n_wrapped <= WRAPPED_BESIDE else None,
+        )
     for row in shown.rows:
         made.add_row(*_cells(row))
     return made

@@ -38,9 +38,25 @@ def printed(*found):
 
 
 def test_all_three_have_their_intervals_below_them():
-    first, second = printed(agreement()).splitlines()[3:5]
-    assert first.split()[:6] == ["ECI_sem", "+0.50", "+0.60", "4/6", "0.0123", "[bold]mine[/bo"]
-    assert re.findall(r"\[(.*?)\]", second) == ["+0.10, +0.90", "-0.20, +0.80", "0, 0.0346"]
+    lines = printed(agreement()).splitlines()
+    assert lines[3].split() == ["ECI_sem", "+0.50", "+0.60", "4/6", "0.0123"]
+    assert lines[4].startswith("  [bold]mine[/bold] ")
+    assert re.findall(r"\[([^a-z]*?)\]", lines[4]) == ["+0.10, +0.90", "-0.20, +0.80", "0, 0.0346"]
+    assert not any(line.endswith(" ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("weight no_residual", "weight: without residual"),
+        ("weight fisher at B = 100", "weight: Fisher at B = 100"),
+        ("mnrl_loss_pair", "MNRL loss, pair"),
+        ("gradient_energy_record", "gradient energy, record"),
+        ("ECI at B = 100", "ECI at B = 100"),
+    ],
+)
+def test_numbers_are_named_in_words(key, words):
+    assert words in printed(agreement(number=key))
 
 
 @pytest.mark.parametrize("missing", ["kendall_interval_95", "spearman_interval_95", "regret_interval_95"])
@@ -49,7 +65,7 @@ def test_an_interval_that_is_unknown_is_left_out_alone(missing):
 
 
 def test_a_number_is_never_rich_markup():
-    assert "weight [/x]" in printed(agreement(number="weight [/x]"))
+    assert "weight: [/x]" in printed(agreement(number="weight [/x]"))
 
 
 def test_a_constant_side_is_a_dash_and_lines_fit():

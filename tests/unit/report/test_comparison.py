@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from secid.errors import UsageError
-from secid.report.comparison import COMPARISON_FORMATS, compare, page_of_comparison
+from secid.report.comparison import COMPARISON_FORMATS, compare
+from secid.report.comparison_page import page_of_comparison
 from secid.report.foreign import without_isolates
+from secid.report.terminal import print_page
 from tests.unit.report import samples
 
 
@@ -55,12 +59,37 @@ def test_changed_settings_encoder_and_files_are_named(run):
     found = compare([("a", run), ("b", other)])
     assert {(change.what, change.name) for change in found.changes} == {
         ("setting", "temperature"),
+        ("setting", "threads"),
+        ("files", "random"),
         ("encoder", "name"),
         ("encoder", "fingerprint"),
     }
     assert [item.same_files for item in found.sources] == [False, True, True, True, True]
-    assert "settings (temperature), the encoder and the files of random" in said(found)
+    told = said(found)
+    assert "settings (temperature), settings that change no score (threads), the encoder and the files of" in told
     assert "(temperature and encoder differ): compare ranks" in said(found)
+
+
+def test_sources_and_runs_that_read_alike_are_told_apart(run):
+    twins = {name: "a" * 40 + name + "z" * 40 for name in ("random", "bm25")}
+    made = samples.renamed(run, twins)
+    other = replace(reordered(made), sources=reordered(made).sources[1:])
+    page = page_of_comparison(compare([("run" * 20 + "x" + "y" * 30, made), ("run" * 20 + "z" + "y" * 30, other)]))
+    ranks, changes = (section.parts[0].table for section in page.sections)
+    assert [row[0][-6:] for row in ranks.rows[:2]] == ["zzz #1", "zzz #2"]
+    assert [column.title[-4:] for column in ranks.columns[2:]] == ["y #1", "y #2"]
+    assert ("source", "zzz #1") in [(row[0], row[1][-6:]) for row in changes.rows]
+    assert "zzz #2 and dense change places" in said(compare([("a", made), ("b", reordered(made))]))
+
+
+def test_a_comparison_of_two_runs_fits_80_columns_with_intervals_whole(run):
+    stream = io.StringIO()
+    found = compare([("monday", run), ("friday", reordered(run))])
+    print_page(Console(file=stream, width=80, highlight=False), page_of_comparison(found))
+    lines = stream.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum(line.count("(0.5105 to 0.5805)") for line in lines) == 2
+    assert not any(line.endswith(" ") for line in lines)
 
 
 def test_a_reversal_counts_and_says_whether_it_is_established(run):
@@ -84,6 +113,7 @@ def test_sources_of_one_run_alone_are_kept_with_gaps(run):
 def test_fewer_than_two_common_sources_have_no_order(run):
     found = compare([("a", run), ("b", replace(run, sources=run.sources[:1]))])
     assert found.stability == (1.0, None)
+    assert [(item.what, item.values) for item in found.changes] == [("source", ("read", "absent"))] * 4
     assert "no order to compare" in said(found)
     assert not any("–" in bullet for bullet in page_of_comparison(found).sections[0].bullets)
 
