@@ -47,12 +47,13 @@ def baseline(
     if quiet:
         return
     from secid.report.foreign import plain
+    from secid.report.numerals import plural
 
     if before is None:
-        typer.echo(plain(f"{path}: {len(after.sources)} sources: {', '.join(after.sources)}"))
+        typer.echo(plain(f"{path}: {plural(len(after.sources), 'source')}: {', '.join(after.sources)}"))
     else:
         lines = changes(before, after)
-        typer.echo(plain(f"{path}: {len(lines)} changes" if lines else f"{path}: nothing changed"))
+        typer.echo(plain(f"{path}: {plural(len(lines), 'change')}" if lines else f"{path}: nothing changed"))
         for line in lines:
             typer.echo(f"  {plain(line)}")
     for note in after.notes:

@@ -35,6 +35,8 @@ ENCODER_SETTINGS = (
     "encoder", "revision", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "truncate_dim",
 )  # fmt: skip
 """Settings that load the same encoder again."""
+HASH_DIGITS = 64
+"""Of SHA-256 in hexadecimal digits."""
 LOW_POINT, HIGH_POINT = 0.02, 0.98
 """Tails of the relation of query and negative (Columns.relation) whose shares a later version is compared on. At
 2 % a tenth of a source that loses its relation to its queries makes the lower tail several times as large."""
@@ -118,7 +120,9 @@ def from_json(text: str | bytes, where: str) -> Baseline:
     try:
         version = str(json.loads(text)["schema_version"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError("not a secid baseline: no schema_version", where=where) from error
+        raise InputError(
+            "not a secid baseline: no schema_version", where=where, remedy="name the .json that `secid baseline` writes"
+        ) from error
     if version.split(".")[0] != BASELINE_SCHEMA_VERSION.split(".")[0]:
         raise InputError(
             f"baseline of schema version {version}; this secid reads version {BASELINE_SCHEMA_VERSION.split('.')[0]}.x",
@@ -140,6 +144,12 @@ def read_baseline(path: Path) -> Baseline:
     """Reads NAME.json; the table beside it is read where it is needed."""
     try:
         return from_json(path.read_bytes(), str(path))
+    except IsADirectoryError as error:
+        raise InputError(
+            "is a folder, not a baseline",
+            where=str(path),
+            remedy=f"if it is a run folder, make its baseline: secid baseline {path} -o {DEFAULT_NAME}",
+        ) from error
     except OSError as error:
         raise InputError(
             f"cannot read the baseline: {error.strerror}",
@@ -188,11 +198,16 @@ def differences(baseline: Baseline, settings: Mapping[str, Any], encoder: Encode
         return found
     same = encoder.fingerprint and encoder.fingerprint == baseline.encoder.fingerprint
     recipe = [
-        f"encoder {name}: baseline {getattr(baseline.encoder, name)!r}, now {getattr(encoder, name)!r}"
+        f"encoder {name}: baseline {_brief(getattr(baseline.encoder, name))}, now {_brief(getattr(encoder, name))}"
         for name in RECIPE
         if getattr(baseline.encoder, name) != getattr(encoder, name)
     ]
     return found if same else found + recipe
+
+
+def _brief(value: object) -> str:
+    """A value of a recipe; of a hash its first digits."""
+    return f"{value[:12]}…" if isinstance(value, str) and len(value) == HASH_DIGITS else repr(value)
 
 
 def refuse_differences(found: list[str], where: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from secid.report.numerals import plural
 from secid.verdicts import Check, GateVerdict, Outcome, SourceVerdict
 
 MARKS = {"pass": "pass", "fail": "FAIL", "not_evaluated": "undecided"}
@@ -41,7 +42,7 @@ def summary(verdict: GateVerdict) -> str:
         (counts["fail"], "may not"),
         (counts["not_evaluated"], "could not be judged"),
     )
-    return f"{len(verdict.sources)} sources: " + ", ".join(f"{n} {word}" for n, word in parts if n)
+    return f"{plural(len(verdict.sources), 'source')}: " + ", ".join(f"{n} {word}" for n, word in parts if n)
 
 
 def facts(source: SourceVerdict) -> str:

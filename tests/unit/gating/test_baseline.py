@@ -54,6 +54,12 @@ def test_what_is_no_baseline(text, told):
         from_json(text, "b.json")
 
 
+def test_a_run_folder_is_no_baseline(tmp_path):
+    with pytest.raises(InputError, match="is a folder") as caught:
+        read_baseline(tmp_path)
+    assert f"secid baseline {tmp_path} -o secid-baseline.json" in str(caught.value)
+
+
 def test_a_baseline_without_sources(baseline):
     with pytest.raises(InputError, match="holds no source"):
         from_json(to_json(replace(baseline, sources={})), "b.json")
@@ -85,6 +91,7 @@ def test_the_table_must_be_the_named_one(tmp_path, baseline):
         ({"seed": 1}, {}, ["seed: baseline 0, now 1"]),
         ({}, {"fingerprint": "g", "pooling": "cls"}, ["encoder pooling: baseline 'mean', now 'cls'",
                                                        "encoder fingerprint: baseline 'ffffffff', now 'g'"]),
+        ({}, {"fingerprint": "1234" * 16}, ["encoder fingerprint: baseline 'ffffffff', now 123412341234…"]),
         ({"temperature": 1.0}, {"fingerprint": "g"}, ["temperature: baseline 0.05, now 1.0",
                                                       "encoder fingerprint: baseline 'ffffffff', now 'g'"]),
         ({}, {"device": "cuda"}, []),
