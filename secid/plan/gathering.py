@@ -190,11 +190,8 @@ def serve() -> None:
     os.dup2(2, 1)  # nothing else may be written between the answers
     try:
         sources, settings, folder, name = receive(requests)
-        values: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()
-        }
         listed = [Source(source, tuple(paths)) for source, paths in sources]
-        reader = ShareReader(listed, Settings(**values), Path(folder), name)
+        reader = ShareReader(listed, Settings.of_json(settings), Path(folder), name)
         while True:
             number, (file, n_bytes, span, groups) = receive(requests)
             try:
