@@ -105,14 +105,22 @@ def _known_positive(run: Run) -> str:
 
 
 def _pool(run: Run) -> list[str]:
-    """Sources that cannot be told from what anyone gets from the same texts."""
+    """Which sources differ from what anyone gets from the same texts."""
     told = []
     for kind, name in (("bm25_pool", "BM25 of the run's own texts"), ("dense_pool", "the encoder's own nearest texts")):
         found = outcome(run, kind)
-        if found is not None and found.level:
+        if found is None or not found.n:
+            continue
+        clauses = [
+            f"{_names(names)} score{'s' if len(names) == 1 else ''} {how}"
+            for names, how in ((found.below, "higher"), (found.above, "lower"))
+            if names
+        ]
+        if found.level:
             gaps = [_gap(item) for item in found.against if item.source in found.level]
             differs = "difference" if len(gaps) == 1 else "differences"
-            told.append(f"{_names(found.level)} cannot be told from {name} ({differs} {listed(gaps)})")
+            clauses.append(f"{_names(found.level)} cannot be told from it ({differs} {listed(gaps)})")
+        told.append(f"against {name}, which cost nothing, {', '.join(clauses)}")
     return told
 
 
