@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from secid.report.foreign import END_ISOLATE, ISOLATE
-from secid.report.page import Page, Part, Section, Table
+from secid.report.page import Cases, Page, Part, Section, Table
 
 MOST_ROWS = 40
 """Rows a table keeps once a page is too large."""
 CELL_LIMIT, SENTENCE_LIMIT = 300, 2_000
 """Characters of a cell and of a sentence on any page: ours are shorter, foreign ones may have any length."""
 
-Cuts = tuple[tuple[str, Callable[[Section], Section]], ...]
+
+class Cut(NamedTuple):
+    """One step by which a page gets smaller. name: what it leaves out, in place of an earlier cut of the same group."""
+
+    group: str
+    name: str
+    smaller: Callable[[Section], Section]
+
+
+Cuts = tuple[Cut, ...]
 Fill = Callable[[Page, Sequence[str]], str]
 
 
@@ -25,17 +35,64 @@ def _fewer_rows(section: Section) -> Section:
     return replace(section, parts=parts, bullets=section.bullets[:MOST_ROWS])
 
 
-EXAMPLES: Cuts = (("examples", lambda section: replace(section, cases=())),)
+def _examples(
+    n_examples: int, n_characters: int | None = None, n_buckets: int | None = None
+) -> Callable[[Section], Section]:
+    """Keeps so many examples of a bucket, characters of a passage, and buckets of a source."""
+
+    def smaller(section: Section) -> Section:
+        kept: dict[str, list[Cases]] = {}
+        for case in section.cases:
+            kept.setdefault(case.source, []).append(case)
+        cases = [case for own in kept.values() for case in own[:n_buckets]]
+        return replace(section, cases=tuple(_shorter(case, n_examples, n_characters) for case in cases))
+
+    return smaller
+
+
+def _shorter(case: Cases, n_examples: int, n_characters: int | None) -> Cases:
+    examples = case.examples[:n_examples]
+    return replace(
+        case,
+        examples=tuple(
+            replace(
+                item,
+                query=_clip(item.query, n_characters),
+                positive=_clip(item.positive, n_characters),
+                negative=_clip(item.negative, n_characters),
+            )
+            for item in examples
+        ),
+    )
+
+
+FEW_CHARACTERS = 100
+EXAMPLES: Cuts = (
+    *(Cut("examples", f"examples after the first {n} of each bucket", _examples(n)) for n in (5, 3, 2)),
+    Cut("examples", "examples after the first of each bucket", _examples(1)),
+    Cut(
+        "examples",
+        f"examples after the first of each bucket, passages after {FEW_CHARACTERS} characters",
+        _examples(1, FEW_CHARACTERS),
+    ),
+    *(
+        Cut("examples", f"all examples but one of {which} of a source", _examples(1, FEW_CHARACTERS, n))
+        for n, which in ((3, "each of the first 3 buckets"), (1, "the first bucket"))
+    ),
+    Cut("examples", "examples", lambda section: replace(section, cases=())),
+)
 TABLES: Cuts = (
-    (
+    Cut(
+        "folded",
         "folded tables",
         lambda section: replace(section, parts=tuple(part for part in section.parts if not part.table.folded)),
     ),
-    (f"rows after the first {MOST_ROWS} of each table", _fewer_rows),
-    ("explanations", lambda section: replace(section, terms=())),
+    Cut("rows", f"rows after the first {MOST_ROWS} of each table", _fewer_rows),
+    Cut("explanations", "explanations", lambda section: replace(section, terms=())),
 )
 CHARTS: Cuts = (
-    (
+    Cut(
+        "charts",
         "charts",
         lambda section: replace(section, parts=tuple(replace(part, chart=None, note="") for part in section.parts)),
     ),
@@ -46,18 +103,18 @@ def fit(page: Page, fill: Fill, limit: int, cuts: Cuts) -> str:
     """The page as text of at most limit bytes, as far as leaving out cuts in turn and then sections from the end
     helps. fill: makes the text of a page and of the names of what was cut.
     """
-    cut: list[str] = []
-    text = fill(page, cut)
-    for name, smaller in cuts:
+    cut: dict[str, str] = {}
+    text = fill(page, ())
+    for group, name, smaller in cuts:
         if n_bytes(text) <= limit:
             return text
         page = replace(page, sections=tuple(smaller(section) for section in page.sections))
-        cut.append(name)
-        text = fill(page, cut)
+        cut[group] = name
+        text = fill(page, tuple(cut.values()))
     while n_bytes(text) > limit and page.sections:
-        cut.append(f"section “{page.sections[-1].title}”")
+        cut[page.sections[-1].anchor] = f"section “{page.sections[-1].title}”"
         page = replace(page, sections=page.sections[:-1])
-        text = fill(page, cut)
+        text = fill(page, tuple(cut.values()))
     return text
 
 
@@ -91,9 +148,9 @@ def _part(part: Part) -> Part:
     return replace(part, table=replace(table, caption=_clip(table.caption, CELL_LIMIT), columns=columns, rows=rows))
 
 
-def _clip(text: str, limit: int = SENTENCE_LIMIT) -> str:
+def _clip(text: str, limit: int | None = SENTENCE_LIMIT) -> str:
     """The text cut to limit characters; a name that is cut ends its isolate."""
-    if len(text) <= limit:
+    if limit is None or len(text) <= limit:
         return text
     kept = text[: limit - 1]
     return f"{kept}{END_ISOLATE * (kept.count(ISOLATE) - kept.count(END_ISOLATE))}…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from secid.report.content import page_of
@@ -24,7 +25,7 @@ def to_markdown(run: Run) -> str:
 
 
 def render(page: Page) -> str:
-    """The page with as much as fits: examples go first, then folded tables, rows, explanations, and sections."""
+    """The page with as much as fits: fewer examples go first, then all, folded tables, rows, explanations, sections."""
     text = fit(clipped(page), _fill, LARGEST_PAGE, EXAMPLES + TABLES)
     return hard_cut(text, LARGEST_PAGE, CUT_NOTE)
 
@@ -76,7 +77,15 @@ def table(shown: Table) -> str:
     """A Markdown table. No rows, no text."""
     head = [safe(column.title) for column in shown.columns]
     ruler = ["---:" if column.kind in ("number", "wrapped") else "---" for column in shown.columns]
-    return "\n".join(_line(cells) for cells in (head, ruler, *(map(safe, row) for row in shown.rows)))
+    return "\n".join(_line(cells) for cells in (head, ruler, *(map(_cell, row) for row in shown.rows)))
+
+
+DIGEST = re.compile(r"[0-9a-f]{7,64}")
+
+
+def _cell(text: str) -> str:
+    """A cell as `safe`. A hash stands whole, as code: sites make no link of that."""
+    return f"`{text}`" if DIGEST.fullmatch(text) and not text.isdigit() else safe(text)
 
 
 def _line(cells: Iterable[str]) -> str:
@@ -90,7 +99,7 @@ def _folded(summary: str, body: str) -> str:
 
 def _case(case: Cases) -> str:
     lines = [f"- {safe(case.bucket)} ({safe(case.rule)}; {plural(case.n_triplets, 'negative')})"]
-    return "\n".join([*lines, *(_example(item) for item in case.examples[:1])])
+    return "\n".join([*lines, *map(_example, case.examples)])
 
 
 def _example(item: TripletExample) -> str:

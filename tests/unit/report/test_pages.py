@@ -137,7 +137,41 @@ def test_sizes_hold_for_six_sources_with_everything(run):
     assert 100_000 < len(page.encode()) <= LARGEST_HTML
     assert "passages cut to" in page
     assert len(text.encode()) <= LARGEST_MARKDOWN
-    assert "Left out for size: examples" in text
+    assert "Left out for size: all examples but one" in text
+
+
+@pytest.mark.parametrize(
+    ("share", "said", "n_examples"),
+    [
+        (1.0, None, 3),
+        (0.75, "examples after the first 2 of each bucket.", 2),
+        (0.5, "examples after the first of each bucket.", 1),
+        (0.4, "examples after the first of each bucket, passages after 100 characters.", 1),
+        (0.3, "all examples but one of each of the first 3 buckets of a source.", 1),
+        (0.23, "all examples but one of the first bucket of a source.", 1),
+        (0.21, "examples.", 0),
+    ],
+)
+def test_examples_leave_markdown_gradually(run, monkeypatch, share, said, n_examples):
+    made = samples.large(run, 5)
+    monkeypatch.setattr("secid.report.markdown.LARGEST_PAGE", 10**7)
+    whole = to_markdown(made)
+    limit = int(share * len(whole.encode()))
+    monkeypatch.setattr("secid.report.markdown.LARGEST_PAGE", limit)
+    text = to_markdown(made)
+    assert len(text.encode()) <= limit
+    assert re.findall(r"Left out for size: (.*) report\.html", text) == ([said] if said else [])
+    buckets = re.findall(r"negatives\)\n((?:  - .*\n)*)", text)
+    assert {bucket.count("  - query: ") for bucket in buckets} == ({n_examples} if n_examples else set())
+    longest = 100 if said and ("100" in said or "but one" in said) else 200
+    assert {len(line) for line in re.findall("  - query: (q+…)", text)} == ({longest} if n_examples else set())
+
+
+def test_hashes_stand_whole_in_markdown_and_are_no_links(run):
+    text = to_markdown(run)
+    assert f"| `{run.sources[0].paths[0].sha256[:16]}` |" in text
+    assert f"| `{run.idf.sha256}` |" in text
+    assert not re.search(r"(?<![`\w])[0-9a-f]{7,40}(?![`\w])", re.sub(r"\b\d+\b", "", text))
 
 
 def long_slices(run):
