@@ -72,13 +72,12 @@ DIGIT_REM, POINT_REM, PADDING_REM = 0.56, 0.28, 1.2
 ones leave room."""
 POINTS = frozenset(" \u00a0.,:;()|'ijl")
 STEP_REM = 2
-CHART_REM = 30
-"""A chart and the gap beside it."""
+CHART_REM, LARGEST_CHART_REM, GAP_REM = 20, 28, 2
+"""Width of a chart beside its table: as small as on a phone, larger where there is room; and the gap between."""
 STACKED = (
     "--block: block; --head: none; --row: grid; --label: block; "
     "--air: .4rem; --pad: .1rem 0; --least: 0; --most: none; --wrap: normal"
 )
-BESIDE = "--columns: minmax(0, 28rem) minmax(0, 1fr); --second: 2; --both: 1 / span 2"
 
 
 def rem(table: Table) -> int:
@@ -95,7 +94,7 @@ def _column_rem(place: int, column: Column, cells: Sequence[str]) -> float:
     elif column.kind == "number":
         body = max(map(_text_rem, cells))
     else:
-        body = max(6.5, word) if column.kind == "wrapped" else 9.0
+        body = max(6.5, word) if column.kind == "wrapped" else min(9.0, max(map(_text_rem, cells)))
     return max(3.0, head, body)
 
 
@@ -111,9 +110,14 @@ def fitting(tables: Sequence[Table]) -> str:
     """The rules by which charts and tables of these widths stand beside or above each other, as tables or lists."""
     return "".join(
         f"@container (width < {width}rem) {{ .w{width} {{ {STACKED} }} }}\n"
-        f"@container (width >= {width + CHART_REM}rem) {{ .p{width} {{ {BESIDE} }} }}\n"
+        f"@container (width >= {width + GAP_REM + CHART_REM}rem) {{ .p{width} {{ {_beside(width)} }} }}\n"
         for width in sorted({rem(table) for table in tables})
     )
+
+
+def _beside(width: int) -> str:
+    columns = f"minmax({CHART_REM}rem, {LARGEST_CHART_REM}rem) minmax({width}rem, 1fr)"
+    return f"--columns: {columns}; --second: 2; --both: 1 / span 2"
 
 
 @cache
