@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,5 +43,6 @@ def check(
 
     with ConsoleProgress(quiet) as progress:
         result = api.check(sources, against_eval=against_eval, fail_on=fail_on or (), progress=progress, **settings)
-    sys.stdout.write(check_json(result) if json else check_text(result))
+    with suppress(BrokenPipeError):  # a reader that stops early changes no verdict
+        sys.stdout.write(check_json(result) if json else check_text(result))
     return 1 if result.failed else 0

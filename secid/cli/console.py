@@ -19,14 +19,28 @@ PIPE_COLUMNS = 80
 """Width of a table that goes to a file or a pipe, where there is no terminal to ask."""
 
 
+class Results(Console):
+    """A console whose reader may go: rich would end the program with code 1, which is a verdict here."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+class Notes(Console):
+    """A console that nobody need read: what is done goes on without it."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
 def stdout() -> Console:
     """The console of results: colours and width of the terminal, plain text in a pipe."""
-    return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
+    return Results(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
 
 
 def stderr() -> Console:
     """The console of everything else."""
-    return Console(file=sys.stderr, highlight=False, soft_wrap=True)
+    return Notes(file=sys.stderr, highlight=False, soft_wrap=True)
 
 
 class ConsoleProgress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -111,7 +112,10 @@ def _check_outputs(paths: list[Path]) -> None:
 
 
 def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annotations | None) -> None:
-    """Prints and writes every page that was asked for. Annotations stay out of the JSON on stdout."""
+    """Writes and prints every page that was asked for. Annotations stay out of the JSON on stdout.
+
+    Whoever reads the output may stop early, as `head` does: the verdict stays what it is.
+    """
     from secid.cli.console import stdout
     from secid.report.annotations import append_step_summary, github_annotations
     from secid.report.junit import to_junit
@@ -121,11 +125,12 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
     pages = {".json": verdict_json, ".md": verdict_markdown, ".xml": to_junit}
     for path in out:
         write_whole(path, pages[path.suffix](verdict))
-    if json:
-        sys.stdout.write(verdict_json(verdict))
-    else:
-        print_verdict(stdout(), verdict)
-    if annotations is Annotations.github:
-        stream = sys.stderr if json else sys.stdout
-        stream.write("".join(f"{line}\n" for line in github_annotations(verdict)))
     append_step_summary(verdict)
+    with suppress(BrokenPipeError):
+        if json:
+            sys.stdout.write(verdict_json(verdict))
+        else:
+            print_verdict(stdout(), verdict)
+        if annotations is Annotations.github:
+            stream = sys.stderr if json else sys.stdout
+            stream.write("".join(f"{line}\n" for line in github_annotations(verdict)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,22 @@ def test_an_equal_source_may_enter(prepared, tmp_path, invoke):
     assert found.code == 0, found.out + found.err
     assert "used may enter" in found.out
     assert "policy derived from the baseline" in found.out
+
+
+@pytest.mark.parametrize("page", [[], ["--json"], ["--annotations", "github"]])
+@pytest.mark.parametrize(("damage", "code"), [({}, 0), ({"known": 2}, 1)])
+def test_a_reader_that_has_gone_changes_no_verdict(prepared, tmp_path, page, damage, code):
+    source = fresh(tmp_path, **damage)
+    words = ["gate", str(source), "--against", str(prepared.baseline), "--out", str(tmp_path / "v.json"), *page]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "secid", *words], stdout=writing, stderr=subprocess.PIPE, env=child_environment()
+    )
+    os.close(writing)
+    assert done.returncode == code, done.stderr
+    assert b"Traceback" not in done.stderr
+    assert (tmp_path / "v.json").is_file()
 
 
 @pytest.mark.parametrize(
