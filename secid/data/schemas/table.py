@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from secid.data.rows import Row
 from secid.data.schemas import special
+from secid.data.schemas.objects import objects
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, Bind, columns
 
 
@@ -163,6 +164,11 @@ SHAPES = (
         columns(QUERY, POSITIVE, NEGATIVE, "lists"),
         ({"query": "q", "positive": ["p"], "negative": ["n"]},),
         rank=1,
+    ),
+    Shape(
+        "objects", "objects that hold a text each", objects,
+        ({"query": {"text": "q"}, "positive": {"title": "T", "text": "p"}, "negative": {"text": "n"}},),
+        ids=False, rank=1,
     ),
     Shape(
         "ordered-triplet", "three columns of text, by their order", special.by_order,

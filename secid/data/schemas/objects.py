@@ -1,0 +1,40 @@
+"""Binder of rows whose cells are objects with a text each, the query's too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from secid.data.passages import passage_text
+from secid.data.schemas.binding import Binding, Extract, bind_columns
+from secid.data.schemas.head import Head
+from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named, negative_groups
+
+
+def objects(head: Head) -> list[Binding]:
+    """Objects that hold a text each, the query's too."""
+
+    def with_text(names: tuple[str, ...]) -> list[str]:
+        found = [key for key in named(head, names) if head.kinds[key] in ("struct", "structs")]
+        return [key for key in found if all(isinstance(text, str) for text in map(_first_text, head.typical(key)))]
+
+    bindings = []
+    negatives = negative_groups(head, with_text(NEGATIVE))
+    for query, positive, group in product(with_text(QUERY), with_text(POSITIVE), negatives):
+        found = bind_columns(head, query, positive, group)
+        if head.kinds[query] == "struct":
+            bindings.append(replace(found, query=f"the text of {query}", extract=_query_inside(found.extract)))
+    return bindings
+
+
+def _first_text(value: Any) -> Any:
+    return passage_text(next(filter(None, value)) if isinstance(value, list) else value)
+
+
+def _query_inside(extract: Extract) -> Extract:
+    def with_query_text(row: Any) -> tuple[Any, Any, Any]:
+        query, positives, negatives = extract(row)
+        return passage_text(query), positives, negatives
+
+    return with_query_text
