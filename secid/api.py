@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from secid.errors import UsageError
 from secid.progress import Progress, Silent
 from secid.settings import RECIPE_FIELDS, Resolved, Settings, resolve
+from secid.work import work_folder
 
 if TYPE_CHECKING:
     from secid.checks import Check
@@ -69,13 +69,13 @@ def score(
     recorder = Recorder(progress or Silent())
     with (
         RunFolder(None if run is None else Path(run), force) as folder,
-        tempfile.TemporaryDirectory(prefix="secid-", dir=folder.work) as work,
+        work_folder(folder.work) as work,
     ):
         loaded = load(resolved.values) if encoder is None or isinstance(encoder, str) else encoder
         recorder.note(recipe_line(loaded.info))
-        scored = score_sources(found, loaded, resolved, Path(work), recorder)
+        scored = score_sources(found, loaded, resolved, work, recorder)
         if other_encoders:
-            scored = _with_other_encoders(scored, found, other_encoders, resolved, Path(work), recorder)
+            scored = _with_other_encoders(scored, found, other_encoders, resolved, work, recorder)
         folder.write(scored, recorder)
     return scored.run
 
@@ -125,8 +125,8 @@ def write_mixture(
 
     report = read_run(Path(run))
     chosen = report.settings["seed"]["value"] if seed is None else seed
-    with tempfile.TemporaryDirectory(prefix="secid-") as work:
-        return write_blend(report, shares, base, Path(path), Path(work), chosen)
+    with work_folder() as work:
+        return write_blend(report, shares, base, Path(path), work, chosen)
 
 
 def select(
@@ -158,11 +158,11 @@ def select(
 
     folder, report, rule = Path(run), read_run(Path(run)), Rule(top, min_weight, max_negatives, by)
     name = only_source(report, source)
-    with tempfile.TemporaryDirectory(prefix="secid-") as work:
-        written = write_copy(report, folder, name, rule, Path(path), Path(work))
-    with tempfile.TemporaryDirectory(prefix="secid-") as work:
+    with work_folder() as work:
+        written = write_copy(report, folder, name, rule, Path(path), work)
+    with work_folder() as work:
         loaded = encoder or load(settings_of(report))
-        return rescore(report, folder, written, loaded, Path(work), progress or Silent())
+        return rescore(report, folder, written, loaded, work, progress or Silent())
 
 
 def _refuse_odd_combinations(settings: Settings, others: Sequence[str]) -> None:
@@ -249,8 +249,8 @@ def check(
     values = resolved.values
     found = resolve_sources([fspath(source) for source in sources], values)
     evaluation = None if against_eval is None else read_evaluation(fspath(against_eval), titles=values.titles)
-    with tempfile.TemporaryDirectory(prefix="secid-") as work:
-        checked = check_sources(found, values, Path(work), progress or Silent(), evaluation)
+    with work_folder() as work:
+        checked = check_sources(found, values, work, progress or Silent(), evaluation)
     return replace(checked, failed=failures(checked.sources, limits))
 
 

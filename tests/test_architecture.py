@@ -13,7 +13,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "secid"
 
 LEVELS = {
     "errors": 0,
-    "records": 1, "settings": 1, "results": 1, "progress": 1, "texts": 1, "distinct": 1, "verdicts": 1, "checks": 2,
+    "records": 1, "settings": 1, "results": 1, "progress": 1, "texts": 1, "distinct": 1, "work": 1,
+    "verdicts": 1, "checks": 2,
     "data": 2, "lexical": 2, "encoders": 2, "measure": 2,
     "plan": 3,
     "study": 4, "mining": 4, "engines": 4, "report": 4,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +36,7 @@ from secid.results import Run
 from secid.settings import FIELDS, Resolved, Settings
 from secid.study.score import Clock, Scored, score_sources
 from secid.verdicts import VERDICT_SCHEMA_VERSION, Check, CheckExample, GateVerdict, SourceVerdict, overall
+from secid.work import work_folder
 
 if TYPE_CHECKING:
     from secid.encoders import Encoder
@@ -123,13 +123,13 @@ def judge(
     if any(path == "-" for source in sources for path in source.paths):
         raise UsageError("the gate reads a source more than once, so not from standard input", remedy="name a file")
     frequencies = read_table(table, baseline.idf)
-    with Aside(sources, resolved.values, table) as aside, tempfile.TemporaryDirectory(prefix="secid-") as work:
+    with Aside(sources, resolved.values, table) as aside, work_folder() as work:
         if encoder is None:
             from secid.encoders import load
 
             encoder = load(resolved.values)
         refuse_differences(differences(baseline, vars(resolved.values), encoder.info), against.where)
-        scored = score_sources(sources, encoder, resolved, Path(work), progress, frequencies)
+        scored = score_sources(sources, encoder, resolved, work, progress, frequencies)
         with clock.stage("texts"):
             texts = aside.findings()
     with clock.stage("judge"):

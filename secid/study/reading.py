@@ -46,6 +46,10 @@ def read_plan(
         found = gather_shares(readers, settings, folder, tick, n_helpers)
     else:
         found = gather(zip(sources, (reader.blocks() for reader in readers), strict=True), folder, tick)
-    plan = plan_of(found, settings, with_positives=with_positives, with_echoes=with_echoes)
+    try:
+        plan = plan_of(found, settings, with_positives=with_positives, with_echoes=with_echoes)
+    except BaseException:
+        found.close()
+        raise
     tick()
     return plan, readers

@@ -1,0 +1,88 @@
+"""Work files: a full or closed disk is told with its place and a remedy, everything else is left as it is."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from secid import api
+from secid.data.grouping import temporary_database
+from secid.errors import InputError, OutputError
+from secid.plan import gathering
+from secid.texts import TextSpool
+from secid.work import work_folder
+from tests.unit.study.made_rows import clean_rows, write
+
+
+def test_the_folder_is_empty_and_goes_with_the_block(tmp_path):
+    with work_folder(tmp_path) as folder:
+        assert folder.parent == tmp_path
+        assert list(folder.iterdir()) == []
+        (folder / "texts").write_text("text", encoding="utf-8")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_told_with_its_folder_and_a_remedy(number, tmp_path):
+    with pytest.raises(OutputError, match="no room left for work files") as caught, work_folder(tmp_path):
+        raise OSError(number, "No space left on device")
+    assert str(tmp_path) in str(caught.value)
+    assert "TMPDIR" in str(caught.value)
+    assert "Errno" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_database_is_told_too(tmp_path):
+    database = temporary_database()
+    database.execute("PRAGMA max_page_count=2")
+    database.execute("CREATE TABLE pairs (text)")
+    with pytest.raises(OutputError, match="database or disk is full"), work_folder(tmp_path):
+        database.execute("INSERT INTO pairs VALUES (?)", ["x" * 100_000])
+    database.close()
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), sqlite3.OperationalError("syntax error")])
+def test_other_errors_are_left_as_they_are(error, tmp_path):
+    error.sqlite_errorcode = sqlite3.SQLITE_ERROR
+    with pytest.raises(type(error)) as caught, work_folder(tmp_path):
+        raise error
+    assert caught.value is error
+
+
+def test_errors_of_secid_pass():
+    with pytest.raises(InputError), work_folder():
+        raise InputError("cannot be read")
+
+
+def test_no_place_for_a_folder_is_told(tmp_path):
+    with pytest.raises(OutputError, match="No such file or directory") as caught, work_folder(tmp_path / "absent"):
+        pass
+    assert "Errno" not in str(caught.value)
+
+
+def test_no_usable_temporary_folder_is_told(monkeypatch):
+    def none() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    with pytest.raises(OutputError, match="No usable temporary directory"), work_folder():
+        pass
+
+
+@pytest.mark.parametrize("n_helpers", [0, 1], ids=["alone", "helped"])
+def test_check_tells_a_full_disk(n_helpers, tmp_path, monkeypatch):
+    path = tmp_path / "source.jsonl"
+    write(path, clean_rows(40))
+
+    def full(self: TextSpool) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("secid.study.reading.n_helpers_for", lambda readers: n_helpers)
+    monkeypatch.setattr(gathering, "SHARE_BYTES", 500)
+    monkeypatch.setattr(TextSpool, "_write", full)
+    with pytest.raises(OutputError, match="no room left"):
+        api.check([Path(path)])
