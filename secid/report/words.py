@@ -17,6 +17,7 @@ EXPLANATIONS = {
     "near the positive and not word-alike, in more directions. M is the mean of weight times direction squared.",
     "95 % interval": "where the score of the process that made the source would lie, in nats; queries are the sampling "
     "unit. Narrower is surer.",
+    "rank": "place by score, 1 or more; 1 is the highest and best.",
     "rank group": (
         "sources whose order is not established share one; 1 is the highest and best. Within a group "
         "the rank means nothing."
@@ -24,6 +25,7 @@ EXPLANATIONS = {
     "P(first)": "chance of the highest score among these sources, 0 to 100 %, given the sampling of queries alone; "
     "nearer to 100 % is surer.",
     "negatives": "triplets (query, positive, negative) scored; a higher count only narrows the interval.",
+    "queries": "distinct queries, 1 or more: the sampling unit; more of them narrow the intervals.",
     "tr M": "the mean weight, 0 to 1 and higher is more: the score is at most this, and usually within 1 % of it.",
     "π": "target consistency, 0 to 1: probability that the encoder prefers the positive to the negative. "
     "Near 1 the negative is easy, below ½ it outscores the positive.",
@@ -47,6 +49,10 @@ EXPLANATIONS = {
     "difference": "source minus control, in nats, over the queries that both have, with its 95 % interval. "
     "Above 0 the source scores higher; "
     "level means that the interval holds 0.",
+    "queries shared": "queries that both sources have, 0 or more; more make the difference surer.",
+    "negatives in two buckets": "count of negatives, 0 or more; fewer is better, as for each bucket.",
+    "cosine": "product of two unit vectors, −1 to 1; nearer to 1 the texts are more alike to the encoder.",
+    "IDF of a word": "its rarity in the scoring corpus, 1 or more; the higher, the more it counts in c.",
     "share": "share of a source's negatives in the bucket, 0 to 100 %. Buckets overlap; fewer is better for all "
     "of them, "
     "unless you know why.",
@@ -63,6 +69,8 @@ EXPLANATIONS = {
         "share of source pairs ordered as in this run, 0 to 1; nearer to 1 the order depends less on the setting."
     ),
     "range": "highest minus lowest score of a source over the settings, in nats, 0 or more; smaller is steadier.",
+    "pair, record": "forms of a proxy: of 1 negative at a time, or of all negatives of a record at once; neither is "
+    "better.",
     "gradient energy": (
         "mean squared length of the loss gradient on the query, 0 or more; others rank by it, higher first."
     ),
@@ -79,6 +87,7 @@ EXPLANATIONS = {
     "says nothing of variety.",
     "eigenvalue share": "share of tr M on one direction, 0 to 100 %, largest first; flatter is more varied.",
     "shared": "queries and documents in both sources over the smaller one's, 0 to 100 %; neither way is better.",
+    "rows, records": "counts, 0 or more; the more of the rows read are used, the better.",
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
 }
 CONTROL_NAMES = {

@@ -6,7 +6,7 @@ from math import inf
 
 from secid.report.charts.lines import lines
 from secid.report.foreign import named, plain, short
-from secid.report.numerals import budget, count, fraction, interval, nats
+from secid.report.numerals import SPACE, budget, count, fraction, interval, nats
 from secid.report.page import Chart, Part, Section, Table, number, text, wrapped
 from secid.report.words import terms
 from secid.results import Ablation, AblationRow, Run
@@ -16,6 +16,8 @@ SHADES = 10
 NUMERIC = ("temperature", "sample")
 """Ablations whose settings are numbers; those of all others are names."""
 CONCLUSION_LIMIT = 320
+UNBROKEN = 8
+"""Sources whose order stands in one line."""
 
 
 def ablation_section(run: Run) -> Section:
@@ -56,7 +58,7 @@ def _part(run: Run, item: Ablation) -> Part:
                 f"{plain(in_words(row.setting))}{' (this run)' if row.setting == item.base else ''}",
                 *([queries(row)] if sampled else []),
                 *(_score(row, name) for name in names),
-                order(run, row, " "),
+                order(run, row, SPACE if len(names) <= UNBROKEN else " "),
                 fraction(row.stability),
                 *(fraction(row.block_stability.get(block)) for block in blocks),
             )

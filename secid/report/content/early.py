@@ -70,9 +70,11 @@ def early_section(run: Run) -> Section | None:
             ),
         ),
         terms=(
+            ("texts needed", "distinct texts whose vectors a look used, 0 or more, cached ones too; fewer is cheaper."),
+            ("pairs decided", "pairs ordered or tied by then, 0 to all pairs; more is better."),
             (
                 "error spent",
-                "chance of a wrong order that may have been used by a look, 0 to 1; it ends at 1 − confidence.",
+                "chance of a wrong order that looks may have used, 0 to 1; less is surer. It ends at 1 − confidence.",
             ),
         ),
     )

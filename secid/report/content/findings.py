@@ -33,7 +33,9 @@ def findings_section(run: Run) -> Section:
         title="What is wrong with each source, and what to do",
         bullets=tuple(bullets),
         parts=_shares(run),
-        terms=terms("share", "share of weight", "part of the score")
+        terms=terms(
+            "share", "share of weight", "part of the score", "negatives in two buckets", "cosine", "IDF of a word"
+        )
         if any(source.buckets for source in run.sources)
         else (),
         cases=tuple(

@@ -51,7 +51,8 @@ def gates_section(run: Run) -> Section:
         title="Where the weight goes",
         parts=(Part(table=means, chart=chart if drawn else None, note=note), *_counts(run), _proxies(run)),
         terms=terms(
-            "π", "ρ", "c", "c of positives", "weight", "P(π < ½)", "tr M", "gradient energy", "MNRL loss", "ambiguity"
+            *("π", "ρ", "c", "c of positives", "weight", "P(π < ½)", "tr M"),
+            *("pair, record", "gradient energy", "MNRL loss", "ambiguity"),
         ),
     )
 

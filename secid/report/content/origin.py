@@ -78,6 +78,7 @@ def read_section(run: Run) -> Section:
             *_left_out(run),
             _files(run),
         ),
+        terms=terms("rows, records"),
     )
 
 

@@ -62,7 +62,8 @@ def ranking_section(run: Run) -> Section:
             ),
         ),
         terms=terms(
-            "ECI_sem" if run.budget == 1.0 else "ECI_B", "95 % interval", "rank group", "P(first)", "negatives"
+            "ECI_sem" if run.budget == 1.0 else "ECI_B",
+            *("95 % interval", "rank", "rank group", "P(first)", "queries", "negatives"),
         ),
     )
 
@@ -196,5 +197,5 @@ def pairs_section(run: Run) -> Section | None:
         paragraphs=(told,),
         bullets=tuple(_needed(pair) for pair in run.comparisons if not pair.established),
         parts=(Part(table=Table(caption="Pairs of sources, the higher-scored first", columns=columns, rows=rows)),),
-        terms=terms("Holm p", "queries for 80 %"),
+        terms=terms("Holm p", "queries for 80 %", "queries shared"),
     )

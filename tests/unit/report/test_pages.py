@@ -23,7 +23,7 @@ from secid.report.markdown import to_markdown
 from secid.report.pages import FORMATS, check_formats, check_writable, labels, write_page
 from secid.report.terminal import SHOWN_FINDINGS, print_run
 from secid.report.verdict import warnings
-from secid.report.words import EXPLANATIONS
+from secid.report.words import CONTROL_NAMES, EXPLANATIONS, bucket_name
 from tests.unit.report import samples
 
 
@@ -146,7 +146,7 @@ def test_sizes_hold_for_six_sources_with_everything(run):
         (1.0, None, 3),
         (0.75, "examples after the first 2 of each bucket.", 2),
         (0.5, "examples after the first of each bucket.", 1),
-        (0.4, "examples after the first of each bucket, passages after 100 characters.", 1),
+        (0.43, "examples after the first of each bucket, passages after 100 characters.", 1),
         (0.3, "all examples but one of each of the first 3 buckets of a source.", 1),
         (0.23, "all examples but one of the first bucket of a source.", 1),
         (0.21, "examples.", 0),
@@ -444,6 +444,34 @@ def test_every_number_explained_is_shown_and_explained_once(run):
     terms = [term for section in page_of(run).sections for term, _ in section.terms]
     assert len(terms) == len(set(terms))
     assert set(EXPLANATIONS) <= set(terms)
+
+
+ALSO = {
+    "rows read": "rows, records",
+    "rows used": "rows, records",
+    "records": "rows, records",
+    "record": "pair, record",
+    "texts": "texts needed",
+    "shared queries": "shared",
+    "shared documents": "shared",
+}
+FACTS = {"bytes"}
+"""Numbers that say what they are: of a file, and of nothing that could be better."""
+
+
+def test_every_column_of_numbers_is_explained(run):
+    page = page_of(samples.sliced(samples.early(run)))
+    explained = {term for section in page.sections for term, _ in section.terms}
+    named_by_the_run = {source.name for source in run.sources} | set(CONTROL_NAMES.values())
+    for section in page.sections:
+        buckets = {bucket_name(bucket.name) for source in run.sources for bucket in source.buckets}
+        for part in section.parts:
+            for column in part.table.columns:
+                if column.kind not in ("number", "wrapped") or column.title in named_by_the_run | buckets | FACTS:
+                    continue
+                title = re.sub(r" \(nats\)|, most|, pair", "", column.title)
+                title = re.sub(r"^B = .*", "ECI_B", re.sub(r"^share \d", "eigenvalue share", title))
+                assert ALSO.get(title, title) in explained, (section.anchor, column.title)
 
 
 def test_every_explanation_gives_a_range_and_a_direction():
