@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from math import exp, log
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,9 @@ COMMON_TEXTS = 5
 COMMON_SHARE = 0.005
 COMMON_RATIO = 5.0
 """How many times more common than among the positives an opening has to be: a house style opens both alike."""
+COMMON_CHANCE = 0.01
+"""Largest chance that so few positives open so, if they did as often as the negatives. Without it 7 of 55 sound samples
+of Cranfield failed: 87 positives without "free flight measurements of" say nothing where 8 of 613 negatives open so."""
 
 THING = r"(?:passage|document|paragraph|text|abstract|snippet|negative|response)s?"
 """What a generator is asked for. People offer examples, answers and versions too."""
@@ -136,14 +140,23 @@ class Openings:
 
 def common_openings(negatives: Openings, positives: Openings) -> dict[str, int]:
     """Openings of suspiciously many negatives, with their counts: at least COMMON_TEXTS distinct texts, COMMON_SHARE
-    of them, and COMMON_RATIO times their share among the positives.
+    of them, and COMMON_RATIO times their share among the positives, of which there are enough to tell (COMMON_CHANCE).
     """
     least = max(COMMON_TEXTS, COMMON_SHARE * negatives.n_texts)
     return {
         start: count
         for start, count in negatives.counts.items()
-        if count >= least and _rate(count, negatives) >= COMMON_RATIO * _rate(positives.counts[start], positives)
+        if count >= least
+        and _rate(count, negatives) >= COMMON_RATIO * _rate(positives.counts[start], positives)
+        and _chance(positives.counts[start], positives.n_texts * _rate(count, negatives)) <= COMMON_CHANCE
     }
+
+
+def _chance(count: int, expected: float) -> float:
+    """Upper bound of the chance of so few, or fewer, where more are expected. Source: Chernoff 1952."""
+    if count >= expected:
+        return 1.0
+    return exp(count - expected + (count * log(expected / count) if count else 0.0))
 
 
 def _rate(count: int, openings: Openings) -> float:

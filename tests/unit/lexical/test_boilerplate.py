@@ -178,3 +178,14 @@ def test_common_openings_are_relative_to_the_positives():
 
 def test_a_text_of_few_words_has_no_opening():
     assert opening(words("only three words")) is None
+
+
+def test_few_positives_cannot_tell_that_an_opening_is_odd():
+    negatives = Openings()
+    for n in range(613):
+        negatives.add("free flight measurements of" if n < 8 else f"text number {n} is")
+    for n_positives, found in ((87, {}), (600, {"free flight measurements of": 8})):
+        positives = Openings()
+        for n in range(n_positives):
+            positives.add(f"positive number {n} is")
+        assert common_openings(negatives, positives) == found
