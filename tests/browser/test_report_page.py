@@ -158,7 +158,7 @@ def test_the_keyboard_reaches_the_skip_link_first_and_the_tables(visit, pages):
 def test_a_table_too_wide_for_its_place_becomes_a_list_with_its_columns_named(visit, pages):
     """The ranking stands as a table where it fits, beside its chart where both fit."""
     read = """(table => [getComputedStyle(table).display,
-      getComputedStyle(table.querySelector('td:nth-of-type(3)'), '::before').content,
+      getComputedStyle(table.querySelector('td:nth-of-type(2)'), '::before').content,
       Math.round(table.getBoundingClientRect().top
         - table.closest('figure').querySelector('svg').getBoundingClientRect().top)]
     )(document.querySelector('table'))"""

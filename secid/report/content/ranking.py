@@ -27,8 +27,7 @@ def ranking_section(run: Run) -> Section:
         rows.append(
             (
                 short(source.name),
-                count(source.rank),
-                count(source.rank_group),
+                f"{count(source.rank)} ({count(source.rank_group)})",
                 nats(point.nats),
                 interval(point.interval_95),
                 percent(source.probability_first),
@@ -36,7 +35,7 @@ def ranking_section(run: Run) -> Section:
                 count(source.n_triplets),
             )
         )
-    head = ("rank", "rank group", f"{score_name(run)} (nats)", "95 % interval", "P(first)", "queries", "negatives")
+    head = ("rank (group)", f"{score_name(run)} (nats)", "95 % interval", "P(first)", "queries", "negatives")
     title = "Scores of the sources with 95 % intervals, controls below"
     description = "; ".join(
         (

@@ -447,6 +447,7 @@ def test_every_number_explained_is_shown_and_explained_once(run):
 
 
 ALSO = {
+    "rank (group)": "rank group",
     "rows read": "rows, records",
     "rows used": "rows, records",
     "records": "rows, records",
