@@ -63,7 +63,8 @@ def plan_of(found: Gathered, settings: Settings, *, with_positives: bool = False
     sources = [grouped(rows, query_ids, passage_ids) for rows in collected]
     refuse_bad(sources, settings)
     n_queries_read = len(distinct(np.concatenate([planned.query for planned in sources]))) if sources else 0
-    sources = [restricted(source, query_store, settings) for source in sources]
+    known = _known_positives(sources, len(passage_store))
+    sources = [restricted(_marked(planned, known, len(passage_store)), query_store, settings) for planned in sources]
     empty = {f"source {p.name}": f"no triplet: {told(p.tally)}" for p in sources if not p.n_triplets and ":" in p.name}
     filled = {planned.source.name for planned in sources if planned.n_triplets}
     sources = [p for p in sources if p.n_triplets or p.source.name not in filled]
@@ -76,8 +77,6 @@ def plan_of(found: Gathered, settings: Settings, *, with_positives: bool = False
             )
     if not sources:
         raise NothingToScoreError("no source given", remedy="secid score negatives/*.parquet --encoder e5-base")
-    known = _known_positives(sources, len(passage_store))
-    sources = [_marked(planned, known, len(passage_store)) for planned in sources]
     sources = [with_scorable_positives(planned, query_store, settings) for planned in sources]
     extra = known[np.isin(known // len(passage_store), sampled)] if with_positives else known[:0]
     plan = _compacted(query_store, passage_store, sources, known, extra, echoes)
@@ -109,6 +108,7 @@ def _compacted(
 ) -> Plan:
     """The plan with only the texts that are still pointed at, renumbered. extra: pairs planned beside them."""
     used_queries = _used([planned.query for planned in sources], len(queries))
+    extra = extra[among(extra // len(passages), used_queries)]
     pointed = [ids for planned in sources for ids in (planned.positives, planned.negatives)]
     kept_echoes = echoes[used_queries]
     pointed += [extra % len(passages), kept_echoes[kept_echoes >= 0]]

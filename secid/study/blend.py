@@ -26,7 +26,7 @@ from secid.errors import UsageError
 from secid.plan import Plan, PlannedSource, sample_order
 from secid.records import Record
 from secid.results import Run
-from secid.study.originals import Original, plan_again, settings_of
+from secid.study.originals import Original, find_source, plan_again, settings_of
 from secid.study.outputs import written_lines
 
 Index = npt.NDArray[np.int64]
@@ -49,7 +49,7 @@ class Blend:
     n_records    : records of the base.   n_rows : rows of the file.   n_negatives : drawn ones, by source.
     n_short      : negatives that a source's share asked of it and it did not have; others gave them where they could.
     n_alone      : records whose query no other source of the mixture has.
-    n_positive   : candidates left out because the run labels them as positives of the query.
+    n_positive   : candidates of the base's queries left out because the run labels them as positives of the query.
     """
 
     base: str
@@ -67,9 +67,10 @@ class Blend:
 def write_blend(run: Run, shares: Mapping[str, float], asked: str | None, out: Path, work: Path, seed: int) -> Blend:
     """Writes the mixed file in the base's schema and OUT.provenance.jsonl, one line a row of the file.
 
-    shares : by source, adding up to 1; those of 0 are not read.   asked : the base, where one was asked for.
+    shares : by source, adding up to 1.   asked : the base, where one was asked for.
     work   : an empty folder.
     All records are written, also where the run scored a sample of them. The order of shares changes nothing.
+    All sources of the run are read: any of them may label what another lists as a negative.
     Raises UsageError for shares that are none, InputError where an original has changed, SchemaError where
     the base cannot be rewritten in place.
     """
@@ -77,7 +78,9 @@ def write_blend(run: Run, shares: Mapping[str, float], asked: str | None, out: P
     base = base_of(run, shares, asked)
     names = sorted(name for name, share in shares.items() if share > 0)
     settings = settings_of(run, max_records=None, seed=seed)
-    plan, originals = plan_again(run, list(dict.fromkeys([base, *names])), settings, work)
+    for name in (base, *names):
+        find_source(run, name)
+    plan, originals = plan_again(run, [source.name for source in run.sources], settings, work)
     try:
         original = originals[base]
         check_output(original.paths, settings, out)
@@ -130,29 +133,32 @@ def _drawn(
     drawn = []
     for record in range(base.n_records):
         query, k = int(base.query[record]), int(sizes[record])
-        own = set(base.positives[base.positive_offsets[record] : base.positive_offsets[record + 1]].tolist())
-        pools = [table.of(query, own) for table in tables]
+        pools = [table.of(query) for table in tables]
         edges = np.floor(k * cumulated + min(float(offsets[record]), 1.0 - 1e-12)).astype(int)
         quotas = np.diff(edges, prepend=0)
         picked, missing = _picked(pools, quotas.tolist(), [planned.negatives for planned in sources.values()])
         n_short += missing
         n_alone += sum(bool(pool) for pool in pools) < 2
         drawn.append([Draw(names[place], triplet) for place, triplet in picked])
-    n_positive = sum(int(planned.equals_positive.sum()) for planned in sources.values())
+    n_positive = sum(_n_positive(planned, base.query) for planned in sources.values())
     return drawn, {"n_short": n_short, "n_alone": n_alone, "n_positive": n_positive}
+
+
+def _n_positive(planned: PlannedSource, queries: Index) -> int:
+    """How many of a source's negatives are labelled positives of these queries."""
+    return int((planned.equals_positive & np.isin(planned.query, queries)[planned.triplet_record()]).sum())
 
 
 class _Pools:
     """A source's candidates by query, in the order of their draw."""
 
-    def __init__(self, query: Index, triplet: Index, passage: Index) -> None:
-        self._query, self._triplet, self._passage = query, triplet, passage
+    def __init__(self, query: Index, triplet: Index) -> None:
+        self._query, self._triplet = query, triplet
 
-    def of(self, query: int, excluded: set[int]) -> list[int]:
-        """Triplets of a query, first drawn first; none whose passage is excluded."""
+    def of(self, query: int) -> list[int]:
+        """Triplets of a query, first drawn first."""
         low, high = np.searchsorted(self._query, [query, query + 1])
-        pairs = zip(self._triplet[low:high].tolist(), self._passage[low:high].tolist(), strict=True)
-        return [triplet for triplet, passage in pairs if passage not in excluded]
+        return [int(triplet) for triplet in self._triplet[low:high]]
 
 
 def _by_query(planned: PlannedSource, plan: Plan, seed: int) -> _Pools:
@@ -160,7 +166,7 @@ def _by_query(planned: PlannedSource, plan: Plan, seed: int) -> _Pools:
     fit = np.flatnonzero(~planned.equals_positive)
     query = planned.query[planned.triplet_record()[fit]]
     order = np.lexsort((fit, sample_order(plan.passages.keys[planned.negatives[fit]], seed), query))
-    return _Pools(query[order], fit[order], planned.negatives[fit][order])
+    return _Pools(query[order], fit[order])
 
 
 def _picked(

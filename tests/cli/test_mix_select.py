@@ -452,3 +452,19 @@ def test_mixing_fills_triplets_and_leaves_labelled_positives_out(tmp_path, tiny)
     assert written.n_short == 1
     assert written.n_rows == 17
     assert listed("mixed.jsonl") == listed("lists.jsonl") - {(first[0]["query"], first[0]["pos"][0])}
+
+
+def test_a_source_without_a_share_still_labels_positives(tmp_path, tiny):
+    """What one source lists as a negative another labels as a positive: it is drawn for no query, whatever the shares."""
+    labels, miner = list(rows(8, 2, "plain")), list(rows(8, 2, "terse"))
+    for i in range(6):
+        labels[i]["pos"].append(f"second answer {i}")
+        miner[i]["neg"].append(f"second answer {i}")
+    base = [{**row, "neg": [f"base {row['query']} {k}" for k in range(3)]} for row in rows(4, 2, "plain")]
+    for name, table in (("labels", labels), ("miner", miner), ("base", base)):
+        write_rows(tmp_path / f"{name}.jsonl", table)
+    api.score(["labels.jsonl", "miner.jsonl", "base.jsonl"], str(tiny), run="run", controls="none")
+    for number, shares in enumerate([{"miner": 1.0, "labels": 0.0}, {"miner": 0.5, "base": 0.5}]):
+        written = api.write_mixture("run", shares, f"mixed{number}.jsonl", base="base")
+        assert written.n_positive == 4  # of the base's queries; the miner's others are not candidates
+        assert "second answer" not in Path(written.path).read_text("utf-8")
