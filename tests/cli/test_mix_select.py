@@ -455,7 +455,7 @@ def test_mixing_fills_triplets_and_leaves_labelled_positives_out(tmp_path, tiny)
 
 
 def test_a_source_without_a_share_still_labels_positives(tmp_path, tiny):
-    """What one source lists as a negative another labels as a positive: it is drawn for no query, whatever the shares."""
+    """What one source lists as a negative another labels as a positive: it is never drawn, whatever the shares."""
     labels, miner = list(rows(8, 2, "plain")), list(rows(8, 2, "terse"))
     for i in range(6):
         labels[i]["pos"].append(f"second answer {i}")
