@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from secid.encoders.cache import Cache
 from secid.encoders.keys import Keys
+from secid.encoders.precomputed import PrecomputedEncoder
 from secid.encoders.protocol import EncodedBatch, Encoder, Float32Rows, Role, StreamingEncoder
 from secid.errors import NonFiniteEmbeddingError
 
@@ -62,14 +63,16 @@ def embed(
 
     keys      : (n, 16) uint8, one a text, equal only for equal role and text.
     out       : (n, d) float32, usually a memory map.
-    cache     : not used for an encoder without a fingerprint, which nothing tells from another.
+    cache     : not used for an encoder without a fingerprint, which nothing tells from another, nor for a vectors
+                file, which is one itself.
     progress  : called with the number of texts done since the last call.
     truncated : (n,) bool, filled with which texts were cut at the maximum length.
     Raises NonFiniteEmbeddingError naming the text, ValueError where shapes do not fit.
     Source: METHOD 11, DESIGN 5.
     """
     n, started = len(texts), time.perf_counter()
-    cache = cache if encoder.info.fingerprint else None
+    if not encoder.info.fingerprint or isinstance(encoder, PrecomputedEncoder):
+        cache = None
     if keys.shape != (n, 16) or out.shape != (n, encoder.dimension):
         raise ValueError(f"{n} texts, keys {keys.shape}, out {out.shape}, dimension {encoder.dimension}")
     marks = np.zeros(n, dtype=np.bool_) if truncated is None else truncated

@@ -17,6 +17,7 @@ from secid.encoders.cache_folder import remembered_hashes
 from secid.encoders.device import choose_devices, choose_dtype, default_budget
 from secid.encoders.hashes import files_sha256
 from secid.encoders.locate import Located, locate, weight_files
+from secid.encoders.modules import read_json
 from secid.encoders.parts import Parts
 from secid.encoders.pooling import head_files
 from secid.encoders.recipe import Recipe, resolve_recipe
@@ -45,7 +46,7 @@ def load_transformer(settings: Settings) -> TransformerEncoder:
     weights_sha256 = files_sha256(weights, remembered_hashes(settings))
     fingerprint = _fingerprint(recipe, weights_sha256, settings, DTYPE_NAMES[dtype])
     parts = Parts(recipe, settings, devices, dtype)
-    dimension = Cache.open(settings, fingerprint).dimension if settings.cache else None
+    dimension = Cache.open(settings, fingerprint).dimension if settings.cache and fingerprint else None
     if dimension is None:
         parts.load()
         dimension = parts.dimension
@@ -77,6 +78,8 @@ def _notes(located: Located, recipe: Recipe, settings: Settings, weights: list[P
         notes.append(located.note)
     if settings.trust_remote_code:
         notes.append("the repository's own Python code was allowed to run")
+        if _code_elsewhere(recipe.folder):
+            notes.append("some of that code is another repository's, which no hash here covers: rows are not cached")
     if weights[0].suffix == ".bin":
         notes.append("weights loaded from pickle")
     return tuple(notes)
@@ -95,12 +98,14 @@ TOKENIZER_FILES = ("tokenizer*.json", "vocab*", "merges.txt", "*.model", "specia
 
 
 def _fingerprint(recipe: Recipe, weights_sha256: str, settings: Settings, dtype: str) -> str:
-    """SHA-256 over what decides a vector: weights, tokenizer, model and head configs, recipe, dtype.
+    """SHA-256 over what decides a vector: weights, tokenizer, model and head configs, own code, recipe, dtype.
 
-    Neither device nor name: the same encoder elsewhere finds the same cached rows.
+    Neither device nor name: the same encoder elsewhere finds the same cached rows. "" where not all of it is here.
     """
+    if settings.trust_remote_code and _code_elsewhere(recipe.folder):
+        return ""
     tokenizer = sorted({path for pattern in TOKENIZER_FILES for path in recipe.folder.glob(pattern)})
-    config = json.loads((recipe.folder / "config.json").read_text(encoding="utf-8"))
+    config = read_json(recipe.folder / "config.json")
     for name in ("_name_or_path", "transformers_version", "torch_dtype", "dtype"):
         config.pop(name, None)
     stated = asdict(recipe)
@@ -115,5 +120,12 @@ def _fingerprint(recipe: Recipe, weights_sha256: str, settings: Settings, dtype:
         "config": config,
         "recipe": stated,
         "dtype": dtype,
+        "code": files_sha256(recipe.folder.rglob("*.py")) if settings.trust_remote_code else None,
     }
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _code_elsewhere(folder: Path) -> bool:
+    """Whether model or tokenizer name code of another repository, as owner/name--module.Class."""
+    documents = [read_json(folder / name) or {} for name in ("config.json", "tokenizer_config.json")]
+    return any("--" in json.dumps(document.get("auto_map")) for document in documents)

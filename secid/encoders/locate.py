@@ -6,6 +6,7 @@ network; `minilm` comes from the offline extra where that is installed. No torch
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from secid.encoders.cache_folder import remembered_hashes
 from secid.encoders.hashes import file_sha256
+from secid.encoders.modules import read_json
 from secid.encoders.presets import ALIASES
 from secid.errors import EncoderError, plainly
 from secid.settings import Settings
@@ -25,6 +27,9 @@ NETWORK_SECONDS = 10.0
 """Longest wait for the hub's first answer: enough for a slow line, short enough not to look like a hang."""
 
 FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors")
+STATING = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
+"""Files that state a recipe: one that is not in the cache, though the repository has it, changes every number."""
+
 UNWANTED = ("onnx/*", "openvino/*", "*.onnx", "coreml/*", "*/onnx/*")
 
 
@@ -75,7 +80,9 @@ def _local(folder: Path, typed: str) -> Located:
     parts = folder.resolve().parts
     for index, part in enumerate(parts[:-2]):
         if part.startswith("models--") and parts[index + 1] == "snapshots":
-            return Located(folder, part.removeprefix("models--").replace("--", "/"), parts[index + 2])
+            name = part.removeprefix("models--").replace("--", "/")
+            unknown = unknown_files(Path(*parts[: index + 3]))
+            return Located(folder, name, parts[index + 2], _incomplete(unknown) if unknown else None)
     return Located(folder, typed, None)
 
 
@@ -100,7 +107,7 @@ def offline_minilm(memory: Path | None = None) -> Path | None:
 
 
 def _from_hub(name: str, settings: Settings) -> Located:
-    """The cached snapshot where it is complete (no network is touched), else a download."""
+    """The cached snapshot where it is complete (no network is touched), else a download, else what there is."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -109,12 +116,51 @@ def _from_hub(name: str, settings: Settings) -> Located:
         cached = Path(snapshot_download(name, revision=revision, local_files_only=True))
     except (LocalEntryNotFoundError, FileNotFoundError):
         cached = None
-    if cached is not None and weight_files(cached, settings.allow_pickle):
+    if cached is None or not weight_files(cached, settings.allow_pickle):
+        return _download(name, settings, revision)
+    unknown = unknown_files(cached)
+    if not unknown:
         return Located(cached, name, cached.name)
-    return _download(name, settings)
+    try:
+        return _download(name, settings, cached.name)
+    except UnreachableError:
+        return Located(cached, name, cached.name, _incomplete(unknown))
 
 
-def _download(name: str, settings: Settings) -> Located:
+def _incomplete(unknown: list[str]) -> str:
+    return (
+        f"{', '.join(unknown)} may exist, but are not in the hub cache and the hub could not be asked: the recipe may "
+        "be wrong; run once with a network, or give --pooling, --max-length, --query-prefix and --passage-prefix"
+    )
+
+
+def unknown_files(snapshot: Path) -> list[str]:
+    """Files that state the recipe, are not in a snapshot of the hub cache, and which the repository may have.
+
+    Programs fetch what they need (a plain transformers model needs no modules.json). That the repository has no such
+    file is told by the mark or the list of files that huggingface_hub keeps beside the snapshots.
+    """
+    listing = read_json(snapshot.parents[1] / "trees" / f"{snapshot.name}.json")
+    listed = listing.get("files") if isinstance(listing, dict) else None
+    unknown = []
+    for file in STATING:
+        if (snapshot / file).is_file():
+            continue
+        if _absence(snapshot, file).is_file() or (listed is not None and file not in listed):
+            if file == "modules.json":  # without it sentence-transformers reads no other
+                return []
+            continue
+        unknown.append(file)
+    return unknown
+
+
+def _absence(snapshot: Path, file: str) -> Path:
+    """huggingface_hub's mark that the repository has no such file at this commit."""
+    return snapshot.parents[1] / ".no_exist" / snapshot.name / file
+
+
+def _download(name: str, settings: Settings, revision: str | None) -> Located:
+    """Raises EncoderError, as UnreachableError where the network is what is missing."""
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -130,7 +176,7 @@ def _download(name: str, settings: Settings) -> Located:
         patterns.append("*.py")
     try:
         # One short question first: the download itself retries for minutes when the network is away.
-        info = HfApi().model_info(name, revision=settings.revision, timeout=NETWORK_SECONDS)
+        info = HfApi().model_info(name, revision=revision, timeout=NETWORK_SECONDS)
         folder = snapshot_download(name, revision=info.sha, allow_patterns=patterns, ignore_patterns=list(UNWANTED))
     except GatedRepoError as error:
         raise EncoderError(
@@ -152,11 +198,21 @@ def _download(name: str, settings: Settings) -> Located:
         if type(error).__module__.split(".")[0] not in {"httpx", "httpx2", "requests", "urllib3", "huggingface_hub"}:
             raise
         raise _no_network(name, plainly(error)) from error
+    there = {file.rfilename for file in info.siblings or ()}
+    with contextlib.suppress(OSError):  # a cache that may only be read: the hub is asked again next time
+        for file in STATING:
+            if there and file not in there:
+                _absence(Path(folder), file).parent.mkdir(parents=True, exist_ok=True)
+                _absence(Path(folder), file).touch()
     return Located(Path(folder), name, info.sha)
 
 
-def _no_network(name: str, why: str) -> EncoderError:
-    return EncoderError(
+class UnreachableError(EncoderError):
+    """The hub cannot be asked."""
+
+
+def _no_network(name: str, why: str) -> UnreachableError:
+    return UnreachableError(
         f"not in the hub cache, and the hub cannot be reached ({why})",
         where=name,
         remedy="name a local folder, set HF_HOME to a cache that holds it, "

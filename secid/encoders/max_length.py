@@ -39,7 +39,13 @@ def resolve_max_length(
         return settings.max_length
     length, rule = _tokenizer_length(inner, positions)
     if stated is not None:
-        length, rule = int(stated), "sentence_bert_config.json max_seq_length"
+        if not isinstance(stated, int) or stated < 1:
+            raise EncoderError(
+                f"max_seq_length is {stated!r}, expected a number of tokens",
+                where=str(inner),
+                remedy="--max-length overrules the file",
+            )
+        length, rule = stated, "sentence_bert_config.json max_seq_length"
     if room is not None and (length is None or length > room):
         if length is not None:
             notes.append(f"maximum length {length} ({rule}) cut to the model's {room} positions")

@@ -92,7 +92,8 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
     unit = bool((np.abs(np.linalg.norm(table.vectors.astype(np.float32), axis=1) - 1) <= UNIT_TOLERANCE).all())
     normalize = settings.normalize if settings.normalize is not None else unit or settings.truncate_dim is not None
     sha256 = file_sha256(path)
-    stated = json.dumps([sha256, table.rule, normalize, settings.truncate_dim])
+    keys = hashlib.sha256(table.keys.tobytes()).hexdigest()  # texts may stand in a file of their own
+    stated = json.dumps([sha256, keys, table.rule, normalize, settings.truncate_dim])
     notes = [] if unit else ["the stored rows are not of unit length; scoring scales them (METHOD 2)"]
     info = EncoderInfo(
         name=str(path),

@@ -171,12 +171,13 @@ def _prefixes(
 ) -> tuple[str, str]:
     """Query and passage prefix.
 
-    Empty prompts in the repository's file count as not stated: recent sentence-transformers writes
-    them into every model it saves, whether the model has prompts or not.
+    Of the repository's prompts the first key that is there counts, as in sentence-transformers, also if it is empty.
+    Only the family overrules an empty one: recent sentence-transformers writes empty prompts into every model it
+    saves, whether the model was trained with some or not.
     """
     file = "config_sentence_transformers.json"
     config = read_json(folder / file) or {}
-    prompts = {key: text for key, text in (config.get("prompts") or {}).items() if text}
+    prompts = {key: text or "" for key, text in (config.get("prompts") or {}).items()}
     fallback = config.get("default_prompt_name")
     resolved = {}
     for role, keys in (("query", ("query",)), ("passage", ("document", "passage", "corpus"))):
@@ -185,10 +186,10 @@ def _prefixes(
         from_family = "" if family is None else (family.query_prefix if role == "query" else family.passage_prefix)
         if flag is not None:
             text, rule = flag, "flag"
+        elif from_family and not (key and prompts[key]):
+            text, rule = from_family, family_rule
         elif key is not None:
             text, rule = str(prompts[key]), f"{file} prompts.{key}"
-        elif from_family:
-            text, rule = from_family, family_rule
         else:
             text, rule = "", "default"
         resolved[role], rules[f"{role}_prefix"] = text, rule

@@ -76,6 +76,14 @@ def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
     core.no_padding()
     core.no_truncation()
     if recipe.max_length is not None:
+        taken = max(len(core.encode(prefix).ids) for prefix in (recipe.query_prefix, recipe.passage_prefix))
+        if recipe.max_length <= taken:
+            raise EncoderError(
+                f"a maximum length of {recipe.max_length} tokens leaves none for the text: special tokens and prefix "
+                f"are {taken}",
+                where=where,
+                remedy=f"give --max-length {taken + 1} or more",
+            )
         core.enable_truncation(recipe.max_length, direction=tokenizer.truncation_side)
     if recipe.lower_case:
         core.normalizer = Lowercase() if core.normalizer is None else Sequence([Lowercase(), core.normalizer])

@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from secid.encoders import load, self_test, smallest_distance
+from secid.encoders import Cache, CacheFolder, embed, load, self_test, smallest_distance
 from secid.errors import EncoderError
 from secid.settings import Settings
+
+from .conftest import ListTexts, text_keys
 
 TEXTS = ["one", "two", "drei ü", "東京"]
 HASHES = [hashlib.sha256(text.encode()).hexdigest() for text in TEXTS]
@@ -71,6 +73,20 @@ def test_roles_tell_two_vectors_of_a_text_apart(tmp_path: Path) -> None:
     np.savez(path, vectors=UNIT[:2], text=np.array(["same", "same"]))
     with pytest.raises(EncoderError, match="rows 0 and 1 are of one text but differ"):
         encoder(path)
+
+
+def test_texts_beside_the_file_are_part_of_it(tmp_path: Path) -> None:
+    """Rows put into another order give other numbers: the fingerprint says so, and no cache hides it."""
+    path = save(tmp_path, "npz row order")
+    before = encoder(path)
+    (tmp_path / "v.jsonl").write_text("\n".join(map(json.dumps, TEXTS[::-1])), encoding="utf-8")
+    after = encoder(path)
+    assert before.info.fingerprint != after.info.fingerprint
+    cache = Cache(CacheFolder(tmp_path / "cache", 10**9), after.info.fingerprint)
+    out = np.zeros((4, 5), dtype=np.float32)
+    embed(after, ListTexts(TEXTS), text_keys(TEXTS, "query"), "query", out, cache=cache, progress=abs)
+    assert np.abs(out - UNIT[::-1]).max() < 1e-6
+    assert not (tmp_path / "cache").exists()
 
 
 def test_rows_that_are_not_unit(tmp_path: Path) -> None:

@@ -121,6 +121,23 @@ def test_prompt_keys_in_order_and_default_prompt(tmp_path: Path) -> None:
     assert (recipe(fallback).query_prefix, recipe(fallback).passage_prefix) == ("r: ", "r: ")
 
 
+@pytest.mark.parametrize(
+    ("prompts", "default", "expected"),
+    [
+        ({"query": "q: ", "document": ""}, "query", ("q: ", "")),
+        ({"query": "", "document": "p: "}, "document", ("", "p: ")),
+        ({"query": "q: ", "document": "", "passage": "p: "}, None, ("q: ", "")),
+        ({"query": "q: ", "document": None}, "query", ("q: ", "")),
+    ],
+)
+def test_an_empty_prompt_is_a_prompt(
+    tmp_path: Path, prompts: dict[str, str | None], default: str | None, expected: tuple[str, str]
+) -> None:
+    folder = repository(tmp_path)
+    write_json(folder / "config_sentence_transformers.json", {"prompts": prompts, "default_prompt_name": default})
+    assert (recipe(folder).query_prefix, recipe(folder).passage_prefix) == expected
+
+
 def test_without_modules(tmp_path: Path) -> None:
     mean = recipe(repository(tmp_path / "a"))
     assert (mean.pooling, mean.rules["pooling"], mean.normalize) == (("mean",), "default", True)
@@ -164,6 +181,14 @@ def test_max_length(
 def test_a_length_beyond_the_positions_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EncoderError, match="--max-length 513 is more than the 512 positions"):
         recipe(repository(tmp_path), max_length=513)
+
+
+@pytest.mark.parametrize("stated", [0, -1, "x", 1.5])
+def test_a_stated_length_that_is_none_is_refused(tmp_path: Path, stated: Any) -> None:
+    folder = repository(tmp_path, sentence={"max_seq_length": stated})
+    with pytest.raises(EncoderError, match=f"max_seq_length is {stated!r}"):
+        recipe(folder)
+    assert recipe(folder, max_length=7).max_length == 7
 
 
 def test_new_pooling_style(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,70 @@ def test_a_hub_name_comes_from_the_cache_without_network(tiny: Tiny, tmp_path: P
     assert np.abs(np.asarray(rows) - expected).max() < 1e-6
 
 
+class Hub:
+    """A hub that holds one repository, and a cache of it that holds some of its files."""
+
+    def __init__(self, full: Path, snapshot: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full, self.snapshot, self.asked, self.reachable = full, snapshot, 0, True
+        monkeypatch.setattr("huggingface_hub.snapshot_download", self.download)
+        monkeypatch.setattr("huggingface_hub.HfApi.model_info", self.model_info)
+
+    def model_info(self, name: str, revision: str | None, timeout: float) -> Any:
+        self.asked += 1
+        if not self.reachable:
+            raise ConnectionError("no route to host")
+        files = [file.relative_to(self.full).as_posix() for file in self.full.rglob("*") if file.is_file()]
+        return SimpleNamespace(sha=SHA, siblings=[SimpleNamespace(rfilename=file) for file in files])
+
+    def download(self, name: str, local_files_only: bool = False, **_: Any) -> str:
+        if not local_files_only:
+            shutil.copytree(self.full, self.snapshot, dirs_exist_ok=True)
+        return str(self.snapshot)
+
+
+@pytest.fixture
+def partial_hub(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    """The cache holds what plain transformers fetches of an encoder that pools its first token."""
+    full = shutil.copytree(tiny("bert"), tmp_path / "full")
+    write_json(full / "1_Pooling" / "config.json", {"pooling_mode": "cls"})
+    snapshot = hub_cache(tmp_path, "some/encoder", full)
+    for name in ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"):
+        (snapshot / name).unlink()
+    shutil.rmtree(snapshot / "1_Pooling")
+    return Hub(full, snapshot, monkeypatch)
+
+
+def test_a_partial_snapshot_is_completed(partial_hub: Hub) -> None:
+    info = tiny_encoder(Path("some/encoder")).info
+    assert (info.pooling, info.max_length, info.query_prefix) == ("cls", 40, "search query: ")
+    assert (info.revision, partial_hub.asked) == (SHA, 1)
+    assert tiny_encoder(Path("some/encoder")).info == info
+    assert partial_hub.asked == 1
+
+
+def test_without_a_network_a_partial_snapshot_warns(partial_hub: Hub) -> None:
+    partial_hub.reachable = False
+    expected = "modules.json, config_sentence_transformers.json, sentence_bert_config.json may exist"
+    for name in (Path("some/encoder"), partial_hub.snapshot):
+        assert any(note.startswith(expected) for note in tiny_encoder(name).info.notes)
+    assert partial_hub.asked == 1
+    shutil.rmtree(partial_hub.snapshot)
+    partial_hub.snapshot.mkdir()
+    with pytest.raises(EncoderError, match="cannot be reached"):
+        tiny_encoder(Path("some/encoder"))
+
+
+def test_a_repository_known_to_have_no_modules_is_complete(partial_hub: Hub) -> None:
+    (partial_hub.full / "modules.json").unlink()
+    first = tiny_encoder(Path("some/encoder")).info  # the hub says so, and that is remembered
+    assert tiny_encoder(Path("some/encoder")).info == first
+    assert partial_hub.asked == 1
+    shutil.rmtree(partial_hub.snapshot.parents[1] / ".no_exist")
+    write_json(partial_hub.snapshot.parents[1] / "trees" / f"{SHA}.json", {"files": {"config.json": {}}})
+    assert tiny_encoder(Path("some/encoder")).info == first
+    assert partial_hub.asked == 1
+
+
 @pytest.mark.parametrize("offline", ["0", "1"])
 def test_no_network_and_no_cache_is_one_clear_message(tmp_path: Path, offline: str) -> None:
     """A proxy on a closed port stands for an absent network, wherever the tests run."""
@@ -145,9 +210,71 @@ def test_the_fingerprint_tells_what_matters(tiny: Tiny, tmp_path: Path) -> None:
     tokenizer["normalizer"] = None
     write_json(changed / "tokenizer.json", tokenizer)
     others.append(tiny_encoder(changed))
+    config = shutil.copytree(folder, tmp_path / "config")
+    document = json.loads((config / "config.json").read_text(encoding="utf-8"))
+    write_json(config / "config.json", {**document, "layer_norm_eps": 1e-3})
+    others.append(tiny_encoder(config))
+    others.append(tiny_encoder(one_weight_changed(shutil.copytree(folder, tmp_path / "weights"))))
+    gemma = tiny("gemma3_text")
+    dense = shutil.copytree(gemma, tmp_path / "dense")
+    one_weight_changed(dense / "2_Dense")
+    others += [tiny_encoder(gemma), tiny_encoder(dense)]
     found = {encoder.info.fingerprint for encoder in others}
     assert len(found) == len(others)
     assert base not in found
+
+
+def one_weight_changed(folder: Path) -> Path:
+    """The folder, with one number of its weights changed."""
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    next(iter(weights.values())).view(-1)[0] += 1
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def test_the_fingerprint_tells_the_code_that_ran(tiny: Tiny, tmp_path: Path) -> None:
+    def made(power: float, source: str) -> TransformerEncoder:
+        folder = shutil.copytree(tiny("bert"), tmp_path / f"{power}-{source[:5]}")
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        write_json(folder / "config.json", {**config, "auto_map": {"AutoModel": source}, "architectures": ["Own"]})
+        (folder / "own_code.py").write_text(OWN_CODE.format(power=power), encoding="utf-8")
+        return tiny_encoder(folder, trust_remote_code=True)
+
+    one, three = made(1.0, "own_code.Own"), made(3.0, "own_code.Own")
+    assert np.abs(one.encode(TEXTS, "query") - three.encode(TEXTS, "query")).max() > 1e-3
+    assert one.info.fingerprint != three.info.fingerprint
+
+
+def test_code_of_another_repository_leaves_no_fingerprint(tiny: Tiny, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny("bert"), tmp_path / "elsewhere")
+    document = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    write_json(folder / "tokenizer_config.json", {**document, "auto_map": {"AutoProcessor": "other/one--code.Own"}})
+    assert tiny_encoder(folder).info.fingerprint
+    found = tiny_encoder(folder, trust_remote_code=True).info
+    assert found.fingerprint == ""
+    assert any("another repository's" in note for note in found.notes)
+
+
+OWN_CODE = """
+from transformers import BertModel
+
+class Own(BertModel):
+    def forward(self, *rest, **named):
+        out = super().forward(*rest, **named)
+        out.last_hidden_state = out.last_hidden_state.abs() ** {power}
+        return out
+"""
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_a_maximum_length_must_leave_room_for_the_text(tiny: Tiny, length: int) -> None:
+    assert len(tiny_encoder(tiny("bert")).parts.tokeniser.tokens(["search query: "]).ids) == 5
+    with pytest.raises(EncoderError, match=f"maximum length of {length} tokens leaves none .* are 5") as caught:
+        tiny_encoder(tiny("bert"), max_length=length)
+    assert "--max-length 6 or more" in str(caught.value)
+    assert tiny_encoder(tiny("bert"), max_length=6).info.max_length == 6
 
 
 def test_truncate_dim_keeps_unit_rows(tiny: Tiny) -> None:
