@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -165,31 +165,33 @@ def write_control_states(controls: Sequence[tuple[Control, Measured]], folder: P
     (folder / "controls.json").write_text(json.dumps(index, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def read_states(folder: Path, with_controls: bool = False) -> dict[str, InformationState]:
-    """States of a run folder's sources by name, in rank order; then, if asked, of its controls by label.
+def read_states(folder: Path) -> dict[str, InformationState]:
+    """States of a run folder's sources by name, in rank order. folder: the run folder.
 
-    folder : the run folder. A control's label is "control random", "control shuffled of NAME".
-    Raises InputError where a state is missing, damaged or of another shape than the first.
+    Raises InputError where a state is missing or damaged.
     """
-    states: dict[str, InformationState] = {}
-    for file in ("index.json", "controls.json") if with_controls else ("index.json",):
-        path = folder / "state" / file
-        try:
-            entries = json.loads(path.read_text(encoding="utf-8"))
-            for entry in entries:
-                states[_label(entry)] = _state(path.parent / entry["file"], float(entry["n_negatives"]))
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise InputError(
-                f"not a state that this secid can read: {error}", where=str(path), remedy="score the sources again"
-            ) from error
-    if len({tuple(state.total.shape) for state in states.values()}) > 1:
-        raise InputError("states of several dimensions in one run", where=str(folder / "state"))
-    return states
+    return dict(_states(folder, "index.json", lambda entry: str(entry["source"])))
+
+
+def read_control_states(folder: Path) -> dict[str, InformationState]:
+    """States of a run folder's controls by label: "control random", "control shuffled of NAME". Raises as above."""
+    return dict(_states(folder, "controls.json", _label))
+
+
+def _states(
+    folder: Path, index: str, name_of: Callable[[Mapping[str, Any]], str]
+) -> list[tuple[str, InformationState]]:
+    path = folder / "state" / index
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        return [(name_of(e), _state(path.parent / e["file"], float(e["n_negatives"]))) for e in entries]
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise InputError(
+            f"not a state that this secid can read: {error}", where=str(path), remedy="score the sources again"
+        ) from error
 
 
 def _label(entry: Mapping[str, Any]) -> str:
-    if "source" in entry:
-        return str(entry["source"])
     return f"control {entry['control']}" + (f" of {entry['of']}" if entry["of"] is not None else "")
 
 

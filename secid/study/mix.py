@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-import numpy as np
 from torch import Tensor
 
-from secid.errors import UsageError
+from secid.errors import InputError, UsageError
 from secid.measure.information import InformationState, log_det_nats
 from secid.measure.mixture import SLACK, Bounds, Mixture, best_mixture, mixed
-from secid.study.artifacts import read_states
+from secid.settings import FIELDS
+from secid.study.artifacts import read_control_states, read_states
 from secid.study.finish import CURVE_BUDGETS
 
 MIX_SCHEMA_VERSION = "1.0"
@@ -102,13 +102,21 @@ def mix(
     Raises UsageError for an unknown name and for bounds that no mixture fits, InputError for damaged states.
     Source: METHOD 7.
     """
-    if not budget > 0 or not np.isfinite(budget):
-        raise UsageError(f"a budget is a finite number above 0, got {budget:g}", where="--budget")
-    states = read_states(folder, with_controls)
-    n_sources = len(read_states(folder)) if with_controls else len(states)
-    if with_controls and n_sources == len(states):
+    largest = FIELDS["budget"].metadata["le"]
+    if not 0 < budget <= largest:  # written as "passes if", so that NaN fails
+        raise UsageError(f"a budget is a number above 0, at most {largest:g}, got {budget:g}", where="--budget")
+    states, controls = read_states(folder), read_control_states(folder) if with_controls else {}
+    if with_controls and not controls:
         raise UsageError("this run holds no states of controls", remedy="score with --controls all")
-    return mix_states(states, set(list(states)[n_sources:]), budget, max_share, fixed or {})
+    named = {_apart(label, states): state for label, state in controls.items()}
+    if len({state.total.shape for state in (*states.values(), *named.values())}) > 1:
+        raise InputError("states of several dimensions in one run", where=str(folder / "state"))
+    return mix_states({**states, **named}, set(named), budget, max_share, fixed or {})
+
+
+def _apart(label: str, sources: Mapping[str, InformationState]) -> str:
+    """The label of a control, told apart from a source of that name."""
+    return label if label not in sources else _apart(f"{label} (control)", sources)
 
 
 def mix_states(
@@ -245,6 +253,14 @@ def _remarks(
         for part in parts
         if part.share > SLACK and part.share * budget > part.n_negatives
     ]
+    by_size = sorted(parts, key=lambda part: part.n_negatives)
+    fewest, most = by_size[0], by_size[-1]
+    if fewest.n_negatives < most.n_negatives:
+        remarks.append(
+            f"{fewest.name} has {fewest.n_negatives:,.0f} negatives, {most.name} {most.n_negatives:,.0f}. Beyond B = 1 "
+            "only equal numbers compare, because a smaller sample scores too low: shares and hybrids there favour the "
+            "larger. Score samples of equal size (--max-records, --first-k) to compare."
+        )
     controls = [part for part in parts if part.control and part.share > 0]
     if controls:
         shares = ", ".join(f"{part.name} {part.share:.1%}" for part in controls)

@@ -113,6 +113,18 @@ def test_controls_take_a_share_only_when_asked(scored, invoke):
     assert "stand in no file" in err
 
 
+def test_a_source_named_like_a_control_is_not_taken_for_it(tmp_path, tiny):
+    write_rows(tmp_path / "control random.jsonl", rows(20, 2, "plain"))
+    api.score(["control random.jsonl"], str(tiny), run="run", controls="random")
+    found = api.mix("run", with_controls=True)
+    assert [(part.name, part.control) for part in found.parts] == [
+        ("control random", False),
+        ("control random (control)", True),
+    ]
+    (alone,) = api.mix("run").parts
+    assert found.parts[0].single_nats == alone.single_nats != found.parts[1].single_nats
+
+
 def test_a_union_scored_for_real_is_the_formula_with_duplicates_once(tmp_path, tiny):
     """Two sources that share some negatives, their union and what they share, scored in one pool."""
     first, second = list(rows(12, 4, "plain")), list(rows(12, 4, "terse"))
@@ -148,6 +160,7 @@ def test_a_union_scored_for_real_is_the_formula_with_duplicates_once(tmp_path, t
         (["--fix", "plain=0.1", "--fix", "plain=0.2"], "given twice"),
         (["--budget", "0"], "above 0"),
         (["--budget", "nan"], "above 0"),
+        (["--budget", "1e200"], "at most 1e+12"),
     ],
 )
 def test_wrong_questions_are_refused(scored, invoke, arguments, message):

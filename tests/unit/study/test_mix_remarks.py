@@ -50,3 +50,13 @@ def test_equal_sources_share_arbitrarily_only_where_they_are_free():
 def test_a_source_with_fewer_negatives_than_its_share_of_the_budget_is_named():
     assert "b has 100 negatives, fewer than its share of a budget of 300" in remarks(MIXED, budget=300.0, b=0.5)
     assert "fewer than its share" not in remarks(MIXED, budget=150.0, b=0.5)
+
+
+def test_sources_of_unequal_numbers_are_told():
+    """Samples of one process: the larger holds more directions, and takes the larger share at a large budget."""
+    few = InformationState(torch.diag(torch.tensor([1.0, 0.0, 0.0])).double(), 2.0)
+    many = InformationState(torch.diag(torch.tensor([1.0, 1.0, 1.0])).double(), 6.0)
+    assert mix_states({"few": few, "many": many}, set(), 1000.0, 1.0, {}).parts[1].share > 0.9
+    told = remarks({"few": few, "many": many}, 1000.0)
+    assert "few has 2 negatives, many 6. Beyond B = 1 only equal numbers compare" in told
+    assert "only equal numbers" not in remarks(MIXED, 1000.0)
