@@ -7,7 +7,7 @@ be spent the band: one nominal level for all looks (Pocock's).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 
 import numpy as np
@@ -22,13 +22,14 @@ NODES = 101
 """Gauss-Legendre nodes of each look's density: Pocock's published constants come out to all their digits."""
 
 
-def information_times(sizes: Sequence[int], population: int) -> Floats:
-    """(L,) 1 / variance of the mean of a sample drawn without replacement, in units of 1 / one query's variance.
+def information_times(sizes: npt.ArrayLike, population: npt.ArrayLike) -> Floats:
+    """1 / variance of the mean of a sample drawn without replacement, in units of 1 / one query's variance.
 
-    sizes : queries of each look, rising, below `population`.   Source: METHOD 8, finite-population factor.
+    sizes : queries of each look, rising, below `population`; (L,), or (L, S) for S populations.
+    Source: METHOD 8, finite-population factor.
     """
     n = np.asarray(sizes, np.float64)
-    return n / (1.0 - n / population)
+    return np.asarray(n / (1.0 - n / np.asarray(population)))
 
 
 def spent(times: Floats, level: float) -> Floats:

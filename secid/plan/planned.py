@@ -124,6 +124,13 @@ class Plan:
     empty: Mapping[str, str]
     n_queries_read: int
 
+    def n_source_passages(self) -> int:
+        """Passages that sources point at; the plan may hold more, for controls."""
+        used = np.zeros(len(self.passages), np.bool_)
+        for planned in self.sources:
+            used[planned.positives] = used[planned.negatives] = True
+        return int(used.sum())
+
     def close(self) -> None:
         """Lets go of the spool files."""
         self.queries.close()

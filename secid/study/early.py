@@ -11,7 +11,7 @@ Source: METHOD 8.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
 
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
+from secid.distinct import distinct
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets
 from secid.measure.sequential import information_times, level_of_a_look, most_equal, spent
@@ -38,17 +39,66 @@ source whose score rests on one query in twenty lost to a worse one in 22 % of t
 GROWTH = 1.5
 LAST_STEP = 1.1
 """The look before the last is left out where the last is not a tenth larger: it would spend error and learn nothing."""
+LARGEST_GAIN = 1e6
+"""Of information from one look to the next: from here on the looks are as good as independent."""
 Floats = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
 
 
-def look_sizes(n_queries: int) -> tuple[int, ...]:
-    """Numbers of queries at which the order is looked at, rising, the last one all of them."""
+def look_sizes(n_queries: int, first: int = FIRST_LOOK) -> tuple[int, ...]:
+    """Numbers of queries at which the order is looked at, rising from the first, the last one all of them."""
     sizes = []
-    size = float(FIRST_LOOK)
+    size = float(first)
     while LAST_STEP * size < n_queries:
         sizes.append(int(size))
         size *= GROWTH
     return (*sizes, n_queries)
+
+
+@dataclass(frozen=True)
+class Looks:
+    """The planned looks. Sources may have different queries, so a look sees of each what its sample holds.
+
+    sizes : (L,) queries of all sources together.
+    seen  : (L, S) share of each source's queries in the files.
+    ready : (L, S) whether the look holds FIRST_LOOK queries of a source, or all that it has; else it is not judged.
+    times : information times of the looks that leave something to chance, in a unit of their own.
+    """
+
+    sizes: tuple[int, ...]
+    seen: Floats
+    ready: npt.NDArray[np.bool_]
+    times: Floats
+
+
+def looks_of(queries: Sequence[Index], position: Floats, n_read: Sequence[int], n_read_together: int) -> Looks:
+    """Looks from the first at which two sources are ready.
+
+    queries : of each source, its distinct queries.   position : (Q,) of each query in the nested sample, in [0, 1).
+    n_read  : distinct queries of each source in its files.   n_read_together : of all of them.
+    """
+    n = len(position)
+    places = [np.sort(np.rint(position[own] * n).astype(np.int64)) for own in queries]
+    needed = [min(FIRST_LOOK, len(own)) for own in places]
+    first = sorted(int(own[least - 1]) + 1 for own, least in zip(places, needed, strict=True))[1]
+    sizes = look_sizes(n, first)
+    counts = np.stack([np.searchsorted(own, sizes) for own in places], axis=1)
+    population, ready = np.array(n_read), counts >= np.array(needed)
+    n_chance = sum(size < n_read_together for size in sizes)
+    return Looks(sizes, counts / population, ready, _times(counts[:n_chance], population, ready[:n_chance]))
+
+
+def _times(counts: Index, population: Index, ready: npt.NDArray[np.bool_]) -> Floats:
+    """(L,) information times that rise from look to look as those of the source that gains most.
+
+    The information of a pair rises at most so fast, and what rises faster errs more often at the same level.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        information = information_times(counts, population)
+        gains = np.where(ready[:-1], information[1:] / information[:-1], 1.0)
+    # Once all of a source is seen nothing is left of its variance: its gain is without bound, and then there is none
+    bounded = np.nan_to_num(gains, nan=1.0, posinf=LARGEST_GAIN)
+    return np.cumprod(np.concatenate([np.ones(len(counts) and 1), bounded.max(axis=1)]))
 
 
 def rank_early(
@@ -60,6 +110,56 @@ def rank_early(
     The document frequencies stay those of all texts that were read.
     Raises UsageError for one source, a positive policy that needs vectors of every text, or a budget beyond 1.
     """
+    _refuse_what_cannot_stop_early(plan, settings)
+    alpha = 1.0 - (settings.until_ranked or 0.0)
+    names = [planned.name for planned in plan.sources]
+    open_pairs = list(combinations(sorted(names), 2))
+    pairs: list[EarlyPair] = []
+    made: list[Look] = []
+    position = sample_positions(plan, settings.seed)
+    looks = looks_of(
+        [distinct(p.query) for p in plan.sources],
+        position,
+        [p.n_queries_read for p in plan.sources],
+        plan.n_queries_read,
+    )
+    times = looks.times
+    level = cache(lambda n_open: level_of_a_look(times, alpha / n_open) if len(times) else alpha)
+    part, triplets = plan, list[Triplets]()
+    for number, size in enumerate(looks.sizes):
+        part = _first_queries(plan, position < (size - 0.5) / len(position))
+        triplets = [triplets_of(planned, settings.positives) for planned in part.sources]
+        for rows in triplets:
+            embedder.need(rows.query, np.concatenate([rows.positive, rows.negative]))
+        items = [
+            bench.measure(planned.name, planned, rows, budgets=(1.0,))
+            for planned, rows, ready in zip(part.sources, triplets, looks.ready[number], strict=True)
+            if ready
+        ]
+        used = _used(times, level, _sharing(open_pairs, settings.tie), number) if len(times) else 0.0
+        seen = dict(zip(names, looks.seen[number].tolist(), strict=True))
+        found = _decided(items, open_pairs, level, size, seen, settings.tie)
+        pairs += found
+        decided = {tuple(sorted((pair.first, pair.second))) for pair in found}
+        open_pairs = [pair for pair in open_pairs if pair not in decided]
+        made.append(Look(n_queries=size, n_texts_encoded=_embedded(embedder), alpha=used, n_decided=len(pairs)))
+        progress.note(f"{size} queries: {len(pairs)} of {len(pairs) + len(open_pairs)} pairs decided for these files")
+        if not open_pairs:
+            break
+    stop = EarlyStop(
+        confidence=1.0 - alpha,
+        tie_nats=settings.tie,
+        planned_looks=looks.sizes,
+        looks=tuple(made),
+        pairs=tuple(pairs),
+        undecided=tuple(open_pairs),
+        n_texts_encoded=_embedded(embedder),
+        n_texts=len(plan.queries) + plan.n_source_passages(),
+    )
+    return part, triplets, stop
+
+
+def _refuse_what_cannot_stop_early(plan: Plan, settings: Settings) -> None:
     if len(plan.sources) < 2:
         raise UsageError(
             "one source has no order to establish", where="--until-ranked", remedy="add a source, or leave it out"
@@ -70,47 +170,6 @@ def rank_early(
             where="--until-ranked",
             remedy="use --positives first or random, and leave --budget out",
         )
-    alpha = 1.0 - (settings.until_ranked or 0.0)
-    open_pairs = list(combinations(sorted(planned.name for planned in plan.sources), 2))
-    pairs: list[EarlyPair] = []
-    looks: list[Look] = []
-    n_total, n_read = len(plan.queries), plan.n_queries_read
-    sizes = look_sizes(n_total)
-    times = information_times([size for size in sizes if size < n_read], n_read)
-    level = cache(lambda n_open: level_of_a_look(times, alpha / n_open) if len(times) else alpha)
-    position = sample_positions(plan, settings.seed)
-    part, triplets = plan, [triplets_of(planned, settings.positives) for planned in plan.sources]
-    for number, size in enumerate(sizes):
-        part = _first_queries(plan, position < (size - 0.5) / n_total)
-        triplets = [triplets_of(planned, settings.positives) for planned in part.sources]
-        for rows in triplets:
-            embedder.need(rows.query, np.concatenate([rows.positive, rows.negative]))
-        items = [
-            bench.measure(planned.name, planned, rows, budgets=(1.0,))
-            for planned, rows in zip(part.sources, triplets, strict=True)
-            if planned.n_triplets
-        ]
-        seen = {p.name: len(np.unique(p.query)) / p.n_queries_read for p in part.sources}
-        used = _used(times, level, _sharing(open_pairs, settings.tie), number) if len(times) else 0.0
-        found = _decided(items, open_pairs, level, size, seen, settings.tie)
-        pairs += found
-        decided = {tuple(sorted((pair.first, pair.second))) for pair in found}
-        open_pairs = [pair for pair in open_pairs if pair not in decided]
-        looks.append(Look(n_queries=size, n_texts_encoded=_embedded(embedder), alpha=used, n_decided=len(pairs)))
-        progress.note(f"{size} queries: {len(pairs)} of {len(pairs) + len(open_pairs)} pairs decided for these files")
-        if not open_pairs and all(planned.n_triplets for planned in part.sources):
-            break
-    stop = EarlyStop(
-        confidence=1.0 - alpha,
-        tie_nats=settings.tie,
-        planned_looks=sizes,
-        looks=tuple(looks),
-        pairs=tuple(pairs),
-        undecided=tuple(open_pairs),
-        n_texts_encoded=_embedded(embedder),
-        n_texts=len(plan.queries) + len(plan.passages),
-    )
-    return part, triplets, stop
 
 
 def _embedded(embedder: Embedder) -> int:

@@ -302,6 +302,9 @@ def test_early_stop_encodes_less_and_keeps_the_order(tmp_path):
     assert early.early_stop is not None
     assert early.early_stop.undecided == ()
     assert early.early_stop.n_texts_encoded < 0.5 * early.early_stop.n_texts
+    texts = {text for query, positives, negatives in near + far for text in (*positives, *negatives)}
+    assert early.early_stop.n_texts == len(queries) + len(texts)  # echoes and other texts of controls are not read
+    assert early.timing["read"]["n_distinct_passages"] == len(texts)
     assert early.idf.sha256 == full.idf.sha256
     assert early.sources[0].n_queries < full.sources[0].n_queries
 

@@ -11,7 +11,7 @@ import pytest
 
 from secid.measure.sequential import information_times, level_of_a_look
 from secid.measure.uncertainty import Influence
-from secid.study.early import _decided, look_sizes
+from secid.study.early import FIRST_LOOK, Looks, _decided, look_sizes, looks_of
 
 NAMES = ("a", "b", "c")
 PAIRS = [("a", "b"), ("a", "c"), ("b", "c")]
@@ -151,3 +151,72 @@ def test_the_source_of_which_less_was_seen_decides_how_sure_a_pair_is():
 
     assert outcome(0.99, 0.99) == 1
     assert outcome(0.99, 0.1) == outcome(0.1, 0.99) == outcome(0.1, 0.1) == 0
+
+
+def places_of(*sizes: int, seed: int = 0) -> tuple[list[np.ndarray], np.ndarray]:
+    """Sources of these numbers of queries, none shared, and a random sample's order of all."""
+    ends = np.cumsum(sizes)
+    order = np.random.default_rng(seed).permutation(int(ends[-1]))
+    return np.split(np.arange(int(ends[-1])), ends[:-1]), order / len(order)
+
+
+def looks_at(*sizes: int, seed: int = 0) -> Looks:
+    queries, position = places_of(*sizes, seed=seed)
+    return looks_of(queries, position, sizes, sum(sizes))
+
+
+def test_sources_are_judged_from_their_own_queries_not_from_those_of_all():
+    looks = looks_at(600, 600, 600, 600, 40)
+    seen = looks.seen * [600, 600, 600, 600, 40]
+    assert (looks.ready[:, :4] == (seen[:, :4] >= FIRST_LOOK)).all()
+    assert (looks.ready[:, 4] == (looks.seen[:, 4] == 1.0)).all()  # all that it has
+    assert looks.ready[0].sum() == 2  # no look before there is a pair to judge
+    assert 300 < looks.sizes[0] < 500
+    assert looks.ready[-1].all()
+
+
+def test_where_queries_are_shared_looks_and_their_times_are_those_of_the_sample():
+    same = np.arange(600)
+    looks = looks_of([same, same], np.random.default_rng(0).permutation(600) / 600, [600, 600], 600)
+    assert looks.sizes == look_sizes(600)
+    assert looks.ready.all()
+    expected = information_times(looks.sizes[:-1], 600)
+    assert looks.times == pytest.approx(expected / expected[0])
+
+
+def test_times_rise_as_those_of_the_source_that_gains_most():
+    """A small source of which nearly all is seen gains more from look to look than a large one's sample."""
+    queries, position = places_of(300, 300)
+    slow, both = (looks_of(queries, position, n_read, sum(n_read)) for n_read in ((9000, 9000), (9000, 300)))
+    assert slow.sizes == both.sizes
+    assert (np.diff(np.log(both.times)) > np.diff(np.log(slow.times))).all()
+    assert level_of_a_look(both.times, 0.05) < level_of_a_look(slow.times, 0.05)
+    whole = looks_of([np.arange(150), np.arange(600)], np.arange(600) / 600, [150, 6000], 6000)
+    assert (whole.seen[1:, 0] == 1.0).all()
+    assert np.isfinite(whole.times).all()
+
+
+def test_a_source_of_rare_strong_queries_keeps_its_place_among_sources_of_other_queries():
+    """As above, with queries that no two sources share: the first hundred of all hold 25 of each of four."""
+    generator = np.random.default_rng(8)
+    names = ("rare", "b", "c", "d")
+    values = {name: 0.02 + 0.003 * generator.standard_normal(600) for name in names}
+    values["rare"] = np.where(np.arange(600) % 20 == 0, 1.5, 0.0) + 0.003 * generator.standard_normal(600)
+    wrong = {"planned": 0, "together": 0}
+    for seed in range(200):
+        queries, position = places_of(600, 600, 600, 600, seed=seed)
+        looks = looks_of(queries, position, [600] * 4, 2400)
+        level = cache(lambda n_open, times=looks.times: level_of_a_look(times, 0.05 / n_open))
+        for how, size, ready in (
+            ("planned", looks.sizes[0], looks.ready[0]),
+            ("together", FIRST_LOOK, np.ones(4, np.bool_)),
+        ):
+            drawn = [np.flatnonzero(position[own] * 2400 < size - 0.5) for own in queries]
+            judged = [
+                item(name, values[name][part]) for name, part, fit in zip(names, drawn, ready, strict=True) if fit
+            ]
+            share = {name: len(part) / 600 for name, part in zip(names, drawn, strict=True)}
+            found = _decided(judged, [(name, "rare") for name in names[1:]], level, size, share, None)
+            wrong[how] += any(pair.second == "rare" for pair in found)
+    assert wrong["planned"] <= 0.05 * 200
+    assert wrong["together"] > 0.05 * 200
