@@ -160,9 +160,14 @@ def select(
     name = only_source(report, source)
     with work_folder() as work:
         written = write_copy(report, folder, name, rule, Path(path), work)
-    with work_folder() as work:
-        loaded = encoder or load(settings_of(report))
-        return rescore(report, folder, written, loaded, work, progress or Silent())
+    try:
+        with work_folder() as work:
+            loaded = encoder or load(settings_of(report))
+            return rescore(report, folder, written, loaded, work, progress or Silent())
+    except BaseException:  # both files or neither, and none without its score
+        for path_written in (written.path, written.left_out_path):
+            Path(path_written).unlink(missing_ok=True)
+        raise
 
 
 def _refuse_odd_combinations(settings: Settings, others: Sequence[str]) -> None:

@@ -157,7 +157,7 @@ def select(run: Run, folder: Path, name: str, rule: Rule, out: Path, work: Path)
 
 
 def rescore(run: Run, folder: Path, written: Selection, encoder: Encoder, work: Path, progress: Progress) -> Selected:
-    """Scores the copy as the run scored the original: same settings, same pool, no controls.
+    """Scores the copy as the run scored the original: same settings, same pool, no controls, ablations or slices.
 
     Raises EncoderError where the encoder is not the run's.
     """
@@ -165,9 +165,9 @@ def rescore(run: Run, folder: Path, written: Selection, encoder: Encoder, work: 
         raise EncoderError(
             f"is not the encoder of the run, {run.encoder.name}: their fingerprints differ",
             where=encoder.info.name,
-            remedy=f"the copy is written ({written.path}); score it with the run's encoder",
+            remedy="select with the run's encoder",
         )
-    settings = settings_of(run, controls="none", ablate=False, block=())
+    settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
     resolved = Resolved(settings, dict.fromkeys(FIELDS, "run"))
     pool = folder / "state" / "idf.safetensors"
     source = Source(written.source, (written.path,))

@@ -452,6 +452,15 @@ def test_another_encoder_is_refused(scored, tmp_path):
     other = load(Settings(encoder=str(save_tiny_bert(tmp_path / "other", seed=1))))
     with pytest.raises(EncoderError, match="fingerprints differ"):
         api.select(scored, "kept.jsonl", source="plain", top=1, encoder=other)
+    assert not list(tmp_path.glob("kept.jsonl*"))  # no copy without its score
+
+
+def test_a_source_without_the_column_of_slices_is_selected_from_too(tmp_path, tiny):
+    write_rows(tmp_path / "plain.jsonl", rows(20, 3))
+    write_rows(tmp_path / "tagged.jsonl", [{**row, "lang": "de"} for row in rows(20, 3, "terse")])
+    run = api.score(["plain.jsonl", "tagged.jsonl"], str(tiny), run="run", controls="none", by="lang")
+    found = api.select("run", "kept.jsonl", source="plain", min_weight=0.0)
+    assert found.after_nats == pytest.approx(next(s.eci_nats for s in run.sources if s.name == "plain"), rel=1e-6)
 
 
 def test_mixing_fills_triplets_and_leaves_labelled_positives_out(tmp_path, tiny):
