@@ -1,7 +1,7 @@
 """What the readers hand to the planner: sources, records, and defects.
 
-A stream of `Record | Defect` is the contract: every row of a file becomes exactly one of the
-two per source, so that read = used + skipped can be asserted. Sound rows come as a `Block` of records.
+A stream of `Record | Defect` is the contract: every row of a file becomes part of exactly one of
+the two per source, so that read = used + skipped can be asserted. Sound rows come as a `Block` of records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Source:
 
 
 class Record(NamedTuple):
-    """One row: a query, its labelled positives, its explicit negatives (METHOD 1).
+    """One row, or the labelled pairs of a query: the query, its labelled positives, its explicit negatives (METHOD 1).
 
     positives and negatives hold at least one text each, in file order, none of them empty.
     Equal negatives, and negatives equal to a positive, are still in: the planner sees them
@@ -38,6 +38,7 @@ class Record(NamedTuple):
     dropped  : (reason, count) of negatives that the reader left out of this row; positives left out
                beside usable ones are counted there as "unusable_positive".
     fields   : scalar columns beside the text, kept only when a run asks for slices.
+    n_rows   : rows that it was made of, one but for labelled pairs.
     """
 
     query: str
@@ -48,6 +49,7 @@ class Record(NamedTuple):
     split: str = ""
     dropped: tuple[tuple[str, int], ...] = ()
     fields: Mapping[str, Scalar] = NO_FIELDS
+    n_rows: int = 1
 
 
 class Block(NamedTuple):
@@ -77,7 +79,7 @@ class Block(NamedTuple):
 
 
 class Defect(NamedTuple):
-    """One row that gives no record, and why. `reason` is a key of REASONS.
+    """One row (or n_rows of them) that gives no record, and why. `reason` is a key of REASONS.
 
     detail: got against expected, in a few words, cut to 200 characters by the maker.
     split : as in Record; None where the row is too broken to tell, so that it counts
@@ -89,6 +91,7 @@ class Defect(NamedTuple):
     line: int
     detail: str
     split: str | None = None
+    n_rows: int = 1
 
 
 class Reason(NamedTuple):

@@ -70,6 +70,7 @@ def _item(pairs: list[Pair]) -> Item:
     positives = tuple(pair.passage for pair in pairs if pair.positive)
     negatives = tuple(pair.passage for pair in pairs if not pair.positive)
     if positives and negatives:
-        return Record(first.query, positives, negatives, first.path, first.line, first.split)
+        return Record(first.query, positives, negatives, first.path, first.line, first.split, n_rows=len(pairs))
     reason = "no_negatives" if positives else "no_positive"
-    return Defect(reason, first.path, first.line, f"{len(pairs)} rows of one label", first.split)
+    detail = f"all rows of the query ({len(pairs)}) have one label"
+    return Defect(reason, first.path, first.line, detail, first.split, len(pairs))

@@ -23,7 +23,10 @@ TICK_ROWS = 4096
 
 @dataclass
 class Rows:
-    """Rows of one source while its files are read; occurrence numbers, not yet ids."""
+    """Rows of one source while its files are read; occurrence numbers, not yet ids. Pairs of one query are one here.
+
+    n_used : rows of the files that are in here.
+    """
 
     name: str
     source: Source
@@ -38,6 +41,7 @@ class Rows:
     skipped: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[Example]] = field(default_factory=dict)
+    n_used: int = 0
 
     def take(self, block: Block, file: int, value: int, queries: TextSpool, passages: TextSpool) -> None:
         """Usable rows. file: place of their file in the source's paths.   value: their slice."""
@@ -54,16 +58,18 @@ class Rows:
         self.negatives.frombytes(numbers[~positive].tobytes())
         self.line.extend(block.lines)
         self.file.extend(repeat(file, n_rows))
+        self.n_used += n_rows
 
     def drop(self, record: Record) -> None:
-        """Counts the negatives and positives that the reader left out of a row."""
+        """Counts what `take` does not see: rows grouped into one, negatives and positives that the reader left out."""
+        self.n_used += record.n_rows - 1
         for reason, count in record.dropped:
             self.dropped[reason] += count
             role = "positives" if reason == "unusable_positive" else "negatives"
             self.show(Example(reason, record.path, record.line, f"{count} of the row's {role} left out"))
 
     def skip(self, defect: Defect) -> None:
-        self.skipped[defect.reason] += 1
+        self.skipped[defect.reason] += defect.n_rows
         self.show(Example(defect.reason, defect.path, defect.line, defect.detail))
 
     def join(self, part: Rows, moved: Moved) -> None:
@@ -76,6 +82,7 @@ class Rows:
         self.file.extend(part.file)
         self.n_positives.extend(part.n_positives)
         self.n_negatives.extend(part.n_negatives)
+        self.n_used += part.n_used
         self.count(part, moved.line)
 
     def count(self, part: Rows, n_lines: int) -> None:

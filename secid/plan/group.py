@@ -28,15 +28,14 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index) -> PlannedSource:
         record[negative_row], negatives, len(first_row), n_passages
     )
     dropped = rows.dropped + Counter(duplicate_negative=len(negatives) - len(kept_negative))
-    n_read = n_rows + rows.skipped.total()
     line, file = _int64(rows.line), _int64(rows.file)
     row, slices = negative_row[kept_negative], _int64(rows.slice)
     return PlannedSource(
         name=rows.name,
         source=rows.source,
         tally=Tally(
-            n_read,
-            n_rows,
+            rows.n_used + rows.skipped.total(),
+            rows.n_used,
             len(first_row),
             dict(sorted(rows.skipped.items())),
             {reason: count for reason, count in sorted(dropped.items()) if count},

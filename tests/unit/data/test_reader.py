@@ -87,8 +87,8 @@ def test_labelled_pairs_are_grouped_in_order_of_first_appearance(tmp_path: Path)
         tmp_path, [("b", "n1", 0), ("a", "p", 1), ("b", "p", 1), ("a", "n", 0), ("b", "n2", 0), ("b", "n1", 0)]
     )
     assert [tuple(item) for item in found] == [
-        tuple(Record("b", ("p",), ("n1", "n2", "n1"), found[0].path, 1)),
-        tuple(Record("a", ("p",), ("n",), found[0].path, 2)),
+        tuple(Record("b", ("p",), ("n1", "n2", "n1"), found[0].path, 1, n_rows=4)),
+        tuple(Record("a", ("p",), ("n",), found[0].path, 2, n_rows=2)),
     ]
 
 

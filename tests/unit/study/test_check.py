@@ -34,6 +34,22 @@ def test_a_clean_source_has_no_finding(tmp_path):
     assert source.positive_coverage_mean > 0.5
 
 
+def test_labelled_pairs_count_as_the_rows_that_they_are(tmp_path):
+    rows = [
+        {"query": row["query"], "passage": text, "label": label}
+        for row in clean_rows()
+        for label, texts in ((1, row["pos"]), (0, row["neg"]))
+        for text in texts
+    ]
+    rows[1]["passage"] = ""  # one of 160 rows; its query keeps two negatives
+    rows[4]["label"] = 0  # a query without a positive: four rows
+    source = check_one(tmp_path, rows)
+    assert (source.n_read, source.n_used, source.n_records) == (160, 155, 39)
+    assert source.skipped == {"empty_negative": 1, "no_positive": 4}
+    bad = source.finding("malformed_rows")
+    assert (bad.n, bad.fraction) == (5, 5 / 160)
+
+
 def test_a_positive_among_the_negatives_is_found_but_for_case_and_spaces(tmp_path):
     rows = clean_rows()
     rows[4]["neg"].append(rows[4]["pos"][0])
