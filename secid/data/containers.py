@@ -14,7 +14,7 @@ from typing import BinaryIO, Literal
 
 from secid.data.jsonrows import BOM, json_array, json_lines, json_object, unwrap
 from secid.data.rows import Parts, Row, Rows, gathered, numbered, shorten
-from secid.data.stream import CHUNK, STDIN, ByteStream
+from secid.data.stream import CHUNK, ByteStream, once_only
 from secid.data.tablerows import Dialect, table_rows
 from secid.errors import InputError
 
@@ -224,7 +224,7 @@ def _columnar(stream: ByteStream, container: Container, columns: Sequence[str] |
     reads = partial(columnar.parquet_rows, groups=groups)
     if container.kind != "parquet":
         reads = partial(columnar.arrow_rows, streamed=container.kind == "arrow_stream")
-    if stream.path == STDIN or container.compression:
+    if once_only(stream.path) or container.compression:
         with _spooled(stream) as file:
             yield from reads(file, stream.path, columns)
     else:

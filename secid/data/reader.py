@@ -19,7 +19,7 @@ from secid.data.rows import Broken, Part, Parts, Row, numbered
 from secid.data.schemas.binding import Binding
 from secid.data.schemas.detect import detect
 from secid.data.shares import Share, cut
-from secid.data.stream import STDIN, ByteStream
+from secid.data.stream import ByteStream, once_only
 from secid.errors import InputError, plainly
 from secid.records import Block, Source
 from secid.settings import Settings
@@ -68,7 +68,7 @@ class Reader:
     """A source's rows as records and defects. Iterable once.
 
     files   : what was understood of each file, known before the first row is asked for.
-    n_bytes : bytes of all files as they lie on disk; None for standard input.
+    n_bytes : bytes of all files as they lie on disk; None for standard input and pipes.
     """
 
     def __init__(self, source: Source, settings: Settings) -> None:
@@ -78,7 +78,8 @@ class Reader:
         self.files = tuple(_shape(file) for file in self._files)
         if all(file.binding is None for file in self._files):
             raise InputError("holds no row", where=", ".join(source.paths[:3]))
-        self.n_bytes = None if STDIN in source.paths else sum(Path(path).stat().st_size for path in source.paths)
+        once = any(file.pending for file in self._files)
+        self.n_bytes = None if once else sum(Path(path).stat().st_size for path in source.paths)
         self._stream: ByteStream | None = None
         self._bytes_done = self._bytes_within = 0
         self._content: list[FileContent | Future[FileContent]] | None = None
@@ -117,9 +118,7 @@ class Reader:
 
     def shares(self, share_bytes: int) -> list[Share] | None:
         """The source cut into shares, in its order; None where its rows cannot be read apart from each other."""
-        if any(
-            file.path == STDIN or (file.binding is not None and not _stands_alone(file.binding)) for file in self._files
-        ):
+        if any(file.pending or (file.binding is not None and not _stands_alone(file.binding)) for file in self._files):
             return None
         return [
             share
@@ -143,7 +142,7 @@ class Reader:
 
     def _read(self, file: _File, groups: PairGroups | None, hashing: ThreadPoolExecutor) -> Iterator[Item | Block]:
         contents = self._content if self._content is not None else []
-        columnar = file.container.kind in COLUMNAR and file.path != STDIN and not file.container.compression
+        columnar = file.container.kind in COLUMNAR and not file.pending and not file.container.compression
         # Parquet is read at random places, so its hash is taken beside the reading.
         beside = hashing.submit(_hash_file, file.path) if columnar else None
         n_bytes = Path(file.path).stat().st_size if columnar else 0
@@ -192,7 +191,7 @@ class Reader:
                     where=f"{path}:{line}",
                     remedy="is it JSON lines, CSV, TSV, Parquet or Arrow, in UTF-8?",
                 )
-            keep = path == STDIN
+            keep = once_only(path)
             pending = (stream, chain(head, parts)) if keep else None
             if not good:
                 return _File(path, container, None, None, pending)

@@ -23,7 +23,7 @@ from secid.data.containers import Container, open_rows, sniff
 from secid.data.reader import HEAD_ROWS, HEAD_TRIES
 from secid.data.rows import Broken, Row
 from secid.data.schemas.detect import detect
-from secid.data.stream import STDIN, ByteStream
+from secid.data.stream import ByteStream, once_only
 from secid.data.writers import Chosen, writer_for
 from secid.errors import InputError, OutputError, SchemaError
 from secid.records import Record
@@ -144,8 +144,8 @@ class _KeptLines:
 
 def _understand(path: str, settings: Settings) -> _Understood:
     """Container, layout and cleaner of a file, as the reader finds them from its first rows."""
-    if path == STDIN:
-        raise InputError("standard input cannot be read a second time", remedy="save it to a file and score that")
+    if once_only(path):
+        raise InputError("cannot be read a second time", where=path, remedy="save it to a file and score that")
     stream = ByteStream(path)
     try:
         container = sniff(stream)

@@ -5,7 +5,7 @@
 - A folder is one source of its own name where its files are one (shards, `part-*` files or a
   `datasets` folder); where they have different stems, each is its own source.
 - `name=` before a file, glob or folder names one source of all its files.
-- `-` is standard input, named `stdin`.
+- `-` is standard input, named `stdin`. What gives its bytes once (a pipe, too) is one source only.
 - Where names are equal, those that the user did not give take as many of their folders as tell them apart:
   train/a.jsonl and dev/a.jsonl are `train/a` and `dev/a`. In one folder they take their suffixes: `a.jsonl`, `a.csv`.
 """
@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
-from secid.data.stream import STDIN
+from secid.data.stream import STDIN, once_only
 from secid.errors import InputError, UsageError
 from secid.records import Source
 from secid.settings import Settings
@@ -37,7 +37,7 @@ def resolve_sources(specs: Sequence[str], settings: Settings) -> tuple[Source, .
     """The sources of a command line, in its order.
 
     Raises InputError where a pattern or path matches nothing or a shard is missing, UsageError
-    where a file is given twice, or two sources were given one name.
+    where a file is given twice, two sources were given one name, or several are standard input or one pipe.
     """
     sources: list[Source] = []
     homes: dict[int, Path] = {}
@@ -67,6 +67,7 @@ def resolve_sources(specs: Sequence[str], settings: Settings) -> tuple[Source, .
                 loose[key].append(path)
     resolved = _told_apart([_with_shards(source, loose) for source in sources], homes)
     _refuse_same_names(resolved)
+    _refuse_same_pipes(resolved)
     return tuple(resolved)
 
 
@@ -275,3 +276,16 @@ def _refuse_same_names(sources: Sequence[Source]) -> None:
                 remedy=f"name one yourself: other={source.paths[0]}",
             )
         seen[source.name] = source
+
+
+def _refuse_same_pipes(sources: Sequence[Source]) -> None:
+    seen: dict[Path, str] = {}
+    for source in sources:
+        for path in filter(once_only, source.paths):
+            pipe = Path("/dev/stdin" if path == STDIN else path).resolve()
+            if pipe in seen:
+                raise UsageError(
+                    f"{path} gives its bytes once, so it is one source only, not {seen[pipe]!r} and {source.name!r}",
+                    remedy="save it to a file and name that",
+                )
+            seen[pipe] = source.name

@@ -38,6 +38,12 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error, zstandard.ZstdError)
 
 
+def once_only(path: str) -> bool:
+    """Whether a path gives its bytes only once: standard input, a pipe (`<(command)`, mkfifo), a device."""
+    file = Path(path)
+    return path == STDIN or (file.exists() and not file.is_file())
+
+
 class _Counted(io.RawIOBase):
     """Passes bytes through, keeping their number and their SHA-256.
 
@@ -125,7 +131,7 @@ class _ZstdFrames(io.RawIOBase):
 class ByteStream:
     """One opened input, unpacked.
 
-    path : a file, or "-" for standard input.
+    path : a file or pipe, or "-" for standard input.
     span : read these bytes alone, which are not compressed; from the first to before the second.
     `n_bytes_read` counts the bytes as they lie on disk; `sha256` is theirs, whole after `drain`.
     Raises InputError where the input cannot be opened or its compression is damaged.
@@ -234,6 +240,7 @@ def _open(path: str) -> BinaryIO:
     if path == STDIN:
         return sys.stdin.buffer
     try:
-        return Path(path).open("rb", buffering=0)
+        # A pipe gives what has arrived; with a buffer it waits for as much as is asked for.
+        return Path(path).open("rb", buffering=CHUNK if once_only(path) else 0)
     except OSError as error:
         raise InputError(f"cannot be opened ({error.strerror})", where=path) from error

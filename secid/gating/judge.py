@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import secid
-from secid.data import resolve_sources
+from secid.data import once_only, resolve_sources
 from secid.errors import SettingsError, UsageError
 from secid.gating.aside import Aside, Looked, opener
 from secid.gating.baseline import (
@@ -120,8 +120,10 @@ def judge(
     resolved = settings_for(baseline, resolved, against.policy)
     table = check_table(Path(against.where), baseline)
     sources = resolve_sources(specs, resolved.values)
-    if any(path == "-" for source in sources for path in source.paths):
-        raise UsageError("the gate reads a source more than once, so not from standard input", remedy="name a file")
+    if any(once_only(path) for source in sources for path in source.paths):
+        raise UsageError(
+            "the gate reads a source more than once, so not from standard input or a pipe", remedy="name a file"
+        )
     frequencies = read_table(table, baseline.idf)
     with Aside(sources, resolved.values, table) as aside, work_folder() as work:
         if encoder is None:

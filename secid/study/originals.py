@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from secid.data import open_source
+from secid.data import once_only, open_source
 from secid.errors import InputError, UsageError
 from secid.plan import Plan, PlannedSource, make_plan
 from secid.records import Source
@@ -50,6 +50,8 @@ def find_source(run: Run, name: str) -> SourceResult:
 def check_unchanged(source: SourceResult) -> None:
     """Raises InputError where a file of the source is gone, or is not the one that was scored."""
     for file in source.paths:
+        if once_only(file.path):
+            raise InputError("cannot be read again", where=file.path, remedy="save it to a file and score that")
         try:
             with Path(file.path).open("rb") as handle:
                 found = hashlib.file_digest(handle, "sha256").hexdigest()

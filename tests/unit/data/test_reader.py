@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -144,3 +149,38 @@ def test_reading_needs_neither_torch_nor_pyarrow_for_json() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@contextmanager
+def piped(*pieces: bytes) -> Iterator[str]:
+    """The path of a pipe into which the pieces are written one by one, with a rest before each."""
+    out, into = os.pipe()
+
+    def pour() -> None:
+        with open(into, "wb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+            for piece in pieces:
+                time.sleep(0.05)
+                file.write(piece)
+
+    with ThreadPoolExecutor() as other:
+        poured = other.submit(pour)
+        yield f"/dev/fd/{out}"
+        os.close(out)
+        poured.result()
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".csv", ".parquet"])
+def test_a_pipe_is_read_from_its_first_byte_to_its_last(suffix: str, tmp_path: Path) -> None:
+    rows = [{"query": f"q {at}", "positive": f"p {at}", "negative": "n" * 300} for at in range(2000)]
+    data = write(tmp_path / f"a{suffix}", rows).read_bytes()
+    with piped(data) as path:
+        reader, found = read(path)
+    assert [item.query for item in found] == [f"q {at}" for at in range(2000)]
+    assert (reader.n_bytes, reader.shares(1), reader.bytes_read()) == (None, None, len(data))
+    assert reader.content()[0].sha256 == hashlib.sha256(data).hexdigest()
+
+
+def test_a_pipe_that_fills_slowly_is_understood_from_more_than_has_arrived() -> None:
+    with piped(b"query,posi", b"tive,negative\nq,p,n\n") as path:
+        reader, (record,) = read(path)
+    assert (reader.files[0].container, record[:3]) == ("csv", ("q", ("p",), ("n",)))

@@ -103,7 +103,16 @@ def test_a_folder_of_different_stems_is_several_sources(folder: Path) -> None:
 def test_names_given_by_the_user(folder: Path) -> None:
     touch(folder, "a.jsonl", "b/x.jsonl", "b/y.jsonl")
     assert names("first=a.jsonl", "second=b/*.jsonl") == {"first": ["a.jsonl"], "second": ["x.jsonl", "y.jsonl"]}
-    assert names("-", "in=-") == {"stdin": ["-"], "in": ["-"]}
+    assert names("-", "a=a.jsonl") == {"stdin": ["-"], "a": ["a.jsonl"]}
+    assert names("in=-") == {"in": ["-"]}
+
+
+@pytest.mark.parametrize("pipes", [("-", "in=-"), ("a=pipe", "b=pipe")])
+def test_what_gives_its_bytes_once_is_one_source(pipes: tuple[str, str], folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(UsageError, match="gives its bytes once, so it is one source only") as caught:
+        names(*pipes)
+    assert caught.value.remedy == "save it to a file and name that"
 
 
 def test_an_equals_sign_in_a_path_is_no_name(folder: Path) -> None:
