@@ -7,6 +7,8 @@ appears. A damaged one is set aside and its texts are encoded again. Source: DES
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import re
 import time
 
 import numpy as np
@@ -29,6 +31,10 @@ COPY_ROWS = 65_536
 """Rows copied at once from a segment: 200 MB at 768 dimensions."""
 
 
+HEXADECIMAL = re.compile(r"[0-9a-f]{64}")
+"""A fingerprint of ours. One that a caller made up may be anything, a path for example."""
+
+
 class Cache:
     """The cached rows of one encoder: looked up in finished segments, added to an open one in memory.
 
@@ -37,7 +43,8 @@ class Cache:
 
     def __init__(self, folder: CacheFolder, fingerprint: str) -> None:
         self._folder = folder
-        self._home = folder.folder / fingerprint
+        name = fingerprint if HEXADECIMAL.fullmatch(fingerprint) else hashlib.sha256(fingerprint.encode()).hexdigest()
+        self._home = folder.folder / name
         self._segments = [Segment(path) for path in finished(self._home)]
         self._open: list[tuple[Keys, Float32Rows, NDArray[np.bool_]]] = []
         self._open_bytes = 0
@@ -61,36 +68,32 @@ class Cache:
         """Fills the rows of known keys; returns (n,) bool, which they are.
 
         keys (n, 16) uint8; out (n, d) float32 and truncated (n,) bool are written at known places only.
-        A damaged segment is set aside, named in `set_aside`, and its keys count as unknown.
+        A segment that is damaged or cannot be read is set aside, named in `set_aside`, and its keys count as unknown;
+        so do those of rows of another dimension, which are another encoder's that its caller gave the same name.
         """
         found = np.zeros(len(keys), dtype=np.bool_)
         high, low = key_words(keys)
         rest = np.argsort(high, kind="stable")
-        for segment in self._segments:
+        for segment in tuple(self._segments):
             if not len(rest):
                 break
             try:
-                _check_dimension(segment, out.shape[1])
+                if segment.meta["dimension"] != out.shape[1]:
+                    continue
                 places = segment.places(high[rest], low[rest])
                 hits = np.flatnonzero(places >= 0)
                 _copy(segment, places[hits], rest[hits], out, truncated)
-            except FileNotFoundError:
-                if not segment.folder.is_dir():  # another run made room
-                    continue
-                self._drop(segment)
-                continue
-            except (DamagedSegmentError, ValueError):
-                self._drop(segment)
+            except (DamagedSegmentError, OSError, ValueError):
+                self._segments.remove(segment)
+                if segment.folder.is_dir():  # else another run made room
+                    set_aside(segment.folder)
+                    self.set_aside.append(str(segment.folder))
                 continue
             if len(hits):
                 segment.touch()
                 found[rest[hits]] = True
                 rest = rest[places < 0]
         return found
-
-    def _drop(self, segment: Segment) -> None:
-        set_aside(segment.folder)
-        self.set_aside.append(str(segment.folder))
 
     def add(self, keys: Keys, rows: Float32Rows, truncated: NDArray[np.bool_]) -> None:
         """Takes new rows; writes a segment when enough of them or of time has gathered."""
@@ -118,11 +121,6 @@ class Cache:
                 remedy="free space, name another folder with --cache-dir, or give --no-cache",
             ) from error
         self._folder.shrink()
-
-
-def _check_dimension(segment: Segment, dimension: int) -> None:
-    if segment.meta["dimension"] != dimension:
-        raise DamagedSegmentError(f"dimension {segment.meta['dimension']}, expected {dimension}")
 
 
 def _copy(

@@ -18,7 +18,9 @@ from pathlib import Path
 from secid.encoders.segment import DAMAGED, META, TEMPORARY, DamagedSegmentError, Segment
 from secid.settings import Settings
 
-PIECE = re.compile(r"(\.new-)?(gone-)?(\.damaged-)?\d{20}-[0-9a-f]{8}")
+NAME = re.compile(r"\d{20}-[0-9a-f]{8}")
+GONE = f"{TEMPORARY}gone-"
+PIECE = re.compile(rf"({re.escape(TEMPORARY)}(gone-)?|{re.escape(DAMAGED)})?{NAME.pattern}")
 """Folders that the cache made (segment.write_segment and below). Nothing else is ever touched, so that a
 cache folder which holds other things, such as a home folder given by mistake, loses none of them."""
 
@@ -92,15 +94,14 @@ class CacheFolder:
 
     def clear(self) -> int:
         """Removes every segment and no other file; returns the bytes freed. Runs that still read keep what
-        they opened.
+        they opened, and those that write what they are writing.
         """
         freed = 0
         for home in self._homes():
             for folder in _pieces(home):
-                freed += _size(folder)
-                _remove(folder)
-            with contextlib.suppress(OSError):  # something else lies in it, or a run has just added to it
-                home.rmdir()
+                if not _under_way(folder):
+                    freed += _size(folder)
+                    _remove(folder)
         return freed
 
     def verify(self) -> Verification:
@@ -111,11 +112,8 @@ class CacheFolder:
                 try:
                     Segment(folder).verify()
                     whole += 1
-                except DamagedSegmentError:
-                    set_aside(folder)
-                    damaged.append(f"{home.name}/{folder.name}")
-                except FileNotFoundError:
-                    if folder.is_dir():
+                except (DamagedSegmentError, OSError):
+                    if folder.is_dir():  # else another run made room
                         set_aside(folder)
                         damaged.append(f"{home.name}/{folder.name}")
         return Verification(whole, tuple(damaged))
@@ -127,7 +125,7 @@ class CacheFolder:
             for folder in _pieces(home):
                 if not folder.name.startswith(TEMPORARY):
                     sizes[folder] = _size(folder)
-                elif time.time() - _modified(folder) > ABANDONED_SECONDS:
+                elif not _under_way(folder):
                     _remove(folder)
         total = sum(sizes.values())
         for folder in sorted(sizes, key=lambda path: (not path.name.startswith(DAMAGED), _used(path))):
@@ -174,17 +172,29 @@ def finished(home: Path) -> list[Path]:
 
 def _pieces(home: Path) -> list[Path]:
     """Folders of an encoder that the cache made: segments, finished, being written or set aside."""
-    return [path for path in home.iterdir() if PIECE.fullmatch(path.name) and path.is_dir()]
+    try:
+        return [path for path in home.iterdir() if PIECE.fullmatch(path.name) and path.is_dir()]
+    except OSError:  # another's folder, which this user may not read
+        return []
 
 
 def _remove(folder: Path) -> None:
-    """First out of sight, then gone: no reader finds half a segment."""
-    hidden = folder.with_name(f"{TEMPORARY}gone-{folder.name}")
+    """First out of sight, then gone: no reader finds half a segment. What a killed run left half gone goes as well."""
+    found = NAME.search(folder.name)
+    hidden = folder.with_name(f"{GONE}{found.group() if found else folder.name}")
     try:
-        folder.rename(hidden)
+        if folder != hidden:
+            folder.rename(hidden)
     except OSError:
         return
     shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _under_way(folder: Path) -> bool:
+    """Whether some run is writing it; what is being removed is not."""
+    name = folder.name
+    writing = name.startswith(TEMPORARY) and not name.startswith(GONE)
+    return writing and time.time() - _modified(folder) <= ABANDONED_SECONDS
 
 
 def _n_rows(segment: Segment) -> int:
@@ -196,11 +206,9 @@ def _n_rows(segment: Segment) -> int:
 
 def _size(folder: Path) -> int:
     total = 0
-    for path in folder.rglob("*") if folder.is_dir() else ():
-        try:
+    with contextlib.suppress(OSError):  # finished or removed by another run meanwhile
+        for path in folder.iterdir():
             total += path.stat().st_size
-        except OSError:  # removed by another run meanwhile
-            continue
     return total
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -14,7 +15,7 @@ from secid.encoders.cache import Cache
 from secid.encoders.keys import Keys
 from secid.encoders.precomputed import PrecomputedEncoder
 from secid.encoders.protocol import EncodedBatch, Encoder, Float32Rows, Role, StreamingEncoder
-from secid.errors import NonFiniteEmbeddingError
+from secid.errors import NonFiniteEmbeddingError, OutputError
 
 WINDOW = 32_768
 """Texts sorted by length together: wide enough that a batch pads to nearly its own length."""
@@ -87,9 +88,13 @@ def embed(
                 _keep(batch, places[batch.positions], keys, out, marks, cache)
                 n_tokens += batch.n_tokens
                 progress(len(batch.positions))
-    finally:  # also after an error or Ctrl-C: what is encoded stays encoded
+    except BaseException:  # Ctrl-C, too: what is encoded stays encoded, and this error is the one that is told
         if cache is not None:
-            cache.seal()
+            with contextlib.suppress(OutputError):
+                cache.seal()
+        raise
+    if cache is not None:
+        cache.seal()
     seconds = time.perf_counter() - started
     n_set_aside = 0 if cache is None else len(cache.set_aside)
     return EmbedCounts(n, n_cached, n - n_cached, n_tokens, int(marks.sum()), n_set_aside, seconds)

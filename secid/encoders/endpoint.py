@@ -27,7 +27,8 @@ from secid.settings import Settings
 KEY_VARIABLES = ("SECID_API_KEY", "OPENAI_API_KEY")
 
 TEXTS_PER_REQUEST = 64
-"""Far under the 2,048 inputs and 300,000 tokens that hosted services take in one request."""
+CHARACTERS_PER_REQUEST = 200_000
+"""Hosted services take 2,048 inputs and 300,000 tokens in one request; a text alone is sent however long it is."""
 
 REQUESTS_AT_ONCE = 4
 """Enough to hide the way there and back, little enough not to provoke rate limits."""
@@ -54,14 +55,14 @@ class EndpointEncoder:
     def batches(self, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
         """Batches in order, a few requests under way at once."""
         prefix = self.info.query_prefix if role == "query" else self.info.passage_prefix
-        starts = deque(range(0, len(texts), TEXTS_PER_REQUEST))
+        starts = deque(_parts(texts))
         waiting: deque[tuple[int, Future[tuple[Float32Rows, int]]]] = deque()
         pool = ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="secid-endpoint")
         try:
             while starts or waiting:
                 while starts and len(waiting) < REQUESTS_AT_ONCE:
-                    start = starts.popleft()
-                    part = [prefix + text for text in texts[start : start + TEXTS_PER_REQUEST]]
+                    start, stop = starts.popleft()
+                    part = [prefix + text for text in texts[start:stop]]
                     waiting.append((start, pool.submit(self._request, part)))
                 start, future = waiting.popleft()
                 rows, n_tokens = future.result()
@@ -78,13 +79,39 @@ class EndpointEncoder:
         return finish_rows(rows, self._truncate_dim, self.info.normalize), n_tokens
 
 
+def _parts(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """(start, stop) of the texts of each request."""
+    start = size = 0
+    for place, text in enumerate(texts):
+        if place - start == TEXTS_PER_REQUEST or (size + len(text) > CHARACTERS_PER_REQUEST and place > start):
+            yield start, place
+            start, size = place, 0
+        size += len(text)
+    if start < len(texts):
+        yield start, len(texts)
+
+
+def _key() -> str | None:
+    """The key of the environment, without the spaces and line ends that come with files and copies.
+
+    Raises EncoderError, which does not show it, where no header could carry it.
+    """
+    for name in KEY_VARIABLES:
+        key = os.environ.get(name, "").strip()
+        if key and not (key.isascii() and key.isprintable()):
+            raise EncoderError(f"the key in {name} holds a character that no key has", remedy="set it again")
+        if key:
+            return key
+    return None
+
+
 def load_endpoint(settings: Settings) -> EndpointEncoder:
     """The endpoint `settings.encoder` names; one short request finds its dimension.
 
     Raises EncoderError where it cannot be reached, refuses, or answers with something else.
     """
     base, model = parse_address(settings.encoder or "")
-    key = next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
+    key = _key()
     http = Http(key)
     model = model or _only_model(http, base)
     url = f"{base}/embeddings"
@@ -128,8 +155,12 @@ def parse_address(address: str) -> tuple[str, str | None]:
 
     Raises EncoderError for an address that is none, or that carries a password.
     """
-    parts = urllib.parse.urlsplit(address)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = urllib.parse.urlsplit(address)
+        whole = bool(parts.hostname) and parts.port != 0 and f"{parts.netloc}{parts.path}".isascii()
+    except ValueError:  # brackets or port
+        parts, whole = urllib.parse.urlsplit(""), False
+    if parts.scheme not in {"http", "https"} or not whole or any(map(str.isspace, address)):
         raise EncoderError("not an http address", where="--encoder", remedy="http://host:port/v1?model=NAME")
     if parts.username is not None or parts.password is not None:
         raise EncoderError(
@@ -171,8 +202,9 @@ def request_rows(http: Http, url: str, model: str, texts: list[str]) -> tuple[Fl
         places = [int(item["index"]) for item in items]
         vectors = [item["embedding"] for item in items]
         n_tokens = int((answer.get("usage") or {}).get("prompt_tokens") or 0)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise EncoderError(f"the answer is not in the OpenAI form ({error!r})", where=url) from error
     if places != list(range(len(texts))):
-        raise EncoderError(f"{len(places)} vectors came back for {len(texts)} texts", where=url)
+        same = "" if len(set(places)) == len(places) else ", some for the same text"
+        raise EncoderError(f"{len(places)} vectors came back for {len(texts)} texts{same}", where=url)
     return as_rows(vectors, len(texts), None, url), n_tokens

@@ -64,23 +64,26 @@ class Http:
                 self._sleep(wait)
             wait = FIRST_WAIT_SECONDS * 2**attempt * random.uniform(1, 1.25)  # noqa: S311
             try:
-                return self._once(url, document)
+                answer = self._once(url, document)
             except urllib.error.HTTPError as error:
                 trouble = f"HTTP {error.code} {self._scrub(_said(error))[:200]}".rstrip()
                 if error.code != 429 and error.code < 500:
                     raise self._refused(url, error.code, trouble) from None
                 wait = max(wait, _retry_after(error))
-            except json.JSONDecodeError as error:
-                trouble = f"the answer is not JSON ({error})"
             except (OSError, http.client.HTTPException) as error:  # URLError and timeouts are OSErrors
                 trouble = self._scrub(str(getattr(error, "reason", None) or error) or type(error).__name__)
+            else:
+                try:
+                    return json.loads(answer)
+                except (ValueError, RecursionError) as error:  # also not UTF-8, or nested without end
+                    trouble = f"the answer is not JSON ({error})"
         raise EncoderError(
             f"no usable answer after {self._tries} tries, the last: {trouble}",
             where=url,
             remedy="check that the server runs and has room; the run resumes from the cache",
         )
 
-    def _once(self, url: str, document: Mapping[str, Any] | None) -> Any:
+    def _once(self, url: str, document: Mapping[str, Any] | None) -> bytes:
         body = None if document is None else json.dumps(document).encode()
         request = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json"})  # noqa: S310
         if self._key:
@@ -90,7 +93,7 @@ class Http:
             handlers.append(urllib.request.ProxyHandler({}))
         opener = urllib.request.build_opener(*handlers)
         with opener.open(request, timeout=self._timeout) as answer:
-            return json.loads(answer.read())
+            return bytes(answer.read())
 
     def _refused(self, url: str, code: int, trouble: str) -> EncoderError:
         remedy = None

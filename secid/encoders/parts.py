@@ -22,7 +22,7 @@ from secid.encoders.recipe import Recipe
 from secid.encoders.replica import Replica
 from secid.encoders.rows import cut_dimension
 from secid.encoders.tokens import Tokeniser, load_tokeniser
-from secid.errors import EncoderError
+from secid.errors import EncoderError, plainly
 from secid.settings import Settings
 
 
@@ -75,13 +75,19 @@ class Parts:
 
 
 def _on(device: torch.device, model: Any, heads: torch.nn.Module, dtype: torch.dtype) -> Replica:
-    model = model.to(device).eval()
+    try:
+        model, heads = model.to(device).eval(), heads.to(device).eval()
+    except RuntimeError as error:
+        raise EncoderError(
+            f"the model cannot be put on {device}: {plainly(error)[:200]}",
+            remedy="free its memory, or give --dtype bf16, a smaller encoder or --device cpu",
+        ) from error
     if device.type == "cpu":
         keep_freed_memory()
     device = next(model.parameters()).device  # with its number, which a thread must name
     if can_pack(device, dtype):
         pack(model)
-    return Replica(model, heads.to(device).eval(), device)
+    return Replica(model, heads, device)
 
 
 def _load_model(recipe: Recipe, settings: Settings, device: torch.device, dtype: torch.dtype) -> Any:

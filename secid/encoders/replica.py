@@ -20,6 +20,15 @@ from secid.encoders.protocol import EncodedBatch
 from secid.encoders.recipe import Recipe
 from secid.errors import EncoderError
 
+NO_ROOM = ("out of memory", "alloc_failed", "not enough memory", "can't allocate memory")
+"""What torch says, in small letters, where memory ends elsewhere than in its CUDA allocator: in cuBLAS, in pinned
+memory, on MPS and on the CPU it raises a plain RuntimeError."""
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    said = str(error).lower()
+    return isinstance(error, torch.cuda.OutOfMemoryError) or any(words in said for words in NO_ROOM)
+
 
 class Pending(NamedTuple):
     """A batch under way. vectors : (b, d) float32 in the host's memory, filled when `done`; None: filled already."""
@@ -53,14 +62,15 @@ class Replica(NamedTuple):
         parts: deque[TokenBatch] = deque()
         while (batch := parts.popleft() if parts else feed.take()) is not None:
             try:
-                vectors = self.forward(batch, recipe, skip)
-            except torch.cuda.OutOfMemoryError as error:
+                pending = self._send_home(batch, self.forward(batch, recipe, skip))
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
                 if len(batch.positions) == 1:
                     raise self._no_room(batch) from error
                 feed.fits_not(batch.ids.size)
                 parts.extendleft(reversed(halves(batch)))
             else:
-                pending = self._send_home(batch, vectors)
                 if waiting is not None:
                     yield waiting.fetched()
                 waiting = pending

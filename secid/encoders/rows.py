@@ -14,7 +14,7 @@ def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Flo
     """(n_texts, d) float32. Raises EncoderError where `values` is no such array of numbers."""
     try:
         rows = np.asarray(values, dtype=np.float32)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise EncoderError(f"vectors are not arrays of numbers of one length: {error}", where=where) from error
     expected = f"({n_texts}, {'d' if dimension is None else dimension})"
     if rows.ndim != 2 or len(rows) != n_texts or rows.shape[1] == 0 or dimension not in (None, rows.shape[1]):

@@ -8,6 +8,7 @@ Source: DESIGN 5.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -44,8 +45,10 @@ class Segment:
     def meta(self) -> Mapping[str, Any]:
         try:
             meta: dict[str, Any] = json.loads((self.folder / META).read_text(encoding="utf-8"))
-            return {"n": int(meta["n"]), "dimension": int(meta["dimension"]), "sha256": dict(meta["sha256"])}
-        except (ValueError, KeyError, TypeError) as error:
+            if meta.pop("checksum") != _checksum(meta):
+                raise DamagedSegmentError(f"{META}: checksum differs")
+            return meta
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DamagedSegmentError(f"{META}: {error}") from error
 
     def verify(self, names: tuple[str, ...] = ARRAYS) -> None:
@@ -106,7 +109,7 @@ def write_segment(parent: Path, keys: Keys, rows: Float32Rows, truncated: NDArra
         sums = {file: file_sha256(temporary / file) for file in ARRAYS}
         meta = {"n": len(keys), "dimension": rows.shape[1], "sha256": sums}
         with (temporary / META).open("w", encoding="utf-8") as text:
-            json.dump(meta, text)
+            json.dump({**meta, "checksum": _checksum(meta)}, text)
             text.flush()
             os.fsync(text.fileno())
         final = parent / name
@@ -116,6 +119,10 @@ def write_segment(parent: Path, keys: Keys, rows: Float32Rows, truncated: NDArra
         raise
     _sync_folder(parent)
     return final
+
+
+def _checksum(meta: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -17,6 +18,7 @@ import pytest
 
 from secid.encoders import Cache, CacheFolder, embed, from_callable
 from secid.encoders import cache as cache_module
+from secid.encoders import segment as segment_module
 from secid.encoders.keys import find, key_words
 from secid.encoders.segment import DAMAGED, TEMPORARY, write_segment
 from secid.errors import NonFiniteEmbeddingError, OutputError
@@ -107,9 +109,98 @@ def test_a_damaged_segment_is_set_aside_and_encoded_again(tmp_path: Path, file: 
     else:
         victim.unlink()
     counts, _, asked = run(tmp_path, TEXTS)
-    assert (counts.n_segments_set_aside, asked) == (1, TEXTS[:350])
+    assert asked == TEXTS[:350]
+    assert counts.n_cached == 350
     assert CacheFolder(tmp_path, 10**9).info().n_damaged == 1
     assert run(tmp_path, TEXTS)[0].n_cached == 700
+
+
+@pytest.mark.parametrize("name", ["n", "dimension", "sha256"])
+def test_a_changed_number_in_segment_json_is_noticed(tmp_path: Path, name: str) -> None:
+    run(tmp_path, TEXTS)
+    victim = min((tmp_path / FINGERPRINT).iterdir()) / "segment.json"
+    meta = json.loads(victim.read_text(encoding="utf-8"))
+    meta[name] = {**meta[name], "keys.npy": "0"} if name == "sha256" else meta[name] + 4
+    victim.write_text(json.dumps(meta), encoding="utf-8")
+    cache = Cache(CacheFolder(tmp_path, 10**9), FINGERPRINT)
+    assert cache.dimension is None
+    assert run(tmp_path, TEXTS)[0].n_cached == 0
+    assert run(tmp_path, TEXTS)[0].n_cached == 700
+    assert CacheFolder(tmp_path, 10**9).verify().n_whole == 1
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), PermissionError(13, "Permission denied")])
+def test_a_segment_that_cannot_be_read_is_encoded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    run(tmp_path, TEXTS)
+    real = segment_module.file_sha256
+
+    def failing(path: Path, *rest: Any) -> str:
+        if path.name == "rows.npy" and first in path.parents:
+            raise error
+        return real(path, *rest)
+
+    first = min((tmp_path / FINGERPRINT).iterdir())
+    monkeypatch.setattr(segment_module, "file_sha256", failing)
+    assert run(tmp_path, TEXTS)[2] == TEXTS
+    assert CacheFolder(tmp_path, 10**9).info().n_damaged == 1
+    other = min(path for path in (tmp_path / FINGERPRINT).iterdir() if path.name[0] != ".")
+    first = other
+    assert CacheFolder(tmp_path, 10**9).verify().damaged == (f"{FINGERPRINT}/{other.name}",)
+
+
+@pytest.mark.parametrize("fingerprint", ["model/v1", "../outside", "CON", "x" * 300])
+def test_a_fingerprint_is_no_path(tmp_path: Path, fingerprint: str) -> None:
+    folder = CacheFolder(tmp_path / "cache", 10**9)
+    cache = Cache(folder, fingerprint)
+    cache.add(text_keys(TEXTS, "query"), rows_of(TEXTS), np.zeros(700, dtype=np.bool_))
+    cache.seal()
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"]
+    assert [use.n_rows for use in folder.info().encoders] == [700]
+    assert Cache(folder, fingerprint).dimension == 16
+    assert Cache(folder, fingerprint + "x").dimension is None
+    assert folder.clear() > 0
+
+
+def test_rows_of_another_dimension_stay(tmp_path: Path) -> None:
+    run(tmp_path, TEXTS)
+    cache = Cache(CacheFolder(tmp_path, 10**9), FINGERPRINT)
+    out, marks = np.zeros((700, 3), dtype=np.float32), np.zeros(700, dtype=np.bool_)
+    assert not cache.lookup(text_keys(TEXTS, "passage"), out, marks).any()
+    assert cache.set_aside == []
+    assert run(tmp_path, TEXTS)[0].n_cached == 700
+
+
+def test_clear_leaves_what_is_being_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path, TEXTS)
+    folder, real = CacheFolder(tmp_path, 10**9), segment_module.file_sha256
+
+    def clear_meanwhile(path: Path, *rest: Any) -> str:
+        if path.parent.name.startswith(TEMPORARY):
+            folder.clear()
+        return real(path, *rest)
+
+    monkeypatch.setattr(segment_module, "file_sha256", clear_meanwhile)
+    assert run(tmp_path, [f"other {text}" for text in TEXTS])[0].n_encoded == 700
+    assert [use.n_rows for use in folder.info().encoders] == [700]
+    real_sync = segment_module._sync_folder
+    monkeypatch.setattr(segment_module, "_sync_folder", lambda parent: folder.clear() and real_sync(parent))
+    run(tmp_path, TEXTS)
+
+
+def test_what_a_killed_removal_left_is_seen_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, left = CacheFolder(tmp_path, 10**9), tmp_path / FINGERPRINT / f"{TEMPORARY}{OLD}"
+    left.mkdir(parents=True)
+    (left / "rows.npy").write_bytes(b"x" * 1000)
+    os.utime(left, (1, 1))
+    monkeypatch.setattr("shutil.rmtree", lambda *rest, **more: None)  # killed here, once and again
+    folder.shrink()
+    folder.shrink()
+    monkeypatch.undo()
+    assert folder.info().n_bytes == 1000
+    assert folder.clear() == 1000
+    assert list((tmp_path / FINGERPRINT).iterdir()) == []
 
 
 def test_verify_finds_what_no_run_touched(tmp_path: Path) -> None:
@@ -248,6 +339,13 @@ def test_a_full_disk_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(OutputError, match="No space left") as caught:
         run(tmp_path, TEXTS)
     assert "--no-cache" in str(caught.value)
+    encoder = from_callable(
+        lambda texts, role: rows_of(texts) * (1 if len(texts) == 1 else np.nan), "x", fingerprint="x"
+    )
+    out, cache = np.zeros((700, 16), dtype=np.float32), Cache(CacheFolder(tmp_path, 10**9), "x")
+    cache.add(text_keys(["a"], "query"), rows_of(["a"]), np.zeros(1, dtype=np.bool_))
+    with pytest.raises(NonFiniteEmbeddingError, match="'text 0'"):  # what stopped the run is told, not what came of it
+        embed(encoder, ListTexts(TEXTS), text_keys(TEXTS, "passage"), "passage", out, cache=cache, progress=abs)
 
 
 def test_the_folder_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -205,6 +206,14 @@ def test_refusals_are_not_repeated(server: Server, waits: list[float], code: int
         ({"result": "fine"}, "not in the OpenAI form"),
         ([], "not in the OpenAI form"),
         ({"data": {"a": 1}}, "not in the OpenAI form"),
+        (b'{"data": "caf\xe9"}', "not JSON"),
+        (b"[" * 200_000, "not JSON"),
+        (b'{"data": [{"index": Infinity, "embedding": [1]}]}', "not in the OpenAI form"),
+        ({"data": [{"index": place, "embedding": [10**400, 1, 1]} for place in range(2)]}, "not arrays of numbers"),
+        (
+            {"data": [{"index": 0, "embedding": [1, 2, 3]}] * 3},
+            "3 vectors came back for 2 texts, some for the same text",
+        ),
     ],
 )
 def test_wrong_answers_are_told(server: Server, waits: list[float], answer: Any, message: str) -> None:
@@ -233,6 +242,34 @@ def test_the_key_is_sent_and_never_shown(
     assert "the key was sent over plain http" in encoder.info.notes
 
 
+@pytest.mark.parametrize("space", ["\r", "\n", " "])
+def test_a_key_from_a_file_loses_its_line_end(server: Server, monkeypatch: pytest.MonkeyPatch, space: str) -> None:
+    monkeypatch.setenv("SECID_API_KEY", SECRET + space)
+    load(Settings(encoder=server.url))
+    assert server.keys[-1] == f"Bearer {SECRET}"
+
+
+@pytest.mark.parametrize("key", [f"{SECRET}\r{SECRET}", f"{SECRET}\u2026", f"\x00{SECRET}"])
+def test_a_key_that_no_header_carries_is_not_shown(server: Server, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    if "\x00" not in key:  # no environment holds one
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+    else:
+        monkeypatch.setattr("os.environ", {"OPENAI_API_KEY": key})
+    with pytest.raises(EncoderError, match="the key in OPENAI_API_KEY holds a character") as caught:
+        load(Settings(encoder=server.url))
+    assert "sk-" not in "".join(traceback.format_exception(caught.value))
+    assert server.asked == []
+
+
+def test_long_texts_go_in_requests_of_their_own(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_module, "CHARACTERS_PER_REQUEST", 10)
+    encoder = load(Settings(encoder=server.url))
+    texts = ["x" * 4, "x" * 6, "x", "x" * 50, "x" * 10, "x"]
+    server.asked.clear()
+    assert np.abs(encoder.encode(texts, "query") - unit(texts)).max() < 1e-6
+    assert sorted(map(len, server.asked)) == [1, 1, 1, 1, 2]
+
+
 def test_the_model_is_found_or_asked_for(server: Server) -> None:
     server.models = ["a", "b"]
     with pytest.raises(EncoderError, match="2 models are served: a, b") as caught:
@@ -255,7 +292,13 @@ def test_addresses(address: str, expected: tuple[str, str | None]) -> None:
     assert parse_address(address) == expected
 
 
-@pytest.mark.parametrize("address", ["ftp://h", "http://", "http://me:pw@h/v1", "http://h/v1?key=x", "http://h/v1#m"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("ftp://h", "http://", "http://me:pw@h/v1", "http://h/v1?key=x", "http://h/v1#m"),
+        *("http://[::1", "http://h:abc/v1", "http://h:70000/v1", "http://h:0/v1", "http://h/v 1", "http://hö/v1"),
+    ],
+)
 def test_bad_addresses(address: str) -> None:
     with pytest.raises(EncoderError) as caught:
         parse_address(address)

@@ -319,6 +319,41 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(
         encoder.encode(TEXTS, "passage")
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "MPS backend out of memory (MPS allocated: 17.9 GB)",
+        "CUDA error: out of memory",
+        "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes",
+    ],
+)
+def test_memory_that_ends_elsewhere_halves_the_batch_too(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=256)
+    expected, real = encoder.encode(TEXTS, "passage"), Replica._send_home
+
+    def send_home(replica: Replica, batch: Any, vectors: Any) -> Any:
+        if batch.ids.size > 64:
+            raise RuntimeError(said)
+        return real(replica, batch, vectors)
+
+    monkeypatch.setattr(Replica, "_send_home", send_home)
+    assert np.abs(encoder.encode(TEXTS, "passage") - expected).max() < 1e-5
+    assert encoder.batch_tokens == 64
+
+
+def test_a_device_without_room_for_the_model_is_told(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 90.00 MiB")
+
+    monkeypatch.setattr(torch.nn.Module, "to", refuse)
+    with pytest.raises(EncoderError, match="the model cannot be put on cpu: CUDA out of memory") as caught:
+        tiny_encoder(tiny("bert"))
+    assert "--device cpu" in str(caught.value)
+
+
 MANY = [f"{text} {number}" for number in range(60) for text in TEXTS]
 
 
