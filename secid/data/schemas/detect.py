@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, bind_columns, fil
 from secid.data.schemas.head import Head, Key, look_like_ids, make_head
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named, negative_groups
 from secid.data.schemas.refusals import REFUSALS
-from secid.data.schemas.special import as_number
+from secid.data.schemas.special import as_number, by_order
 from secid.data.schemas.table import SHAPES, Shape
 from secid.errors import SchemaError
 from secid.settings import Settings
@@ -214,8 +215,17 @@ def _check_labels(binding: Binding, head: Head, settings: Settings, path: str) -
         except NOT_THE_SHAPE:
             continue
         labels.extend(found if isinstance(found, list) else [found])
+    if binding.labelled == "pair" and not settings.format and len(set(map(str, labels))) == 1 and by_order(head):
+        raise SchemaError(
+            f"labelled pairs ({binding.mapping}), or three columns of text in order (query, positive, negative)? "
+            "The label is the same in all rows seen",
+            where=path,
+            remedy="--format labelled-pair or --format ordered-triplet decides",
+        )
     odd = [number for label in labels if (number := as_number(label)) not in (None, 0.0, 1.0)]
-    if len(odd) > settings.max_bad_fraction * len(labels):
+    # `secid check` takes any number of bad rows, but what the labels mean must be said there too.
+    single = settings.max_bad_fraction if math.isfinite(settings.max_bad_fraction) else Settings().max_bad_fraction
+    if len(odd) > single * len(labels):
         shown = ", ".join(f"{number:g}" for number in list(dict.fromkeys(odd))[:6])
         raise SchemaError(
             f"labels other than 0 and 1 ({shown}): which of them are positives?",

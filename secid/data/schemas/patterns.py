@@ -22,7 +22,10 @@ POSITIVE = (
     rf"pos(itive)?s?([_ ]{NOUN})?|(gold|relevant)([_ ]{NOUN})?",
     r"(passage|document|doc|answer|context)(_text)?|sentence2|sent1",
 )
-NEGATIVE = (rf"(hard[_ ]?)?neg(ative)?s?([_ ]{NOUN})?([_ -]?\d+)?|irrelevant([_ ]{NOUN})?|distractors?",)
+NEGATIVE = (
+    rf"(hard[_ ]?)?neg(ative)?s?([_ ]{NOUN})?([_ -]?\d+)?|irrelevant([_ ]{NOUN})?|distractors?",
+    rf"(wrong|bad|incorrect|false)([_ ]{NOUN})?([_ -]?\d+)?",
+)
 """Tiers of names, the surest first: a later tier counts only where no earlier one is there."""
 
 

@@ -65,5 +65,5 @@ REFUSALS = (
     Refusal(_is_collection, "a collection of texts, not records with negatives", COLLECTION),
     Refusal(_is_headless_pair, "two columns without names (ids and texts, or pairs): no negatives", MINE),
     Refusal(_has_no_negatives, "a query and positives but no column of negatives",
-            f"name it with --negative-column, or {MINE}"),
+            f"name it with --negative-column; if there is none: {MINE}"),
 )  # fmt: skip

@@ -18,6 +18,12 @@ ID_NAME = re.compile(
     r"(?i)_?(id|idx|index|qid|pid|docid|guid|uuid|split|source|type|task|lang|language|category)|.*_(id|idx)"
 )
 
+TAG_LENGTH = 24
+"""Characters of the longest word that names a class or topic."""
+
+QUERIES_A_TAG = 4
+"""Queries that share a tag, on average: passages so short are seldom shared by two."""
+
 PASSAGE = (
     r"passage|document|doc|para(graph)?|text|context|ctx|candidate|corpus|(passage|document|doc)_text",
     r"sentence2|answer",
@@ -251,6 +257,8 @@ def positional_triplet(head: Head) -> list[Binding]:
         keys = keys[:-1]
     if any(head.kinds[key] not in SCALARS for key in keys):
         return []
+    if len(keys) == 3 and _is_a_tag(head, 0, 2) and not head.is_ids(2):
+        return []
     if len(keys) == 3 or len({len(row) for row in head.rows}) == 1:
         return [bind_columns(head, 0, 1, keys[2:])]
     # Rows of different lengths: all that follows the positive is negative.
@@ -293,12 +301,32 @@ def positional_pair(head: Head) -> list[Binding]:
 
 
 def by_order(head: Head) -> list[Binding]:
-    """Exactly three columns of text under names that say nothing: anchor, positive, negative, as they stand."""
+    """Exactly three columns of text under names that do not speak against it: anchor, positive, negative."""
     if not head.named:
         return []
     keys = [key for key in head.kinds if not RESERVED.fullmatch(str(key)) and not ID_NAME.fullmatch(str(key))]
     texts = [key for key in keys if head.kinds[key] == "text"]
     if len(texts) != 3 or len(keys) != 3 or any(head.is_ids(key) for key in texts):
         return []
+    if _names_say_otherwise(head, texts) or any(_is_a_tag(head, texts[0], key) for key in texts[1:]):
+        return []
     binding = bind_columns(head, texts[0], texts[1], texts[2:], note="by the order of the columns")
     return [binding]
+
+
+def _names_say_otherwise(head: Head, texts: list[Key]) -> bool:
+    """Whether a name that is known stands in another role's place; weak positive names may be queries (context, …)."""
+    first, second, third = texts
+    return (
+        bool({second, third} & {*named(head, QUERY), "title"})
+        or bool({first, third} & set(named(head, POSITIVE[:1])))
+        or third in named(head, POSITIVE[1:])
+        or bool({first, second} & set(named(head, NEGATIVE)))
+    )
+
+
+def _is_a_tag(head: Head, query: Key, key: Key) -> bool:
+    """Whether a column holds a few short words for many queries: topics or classes ("entailment"), no passages."""
+    values = {value for value in head.column(key) if isinstance(value, str)}
+    queries = {value for value in head.column(query) if isinstance(value, str)}
+    return len(values) * QUERIES_A_TAG <= len(queries) and all(len(value) <= TAG_LENGTH for value in values)

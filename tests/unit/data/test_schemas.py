@@ -101,6 +101,59 @@ def test_a_header_of_unknown_names_is_seen_above_phrases(suffix: str, tmp_path: 
     assert [item.query for item in found] == ["a man x", "a man y", "a man z"]
 
 
+TEXTS = ["what is it", "this is it", "that is not"]
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("instruction", "query", "response"), "no known schema"),
+        (("title", "question", "answer"), "no column of negatives"),
+        (("query", "title", "body"), "no known schema"),
+        (("question", "context", "answer"), "no column of negatives"),
+        (("positive", "text", "other"), "no known schema"),
+        (("text", "negative", "other"), "no known schema"),
+    ],
+)
+def test_order_does_not_overrule_names_that_are_known(names: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [dict(zip(names, TEXTS, strict=True))])
+    with pytest.raises(SchemaError, match=said) as caught:
+        read(path)
+    assert "--negative-column" in str(caught.value.remedy)
+    _, (record,) = read(path, query_column=names[0], positive_column=names[1], negative_column=names[2])
+    assert record[:3] == (TEXTS[0], (TEXTS[1],), (TEXTS[2],))
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "without names"])
+def test_a_few_words_again_and_again_are_no_negatives(named: bool, tmp_path: Path) -> None:
+    tags = ["entailment", "neutral"]
+    rows: list[Any] = [[f"a man {n} walks", f"a person {n} moves", tags[n % 2]] for n in range(8)]
+    kept = [[*row[:2], f"{row[2]} {n}"] for n, row in enumerate(rows)]
+    if named:
+        rows, kept = ([dict(zip("xyz", row, strict=True)) for row in each] for each in (rows, kept))
+    with pytest.raises(SchemaError):
+        read(write(tmp_path / "a.jsonl", rows))
+    assert len(read(write(tmp_path / "b.jsonl", kept))[1]) == 8
+
+
+@pytest.mark.parametrize("name", ["wrong", "bad_answer", "incorrect answer", "wrong_2"])
+def test_a_triplet_may_carry_a_score(name: str, tmp_path: Path) -> None:
+    row = {"score": 3.2, "question": "what", "answer": "this", name: "that"}
+    _, (record,) = read(write(tmp_path / "a.jsonl", [row]))
+    assert record[:3] == ("what", ("this",), ("that",))
+
+
+def test_a_label_that_tells_nothing_beside_three_texts_is_ambiguous(tmp_path: Path) -> None:
+    rows = [{"question": f"what {n}", "answer": f"this {n}", "remark": f"that {n}", "label": 1} for n in range(8)]
+    path = write(tmp_path / "a.jsonl", rows)
+    with pytest.raises(SchemaError, match="same in all rows") as caught:
+        read(path)
+    assert "--format ordered-triplet" in str(caught.value.remedy)
+    assert read(path, format="ordered-triplet")[1][0].negatives == ("that 0",)
+    rows[1]["label"] = 0
+    assert read(write(tmp_path / "b.jsonl", rows))[0].files[0].schema == "labelled-pair"
+
+
 def test_known_names_win_over_order(tmp_path: Path) -> None:
     _, (record,) = read(write(tmp_path / "a.jsonl", [{"negative": "n", "positive": "p", "query": "q"}]))
     assert record[:3] == ("q", ("p",), ("n",))
@@ -261,6 +314,8 @@ def test_scores_are_thresholded_only_by_request(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="labels other than 0 and 1") as caught:
         read(path)
     assert "--positive-score" in str(caught.value.remedy)
+    with pytest.raises(SchemaError, match="labels other than 0 and 1"):  # as `secid check` reads
+        read(path, max_bad_fraction=float("inf"))
     _, (record,) = read(path, positive_score=0.5)
     assert record[:3] == ("q", ("p", "m"), ("n",))
 
