@@ -90,12 +90,15 @@ def variant_scores(
     return found
 
 
-def sample_positions(plan: Plan, seed: int) -> Floats:
+def sample_positions(plan: Plan, seed: int, among: Sequence[Triplets] | None = None) -> Floats:
     """(n_queries,) place of each query in the nested sample of the run, in [0, 1): a sample of 10 %
     takes those below 0.1. The same query has the same place in every source. Source: METHOD 8.
+
+    among : what is sampled, all queries of the plan where None; other queries are 1.0, in no sample.
     """
-    order = np.argsort(sample_order(plan.queries.keys, seed), kind="stable")
-    position = np.empty(len(order))
+    chosen = np.arange(len(plan.queries)) if among is None else distinct(np.concatenate([rows.query for rows in among]))
+    order = chosen[np.argsort(sample_order(plan.queries.keys[chosen], seed), kind="stable")]
+    position = np.ones(len(plan.queries))
     position[order] = np.arange(len(order)) / len(order)
     return position
 

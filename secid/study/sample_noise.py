@@ -1,4 +1,4 @@
-"""How far the scores of smaller samples are noise: the run's own errors, widened to the queries of a sample."""
+"""How far the scores of smaller samples are noise: the run's own errors, at the queries of a sample."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from secid.study.finish import Measured
 def with_noise(found: Ablation, variants: Mapping[str, Variant], items: Sequence[Measured], budget: float) -> Ablation:
     """The ablation over samples with the queries of each row, 95 % intervals, and the swaps that stay within theirs.
 
-    items : as they are ranked, at `budget`. A sample of m of n queries has the run's standard error times sqrt(n/m).
-    Fewer than FEWEST_QUERIES queries say nothing, so every swap stays open there. Source: METHOD 8.
+    items : as they are ranked, at `budget`. A sample of m of n queries aims at the score of all n, so it has the run's
+    standard error times sqrt(n/m - 1): none where it is all of them. Fewer than FEWEST_QUERIES queries say nothing, so every swap stays open there. Source: METHOD 8.
     """
     rows = tuple(_row(row, variants[row.setting], items, budget) for row in found.rows)
     return replace(found, rows=rows, conclusion=conclusion(found.name, found.base, rows))
@@ -46,8 +46,8 @@ def _row(row: AblationRow, variant: Variant, items: Sequence[Measured], budget: 
 def _interval(item: Measured, nats: float, n_queries: int, budget: float) -> tuple[float, float]:
     if n_queries < FEWEST_QUERIES:
         return (0.0, budget)
-    error = float(item.influence.standard_errors()[0]) * sqrt(len(item.influence.queries) / n_queries)
-    half = reach_95(n_queries) * error
+    error = float(item.influence.standard_errors()[0])
+    half = reach_95(n_queries) * error * _widening(len(item.influence.queries), n_queries)
     return (max(0.0, nats - half), nats + half)
 
 
@@ -57,4 +57,10 @@ def _beyond(row: AblationRow, first: Measured, second: Measured, n_queries: int)
     if n_queries < FEWEST_QUERIES or a is None or b is None:
         return False
     gap = difference(first.influence, second.influence, a - b)
-    return abs(gap.nats) > reach_95(n_queries) * gap.standard_error * sqrt(gap.n_queries / n_queries)
+    reach = reach_95(n_queries) * gap.standard_error * _widening(gap.n_queries, n_queries)
+    return abs(gap.nats) > reach
+
+
+def _widening(n_queries: int, n_sampled: int) -> float:
+    """Standard error of a sample without replacement, about the score of all queries, in errors of the run."""
+    return sqrt(n_queries / n_sampled - 1.0)

@@ -164,7 +164,7 @@ def measure(
         controls, missing = make_controls(plan, triplets, embedder.vectors, settings, progress)
         for control in controls:  # nothing is left to encode but after an early stop
             embedder.need(control.triplets.query, control.triplets.negative)
-    position = sample_positions(plan, settings.seed)
+    position = sample_positions(plan, settings.seed, triplets)  # after an early stop, percentages of what was scored
     n_triplets = sum(map(len, triplets)) + sum(len(control.triplets) for control in controls)
     with clock.stage("measure", n_triplets=n_triplets):
         level = level_sets(plan, triplets, settings.seed)

@@ -297,7 +297,7 @@ def test_early_stop_encodes_less_and_keeps_the_order(tmp_path):
     near = [(q, [f"{q} answer"], [f"river other {generator.integers(10**6)}"]) for q in queries]
     far = [(q, [f"{q} answer"], [f"far{generator.integers(10**6)} away"]) for q in queries]
     full = score({"near": near, "far": far}, tmp_path / "full").run
-    early = score({"near": near, "far": far}, tmp_path / "early", until_ranked=0.95).run
+    early = score({"near": near, "far": far}, tmp_path / "early", until_ranked=0.95, ablate=True).run
     assert [source.name for source in early.sources] == [source.name for source in full.sources]
     assert early.early_stop is not None
     assert early.early_stop.undecided == ()
@@ -306,7 +306,12 @@ def test_early_stop_encodes_less_and_keeps_the_order(tmp_path):
     assert early.early_stop.n_texts == len(queries) + len(texts)  # echoes and other texts of controls are not read
     assert early.timing["read"]["n_distinct_passages"] == len(texts)
     assert early.idf.sha256 == full.idf.sha256
-    assert early.sources[0].n_queries < full.sources[0].n_queries
+    n_scored = early.sources[0].n_queries
+    assert n_scored < full.sources[0].n_queries
+    (samples,) = (item for item in early.ablations if item.name == "sample")
+    assert {row.setting: row.n_queries["near"] for row in samples.rows} == {
+        f"{percent} %": -(-n_scored * percent // 100) for percent in (1, 2, 5, 10, 25, 50, 75, 100)
+    }
 
 
 def test_identical_sources_stay_undecided_or_tie(sources, tmp_path):

@@ -85,7 +85,7 @@ def _part(run: Run, item: Ablation) -> Part:
         *(number(f"stability in {short(block, 30)}") for block in blocks),
     )
     table = Table(
-        caption=f"Score in nats{at} by {plain(in_words(item.name))}{', with 95 % interval' if sampled else ''}",
+        caption=f"Score in nats{at} by {plain(in_words(item.name))}{', with the 95 % interval of the score of all queries' if sampled else ''}",
         columns=columns,
         rows=tuple(rows),
         shades=tuple(shades),
@@ -99,8 +99,9 @@ def queries(row: AblationRow) -> str:
 
 
 def _score(row: AblationRow, name: str) -> str:
+    """With its interval, unless all queries were in the sample."""
     ends = row.intervals_95.get(name)
-    return nats(row.scores.get(name)) + ("" if ends is None else f"\n({interval(ends, ' ')})")
+    return nats(row.scores.get(name)) + (f"\n({interval(ends, ' ')})" if ends and ends[0] < ends[1] else "")
 
 
 def conclusions(run: Run) -> list[str]:

@@ -151,13 +151,13 @@ def test_samples_tell_their_queries_and_intervals(tmp_path):
     whole, half, few = rows["100 %"], rows["50 %"], rows["10 %"]
     assert whole.n_queries == {source.name: source.n_queries for source in run.sources}
     for source in run.sources:
-        assert whole.intervals_95[source.name] == pytest.approx(source.interval_95)
+        assert whole.intervals_95[source.name] == (source.eci_nats, source.eci_nats)
     assert max(few.n_queries.values()) < FEWEST_QUERIES
     assert set(few.intervals_95.values()) == {(0.0, 1.0)}
     assert few.open_swaps == few.swapped
     source = run.sources[0]
     n, m = source.n_queries, half.n_queries[source.name]
-    wider = reach_95(m) / reach_95(n) * (n / m) ** 0.5
+    wider = reach_95(m) / reach_95(n) * (n / m - 1) ** 0.5
     upper = half.intervals_95[source.name][1] - half.scores[source.name]
     assert upper == pytest.approx((source.interval_95[1] - source.eci_nats) * wider)
     assert not any(row.n_queries for item in run.ablations if item.name != "sample" for row in item.rows)
@@ -168,7 +168,7 @@ def test_a_swap_is_noise_where_the_difference_at_that_many_queries_may_be_zero(t
     variant = next(variant for variant in first.variants if variant.sample == 0.5)
     gap = difference(first.influence, second.influence, 0.0)
     n = min(item.variants[variant].n_queries for item in (first, second))
-    reach = reach_95(n) * gap.standard_error * (gap.n_queries / n) ** 0.5
+    reach = reach_95(n) * gap.standard_error * (gap.n_queries / n - 1) ** 0.5
     names = f"{first.name} and {second.name}"
     noise = "no change beyond noise: 1 swap in 1 smaller sample has 0 within its 95 % interval"
     for ahead, expected in ((0.9, noise), (1.1, f"order changes only in 50 % (of 2 samples): {names} swap")):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from secid.measure.blocks import Triplets
-from secid.study.bench import level_sets
+from secid.study.bench import level_sets, sample_positions
 
 BUDGET = 1_000.0
 DIMENSION = 200
@@ -65,3 +65,13 @@ def test_shared_pairs_are_not_cut_and_count_by_negatives(plan):
     assert level_sets(plan, [halves, triplets(range(10), 4, 100)], 0) is None
     same = [halves, triplets(range(20, 30), 2, 100, share=1.0)]
     assert level_sets(plan, same, 0) == same
+
+
+def test_a_sample_is_a_share_of_the_queries_that_were_scored(plan):
+    plan.queries = type("Queries", (SimpleNamespace,), {"__len__": lambda self: len(self.keys)})(keys=plan.queries.keys)
+    scored = [triplets(range(10, 20), 2, 0), triplets(range(15, 30), 2, 0)]
+    everything, some = sample_positions(plan, 0), sample_positions(plan, 0, scored)
+    assert sorted(everything) == [place / 60 for place in range(60)]
+    assert sorted(some[10:30]) == [place / 20 for place in range(20)]
+    assert set(some[:10]) | set(some[30:]) == {1.0}
+    assert list(np.argsort(some[10:30])) == list(np.argsort(everything[10:30]))
