@@ -133,7 +133,8 @@ class AblationRow:
     stability: share of source pairs ordered as under the base, 1 = all; None where there is no pair.
     block_stability: the same within each block of sources that the user named.
     Of the rows of a sample: n_queries by source; intervals_95 of the score of all queries, as told by that many
-    (of no width at 100 %); open_swaps: those of `swapped` whose difference has 0 within its 95 % interval, so that they may be noise.
+    (of no width at 100 %); open_swaps: those of `swapped` whose difference has 0 within its 95 % interval, which may
+    be noise.
     """
 
     setting: str

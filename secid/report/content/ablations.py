@@ -84,8 +84,9 @@ def _part(run: Run, item: Ablation) -> Part:
         number("stability"),
         *(number(f"stability in {short(block, 30)}") for block in blocks),
     )
+    interval_of = ", with the 95 % interval of the score of all queries" if sampled else ""
     table = Table(
-        caption=f"Score in nats{at} by {plain(in_words(item.name))}{', with the 95 % interval of the score of all queries' if sampled else ''}",
+        caption=f"Score in nats{at} by {plain(in_words(item.name))}{interval_of}",
         columns=columns,
         rows=tuple(rows),
         shades=tuple(shades),
