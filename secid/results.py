@@ -363,8 +363,8 @@ class Agreement:
     """How one number of a run agrees with one downstream metric, over the sources that have both.
 
     Correlations lie in [-1, 1], None where one side is constant. n_pairs_alike of n_pairs are ordered the
-    same way.   first: the source that the number puts first; best: the metric's.   top_1_regret: what is
-    lost of the metric by taking `first`, >= 0. best is None where several share the highest outcome.
+    same way.   first: the source that the number puts first; best: the metric's; None where several share the highest
+    value.   top_1_regret: what is lost of the metric by taking `first`, >= 0; None without one.
     Intervals cover the true value with a chance of 95 % or more, and are None where no standard error is known.
     errors_of: whose errors are in those of the correlations, "scores", "outcomes"; the regret's hold
     the outcomes' alone.
@@ -379,9 +379,9 @@ class Agreement:
     spearman_interval_95: tuple[float, float] | None
     n_pairs: int
     n_pairs_alike: int
-    first: str
+    first: str | None
     best: str | None
-    top_1_regret: float
+    top_1_regret: float | None
     regret_interval_95: tuple[float, float] | None
     errors_of: tuple[str, ...] = ()
 

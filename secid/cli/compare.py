@@ -36,7 +36,8 @@ def compare(
     from secid.report.agreement import table
     from secid.report.document import read_run
     from secid.report.foreign import plain
-    from secid.study.agreement import agree, read_outcomes, unmatched_names
+    from secid.study.agreement import agree, unmatched_names
+    from secid.study.outcomes import read_outcomes
 
     scored, outcomes = read_run(run), read_outcomes(against)
     found = agree(scored, outcomes)

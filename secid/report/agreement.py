@@ -14,6 +14,7 @@ from secid.report.trimmed import Trimmed
 from secid.results import Agreement
 from secid.settings import in_words
 
+SHARED = "(several tie)"
 LEGEND = (
     "Kendall tau and Spearman: -1 reversed, 1 the same order. pairs: those that the number orders as the metric does, "
     "of all. Regret, 0 or more, lower is better: what is lost of the metric by taking the source that the number puts "
@@ -33,7 +34,7 @@ def table(found: Sequence[Agreement]) -> RenderableType:
             shown.add_column(name, justify="right", no_wrap=True)
         for item in rows:
             shown.add_row(
-                Text(f"{plain(number_name(item.number))}\n  {plain(item.first)}"),
+                Text(f"{plain(number_name(item.number))}\n  {SHARED if item.first is None else plain(item.first)}"),
                 _with_interval(item.kendall_tau_b, item.kendall_interval_95, "+.2f"),
                 _with_interval(item.spearman_rho, item.spearman_interval_95, "+.2f"),
                 f"{item.n_pairs_alike}/{item.n_pairs}",

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import isfinite
-from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
 
-from secid.errors import InputError, plainly
+from secid.errors import InputError
 from secid.results import Agreement, Run
+from secid.study.outcomes import Outcomes, shown_names
 
 Floats = npt.NDArray[np.float64]
 
 ERROR_RATE = 0.05
-LARGEST = 1e100
-"""Of a cell: far beyond any metric, and its square is still finite."""
-ERROR_SUFFIX = "_se"
 FEWEST_SOURCES = 3
-SHOWN_NAMES = 3
-"""Names shown as examples of those that were not matched."""
-
-
-@dataclass(frozen=True)
-class Outcomes:
-    """Downstream numbers by source. errors: their standard errors where the table gives them."""
-
-    name: str
-    values: Mapping[str, float]
-    errors: Mapping[str, float]
 
 
 def pairs_ordered_alike(first: Mapping[str, float], second: Mapping[str, float]) -> tuple[int, int]:
@@ -63,70 +47,19 @@ def spearman_rho(first: Floats, second: Floats) -> float | None:
     return float((ranks[0] * ranks[1]).sum() / scale) if scale else None
 
 
-def top_1_regret(numbers: Floats, outcomes: Floats) -> float:
-    """What is lost downstream by taking the source that the number puts first, >= 0, in the outcome's unit."""
-    return float(outcomes.max() - outcomes[int(numbers.argmax())])
+def top_1_regret(numbers: Floats, outcomes: Floats) -> float | None:
+    """What is lost downstream by taking the source that the number puts first, >= 0, in the outcome's unit.
 
-
-def read_outcomes(path: Path) -> list[Outcomes]:
-    """Downstream results from a CSV file: a column `source`, then one column a metric, higher is better.
-
-    A column `<metric>_se` holds the standard error of that metric. Empty cells leave a source out.
-    Raises InputError with file and line.
+    None where several share the highest number, so that it puts none first.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(row)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {plainly(error)}", where=str(path)) from error
-    columns = rows[0][1] if rows else []
-    if "source" not in columns or len(columns) < 2:
-        raise InputError(
-            f"needs a column `source` and one a metric, has {', '.join(filter(None, columns)) or 'none'}",
-            where=str(path),
-            remedy="the first line of the file names the columns, such as source,ndcg@10,ndcg@10_se",
-        )
-    if twice := next((name for name in columns if name and columns.count(name) > 1), None):
-        raise InputError(f"column {twice!r} stands twice", where=f"{path}:{rows[0][0]}")
-    table: dict[str, dict[str, float]] = {name: {} for name in columns if name not in ("source", "")}
-    seen: set[str] = set()
-    for line, cells in rows[1:]:
-        if len(cells) > len(columns):
-            raise InputError(
-                f"has {len(cells)} cells under {len(columns)} columns",
-                where=f"{path}:{line}",
-                remedy="write decimals with a point; put a name with a comma in quotes",
-            )
-        row = dict(zip(columns, cells, strict=False))
-        source = row.get("source", "")
-        if source in seen:
-            raise InputError(f"source {source!r} stands twice", where=f"{path}:{line}")
-        seen.add(source)
-        for name, known in table.items():
-            if row.get(name):
-                known[source] = _number(row[name], f"{path}:{line}", name)
-    errors = {name: name + ERROR_SUFFIX for name in table if name + ERROR_SUFFIX in table}
-    for metric, column in errors.items():
-        _refuse_odd_errors(table[metric], table[column], column, path)
-    return [
-        Outcomes(name, table[name], table.get(errors.get(name, ""), {}))
-        for name in table
-        if name not in errors.values()
-    ]
+    chosen = _highest(numbers)
+    return None if chosen is None else float(outcomes.max() - outcomes[chosen])
 
 
-def _refuse_odd_errors(values: Mapping[str, float], errors: Mapping[str, float], column: str, path: Path) -> None:
-    """Raises InputError for a negative standard error, and for a value without one where others have theirs."""
-    if negative := next((source for source, error in errors.items() if error < 0), None):
-        raise InputError(f"{column} of {negative!r} is negative: {errors[negative]:g}", where=str(path))
-    missing = [source for source in values if source not in errors]
-    if errors and missing:
-        raise InputError(
-            f"{column} is empty for {_shown(missing)}",
-            where=str(path),
-            remedy="give every value its standard error, or leave the column out",
-        )
+def _highest(values: Floats) -> int | None:
+    """Place of the highest value; None where several share it."""
+    tops = np.flatnonzero(values == values.max())
+    return int(tops[0]) if len(tops) == 1 else None
 
 
 def unmatched_names(run: Run, outcomes: Iterable[Outcomes]) -> list[str]:
@@ -136,25 +69,11 @@ def unmatched_names(run: Run, outcomes: Iterable[Outcomes]) -> list[str]:
     found = []
     if strange := [name for name in given if name not in own]:
         found.append(
-            f"{len(strange)} of {len(given)} names are no source of the run and count nowhere: {_shown(strange)}"
+            f"{len(strange)} of {len(given)} names are no source of the run and count nowhere: {shown_names(strange)}"
         )
     if missing := [name for name in own if name not in given]:
-        found.append(f"{len(missing)} of the run's {len(own)} sources have no value: {_shown(missing)}")
+        found.append(f"{len(missing)} of the run's {len(own)} sources have no value: {shown_names(missing)}")
     return found
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:SHOWN_NAMES])) + (", …" if len(names) > SHOWN_NAMES else "")
-
-
-def _number(text: str, where: str, column: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not isfinite(value) or abs(value) > LARGEST:
-        raise InputError(f"{column} = {text!r} is not a number", where=where)
-    return value
 
 
 def numbers_of(run: Run) -> dict[str, dict[str, float]]:
@@ -193,7 +112,7 @@ def agree(run: Run, outcomes: Iterable[Outcomes]) -> tuple[Agreement, ...]:
         if len(names) < FEWEST_SOURCES:
             raise InputError(
                 f"{outcome.name}: only {len(names)} of the run's sources have a value; "
-                f"the table names {_shown(list(outcome.values)) or 'none'}",
+                f"the table names {shown_names(list(outcome.values)) or 'none'}",
                 where="--against",
                 remedy=f"a ranking needs at least {FEWEST_SOURCES}; the run has "
                 + ", ".join(source.name for source in run.sources),
@@ -213,8 +132,8 @@ def _agreement(run: Run, name: str, values: Mapping[str, float], outcome: Outcom
     rate = ERROR_RATE / max(1, n_sides * n_pairs)
     first = _Signs.of(a, _half_widths(run, names, rate) if of_scores else np.zeros((len(a), len(a))))
     second = _Signs.of(b, _point(rate) * np.hypot(errors[:, None], errors[None, :]))
-    tau, rho, chosen = kendall_tau_b(a, b), spearman_rho(a, b), int(a.argmax())
-    tops = np.flatnonzero(b == b.max())
+    tau, rho = kendall_tau_b(a, b), spearman_rho(a, b)
+    chosen, best = _highest(a), _highest(b)
     return Agreement(
         number=name,
         metric=outcome.name,
@@ -225,10 +144,10 @@ def _agreement(run: Run, name: str, values: Mapping[str, float], outcome: Outcom
         spearman_interval_95=_rho_interval(first, second, rho) if n_sides else None,
         n_pairs=n_pairs,
         n_pairs_alike=alike,
-        first=names[chosen],
-        best=names[int(tops[0])] if len(tops) == 1 else None,
+        first=None if chosen is None else names[chosen],
+        best=None if best is None else names[best],
         top_1_regret=top_1_regret(a, b),
-        regret_interval_95=_regret_interval(b, errors, chosen) if of_outcomes else None,
+        regret_interval_95=None if chosen is None or not of_outcomes else _regret_interval(b, errors, chosen),
         errors_of=tuple(side for side, has in (("scores", of_scores), ("outcomes", of_outcomes)) if has),
     )
 

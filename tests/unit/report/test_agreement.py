@@ -72,3 +72,9 @@ def test_a_constant_side_is_a_dash_and_lines_fit():
     text = printed(agreement(kendall_tau_b=None, spearman_rho=None, number="weight " + "x" * 60, first="y" * 90))
     assert text.splitlines()[3].split()[1:3] == ["-", "-"]
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_shared_first_place_is_told():
+    lines = printed(agreement(first=None, top_1_regret=None, regret_interval_95=None)).splitlines()
+    assert lines[3].split()[-1] == "-"
+    assert lines[4].startswith("  (several tie)")

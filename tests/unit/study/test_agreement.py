@@ -11,15 +11,14 @@ from scipy.stats import kendalltau, spearmanr
 
 from secid.errors import InputError
 from secid.study.agreement import (
-    Outcomes,
     agree,
     kendall_tau_b,
     pairs_ordered_alike,
-    read_outcomes,
     spearman_rho,
     top_1_regret,
     unmatched_names,
 )
+from secid.study.outcomes import Outcomes, read_outcomes
 
 SOURCES = ("BM25", "Dense", "LLM", "BM25+Dense", "BM25+LLM", "Dense+LLM")
 SINGLE, HYBRID = SOURCES[:3], SOURCES[3:]
@@ -109,6 +108,7 @@ def test_a_constant_side_has_no_correlation():
 def test_regret_is_what_the_first_source_loses():
     assert top_1_regret(np.array([3.0, 1.0]), np.array([0.5, 0.7])) == pytest.approx(0.2)
     assert top_1_regret(np.array([1.0, 3.0]), np.array([0.5, 0.7])) == 0.0
+    assert top_1_regret(np.array([3.0, 3.0]), np.array([0.5, 0.7])) is None
 
 
 def test_a_table_of_outcomes_is_read(tmp_path):
@@ -205,6 +205,15 @@ def test_a_shared_best_is_no_best_and_unmatched_tables_are_named():
     assert {item.best for item in found} == {None}
     with pytest.raises(InputError, match="the table names 'x', 'y'"):
         agree(run, [Outcomes("ndcg", {"x": 1.0, "y": 2.0}, {})])
+
+
+def test_a_number_that_ties_at_the_top_puts_none_first():
+    outcomes = [Outcomes("ndcg", {"s0": 1.0, "s1": 2.0, "s2": 3.0}, dict.fromkeys(("s0", "s1", "s2"), 0.1))]
+    for found in agree(planted([1.0, 2.0, 2.0], 0.1), outcomes):
+        assert (found.first, found.top_1_regret, found.regret_interval_95) == (None, None, None)
+        assert found.best == "s2"
+    for found in agree(planted([1.0, 1.0, 2.0], 0.1), outcomes):
+        assert (found.first, found.top_1_regret) == ("s2", 0.0)
 
 
 def test_names_that_stand_on_one_side_alone_are_told():
