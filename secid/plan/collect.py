@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, field, replace
 from itertools import repeat
+from math import isnan
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from secid.records import Block, Defect, Record, Source
+from secid.records import Block, Defect, Record, Scalar, Source
 from secid.results import Example
 from secid.texts import TextSpool
 
@@ -147,7 +148,7 @@ class Collected:
             self._rows_of("").take(item, self._files.get(item.path, 0), value, queries, passages)
         else:
             given = next(iter(item.fields.values()), None)
-            value = slices.setdefault("" if given is None else str(given), len(slices))
+            value = slices.setdefault(slice_value(given), len(slices))
             rows = self._rows_of(item.split)
             rows.take(Block.of(item), self._files.get(item.path, 0), value, queries, passages)
             rows.drop(item)
@@ -185,6 +186,19 @@ class Collected:
             name = f"{self.source.name}:{split}" if split else self.source.name
             self._by_split[split] = Rows(name, self.source)
         return self._by_split[split]
+
+
+def slice_value(given: Scalar) -> str:
+    """The text under which rows of any container meet in a slice; "" for none.
+
+    A whole number is the same as an integer, a float (Parquet, where some are missing) or text; so is a truth value.
+    """
+    if isinstance(given, float):
+        if isnan(given):
+            return ""
+        given = int(given) if given.is_integer() and abs(given) < 2**53 else given
+    text = "" if given is None else str(given)
+    return text.lower() if text.lower() in ("true", "false") else text
 
 
 def collect(

@@ -6,17 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from secid.distinct import distinct
 from secid.measure.uncertainty import FEWEST_QUERIES
 from secid.plan import Plan
 from secid.settings import Settings
 from secid.study.ablate import TOKENIZERS
 from secid.study.coverage import CoverageBench
 from secid.study.finish import Measured
+from secid.study.outcomes import shown_names
 
 INACTIVE_COVERAGE = 0.05
 """Mean coverage of the labelled positives below which coverage says nothing about negatives either."""
 NOT_LEVEL = "the sources differ in size, and under --positives all they are not cut to equal numbers"
 """Why no budget curves are compared. Source: METHOD 7."""
+SHOWN_SOURCES = 3
+"""Of those whose values of --by no other source has."""
 
 
 def inactive_gates(items: Sequence[Measured], coverages: CoverageBench, settings: Settings) -> tuple[str, ...]:
@@ -84,4 +88,24 @@ def odd_slices(plan: Plan, settings: Settings) -> tuple[str, ...]:
                 f"{planned.name}: rows of {n} {'record differ' if n == 1 else 'records differ'} in {settings.by!r}; "
                 "each record counts under the value of its first row, so the order of rows matters"
             )
-    return tuple(found)
+    return (*found, *_strangers(plan, settings.by))
+
+
+def _strangers(plan: Plan, by: str) -> list[str]:
+    """One warning on the sources whose values no other source has: nothing compares them in any slice."""
+    values = {
+        planned.name: {value for number in distinct(planned.slice) if (value := plan.slices[number])}
+        for planned in plan.sources
+    }
+    alone = [
+        name
+        for name, own in values.items()
+        if own
+        and any(values[other] for other in values if other != name)
+        and not any(own & values[other] for other in values if other != name)
+    ]
+    if not alone:
+        return []
+    shown = "; ".join(f"{name} has {shown_names(sorted(values[name]))}" for name in alone[:SHOWN_SOURCES])
+    more = f"; {len(alone) - SHOWN_SOURCES} more" if len(alone) > SHOWN_SOURCES else ""
+    return [f"write the values of {by!r} alike in all sources: no slice compares some of them ({shown}{more})"]
