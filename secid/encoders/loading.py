@@ -105,7 +105,7 @@ def _fingerprint(recipe: Recipe, weights_sha256: str, settings: Settings, dtype:
     if settings.trust_remote_code and _code_elsewhere(recipe.folder):
         return ""
     tokenizer = sorted({path for pattern in TOKENIZER_FILES for path in recipe.folder.glob(pattern)})
-    config = read_json(recipe.folder / "config.json")
+    config = read_json(recipe.folder / "config.json") or {}
     for name in ("_name_or_path", "transformers_version", "torch_dtype", "dtype"):
         config.pop(name, None)
     stated = asdict(recipe)

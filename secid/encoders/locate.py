@@ -7,14 +7,14 @@ network; `minilm` comes from the offline extra where that is installed. No torch
 from __future__ import annotations
 
 import contextlib
+import difflib
 import importlib.util
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from secid.encoders.cache_folder import remembered_hashes
 from secid.encoders.hashes import file_sha256
-from secid.encoders.modules import read_json
+from secid.encoders.modules import AGAIN, read_json
 from secid.encoders.presets import ALIASES
 from secid.errors import EncoderError, plainly
 from secid.settings import Settings
@@ -61,10 +61,18 @@ def locate(settings: Settings) -> Located:
     name = ALIASES.get(typed, typed)
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise EncoderError(
-            f"{typed!r} is neither a folder, a hub name (owner/name) nor an alias",
-            remedy=f"aliases: {', '.join(ALIASES)}",
+            f"{typed!r} is neither a folder, a hub name (owner/name) nor an alias", remedy=_suggested(folder, typed)
         )
     return _from_hub(name, settings)
+
+
+def _suggested(folder: Path, typed: str) -> str:
+    if folder.suffix in {".npy", ".jsonl", ".csv", ".tsv", ".pt"}:
+        return "a file of vectors is a .npz or .parquet that tells which text a row belongs to"
+    if "/" in typed:
+        return "check the path"
+    near = difflib.get_close_matches(typed, ALIASES, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"aliases: {', '.join(ALIASES)}"
 
 
 def meant(typed: str) -> str:
@@ -141,7 +149,7 @@ def unknown_files(snapshot: Path) -> list[str]:
     file is told by the mark or the list of files that huggingface_hub keeps beside the snapshots.
     """
     listing = read_json(snapshot.parents[1] / "trees" / f"{snapshot.name}.json")
-    listed = listing.get("files") if isinstance(listing, dict) else None
+    listed = (listing or {}).get("files")
     unknown = []
     for file in STATING:
         if (snapshot / file).is_file():
@@ -230,7 +238,10 @@ def weight_files(folder: Path, allow_pickle: bool) -> list[Path]:
             return [folder / stem]
         index = folder / f"{stem}.index.json"
         if index.is_file():
-            shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+            listed = (read_json(index) or {}).get("weight_map")
+            if not isinstance(listed, dict):
+                raise EncoderError("no weight_map", where=str(index), remedy=AGAIN)
+            shards = set(map(str, listed.values()))
             paths = [folder / shard for shard in sorted(shards)]
             return paths if all(path.is_file() for path in paths) else []
     return []

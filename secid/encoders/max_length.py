@@ -9,11 +9,17 @@ from secid.errors import EncoderError
 from secid.settings import Settings
 
 OFFSET_POSITIONS = frozenset(
-    {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "data2vec-text", "longformer", "xmod"}
+    {
+        *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet"),
+        *("data2vec-text", "longformer", "xmod"),
+    }
 )
 """Model types whose first position is pad_token_id + 1, so that 514 positions hold 512 tokens."""
 
-LEARNED_POSITIONS = OFFSET_POSITIONS | {"bert", "distilbert", "electra", "albert", "ernie", "rembert", "gpt2"}
+LEARNED_POSITIONS = OFFSET_POSITIONS | {
+    *("bert", "distilbert", "electra", "albert", "ernie", "rembert", "gpt2", "megatron-bert", "convbert"),
+    *("mobilebert", "squeezebert", "opt", "deberta", "deberta-v2"),
+}
 """Model types with one learned vector a position: a longer text fails inside the model."""
 
 
@@ -22,7 +28,7 @@ def resolve_max_length(
 ) -> int | None:
     """Longest input in tokens: flag, sentence_bert_config.json, else the tokenizer's bounded by the positions.
 
-    The order is sentence-transformers'; what the learned positions cannot hold is cut in every case.
+    The order is sentence-transformers'; what the positions of a type in LEARNED_POSITIONS cannot hold is cut.
     """
     text_config = config.get("text_config") or config
     positions = text_config.get("max_position_embeddings") or text_config.get("n_positions")
@@ -57,6 +63,8 @@ def resolve_max_length(
 def _position_room(config: Json, positions: int | None) -> int | None:
     kind = str(config.get("model_type", ""))
     if positions is None or positions < 1 or kind not in LEARNED_POSITIONS:
+        return None
+    if kind.startswith("deberta") and not config.get("position_biased_input", True):  # relative positions alone
         return None
     if kind not in OFFSET_POSITIONS:
         return positions

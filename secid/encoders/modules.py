@@ -57,21 +57,33 @@ ACTIVATIONS = frozenset(
 """Activations of torch.nn that need no arguments and act on each number alone."""
 
 
-def read_json(path: Path) -> Any:
-    """The parsed file; None where there is none."""
+AGAIN = "download the encoder again"
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in the file; None where there is no file. Raises EncoderError where it holds anything else."""
+    document = _parsed(path)
+    if document is not None and not isinstance(document, dict):
+        raise EncoderError("expected a JSON object", where=str(path), remedy=AGAIN)
+    return document
+
+
+def _parsed(path: Path) -> Any:
     if not path.is_file():
         return None
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise EncoderError(f"not valid JSON: {error}", where=str(path), remedy="download the encoder again") from error
+    except (ValueError, RecursionError) as error:  # JSON or UTF-8
+        raise EncoderError(f"not valid JSON: {error}", where=str(path), remedy=AGAIN) from error
 
 
 def read_modules(folder: Path) -> list[dict[str, Any]]:
     """modules.json in order, [] where there is none; known classes only."""
     path = folder / "modules.json"
-    modules = read_json(path) or []
-    modules = sorted(modules, key=lambda module: int(module.get("idx", 0)))
+    try:
+        modules = sorted(_parsed(path) or [], key=lambda module: int(module.get("idx", 0)))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise EncoderError("expected a list of modules, each with its idx", where=str(path), remedy=AGAIN) from error
     for position, module in enumerate(modules):
         base = base_name(module)
         known = base == "Transformer" if position == 0 else base in {"Pooling", "Dense", "Normalize", "LayerNorm"}
@@ -98,7 +110,7 @@ def pooling_modes(config: Json, path: Path) -> tuple[str, ...]:
     """Modes of a Pooling config, new style (`pooling_mode`) or old (`pooling_mode_*` booleans)."""
     if "pooling_mode" in config:
         stated = config["pooling_mode"]
-        names = (stated,) if isinstance(stated, str) else tuple(stated)
+        names = (stated,) if isinstance(stated, str) else tuple(map(str, stated or ()))
         unknown = [item for item in names if item not in POOLING_NAMES]
         modes = tuple(POOLING_NAMES[item] for item in names if item in POOLING_NAMES)
     else:
@@ -126,7 +138,8 @@ def _head(folder: Path, module: Json) -> Head:
     if config is None:
         raise EncoderError(f"the {kind} module has no config.json", where=str(place))
     if kind == "LayerNorm":
-        return Head("layer_norm", place, int(config["dimension"]), int(config["dimension"]))
+        width = _width(config, "dimension", place)
+        return Head("layer_norm", place, width, width)
     for key in ("module_input_name", "module_output_name"):
         if config.get(key) not in (None, "sentence_embedding"):
             raise EncoderError(f"Dense with {key} = {config[key]!r} is not supported", where=str(place))
@@ -137,9 +150,16 @@ def _head(folder: Path, module: Json) -> Head:
     return Head(
         "dense",
         place,
-        int(config["in_features"]),
-        int(config["out_features"]),
+        _width(config, "in_features", place),
+        _width(config, "out_features", place),
         bool(config.get("bias", True)),
         activation,
         bool(config.get("use_residual", False)),
     )
+
+
+def _width(config: Json, key: str, place: Path) -> int:
+    width = config.get(key)
+    if not isinstance(width, int) or width < 1:
+        raise EncoderError(f"{key} is {width!r}, expected a number of features", where=str(place / "config.json"))
+    return width

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import pickle
 import warnings
 from collections.abc import Iterator
 from functools import cached_property
@@ -14,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from secid.encoders.allocator import keep_freed_memory
+from secid.encoders.modules import AGAIN
 from secid.encoders.packed import can_pack, pack
-from secid.encoders.pooling import build_heads
+from secid.encoders.pooling import UNREADABLE, build_heads
 from secid.encoders.recipe import Recipe
 from secid.encoders.replica import Replica
 from secid.encoders.rows import cut_dimension
@@ -104,7 +107,7 @@ def _load_model(recipe: Recipe, settings: Settings, device: torch.device, dtype:
     }
     try:
         model, report = _with_attention(recipe.folder, attention_choices(device, dtype), common)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+    except (*UNREADABLE, ValueError, KeyError, ImportError, RuntimeError) as error:
         raise _not_loaded(recipe.folder, error) from error
     missing = [key for key in report["missing_keys"] if "pooler" not in key]
     if missing:
@@ -151,6 +154,10 @@ def _with_attention(folder: Path, choices: tuple[str, ...], common: dict[str, An
 def _not_loaded(folder: Path, error: Exception) -> EncoderError:
     text = " ".join(str(error).split())
     remedy = "check that the installed transformers knows this architecture"
+    if isinstance(error, (SafetensorError, pickle.UnpicklingError, EOFError)):
+        remedy = AGAIN
+    if "ignore_mismatched_sizes" in text:
+        text, remedy = "the weights have other shapes than config.json says", AGAIN
     if "trust_remote_code" in text:
         text, remedy = "the repository needs its own Python code to run", "--trust-remote-code, after reading that code"
     return EncoderError(f"cannot be loaded: {text[:300]}", where=str(folder), remedy=remedy)

@@ -5,14 +5,19 @@ Padding stands on the right, so a text's tokens are its first `lengths` position
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from secid.encoders.modules import Head
-from secid.errors import EncoderError
+from secid.encoders.modules import AGAIN, Head
+from secid.errors import EncoderError, plainly
+
+UNREADABLE = (SafetensorError, pickle.UnpicklingError, EOFError, OSError)
+"""What reading a cut or changed file of weights raises."""
 
 
 def pool(hidden: Tensor, lengths: Tensor, modes: Sequence[str], skip: int = 0) -> Tensor:
@@ -91,6 +96,8 @@ def build_heads(heads: Sequence[Head], allow_pickle: bool) -> nn.Sequential:
         path = _weight_file(head.folder, allow_pickle)
         try:
             module.load_state_dict(_weights(path))
+        except UNREADABLE as error:
+            raise EncoderError(f"cannot be read: {plainly(error)}", where=str(path), remedy=AGAIN) from error
         except RuntimeError as error:
             raise EncoderError(f"the weights do not fit config.json: {error}", where=str(path)) from error
         modules.append(module)

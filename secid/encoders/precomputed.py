@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,9 +28,12 @@ from secid.settings import Settings
 
 VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
 TEXT_NAMES = ("text", "texts")
-SUFFIXES = (".npz", ".parquet")
+WANTED = (*VECTOR_NAMES, *TEXT_NAMES, "text_sha256", "role")
 
-UNIT_TOLERANCE = 1e-3
+PART_ROWS = 65_536
+"""Rows looked at together when a file is read: a copy of all in float32 would double its memory."""
+
+STORED_UNIT_TOLERANCE = 1e-3
 """Rows within this of length 1 count as normalised: half precision rounds lengths by a few 1e-4."""
 
 HALF_ROUNDING = 2.0**-11
@@ -52,7 +57,7 @@ class PrecomputedEncoder:
         self.rounding = HALF_ROUNDING if table.vectors.dtype == np.float16 else 0.0
         self._vectors = table.vectors
         self._truncate_dim = truncate_dim
-        self._index = {role: _index(table, role) for role in ("query", "passage")}
+        self._index = {role: _index(table, role, info.name) for role in ("query", "passage")}
 
     @property
     def dimension(self) -> int:
@@ -89,7 +94,10 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
     if not path.is_file():
         raise EncoderError("no such file", where=str(path), remedy="name a .npz or .parquet file of vectors")
     table = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path)
-    unit = bool((np.abs(np.linalg.norm(table.vectors.astype(np.float32), axis=1) - 1) <= UNIT_TOLERANCE).all())
+    unit = all(
+        bool((np.abs(np.linalg.norm(part.astype(np.float32), axis=1) - 1) <= STORED_UNIT_TOLERANCE).all())
+        for part in np.array_split(table.vectors, len(table.vectors) // PART_ROWS + 1)
+    )
     normalize = settings.normalize if settings.normalize is not None else unit or settings.truncate_dim is not None
     sha256 = file_sha256(path)
     keys = hashlib.sha256(table.keys.tobytes()).hexdigest()  # texts may stand in a file of their own
@@ -114,7 +122,7 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
     return PrecomputedEncoder(table, info, settings.truncate_dim)
 
 
-def _index(table: Table, role: str) -> tuple[Words, Words, NDArray[np.int64]]:
+def _index(table: Table, role: str, where: str) -> tuple[Words, Words, NDArray[np.int64]]:
     """Sorted key words of a role's rows and where each row lies."""
     rows = np.arange(len(table.keys)) if table.roles is None else np.flatnonzero(table.roles == role)
     high, low = key_words(table.keys[rows])
@@ -124,21 +132,27 @@ def _index(table: Table, role: str) -> tuple[Words, Words, NDArray[np.int64]]:
     for place in twice:
         first, second = rows[order[place]], rows[order[place + 1]]
         if not np.array_equal(table.vectors[first], table.vectors[second]):
-            raise EncoderError(f"rows {first} and {second} are of one text but differ", remedy="keep one vector a text")
+            raise EncoderError(
+                f"rows {first} and {second} are of one text but differ", where=where, remedy="keep one vector a text"
+            )
     return high, low, rows[order]
 
 
 def _read_npz(path: Path) -> Table:
     try:
+        zipfile.ZipFile(path).close()  # NumPy reads other files, too
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError) as error:
-        raise EncoderError(f"cannot be read: {plainly(error)}", where=str(path)) from error
+            arrays = {name: file[name] for name in file.files if name in WANTED}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        why = "it holds Python objects" if "allow_pickle" in str(error) else plainly(error)
+        raise EncoderError(f"cannot be read: {why}", where=str(path), remedy="write it with np.savez") from error
     name = _one_of(VECTOR_NAMES, arrays, path)
     vectors = arrays[name]
     if vectors.ndim != 2 or vectors.dtype.kind != "f":
-        raise EncoderError(f"{name} has shape {vectors.shape} and type {vectors.dtype}, expected (n, d) floats")
-    columns = {key: [str(item) for item in array] for key, array in arrays.items() if array.ndim == 1}
+        raise EncoderError(
+            f"{name} has shape {vectors.shape} and type {vectors.dtype}, expected (n, d) floats", where=str(path)
+        )
+    columns = {key: array.tolist() for key, array in arrays.items() if array.ndim == 1}
     return _table(path, vectors, columns)
 
 
@@ -148,11 +162,12 @@ def _read_parquet(path: Path) -> Table:
 
     try:
         table = pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, pa.ArrowException) as error:
         raise EncoderError(f"cannot be read: {plainly(error)}", where=str(path)) from error
     name = _one_of(VECTOR_NAMES, table.column_names, path)
     column = table.column(name).combine_chunks()
-    if not pa.types.is_list(column.type) and not pa.types.is_fixed_size_list(column.type):
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    if not any(is_kind(column.type) for is_kind in kinds):
         raise EncoderError(f"{name} is of type {column.type}, expected a list of floats", where=str(path))
     if column.null_count or len(table) == 0:
         raise EncoderError(f"{name} is empty or holds {column.null_count} nulls", where=str(path))
@@ -187,8 +202,10 @@ def _table(path: Path, vectors: NDArray[Any], columns: dict[str, list[Any]]) -> 
         raise EncoderError(f"{len(vectors)} vectors but {len(keys)} texts ({rule})", where=str(path))
     as_rows(vectors[:1], 1, None, str(path))
     roles = np.asarray(columns["role"], dtype=np.str_) if "role" in columns else None
-    if roles is not None and not set(np.unique(roles)) <= {"query", "passage"}:
-        raise EncoderError(f"roles {sorted(set(roles))[:5]}, expected query and passage", where=str(path))
+    if roles is not None and not set(roles.tolist()) <= {"query", "passage"}:
+        raise EncoderError(f"roles {sorted(set(roles.tolist()))[:5]}, expected query and passage", where=str(path))
+    if roles is not None and len(roles) != len(vectors):
+        raise EncoderError(f"{len(vectors)} vectors but {len(roles)} roles", where=str(path))
     return Table(vectors, keys, roles, rule)
 
 
@@ -202,6 +219,11 @@ def _keys(path: Path, columns: dict[str, list[Any]]) -> tuple[Keys, str]:
             raise EncoderError(f"text_sha256 is not hexadecimal SHA-256: {error}", where=str(path)) from error
     for name in TEXT_NAMES:
         if name in columns:
+            wrong = [place for place, text in enumerate(columns[name]) if not isinstance(text, str)]
+            if wrong:
+                raise EncoderError(
+                    f"{name} of row {wrong[0]} is {columns[name][wrong[0]]!r}, expected a text", where=str(path)
+                )
             return sha256_keys(columns[name]), name
     beside = path.with_suffix(".jsonl")
     if not beside.is_file():
@@ -215,11 +237,11 @@ def _keys(path: Path, columns: dict[str, list[Any]]) -> tuple[Keys, str]:
 
 def _lines(path: Path) -> list[str]:
     texts = []
-    with path.open(encoding="utf-8", newline="\n") as stream:
+    with path.open("rb") as stream:
         for number, line in enumerate(stream, 1):
             try:
-                value = json.loads(line)
-            except json.JSONDecodeError as error:
+                value = json.loads(line.decode("utf-8-sig"))
+            except ValueError as error:  # JSON or UTF-8
                 raise EncoderError(f"not valid JSON: {error}", where=f"{path}:{number}") from error
             text = value.get("text") if isinstance(value, dict) else value
             if not isinstance(text, str):

@@ -177,7 +177,9 @@ def _prefixes(
     """
     file = "config_sentence_transformers.json"
     config = read_json(folder / file) or {}
-    prompts = {key: text or "" for key, text in (config.get("prompts") or {}).items()}
+    prompts = config.get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+        raise EncoderError("prompts is not an object of texts", where=str(folder / file))
     fallback = config.get("default_prompt_name")
     resolved = {}
     for role, keys in (("query", ("query",)), ("passage", ("document", "passage", "corpus"))):
@@ -189,7 +191,7 @@ def _prefixes(
         elif from_family and not (key and prompts[key]):
             text, rule = from_family, family_rule
         elif key is not None:
-            text, rule = str(prompts[key]), f"{file} prompts.{key}"
+            text, rule = prompts[key] or "", f"{file} prompts.{key}"
         else:
             text, rule = "", "default"
         resolved[role], rules[f"{role}_prefix"] = text, rule

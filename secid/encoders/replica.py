@@ -25,7 +25,14 @@ NO_ROOM = ("out of memory", "alloc_failed", "not enough memory", "can't allocate
 memory, on MPS and on the CPU it raises a plain RuntimeError."""
 
 
-def is_out_of_memory(error: RuntimeError) -> bool:
+def _too_long(batch: TokenBatch, error: Exception) -> EncoderError:
+    """For a table of positions that ended, in a model of a type that `max_length` does not know."""
+    return EncoderError(
+        f"the model fails on a text of {int(batch.lengths[0])} tokens: {error}", remedy="give a smaller --max-length"
+    )
+
+
+def is_out_of_memory(error: Exception) -> bool:
     said = str(error).lower()
     return isinstance(error, torch.cuda.OutOfMemoryError) or any(words in said for words in NO_ROOM)
 
@@ -63,7 +70,9 @@ class Replica(NamedTuple):
         while (batch := parts.popleft() if parts else feed.take()) is not None:
             try:
                 pending = self._send_home(batch, self.forward(batch, recipe, skip))
-            except RuntimeError as error:
+            except (IndexError, RuntimeError) as error:
+                if isinstance(error, IndexError) or "must match" in str(error):
+                    raise _too_long(batch, error) from error
                 if not is_out_of_memory(error):
                     raise
                 if len(batch.positions) == 1:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from secid.encoders.batching import Tokens
+from secid.encoders.modules import AGAIN
 from secid.encoders.recipe import Recipe
 from secid.errors import EncoderError
 
@@ -72,6 +73,8 @@ def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
             where=where,
             remedy="save one with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(...)",
         )
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        raise EncoderError("the tokenizer has no vocabulary: its files are missing", where=where, remedy=AGAIN)
     core = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     core.no_padding()
     core.no_truncation()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -135,14 +136,49 @@ def test_the_self_test_reads_the_stored_rows(tmp_path: Path) -> None:
         ({"vectors": UNIT, "text_sha256": np.array(["zz"] * 4)}, "not hexadecimal"),
         ({"vectors": UNIT, "text_sha256": np.array(["ab"] * 4)}, "not hexadecimal"),
         ({"vectors": UNIT, "text": np.array(TEXTS), "role": np.array(["q"] * 4)}, "roles"),
-        ({"vectors": np.array([{}] * 4), "text": np.array(TEXTS)}, "cannot be read"),
+        ({"vectors": np.array([{}] * 4), "text": np.array(TEXTS)}, "cannot be read: it holds Python objects"),
+        ({"vectors": UNIT, "text": np.array(TEXTS), "role": np.array(["query"] * 6)}, "4 vectors but 6 roles"),
+        ({"vectors": UNIT, "text": np.array(TEXTS), "role": np.array(["passage"] * 2)}, "4 vectors but 2 roles"),
+        ({"vectors": UNIT, "text": np.arange(4)}, "text of row 0 is 0, expected a text"),
+        ({"vectors": UNIT[:2], "text": np.array(["a", "a"])}, "rows 0 and 1 are of one text but differ"),
     ],
 )
 def test_bad_npz_files(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     path = tmp_path / "v.npz"
     np.savez(path, **arrays)
-    with pytest.raises(EncoderError, match=message):
+    with pytest.raises(EncoderError, match=message) as caught:
         encoder(path)
+    assert caught.value.where == str(path)
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "an array alone"])
+def test_damaged_npz_files(tmp_path: Path, damage: str) -> None:
+    path = save(tmp_path, "npz text")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 4] ^= 1
+    array = io.BytesIO()
+    np.save(array, UNIT)
+    damaged = {"empty": b"", "cut": bytes(content[: len(content) // 2]), "flipped": bytes(content)}
+    path.write_bytes({**damaged, "an array alone": array.getvalue()}[damage])
+    with pytest.raises(EncoderError, match="cannot be read") as caught:
+        encoder(path)
+    assert caught.value.where == str(path)
+
+
+def test_texts_beside_the_file_that_are_no_text(tmp_path: Path) -> None:
+    path = save(tmp_path, "npz row order")
+    lines = tmp_path / "v.jsonl"
+    lines.write_bytes(b"\xef\xbb\xbf" + lines.read_bytes())  # a byte order mark is none of the first text
+    assert np.abs(encoder(path).encode(TEXTS, "query") - UNIT).max() < 1e-6
+    lines.write_bytes(b'"one"\n"caf\xe9"\n')
+    with pytest.raises(EncoderError, match=r"v\.jsonl:2: not valid JSON"):
+        encoder(path)
+
+
+def test_large_lists_are_lists(tmp_path: Path) -> None:
+    vectors = pa.array(UNIT.tolist(), pa.large_list(pa.float32()))
+    pq.write_table(pa.table({"text": TEXTS, "vector": vectors}), tmp_path / "v.parquet")
+    assert np.abs(encoder(tmp_path / "v.parquet").encode(TEXTS, "query") - UNIT).max() < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -152,6 +188,8 @@ def test_bad_npz_files(tmp_path: Path, arrays: dict[str, Any], message: str) -> 
         ({"text": ["a", "b"], "vector": [[1.0, 2.0], None]}, "1 nulls"),
         ({"text": ["a", "b"], "vector": [1.0, 2.0]}, "expected a list"),
         ({"text": ["a", "b"], "vector": [["x"], ["y"]]}, "expected floats"),
+        ({"text": ["a", None], "vector": [[1.0], [2.0]]}, "text of row 1 is None, expected a text"),
+        ({"text": [1, 2], "vector": [[1.0], [2.0]]}, "text of row 0 is 1, expected a text"),
     ],
 )
 def test_bad_parquet_files(tmp_path: Path, columns: dict[str, Any], message: str) -> None:

@@ -165,6 +165,15 @@ def test_contriever_is_not_normalised_and_says_so(tmp_path: Path) -> None:
         ({"model_type": "mpnet", "max_position_embeddings": 514}, {"max_seq_length": 384}, None, 384),
         ({"model_type": "modernbert", "max_position_embeddings": 8192}, None, {"model_max_length": 9000}, 8192),
         ({"model_type": "qwen3", "max_position_embeddings": None}, None, None, None),
+        ({"model_type": "opt", "max_position_embeddings": 64}, {"max_seq_length": 512}, None, 64),
+        ({"model_type": "deberta-v2", "max_position_embeddings": 64}, {"max_seq_length": 512}, None, 64),
+        (
+            {"model_type": "deberta-v2", "max_position_embeddings": 64, "position_biased_input": False},
+            {"max_seq_length": 512},
+            None,
+            512,
+        ),
+        ({"model_type": "roberta-prelayernorm", "max_position_embeddings": 66}, {"max_seq_length": 512}, None, 64),
     ],
 )
 def test_max_length(
@@ -254,6 +263,31 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(EncoderError, match=r"config\.json is missing"):
         recipe(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("modules.json", {"a": 1}, "expected a list of modules"),
+        ("modules.json", [1], "expected a list of modules"),
+        ("modules.json", [{"idx": "x"}], "expected a list of modules"),
+        ("config.json", [1], "expected a JSON object"),
+        ("1_Pooling/config.json", {"pooling_mode": None}, "pooling is not stated"),
+        ("1_Pooling/config.json", {"pooling_mode": [["cls"]]}, "which secid does not know"),
+        ("2_Dense/config.json", {"out_features": 3}, "in_features is None"),
+        ("2_Dense/config.json", {"in_features": 3, "out_features": 0}, "out_features is 0"),
+        ("config_sentence_transformers.json", {"prompts": ["a"]}, "prompts is not an object"),
+        ("config_sentence_transformers.json", {"prompts": {"query": 5}}, "prompts is not an object"),
+    ],
+)
+def test_files_that_state_something_else_are_named(tmp_path: Path, file: str, content: Any, message: str) -> None:
+    folder = repository(tmp_path, modules=[*STANDARD[:2], f"{KIND}.Dense"])
+    write_json(folder / "2_Dense" / "config.json", {"in_features": 2, "out_features": 2})
+    assert recipe(folder).heads
+    write_json(folder / file, content)
+    with pytest.raises(EncoderError, match=message) as caught:
+        recipe(folder)
+    assert caught.value.where == str(folder / file)
 
 
 @pytest.mark.parametrize(

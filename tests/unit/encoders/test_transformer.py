@@ -508,6 +508,58 @@ def test_missing_weights_are_not_made_up(tiny: Tiny, tmp_path: Path) -> None:
         tiny_encoder(folder)
 
 
+@pytest.mark.parametrize("file", ["model.safetensors", "2_Dense/model.safetensors", "3_Dense/model.safetensors"])
+@pytest.mark.parametrize("kept", [0.0, 0.5])
+def test_cut_weights_are_told(tiny: Tiny, tmp_path: Path, file: str, kept: float) -> None:
+    folder = shutil.copytree(tiny("gemma3_text"), tmp_path / "cut")
+    content = (folder / file).read_bytes()
+    (folder / file).write_bytes(content[: int(len(content) * kept)])
+    with pytest.raises(EncoderError, match="cannot be") as caught:
+        tiny_encoder(folder)
+    assert "download the encoder again" in str(caught.value)
+
+
+def test_files_of_weights_or_words_that_are_missing_are_told(tiny: Tiny, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny("bert"), tmp_path / "damaged")
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(EncoderError, match=r"the tokenizer (has no vocabulary|cannot be loaded)"):
+        tiny_encoder(folder)
+    (folder / "model.safetensors").unlink()
+    write_json(folder / "model.safetensors.index.json", {})
+    with pytest.raises(EncoderError, match="no weight_map"):
+        tiny_encoder(folder)
+    shutil.copy(tiny("bert") / "tokenizer.json", folder)
+    (folder / "model.safetensors.index.json").unlink()
+    shutil.copy(tiny("bert") / "model.safetensors", folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    write_json(folder / "config.json", {**config, "vocab_size": 999})
+    with pytest.raises(EncoderError, match=r"the weights have other shapes than config\.json says"):
+        tiny_encoder(folder)
+
+
+def test_a_text_beyond_positions_nobody_knew_of_is_told(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("secid.encoders.max_length.LEARNED_POSITIONS", frozenset())
+    encoder = tiny_encoder(tiny("bert"), max_length=99)
+    with pytest.raises(EncoderError, match="the model fails on a text of 99 tokens") as caught:
+        encoder.encode(["ice " * 200], "passage")
+    assert "--max-length" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("./nothing", "check the path"),
+        ("minilmx", "did you mean 'minilm'"),
+        ("v.npy", ".npz or .parquet"),
+        ("q", "aliases: "),
+    ],
+)
+def test_names_that_are_nearly_something(name: str, remedy: str) -> None:
+    with pytest.raises(EncoderError, match="neither a folder") as caught:
+        load(Settings(encoder=name))
+    assert remedy in str(caught.value)
+
+
 def test_pickle_is_loaded_only_when_asked(tiny: Tiny, tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
