@@ -27,8 +27,8 @@ WRAPPERS = ("data", "rows", "records", "examples", "train")
 KEY_END = re.compile(rb'"[ \t\r\n]*:')
 """Every key of an object ends so; texts hold it rarely. So its count is never below the number of keys."""
 
-MAX_DEPTH = 1024
-"""orjson's nesting limit; nothing a record needs comes near it."""
+TOO_DEEP = Broken("too_deep", "nested about a thousand deep")
+"""orjson stops at 1024, Python's recursion a little before; nothing a record needs comes near it."""
 
 
 def json_lines(stream: ByteStream, *, from_start: bool = True) -> Parts:
@@ -49,7 +49,7 @@ def json_lines(stream: ByteStream, *, from_start: bool = True) -> Parts:
             yield Part(numbers, rows)
             continue
         found = [
-            (at, _line_row(line, first=from_start and at == 1))
+            (at, parse_row(line.removeprefix(BOM) if from_start and at == 1 else line))
             for at, line in zip(numbers, lines, strict=True)
             if line.strip()
         ]
@@ -60,17 +60,13 @@ def _objects(block: bytes, lines: list[bytes]) -> list[Row | Broken] | None:
     """The objects of all lines, parsed the quick way; None where some line needs a closer look."""
     try:
         rows = list(map(orjson.loads, lines))
-    except ValueError:
+        if not all(type(row) is dict for row in rows):
+            return None
+        # Equal counts prove that no key is there twice in any of them, at 1 GB/s.
+        n_key_ends = len(KEY_END.findall(block))
+        return rows if n_key_ends == sum(map(len, rows)) or n_key_ends == sum(map(count_keys, rows)) else None
+    except (ValueError, RecursionError):
         return None
-    if not all(type(row) is dict for row in rows):
-        return None
-    # Equal counts prove that no key is there twice in any of them, at 1 GB/s.
-    n_key_ends = len(KEY_END.findall(block))
-    return rows if n_key_ends == sum(map(len, rows)) or n_key_ends == sum(map(count_keys, rows)) else None
-
-
-def _line_row(line: bytes, *, first: bool) -> Row | Broken:
-    return parse_row(line.removeprefix(BOM) if first else line)
 
 
 def parse_row(text: bytes) -> Row | Broken:
@@ -83,21 +79,23 @@ def parse_row(text: bytes) -> Row | Broken:
         return value
     if not isinstance(value, dict | list):
         return Broken("wrong_type", f"a {type(value).__name__} where an object or array is expected")
-    if len(KEY_END.findall(text)) > count_keys(value) and (key := _repeated_key(text)) is not None:
-        return Broken("duplicate_key", f"key {shorten(key, 60)!r} is there twice")
-    return value
+    try:
+        repeated = _repeated_key(text) if len(KEY_END.findall(text)) > count_keys(value) else None
+    except RecursionError:
+        return TOO_DEEP
+    return value if repeated is None else Broken("duplicate_key", f"key {shorten(repeated, 60)!r} is there twice")
 
 
 def _second_word(text: bytes, problem: str) -> Any:
     """What Python's json reads where orjson does not: NaN, Infinity, numbers beyond float64."""
     if "depth" in problem:
-        return Broken("too_deep", f"nested deeper than {MAX_DEPTH}")
+        return TOO_DEEP
     try:
         value = json.loads(text)
         # A lone surrogate (\ud800) passes json but is no text: it could never be written as UTF-8.
         json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
-        return Broken("too_deep", f"nested deeper than {MAX_DEPTH}")
+        return TOO_DEEP
     except ValueError:
         return Broken("broken_line", shorten(problem))
     return value
@@ -126,10 +124,7 @@ def _repeated_key(text: bytes) -> str | None:
             keys = [key for key, _ in pairs]
             repeated.append(next(key for key in keys if keys.count(key) > 1))
 
-    try:
-        json.loads(text, object_pairs_hook=look)
-    except RecursionError:
-        return None
+    json.loads(text, object_pairs_hook=look)
     return repeated[0] if repeated else None
 
 

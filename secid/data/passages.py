@@ -35,17 +35,17 @@ def join_title(title: Any, text: str) -> str:
 
 def leaves(value: Any) -> Iterator[Any]:
     """Every text or id inside a cell, a list, or a dict of lists; for detection only."""
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from leaves(item)
-    elif isinstance(value, dict):
-        found = passage_text(value)
-        found = passage_id(value) if found is None else found
-        if found is not None:
-            yield found
-        else:
-            for inner in value.values():
-                if isinstance(inner, list):
-                    yield from leaves(inner)
-    elif value is not None:
-        yield value
+    waiting = [value]  # no recursion: a bad row may be nested without end
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list | tuple):
+            waiting.extend(reversed(value))
+        elif isinstance(value, dict):
+            found = passage_text(value)
+            found = passage_id(value) if found is None else found
+            if found is not None:
+                yield found
+            else:
+                waiting.extend(inner for inner in value.values() if isinstance(inner, list))
+        elif value is not None:
+            yield value

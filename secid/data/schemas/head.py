@@ -85,6 +85,8 @@ def kind_of(value: Any) -> str:
         return "text"
     if isinstance(value, list):
         inner = next((item for item in value if item is not None), None)
+        if isinstance(inner, list):  # not by recursion: a bad row may be nested without end
+            return "lists"
         return "empty" if inner is None else LIST_KINDS.get(kind_of(inner), "lists")
     return SCALAR_KINDS.get(type(value), "other")
 

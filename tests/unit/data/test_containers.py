@@ -46,6 +46,8 @@ def reasons(found: list[Record | Defect]) -> list[str]:
         (b'{"query": "q", "pos": ["p"], "neg": ["n"], "meta": [[{"a": 1, "\\u0061": 2}]]}', "duplicate_key"),
         (b'{"query": "q", "pos": ["p"], "neg": ["n"], "x": ' + b"[" * 5000 + b"]" * 5000 + b"}", "too_deep"),
         (b"[" * 100_000, "too_deep"),
+        (GOOD[:-2] + b', "x": ' + b'{"a": ' * 1000 + b"1" + b"}" * 1001, "too_deep"),
+        (b'{"query": "q", "pos": ["p"], "neg": ' + b"[" * 1000 + b"]" * 1000 + b"}", "wrong_type"),
         (b'"a text"', "wrong_type"),
         (b"17", "wrong_type"),
         (b'["q", "p", "n"]', "wrong_type"),
