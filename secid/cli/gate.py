@@ -72,6 +72,7 @@ def gate(
     read_policy(policy)  # a wrong one is told before anything else is loaded
     if out:
         _check_outputs(out)
+        _refuse_inputs(out, sources, settings, against, policy, paired)
     from secid.api import gate as judge
     from secid.cli.console import ConsoleProgress
 
@@ -111,6 +112,22 @@ def _check_outputs(paths: list[Path]) -> None:
     check_writable(paths)
 
 
+def _refuse_inputs(
+    out: list[Path],
+    sources: list[str],
+    settings: dict[str, Any],
+    against: Path,
+    policy: Path | None,
+    paired: Path | None,
+) -> None:
+    from secid.cli.outputs import refuse_inputs
+    from secid.gating.baseline import table_path
+    from secid.report.pages import check_not_read
+
+    check_not_read(out, [against, table_path(against), *(path for path in (policy, paired) if path is not None)])
+    refuse_inputs(out, sources, settings)
+
+
 def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annotations | None) -> None:
     """Writes and prints every page that was asked for. Annotations stay out of the JSON on stdout.
 
@@ -119,8 +136,8 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
     from secid.cli.console import stdout
     from secid.report.annotations import append_step_summary, github_annotations
     from secid.report.junit import to_junit
-    from secid.report.pages import write_whole
     from secid.report.verdict_pages import print_verdict, verdict_json, verdict_markdown
+    from secid.whole import write_whole
 
     pages = {".json": verdict_json, ".md": verdict_markdown, ".xml": to_junit}
     for path in out:

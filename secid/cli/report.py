@@ -33,11 +33,13 @@ def report(
     from secid.cli.console import stdout
     from secid.report.document import read_run
     from secid.report.foreign import plain
-    from secid.report.pages import check_formats, check_writable, labels, write_comparison, write_page
+    from secid.report.pages import check_formats, check_not_read, check_writable, labels, write_comparison, write_page
 
     runs, files = runs_and_files(runs, to or [])
     check_formats(files)
     check_writable(files)
+    if len(runs) > 1:
+        check_not_read(files, (path / "report.json" if path.is_dir() else path for path in runs))
     found = list(zip(labels(runs), map(read_run, runs), strict=True))
     for path in files:
         if len(found) == 1:

@@ -72,6 +72,7 @@ def score_and_print(
     """What `score` and `ablate` share: checks the outputs, scores, prints, says where the pages are."""
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
+    from secid.cli.outputs import refuse_inputs
     from secid.report.document import to_json
     from secid.report.pages import check_formats, check_writable, write_page
     from secid.report.terminal import print_run
@@ -81,6 +82,7 @@ def score_and_print(
     settings |= {"encoder": encoders[0] if encoders else None, "other_encoders": (encoders or [])[1:]}
     if strict:
         settings["on_bad"] = "fail"
+    refuse_inputs(out, sources, settings)
     folder = run or default_run(sources)
     with ConsoleProgress(quiet) as progress:
         result = api.score(sources, run=folder, force=force, progress=progress, **settings)

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from secid.errors import InputError, OutputError, UsageError
+from secid.errors import InputError, UsageError
 from secid.results import EncoderInfo, IdfInfo
 
 if TYPE_CHECKING:
@@ -249,18 +249,6 @@ def _leaves(value: Any, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
             yield from _leaves(item, (*key, str(name)))
     else:
         yield key, value
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a file whole or not at all. Raises OutputError."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
 
 
 def baseline_schema() -> dict[str, Any]:

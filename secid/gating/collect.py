@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 import secid
 from secid.data import open_source
-from secid.errors import InputError, OutputError, UsageError
+from secid.errors import InputError, UsageError
 from secid.gating.baseline import (
     BASELINE_SCHEMA_VERSION,
     ENCODER_SETTINGS,
@@ -24,7 +24,6 @@ from secid.gating.baseline import (
     Known,
     table_path,
     to_json,
-    write_text,
 )
 from secid.gating.columns import Columns, folder_columns
 from secid.gating.estimates import Estimate
@@ -37,6 +36,7 @@ from secid.results import BudgetPoint, IdfInfo, Run, SourceResult
 from secid.settings import Settings
 from secid.study.artifacts import read_frequencies
 from secid.study.originals import check_unchanged, settings_of
+from secid.whole import make_folder, write_together
 
 DIFFERS_Z = 3.0
 """Standard errors between a source and a control from which the two count as different."""
@@ -78,23 +78,15 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
 
 
 def write_baseline(baseline: Baseline, arrays: Mapping[str, npt.NDArray[Any]], path: Path) -> Baseline:
-    """Writes the table, then the document that names it by its hash. Returns what was written."""
+    """Writes the table and the document that names it by its hash, both or none. Returns what was written."""
     from dataclasses import replace
 
     from safetensors.numpy import save
 
     data = save({name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())})
-    table = table_path(path)
-    partial = table.with_name(f".{table.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(data)
-        partial.replace(table)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise OutputError(f"cannot be written: {error.strerror}", where=str(table)) from error
     named = replace(baseline, table_sha256=hashlib.sha256(data).hexdigest())
-    write_text(path, to_json(named))
+    make_folder(path)
+    write_together({table_path(path): data, path: to_json(named).encode("utf-8")})
     return named
 
 

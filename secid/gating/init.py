@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from secid.errors import OutputError, UsageError
-from secid.gating.baseline import Baseline, write_text
+from secid.gating.baseline import Baseline
 from secid.gating.derive import complete
 from secid.gating.policy import Policy, tables
+from secid.whole import make_folder, write_whole
 
 SHOWN_SOURCES = 6
 WIDTH = 118
@@ -59,7 +60,8 @@ def write_policy(baseline: Baseline, where: str, path: Path) -> None:
                 remedy="remove it first, or name another file with --policy",
             )
         text = f"{before.rstrip()}\n\n{text}" if before.strip() else text
-    write_text(path, text)
+    make_folder(path)
+    write_whole(path, text)
 
 
 def _warnings(baseline: Baseline) -> list[str]:

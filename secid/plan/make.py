@@ -89,7 +89,7 @@ def _known_positives(sources: Sequence[PlannedSource], n_passages: int) -> Index
         np.repeat(planned.query, np.diff(planned.positive_offsets)) * n_passages + planned.positives
         for planned in sources
     ]
-    return distinct(np.concatenate(pairs))
+    return distinct(np.concatenate([np.zeros(0, np.int64), *pairs]))
 
 
 def _marked(planned: PlannedSource, known: Index, n_passages: int) -> PlannedSource:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from secid.errors import OutputError, UsageError
 from secid.report.document import to_json
 from secid.results import Run
+from secid.whole import partial_of, write_whole
 
 
 def _html(run: Run) -> str:
@@ -42,17 +42,28 @@ def check_writable(paths: Iterable[Path]) -> None:
             raise OutputError("is a folder", where=str(path), remedy="name a file in it")
         if not path.parent.is_dir():
             raise OutputError("its folder is not there", where=str(path), remedy=f"make {path.parent} first")
+        partial = partial_of(path)
         try:
-            with _partial(path).open("x"):
+            with partial.open("x"):
                 pass
-            _partial(path).unlink()
+            partial.unlink()
         except OSError as error:
             raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
 
 
-def _partial(path: Path) -> Path:
-    """A name beside the file that it has until it is whole."""
-    return path.with_name(f".{path.name}.{os.getpid()}.partial")
+def check_not_read(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Raises UsageError for an output that is a file read, or one in a folder read, under whatever name."""
+    read = [path for path in inputs if path.exists()]
+    for path in outputs:
+        if not path.exists():
+            continue  # nothing there to be lost
+        for other in read:
+            if path.samefile(other) or (other.is_dir() and path.resolve().is_relative_to(other.resolve())):
+                raise UsageError(
+                    f"would be overwritten, and is read{'' if path.samefile(other) else f' with {other}'}",
+                    where=str(path),
+                    remedy="name another file to write",
+                )
 
 
 def write_page(run: Run, path: Path) -> None:
@@ -71,14 +82,3 @@ def labels(paths: Sequence[Path]) -> list[str]:
     """Names to tell runs apart by: the folder's own, or the whole path where two have the same."""
     own = [path.parent.name if path.name == "report.json" else path.name for path in paths]
     return [name if name and own.count(name) == 1 else str(path) for name, path in zip(own, paths, strict=True)]
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Writes a text file under a temporary name, then renames it. Raises OutputError."""
-    partial = _partial(path)
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error

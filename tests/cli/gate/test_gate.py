@@ -294,3 +294,47 @@ def test_the_exit_code_reaches_the_shell(prepared, tmp_path):
     found = run_child("gate", "used.jsonl", "--against", str(prepared.baseline), cwd=tmp_path)
     assert found.code == 1
     assert "Traceback" not in found.err
+
+
+@pytest.mark.parametrize("name", ["b.json", "new.json", "link.json", "run/report.json"])
+def test_nothing_that_is_read_is_overwritten(prepared, tmp_path, invoke, name):
+    for file in ("b.json", "b.idf.safetensors"):
+        shutil.copy(prepared.folder / file, tmp_path / file)
+    shutil.copytree(prepared.run, tmp_path / "run")
+    (tmp_path / "new.json").write_text(json.dumps(items(140, 1000)), encoding="utf-8")
+    (tmp_path / "link.json").symlink_to("b.json")
+    before = (tmp_path / name).read_bytes()
+    found = invoke("gate", "new.json", "--against", "b.json", "--paired", "run", "--out", "v.md", "--out", name)
+    assert found.code == 2, found.out
+    assert f"{name}: would be overwritten, and is read" in found.err
+    assert (tmp_path / name).read_bytes() == before
+    assert not (tmp_path / "v.md").exists()
+
+
+def test_score_overwrites_no_source(prepared, tmp_path, invoke):
+    (tmp_path / "new.json").write_text(json.dumps(items(20)), encoding="utf-8")
+    found = invoke("score", "new.json", "--encoder", prepared.encoder, "--out", "new.json")
+    assert found.code == 2
+    assert "new.json: would be overwritten, and is read" in found.err
+
+
+def test_a_failed_update_leaves_the_old_pair(prepared, tmp_path, invoke, monkeypatch):
+    """The document cannot be written, as on a full disk: the table beside it stays the one that it names."""
+    out = tmp_path / "b.json"
+    assert invoke("baseline", prepared.run, "-o", out).code == 0
+    source = write_rows(tmp_path / "used.jsonl", items(150))
+    assert invoke("score", source, "--encoder", prepared.encoder, "--run", "again", "--quiet").code == 0
+    write = Path.write_bytes
+
+    def full(path: Path, data: bytes) -> int:
+        if path.name.startswith(".b.json"):
+            raise OSError(28, "No space left on device")
+        return write(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        found = invoke("baseline", "update", "again", "-o", out)
+    assert found.code == 2
+    assert "No space left on device" in found.err
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".partial")] == []
+    assert invoke("gate", fresh(tmp_path), "--against", out).code == 0

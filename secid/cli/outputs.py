@@ -1,0 +1,24 @@
+"""Files that a command writes are none of those that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def refuse_inputs(outputs: Sequence[Path], specs: Sequence[str], settings: Mapping[str, Any]) -> None:
+    """Raises UsageError where an output is a source, or a file that the settings name.
+
+    specs, settings : as the command was given them. Sources are looked for only where something is written.
+    """
+    if not outputs:
+        return
+    from secid.data import resolve_sources
+    from secid.report.pages import check_not_read
+    from secid.settings import FIELDS, resolve
+
+    values = resolve({name: value for name, value in settings.items() if name in FIELDS}).values
+    sources = [path for source in resolve_sources(specs, values) for path in source.paths]
+    named: Iterable[str | None] = (values.encoder, values.corpus, values.queries)
+    check_not_read(outputs, map(Path, (*sources, *filter(None, named))))

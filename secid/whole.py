@@ -1,0 +1,45 @@
+"""Files written whole or not at all: first under names of their own beside where they belong, then renamed."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from secid.errors import OutputError
+
+
+def partial_of(path: Path) -> Path:
+    """A name beside a file, of this call alone, that it has until it is whole."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+
+
+def make_folder(path: Path) -> None:
+    """Makes the folder that a file is to stand in. Raises OutputError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"its folder cannot be made: {error.strerror}", where=str(path)) from error
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a text file whole or not at all. Raises OutputError."""
+    write_together({path: text.encode("utf-8")})
+
+
+def write_together(contents: Mapping[Path, bytes]) -> None:
+    """Writes files that belong together: none is replaced before all are written. Raises OutputError."""
+    partials = {path: partial_of(path) for path in contents}
+    path = None
+    try:
+        for path, data in contents.items():
+            partials[path].write_bytes(data)
+        for path, partial in partials.items():
+            partial.replace(path)
+    except OSError as error:
+        raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+    finally:
+        for partial in partials.values():
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
