@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import pickle
 import warnings
 from collections.abc import Iterator
 from functools import cached_property
@@ -154,7 +153,7 @@ def _with_attention(folder: Path, choices: tuple[str, ...], common: dict[str, An
 def _not_loaded(folder: Path, error: Exception) -> EncoderError:
     text = " ".join(str(error).split())
     remedy = "check that the installed transformers knows this architecture"
-    if isinstance(error, (SafetensorError, pickle.UnpicklingError, EOFError)):
+    if isinstance(error, (SafetensorError, EOFError)):
         remedy = AGAIN
     if "ignore_mismatched_sizes" in text:
         text, remedy = "the weights have other shapes than config.json says", AGAIN

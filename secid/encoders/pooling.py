@@ -5,7 +5,6 @@ Padding stands on the right, so a text's tokens are its first `lengths` position
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from secid.encoders.modules import AGAIN, Head
 from secid.errors import EncoderError, plainly
 
-UNREADABLE = (SafetensorError, pickle.UnpicklingError, EOFError, OSError)
+UNREADABLE = (SafetensorError, EOFError, OSError)
 """What reading a cut or changed file of weights raises."""
 
 
