@@ -56,16 +56,6 @@ def group_sizes(path: str) -> list[int]:
         return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
-def column_names(file: Handle, path: str, kind: str) -> tuple[str, ...]:
-    """Column names of a file, from its metadata alone."""
-    with _damage(path):
-        if kind == "parquet":
-            return tuple(pq.ParquetFile(file).schema_arrow.names)
-        source = pa.OSFile(file) if isinstance(file, str) else file
-        reader = pa.ipc.open_stream(source) if kind == "arrow_stream" else pa.ipc.open_file(source)
-        return tuple(reader.schema.names)
-
-
 def _paths(names: Sequence[str]) -> list[str] | None:
     # pyarrow takes "a.b" as a path into a struct: a top-level name with a dot needs the whole table.
     return None if any("." in name for name in names) else list(names)
@@ -130,9 +120,34 @@ def _values(batch: pa.RecordBatch, *, checked: bool) -> list[list[Any]]:
                 raise _NotUtf8 from error
             raise
     try:
-        return [column.to_pylist() for column in batch.columns]
+        return [_cells(column) for column in batch.columns]
     except UnicodeDecodeError as error:
         raise _NotUtf8 from error
+
+
+def _cells(column: pa.Array) -> list[Any]:
+    """Python values. Times that Python's datetime cannot hold (nanoseconds, far years) are whole numbers."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError):
+        kind = _without_times(column.type)
+        if kind == column.type:
+            raise
+        values = column.cast(kind).to_pylist()
+    return values
+
+
+def _without_times(kind: pa.DataType) -> pa.DataType:
+    """The type with whole numbers in place of dates, times and durations, at any depth of structs and lists."""
+    if pa.types.is_temporal(kind):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_times(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_without_times(kind.value_type))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_without_times(kind.value_type))
+    return kind
 
 
 @contextmanager

@@ -14,9 +14,10 @@ from secid.data.passages import leaves
 from secid.data.rows import Row, shorten
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, bind_columns, filled, number_of
 from secid.data.schemas.head import Head, Key, look_like_ids, make_head
+from secid.data.schemas.order import by_order
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named, negative_groups
 from secid.data.schemas.refusals import REFUSALS
-from secid.data.schemas.special import as_number, by_order
+from secid.data.schemas.special import are_miners, as_number
 from secid.data.schemas.table import SHAPES, Shape
 from secid.errors import SchemaError
 from secid.settings import Settings
@@ -171,7 +172,7 @@ def _overruled(head: Head, settings: Settings, path: str) -> Binding:
         if len(groups) != 1:
             raise _undecided(head, "--negative-column", [str(key) for group in groups for key in group], path)
         negatives = groups[0]
-    splits = len(negatives) == 1 and head.kinds[negatives[0]] == "struct"
+    splits = len(negatives) == 1 and head.kinds[negatives[0]] == "struct" and are_miners(head, negatives[0])
     return bind_columns(head, query, positive, negatives, splits=splits, either=splits)
 
 

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import product
 from operator import itemgetter
 from typing import Any
 
+from secid.data.passages import passage_id, passage_text
 from secid.data.schemas.binding import Binding, bind_columns
 from secid.data.schemas.head import LISTS, SCALARS, Head, Key
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named
 
-RESERVED = re.compile(r"(?i)labels?|scores?")
-"""Columns that sentence-transformers keeps for labels, wherever they stand."""
-
-ID_NAME = re.compile(
-    r"(?i)_?(id|idx|index|qid|pid|docid|guid|uuid|split|source|type|task|lang|language|category)|.*_(id|idx)"
-)
-
-TAG_LENGTH = 24
-"""Characters of the longest word that names a class or topic."""
-
-QUERIES_A_TAG = 4
-"""Queries that share a tag, on average: passages so short are seldom shared by two."""
+FIELD = re.compile(r"(?i)((doc|passage)_?|p)?ids?|(doc|passage)s?|(document|text|content|title|score|label)s?")
+"""Keys of an object that holds passages, field by field; those of an object of miners are names of miners."""
 
 PASSAGE = (
     r"passage|document|doc|para(graph)?|text|context|ctx|candidate|corpus|(passage|document|doc)_text",
@@ -62,27 +54,27 @@ def several_miners(head: Head) -> list[Binding]:
     """A dict of lists, one list a miner: each key is a source."""
     negatives = [key for key in named(head, NEGATIVE) if head.kinds[key] == "struct"]
     negatives = [key for key in negatives if any(isinstance(v, list) for d in head.typical(key) for v in d.values())]
+    negatives = [key for key in negatives if are_miners(head, key)]
     positives = [key for key in named(head, POSITIVE) if head.kinds[key] in LISTS | SCALARS]
     queries = named(head, QUERY) or named(head, QUERY_ID)
-    bindings = []
-    for query in queries:
-        for positive in positives:
-            for negative in negatives:
-                if set(head.typical(negative)[0]) <= {"doc_id", "score", "text", "title"}:
-                    continue
-                bindings.append(
-                    Binding(
-                        query,
-                        positive,
-                        f"the keys of {negative}",
-                        itemgetter(query, positive, negative),
-                        (query, positive, negative),
-                        splits=True,
-                        either=True,
-                        note="one source each",
-                    )
-                )
-    return bindings
+    return [
+        Binding(
+            *(query, positive, f"the keys of {negative}"),
+            itemgetter(query, positive, negative),
+            (query, positive, negative),
+            splits=True,
+            either=True,
+            note="one source each",
+        )
+        for query, positive, negative in product(queries, positives, negatives)
+    ]
+
+
+def are_miners(head: Head, key: Key) -> bool:
+    """Whether the keys of a column of objects may be miners: none is a passage, or passages' fields in lists."""
+    values = [value for value in head.typical(key) if isinstance(value, dict)]
+    passages = [value for value in values if isinstance(passage_text(value) or passage_id(value), str | int)]
+    return bool(values) and not passages and not all(FIELD.fullmatch(name) for value in values for name in value)
 
 
 def simlm(head: Head) -> list[Binding]:
@@ -242,91 +234,3 @@ def as_number(value: Any) -> float | None:
         return float(value) if isinstance(value, str | int | float) else None
     except (ValueError, OverflowError):
         return None
-
-
-def positional_triplet(head: Head) -> list[Binding]:
-    """Rows without names: query, positive, negative, and more negatives or a score behind it."""
-    if head.named or not {0, 1, 2} <= set(head.kinds):
-        return []
-    keys = [key for key in head.kinds if isinstance(key, int)]
-    if head.kinds[0] not in SCALARS or positional_pair(head):
-        return []
-    if len(keys) == 3 and head.kinds[1] in LISTS and head.kinds[2] in LISTS - {"numbers"}:
-        return [bind_columns(head, 0, 1, [2])] if not colbert(head) else []
-    if len(keys) > 3 and _is_score(head, keys[-1]):
-        keys = keys[:-1]
-    if any(head.kinds[key] not in SCALARS for key in keys):
-        return []
-    if len(keys) == 3 and _is_a_tag(head, 0, 2) and not head.is_ids(2):
-        return []
-    if len(keys) == 3 or len({len(row) for row in head.rows}) == 1:
-        return [bind_columns(head, 0, 1, keys[2:])]
-    # Rows of different lengths: all that follows the positive is negative.
-    return [Binding("0", "1", "2…", _rest_negative, None)]
-
-
-def _rest_negative(row: Any) -> tuple[Any, Any, Any]:
-    return row[0], (row[1],), tuple(row[2:])
-
-
-def _is_score(head: Head, key: Key) -> bool:
-    values = head.column(key)
-    return are_numbers(head, key) and any(isinstance(v, float) or (isinstance(v, str) and "." in v) for v in values)
-
-
-def colbert(head: Head) -> list[Binding]:
-    """ColBERT's n-way rows: query, then passages as [id, score], the first of them positive."""
-    if head.named or len(head.kinds) < 3 or any(head.kinds.get(key) not in ("ids", "numbers") for key in (1, 2)):
-        return []
-    if not all(len(cell) == 2 for row in head.rows for cell in list(row)[1:] if isinstance(cell, list)):
-        return []
-
-    def extract(row: Any) -> tuple[Any, Any, Any]:
-        return row[0], (row[1][0],), tuple(passage[0] for passage in row[2:])
-
-    return [Binding("0", "1", "2…", extract, None, note="[id, score] each, the first is positive")]
-
-
-def positional_pair(head: Head) -> list[Binding]:
-    """Rows without names that end on a label: query, (title,) passage, label."""
-    n_columns = len(head.kinds)
-    if head.named or n_columns not in (3, 4):
-        return []
-    label = n_columns - 1
-    if not are_numbers(head, label) or {as_number(value) for value in head.column(label)} - {0.0, 1.0}:
-        return []
-    if any(head.kinds[key] not in SCALARS for key in range(label)):
-        return []
-    return [pair_binding(0, 1, 2, None) if n_columns == 3 else pair_binding(0, 2, 3, 1)]
-
-
-def by_order(head: Head) -> list[Binding]:
-    """Exactly three columns of text under names that do not speak against it: anchor, positive, negative."""
-    if not head.named:
-        return []
-    keys = [key for key in head.kinds if not RESERVED.fullmatch(str(key)) and not ID_NAME.fullmatch(str(key))]
-    texts = [key for key in keys if head.kinds[key] == "text"]
-    if len(texts) != 3 or len(keys) != 3 or any(head.is_ids(key) for key in texts):
-        return []
-    if _names_say_otherwise(head, texts) or any(_is_a_tag(head, texts[0], key) for key in texts[1:]):
-        return []
-    binding = bind_columns(head, texts[0], texts[1], texts[2:], note="by the order of the columns")
-    return [binding]
-
-
-def _names_say_otherwise(head: Head, texts: list[Key]) -> bool:
-    """Whether a name that is known stands in another role's place; weak positive names may be queries (context, …)."""
-    first, second, third = texts
-    return (
-        bool({second, third} & {*named(head, QUERY), "title"})
-        or bool({first, third} & set(named(head, POSITIVE[:1])))
-        or third in named(head, POSITIVE[1:])
-        or bool({first, second} & set(named(head, NEGATIVE)))
-    )
-
-
-def _is_a_tag(head: Head, query: Key, key: Key) -> bool:
-    """Whether a column holds a few short words for many queries: topics or classes ("entailment"), no passages."""
-    values = {value for value in head.column(key) if isinstance(value, str)}
-    queries = {value for value in head.column(query) if isinstance(value, str)}
-    return len(values) * QUERIES_A_TAG <= len(queries) and all(len(value) <= TAG_LENGTH for value in values)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from secid.data.rows import Row
-from secid.data.schemas import special
+from secid.data.schemas import order, special
 from secid.data.schemas.objects import objects
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, Bind, columns
 
@@ -124,7 +124,7 @@ SHAPES = (
         ({"query": "q", "docs": ["p", "n"], "labels": [1, 0]},),
     ),
     Shape(
-        "rocketqa", "RocketQA, rows that end on a label", special.positional_pair,
+        "rocketqa", "RocketQA, rows that end on a label", order.positional_pair,
         (["q", "T", "p", "1"], ["q", "T", "n", "0"]),
     ),
     Shape(
@@ -133,17 +133,17 @@ SHAPES = (
         rank=1,
     ),
     Shape(
-        "colbert", "ColBERT n-way", special.colbert,
+        "colbert", "ColBERT n-way", order.colbert,
         ([11, [1, 0.9], [2, 0.1]],),
         ids=True,
     ),
     Shape(
-        "id-rows", "rows of ids (MS MARCO, ColBERT, GPL)", special.positional_triplet,
+        "id-rows", "rows of ids (MS MARCO, ColBERT, GPL)", order.positional_triplet,
         ([11, 1, 2],),
         ids=True,
     ),
     Shape(
-        "rows", "rows without names (JSON arrays, MS MARCO triples)", special.positional_triplet,
+        "rows", "rows without names (JSON arrays, MS MARCO triples)", order.positional_triplet,
         (["q", "p", "n"],),
         ids=False,
     ),
@@ -171,7 +171,7 @@ SHAPES = (
         ids=False, rank=1,
     ),
     Shape(
-        "ordered-triplet", "three columns of text, by their order", special.by_order,
+        "ordered-triplet", "three columns of text, by their order", order.by_order,
         ({"premise": "q", "entailment": "p", "contradiction": "n"},),
         ids=False, rank=2,
     ),

@@ -295,6 +295,29 @@ def test_every_arrow_list_type_is_read(kind: Any, tmp_path: Path) -> None:
     assert found[2].dropped == (("missing_field", 1), ("unusable_positive", 1))
 
 
+@pytest.mark.parametrize(
+    "times",
+    [
+        pa.array([1_700_000_000_123_456_789], pa.timestamp("ns")),
+        pa.array([2**60], pa.timestamp("us")),
+        pa.array([1_234_567], pa.duration("ns")),
+        pa.array([1_234_567], pa.time64("ns")),
+        pa.array([10**8], pa.date32()),
+    ],
+    ids=str,
+)
+def test_times_that_python_cannot_hold_do_no_harm(times: Any, tmp_path: Path) -> None:
+    inside = pa.StructArray.from_arrays([pa.array(["p"]), times], ["text", "made"])
+    columns = {"query": pa.array(["q"]), "pos": inside, "neg": pa.ListArray.from_arrays([0, 1], inside)}
+    pq.write_table(pa.table({**columns, "made": times}), tmp_path / "a.parquet")
+    table = pa.table(columns)
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+    for name in ("a.parquet", "a.arrow"):
+        (record,) = read(tmp_path / name, query_column="query", positive_column="pos", negative_column="neg")[1]
+        assert record[:3] == ("q", ("p",), ("p",))
+
+
 def test_parquet_text_that_is_not_utf8_spoils_its_row_alone(tmp_path: Path) -> None:
     texts = pa.array([b"good", b"bad\xff", b"good"]).view(pa.binary())
     bad = pa.Array.from_buffers(pa.string(), 3, texts.buffers())

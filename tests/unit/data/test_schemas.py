@@ -272,6 +272,21 @@ def test_several_miners_become_sources(tmp_path: Path) -> None:
     assert found[2].reason == "no_negatives"
 
 
+def test_an_object_of_one_passage_is_no_object_of_miners(tmp_path: Path) -> None:
+    row = {"query": "q", "pos": {"title": "T", "text": "p"}, "neg": {"title": "U", "text": "n", "url": "x"}}
+    _, (record,) = read(write(tmp_path / "a.jsonl", [row]), negative_column="neg")
+    assert (record.positives, record.negatives, record.split) == (("T p",), ("U n",), "")
+    row = {"query": "q", "pos": ["p"], "neg": {"bm25": "n", "tas-b": "m"}}
+    _, found = read(write(tmp_path / "b.jsonl", [row]), negative_column="neg")
+    assert [(item.split, item.negatives) for item in found] == [("bm25", ("n",)), ("tas-b", ("m",))]
+
+
+def test_fields_of_passages_are_no_miners(tmp_path: Path) -> None:
+    row = {"query": "q", "pos": ["p"], "neg": {"ids": ["d7", "d8"], "texts": ["n one", "n two"]}}
+    with pytest.raises(SchemaError, match="neg: struct"):
+        read(write(tmp_path / "a.jsonl", [row]))
+
+
 def test_a_row_without_query_counts_against_each_source_in_it(tmp_path: Path) -> None:
     good = {"query": "q", "pos": ["p"], "neg": {"a": ["n x"], "b": ["n y"]}}
     _, found = read(write(tmp_path / "a.jsonl", [good, {**good, "query": " "}]))
