@@ -248,7 +248,21 @@ def json_object(stream: ByteStream) -> Parts:
     if isinstance(value, Broken):
         raise InputError(f"not valid JSON ({value.detail})", where=stream.path)
     rows = unwrap(value)
+    _refuse_several_lists(value, rows[0], stream.path)
     yield Part(range(1, len(rows) + 1), rows)
+
+
+def _refuse_several_lists(value: Row, first: Row, path: str) -> None:
+    """Raises InputError where an object holds other lists of such records beside the one that is read."""
+    alike = [
+        name
+        for name, inner in (value.items() if isinstance(value, dict) else ())
+        if isinstance(inner, list) and inner and isinstance(inner[0], dict) and set(inner[0]) == set(first)
+    ]
+    if len(alike) > 1:
+        raise InputError(
+            f"several lists of records: {', '.join(alike)}", where=path, remedy="write each into a file of its own"
+        )
 
 
 def unwrap(value: Row) -> list[Row]:

@@ -33,6 +33,8 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
     and the flags that decide.
     """
     head = make_head(rows)
+    if settings.source_column is not None and settings.source_column not in head.kinds:
+        raise _undecided(head, f"--source-column {settings.source_column!r} is not there", [], path)
     if settings.query_column or settings.positive_column or settings.negative_column:
         binding = _with_ids(_overruled(head, settings, path), head)
         binding = replace(binding, schema="columns", title="columns named by flags")

@@ -311,6 +311,13 @@ def test_source_column_splits_by_value(tmp_path: Path) -> None:
     assert found[0].split == "bm25"
 
 
+def test_a_source_column_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    for row in ({"query": "q", "positive": "p", "negative": "n", "miner": "x"}, ["q a", "p a", "n a"]):
+        path = write(tmp_path / "a.jsonl", [row])
+        with pytest.raises(SchemaError, match=r"--source-column 'nope' is not there\n.*columns: "):
+            read(path, source_column="nope")
+
+
 def test_instruction_pairs_are_one_text_each(tmp_path: Path) -> None:
     row = {"query": ["i", "q"], "pos": [["i", "p"], ["i", "p2"]], "neg": ["i", "n"]}
     _, (record,) = read(write(tmp_path / "a.jsonl", [row]))
@@ -346,6 +353,15 @@ def test_a_wrapped_list_in_a_json_object(tmp_path: Path) -> None:
     write_jsonl(path, [{"corpus": {"path": "c"}, "data": [{"question": "q", "pos_doc": ["p"], "neg_doc": ["n"]}]}])
     _, (record,) = read(path)
     assert record[:3] == ("q", ("p",), ("n",))
+
+
+def test_several_lists_of_records_in_a_json_object_are_an_error(tmp_path: Path) -> None:
+    path, row = tmp_path / "a.json", {"query": "q", "positive": "p", "negative": "n"}
+    write_jsonl(path, [{"train": [row], "test": [row]}])
+    with pytest.raises(InputError, match="several lists of records: train, test"):
+        read(path)
+    write_jsonl(path, [{"train": [row], "labels": [{"id": 1}], "test": []}])
+    assert len(read(path)[1]) == 1
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
