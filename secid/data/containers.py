@@ -125,7 +125,7 @@ def sniff_table(head: bytes, path: str) -> Dialect:
 
     The delimiter is a tab where the first line has one. A first line of short, distinct names is a
     header. Fields are quoted in CSV; in TSV only where every field that opens with a quotation
-    mark also closes as CSV asks: MS MARCO's passages quote freely.
+    mark also closes as CSV asks, and holds one or all fields do: MS MARCO's passages quote freely.
     """
     text = head.decode("utf-8", errors="replace")
     whole = text if len(head) < CHUNK // 2 else text[: text.rfind("\n") + 1]
@@ -149,7 +149,11 @@ def sniff_table(head: bytes, path: str) -> Dialect:
 def _tsv_is_quoted(text: str) -> bool:
     cells = [cell for line in text.split("\n")[:SNIFFED_LINES] for cell in line.rstrip("\r").split("\t")]
     opened = [cell for cell in cells if cell.startswith('"')]
-    return bool(opened) and all(re.fullmatch(r'"(?:[^"]|"")*"', cell) for cell in opened)
+    if not opened or not all(re.fullmatch(r'"(?:[^"]|"")*"', cell) for cell in opened):
+        return False
+    # What quotes one field of many that need no quotation marks is the text itself.
+    needed = all('""' in cell[1:-1] for cell in opened)
+    return needed or all(re.match(r'"|-?[\d.]+$', cell) for cell in cells if cell)
 
 
 def _first_rows(text: str, delimiter: str, quoted: bool) -> list[list[str]]:

@@ -26,7 +26,8 @@ class Dialect:
 def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row | Broken, int]]:
     """Rows and their sizes; as dicts where the table has a header, else as lists. Numbers are the row's first line.
 
-    A row with more or fewer fields than the table is Broken("extra_columns").
+    A row with more or fewer fields than the table is Broken("extra_columns"). One that cannot be parsed or has
+    the wrong width is Broken once for each of its lines: behind a quotation mark without end they may be rows.
     """
     lines = _Lines(stream)
     reader = csv.reader(
@@ -43,14 +44,17 @@ def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row 
         except StopIteration:
             return
         except csv.Error as error:
-            yield first, lines.damage or Broken("broken_line", shorten(str(error))), lines.row_bytes
-            continue
-        if first == 1 and header:
-            continue
-        if lines.damage is not None:
-            yield first, lines.damage, lines.row_bytes
-        elif cells:
-            yield first, _row(cells, header, dialect.n_columns), lines.row_bytes
+            row: Row | Broken = lines.damage or Broken("broken_line", shorten(str(error)))
+        else:
+            if (first == 1 and header) or not (cells or lines.damage):
+                continue
+            row = lines.damage or _row(cells, header, dialect.n_columns)
+        n_lines = lines.number + 1 - first
+        if isinstance(row, Broken) and n_lines > 1:
+            told = Broken(row.reason, f"{row.detail}; a quotation mark joins {n_lines} lines")
+            yield from ((number, told, lines.row_bytes // n_lines) for number in range(first, lines.number + 1))
+        else:
+            yield first, row, lines.row_bytes
 
 
 def _row(cells: list[str], header: tuple[str, ...], n_columns: int) -> Row | Broken:
@@ -84,6 +88,9 @@ class _Lines:
             self.damage = Broken("too_large", f"line over {ROW_LIMIT >> 20} MiB")
             return "\n"
         self.row_bytes += len(line)
+        if self.row_bytes > ROW_LIMIT:
+            self.damage = Broken("too_large", f"row over {ROW_LIMIT >> 20} MiB")
+            raise csv.Error
         if self.number == 1:
             line = line.removeprefix(BOM)
         if b"\0" in line:

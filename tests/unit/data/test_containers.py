@@ -235,6 +235,34 @@ def test_csv_rows_of_another_width_or_damaged_are_counted(items: Items) -> None:
     assert [item.line for item in found] == [2, 3, 4, 5, 6, 7, 8]
 
 
+@pytest.mark.parametrize(
+    ("bad", "reason", "detail"),
+    [
+        (b'q,"p,n\n', "broken_line", "unexpected end of data; a quotation mark joins 31 lines"),
+        (b'"q,p,n\n', "broken_line", "unexpected end of data; a quotation mark joins 31 lines"),
+        (b'q,"p,n\n' + b"q,p,n\n" * 29 + b'q,p",n,n\n', "extra_columns", "4 fields, 3 expected; a quo"),
+    ],
+)
+def test_rows_behind_a_quotation_mark_without_end_are_counted(
+    bad: bytes, reason: str, detail: str, items: Items
+) -> None:
+    content = b"query,positive,negative\n" + b"q,p,n\n" * 100 + bad + b"q,p,n\n" * (31 - bad.count(b"\n"))
+    found = items(content, "a.csv")
+    assert reasons(found) == [""] * 100 + [reason] * 31
+    assert [item.line for item in found] == list(range(2, 133))
+    assert isinstance(found[-1], Defect)
+    assert found[-1].detail.startswith(detail)
+
+
+def test_a_row_of_many_lines_is_bounded(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tablerows, "ROW_LIMIT", 100)
+    content = b"query,positive,negative\nq,p,n\n" + b'"x\n' + b'","y\n' * 100 + b"q,p,n\n"
+    found = items(content, "a.csv")
+    assert (reasons(found)[0], reasons(found)[-1], found[-1].line) == ("", "", 104)
+    assert set(reasons(found)[1:20]) == {"too_large"}
+    assert all(reasons(found)[1:-1])
+
+
 def test_tsv_keeps_free_quotation_marks(items: Items) -> None:
     content = b'"Foo" is\tp "x"\tn\n"Bar\tp\t"n"\n'
     found = items(content, "a.tsv")
@@ -245,6 +273,19 @@ def test_tsv_keeps_free_quotation_marks(items: Items) -> None:
 def test_tsv_quoted_as_csv_asks_is_unquoted(items: Items) -> None:
     content = b'query\tpositive\tnegative\nq\t"say ""p"""\tn\n'
     assert items(content, "a.tsv")[0].positives == ('say "p"',)
+
+
+@pytest.mark.parametrize("row", [b'"q"\t"p"\t"n"\n', b'"q"\t""\t7\n'])
+def test_tsv_quoted_throughout_is_unquoted(row: bytes, items: Items) -> None:
+    content = b'"query"\t"positive"\t"negative"\n"q"\t"p"\t"n"\n' + row
+    assert items(content, "a.tsv")[0][:3] == ("q", ("p",), ("n",))
+
+
+def test_a_tsv_in_which_one_cell_quotes_is_not_unquoted(items: Items) -> None:
+    content = b'"a title"\tp\tn\n' + b"q\tp\tn\n" * 60 + b'q\t"p has no end\tn\n' + b"q\tp\tn\n" * 9
+    found = items(content, "a.tsv")
+    assert (len(found), set(reasons(found)), found[0].query) == (71, {""}, '"a title"')
+    assert found[61].positives == ('"p has no end',)
 
 
 def test_crlf_tsv_without_header(items: Items) -> None:
