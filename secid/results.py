@@ -255,12 +255,15 @@ class SourceResult(Measurement, SourceIdentity):
 
     gate_histograms : by gate (consistency, locality, coverage, weight) the triplets in 20 equal bins of [0, 1].
     bucket_overlaps : triplets in two buckets at once, by the names of both.
+    ranked_point    : what it is ranked by where that is its score on equal numbers; None where it is that of the
+                      budget curve.
     """
 
     proxies: Proxies
     gate_histograms: Mapping[str, tuple[int, ...]]
     buckets: tuple[Bucket, ...]
     bucket_overlaps: Mapping[str, Mapping[str, int]]
+    ranked_point: BudgetPoint | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -427,10 +430,20 @@ class EarlyStop:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EqualNumbers:
+    """Distinct queries and negatives of each source, as many as every source has. Source: METHOD 7."""
+
+    n_queries: int
+    n_triplets: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """One run: the settings, the encoder, the ranked sources, and what it took.
 
     budget: the B that the ranking was made at; 1 is the paper's score.
+    equal_numbers: to which sources are cut where they are compared at budgets beyond 1; None where they have the
+    same numbers, or cannot be cut.
     warnings: findings about the run as a whole that change how the scores are to be read.
     not_evaluated: name of a part that could not be computed, and why.
     Parts with a default are absent from older reports.
@@ -448,6 +461,7 @@ class Run:
     crossings: tuple[Crossing, ...]
     overlaps: tuple[Overlap, ...]
     ablations: tuple[Ablation, ...]
+    equal_numbers: EqualNumbers | None = None
     slices: tuple[Slice, ...] = ()
     early_stop: EarlyStop | None = None
     warnings: tuple[str, ...] = ()

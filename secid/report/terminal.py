@@ -21,7 +21,7 @@ from secid.report.numerals import count, fraction, half_width, nats, percent
 from secid.report.trimmed import Trimmed
 from secid.report.unstable import unstable
 from secid.report.verdict import in_a_line, warning, warnings
-from secid.report.words import control_name, missing_lines, score_name, score_point, skipped_lines
+from secid.report.words import control_name, equal_numbers, missing_lines, score_name, score_point, skipped_lines
 from secid.results import Ablation, ControlResult, Run
 from secid.settings import in_words
 
@@ -107,7 +107,9 @@ def _new(*columns: tuple[str, Literal["left", "right"]], folds: int = 0) -> Tabl
 def _legend(run: Run) -> str:
     at_one = run.budget == 1.0
     told = [f"{name}: {text}" for name, text in COLUMNS.items() if at_one or name not in ONLY_AT_ONE]
-    at = [] if at_one else [f"ECI_B: {score_name(run)}, by which sources rank. ECI_sem: the score at B = 1."]
+    numbers = equal_numbers(run)
+    on = f", on {numbers}; all else is of all negatives" if numbers else ""
+    at = [] if at_one else [f"ECI_B: {score_name(run)}, by which sources rank{on}. ECI_sem: the score at B = 1."]
     return " ".join([*at, *told])
 
 

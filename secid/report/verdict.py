@@ -74,7 +74,8 @@ def ranking(run: Run) -> str:
     """Who is first, and whether that is established."""
     leader, how = run.sources[0], standing(run)
     point = score_point(leader, run.budget)
-    at = "" if run.budget == 1.0 else f"at B{SPACE}={SPACE}{budget(run.budget)} "
+    on = " on equal numbers" if run.equal_numbers else ""
+    at = "" if run.budget == 1.0 else f"at B{SPACE}={SPACE}{budget(run.budget)}{on} "
     score = f"{nats(point.nats)} nats (95{SPACE}% interval {interval(point.interval_95)})"
     if how == "alone":
         return f"{named(leader.name)} scores {at}{score}; one source alone has no rank."

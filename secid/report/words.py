@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from secid.report.foreign import named, plain
 from secid.report.numerals import budget as budget_text
-from secid.results import BudgetPoint, ControlResult, EncoderInfo, Measurement, Run
+from secid.report.numerals import plural
+from secid.results import BudgetPoint, ControlResult, EncoderInfo, Measurement, Run, SourceResult
 
 CAUTION = (
     "No training-free number is established as a predictor of retrieval after training: in our own fine-tunings random "
@@ -24,7 +25,8 @@ EXPLANATIONS = {
     ),
     "P(first)": "chance of the highest score among these sources, 0 to 100 %, given the sampling of queries alone; "
     "nearer to 100 % is surer.",
-    "negatives": "triplets (query, positive, negative) scored; a higher count only narrows the interval.",
+    "negatives": "triplets (query, positive, negative) scored; at B = 1 a higher count only narrows the interval, at "
+    "others it moves the score, so ranks there go by equal numbers.",
     "queries": "distinct queries, 1 or more: the sampling unit; more of them narrow the intervals.",
     "tr M": "the mean weight, 0 to 1 and higher is more: the score is at most this, and usually within 1 % of it.",
     "π": "target consistency, 0 to 1: probability that the encoder prefers the positive to the negative. "
@@ -147,8 +149,21 @@ def score_name(run: Run) -> str:
     return "ECI_sem" if run.budget == 1.0 else f"ECI at B = {budget_text(run.budget)}"
 
 
+def equal_numbers(run: Run) -> str:
+    """The numbers that sources are compared on at budgets other than 1, where their own differ; else ""."""
+    numbers = run.equal_numbers
+    if numbers is None:
+        return ""
+    return f"{plural(numbers.n_queries, 'query', 'queries')} and {plural(numbers.n_triplets, 'negative')} of each"
+
+
 def score_point(item: Measurement, budget: float) -> BudgetPoint:
-    """Score, interval and bias at a budget; those of B = 1 where the curve lacks it."""
+    """Score, interval and bias at a budget, those that a source is ranked by where they are of equal numbers; those
+    of B = 1 where the curve lacks the budget.
+    """
+    ranked = item.ranked_point if isinstance(item, SourceResult) else None
+    if ranked is not None and ranked.budget == budget:
+        return ranked
     for point in item.budget_curve:
         if point.budget == budget:
             return point

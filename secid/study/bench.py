@@ -104,8 +104,8 @@ def sample_positions(plan: Plan, seed: int, among: Sequence[Triplets] | None = N
 
 
 def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Triplets] | None:
-    """The sources cut to equal numbers of queries and negatives, the very sets given where these are equal
-    already; None for unequal ones under the policy "all", whose pairs cannot be dealt out one by one.
+    """The sources cut to equal numbers of queries and negatives, a set itself where nothing is cut of it; None for
+    unequal ones under the policy "all", whose pairs cannot be dealt out one by one.
 
     Queries go by the order of every sample; negatives are dealt round by round, one a query, so
     that every query keeps some. Source: METHOD 7.
@@ -126,7 +126,10 @@ def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Trip
         round_number = np.arange(len(inside)) - starts[query_rank[inside]]
         orders.append(inside[np.lexsort((query_rank[inside], round_number))])
     n_triplets = min(map(len, orders))
-    return [subset(rows, np.sort(order[:n_triplets])) for rows, order in zip(triplets, orders, strict=True)]
+    return [
+        rows if len(rows) == n_triplets else subset(rows, np.sort(order[:n_triplets]))
+        for rows, order in zip(triplets, orders, strict=True)
+    ]
 
 
 def subset(rows: Triplets, keep: npt.NDArray[np.int64]) -> Triplets:

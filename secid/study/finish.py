@@ -231,6 +231,7 @@ def chances(ranked: Sequence[Measured], settings: Settings) -> Floats:
 
 def source_result(
     item: Measured,
+    cut: Measured,
     rank: int,
     group: int,
     chance: float,
@@ -238,7 +239,7 @@ def source_result(
     findings: Findings,
     settings: Settings,
 ) -> SourceResult:
-    """The published numbers of one source."""
+    """The published numbers of one source. cut: what it is ranked by, the item itself or its cut to equal numbers."""
     planned = item.planned
     if planned is None:
         raise ValueError("a control has no source result")
@@ -258,6 +259,7 @@ def source_result(
         skipped=tally.skipped,
         dropped_negatives=tally.dropped,
         examples=tally.examples,
+        ranked_point=None if cut is item else _curve(cut)[0],
         **vars(findings),
         **measurement(item, settings),
     )

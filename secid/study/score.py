@@ -22,7 +22,7 @@ from secid.measure.information import log_det_nats
 from secid.plan import Plan
 from secid.progress import Progress
 from secid.records import Source
-from secid.results import SCHEMA_VERSION, Ablation, EarlyStop, IdfInfo, InputFile, Run, Slice
+from secid.results import SCHEMA_VERSION, Ablation, EarlyStop, EqualNumbers, IdfInfo, InputFile, Run, Slice
 from secid.settings import Resolved, Settings
 from secid.study.ablate import Aspect, ablation, aspects, blocks_of, tokenizer_of
 from secid.study.bench import Bench, level_sets, sample_positions
@@ -236,8 +236,8 @@ def finished(
         idf=found.idf,
         budget=settings.budget,
         sources=tuple(
-            source_result(item, rank, groups[item.name], float(chance), files, found.findings[item.name], settings)
-            for rank, (item, chance) in enumerate(zip(ranked, chances(cut, settings), strict=True), 1)
+            source_result(item, own, rank, groups[item.name], float(chance), files, found.findings[item.name], settings)
+            for rank, (item, own, chance) in enumerate(zip(ranked, cut, chances(cut, settings), strict=True), 1)
         ),
         controls=tuple(
             control_result(control, item, len(np.setdiff1d(item.triplets.negative, pool)), ranked, settings)
@@ -247,6 +247,7 @@ def finished(
         crossings=crossings(found.level or (), max(budget for item in ranked for budget in item.influence.budgets)),
         overlaps=overlaps([Listed(item.name, item.triplets.query, item.triplets.negative) for item in ranked]),
         ablations=tuple(ablated(aspect, cut, blocks, settings.budget) for aspect in found.suite),
+        equal_numbers=equal_numbers(found.items, found.level),
         slices=found.slices,
         early_stop=found.early_stop,
         warnings=found.warnings,
@@ -285,6 +286,13 @@ def read(
 def judged(items: Sequence[Measured], level: Sequence[Measured] | None, budget: float) -> Sequence[Measured]:
     """What sources are ranked by: all of them at budget 1, else sets of equal size where these could be cut."""
     return items if budget == 1.0 or level is None else level
+
+
+def equal_numbers(items: Sequence[Measured], level: Sequence[Measured] | None) -> EqualNumbers | None:
+    """What sources of unequal numbers are cut to."""
+    if level is None or all(cut is item for cut, item in zip(level, items, strict=True)):
+        return None
+    return EqualNumbers(n_queries=len(level[0].influence.queries), n_triplets=len(level[0].triplets))
 
 
 def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequence[str]], budget: float) -> Ablation:

@@ -12,7 +12,8 @@ from scipy.stats import t as student
 from secid.data import resolve_sources
 from secid.measure.buckets import BUCKETS
 from secid.progress import Silent
-from secid.results import Run
+from secid.report.words import score_point
+from secid.results import EqualNumbers, Run
 from secid.settings import resolve
 from secid.study.ablate import CORPORA, TEMPERATURES, TOKENIZERS
 from secid.study.score import Scored, score_sources
@@ -446,6 +447,14 @@ def test_at_another_budget_the_ranking_is_by_equal_samples(tmp_path):
     assert [source.name for source in run.sources] == ["few", "many"]
     assert run.comparisons[0].first == "few"
     assert run.comparisons[0].difference_nats > 0
+    assert run.equal_numbers == EqualNumbers(n_queries=8, n_triplets=16)
+    few, many = (score_point(source, run.budget) for source in run.sources)
+    assert few.nats - many.nats == pytest.approx(run.comparisons[0].difference_nats)  # what is shown is what ranks
+    assert run.sources[0].ranked_point is None  # nothing is cut of the smallest
+    assert many.interval_95[0] < many.nats < many.interval_95[1]
+    equal = score({"x": made["few"], "y": rows(8, "else", 2)}, tmp_path / "equal", budget=1_000.0).run
+    assert equal.equal_numbers is None
+    assert all(source.ranked_point is None for source in equal.sources)
 
 
 def test_policy_all_gives_no_crossings_of_unequal_sources_and_says_so(sources, tmp_path):

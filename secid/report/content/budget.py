@@ -6,14 +6,13 @@ from secid.report.charts.lines import lines
 from secid.report.foreign import named, plain, short
 from secid.report.numerals import budget, fraction, nats, percent
 from secid.report.page import Chart, Part, Section, Table, foreign, number, wrapped
-from secid.report.words import terms
+from secid.report.words import equal_numbers, terms
 from secid.results import Measurement, Run
 
 BUDGET_MEANING = (
     "B is the number of negatives that will be drawn from a source, times a noise-to-prior ratio that theory leaves "
     "open. Curves show each source's own sample; beyond B = 1 only samples of equal size compare"
 )
-EQUAL_NUMBERS = ", so the crossings (dotted lines) are from equal numbers of queries and negatives."
 
 
 def budget_section(run: Run) -> Section | None:
@@ -52,27 +51,48 @@ def budget_section(run: Run) -> Section | None:
             marks=[(item.budget, "") for item in run.crossings if budgets[0] <= item.budget <= budgets[-1]],
         ),
     )
+    own_number = ("B = N",) if any(_at_own_number(source, budgets) != "–" for source in run.sources) else ()
     rows = tuple(
         (
             short(source.name),
             *(f"{nats(_nats(source)[at])}\n(short by {nats(_bias(source)[at])})" for at in budgets),
+            *(_at_own_number(source, budgets) for _ in own_number),
         )
         for source in run.sources
     )
     table = Table(
         caption="ECI_B in nats by budget, and how much the sample understates it",
-        columns=(foreign("source"), *(wrapped(f"B = {budget(at)}") for at in budgets)),
+        columns=(foreign("source"), *map(wrapped, (*(f"B = {budget(at)}" for at in budgets), *own_number))),
         rows=rows,
     )
     return Section(
         anchor="budget",
         link="Budget",
         title="Does the order hold for more negatives?",
-        paragraphs=(BUDGET_MEANING + ("." if "crossings" in run.not_evaluated else EQUAL_NUMBERS),),
+        paragraphs=(BUDGET_MEANING + ("." if "crossings" in run.not_evaluated else _on_equal_numbers(run)),),
         bullets=_crossings(run),
         parts=(Part(table=table, chart=chart),),
         terms=terms(*(("ECI_B",) if run.budget == 1.0 else ()), "shortfall"),
     )
+
+
+def _at_own_number(source: Measurement, shared: list[float]) -> str:
+    """The score at a budget of as many negatives as the source has, where that is its own alone."""
+    return next(
+        (
+            f"{nats(point.nats)}\n(short by {nats(point.bias_nats)}; N = {budget(point.budget)})"
+            for point in source.budget_curve
+            if point.budget not in shared
+        ),
+        "–",
+    )
+
+
+def _on_equal_numbers(run: Run) -> str:
+    """What crossings are of; the curves may show others where sources differ in numbers."""
+    numbers = equal_numbers(run)
+    told = ", so the crossings (dotted lines) are from equal numbers of queries and negatives"
+    return f"{told}: {numbers}, whatever the pair. Curves may cross elsewhere." if numbers else f"{told}."
 
 
 def _crossings(run: Run) -> tuple[str, ...]:
@@ -81,8 +101,7 @@ def _crossings(run: Run) -> tuple[str, ...]:
         return (f"Crossings are not evaluated: {plain(run.not_evaluated['crossings'])}.",)
     largest = max(at for source in run.sources for at in _nats(source))
     return tuple(
-        f"From B = {budget(item.budget)} on, {named(item.second)} scores higher than {named(item.first)}."
-        for item in run.crossings
+        f"At B = {budget(item.budget)} {named(item.second)} overtakes {named(item.first)}." for item in run.crossings
     ) or (f"No two sources change places between B = 1 and {budget(largest)}.",)
 
 

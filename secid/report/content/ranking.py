@@ -11,6 +11,7 @@ from secid.report.words import (
     CONTROL_MEANINGS,
     CONTROL_NAMES,
     control_name,
+    equal_numbers,
     missing_lines,
     score_name,
     score_point,
@@ -51,6 +52,7 @@ def ranking_section(run: Run) -> Section:
         anchor="ranking",
         link="Ranking",
         title="Ranking",
+        paragraphs=_on_equal_numbers(run),
         parts=(
             Part(
                 table=Table(
@@ -65,6 +67,15 @@ def ranking_section(run: Run) -> Section:
             *("95 % interval", "rank", "rank group", "P(first)", "queries", "negatives"),
         ),
     )
+
+
+def _on_equal_numbers(run: Run) -> tuple[str, ...]:
+    """What beyond budget 1 is not of all negatives."""
+    numbers = equal_numbers(run)
+    if run.budget == 1.0 or not numbers:
+        return ()
+    told = f"Scores, intervals, ranks, P(first) and pairs are on {numbers}: beyond B = 1 a larger sample scores higher."
+    return (f"{told} Counts, controls and the budget curve are of all.",)
 
 
 def controls_section(run: Run) -> Section:

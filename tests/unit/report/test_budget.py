@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from secid.report.content.budget import budget_section
-from secid.results import Run
+from secid.report.foreign import without_isolates
+from secid.results import Crossing, EqualNumbers, Run
 from tests.unit.report import samples
 
 
@@ -22,6 +23,31 @@ def test_the_range_ends_at_the_largest_budget_of_any_curve(run):
     longer = replace(first, budget_curve=(*first.budget_curve, replace(first.budget_curve[-1], budget=250_000.0)))
     section = budget_section(replace(run, sources=(longer, *run.sources[1:])))
     assert section.bullets == ("No two sources change places between B = 1 and 250,000.",)
+
+
+def test_what_equal_numbers_are_stands_beside_the_crossings(run):
+    crossing = Crossing(first="bm25", second="dense", budget=3.44)
+    made = replace(run, crossings=(crossing,), equal_numbers=EqualNumbers(n_queries=30, n_triplets=330))
+    section = budget_section(made)
+    assert without_isolates(section.bullets[0]) == "At B = 3.44 dense overtakes bm25."
+    assert (
+        "30 queries and 330 negatives of each, whatever the pair. Curves may cross elsewhere." in section.paragraphs[0]
+    )
+
+
+def test_each_sources_own_number_of_negatives_has_a_column(run):
+    """METHOD 7: the curve is reported at N too, which may differ from source to source."""
+    sources = []
+    for place, source in enumerate(run.sources):
+        curve = [point for point in source.budget_curve if point.budget in (1.0, 10.0)]
+        own = replace(curve[-1], budget=330.0 + place, nats=20.0 + place)
+        sources.append(replace(source, budget_curve=(*curve, own)))
+    shown = budget_section(replace(run, sources=tuple(sources))).parts[0].table
+    assert [column.title for column in shown.columns] == ["source", "B = 1", "B = 10", "B = N"]
+    assert shown.rows[1][-1].startswith("21.00\n(short by")
+    assert shown.rows[1][-1].endswith("; N = 331)")
+    same = budget_section(replace(run, sources=(sources[0], sources[0]))).parts[0].table
+    assert "B = N" not in [column.title for column in same.columns]  # then it is a budget that all share
 
 
 def test_crossings_that_were_not_sought_are_not_said_to_be_none(run):

@@ -16,14 +16,16 @@ from rich.console import Console
 from secid.errors import OutputError, UsageError
 from secid.report.content import page_of
 from secid.report.cuts import hard_cut
+from secid.report.foreign import without_isolates
 from secid.report.html import LARGEST_PAGE as LARGEST_HTML
 from secid.report.html import to_html
 from secid.report.markdown import LARGEST_PAGE as LARGEST_MARKDOWN
 from secid.report.markdown import to_markdown
 from secid.report.pages import FORMATS, check_formats, check_writable, labels, write_page
 from secid.report.terminal import SHOWN_FINDINGS, print_run
-from secid.report.verdict import warnings
+from secid.report.verdict import verdict, warnings
 from secid.report.words import CONTROL_NAMES, EXPLANATIONS, bucket_name
+from secid.results import EqualNumbers
 from tests.unit.report import samples
 
 
@@ -148,7 +150,7 @@ def test_sizes_hold_for_six_sources_with_everything(run):
         (0.5, "examples after the first of each bucket.", 1),
         (0.43, "examples after the first of each bucket, passages after 100 characters.", 1),
         (0.3, "all examples but one of each of the first 3 buckets of a source.", 1),
-        (0.23, "all examples but one of the first bucket of a source.", 1),
+        (0.235, "all examples but one of the first bucket of a source.", 1),
         (0.21, "examples.", 0),
     ],
 )
@@ -321,6 +323,26 @@ def test_the_score_of_budget_1_and_the_split_stand_beside_the_score_of_another(r
     assert re.search(r"168\.7 ±8\.7000\s+0\.5455\s+0\.6\s%\s+0\.99\s+0\.9\s%\s+330$", line)
 
 
+def test_scores_on_equal_numbers_are_shown_where_sources_rank_by_them(run):
+    """The larger source scores higher on all it has, and lower on as many as the other has: that is what ranks it."""
+    whole = replace(run.sources[0].budget_curve[0], budget=1000.0, nats=179.7, interval_95=(170.0, 189.4))
+    cut = replace(whole, nats=161.3, interval_95=(150.0, 172.6))
+    first = replace(run.sources[0], budget_curve=(replace(whole, nats=174.0),))
+    second = replace(run.sources[1], budget_curve=(whole,), ranked_point=cut)
+    numbers = EqualNumbers(n_queries=110, n_triplets=1100)
+    made = replace(run, budget=1000.0, sources=(first, second), equal_numbers=numbers)
+    told = " ".join(printed(made).split())
+    assert "161.3 ±11.30" in told
+    assert "179.7" not in told
+    assert "by which sources rank, on 110 queries and 1,100 negatives of each; all else is of all negatives" in told
+    sections = {section.anchor: section for section in page_of(made).sections}
+    assert [row[2] for row in sections["ranking"].parts[0].table.rows] == ["174.0", "161.3"]
+    assert "ranks, P(first) and pairs are on 110 queries" in sections["ranking"].paragraphs[0]
+    assert "at B = 1,000 on equal numbers" in without_isolates(verdict(made)[0][1]).replace("\u00a0", " ")
+    at_one = {section.anchor: section for section in page_of(replace(made, budget=1.0)).sections}
+    assert at_one["ranking"].paragraphs == ()
+
+
 def test_no_line_of_the_terminal_ends_in_a_space(sample):
     for made in (printed(sample), printed(sample, terminal=True)):
         assert not re.search(r" (\x1b\[0m)*$", made, re.MULTILINE)
@@ -385,7 +407,7 @@ def test_at_another_budget_the_ranking_explains_its_own_score(run):
 
 
 def test_the_score_of_another_budget_has_a_short_head_and_is_explained(run):
-    lines = printed(replace(samples.large(run), budget=1e12)).splitlines()
+    lines = printed(replace(samples.large(run), budget=1e12, equal_numbers=None)).splitlines()
     assert "ECI_B ±95 %" in lines[0]
     assert "ECI_sem" in lines[0].split()
     told = " ".join(" ".join(lines).split())

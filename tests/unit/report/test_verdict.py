@@ -114,9 +114,9 @@ def test_without_comparisons_nothing_is_established(run):
 
 def test_at_another_budget_the_score_is_that_of_the_budget(run):
     text = said(ranking(replace(samples.compared(run, established=True), budget=100.0)))
-    assert text.startswith("random ranks first at B = 100 and its lead is established")
+    assert text.startswith("random ranks first at B = 100 on equal numbers and its lead is established")
     text = said(ranking(replace(samples.compared(run, established=False), budget=100.0)))
-    assert text.startswith("First place is open at B = 100 between random, bm25 and 3 more: random is")
+    assert text.startswith("First place is open at B = 100 on equal numbers between random, bm25 and 3 more: random is")
 
 
 def test_never_significant(run):

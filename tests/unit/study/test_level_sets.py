@@ -55,6 +55,13 @@ def test_equal_numbers_reverse_the_order_that_sizes_give(plan):
         assert cut.record_offsets[-1] == len(cut)
 
 
+def test_the_smallest_set_is_not_measured_again(plan):
+    many, few = triplets(range(60), 4, 0), triplets(range(10), 2, 250)
+    cut_many, cut_few = level_sets(plan, [many, few], seed=0)
+    assert cut_few is few
+    assert cut_many is not many
+
+
 def test_sets_of_equal_size_stay_themselves(plan):
     first, second = triplets(range(10), 2, 0), triplets(range(5, 15), 2, 100)
     assert all(cut is own for cut, own in zip(level_sets(plan, [first, second], 0), (first, second), strict=True))
