@@ -39,7 +39,7 @@ KINDS: Mapping[str, Kind] = {
         "these give no triplet; mine negatives for them, or leave them to in-batch negatives",
     ),
     "negative_equals_positive": Kind(
-        "negatives", 0.0, "the negative is a positive of its own record, but for case and spaces at most",
+        "negatives", 0.0, "the negative is a positive of its own record, but for case, spaces and composed letters",
         "leave them out: training pushes the query away from its own answer",
     ),
     "negative_is_other_positive": Kind(
@@ -47,7 +47,7 @@ KINDS: Mapping[str, Kind] = {
         "leave them out: they are labelled relevant",
     ),
     "duplicate_negative": Kind(
-        "negatives", 0.01, "a record lists the same negative again, but for case and spaces at most",
+        "negatives", 0.01, "a record lists the same negative again, but for case, spaces and composed letters",
         "list each negative once; secid scores one of the copies",
     ),
     "repeated_negative": Kind(
@@ -63,7 +63,7 @@ KINDS: Mapping[str, Kind] = {
         "cut the preamble off: the encoder learns it instead of the content",
     ),
     "shared_opening": Kind(
-        "negatives", 0.01, "the negative opens with the same five words as more than 1 % of the distinct negatives",
+        "negatives", 0.01, "the negative opens as more than 1 % of the distinct negatives do (five words)",
         "cut the common opening off: it tells negatives from positives without reading on",
     ),
     "query_echoed": Kind(

@@ -44,6 +44,8 @@ FOREIGN_PREAMBLE = re.compile(
 
 LATIN, HAN, KANA = "Latin", "Han", "Kana"
 NO_SCRIPT = "none"
+HAN_NUMBER, KANA_NUMBER = 2, 3
+"""Their places in `Facts.scripts`."""
 SCRIPT_NAMES = {"CJK": HAN, "IDEOGRAPHIC": HAN, "HIRAGANA": KANA, "KATAKANA": KANA}
 SYMBOLS = frozenset(
     [
@@ -80,9 +82,10 @@ class Facts:
     """Facts of n distinct texts, by id.
 
     characters, tokens : (n,) lengths; tokens by estimate, special tokens not counted.
-    normal             : (n,) hash of the lower-cased text, white space collapsed; 64 bits, this process only.
-    opening            : (n,) hash of the first words of that form.
+    normal             : (n,) hash of the normal form; 64 bits, this process only.
+    opening            : (n,) hash of the first words of that form, or characters where `unspaced`.
     preamble           : (n,) begins like a language model's answer.
+    unspaced           : (n,) mostly in scripts without spaces.
     script             : (n,) index into `scripts` of the script of most letters; 0 is NO_SCRIPT.
     """
 
@@ -91,6 +94,7 @@ class Facts:
     normal: Index
     opening: Index
     preamble: Flags
+    unspaced: Flags
     script: npt.NDArray[np.int16]
     scripts: tuple[str, ...]
 
@@ -105,7 +109,7 @@ class ScriptTable:
     """
 
     def __init__(self) -> None:
-        self.names = [NO_SCRIPT, LATIN, HAN, KANA]
+        self.names = [NO_SCRIPT, LATIN, HAN, KANA]  # HAN_NUMBER, KANA_NUMBER are places here
         self._script = np.full(0x110000, -1, np.int16)
         self.unspaced = np.zeros(0x110000, np.bool_)
         for low, high in UNSPACED_RANGES:
@@ -139,19 +143,20 @@ def begins_as_generated(text: str) -> bool:
 def gather(texts: Texts, n: int, table: ScriptTable, tick: Callable[[int], None] = lambda n: None) -> Facts:
     """Facts of the texts with ids 0 … n-1. tick: told of each chunk's size."""
     characters, tokens, script = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int16)
-    normal, opening, preamble = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
+    normal, opening = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    preamble, unspaced = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
     for start in range(0, n, CHUNK_TEXTS):
         chunk = texts(start, min(n, start + CHUNK_TEXTS))
         part = slice(start, start + len(chunk))
         forms = Forms.of(chunk)
         beyond = _continuations(chunk, forms)
         characters[part] = chunk.lengths - beyond
-        tokens[part], script[part], unspaced = _letters(chunk, forms, beyond, table)
+        tokens[part], script[part], unspaced[part] = _letters(chunk, forms, beyond, table)
         normal[part] = forms.keys()
-        opening[part] = forms.openings(unspaced)
+        opening[part] = forms.openings(unspaced[part])
         preamble[part] = _preambles(chunk, forms)
         tick(len(chunk))
-    return Facts(characters, tokens, normal, opening, preamble, script, tuple(table.names))
+    return Facts(characters, tokens, normal, opening, preamble, unspaced, script, tuple(table.names))
 
 
 def _continuations(chunk: Packed, forms: Forms) -> Index:
@@ -203,8 +208,8 @@ def _majority(owner: Index, numbers: npt.NDArray[np.int16], n: int, n_scripts: i
     """Script of most letters of each text; Han and kana count together, as Kana where enough of it is."""
     counts = np.bincount(owner * n_scripts + numbers, minlength=n * n_scripts).reshape(n, n_scripts)
     counts[:, 0] = 0
-    both = counts[:, 2] + counts[:, 3]
-    is_kana = counts[:, 3] > KANA_FRACTION * both
-    counts[:, 2], counts[:, 3] = np.where(is_kana, 0, both), np.where(is_kana, both, 0)
+    both = counts[:, HAN_NUMBER] + counts[:, KANA_NUMBER]
+    is_kana = counts[:, KANA_NUMBER] > KANA_FRACTION * both
+    counts[:, HAN_NUMBER], counts[:, KANA_NUMBER] = np.where(is_kana, 0, both), np.where(is_kana, both, 0)
     found = counts.argmax(axis=1)
     return np.where(counts.max(axis=1) > 0, found, 0).astype(np.int16)

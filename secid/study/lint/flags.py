@@ -8,7 +8,7 @@ import numpy as np
 
 from secid.distinct import among, distinct
 from secid.plan import Plan, PlannedSource
-from secid.study.lint.facts import Facts
+from secid.study.lint.facts import HAN_NUMBER, KANA_NUMBER, Facts
 from secid.study.lint.forms import Flags, Forms, Index, normal_form, opening_of
 from secid.texts import TextStore
 
@@ -26,6 +26,8 @@ ECHO_TOKENS = 4
 """Shorter queries are repeated by many passages on their subject, and that is no fault."""
 CLOSING_MARKS = 3
 """Characters by which an echo may be shorter than its query: a question mark, a space, white space collapsed."""
+CLOSERS = "?.! ？。．！…؟।"
+"""Marks that close a query: ASCII, full-width, Arabic and Devanagari."""
 CHUNK_TRIPLETS = 4096
 SHOWN_OPENINGS = 3
 
@@ -58,7 +60,7 @@ class Flagged:
 
 
 class Lines:
-    """The texts of a run in numbers that are equal where the texts are, but for case and white space.
+    """The texts of a run in numbers that are equal where the texts' normal forms are.
 
     query, passage : (n,) number of each query's and each passage's normal form.
     """
@@ -108,7 +110,11 @@ def structure(planned: PlannedSource, lines: Lines) -> dict[str, Flagged]:
     """Faults that follow from which texts are equal."""
     inside = lines.positive_in_record(planned)
     exact = _exact_positive(planned)
-    variants = f"{int((inside & ~exact).sum())} of them differ in case or spaces" if (inside & ~exact).any() else ""
+    variants = (
+        f"{int((inside & ~exact).sum())} of them differ in case, spaces or composed letters"
+        if (inside & ~exact).any()
+        else ""
+    )
     return {
         "negative_equals_positive": Flagged.of(inside, variants),
         "negative_is_other_positive": Flagged.of(lines.positive_in_run(planned) & ~inside),
@@ -162,7 +168,8 @@ def style(planned: PlannedSource, plan: Plan, lines: Lines, n_empty: int) -> dic
     facts, negatives = lines.passages, planned.negatives
     short = facts.tokens[negatives] <= SHORT_TOKENS
     positive = planned.positives[planned.positive_offsets[:-1]]
-    own, other = facts.script[negatives], facts.script[positive][planned.triplet_record()]
+    script = np.where(facts.script == KANA_NUMBER, HAN_NUMBER, facts.script)  # Japanese is written in both
+    own, other = script[negatives], script[positive][planned.triplet_record()]
     return {
         "short_negative": Flagged(
             int(short.sum()) + n_empty, len(short) + n_empty, short, f"{n_empty} of them empty" if n_empty else ""
@@ -190,8 +197,8 @@ def shared_openings(planned: PlannedSource, plan: Plan, facts: Facts) -> Flagged
         many = len(distinct(asked[own == openings[place]])) >= MIN_OPENING_QUERIES
         if share > among_positives and many:
             shared.append(openings[place])
-            form = normal_form(plan.passages.take(ids[[first[place]]])[0])
-            start = opening_of(form, " " not in form)
+            at = ids[first[place]]
+            start = opening_of(normal_form(plan.passages.take(ids[[first[place]]])[0]), bool(facts.unspaced[at]))
             told.append(f'"{start} …" {share:.1%} (of the positives {among_positives:.1%})')
     return Flagged.of(np.isin(own, np.array(shared, np.int64)), "; ".join(told[:SHOWN_OPENINGS]))
 
@@ -215,7 +222,7 @@ def echoes(planned: PlannedSource, plan: Plan, lines: Lines) -> Flagged:
         part = candidates[start : start + CHUNK_TRIPLETS]
         asked, of_query = _forms(plan.queries, query[part])
         given, of_passage = _forms(plan.passages, planned.negatives[part])
-        asked = [form.rstrip(b"?.! ") for form in asked]
+        asked = [form.decode().rstrip(CLOSERS).encode() for form in asked]
         flags[part] = [asked[a] in given[b] for a, b in zip(of_query, of_passage, strict=True)]
     return Flagged.of(flags)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +20,8 @@ SPACE, LAST_PRINTABLE = ord(" "), ord("~")
 
 
 def normal_form(text: str) -> str:
-    """Lower-cased, white space collapsed: texts of one form are the same text to a reader."""
-    return " ".join(text.lower().split())
+    """Lower-cased, composed (NFC), white space collapsed: texts of one form are the same text to a reader."""
+    return " ".join(unicodedata.normalize("NFC", text.lower()).split())
 
 
 def opening_of(form: str, without_spaces: bool) -> str:

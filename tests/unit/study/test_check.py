@@ -307,3 +307,44 @@ def test_failures_compare_with_the_limit_asked_for(fixtures):
 def test_a_finding_that_was_not_looked_for_fails_no_check_in_silence(fixtures):
     with pytest.raises(UsageError, match="eval_query was not looked for"):
         failures(fixtures.sources, {"eval_query": None})
+
+
+CITIES = ("北京", "上海", "广州", "深圳", "成都", "杭州", "武汉", "西安")
+
+
+def test_an_echo_is_found_before_the_closing_marks_of_other_scripts(tmp_path):
+    rows = [
+        {
+            "query": f"{CITIES[n % 8]}的第{n}个景点在哪里呢？",
+            "pos": [f"{CITIES[n % 8]}有许多景点，其中第{n}个最有名。"],
+            "neg": [f"有人问：{CITIES[n % 8]}的第{n}个景点在哪里呢，这里没有给出答案。"],
+        }
+        for n in range(20)
+    ]
+    assert check_one(tmp_path, rows).finding("query_echoed").n == 20
+
+
+def test_the_opening_that_is_shown_is_the_one_that_is_shared(tmp_path):
+    rows = [
+        {
+            "query": f"{CITIES[n % 8]}的第{n}个问题是什么",
+            "pos": [f"{n}号文章讲述{CITIES[n % 8]}的历史。"],
+            "neg": [f"以下是一篇 文章 第 {n} 篇：" + f"{CITIES[n % 8]}的一段非常长的内容，" * 6],
+        }
+        for n in range(20)
+    ]
+    found = check_one(tmp_path, rows).finding("shared_opening")
+    assert found.n == 20
+    assert found.detail.startswith('"以下是一篇 文章 …" 100.0%')
+
+
+def test_japanese_may_be_written_without_kana(tmp_path):
+    rows = [
+        {
+            "query": f"日本の第{n}の都市はどこですか",
+            "pos": [f"日本の第{n}の都市は大阪であり、とても大きな街です。"],
+            "neg": [f"東京都千代田区丸之内第{n}番地", f"the city of number {n} in Japan"],
+        }
+        for n in range(10)
+    ]
+    assert check_one(tmp_path, rows).finding("other_script").n == 10

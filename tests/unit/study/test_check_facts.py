@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -34,7 +36,7 @@ def facts(texts: list[str]) -> Facts:
 
 def plainly_told(text: str, table: ScriptTable) -> dict[str, object]:
     """Facts of one text in plain Python, character by character."""
-    form = " ".join(text.lower().split())
+    form = plain_form(text)
     n_ascii, n_unspaced = sum(char < "\x80" for char in text), sum(bool(table.unspaced[ord(char)]) for char in text)
     beyond = len(text.encode()) - len(text)
     many = beyond > FEW * len(text)
@@ -74,7 +76,7 @@ def test_facts_are_those_of_a_plain_loop(texts):
 @given(st.lists(WRITTEN, max_size=8))
 def test_forms_are_those_of_a_plain_loop(texts):
     forms = Forms.of(Packed.of(texts))
-    assert [form.decode() for form in forms.encoded()] == [" ".join(text.lower().split()) for text in texts]
+    assert [form.decode() for form in forms.encoded()] == [plain_form(text) for text in texts]
     assert forms.openings(np.zeros(len(texts), np.bool_)).tolist() == [
         hash(opening_of(normal_form(text), False).encode()) for text in texts
     ]
@@ -92,9 +94,18 @@ def scripts(texts: list[str]) -> list[str]:
     return [found.scripts[number] for number in found.script]
 
 
+def plain_form(text):
+    return " ".join(unicodedata.normalize("NFC", text.lower()).split())
+
+
 @given(st.text())
-def test_the_normal_form_is_lower_case_with_single_spaces(text):
-    assert normal_form(text) == " ".join(text.lower().split())
+def test_the_normal_form_is_lower_case_composed_with_single_spaces(text):
+    assert normal_form(text) == plain_form(text)
+
+
+def test_composed_and_decomposed_texts_are_one():
+    for text in ("một đô thị lớn", "오랜 역사와 문화"):
+        assert normal_form(unicodedata.normalize("NFD", text)) == normal_form(text) == text
 
 
 @given(st.lists(st.text(min_size=1), max_size=8))
