@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 T = TypeVar("T")
 
-CHUNK = 1024
+CPU_CHUNK = 1024
 """Texts tokenised at once: enough for the tokenizer's threads, little enough that the device starts soon."""
 
 GPU_CHUNK = 4096

@@ -13,7 +13,7 @@ CPU_BUDGET = 512
 mixed lengths, processor time against 256 tokens: 512 0.99, 1,024 1.01, 2,048 1.03, 8,192 1.4."""
 
 GPU_BUDGET = 131_072
-"""Padded tokens of a batch to start from; a GPU that runs out of memory halves it (`TransformerEncoder`)."""
+"""Padded tokens of a batch to start from; a GPU that runs out of memory halves it (`Replica.work`)."""
 
 
 def choose_devices(asked: str) -> tuple[torch.device, ...]:

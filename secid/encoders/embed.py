@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -17,10 +17,7 @@ from secid.encoders.precomputed import PrecomputedEncoder
 from secid.encoders.protocol import EncodedBatch, Encoder, Float32Rows, Role, StreamingEncoder
 from secid.errors import NonFiniteEmbeddingError, OutputError
 
-WINDOW = 32_768
-"""Texts sorted by length together: wide enough that a batch pads to nearly its own length."""
-
-CHUNK = 256
+TEXTS_PER_CALL = 256
 """Texts handed at once to an encoder that does not stream."""
 
 
@@ -41,12 +38,7 @@ class EmbedCounts:
     n_encoded: int
     n_tokens: int
     n_truncated: int
-    n_segments_set_aside: int
     seconds: float
-
-    def document(self) -> dict[str, float]:
-        """The counts by name, for the report's timing."""
-        return asdict(self)
 
 
 def embed(
@@ -60,7 +52,7 @@ def embed(
     progress: Callable[[int], None],
     truncated: NDArray[np.bool_] | None = None,
 ) -> EmbedCounts:
-    """Fills `out` with the rows of `texts`.
+    """Fills `out` with the rows of `texts`, which are held in memory and sorted by length together.
 
     keys      : (n, 16) uint8, one a text, equal only for equal role and text.
     out       : (n, d) float32, usually a memory map.
@@ -81,13 +73,13 @@ def embed(
     n_cached, n_tokens = int(known.sum()), 0
     progress(n_cached)
     try:
-        for places in _windows(np.flatnonzero(~known)):
-            window = _fetch(texts, places)
-            for batch in _batches(encoder, window, role):
-                _refuse_unusable(batch, window, encoder)
-                _keep(batch, places[batch.positions], keys, out, marks, cache)
-                n_tokens += batch.n_tokens
-                progress(len(batch.positions))
+        places = np.flatnonzero(~known)
+        asked = _fetch(texts, places)
+        for batch in _batches(encoder, asked, role) if asked else ():
+            _refuse_unusable(batch, asked, encoder)
+            _keep(batch, places[batch.positions], keys, out, marks, cache)
+            n_tokens += batch.n_tokens
+            progress(len(batch.positions))
     except BaseException:  # Ctrl-C, too: what is encoded stays encoded, and this error is the one that is told
         if cache is not None:
             with contextlib.suppress(OutputError):
@@ -96,39 +88,33 @@ def embed(
     if cache is not None:
         cache.seal()
     seconds = time.perf_counter() - started
-    n_set_aside = 0 if cache is None else len(cache.set_aside)
-    return EmbedCounts(n, n_cached, n - n_cached, n_tokens, int(marks.sum()), n_set_aside, seconds)
-
-
-def _windows(places: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    for start in range(0, len(places), WINDOW):
-        yield places[start : start + WINDOW]
+    return EmbedCounts(n, n_cached, n - n_cached, n_tokens, int(marks.sum()), seconds)
 
 
 def _fetch(texts: Texts, places: NDArray[np.int64]) -> list[str]:
     """The texts at rising places, run by run of neighbours."""
     cuts = np.flatnonzero(np.diff(places) > 1) + 1
     found: list[str] = []
-    for run in np.split(places, cuts):
+    for run in np.split(places, cuts) if len(places) else ():
         found.extend(texts.get(int(run[0]), int(run[-1]) + 1))
     return found
 
 
-def _batches(encoder: Encoder, window: list[str], role: Role) -> Iterator[EncodedBatch]:
+def _batches(encoder: Encoder, asked: list[str], role: Role) -> Iterator[EncodedBatch]:
     if isinstance(encoder, StreamingEncoder):
-        yield from encoder.batches(window, role)
+        yield from encoder.batches(asked, role)
         return
-    for start in range(0, len(window), CHUNK):
-        part = window[start : start + CHUNK]
+    for start in range(0, len(asked), TEXTS_PER_CALL):
+        part = asked[start : start + TEXTS_PER_CALL]
         positions = np.arange(start, start + len(part))
         yield EncodedBatch(positions, encoder.encode(part, role), np.zeros(len(part), dtype=np.bool_), 0)
 
 
-def _refuse_unusable(batch: EncodedBatch, window: list[str], encoder: Encoder) -> None:
+def _refuse_unusable(batch: EncodedBatch, asked: list[str], encoder: Encoder) -> None:
     squares = np.einsum("ij,ij->i", batch.vectors, batch.vectors, dtype=np.float64)
     bad = np.flatnonzero(~(np.isfinite(squares) & (squares > 0)))
     if len(bad):
-        text = window[int(batch.positions[bad[0]])]
+        text = asked[int(batch.positions[bad[0]])]
         raise NonFiniteEmbeddingError(
             f"the encoder returned NaN, infinity or a zero vector for {len(bad)} of {len(batch.positions)} texts, "
             f"the first {text[:80]!r}",

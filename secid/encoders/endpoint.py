@@ -19,12 +19,15 @@ import numpy as np
 from secid.encoders.http import Http
 from secid.encoders.presets import family_of
 from secid.encoders.protocol import EncodedBatch, Float32Rows, Role, gather
-from secid.encoders.rows import as_rows, cut_dimension, finish_rows
+from secid.encoders.rows import as_rows, cut_dimension, finish_rows, unused_flags
 from secid.errors import EncoderError
 from secid.results import EncoderInfo
 from secid.settings import Settings
 
 KEY_VARIABLES = ("SECID_API_KEY", "OPENAI_API_KEY")
+
+UNUSED = ("revision", "pooling", "max_length", "dtype")
+"""Settings of a recipe that the server applies as it likes."""
 
 TEXTS_PER_REQUEST = 64
 CHARACTERS_PER_REQUEST = 200_000
@@ -124,6 +127,7 @@ def load_endpoint(settings: Settings) -> EndpointEncoder:
     normalize = True if settings.normalize is None else settings.normalize
     by_family = f"registry: {family.key}" if family else "default"
     notes = ["weights behind an endpoint are unknown: cached rows are told apart by address and model name alone"]
+    notes += unused_flags(settings, "an endpoint", UNUSED)
     if key and base.startswith("http://"):
         notes.append("the key was sent over plain http")
     stated = json.dumps([url, model, query_prefix, passage_prefix, normalize, settings.truncate_dim])

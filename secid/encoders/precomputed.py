@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from secid.encoders.hashes import file_sha256
 from secid.encoders.keys import Keys, Words, find, key_words, sha256_keys
 from secid.encoders.protocol import Float32Rows, Role
-from secid.encoders.rows import as_rows, cut_dimension, finish_rows
+from secid.encoders.rows import as_rows, cut_dimension, finish_rows, unused_flags
 from secid.errors import EncoderError, plainly
 from secid.results import EncoderInfo
 from secid.settings import Settings
@@ -29,6 +29,9 @@ from secid.settings import Settings
 VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
 TEXT_NAMES = ("text", "texts")
 WANTED = (*VECTOR_NAMES, *TEXT_NAMES, "text_sha256", "role")
+
+UNUSED = ("revision", "pooling", "query_prefix", "passage_prefix", "max_length", "dtype")
+"""Settings of a recipe, which the rows of a file had from whoever made them."""
 
 PART_ROWS = 65_536
 """Rows looked at together when a file is read: a copy of all in float32 would double its memory."""
@@ -102,7 +105,8 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
     sha256 = file_sha256(path)
     keys = hashlib.sha256(table.keys.tobytes()).hexdigest()  # texts may stand in a file of their own
     stated = json.dumps([sha256, keys, table.rule, normalize, settings.truncate_dim])
-    notes = [] if unit else ["the stored rows are not of unit length; scoring scales them (METHOD 2)"]
+    notes = [*unused_flags(settings, "a file of vectors", UNUSED)]
+    notes += [] if unit else ["the stored rows are not of unit length; scoring scales them (METHOD 2)"]
     info = EncoderInfo(
         name=str(path),
         revision=None,

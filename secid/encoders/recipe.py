@@ -40,7 +40,6 @@ class Recipe:
     passage_prefix: str
     truncate_dim: int | None
     lower_case: bool
-    causal: bool
     rules: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -66,8 +65,7 @@ def resolve_recipe(folder: Path, name: str, settings: Settings) -> Recipe:
     family, family_rule = _family(name, config)
     if family is not None and family.note:
         notes.append(family.note)
-    causal = is_causal(config)
-    pooling, include_prompt = _pooling(folder, modules, causal, settings, rules)
+    pooling, include_prompt = _pooling(folder, modules, is_causal(config), settings, rules)
     heads = read_heads(folder, modules)
     normalize = _normalize(bool(modules), heads, family, family_rule, settings, rules)
     if heads and heads[-1].kind == "normalize":
@@ -96,7 +94,6 @@ def resolve_recipe(folder: Path, name: str, settings: Settings) -> Recipe:
         passage_prefix=passage_prefix,
         truncate_dim=settings.truncate_dim,
         lower_case=lower_case,
-        causal=causal,
         rules=rules,
         notes=tuple(dict.fromkeys(notes)),
     )

@@ -8,6 +8,7 @@ import numpy as np
 
 from secid.encoders.protocol import Float32Rows
 from secid.errors import EncoderError
+from secid.settings import Settings
 
 
 def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Float32Rows:
@@ -34,6 +35,12 @@ def finish_rows(rows: Float32Rows, truncate_dim: int | None, normalize: bool) ->
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
         return np.divide(rows, np.where(lengths == 0, 1, lengths), dtype=np.float32)
+
+
+def unused_flags(settings: Settings, kind: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """A note on the flags among `names` that were given although they mean nothing for that kind of encoder."""
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(settings, name) not in (None, "auto")]
+    return (f"not used, as {kind} decides it itself: {', '.join(given)}",) if given else ()
 
 
 def cut_dimension(dimension: int, truncate_dim: int | None) -> int:

@@ -1,4 +1,4 @@
-"""The tokenizer of an encoder, used in bulk: no padding, no Python per token."""
+"""The tokenizer of an encoder, used in bulk and without padding; ids leave its Rust core as lists."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from functools import partial
 
 import torch
 
-from secid.encoders.batching import AHEAD, CHUNK, GPU_CHUNK, Feed, Tokens, merged, tokenised
+from secid.encoders.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, Tokens, merged, tokenised
 from secid.encoders.parts import Parts
 from secid.encoders.protocol import EncodedBatch, Float32Rows, Role, gather
 from secid.encoders.replica import Replica
@@ -55,7 +55,7 @@ class TransformerEncoder:
         def tokenise(chunk: list[str]) -> Tokens:
             return tokeniser.tokens([prefix + text for text in chunk] if prefix else chunk)
 
-        chunk = CHUNK if workers[0].device.type == "cpu" else GPU_CHUNK
+        chunk = CPU_CHUNK if workers[0].device.type == "cpu" else GPU_CHUNK
         chunks = merged([lambda: tokenised(texts, tokenise, chunk)], AHEAD, "secid-tokenise")
         feed = Feed(chunks, self.batch_tokens, tokeniser.padding)
         threads = torch.get_num_threads()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from secid.distinct import distinct
+from secid.encoders.selftest import LARGEST_NOISE, NOISE_FACTOR
 from secid.measure.uncertainty import FEWEST_QUERIES
 from secid.plan import Plan
 from secid.settings import Settings
@@ -50,6 +51,15 @@ def inactive_gates(items: Sequence[Measured], coverages: CoverageBench, settings
             f"{mean:.3f} of their queries on average; {advice}"
         )
     return tuple(found)
+
+
+def noisy(distance: float) -> tuple[str, ...]:
+    """A warning where the encoder's noise hides more than near-copies. distance: as of `smallest_distance`."""
+    limit = NOISE_FACTOR * LARGEST_NOISE
+    if distance <= limit:
+        return ()
+    where = f"positive and negative closer than {distance:.2g} count as the same (limit {limit:.2g})"
+    return (f"the encoder gives a text another row beside other texts: {where}, so that scores and ranks mean little",)
 
 
 def few_queries(items: Sequence[Measured]) -> tuple[str, ...]:

@@ -22,7 +22,8 @@ Index = npt.NDArray[np.int64]
 
 COUNTED = ("n_texts", "n_cached", "n_encoded", "n_tokens", "n_truncated")
 PIECE_TEXTS = 32_768
-"""Rows held in memory at once while a part of the texts is embedded: 100 MB at 768 dimensions."""
+"""Texts embedded together: wide enough that a batch sorted by length pads to nearly its own, yet 100 MB of rows at
+768 dimensions."""
 
 
 class Embedder:

@@ -26,7 +26,7 @@ from secid.results import SCHEMA_VERSION, Ablation, EarlyStop, EqualNumbers, Idf
 from secid.settings import Resolved, Settings
 from secid.study.ablate import Aspect, ablation, aspects, blocks_of, tokenizer_of
 from secid.study.bench import Bench, level_sets, sample_positions
-from secid.study.cautions import NOT_LEVEL, few_queries, inactive_gates, not_level, odd_slices
+from secid.study.cautions import NOT_LEVEL, few_queries, inactive_gates, noisy, not_level, odd_slices
 from secid.study.controls import Control, chosen_kinds, make_controls
 from secid.study.coverage import CoverageBench, piece_stream
 from secid.study.early import rank_early
@@ -60,6 +60,9 @@ class Clock:
         start = time.perf_counter()
         yield entry
         self.stages[name] = {"seconds": round(time.perf_counter() - start, 3), **entry}
+
+
+UNSEEN_CUTS = "a vectors file, an endpoint or a function does not say which texts it cut"
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,8 @@ def measure(
         for tokenizer in dict.fromkeys([settings.tokenizer, *(tokenizer_of(variant) for variant in variants)]):
             coverages.lexicon(tokenizer)
         idf = coverages.info(settings.tokenizer, settings.idf)
-    bench = Bench(embedder.vectors, plan.queries.keys, coverages, settings, smallest_distance(encoder))
+    distance = smallest_distance(encoder)
+    bench = Bench(embedder.vectors, plan.queries.keys, coverages, settings, distance)
     if settings.until_ranked is not None:
         with clock.stage("encode") as counts:
             plan, triplets, early = rank_early(plan, embedder, bench, settings, progress)
@@ -193,7 +197,7 @@ def measure(
             findings[item.name] = inspector.findings(item)
             progress.advance(1)
         flags = {item.name: {name: trait.flags for name, trait in inspector.traits(item).items()} for item in items}
-        warnings = inactive_gates(items, coverages, settings)
+        warnings = noisy(distance) + inactive_gates(items, coverages, settings)
         warnings += few_queries(items) + not_level(level_items, settings) + odd_slices(plan, settings)
         whole = {item.name: item.nats(settings.budget) for item in judged(items, level_items, settings.budget)}
         sliced = slices(plan, triplets, bench, flags, whole, settings, progress)
@@ -202,7 +206,12 @@ def measure(
         items=items,
         level=level_items,
         controls=measured_controls,
-        not_evaluated={**missing, **plan.empty, **({"crossings": NOT_LEVEL} if level_items is None else {})},
+        not_evaluated={
+            **missing,
+            **plan.empty,
+            **({"crossings": NOT_LEVEL} if level_items is None else {}),
+            **({"truncated": UNSEEN_CUTS} if encoder.info.pooling in ("precomputed", "unknown") else {}),
+        },
         findings=findings,
         flags=flags,
         idf=idf,

@@ -126,6 +126,12 @@ def test_rows_come_back_in_order(server: Server, monkeypatch: pytest.MonkeyPatch
     assert encoder.info.fingerprint
 
 
+def test_flags_that_an_endpoint_cannot_follow_are_named(server: Server) -> None:
+    notes = load(Settings(encoder=server.url, pooling="cls", query_prefix="q: ")).info.notes
+    assert [note for note in notes if note.endswith(": --pooling")]
+    assert not any("--query-prefix" in note for note in notes)
+
+
 def test_prefixes_truncation_and_raw_rows(server: Server) -> None:
     settings = Settings(encoder=f"{server.url}/embeddings?model=intfloat/e5-base", normalize=False, truncate_dim=2)
     encoder = load(settings)

@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secid.encoders import batch_noise, from_callable, load, self_test, smallest_distance
+import secid
+from secid.encoders import batch_noise, from_callable, load, self_test, selftest, smallest_distance
 from secid.encoders.protocol import EncodedBatch, gather
 from secid.errors import EncoderError
+from secid.measure import sweep
 from secid.settings import Settings
+
+from .conftest import text_keys
 
 Tiny = Callable[[str], Path]
 
@@ -51,6 +55,26 @@ def test_noise_that_drowns_near_copies_fails() -> None:
     encoder = from_callable(noisy, "x")
     assert batch_noise(encoder) > 0.015
     assert outcomes(encoder)["batch"] == "fail"
+
+
+def test_noise_that_drowns_near_copies_is_told_in_the_run() -> None:
+    def hashed(texts: list[str], role: str) -> np.ndarray:
+        keys = text_keys(texts, "passage").astype(np.float32) - 127.5
+        return keys * (1.0 if role == "query" or len(texts) == 1 else NOISE[:16])
+
+    run = secid.score([SOURCE], from_callable(hashed, "x"), controls="none", cache=False)
+    assert any("gives a text another row beside other texts" in warning for warning in run.warnings)
+    quiet = secid.score([SOURCE], from_callable(rows, "x"), controls="none", cache=False)
+    assert not any("another row" in warning for warning in quiet.warnings)
+    assert "does not say" in quiet.not_evaluated["truncated"]
+
+
+NOISE = np.random.default_rng(0).normal(1.0, 0.1, 16).astype(np.float32)
+SOURCE = str(Path(__file__).parents[3] / "fixtures" / "sources" / "random.jsonl")
+
+
+def test_the_limit_is_the_one_of_the_measure() -> None:
+    assert selftest.FLOAT32_DISTANCE == sweep.FLOAT32_DISTANCE
 
 
 def test_non_finite_rows_fail() -> None:
