@@ -13,6 +13,7 @@ import secid
 from secid.checks import CHECK_SCHEMA_VERSION, KINDS, Check, CheckedSource, Evaluation, FileRead, Finding
 from secid.data import Reader
 from secid.data.evaluation import EvaluationSet
+from secid.data.rows import shorten
 from secid.distinct import distinct
 from secid.errors import UsageError
 from secid.lexical import SPLITTERS
@@ -217,16 +218,10 @@ class _Checker:
                 name,
                 paths[int(planned.negative_file[place])],
                 int(planned.negative_line[place]),
-                f"query {shorten(query)!r}, negative {shorten(text)!r}{note}",
+                f"query {shorten(query, SHOWN_CHARACTERS)!r}, negative {shorten(text, SHOWN_CHARACTERS)!r}{note}",
             )
             for place, query, text, note in zip(places.tolist(), queries, texts, notes, strict=True)
         )
-
-
-def shorten(text: str) -> str:
-    """One line of at most SHOWN_CHARACTERS."""
-    line = " ".join(text[: 4 * SHOWN_CHARACTERS].split())
-    return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 1] + "…"
 
 
 def _row_findings(planned: PlannedSource, n_examples: int) -> tuple[dict[str, Flagged], dict[str, tuple[Example, ...]]]:

@@ -70,7 +70,7 @@ def shingles(texts: Sequence[str], width: int) -> tuple[Keys, Index]:
     return mixed[whole], owners[:n][whole]
 
 
-def distinct(keys: Keys, owners: Index, n: int) -> tuple[Keys, Index]:
+def distinct_per_text(keys: Keys, owners: Index, n: int) -> tuple[Keys, Index]:
     """The distinct keys of each of n texts, sorted, text i's at offsets[i:i+2]; and the offsets."""
     order = np.lexsort((keys, owners))
     keys, owners = keys[order], owners[order]
@@ -90,7 +90,7 @@ class Finder:
         self._measure, self._width = measure, width
         self._threshold, self._smallest = threshold, smallest
         self._forms, self._form_text = np.unique(Forms.of(Packed.of(self.texts)).keys(), return_index=True)
-        keys, offsets = distinct(*shingles(self.texts, width), len(self.texts))
+        keys, offsets = distinct_per_text(*shingles(self.texts, width), len(self.texts))
         self._sizes = np.diff(offsets)
         self._vocabulary, columns = np.unique(keys, return_inverse=True)
         self._sieve = np.zeros(SIEVE_SIZE, np.bool_)
@@ -144,7 +144,7 @@ class Finder:
         wanted = np.zeros(len(texts), np.bool_)
         wanted[owner] = True
         inside = wanted[owners]
-        _, offsets = distinct(keys[inside], owners[inside], len(texts))
+        _, offsets = distinct_per_text(keys[inside], owners[inside], len(texts))
         a, b = np.diff(offsets)[owner], self._sizes[found]
         value = common / (np.minimum(a, b) if self._measure == "overlap" else a + b - common)
         near = (value >= self._threshold - 1e-9) & (a >= self._smallest)
@@ -156,7 +156,7 @@ class Finder:
         keys, owners = keys[passed], owners[passed]
         place = np.minimum(np.searchsorted(self._vocabulary, keys), len(self._vocabulary) - 1)
         known = self._vocabulary[place] == keys
-        columns, offsets = distinct(place[known].astype(np.uint64), owners[known], n)
+        columns, offsets = distinct_per_text(place[known].astype(np.uint64), owners[known], n)
         return _matrix(columns.astype(np.int64), offsets, len(self._vocabulary))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from secid.data.evaluation import EvaluationSet
+from secid.data.rows import shorten
 from secid.distinct import distinct
 from secid.plan import Plan, PlannedSource
 from secid.results import Example
@@ -77,8 +78,9 @@ class Leaks:
                 text_id = int(ids[place])
                 key = keys[int(matches.which[text_id])]
                 how = "equals" if matches.exact[text_id] else f"resembles ({matches.similarity[text_id]:.2f})"
-                own = _cut(store.take(np.array([text_id]))[0])
-                detail = f"{own!r} {how} {key}" + ("" if matches.exact[text_id] else f" {_cut(texts[name][key])!r}")
+                own = shorten(store.take(np.array([text_id]))[0], SHOWN_CHARACTERS)
+                there = "" if matches.exact[text_id] else f" {shorten(texts[name][key], SHOWN_CHARACTERS)!r}"
+                detail = f"{own!r} {how} {key}{there}"
                 shown.append(Example(name, paths[int(file[place])], int(line[place]), detail))
             found[name] = tuple(shown)
         return found
@@ -98,8 +100,3 @@ def find_leaks(
 
 def _n(matches: Matches, ids: Index) -> int:
     return int((matches.which[ids] >= 0).sum())
-
-
-def _cut(text: str) -> str:
-    line = " ".join(text[: 4 * SHOWN_CHARACTERS].split())
-    return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 1] + "…"
