@@ -22,18 +22,35 @@ from secid.gating.estimates import (
 from secid.gating.policy import DEFECT_BUCKETS, Policy
 from secid.gating.subject import Draft, Subject, decided, not_decided, spread, worst
 from secid.gating.texts import TEXT_BUCKETS
+from secid.measure.uncertainty import FEWEST_QUERIES
 from secid.verdicts import Check, Outcome
 
 
 def all_checks(subject: Subject) -> Iterator[Draft]:
     """Every check that the policy does not switch off, in the order of CHECK_NAMES."""
     yield from _sizes(subject)
+    for draft in _measured(subject):
+        yield _enough(draft, len(subject.columns.queries))
+
+
+def _measured(subject: Subject) -> Iterator[Draft]:
     yield from _score(subject)
     yield from _means(subject)
     yield from _buckets(subject)
     yield from _controls(subject)
     yield from _diversity(subject)
     yield from _drift(subject)
+
+
+COUNTED = frozenset(f"buckets.{name}" for name in DEFECT_BUCKETS)
+
+
+def _enough(draft: Draft, n_queries: int) -> Draft:
+    """The draft; undecided where it rests on an error that so few queries cannot tell. Defects are counted."""
+    if n_queries >= FEWEST_QUERIES or draft.check.measured is None or draft.check.name in COUNTED:
+        return draft
+    why = f"{n_queries} distinct queries tell no error; {FEWEST_QUERIES} are the fewest that do"
+    return replace(draft, check=not_decided(draft.check.name, why, "give the source more queries"))
 
 
 def excused(draft: Draft, policy: Policy) -> Draft:
@@ -47,6 +64,7 @@ def _sizes(subject: Subject) -> Iterator[Draft]:
     policy = subject.policy
     counts = (
         ("minimum_records", subject.n_records, policy.minimum_records, "records"),
+        ("minimum_queries", len(subject.columns.queries), policy.minimum_queries, "distinct queries"),
         ("minimum_negatives", len(subject.columns.cluster), policy.minimum_negatives, "negatives"),
     )
     for name, count, limit, noun in counts:
@@ -81,7 +99,7 @@ def _score(subject: Subject) -> Iterator[Draft]:
             gap.interval,
             "nats",
             -float(tolerance),
-            f"not below −{tolerance:g}",
+            f"at least −{tolerance:g}",
             f"ECI_sem {subject.columns.score.value:.4f} nats, {gap.value:+.4f} against {reference.name} "
             f"({known.score_nats:.4f}){_pairing(gap)}",
             f"compare with {reference.name}: see its failure buckets with `secid score`, or name another reference in "

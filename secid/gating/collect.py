@@ -130,8 +130,13 @@ def _source(source: SourceResult, columns: Columns, texts: TextFindings | None, 
         effective_rank={f"{budget:g}": rank_at(source.budget_curve, budget) for budget in RANK_BUDGETS},
         like_controls=_like_controls(source.name, run),
         schema=source.schema,
-        files={Path(file.path).name: file.sha256 for file in source.paths},
+        files=file_hashes(source),
     )
+
+
+def file_hashes(source: SourceResult) -> dict[str, str]:
+    """SHA-256 by name of file."""
+    return {Path(file.path).name: file.sha256 for file in source.paths}
 
 
 def _known(estimate: Estimate) -> Known:

@@ -12,14 +12,14 @@ from math import ceil, floor, log10, sqrt
 from typing import Any
 
 from secid.gating.baseline import Baseline, BaselineSource, Known
+from secid.gating.estimates import NORMAL_95
 from secid.gating.policy import DEFECT_BUCKETS, DRIFT_METRICS, BucketsPolicy, Policy, parse_policy
 
-Z_INTERVAL = 1.959963984540054
 Z_ROOM = 3.090232306167813
 """99.9 % point of the normal distribution."""
-MARGIN = Z_INTERVAL + Z_ROOM
+MARGIN = NORMAL_95 + Z_ROOM
 SMALLEST_SAMPLE = 500
-"""Records of a new source, unless the baseline's own sources are smaller."""
+"""Distinct queries of a new source, unless the baseline's own sources are smaller."""
 SMALL_BASELINE_SHARE = 0.75
 NEGATIVES_SHARE = 0.5
 """Share of the baseline's negatives per record that a new source may come down to."""
@@ -33,16 +33,29 @@ RANK_SHARE = 0.75
 estimate, and ranks of equal sources at other sizes differ by a tenth."""
 
 
-def smallest_size(policy: Policy, baseline: Baseline) -> int:
-    """Records of the smallest source that the policy judges."""
-    if policy.minimum_records is not None:
-        return policy.minimum_records
-    smallest = min(source.n_queries for source in baseline.sources.values())
+def fewest_queries(policy: Policy, baseline: Baseline, name: str | None = None) -> int:
+    """Distinct queries of the smallest source that the policy judges. name: of a source with its own version there."""
+    given = policy.minimum_queries or policy.minimum_records
+    if given is not None:
+        return given
+    own = None if name is None else baseline.sources.get(name)
+    smallest = min(source.n_queries for source in ([own] if own else baseline.sources.values()))
     return SMALLEST_SAMPLE if smallest >= SMALLEST_SAMPLE else max(2, int(SMALL_BASELINE_SHARE * smallest))
 
 
+def reference_name(name: str | None, policy: Policy, baseline: Baseline) -> str:
+    """The baseline source that a score is compared with. The median of an even number is the lower one."""
+    against = policy.score.against
+    if against == "named" and policy.score.named is not None:
+        return policy.score.named
+    if against == "own" and name in baseline.sources:
+        return str(name)
+    ranked = sorted(baseline.sources, key=lambda known: (baseline.sources[known].score_nats, known))
+    return ranked[-1] if against == "best" else ranked[(len(ranked) - 1) // 2]
+
+
 def margin(source: BaselineSource, standard_error: float | None, n: int) -> float:
-    """How far from the baseline's value a fresh sample's whole interval may reach, n records being drawn."""
+    """How far from the baseline's value a fresh sample's whole interval may reach, n queries being drawn."""
     error = standard_error or 0.0
     return MARGIN * error * sqrt(1.0 + source.n_queries / n)
 
@@ -57,44 +70,62 @@ def share_margin(source: BaselineSource, share: Known, n: int) -> float:
     if 0.0 < p < 0.5:
         for _ in range(FIXED_POINT_ROUNDS):
             there = min(0.5, p + found)
-            found = base * (Z_ROOM + Z_INTERVAL * sqrt(there * (1.0 - there) / (p * (1.0 - p))))
+            found = base * (Z_ROOM + NORMAL_95 * sqrt(there * (1.0 - there) / (p * (1.0 - p))))
     return found
 
 
-def complete(policy: Policy, baseline: Baseline) -> Policy:
-    """The policy with every limit that it leaves open filled in from the baseline."""
-    n = smallest_size(policy, baseline)
-    derived = _derived(policy, baseline, n)
+def complete(policy: Policy, baseline: Baseline, name: str) -> Policy:
+    """The policy with every limit that it leaves open filled in from the baseline, for the source of that name.
+
+    Score and drift compare with one source, so theirs is the margin. A source that the baseline does not know has no
+    last version, and so no limits of drift.
+    """
+    return _filled(policy, _derived(policy, baseline, name))
+
+
+def common(policy: Policy, baseline: Baseline) -> Policy:
+    """The policy with the limits filled in that are the same for every source of the baseline; others stay open."""
+    first, *others = [_derived(policy, baseline, name) for name in baseline.sources]
+    for other in others:
+        for key, value in first.items():
+            if isinstance(value, dict):
+                first[key] = {inner: limit for inner, limit in value.items() if other[key][inner] == limit}
+        first = {key: value for key, value in first.items() if isinstance(value, dict) or other[key] == value}
+    return _filled(policy, first)
+
+
+def _filled(policy: Policy, derived: dict[str, Any]) -> Policy:
     given = policy.model_dump(exclude_unset=True)
+    filled = dict(given)
     for name, table in derived.items():
         if isinstance(table, dict):
             stated = {key: value for key, value in given.get(name, {}).items() if value is not None}
-            derived[name] = {**table, **stated}
+            filled[name] = {**table, **stated}
         else:
-            derived[name] = given.get(name) or table
-    derived |= {name: value for name, value in given.items() if name not in derived}
-    return parse_policy(derived, "policy")
+            filled[name] = given.get(name) or table
+    return parse_policy(filled, "policy")
 
 
-def _derived(policy: Policy, baseline: Baseline, n: int) -> dict[str, Any]:
-    sources = list(baseline.sources.values())
-    score = max(margin(source, source.standard_error_nats, n) for source in sources)
+def _derived(policy: Policy, baseline: Baseline, name: str) -> dict[str, Any]:
+    n, sources = fewest_queries(policy, baseline, name), list(baseline.sources.values())
+    reference, own = baseline.sources[reference_name(name, policy, baseline)], baseline.sources.get(name)
     budget = f"{policy.diversity.budget:g}"
     per_record = min(source.n_negatives / source.n_records for source in sources)
     return {
         "minimum_records": n,
+        "minimum_queries": n,
         "minimum_negatives": max(1, int(NEGATIVES_SHARE * per_record * n)),
-        "score": {"tolerance_nats": up(score)},
+        "score": {"tolerance_nats": up(margin(reference, reference.standard_error_nats, n))},
         "means": {
             "consistency_minimum": _lowest(sources, "consistency", n),
             "locality_minimum": _lowest(sources, "locality", n),
             "coverage_maximum": min(1.0, up(max(_reach(sources, _mean("coverage"), n)))),
         },
-        "buckets": {name: _bucket(sources, name, n) for name in BucketsPolicy.model_fields},
+        "buckets": {bucket: _bucket(sources, bucket, n) for bucket in BucketsPolicy.model_fields},
         "diversity": {
             "effective_rank_minimum": down(RANK_SHARE * min(source.effective_rank[budget] for source in sources))
         },
-        "drift": {name: up(_tolerance(sources, name, n)) for name in DRIFT_METRICS},
+        "drift": {metric: up(_tolerance(own, metric, n)) for metric in DRIFT_METRICS if own is not None},
     }
 
 
@@ -124,18 +155,17 @@ def _bucket(sources: list[BaselineSource], name: str, n: int) -> float:
     reached = [share.value + share_margin(source, share, n) for source, share in known]
     if name in DEFECT_BUCKETS:
         return up(min(max([*reached, DEFECT_FLOOR]), DEFECT_CEILING))
-    z2 = Z_INTERVAL**2
+    z2 = NORMAL_95**2
     nothing_found = 1.25 * z2 / (n + z2)  # what Wilson's interval reaches for 0 of n, and a quarter
     found = max([*reached, nothing_found])
     return min(1.0, up(found))
 
 
-def _tolerance(sources: list[BaselineSource], name: str, n: int) -> float:
-    if name == "score_nats":
-        return max(margin(source, source.standard_error_nats, n) for source in sources)
-    if name in TAILS:
-        return max(share_margin(source, source.means[name], n) for source in sources)
-    return max(margin(source, source.means[name].standard_error, n) for source in sources)
+def _tolerance(source: BaselineSource, metric: str, n: int) -> float:
+    if metric == "score_nats":
+        return margin(source, source.standard_error_nats, n)
+    known = source.means[metric]
+    return share_margin(source, known, n) if metric in TAILS else margin(source, known.standard_error, n)
 
 
 def up(value: float, digits: int = 2) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from secid.errors import OutputError, UsageError
 from secid.gating.baseline import Baseline
-from secid.gating.derive import complete
+from secid.gating.derive import common, complete
 from secid.gating.policy import Policy, tables
 from secid.whole import make_folder, write_whole
 
@@ -20,26 +20,44 @@ MEANS_SHOWN = {"consistency_minimum": "consistency", "locality_minimum": "locali
 
 def policy_text(baseline: Baseline, where: str) -> str:
     """A commented `[gate]` table with limits derived from the baseline. Source: secid.gating.derive."""
-    policy = complete(Policy(), baseline)
+    policy = common(Policy(), baseline)
+    of_source = {name: complete(Policy(), baseline, name) for name in baseline.sources}
     lines = [
         f"# Policy of `secid gate`, derived from {_plain(where)} by `secid gate --init`.",
         "# A limit is decided on the whole 95 % interval: pass inside, fail outside, else undecided (exit 3).",
         '# "off" leaves a check out; a key that is removed is derived from the baseline anew.',
+        *_comment(
+            "Derived limits admit what resembles the sources of the baseline. A sound source of another kind may fail "
+            "them: widen those that it fails on once it has been reviewed."
+        ),
         *_warnings(baseline),
         "",
         "[gate]",
     ]
     for name, field in Policy.model_fields.items():
         if name not in tables():
-            lines += [f"# {field.description}", f"{name} = {_toml(getattr(policy, name))}"]
+            each = [f"{_plain(known)} {getattr(found, name)}" for known, found in of_source.items()]
+            lines += [*_comment(str(field.description)), *_line(name, getattr(policy, name), each)]
     for name, table in tables().items():
         values = getattr(policy, name)
         lines += ["", *_comment(str(table.__doc__).strip()), f"[gate.{name}]"]
         for key, field in table.model_fields.items():
             lines += _comment(f"{field.description}{_known(baseline, name, key, policy)}")
-            value = getattr(values, key)
-            lines.append(f"{key} = {_toml(value)}" if value is not None else f'# {key} = "…"')
+            each = [f"{_plain(known)} {getattr(getattr(found, name), key)}" for known, found in of_source.items()]
+            lines += _line(key, getattr(values, key), [] if key == "named" else each)
     return "\n".join(lines) + "\n"
+
+
+def _line(key: str, value: Any, each: list[str]) -> list[str]:
+    """The key with its value; where each source has its own limit, a comment with what they are."""
+    if value is not None:
+        return [f"{key} = {_toml(value)}"]
+    return [*(_comment(f"Each source's own: {_first(each)}.") if each else ()), f'# {key} = "…"']
+
+
+def _first(shown: list[str]) -> str:
+    more = f" and {len(shown) - SHOWN_SOURCES} more" if len(shown) > SHOWN_SOURCES else ""
+    return f"{', '.join(shown[:SHOWN_SOURCES])}{more}"
 
 
 def write_policy(baseline: Baseline, where: str, path: Path) -> None:
@@ -95,9 +113,7 @@ def _known(baseline: Baseline, table: str, key: str, policy: Policy) -> str:
             found[name] = source.score_nats
     if not found:
         return " Not known of the baseline." if table == "buckets" else ""
-    shown = [f"{_plain(name)} {value:.4g}" for name, value in list(found.items())[:SHOWN_SOURCES]]
-    more = f" and {len(found) - SHOWN_SOURCES} more" if len(found) > SHOWN_SOURCES else ""
-    return f" Baseline: {', '.join(shown)}{more}."
+    return f" Baseline: {_first([f'{_plain(name)} {value:.4g}' for name, value in found.items()])}."
 
 
 def _comment(text: str) -> list[str]:

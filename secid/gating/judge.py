@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,9 +24,9 @@ from secid.gating.baseline import (
     refuse_differences,
 )
 from secid.gating.checks import all_checks, excused
-from secid.gating.collect import read_table
+from secid.gating.collect import file_hashes, read_table
 from secid.gating.columns import Columns, folder_columns, measured_columns
-from secid.gating.derive import complete
+from secid.gating.derive import common, complete, reference_name
 from secid.gating.estimates import Estimate, names_of
 from secid.gating.policy import Policy
 from secid.gating.subject import Draft, Reference, Subject
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from secid.records import Source
     from secid.study.finish import Measured
 
+SAME_SCORE = 1e-7
+"""A baseline keeps nine digits."""
 CUT = 300
 """Characters of a text in an example: enough to see what it is."""
 
@@ -90,7 +93,7 @@ def prepare(path: Path, policy: Policy, policy_from: str, paired: Path | None) -
         refuse_differences(_run_differences(baseline, run), str(paired))
         columns = folder_columns(paired, {source.name: source.eci_nats for source in run.sources})
     shown = None if paired is None else str(paired)
-    return Against(baseline, str(path), complete(policy, baseline), policy_from, columns, shown)
+    return Against(baseline, str(path), common(policy, baseline), policy_from, columns, shown)
 
 
 def _run_differences(baseline: Baseline, run: Run) -> list[str]:
@@ -100,6 +103,22 @@ def _run_differences(baseline: Baseline, run: Run) -> list[str]:
         found.append(f"IDF table: baseline {baseline.idf.sha256[:12]}, this run {run.idf.sha256[:12]}")
     if run.budget != 1.0:
         found.append(f"budget: baseline 1, this run {run.budget:g}")
+    return found + _source_differences(baseline, run)
+
+
+def _source_differences(baseline: Baseline, run: Run) -> list[str]:
+    """What tells that a run is not the one that the baseline was made of: its sources, their scores and files."""
+    sources = {source.name: source for source in run.sources}
+    found = [f"source {name}: not in this run" for name in baseline.sources if name not in sources]
+    found += [f"source {name}: not in the baseline" for name in sources if name not in baseline.sources]
+    for name, known in baseline.sources.items():
+        if (source := sources.get(name)) is None:
+            continue
+        if not isclose(known.score_nats, source.eci_nats, rel_tol=SAME_SCORE, abs_tol=SAME_SCORE):
+            found.append(f"score of {name}: baseline {known.score_nats:.9g}, this run {source.eci_nats:.9g}")
+        if known.files != (files := file_hashes(source)):
+            changed = sorted(set(known.files.items()) ^ set(files.items()))
+            found.append(f"files of {name}: {', '.join(dict.fromkeys(path for path, _ in changed))}")
     return found
 
 
@@ -186,7 +205,8 @@ def _source_verdict(
 
 
 def _subject(item: Measured, scored: Scored, texts: TextFindings, against: Against) -> Subject:
-    baseline, policy, planned = against.baseline, against.policy, item.planned
+    baseline, planned = against.baseline, item.planned
+    policy = complete(against.policy, baseline, item.name)
     if planned is None:
         raise ValueError("a control is not judged")
     rows = item.triplets
@@ -223,17 +243,6 @@ def _subject(item: Measured, scored: Scored, texts: TextFindings, against: Again
         rank=effective_rank(item, float(policy.diversity.budget)),
         place=place,
     )
-
-
-def reference_name(name: str, policy: Policy, baseline: Baseline) -> str:
-    """The baseline source that a score is compared with. The median of an even number is the lower one."""
-    against = policy.score.against
-    if against == "named" and policy.score.named is not None:
-        return policy.score.named
-    if against == "own" and name in baseline.sources:
-        return name
-    ranked = sorted(baseline.sources, key=lambda known: (baseline.sources[known].score_nats, known))
-    return ranked[-1] if against == "best" else ranked[(len(ranked) - 1) // 2]
 
 
 def effective_rank(item: Measured, budget: float) -> Estimate:

@@ -121,6 +121,9 @@ class Policy(Table):
     """The `[gate]` table."""
 
     minimum_records: Count | None = Field(None, description="Fewest records of a source.")
+    minimum_queries: Count | None = Field(
+        None, description="Fewest distinct queries of a source: every error is counted over them."
+    )
     minimum_negatives: Count | None = Field(None, description="Fewest negatives of a source.")
     allow_not_evaluated: tuple[str, ...] = Field(
         (), description="Names of checks that may stay undecided; all others then hold the source up (exit 3)."
@@ -173,6 +176,12 @@ def parse_policy(table: Any, where: str) -> Policy:
         )
     if policy.score.against == "named" and policy.score.named is None:
         raise SettingsError("score.against is 'named' but score.named is not given", where=where)
+    if policy.score.named is not None and policy.score.against != "named":
+        raise SettingsError(
+            f"score.named is given, but score.against is {policy.score.against!r}",
+            where=where,
+            remedy='write against = "named" beside it, or take named out',
+        )
     return policy
 
 
@@ -193,10 +202,11 @@ def _explained(error: ValidationError, where: str) -> SettingsError:
         known = list(_model_at(place[:-1]).model_fields)
         return SettingsError(f"unknown key {'.'.join(place)!r}", where=where, remedy=_nearest(place[-1], known))
     key = ".".join(part for part in place if part in KEYS)
+    may_be_off = any("'off'" in problem["msg"] for problem in problems)
     return SettingsError(
         f"{key} = {problem['input']!r} is not allowed: {problem['msg'].lower()}",
         where=where,
-        remedy='give a value in range, or "off" to leave the check out' if "off" in str(problems) else None,
+        remedy='give a value in range, or "off" to leave the check out' if may_be_off else None,
     )
 
 
@@ -229,6 +239,7 @@ KEYS = {*Policy.model_fields, *(key for table in tables().values() for key in ta
 DRIFT_METRICS = tuple(name for name in DriftPolicy.model_fields if name != "new_source")
 CHECK_NAMES = (
     "minimum_records",
+    "minimum_queries",
     "minimum_negatives",
     "score",
     *(f"means.{name.rsplit('_', 1)[0]}" for name in MeansPolicy.model_fields),

@@ -338,3 +338,19 @@ def test_a_failed_update_leaves_the_old_pair(prepared, tmp_path, invoke, monkeyp
     assert "No space left on device" in found.err
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".partial")] == []
     assert invoke("gate", fresh(tmp_path), "--against", out).code == 0
+
+
+def test_a_run_that_the_baseline_was_not_made_of_is_not_paired(prepared, tmp_path, invoke):
+    """The same pool, with other files under the names: paired, their scores would be the other source's."""
+    write_rows(tmp_path / "x.jsonl", items(80))
+    write_rows(tmp_path / "y.jsonl", items(80, 80))
+    for run, first, second in (("xy", "x", "y"), ("yx", "y", "x")):
+        sources = (f"x={first}.jsonl", f"y={second}.jsonl")
+        assert invoke("score", *sources, "--encoder", prepared.encoder, "--run", run, "--quiet").code == 0
+    assert invoke("baseline", "xy", "-o", "b.json").code == 0
+    common = ("gate", "x=x.jsonl", "--against", "b.json", "--quiet", "--paired")
+    assert invoke(*common, "xy").code == 0
+    found = invoke(*common, "yx")
+    assert found.code == 2
+    assert "score of x: baseline" in found.err
+    assert "files of y: x.jsonl, y.jsonl" in found.err

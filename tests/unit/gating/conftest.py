@@ -114,7 +114,7 @@ def subject() -> Make:
             n_records=N_QUERIES,
             columns=found,
             texts=findings(found, **(texts or {})),
-            policy=complete(parse_policy(policy or {}, "test"), baseline),
+            policy=complete(parse_policy(policy or {}, "test"), baseline, "own"),
             baseline=baseline,
             reference=reference,
             previous=reference,

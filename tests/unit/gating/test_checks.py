@@ -170,3 +170,21 @@ def test_worst_rows_come_from_different_queries(subject):
 def test_findings_of_the_fixture_are_what_they_say():
     found = columns()
     assert findings(found, duplicate=0.4).shares["duplicate"].value == pytest.approx(0.4)
+
+
+def test_errors_of_a_few_queries_decide_nothing(subject):
+    few = columns(n_queries=4)
+    drafts = list(all_checks(subject(own=few, rank=Estimate(50.0, few.queries, np.full(4, 0.01)))))
+    found = {draft.check.name: draft.check.outcome for draft in drafts}
+    assert found["minimum_queries"] == "fail"
+    for name, decision in found.items():
+        if not name.startswith("minimum") and name.removeprefix("buckets.") not in DEFECT_BUCKETS:
+            assert decision == "not_evaluated", name
+    assert "4 distinct queries tell no error" in next(d for d in drafts if d.check.name == "score").check.message
+
+
+def test_the_floor_asks_for_distinct_queries(subject):
+    drafts = {d.check.name: d.check for d in all_checks(subject(own=columns(n_queries=100), n_records=400))}
+    assert drafts["minimum_records"].outcome == "pass"
+    assert drafts["minimum_queries"].outcome == "fail"
+    assert drafts["minimum_queries"].message == "100 distinct queries to score; the policy asks for at least 300"

@@ -10,7 +10,7 @@ import pytest
 
 from secid.errors import UsageError
 from secid.gating.baseline import Known
-from secid.gating.derive import MARGIN, complete, down, margin, share_margin, up
+from secid.gating.derive import MARGIN, common, complete, down, margin, share_margin, up
 from secid.gating.init import policy_text, write_policy
 from secid.gating.policy import Policy, parse_policy
 from tests.unit.gating.conftest import baseline_of, columns, source_of
@@ -63,7 +63,7 @@ def test_shares_without_an_error_get_no_margin():
 def test_what_is_given_stays_and_the_rest_is_filled_in():
     baseline = baseline_of(own=source_of(columns()))
     given = parse_policy({"buckets": {"empty": 0.2, "inversion": "off"}, "minimum_records": 50}, "x")
-    found = complete(given, baseline)
+    found = complete(given, baseline, "own")
     assert (found.buckets.empty, found.buckets.inversion, found.minimum_records) == (0.2, "off", 50)
     for name in ("known_positive", "near_copy", "duplicate", "overused", "preamble"):
         assert getattr(found.buckets, name) == 0.01
@@ -76,21 +76,49 @@ def test_what_is_given_stays_and_the_rest_is_filled_in():
 
 def test_a_smaller_sample_gets_more_room():
     baseline = baseline_of(own=source_of(columns()))
-    small, large = (complete(parse_policy({"minimum_records": n}, "x"), baseline) for n in (50, 5000))
+    small, large = (complete(parse_policy({"minimum_records": n}, "x"), baseline, "own") for n in (50, 5000))
     assert small.score.tolerance_nats > large.score.tolerance_nats
+
+
+def test_a_small_source_beside_it_loosens_nothing_that_a_source_is_compared_with():
+    own = source_of(columns(), n_queries=4000, n_records=4000)
+    small = source_of(columns(3, n_queries=40), n_queries=40, n_records=40, score_nats=0.2)
+    alone, beside = baseline_of(own=own), baseline_of(own=own, small=small)
+    assert complete(Policy(), beside, "own").drift == complete(Policy(), alone, "own").drift
+    assert complete(Policy(), beside, "own").score == complete(Policy(), alone, "own").score
+    assert complete(Policy(), beside, "own").minimum_queries == 500
+    theirs = complete(Policy(), beside, "small")
+    assert theirs.minimum_queries == 30
+    for name, limit in complete(Policy(), beside, "own").drift.model_dump().items():
+        if name != "new_source":
+            assert getattr(theirs.drift, name) > 1.2 * limit, name
+    assert complete(Policy(), beside, "new").minimum_queries == 30
+    assert complete(Policy(), beside, "new").drift.close is None
+
+
+def test_what_differs_from_source_to_source_is_left_open_and_told():
+    beside = baseline_of(own=source_of(columns()), other=source_of(columns(3, score_spread=0.5)))
+    policy = common(Policy(), beside)
+    assert policy.minimum_queries == 300
+    assert policy.drift.score_nats is None
+    text = policy_text(beside, "b.json")
+    assert parse_policy(tomllib.loads(text)["gate"], "x") == policy
+    each = {name: complete(policy, beside, name).drift.score_nats for name in ("own", "other")}
+    assert each["other"] > 5 * each["own"]
+    assert f"# Each source's own: own {each['own']}, other {each['other']}." in text
 
 
 def test_a_spoilt_baseline_is_no_example():
     spoilt = source_of(columns())
     spoilt = replace(spoilt, buckets={**spoilt.buckets, "preamble": Known(value=0.3, standard_error=0.02)})
-    assert complete(Policy(), baseline_of(own=spoilt)).buckets.preamble == 0.05
+    assert complete(Policy(), baseline_of(own=spoilt), "own").buckets.preamble == 0.05
 
 
 def test_the_written_policy_is_the_derived_one():
     baseline = baseline_of(own=source_of(columns()))
     text = policy_text(baseline, "secid-baseline.json")
     written = parse_policy(tomllib.loads(text)["gate"], "x")
-    assert written == complete(Policy(), baseline)
+    assert written == complete(Policy(), baseline, "own")
     for line in text.splitlines():
         assert len(line) <= 120
 

@@ -77,3 +77,17 @@ def test_it_loads_nothing_heavy():
     code = "import sys, secid.gating.policy\nprint([m for m in ('torch', 'numpy', 'pyarrow') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_off_is_offered_only_where_it_is_allowed():
+    for table, offered in (({"minimum_records": "off"}, False), ({"means": {"coverage_maximum": "of"}}, True)):
+        with pytest.raises(SettingsError) as caught:
+            parse_policy(table, "secid.toml")
+        assert ('"off"' in (caught.value.remedy or "")) is offered
+
+
+@pytest.mark.parametrize("against", ["own", "best", "median"])
+def test_a_named_source_that_would_not_be_used_is_told(against):
+    with pytest.raises(SettingsError, match=r"score.named is given, but score.against is") as caught:
+        parse_policy({"score": {"named": "bm25", "against": against}}, "secid.toml")
+    assert 'against = "named"' in (caught.value.remedy or "")
