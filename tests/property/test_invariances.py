@@ -213,7 +213,7 @@ def test_the_number_of_threads_changes_nothing(base, tmp_path):
 
 @pytest.mark.parametrize("block", [1, 5, 64])
 def test_the_size_of_a_block_changes_nothing(base, tmp_path, block, monkeypatch):
-    monkeypatch.setattr("secid.measure.sweep.BLOCK_TRIPLETS", block)
+    monkeypatch.setattr("secid.measure.blocks.BLOCK_TRIPLETS", block)
     assert_same(score(tmp_path / "blocks", SOURCES), base, FLOAT32_RELATIVE)
 
 
