@@ -59,7 +59,7 @@ def score(
     _refuse_odd_combinations(resolved.values, other_encoders)
     if other_encoders:
         _refuse_one_encoder_twice([resolved.values.encoder if encoder is None else encoder, *other_encoders])
-    from secid.data import resolve_sources
+    from secid.data import once_only, open_source, resolve_sources
     from secid.encoders import load
     from secid.report.words import recipe_line
     from secid.run_folder import Recorder, RunFolder
@@ -71,6 +71,9 @@ def score(
         RunFolder(None if run is None else Path(run), force) as folder,
         work_folder(folder.work) as work,
     ):
+        for source in found:
+            if not any(map(once_only, source.paths)):
+                open_source(source, resolved.values)  # what cannot be understood is said before an encoder is loaded
         loaded = load(resolved.values) if encoder is None or isinstance(encoder, str) else encoder
         recorder.note(recipe_line(loaded.info))
         scored = score_sources(found, loaded, resolved, work, recorder)

@@ -148,6 +148,16 @@ def test_what_a_killed_run_left_is_cleared_and_a_living_one_is_not(tiny, tmp_pat
     assert not dead.exists()
 
 
+def test_files_are_looked_at_before_the_encoder_is_loaded(tmp_path, invoke, monkeypatch):
+    def load(settings):
+        raise AssertionError("loaded")
+
+    monkeypatch.setattr("secid.encoders.load", load)
+    path = write_rows(tmp_path / "ids.jsonl", [{"query": 1, "positive": 2, "negative": 3}])
+    code, _, err = invoke("score", path, "--encoder", "minilm")
+    assert (code, "--collection DIR" in err) == (2, True)
+
+
 def test_bad_rows_are_counted_and_shown(tiny, tmp_path, invoke):
     path = FIXTURES / "broken" / "cut_last_line.jsonl"
     outcome = invoke("score", path, "--encoder", tiny, "--max-bad-fraction", 1, "--run", "run")
