@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from secid.report.foreign import named, plain
-from secid.report.numerals import count, listed, percent, plural
+from secid.report.numerals import count, fraction, listed, percent, plural
 from secid.report.unstable import SHOWN_SETTINGS, pairs_by_setting
-from secid.results import Bucket, Run, SourceResult
+from secid.results import Bucket, Overlap, Run, SourceResult
 
 NOTICED_DEFECT = 0.01
 """Share of negatives from which a structural defect is told: one in a hundred is no accident."""
@@ -18,7 +18,8 @@ NOTICED_TRUNCATED = 0.1
 NOTICED_SKIPPED = 0.01
 SHOWN_NAMES = 2
 NOTICED_OVERLAP = 0.9
-"""Mean Jaccard overlap from which two sources count as one."""
+"""Mean Jaccard overlap of negatives, and shares of the smaller one's queries and documents, from which two sources
+count as one."""
 
 REMEDIES = {
     "equals_positive": "remove them: training would push relevant passages away",
@@ -165,12 +166,21 @@ def _same(run: Run) -> list[Finding]:
             overlap.first,
             "same",
             (
-                f"{named(overlap.first)} and {named(overlap.second)} share {percent(overlap.negative_jaccard_mean)} "
-                f"of their negatives"
+                f"{_nearly(overlap)} (mean Jaccard {fraction(overlap.negative_jaccard_mean)}; shared are "
+                f"{percent(overlap.shared_query_fraction)} of the smaller one's queries and "
+                f"{percent(overlap.shared_document_fraction)} of its documents)"
             ),
             "treat them as one source",
             (overlap.second,),
+            f"{_nearly(overlap)} (mean Jaccard {fraction(overlap.negative_jaccard_mean)})",
         )
         for overlap in run.overlaps
-        if overlap.negative_jaccard_mean is not None and overlap.negative_jaccard_mean >= NOTICED_OVERLAP
+        if overlap.negative_jaccard_mean is not None
+        and overlap.negative_jaccard_mean >= NOTICED_OVERLAP
+        and overlap.shared_query_fraction >= NOTICED_OVERLAP
+        and overlap.shared_document_fraction >= NOTICED_OVERLAP
     ]
+
+
+def _nearly(overlap: Overlap) -> str:
+    return f"{named(overlap.first)} and {named(overlap.second)} give shared queries nearly the same negatives"

@@ -18,6 +18,7 @@ BREAK = "\u2060"
 MARKDOWN_ESCAPED = re.compile(r"[\\`*_\[\]~$]")
 MARKDOWN_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "#": "&#35;"}
 MARKDOWN_ENTITY = re.compile(r"[&<>|#]")
+MARKUP = re.compile(f"{MARKDOWN_ESCAPED.pattern}|{MARKDOWN_ENTITY.pattern}")
 LINE_START = re.compile(r"^(\s*)(\d+(?=[.)](?:\s|$))|[-+=])")
 LINKED = re.compile(
     r"""(?<=[@#])(?=\w)        # mentions, mail addresses, issues
@@ -29,6 +30,7 @@ LINKED = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 COMMIT = re.compile(r"\b[0-9a-f]{7,40}\b", re.IGNORECASE)
+COMMIT_PART = 6
 
 
 def plain(text: str, limit: int | None = None) -> str:
@@ -65,18 +67,29 @@ def markdown(text: str, limit: int | None = None) -> str:
     """As `plain`, with every character that Markdown or GitHub gives a meaning escaped.
 
     Sites look for mentions, issues and addresses after rendering, when escapes are gone: those
-    are parted by an invisible character. A commit hash is shown by its first six digits.
+    are parted by an invisible character, as is what reads like a commit.
     """
-    text = COMMIT.sub(_short_hash, plain(text.replace(ISOLATE, "").replace(END_ISOLATE, ""), limit))
-    text = LINKED.sub(BREAK, text)
-    text = MARKDOWN_ESCAPED.sub(r"\\\g<0>", text)
+    text = MARKDOWN_ESCAPED.sub(r"\\\g<0>", _unlinked(text, limit))
     text = MARKDOWN_ENTITY.sub(lambda match: MARKDOWN_ENTITIES[match.group()], text)
     return LINE_START.sub(_unlisted, text)
 
 
-def _short_hash(match: re.Match[str]) -> str:
+def markdown_html(text: str, limit: int | None = None) -> str:
+    """As `markdown` for the inside of an HTML element, where a backslash escapes nothing and would be seen."""
+    return MARKUP.sub(lambda match: f"&#{ord(match.group())};", _unlinked(text, limit))
+
+
+def _unlinked(text: str, limit: int | None) -> str:
+    text = plain(text.replace(ISOLATE, "").replace(END_ISOLATE, ""), limit)
+    return LINKED.sub(BREAK, COMMIT.sub(_parted, text))
+
+
+def _parted(match: re.Match[str]) -> str:
+    """A run of hexadecimal digits in parts too short for a commit; a plain number as it is."""
     text = match.group()
-    return text if text.isdigit() else f"{text[:6]}…"
+    return (
+        text if text.isdigit() else BREAK.join(text[at : at + COMMIT_PART] for at in range(0, len(text), COMMIT_PART))
+    )
 
 
 def _unlisted(match: re.Match[str]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from secid.report.content import page_of
 from secid.report.cuts import EXAMPLES, TABLES, clipped, fit, hard_cut
 from secid.report.foreign import markdown as safe
+from secid.report.foreign import markdown_html as safe_html
 from secid.report.foreign import short
 from secid.report.numerals import fraction, plural
 from secid.report.page import Cases, Page, Part, Section, Table
@@ -94,7 +95,7 @@ def _line(cells: Iterable[str]) -> str:
 
 def _folded(summary: str, body: str) -> str:
     """HTML that GitHub folds; elsewhere the body stands open."""
-    return f"<details><summary>{safe(summary, 100)}</summary>\n\n{body}\n\n</details>" if body else ""
+    return f"<details><summary>{safe_html(summary, 100)}</summary>\n\n{body}\n\n</details>" if body else ""
 
 
 def _case(case: Cases) -> str:

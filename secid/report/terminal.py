@@ -34,7 +34,7 @@ INTERVAL_WIDTH, WRAPPED_BESIDE = 18, 2
 """Width of an interval in brackets, and the columns of those for which 80 columns have room."""
 WATCH_OUT = "Watch out"
 COLUMNS = {
-    "rank": "in brackets its group; sources whose order is not established share one.",
+    "rank": "in brackets its group: sources joined by pairs whose order is not established.",
     "split": "1 − ECI_sem/tr M, 0 to 100 %, what repeated directions take off the mean weight; near 0 the score says "
     "nothing of variety.",
     "π": "mean, 0 to 1, of how surely the positive is preferred.",

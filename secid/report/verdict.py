@@ -84,10 +84,9 @@ def ranking(run: Run) -> str:
     if how == "first":
         pair = _pair(run, leader.name, run.sources[1].name)
         return f"{named(leader.name)} ranks first {at}and its lead is established: {_lead(pair, run.sources[1].name)}."
-    pair = _open_pairs(run)[0]
-    other = pair.second if pair.first == leader.name else pair.first
-    group = [source.name for source in run.sources if source.rank_group == leader.rank_group]
-    return f"First place is open {at}between {_names(group)}: {named(leader.name)} is {_lead(pair, other)}."
+    rivals = [pair.second if pair.first == leader.name else pair.first for pair in _open_pairs(run)]
+    lead = _lead(_open_pairs(run)[0], rivals[0])
+    return f"First place is open {at}between {_names([leader.name, *rivals])}: {named(leader.name)} is {lead}."
 
 
 def _open_pairs(run: Run) -> list[Comparison]:

@@ -20,8 +20,8 @@ EXPLANATIONS = {
     "unit. Narrower is surer.",
     "rank": "place by score, 1 or more; 1 is the highest and best.",
     "rank group": (
-        "sources whose order is not established share one; 1 is the highest and best. Within a group "
-        "the rank means nothing."
+        "sources joined by pairs whose order is not established, one by one or through others; 1 is the highest and "
+        "best. Groups are ordered for sure; within one, the table of pairs tells which sources are."
     ),
     "P(first)": "chance of the highest score among these sources, 0 to 100 %, given the sampling of queries alone; "
     "nearer to 100 % is surer.",
@@ -90,7 +90,8 @@ EXPLANATIONS = {
     "eigenvalue share": "share of tr M on one direction, 0 to 100 %, largest first; flatter is more varied.",
     "shared": "queries and documents in both sources over the smaller one's, 0 to 100 %; neither way is better.",
     "rows, records": "counts, 0 or more; the more of the rows read are used, the better.",
-    "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
+    "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 both give those "
+    "queries the same. Few shared queries say little of the sources.",
 }
 CONTROL_NAMES = {
     "random": "random passages",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secid.report.foreign import BREAK, markdown, named, plain, short, without_isolates
+from secid.report.foreign import BREAK, markdown, markdown_html, named, plain, short, without_isolates
 from tests.unit.report.samples import HOSTILE
 
 
@@ -86,6 +86,20 @@ def test_what_sites_make_links_of_after_rendering_is_parted(text, pattern):
 )
 def test_a_line_cannot_begin_a_block(text, start):
     assert markdown(text).startswith(start)
+
+
+def test_names_of_hexadecimal_digits_stay_apart():
+    assert markdown("20241105a").replace(BREAK, "") == "20241105a"
+    assert markdown("20241105a") != markdown("20241105b")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_within_html_nothing_acts_and_no_backslash_is_added(text):
+    import html
+
+    shown = markdown_html(text)
+    assert not re.search(r"[<>|`*_~$\[\]\\]", shown)
+    assert html.unescape(shown).replace(BREAK, "") == plain(text.replace("\u2068", "").replace("\u2069", ""))
 
 
 def test_plain_words_stay_readable():

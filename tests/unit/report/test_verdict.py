@@ -96,7 +96,7 @@ def test_a_leader_open_against_one_source_alone_names_that_source(run):
         replace(source, rank_group=1 if source.name in ("random", "bm25", "dense") else 2) for source in run.sources
     )
     text = said(ranking(replace(run, comparisons=open_pair, sources=groups)))
-    assert text.startswith("First place is open between random, bm25 and dense: ")
+    assert text.startswith("First place is open between random and dense: ")  # bm25 is established below random
     assert "ahead of dense" in text
 
 
@@ -357,7 +357,10 @@ def test_a_source_of_which_anything_is_told_is_not_called_clear(run):
         clear(clean)
         == "random, bm25, dense, poisoned and counterfactual: no finding of their own above the limits that are told."
     )
-    same = replace(run.overlaps[0], first="bm25", second="dense", negative_jaccard_mean=0.95)
+    all_shared = replace(
+        run.overlaps[0], negative_jaccard_mean=0.95, shared_query_fraction=1.0, shared_document_fraction=1.0
+    )
+    same = replace(all_shared, first="bm25", second="dense")
     warned = replace(clean, overlaps=(same,), warnings=("poisoned: the lexical gate is inactive", "undense"))
     assert clear(warned) == "random and counterfactual: no finding of their own above the limits that are told."
 
@@ -424,10 +427,25 @@ def test_skipped_rows_are_told_from_one_in_a_hundred_on(run, skipped, told):
 
 
 def test_equal_sources_are_told(run):
-    same = replace(run.overlaps[0], negative_jaccard_mean=0.95)
-    assert "random and bm25 share 95.0 % of their negatives" in said(
-        warning(replace(without_buckets(run), overlaps=(same,)))
+    same = replace(
+        run.overlaps[0], negative_jaccard_mean=0.95, shared_query_fraction=1.0, shared_document_fraction=0.97
     )
+    made = replace(without_buckets(run), overlaps=(same,))
+    brief = "random and bm25 give shared queries nearly the same negatives (mean Jaccard 0.950"
+    assert said(warning(made)) == f"{brief}); treat them as one source."
+    assert said(warnings(made)[0]) == (
+        f"{brief}; shared are 100.0 % of the smaller one's queries and 97.0 % of its documents); "
+        "treat them as one source."
+    )
+
+
+@pytest.mark.parametrize("lacking", ["shared_query_fraction", "shared_document_fraction", "negative_jaccard_mean"])
+def test_sources_that_share_little_are_not_called_one(run, lacking):
+    shared = {"negative_jaccard_mean": 1.0, "shared_query_fraction": 1.0, "shared_document_fraction": 1.0}
+    made = replace(run, overlaps=(replace(run.overlaps[0], **{**shared, lacking: 1 / 41}),))
+    assert not any(item.kind == "same" for item in findings(made))
+    made = replace(run, overlaps=(replace(run.overlaps[0], **shared),))
+    assert any(item.kind == "same" for item in findings(made))
 
 
 def test_what_was_not_evaluated_is_told_when_nothing_is_wrong(run):
