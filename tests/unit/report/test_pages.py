@@ -151,7 +151,7 @@ def test_sizes_hold_for_six_sources_with_everything(run):
         (0.43, "examples after the first of each bucket, passages after 100 characters.", 1),
         (0.3, "all examples but one of each of the first 3 buckets of a source.", 1),
         (0.24, "all examples but one of the first bucket of a source.", 1),
-        (0.21, "examples.", 0),
+        (0.22, "examples.", 0),
     ],
 )
 def test_examples_leave_markdown_gradually(run, monkeypatch, share, said, n_examples):
