@@ -55,11 +55,20 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceVerdict:
-    """What the gate says of one source. previous: the baseline's source of the same name, if any."""
+    """What the gate says of one source. previous: the baseline's source of the same name, if any.
+
+    n_read = n_used + sum(skipped), in rows.   dropped_negatives: single negatives of used rows left out, by reason.
+    n_not_sampled: records left out by a sample.
+    """
 
     name: str
     paths: tuple[str, ...]
     outcome: Outcome
+    n_read: int
+    n_used: int
+    skipped: Mapping[str, int]
+    dropped_negatives: Mapping[str, int]
+    n_not_sampled: int
     n_records: int
     n_queries: int
     n_negatives: int

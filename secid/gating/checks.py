@@ -195,7 +195,7 @@ def _controls(subject: Subject) -> Iterator[Draft]:
     for kind in limits.differ_from:
         name, limit = f"controls.{kind}", limits.relatedness_minimum
         if kind not in subject.controls:
-            reason = subject.missing.get(kind, "the control could not be made")
+            reason = subject.missing.get(kind, f"its sample holds fewer than {FEWEST_QUERIES} of this source's queries")
             yield Draft(not_decided(name, f"no {kind} control: {reason}", "give the source more queries"))
             continue
         related = relatedness(subject.columns, subject.controls[kind])

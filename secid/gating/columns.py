@@ -37,6 +37,20 @@ class Columns:
     values: Mapping[str, Floats]
     score: Estimate
 
+    def restricted(self, names: Names) -> Columns:
+        """The triplets of these queries alone. The score stays that of all: its influences add up to one number."""
+        kept = np.isin(self.queries, names)
+        if kept.all():
+            return self
+        rows = kept[self.cluster]
+        return Columns(
+            queries=self.queries[kept],
+            cluster=(np.cumsum(kept) - 1)[self.cluster[rows]],
+            share=None if self.share is None else self.share[rows],
+            values={name: column[rows] for name, column in self.values.items()},
+            score=self.score,
+        )
+
     def mean(self, values: Floats) -> Estimate:
         """Mean of a (T,) column."""
         return clustered_mean(values, self.cluster, self.queries, self.share)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isclose
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -31,10 +31,11 @@ from secid.gating.estimates import Estimate, names_of
 from secid.gating.policy import Policy
 from secid.gating.subject import Draft, Reference, Subject
 from secid.gating.texts import Place, TextFindings, fetch
+from secid.measure.uncertainty import FEWEST_QUERIES
 from secid.progress import Progress
 from secid.report.document import read_run
 from secid.results import Run
-from secid.settings import FIELDS, Resolved, Settings
+from secid.settings import FIELDS, Dtype, Resolved, Settings
 from secid.study.score import Clock, Scored, score_sources
 from secid.verdicts import VERDICT_SCHEMA_VERSION, Check, CheckExample, GateVerdict, SourceVerdict, overall
 from secid.work import work_folder
@@ -71,6 +72,9 @@ def settings_for(baseline: Baseline, resolved: Resolved, policy: Policy) -> Reso
     for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS):
         if origin[name] == "default" and name in baseline.settings:
             values[name], origin[name] = baseline.settings[name], "baseline"
+    made_with = baseline.encoder.dtype  # what "auto" was on that machine: bf16 on CUDA, and the gate may run on a CPU
+    if origin["dtype"] == "default" and made_with in get_args(Dtype) and baseline.encoder.pooling != "precomputed":
+        values["dtype"], origin["dtype"] = made_with, "baseline"
     values["controls"] = ",".join(policy.controls.differ_from) or "none"
     values["budget"], values["ablate"], values["until_ranked"] = 1.0, False, None
     refuse_differences(differences(baseline, values), "settings")
@@ -194,6 +198,11 @@ def _source_verdict(
         name=item.name,
         paths=planned.source.paths,
         outcome="fail" if fails else "not_evaluated" if held or not checks else "pass",
+        n_read=result.n_read,
+        n_used=result.n_used,
+        skipped=dict(result.skipped),
+        dropped_negatives=dict(result.dropped_negatives),
+        n_not_sampled=result.n_not_sampled,
         n_records=result.n_records,
         n_queries=result.n_queries,
         n_negatives=result.n_triplets,
@@ -234,15 +243,24 @@ def _subject(item: Measured, scored: Scored, texts: TextFindings, against: Again
         baseline=baseline,
         reference=reference(reference_name(item.name, policy, baseline)),
         previous=reference(item.name) if item.name in baseline.sources else None,
-        controls={
-            control.kind: measured_columns(found)
-            for control, found in scored.controls
-            if control.of in (None, item.name)
-        },
+        controls=_controls_of(item, scored),
         missing=reasons,
         rank=effective_rank(item, float(policy.diversity.budget)),
         place=place,
     )
+
+
+def _controls_of(item: Measured, scored: Scored) -> dict[str, Columns]:
+    """Controls of one source by kind. One that is drawn for all sources of a call counts on this one's queries alone,
+    so that it stands for this source's subjects whatever is judged beside it.
+    """
+    own = names_of(item.query_keys)
+    found = {
+        control.kind: measured_columns(measured).restricted(own)
+        for control, measured in scored.controls
+        if control.of in (None, item.name)
+    }
+    return {kind: columns for kind, columns in found.items() if len(columns.queries) >= FEWEST_QUERIES}
 
 
 def effective_rank(item: Measured, budget: float) -> Estimate:

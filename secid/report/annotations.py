@@ -9,7 +9,7 @@ from secid.errors import OutputError
 from secid.report.cuts import hard_cut
 from secid.report.foreign import plain
 from secid.report.verdict_pages import verdict_markdown
-from secid.report.verdict_words import by_urgency, headline, summary
+from secid.report.verdict_words import by_urgency, facts, headline, summary
 from secid.verdicts import Check, GateVerdict, SourceVerdict
 
 PER_LEVEL = 10
@@ -34,7 +34,9 @@ def github_annotations(verdict: GateVerdict) -> list[str]:
                 level = "error" if check.outcome == "fail" else "warning"
                 levels[level].append(_of_check(level, source, check))
         if source.outcome == "pass":
-            levels["notice"].append(_command("notice", headline(source), title="secid gate", file=_file(source)))
+            levels["notice"].append(
+                _command("notice", f"{headline(source)} {facts(source)}.", title="secid gate", file=_file(source))
+            )
     return [line for level, lines in levels.items() for line in _within(level, lines, verdict)]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from secid.records import REASONS
 from secid.report.numerals import plural
 from secid.verdicts import Check, GateVerdict, Outcome, SourceVerdict
 
@@ -46,12 +49,28 @@ def summary(verdict: GateVerdict) -> str:
 
 
 def facts(source: SourceVerdict) -> str:
-    """Size and score of a source."""
+    """Size and score of a source, and what was left out of it."""
     low, high = source.interval_95
     return (
+        f"{plural(source.n_read, 'row')} read{_left_out(source)}; "
         f"{source.n_records} records, {source.n_queries} queries, {source.n_negatives} negatives; "
         f"ECI_sem {source.eci_nats:.4f} nats ({low:.4f} to {high:.4f})"
     )
+
+
+def _left_out(source: SourceVerdict) -> str:
+    """What of a source the verdict does not speak of."""
+    parts = [
+        (sum(source.skipped.values()), "left out", _by_reason(source.skipped)),
+        (source.n_not_sampled, "records not sampled", ""),
+        (sum(source.dropped_negatives.values()), "negatives left out", _by_reason(source.dropped_negatives)),
+    ]
+    return "".join(f", {n:,} {what}{reasons}" for n, what, reasons in parts if n)
+
+
+def _by_reason(counts: Mapping[str, int]) -> str:
+    told = (f"{REASONS[reason].text if reason in REASONS else reason} {n:,}" for reason, n in counts.items() if n)
+    return f" ({', '.join(told)})"
 
 
 def basis(verdict: GateVerdict) -> str:

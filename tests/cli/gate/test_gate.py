@@ -354,3 +354,9 @@ def test_a_run_that_the_baseline_was_not_made_of_is_not_paired(prepared, tmp_pat
     assert found.code == 2
     assert "score of x: baseline" in found.err
     assert "files of y: x.jsonl, y.jsonl" in found.err
+
+
+def test_rows_without_a_negative_are_told(prepared, tmp_path, invoke):
+    rows = [*items(140, 1000), *({**row, "neg": []} for row in items(300, 20_000))]
+    found = invoke("gate", write_rows(tmp_path / "used.jsonl", rows), "--against", prepared.baseline)
+    assert "440 rows read, 300 left out (no explicit negative 300); 140 records" in found.out

@@ -29,6 +29,11 @@ def verdict(*checks: Check, name: str = HOSTILE, outcome: str = "fail", n: int =
         name=name,
         paths=(f"{name}.jsonl",),
         outcome=outcome,
+        n_read=12,
+        n_used=8,
+        skipped={"no_negatives": 4},
+        dropped_negatives={"empty_negative": 3},
+        n_not_sampled=2,
         n_records=5,
         n_queries=5,
         n_negatives=25,
@@ -151,3 +156,16 @@ def test_a_cut_text_fits(n_bytes):
 def test_exit_codes(outcomes, expected, code):
     assert overall(outcomes) == expected
     assert replace(verdict(), outcome=overall(outcomes)).exit_code == code
+
+
+def test_every_page_tells_what_was_left_out():
+    found = verdict(check(outcome="pass"), outcome="pass")
+    console = Console(file=io.StringIO(), width=200)
+    print_verdict(console, found)
+    told = "12 rows read, 4 left out (no explicit negative 4), 2 records not sampled, 3 negatives left out"
+    assert told in console.file.getvalue()
+    assert told in verdict_markdown(found)
+    assert told in to_junit(found)
+    assert any(told in line for line in github_annotations(found))
+    (source,) = json.loads(verdict_json(found))["sources"]
+    assert (source["n_read"], source["skipped"], source["n_not_sampled"]) == (12, {"no_negatives": 4}, 2)
