@@ -19,7 +19,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 METHOD = ("temperature", "tokenizer", "idf", "positives", "first_k", "max_records", "seed")
 READING = (
     "format", "query_column", "positive_column", "negative_column", "source_column", "titles",
-    "collection", "corpus", "queries", "positive_score", "on_bad", "max_bad_fraction",
+    "header", "collection", "corpus", "queries", "positive_score", "on_bad", "max_bad_fraction",
 )  # fmt: skip
 ENCODER = (
     "revision", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "truncate_dim",

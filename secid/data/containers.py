@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import BinaryIO, Literal
 
+from secid.data.headers import header_of
 from secid.data.jsonrows import BOM, json_array, json_lines, json_object, unwrap
 from secid.data.rows import Parts, Row, Rows, gathered, numbered, shorten
 from secid.data.stream import CHUNK, ByteStream, once_only
@@ -39,8 +40,6 @@ SPOOL_LIMIT = 16 << 30
 """Largest columnar file unpacked to a temporary one (16 GiB): such files need random access."""
 
 SNIFFED_LINES = 50
-NAME = re.compile(r"[^\W\d][\w.:/-]*(?: [\w.:/-]+){0,2}")
-"""What a column name looks like, against a passage: up to three words, starting with a letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,10 @@ class Container:
         return f"{name}, {self.compression}" if self.compression else name
 
 
-def sniff(stream: ByteStream) -> Container:
+def sniff(stream: ByteStream, header: bool | None = None) -> Container:
     """The container of a stream from its first bytes (at most CHUNK); nothing is consumed.
 
+    header : whether the first row of a table names its columns; found from the rows where None.
     Raises InputError for a kind of file that secid does not read.
     """
     head = stream.peek()
@@ -84,7 +84,7 @@ def sniff(stream: ByteStream) -> Container:
         return Container("empty", packed)
     if text[:1] in b"{[":
         return Container(_json_kind(text, stream.path), packed)
-    return Container("table", packed, sniff_table(head.removeprefix(BOM), stream.path))
+    return Container("table", packed, sniff_table(head.removeprefix(BOM), stream.path, header))
 
 
 def _json_kind(text: bytes, path: str) -> Kind:
@@ -120,12 +120,12 @@ def _parsed(line: bytes) -> Row | None:
     return value if isinstance(value, dict | list) else None
 
 
-def sniff_table(head: bytes, path: str) -> Dialect:
+def sniff_table(head: bytes, path: str, header: bool | None = None) -> Dialect:
     """Delimiter, quoting and header of a table from its first bytes.
 
-    The delimiter is a tab where the first line has one. A first line of short, distinct names is a
-    header. Fields are quoted in CSV; in TSV only where every field that opens with a quotation
-    mark also closes as CSV asks, and holds one or all fields do: MS MARCO's passages quote freely.
+    The delimiter is a tab where the first line has one. Fields are quoted in CSV; in TSV only where every
+    field that opens with a quotation mark also closes as CSV asks, and holds one or all fields do: MS
+    MARCO's passages quote freely. header : as in `sniff`.
     """
     text = head.decode("utf-8", errors="replace")
     whole = text if len(head) < CHUNK // 2 else text[: text.rfind("\n") + 1]
@@ -142,8 +142,7 @@ def sniff_table(head: bytes, path: str) -> Dialect:
     rows = _first_rows(whole, delimiter, quoted)
     if not rows:
         raise InputError("no row could be read", where=path)
-    header = _header(rows)
-    return Dialect(delimiter, quoted, header, len(rows[0]))
+    return Dialect(delimiter, quoted, header_of(rows, header, path), len(rows[0]))
 
 
 def _tsv_is_quoted(text: str) -> bool:
@@ -170,30 +169,6 @@ def _first_rows(text: str, delimiter: str, quoted: bool) -> list[list[str]]:
         except csv.Error:
             continue
     return [row for row in rows if row]
-
-
-def _header(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The first row where it names columns, else ().
-
-    Names are distinct, short and start with a letter. Beyond that a header shows either by two
-    names that are known, by a known one above cells unlike a name, or by single words above phrases.
-    """
-    first = [cell.strip() for cell in rows[0]]
-    if len(set(first)) < len(first) or not all(NAME.fullmatch(cell) for cell in first):
-        return ()
-    n_known = sum(bool(KNOWN_NAME.search(cell)) for cell in first)
-    below = [cell for row in rows[1:] for cell in row]
-    longest = max(map(len, first))
-    unlike = any(len(cell) > 2 * longest or cell[:1].isdigit() for cell in below)
-    single_words = not any(" " in cell for cell in first)
-    phrases = 2 * sum(" " in cell for cell in below) > len(below)
-    return tuple(first) if n_known >= 2 or (n_known and unlike) or (single_words and phrases) else ()
-
-
-KNOWN_NAME = re.compile(
-    r"(?i)quer|anchor|question|pos|neg|passage|document|label|score|sent\d|sentence|text|title|para|qid|pid|docid|gold"
-    r"|corpus|answer|id$"
-)
 
 
 def open_rows(stream: ByteStream, container: Container, columns: Sequence[str] | None = None) -> Rows:

@@ -178,7 +178,7 @@ class Reader:
         stream = ByteStream(path)
         keep = False
         try:
-            container = sniff(stream)
+            container = sniff(stream, self._settings.header)
             parts = open_parts(stream, container)
             head = list(_until_enough(parts))
             tried = list(_tried(head))

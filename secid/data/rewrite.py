@@ -148,7 +148,7 @@ def _understand(path: str, settings: Settings) -> _Understood:
         raise InputError("cannot be read a second time", where=path, remedy="save it to a file and score that")
     stream = ByteStream(path)
     try:
-        container = sniff(stream)
+        container = sniff(stream, settings.header)
         head: list[Row] = []
         for _, row in islice(open_rows(stream, container), HEAD_TRIES):
             if not isinstance(row, Broken):

@@ -37,6 +37,7 @@ def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row 
         strict=True,
     )
     header = dialect.header
+    skip = bool(header)
     while True:
         first = lines.start_row()
         try:
@@ -46,7 +47,10 @@ def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row 
         except csv.Error as error:
             row: Row | Broken = lines.damage or Broken("broken_line", shorten(str(error)))
         else:
-            if (first == 1 and header) or not (cells or lines.damage):
+            if not (cells or lines.damage):
+                continue
+            if skip:
+                skip = False
                 continue
             row = lines.damage or _row(cells, header, dialect.n_columns)
         n_lines = lines.number + 1 - first

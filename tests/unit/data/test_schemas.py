@@ -101,6 +101,60 @@ def test_a_header_of_unknown_names_is_seen_above_phrases(suffix: str, tmp_path: 
     assert [item.query for item in found] == ["a man x", "a man y", "a man z"]
 
 
+ROWS = [[f"what is the thing {n}", f"the thing {n} is good", f"some other thing {n}"] for n in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "names"),
+    [
+        (["", "query", "positive", "negative"], [[str(n), *row] for n, row in enumerate(ROWS)], "negative"),
+        (["query", "positive", "negative", ""], [[*row, ""] for row in ROWS], "negative"),
+        (["query", "positive", "negative", "negative"], [[*row, "m"] for row in ROWS], "negative_1…negative_2"),
+        (["query", "positive", "negative[0]", "negative[1]"], [[*row, "m"] for row in ROWS], "negative_0…negative_1"),
+        (["#query", "positive", "negative"], ROWS, "negative"),
+        (["Query", "Positive passage", "negative"], ROWS, "negative"),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_two_known_names_make_a_header(
+    suffix: str, header: list[str], rows: list[list[str]], names: str, tmp_path: Path
+) -> None:
+    reader, found = read(write(tmp_path / f"a{suffix}", [header, *rows]))
+    assert f"negatives={names}" in reader.files[0].mapping
+    assert [item.query for item in found] == [row[0] for row in ROWS]
+    assert found[0].negatives[0] == ROWS[0][2]
+
+
+def test_a_header_of_odd_names_is_no_row(tmp_path: Path) -> None:
+    _, found = read(write(tmp_path / "a.csv", [["Query (user)", "Positive passage", "Negative passage"], *ROWS]))
+    assert [item.query for item in found] == [row[0] for row in ROWS]
+
+
+@pytest.mark.parametrize(
+    "first", [["问题", "正例", "负例"], ["câu hỏi", "đoạn đúng", "đoạn sai"], ["수도", "서울", "부산"]]
+)
+def test_a_first_line_that_may_be_a_header_or_a_row_is_refused(first: list[str], tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", [first, *ROWS])
+    with pytest.raises(InputError, match=r"a.csv:1: the first line may name the columns or be a row") as caught:
+        read(path)
+    assert "--no-header" in str(caught.value.remedy)
+    assert [item.query for item in read(path, header=True)[1]] == [row[0] for row in ROWS]
+    assert [item.query for item in read(path, header=False)[1]] == [first[0], *(row[0] for row in ROWS)]
+
+
+def test_keywords_above_keywords_are_a_row(tmp_path: Path) -> None:
+    rows = [[f"usb cable {n}", f"usb c cable {n} m", f"phone case {n}"] for n in range(20)]
+    first = ["negative space", "positive space drawing", "text art"]
+    assert read(write(tmp_path / "a.tsv", [first, *rows]))[1][0].query == "negative space"
+
+
+def test_a_blank_line_above_a_header_makes_it_no_row(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("\nquery,positive,negative\nq,p,n\n", encoding="utf-8")
+    (record,) = read(path)[1]
+    assert (record.query, record.line) == ("q", 3)
+
+
 TEXTS = ["what is it", "this is it", "that is not"]
 
 
