@@ -159,10 +159,13 @@ def open_collection(settings: Settings) -> Collection:
         folder = Path(settings.collection)
         if not folder.is_dir():
             raise InputError("no such folder", where=settings.collection, remedy="--collection takes a BEIR folder")
-        corpus = corpus or beir_file(folder, "corpus", needed=True)
-        queries = queries or beir_file(folder, "queries", needed=False)
+        corpus = corpus or beir_file(folder, "corpus", BEIR_FOLDER)
+        queries = queries or beir_file(folder, "queries")
     stamps = tuple(_stamp(path) for path in (corpus, queries) if path)
     return _opened(corpus, queries, settings.titles, stamps)
+
+
+BEIR_FOLDER = "--collection takes a BEIR folder; --corpus and --queries take single files"
 
 
 def _stamp(path: str) -> tuple[int, int]:
@@ -173,15 +176,12 @@ def _stamp(path: str) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size
 
 
-def beir_file(folder: Path, stem: str, *, needed: bool) -> str | None:
-    """The file of a BEIR folder with this stem; None where there is none. Raises InputError where it is needed."""
+def beir_file(folder: Path, stem: str, remedy: str = "") -> str | None:
+    """The file of a BEIR folder with this stem; None where there is none.
+
+    remedy : what to do where there is none; InputError is raised with it.
+    """
     found = sorted(path for path in folder.iterdir() if path.name.split(".")[0] == stem)
-    if found:
-        return str(found[0])
-    if needed:
-        raise InputError(
-            f"holds no {stem}.jsonl",
-            where=str(folder),
-            remedy="--collection takes a BEIR folder; --corpus and --queries take single files",
-        )
-    return None
+    if not found and remedy:
+        raise InputError(f"holds no {stem}.jsonl", where=str(folder), remedy=remedy)
+    return str(found[0]) if found else None

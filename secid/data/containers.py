@@ -132,6 +132,10 @@ def sniff_table(head: bytes, path: str, header: bool | None = None) -> Dialect:
     first = whole.split("\n", 1)[0].rstrip("\r")
     delimiter = "\t" if "\t" in first else ","
     suffixes = PurePath(path).suffixes
+    if delimiter not in first and first.count(";") > 1:
+        raise InputError(
+            "fields separated by semicolons", where=path, remedy="write it with commas or tabs between the fields"
+        )
     if delimiter not in first and not {".csv", ".tsv"} & set(suffixes):
         raise InputError(
             f"neither JSON nor a table: the file starts with {shorten(first, 60)!r}",

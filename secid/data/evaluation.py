@@ -16,6 +16,7 @@ from secid.errors import InputError
 QUERY_KEYS = ("query-id", "query_id", "qid", "query")
 PASSAGE_KEYS = ("corpus-id", "corpus_id", "docid", "doc_id", "pid", "passage_id")
 SCORE_KEYS = ("score", "label", "relevance", "rel")
+FOLDER = "--against-eval takes a BEIR folder: queries, a corpus, and qrels"
 EVALUATION_SPLIT = "test"
 """The split that is evaluated on where a folder has several: BEIR's convention."""
 
@@ -42,8 +43,8 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
     """
     path = Path(folder)
     if not path.is_dir():
-        raise InputError("no such folder", where=folder, remedy="--against-eval takes a BEIR folder")
-    queries_file = beir_file(path, "queries", needed=True) or ""
+        raise InputError("no such folder", where=folder, remedy=FOLDER)
+    queries_file = beir_file(path, "queries", FOLDER) or ""
     files = _qrels_files(path)
     wanted_queries: set[str] = set()
     wanted_passages: set[str] = set()
@@ -58,7 +59,7 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
     }  # fmt: skip
     if not queries:
         raise InputError("no query of the qrels stands in the queries file", where=folder)
-    corpus = beir_file(path, "corpus", needed=True) if wanted_passages else None
+    corpus = beir_file(path, "corpus", FOLDER) if wanted_passages else None
     passages = {
         key: text for key, text in (texts_with_ids("passages", corpus, titles=titles) if corpus else ())
         if key in wanted_passages

@@ -290,7 +290,8 @@ def _collection_for(binding: Binding, path: str, settings: Settings) -> Collecti
         )
     collection = open_collection(settings)
     if binding.query_ids and not collection.has("queries"):
-        raise InputError("holds ids of queries, and no file of queries was given", where=path, remedy="--queries FILE")
+        there = "no file of queries was given" if settings.collection is None else f"{settings.collection} holds none"
+        raise InputError(f"holds ids of queries, and {there}", where=path, remedy="--queries FILE names their texts")
     return collection
 
 

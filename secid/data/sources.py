@@ -160,6 +160,10 @@ def _expand(pattern: str) -> list[str]:
     matches = sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) else []  # noqa: PTH207
     if matches:
         return matches
+    if Path(pattern).is_symlink():
+        raise InputError(
+            f"a broken link: {Path(pattern).readlink()} is not there", where=pattern, remedy="link to the file again"
+        )
     what = "matches no file" if glob.has_magic(pattern) else "no such file or folder"
     raise InputError(what, where=pattern, remedy=_near(pattern))
 

@@ -22,7 +22,7 @@ PASSAGE = (
 )
 PASSAGE_ID = (r"pid|doc_?id|(passage|document|corpus)[_-]id",)
 QUERY_ID = (r"qid|query[_-]id",)
-LABEL = (r"labels?|is_relevant|is_selected|relevance|rel", r"scores?|similarity(_score)?")
+LABEL = (r"labels?|(is_)?(relevant|selected|positive|correct)|relevance|rel", r"scores?|similarity(_score)?")
 DOCS = (r"docs|documents|passages|paragraphs|candidates|contexts|ctxs|texts",)
 
 

@@ -85,6 +85,8 @@ def test_query_ids_without_queries_are_an_error(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [{"query": 1, "positive": 1, "negative": 1}])
     with pytest.raises(InputError, match="no file of queries"):
         read(path, corpus=str(corpus))
+    with pytest.raises(InputError, match=f"{tmp_path} holds none"):
+        read(path, collection=str(tmp_path))
 
 
 def test_query_texts_with_passage_ids_need_the_corpus_alone(tmp_path: Path) -> None:

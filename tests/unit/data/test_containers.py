@@ -160,6 +160,7 @@ def test_a_file_without_rows_is_an_error(content: bytes, items: Items) -> None:
         (b"PK\x03\x04" + b"x" * 50, "zip"),
         (b"\x80\x04\x95", "pickle"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS"),
+        (b"query;positive;negative\nq a;p a;n a\n", "separated by semicolons"),
         (b"Dear reader\nthis is prose.\n", "starts with 'Dear reader'"),
         (b"Dear reader,\nthis is prose, too\n", "two columns"),
         (b"PAR1" + b"x" * 200, "Parquet"),

@@ -384,6 +384,13 @@ def test_titles_can_be_left_out(tmp_path: Path) -> None:
     assert read(path, titles=False)[1][0].positives == ("p",)
 
 
+@pytest.mark.parametrize("name", ["relevant", "is_positive", "is_selected", "correct"])
+def test_a_flag_of_relevance_is_a_label(name: str, tmp_path: Path) -> None:
+    rows = [{"query": "q", "text": text, name: text == "p"} for text in ("n", "p")]
+    _, (record,) = read(write(tmp_path / "a.jsonl", rows))
+    assert record[:3] == ("q", ("p",), ("n",))
+
+
 def test_scores_are_thresholded_only_by_request(tmp_path: Path) -> None:
     rows = [{"query": "q", "passage": text, "score": score} for text, score in (("p", 3), ("m", 0.5), ("n", -1))]
     path = write(tmp_path / "a.jsonl", rows)

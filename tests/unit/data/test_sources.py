@@ -224,3 +224,9 @@ def test_chunked_arrow_tables_are_read_whole(folder: Path) -> None:
     found = read("a.arrow")[1]
     assert [item.line for item in found] == list(range(1, 5001))
     assert found[-1].query == "q 4999"
+
+
+def test_a_broken_link_is_named_as_one(folder: Path) -> None:
+    (folder / "gone.jsonl").symlink_to(folder / "nowhere.jsonl")
+    with pytest.raises(InputError, match=r"a broken link: .*nowhere\.jsonl is not there"):
+        resolve_sources([str(folder / "gone.jsonl")], Settings())

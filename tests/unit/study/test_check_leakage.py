@@ -141,7 +141,7 @@ def test_broken_evaluation_folders_are_named(tmp_path):
     with pytest.raises(InputError, match="no such folder"):
         read_evaluation(str(tmp_path / "none"), titles=True)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"holds no queries\.jsonl"):
+    with pytest.raises(InputError, match=r"holds no queries\.jsonl\n.*--against-eval takes"):
         read_evaluation(str(tmp_path / "empty"), titles=True)
     with pytest.raises(InputError, match=r"test\.tsv:2.*not a judgement"):
         read_evaluation(str(folder(tmp_path / "x", {"qrels/test.tsv": "1\td1\t1\n2\td2\tgood\n"})), titles=True)
