@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 app = typer.Typer(help="Show, empty or check the cache of embeddings.", no_args_is_help=True)
-GIGABYTE = 10**9
+UNITS = {"GB": 10**9, "MB": 10**6, "kB": 10**3, "B": 1}
 
 
 @app.command("info")
@@ -31,8 +32,9 @@ def info(json: Json = False, **settings: Any) -> None:
     if json:
         _print_json(asdict(found))
         return
-    typer.echo(f"folder           {found.folder}")
-    typer.echo(f"size             {_gigabytes(found.n_bytes)} of {_gigabytes(found.limit_bytes)}")
+    there = "" if Path(found.folder).is_dir() else " (not there yet)"
+    typer.echo(f"folder           {found.folder}{there}")
+    typer.echo(f"size             {_size(found.n_bytes)} of {_size(found.limit_bytes)}")
     typer.echo(f"damaged          {found.n_damaged} segments set aside")
     typer.echo(f"encoders         {len(found.encoders)}")
     if found.encoders:
@@ -40,7 +42,7 @@ def info(json: Json = False, **settings: Any) -> None:
     for use in found.encoders:
         used = datetime.fromtimestamp(use.last_used, UTC).strftime("%Y-%m-%d %H:%M UTC")
         shown = use.fingerprint[:16]
-        typer.echo(f"{shown:<20}{use.n_segments:>9,}{use.n_rows:>15,}{_gigabytes(use.n_bytes):>12}  {used}")
+        typer.echo(f"{shown:<20}{use.n_segments:>9,}{use.n_rows:>15,}{_size(use.n_bytes):>12}  {used}")
 
 
 @app.command("clear")
@@ -61,12 +63,12 @@ def clear(
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(f"{before.folder} would be emptied", remedy="give --yes where nobody can be asked")
-        typer.confirm(f"Remove {_gigabytes(before.n_bytes)} of embeddings in {before.folder}?", abort=True, err=True)
+        typer.confirm(f"Remove {_size(before.n_bytes)} of embeddings in {before.folder}?", abort=True, err=True)
     freed = folder.clear()
     if json:
         _print_json({"folder": before.folder, "n_bytes_freed": freed})
     else:
-        typer.echo(f"{before.folder}: {_gigabytes(freed)} freed")
+        typer.echo(f"{before.folder}: {_size(freed)} freed")
 
 
 @app.command("verify")
@@ -91,13 +93,19 @@ def verify(json: Json = False, **settings: Any) -> int:
 
 def _folder(settings: dict[str, Any]) -> CacheFolder:
     from secid.encoders import CacheFolder
+    from secid.errors import UsageError
     from secid.settings import resolve
 
-    return CacheFolder.of(resolve(settings).values)
+    folder = CacheFolder.of(resolve(settings).values)
+    if folder.folder.exists() and not folder.folder.is_dir():
+        raise UsageError(f"{folder.folder} is no folder", where="--cache-dir")
+    return folder
 
 
-def _gigabytes(n_bytes: int) -> str:
-    return f"{n_bytes / GIGABYTE:,.3f} GB"
+def _size(n_bytes: int) -> str:
+    """In the largest unit that leaves a digit before the point."""
+    unit = next((unit for unit in UNITS if n_bytes >= UNITS[unit]), "B")
+    return f"{n_bytes / UNITS[unit]:,.{0 if unit == 'B' else 1}f} {unit}"
 
 
 def _print_json(document: Any) -> None:

@@ -50,7 +50,7 @@ class Check:
 
 
 def self_test(encoder: Encoder) -> tuple[Check, ...]:
-    """Finite, unit, roles told apart, and the same row alone as in company. Passes only on evidence."""
+    """Finite, unit, texts and roles told apart, the same row alone as in company. Passes only on evidence."""
     if isinstance(encoder, PrecomputedEncoder):  # it knows its own texts only
         rows = encoder.stored()
         return (_finite(rows), _unit(encoder, rows))
@@ -59,6 +59,7 @@ def self_test(encoder: Encoder) -> tuple[Check, ...]:
     return (
         _finite(np.concatenate([queries, passages])),
         _unit(encoder, np.concatenate([queries, passages])),
+        _texts(passages),
         _roles(encoder, queries, passages),
         _alone(encoder, passages),
     )
@@ -104,6 +105,14 @@ def _unit(encoder: Encoder, rows: Float32Rows) -> Check:
         return Check("unit", "pass" if shortest > 0 else "fail", detail, shortest)
     off = float(np.abs(lengths - 1).max())
     return Check("unit", "pass" if off <= UNIT_TOLERANCE else "fail", f"lengths within {off:.1e} of 1", off)
+
+
+def _texts(passages: Float32Rows) -> Check:
+    rows = _scaled(passages)
+    apart = np.linalg.norm(rows[:, None] - rows[None], axis=2)[np.triu_indices(len(rows), 1)]
+    nearest = float(apart.min())
+    detail = f"rows of different texts differ by {nearest:.2g} or more"
+    return Check("texts", "pass" if nearest > FLOAT32_DISTANCE else "fail", detail, nearest)
 
 
 def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> Check:

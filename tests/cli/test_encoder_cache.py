@@ -23,7 +23,7 @@ def test_the_recipe_tells_value_and_rule_of_every_field(tiny, invoke):
     assert "max_length 64 tokens flag" in words
     assert "pooling mean default" in words
     assert "dimension 32" in words
-    assert "all 4 checks pass" in words
+    assert "all 5 checks pass" in words
     assert max(map(len, outcome.out.splitlines())) <= COLUMNS
 
 
@@ -60,8 +60,8 @@ def test_an_encoder_that_fails_its_self_test_exits_3_and_says_which(tmp_path, in
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     outcome = invoke("encoder", folder, "--query-prefix", "query: ")
     assert outcome.code == 3
-    assert outcome.err == "secid: self-test: roles did not pass\n"
-    assert "did not pass: roles" in outcome.out
+    assert outcome.err == "secid: self-test: texts, roles did not pass\n"
+    assert "did not pass: texts, roles" in outcome.out
 
 
 def test_a_long_prefix_and_a_hostile_name_stay_within_the_columns():
@@ -94,6 +94,14 @@ def test_info_counts_what_a_run_left(cached, invoke):
 def test_an_empty_cache_is_no_error(tmp_path, invoke):
     for action in (("info",), ("clear", "--yes"), ("verify",)):
         assert invoke("cache", *action, "--cache-dir", tmp_path / "none").code == 0
+
+
+def test_a_file_is_no_cache_and_a_folder_to_come_is_told(tmp_path, invoke):
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    refused = invoke("cache", "info", "--cache-dir", tmp_path / "file")
+    assert refused.code == 2
+    assert "is no folder" in refused.err
+    assert "(not there yet)" in invoke("cache", "info", "--cache-dir", tmp_path / "none").out
 
 
 def test_clear_asks_where_it_can_and_else_wants_a_word(cached, invoke, monkeypatch):

@@ -99,6 +99,12 @@ def test_rows_that_are_not_unit_fail() -> None:
     assert outcomes(encoder)["unit"] == "fail"
 
 
+def test_texts_that_get_one_row_fail() -> None:
+    alike = from_callable(lambda texts, role: np.ones((len(texts), 3)), "x")
+    assert outcomes(alike)["texts"] == "fail"
+    assert outcomes(from_callable(rows, "x"))["texts"] == "pass"
+
+
 def test_roles_that_are_the_same_fail() -> None:
     encoder = as_float32(from_callable(lambda texts, role: rows(texts, "query"), "x"), query_prefix="query: ")
     assert outcomes(encoder)["roles"] == "fail"
