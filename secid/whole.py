@@ -9,10 +9,13 @@ from pathlib import Path
 
 from secid.errors import OutputError
 
+BEGINNING = 50
+"""Characters of a file's name in that of its partial one: of four bytes each they leave room in 255."""
+
 
 def partial_of(path: Path) -> Path:
-    """A name beside a file, of this call alone, that it has until it is whole."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    """A name beside a file, of this call alone, that it has until it is whole; no longer than file systems take."""
+    return path.with_name(f".{path.name[:BEGINNING]}.{secrets.token_hex(4)}.partial")
 
 
 def make_folder(path: Path) -> None:

@@ -30,6 +30,8 @@ UNLIKE = (
 """Settings under which a score is another number."""
 HARMLESS = frozenset({"ablate", "block", "cache", "cache_dir", "cache_gb", "threads", "batch_tokens", "examples"})
 """Settings that change no score; they are told apart from those that do."""
+SAME_ENCODER = frozenset({"name", "device"})
+"""Fields in which one encoder may differ between runs: another encoder has another fingerprint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +104,9 @@ def compare(runs: Sequence[tuple[str, Run]]) -> RunComparison:
             dict.fromkeys(
                 change.name
                 for change in changes
-                if change.what in ("encoder", "idf") or (change.what == "setting" and change.name in UNLIKE)
+                if change.what == "idf"
+                or (change.what == "encoder" and change.name not in SAME_ENCODER)
+                or (change.what == "setting" and change.name in UNLIKE)
             )
         ),
     )

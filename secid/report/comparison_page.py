@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from secid.report.comparison import HARMLESS, Change, RunComparison, SourceAcross
+from secid.report.comparison import HARMLESS, SAME_ENCODER, Change, RunComparison, SourceAcross
 from secid.report.foreign import named, plain, short, without_isolates
 from secid.report.names import SHORTEST, distinct, renamed
 from secid.report.numerals import fraction, interval, listed, nats, plural
@@ -58,7 +58,7 @@ def _changed(found: RunComparison) -> str:
     parts = [
         f"settings ({listed([_words(name) for name in scoring])})" if scoring else "",
         f"settings that change no score ({listed([_words(name) for name in harmless])})" if harmless else "",
-        "the encoder" if kinds["encoder"] else "",
+        _encoder_told(kinds["encoder"]),
         "the IDF table" if kinds["idf"] else "",
         "the version of secid" if kinds["secid"] else "",
     ]
@@ -78,18 +78,21 @@ def _changed(found: RunComparison) -> str:
     return "The runs have the same settings, encoder and files."
 
 
+def _encoder_told(fields: Sequence[str]) -> str:
+    if fields and SAME_ENCODER.issuperset(fields):
+        return f"the encoder's {listed(list(fields))}"
+    return "the encoder" if fields else ""
+
+
 def _order(found: RunComparison) -> str:
     if all(value is None for value in found.stability[1:]):
         return "The runs share fewer than two sources, so there is no order to compare."
     if not found.reversals:
         return "The sources that the runs share stand in the same order in all of them."
     pairs = list(dict.fromkeys(f"{named(item.first)} and {named(item.second)}" for item in found.reversals))
-    n_sure = sum(item.established for item in found.reversals)
-    sure = (
-        f"{n_sure} of these orders established in both runs"
-        if n_sure
-        else "none of these orders is established in both runs"
-    )
+    n_sure = len({frozenset((item.first, item.second)) for item in found.reversals if item.established})
+    where = "in both runs" if len(found.runs) == 2 else f"both in {named(found.runs[0])} and in another run"
+    sure = f"{n_sure or 'none'} of these orders {'are' if n_sure > 1 else 'is'} established {where}"
     return f"Against {named(found.runs[0])}, {listed(pairs)} change places; {sure}."
 
 

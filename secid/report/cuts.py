@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -87,7 +87,7 @@ TABLES: Cuts = (
         "folded tables",
         lambda section: replace(section, parts=tuple(part for part in section.parts if not part.table.folded)),
     ),
-    Cut("rows", f"rows after the first {MOST_ROWS} of each table", _fewer_rows),
+    Cut("rows", f"rows after the first {MOST_ROWS} of each table and list", _fewer_rows),
     Cut("explanations", "explanations", lambda section: replace(section, terms=())),
 )
 CHARTS: Cuts = (
@@ -103,19 +103,33 @@ def fit(page: Page, fill: Fill, limit: int, cuts: Cuts) -> str:
     """The page as text of at most limit bytes, as far as leaving out cuts in turn and then sections from the end
     helps. fill: makes the text of a page and of the names of what was cut.
     """
-    cut: dict[str, str] = {}
     text = fill(page, ())
+    if n_bytes(text) <= limit:
+        return text
+    steps = list(_steps(page, cuts))
+    low, high = 0, len(steps)  # each step is smaller than the one before it, so few are ever filled
+    while low < high:
+        middle = (low + high) // 2
+        tried = fill(*steps[middle])
+        if n_bytes(tried) <= limit:
+            high, text = middle, tried
+        else:
+            low = middle + 1
+    return text if high < len(steps) else fill(*steps[-1]) if steps else text
+
+
+def _steps(page: Page, cuts: Cuts) -> Iterator[tuple[Page, tuple[str, ...]]]:
+    """The page ever smaller, and what was cut; a cut that finds nothing to leave out is none."""
+    cut: dict[str, str] = {}
     for group, name, smaller in cuts:
-        if n_bytes(text) <= limit:
-            return text
-        page = replace(page, sections=tuple(smaller(section) for section in page.sections))
-        cut[group] = name
-        text = fill(page, tuple(cut.values()))
-    while n_bytes(text) > limit and page.sections:
+        sections = tuple(smaller(section) for section in page.sections)
+        if sections != page.sections:
+            page, cut[group] = replace(page, sections=sections), name
+            yield page, tuple(cut.values())
+    while page.sections:
         cut[page.sections[-1].anchor] = f"section “{page.sections[-1].title}”"
         page = replace(page, sections=page.sections[:-1])
-        text = fill(page, tuple(cut.values()))
-    return text
+        yield page, tuple(cut.values())
 
 
 def n_bytes(text: str) -> int:

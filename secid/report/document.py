@@ -54,7 +54,7 @@ def from_json(text: str | bytes, where: str = "report.json") -> Run:
 
     try:
         text = (text if isinstance(text, str) else text.decode("utf-8")).removeprefix(BYTE_ORDER_MARK)
-        version = json.loads(text)["schema_version"]
+        version = json.loads(text, parse_constant=_no_number)["schema_version"]
         major = str(version).split(".")[0]
     except (ValueError, RecursionError) as error:
         raise InputError(f"not a secid report: no JSON document, or only part of one: {error}", where=where) from error
@@ -74,6 +74,10 @@ def from_json(text: str | bytes, where: str = "report.json") -> Run:
     if not run.sources:
         raise InputError("not a valid report: sources: it holds none", where=where, remedy="score again")
     return run
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _place(error: ValidationError) -> str:

@@ -79,6 +79,10 @@ def write_comparison(runs: Sequence[tuple[str, Run]], path: Path) -> None:
 
 
 def labels(paths: Sequence[Path]) -> list[str]:
-    """Names to tell runs apart by: the folder's own, or the whole path where two have the same."""
+    """Names to tell runs apart by: the folder's own, or the whole path where two have the same.
+
+    Bytes of a path that are no UTF-8 become U+FFFD.
+    """
     own = [path.parent.name if path.name == "report.json" else path.name for path in paths]
-    return [name if name and own.count(name) == 1 else str(path) for name, path in zip(own, paths, strict=True)]
+    told = [name if name and own.count(name) == 1 else str(path) for name, path in zip(own, paths, strict=True)]
+    return [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in told]

@@ -112,6 +112,8 @@ def _some(names: tuple[str, ...], n: int) -> str:
     """How many of n sources."""
     if n == 1:
         return "the source" if names else "no source"
+    if len(names) == n == 2:
+        return "both sources"
     return f"all {count(n)} sources" if len(names) == n else f"{count(len(names))} of {count(n)} sources"
 
 
@@ -154,8 +156,8 @@ def _outscored(easy: Outcome | None, false: Outcome | None) -> str:
         )
     if easy is not None and easy.above:
         return (
-            f"random passages outscore {_some(easy.above, easy.n)}: here the score rewards easy negatives, "
-            "so do not choose by rank alone"
+            f"random passages outscore {_some(easy.above, easy.n)}: here the score rewards easy negatives"
+            f"{', so do not choose by rank alone' if easy.n > 1 else ''}"
         )
     if false is not None and false.above:
         random = "" if easy is not None else "; no random control was scored"
@@ -185,7 +187,7 @@ def _like_the_pool(run: Run) -> str:
 
 def _all_above(easy: Outcome) -> str:
     least = min(easy.against, key=lambda item: item.difference_nats)
-    whom = "the source outscores" if easy.n == 1 else f"all {count(easy.n)} sources outscore"
+    whom = "the source outscores" if easy.n == 1 else f"{_some(easy.below, easy.n)} outscore"
     return (
         f"{whom} passages drawn at random, by {nats(least.difference_nats)} nats "
         f"(95{SPACE}% interval {interval(least.interval_95)}) or more"

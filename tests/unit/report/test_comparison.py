@@ -101,6 +101,20 @@ def test_a_reversal_counts_and_says_whether_it_is_established(run):
     assert compare([("a", sure), ("b", reordered(sure))]).reversals[0].established
 
 
+def test_an_order_is_counted_once_however_many_runs_reverse_it(run):
+    sure = samples.compared(run, established=True)
+    found = compare([("a", sure), ("b", reordered(sure)), ("c", reordered(sure))])
+    assert "bm25 and dense change places; 1 of these orders is established both in a and in another run." in said(found)
+
+
+@pytest.mark.parametrize("field", ["device", "name"])
+def test_another_device_or_alias_of_the_encoder_leaves_scores_comparable(run, field):
+    found = compare([("a", run), ("b", replace(run, encoder=replace(run.encoder, **{field: "other"})))])
+    assert found.unlike == ()
+    assert f"The runs differ in the encoder's {field}." in said(found)
+    assert "Scores mean the same in all runs" in said(found)
+
+
 def test_sources_of_one_run_alone_are_kept_with_gaps(run):
     found = compare([("a", run), ("b", replace(run, sources=run.sources[:2]))])
     assert [item.ranks for item in found.sources][2:] == [(3, None), (4, None), (5, None)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -93,6 +94,15 @@ def test_another_major_version_is_refused(version):
 def test_what_is_no_report_is_refused(text):
     with pytest.raises(InputError, match="report"):
         from_json(text, "some.json")
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity"])
+def test_what_is_no_number_is_refused(value):
+    text = to_json(samples.golden())
+    made = re.sub(r'"eci_nats": [0-9.e-]+', f'"eci_nats": {value}', text, count=1)
+    assert made != text
+    with pytest.raises(InputError, match=f"{value} is no number of JSON"):
+        from_json(made)
 
 
 def test_a_missing_folder_is_named(tmp_path):

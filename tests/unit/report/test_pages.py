@@ -9,13 +9,15 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from secid.errors import OutputError, UsageError
+from secid.report.comparison import COMPARISON_FORMATS, compare
 from secid.report.content import page_of
-from secid.report.cuts import hard_cut
+from secid.report.cuts import EXAMPLES, TABLES, _steps, fit, hard_cut
 from secid.report.foreign import without_isolates
 from secid.report.html import LARGEST_PAGE as LARGEST_HTML
 from secid.report.html import to_html
@@ -543,6 +545,39 @@ def test_a_page_is_written_whole_or_not_at_all(run, tmp_path):
     with pytest.raises(OutputError):
         write_page(run, tmp_path / "missing" / "a.html")
     assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
+
+
+def test_a_label_of_a_folder_that_is_no_utf_8_can_be_written(run):
+    (label, _) = labels([Path(os.fsdecode(b"d\xff")), Path("other")])
+    assert label == "d\ufffd"
+    COMPARISON_FORMATS[".json"](compare([(label, run), ("other", run)])).encode("utf-8")
+
+
+def test_a_file_of_the_longest_name_is_written(run, tmp_path):
+    path = tmp_path / f"{'a' * 250}.json"
+    check_writable([path])
+    write_page(run, path)
+    assert path.stat().st_size
+
+
+def test_a_page_is_filled_few_times_however_many_cuts_it_takes(run):
+    page, n_filled = page_of(samples.large(run)), []
+
+    def fill(page, cut):
+        n_filled.append(cut)
+        return "x" * sum(len(repr(section)) for section in page.sections)
+
+    text = fit(page, fill, 10, EXAMPLES + TABLES)
+    assert text == ""
+    assert len(n_filled) <= 7
+    assert max(map(len, n_filled)) > 10
+
+
+def test_what_was_not_there_is_not_said_to_be_left_out(run):
+    bare = page_of(samples.bare(run))
+    assert not any(case for section in bare.sections for case in section.cases)
+    *_, (_, cut) = _steps(bare, EXAMPLES)
+    assert all(name.startswith("section") for name in cut)
 
 
 def test_labels_tell_runs_apart(tmp_path):

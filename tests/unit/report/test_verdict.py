@@ -173,6 +173,12 @@ def beyond_random(run):
     return alone(run, "random", *zip(NAMES, [0.3] * 5, strict=True))
 
 
+def test_one_source_below_random_passages_is_given_no_rank_to_choose_by(run):
+    one = samples.with_control(replace(run, sources=run.sources[:1], comparisons=()), "random", ("random", -0.1))
+    one = replace(one, controls=tuple(item for item in one.controls if item.kind == "random"))
+    assert said(controls(one)) == "Random passages outscore the source: here the score rewards easy negatives."
+
+
 def test_false_negatives_that_outscore_a_source_are_told(run):
     made = alone(beyond_random(run), "known_positive", ("random", 0.2), ("bm25", -0.1))
     assert said(controls(made)) == (
