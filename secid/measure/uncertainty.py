@@ -6,7 +6,7 @@ from one matrix product; only the coefficients 1 / (1 + B e) differ.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,8 +17,8 @@ from scipy.special import stdtr, stdtrit
 from torch import Tensor
 
 from secid.distinct import distinct
-from secid.measure.blocks import Triplets, Vectors, windows
-from secid.measure.information import InformationState
+from secid.measure.blocks import Block, Triplets, Vectors, windows
+from secid.measure.information import InformationState, cholesky
 from secid.measure.sweep import Scalars
 
 Floats = npt.NDArray[np.float64]
@@ -40,7 +40,8 @@ class Influence:
                  the score, to first order.
     queries    : (Q,) distinct query ids, sorted.   per_query : (Q, len(budgets)) sums of h_i over a
                  query's triplets, divided by N: one observation of the clustered variance each.
-    bias_nats  : (len(budgets),) how much a sample of this size falls short on average, >= 0.
+    bias_nats  : (len(budgets),) how much a sample of this size falls short on average, >= 0; of no length where it
+                 was not asked for.
     """
 
     budgets: tuple[float, ...]
@@ -89,6 +90,33 @@ def influence(
     return Influence(tuple(map(float, budgets)), h[:, 0], products.forms[:, 0].copy(), queries, per_query, bias)
 
 
+def influence_at(
+    vectors: Vectors,
+    triplets: Triplets,
+    scalars: Scalars,
+    weight: Floats,
+    state: InformationState,
+    smallest_distance: float,
+    budget: float,
+) -> Influence:
+    """As `influence` at one budget and without the bias (of no length), for many small sets.
+
+    A Cholesky factor of A in place of its eigenvalues: a third of the time for 100 triplets. Source: METHOD 8.
+    """
+    lower = cholesky(state.matrix(), budget)
+    rotation = torch.linalg.solve_triangular(lower, torch.eye(len(lower), dtype=lower.dtype), upper=False).T
+    share = np.ones(len(triplets)) if triplets.share is None else triplets.share
+    queries, cluster = np.unique(triplets.query, return_inverse=True)
+    forms = np.zeros(len(triplets))
+    for block, amount, rotated in _rotated(
+        vectors, triplets, scalars, share * weight, cluster, smallest_distance, rotation
+    ):
+        forms[block.places[block.real]] = (rotated.square().sum(1).double() * amount).cpu().numpy()[block.real]
+    h = budget * (forms - share * forms.sum() / state.n_negatives)  # tr(A^-1 M) is the mean of the forms
+    per_query = np.bincount(cluster, h, len(queries))[:, None] / state.n_negatives
+    return Influence((float(budget),), h, forms, queries, per_query, np.zeros(0))
+
+
 class _Products(NamedTuple):
     """What the second pass leaves, A^-1 being diagonal over the dimensions of rotated rows.
 
@@ -114,25 +142,42 @@ def _products(
 ) -> _Products:
     """One pass over the triplets, by query. scaled: (T,) share times weight; shrink: (B, d) diagonals of A^-1."""
     device = vectors.passages.device
-    rotation, narrow = basis.to(device, torch.float32), shrink.to(device, torch.float32)
-    order = np.argsort(cluster, kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(cluster))])
+    narrow = shrink.to(device, torch.float32)
     size = np.bincount(cluster, None if triplets.share is None else triplets.share)
     found = _Products(np.zeros((len(cluster), len(shrink))), np.zeros(len(shrink)), np.zeros(shrink.shape[1]))
-    for block, window in windows(vectors, triplets, offsets, order):
-        places = block.places
-        # n - p is not scaled to length 1: the weight takes its length along, which spares a pass over the rows
-        length = _inverse_square(scalars.squared_distance[places], smallest_distance)
-        amount = torch.from_numpy(np.maximum(scaled[places] * length, 0.0) * block.real).to(device)
-        rotated = window.negatives(places).sub_(window.positives(places)) @ rotation
+    for block, amount, rotated in _rotated(vectors, triplets, scalars, scaled, cluster, smallest_distance, basis):
         squares = rotated.square()
         forms = (squares @ narrow.T).double() * amount.unsqueeze(1)
-        found.forms[places[block.real]] = forms.cpu().numpy()[block.real]
+        found.forms[block.places[block.real]] = forms.cpu().numpy()[block.real]
         by_query = rotated.view(len(block.groups), block.k, -1)
         found.pairs[:] += _pairs(by_query, amount.view(-1, block.k), forms, narrow)
         sizes = torch.from_numpy(np.repeat(size[block.groups], block.k)).to(device)
         found.by_dimension[:] += ((sizes * amount).to(squares.dtype) @ squares).double().cpu().numpy()
     return found
+
+
+def _rotated(
+    vectors: Vectors,
+    triplets: Triplets,
+    scalars: Scalars,
+    scaled: Floats,
+    cluster: Index,
+    smallest_distance: float,
+    rotation: Tensor,
+) -> Iterator[tuple[Block, Tensor, Tensor]]:
+    """By blocks of whole queries: n - p rotated, and share times weight over its squared length, 0 where u = 0.
+
+    n - p is not scaled to length 1: the weight takes its length along, which spares a pass over the rows.
+    """
+    device = vectors.passages.device
+    narrow = rotation.to(device, torch.float32)
+    order = np.argsort(cluster, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(cluster))])
+    for block, window in windows(vectors, triplets, offsets, order):
+        places = block.places
+        length = _inverse_square(scalars.squared_distance[places], smallest_distance)
+        amount = torch.from_numpy(np.maximum(scaled[places] * length, 0.0) * block.real).to(device)
+        yield block, amount, window.negatives(places).sub_(window.positives(places)) @ narrow
 
 
 def _pairs(rows: Tensor, amount: Tensor, forms: Tensor, shrink: Tensor) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from secid.measure.gates import UNBOUNDED_WEIGHTS
 from secid.measure.information import log_det_nats
 from secid.measure.summary import gate_table
 from secid.measure.sweep import Sweep, Variant, sweep
-from secid.measure.uncertainty import influence
+from secid.measure.uncertainty import FEWEST_QUERIES, Influence, influence, influence_at
 from secid.plan import Plan, PlannedSource, sample_order
 from secid.settings import Settings
 from secid.study.ablate import base_variant
@@ -22,6 +22,7 @@ from secid.study.coverage import CoverageBench
 from secid.study.finish import Measured, VariantScore, curve_budgets
 
 Floats = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,35 @@ class Bench:
             variants=variant_scores(swept, wanted, settings.budget, rows, position) if variants else {},
         )
 
+    def part(self, item: Measured, keep: Index, budget: float) -> Measured:
+        """Some triplets of a measured set at one budget: what they would be alone, in the pool of the whole set.
+
+        keep : rising places of triplets. Below FEWEST_QUERIES queries, where no interval is told, the influence is 0.
+        """
+        settings, base, rows = self.settings, base_variant(self.settings), subset(item.triplets, keep)
+        covered = {base.coverage: item.coverage[keep]}
+        swept = sweep(self.vectors, rows, covered, [base], self.smallest_distance, settings.temperature)
+        gates = gate_table(swept.scalars.dots(), covered[base.coverage], settings.temperature)
+        state, queries, none = swept.state(base), distinct(rows.query), np.zeros(len(rows))
+        effect = Influence((budget,), none, none, queries, np.zeros((len(queries), 1)), np.zeros(0))
+        if len(queries) >= FEWEST_QUERIES:
+            effect = influence_at(
+                self.vectors, rows, swept.scalars, gates.weight, state, self.smallest_distance, budget
+            )
+        return replace(
+            item,
+            triplets=rows,
+            scalars=swept.scalars,
+            coverage=covered[base.coverage],
+            positive_coverage=item.positive_coverage[keep],
+            gates=gates,
+            record_gradient=swept.record_gradient,
+            state=state,
+            influence=effect,
+            query_keys=self.query_keys[queries],
+            variants={},
+        )
+
 
 def variant_scores(
     swept: Sweep, variants: Sequence[Variant], budget: float, rows: Triplets, position: Floats | None
@@ -106,13 +136,22 @@ def sample_positions(plan: Plan, seed: int, among: Sequence[Triplets] | None = N
 def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Triplets] | None:
     """The sources cut to equal numbers of queries and negatives, a set itself where nothing is cut of it; None for
     unequal ones under the policy "all", whose pairs cannot be dealt out one by one.
+    """
+    places = level_places(plan, triplets, seed)
+    if places is None:
+        return None
+    return [rows if len(keep) == len(rows) else subset(rows, keep) for rows, keep in zip(triplets, places, strict=True)]
+
+
+def level_places(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Index] | None:
+    """(T,) rising places of the triplets that each source keeps, all of them where sizes are equal already; or None.
 
     Queries go by the order of every sample; negatives are dealt round by round, one a query, so
     that every query keeps some. Source: METHOD 7.
     """
     sizes = {(len(distinct(rows.query)), round(rows.n_negatives)) for rows in triplets}
     if len(sizes) == 1:
-        return list(triplets)
+        return [np.arange(len(rows)) for rows in triplets]
     if any(rows.share is not None for rows in triplets):
         return None
     n_queries = min(size for size, _ in sizes)
@@ -126,10 +165,7 @@ def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Trip
         round_number = np.arange(len(inside)) - starts[query_rank[inside]]
         orders.append(inside[np.lexsort((query_rank[inside], round_number))])
     n_triplets = min(map(len, orders))
-    return [
-        rows if len(rows) == n_triplets else subset(rows, np.sort(order[:n_triplets]))
-        for rows, order in zip(triplets, orders, strict=True)
-    ]
+    return [np.sort(order[:n_triplets]) for order in orders]
 
 
 def subset(rows: Triplets, keep: npt.NDArray[np.int64]) -> Triplets:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from math import ceil
 from typing import Any
@@ -81,10 +81,13 @@ class Measured:
     influence: Influence
     query_keys: npt.NDArray[np.uint8]
     variants: Mapping[Variant, VariantScore]
+    _nats: dict[float, float] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def nats(self, budget: float) -> float:
-        """ECI_B of this set."""
-        return log_det_nats(self.state.matrix(), budget)
+        """ECI_B of this set, computed once."""
+        if budget not in self._nats:
+            self._nats[budget] = log_det_nats(self.state.matrix(), budget)
+        return self._nats[budget]
 
 
 def curve_budgets(budget: float, n_negatives: float) -> tuple[float, ...]:

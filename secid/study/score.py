@@ -37,7 +37,7 @@ from secid.study.inspect import Findings, Inspector
 from secid.study.overlap import Listed, overlaps
 from secid.study.reading import read_plan
 from secid.study.sample_noise import with_noise
-from secid.study.slices import slices
+from secid.study.slices import MOST_SLICES, slices
 from secid.study.triplets import triplets_of
 
 Flags = npt.NDArray[np.bool_]
@@ -140,6 +140,12 @@ def measure(
     blocks_of(settings.block, [planned.name for planned in plan.sources])
     if settings.by is not None and plan.slices == ("",):
         raise UsageError(f"no row has a value in a column {settings.by!r}", where="--by")
+    if len(plan.slices) > MOST_SLICES:
+        raise UsageError(
+            f"column {settings.by!r} has {len(plan.slices):,} values, at most {MOST_SLICES:,} slices are scored",
+            where="--by",
+            remedy="choose a column of fewer values, such as a language or a subset",
+        )
     pieces = getattr(encoder, "word_pieces", None)
     if settings.tokenizer == "wordpieces":
         piece_stream(pieces)  # an encoder without pieces is refused before it encodes anything
@@ -200,7 +206,7 @@ def measure(
         warnings = noisy(distance) + inactive_gates(items, coverages, settings)
         warnings += few_queries(items) + not_level(level_items, settings) + odd_slices(plan, settings)
         whole = {item.name: item.nats(settings.budget) for item in judged(items, level_items, settings.budget)}
-        sliced = slices(plan, triplets, bench, flags, whole, settings, progress)
+        sliced = slices(plan, items, bench, flags, whole, settings, progress)
     table = coverages.table(settings.tokenizer, settings.idf)
     return Measurements(
         items=items,

@@ -7,22 +7,24 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from secid.measure.blocks import Triplets
 from secid.measure.information import trace
 from secid.plan import Plan
 from secid.progress import Progress
 from secid.results import Slice, SliceSource
 from secid.settings import Settings
 from secid.study.ablate import rank_stability
-from secid.study.bench import Bench, level_sets, subset
+from secid.study.bench import Bench, level_places
 from secid.study.finish import Measured, compare, interval, rank_groups
 
+MOST_SLICES = 1_000
+"""A column of more values tells rows apart, not parts of the data."""
 Flags = npt.NDArray[np.bool_]
+Index = npt.NDArray[np.int64]
 
 
 def slices(
     plan: Plan,
-    triplets: Sequence[Triplets],
+    items: Sequence[Measured],
     bench: Bench,
     flags: Mapping[str, Mapping[str, Flags]],
     whole: Mapping[str, float],
@@ -31,37 +33,56 @@ def slices(
 ) -> tuple[Slice, ...]:
     """Scores with intervals, and bucket shares, for each value, the largest slice first.
 
+    items : the sources, measured whole: a slice is scored in their pools, so every IDF is the run's.
     flags : by source and bucket, (T,) which of its triplets are in it.   whole : what the run ranks by.
     Ranked as the run is: at its budget, and beyond budget 1 cut to equal size within the slice.
-    The IDF is the run's: a slice is scored in the same pool. Empty without settings.by.
+    Empty without settings.by.
     """
     if settings.by is None:
         return ()
     found = []
     progress.start("slices", len(plan.slices), "slices")
     for number, value in enumerate(plan.slices):
-        inside, shares = {}, {}
-        for planned, rows in zip(plan.sources, triplets, strict=True):
-            keep = np.flatnonzero(planned.slice[rows.record] == number)
-            if not len(keep):
-                continue
-            inside[planned.name] = (planned, subset(rows, keep))
-            counted = None if rows.share is None else rows.share[keep]
-            shares[planned.name] = {
-                name: float(np.average(within[keep], weights=counted)) for name, within in flags[planned.name].items()
-            }
+        inside, shares = [], {}
+        for item in items:
+            if (keep := _places(item, number)).size:
+                inside.append((item, keep))
+                share = item.triplets.share
+                counted = None if share is None else share[keep]
+                shares[item.name] = {
+                    name: float(np.average(within[keep], weights=counted)) for name, within in flags[item.name].items()
+                }
         if inside:
-            at = (settings.budget,)
-            items = [bench.measure(name, *own, budgets=at) for name, own in inside.items()]
-            own_sets = [item.triplets for item in items]
-            level = None if settings.budget == 1.0 else level_sets(plan, own_sets, settings.seed)
-            judged = [
-                item if cut is item.triplets else bench.measure(item.name, item.planned, cut, budgets=at)
-                for item, cut in zip(items, level or own_sets, strict=True)
-            ]
-            found.append(_slice(settings, value, items, judged, shares, whole))
+            parts = [bench.part(item, keep, settings.budget) for item, keep in inside]
+            found.append(_slice(settings, value, parts, _judged(plan, inside, parts, bench, settings), shares, whole))
         progress.advance(1)
     return tuple(sorted(found, key=lambda item: (-sum(s.n_triplets for s in item.sources), item.value)))
+
+
+def _places(item: Measured, number: int) -> Index:
+    """The triplets of one slice."""
+    planned = item.planned
+    if planned is None:
+        raise ValueError("controls have no slices")
+    return np.flatnonzero(planned.slice[item.triplets.record] == number)
+
+
+def _judged(
+    plan: Plan,
+    inside: Sequence[tuple[Measured, Index]],
+    parts: Sequence[Measured],
+    bench: Bench,
+    settings: Settings,
+) -> Sequence[Measured]:
+    """The parts as they are ranked: beyond budget 1 cut to equal size, where that can be."""
+    own = [part.triplets for part in parts]
+    level = None if settings.budget == 1.0 else level_places(plan, own, settings.seed)
+    if level is None:
+        return parts
+    return [
+        part if len(places) == len(keep) else bench.part(item, keep[places], settings.budget)
+        for part, (item, keep), places in zip(parts, inside, level, strict=True)
+    ]
 
 
 def _slice(

@@ -15,7 +15,7 @@ from secid.measure.blocks import Vectors
 from secid.measure.information import log_det_nats, trace
 from secid.measure.summary import gate_means, gate_table
 from secid.measure.sweep import FLOAT32_DISTANCE, Variant, sweep
-from secid.measure.uncertainty import covariance, difference, holm, influence
+from secid.measure.uncertainty import covariance, difference, holm, influence, influence_at
 from secid.plan import Plan, make_plan
 from secid.records import Record, Source
 from secid.settings import Settings
@@ -189,7 +189,13 @@ def test_influence_errors_and_bias_are_the_references(tmp_path, budget):
         swept = sweep(vectors, rows, {"base": c}, [BASE])
         weight = gate_table(swept.scalars.dots(), c, 0.05).weight
         state = swept.state(BASE)
-        ours.append(influence(vectors, rows, swept.scalars, weight, state, FLOAT32_DISTANCE, [budget]))
+        given = vectors, rows, swept.scalars, weight, state, FLOAT32_DISTANCE
+        ours.append(influence(*given, [budget]))
+        alone = influence_at(*given, budget)
+        scale = np.abs(ours[-1].per_triplet).max()
+        assert np.abs(alone.per_triplet - ours[-1].per_triplet).max() < 1e-5 * scale
+        assert np.abs(alone.information - ours[-1].information).max() < 1e-5 * ours[-1].information.max()
+        assert alone.standard_errors() == pytest.approx(ours[-1].standard_errors(), rel=1e-6)
         records = merged[planned.name]
         theirs.append(reference.measure_source(records, q_vec, p_vec, reference.idf_for(merged, planned.name)))
     sums = [reference.source_sums(item, budget) for item in theirs]

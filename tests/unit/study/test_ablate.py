@@ -9,7 +9,7 @@ import pytest
 
 from secid.data import resolve_sources
 from secid.errors import UsageError
-from secid.measure.uncertainty import FEWEST_QUERIES, difference, reach_95
+from secid.measure.uncertainty import FEWEST_QUERIES, difference, influence_at, reach_95
 from secid.progress import Silent
 from secid.report.content.ablations import ablation_section, told
 from secid.settings import resolve
@@ -187,3 +187,46 @@ def test_a_block_or_a_source_in_it_named_twice_is_refused(blocks):
     assert blocks_of(["x=a,b", "y=b,c"], list("abc")) == {"x": ("a", "b"), "y": ("b", "c")}
     with pytest.raises(UsageError, match="named twice"):
         blocks_of(blocks, list("abc"))
+
+
+def test_a_column_that_tells_rows_apart_is_refused_before_anything_is_encoded(tmp_path, monkeypatch):
+    monkeypatch.setattr("secid.study.score.MOST_SLICES", 5)
+    rows = [{"query": f"what is {n}", "positive": f"it is {n}", "negative": f"no {n}", "id": n} for n in range(6)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    resolved = resolve({"cache": False, "by": "id"}, environment={}, directory=tmp_path)
+    found = resolve_sources([str(tmp_path / "a.jsonl")], resolved.values)
+    (tmp_path / "work").mkdir()
+    with pytest.raises(UsageError, match="column 'id' has 6 values, at most 5"):
+        score_sources(found, None, resolved, tmp_path / "work", Silent())
+
+
+def test_a_slice_of_everything_is_the_run_under_the_sources_own_idf_and_small_slices_have_no_influence(
+    tmp_path, monkeypatch
+):
+    texts = {"a": "stone river bank", "b": "river arch water"}
+    for name, words in texts.items():
+        rows = [
+            {
+                "query": f"river {n % 3} stone {n}",
+                "positive": f"a river {n}",
+                "negative": f"{words} {n % 3}",
+                "part": n // 8,
+            }
+            for n in range(12)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    wanted = {"cache": False, "controls": "none", "idf": "own", "by": "part"}
+    resolved = resolve(wanted, environment={}, directory=tmp_path)
+    found = resolve_sources([str(tmp_path / f"{name}.jsonl") for name in texts], resolved.values)
+    (tmp_path / "work").mkdir()
+    asked = []
+    monkeypatch.setattr(
+        "secid.study.bench.influence_at", lambda *given: asked.append(len(given[1])) or influence_at(*given)
+    )
+    scored = score_sources(found, HashEncoder(), resolved, tmp_path / "work", Silent())
+    assert sorted(asked) == [8, 8]  # the four queries of the other slice tell no interval
+    whole = {item.name: item for item in scored.measured}
+    for source in scored.run.slices[0].sources:
+        inside = whole[source.name].coverage[:8]  # rows of the first slice come first
+        assert source.coverage_mean == pytest.approx(inside.mean(), rel=1e-12)
+    assert {source.interval_95 for source in scored.run.slices[1].sources} == {(0.0, 1.0)}
