@@ -11,7 +11,6 @@ from secid.encoders.selftest import LARGEST_NOISE, NOISE_FACTOR
 from secid.measure.uncertainty import FEWEST_QUERIES
 from secid.plan import Plan
 from secid.settings import Settings
-from secid.study.ablate import TOKENIZERS
 from secid.study.coverage import CoverageBench
 from secid.study.finish import Measured
 from secid.study.outcomes import shown_names
@@ -37,18 +36,18 @@ def inactive_gates(items: Sequence[Measured], coverages: CoverageBench, settings
             continue
         others = {
             name: float(np.average(coverages.positives(item.triplets, name, settings.idf), weights=item.triplets.share))
-            for name in TOKENIZERS
+            for name in coverages.tokenizers()
             if name != settings.tokenizer
         }
         best = max(others, key=lambda name: others[name])
         advice = (
-            f"--tokenizer {best} lifts it to {others[best]:.2f}"
+            f"use --tokenizer {best}, it lifts the coverage of positives to {others[best]:.2f}"
             if others[best] >= INACTIVE_COVERAGE
-            else f"no offered tokenizer lifts it to {INACTIVE_COVERAGE:g} ({best}: {others[best]:.3f})"
+            else f"no offered tokenizer lifts the coverage of positives to {INACTIVE_COVERAGE:g} ({best}: {others[best]:.3f})"
         )
         found.append(
-            f"{item.name}: the lexical gate is inactive: under {settings.tokenizer} the labelled positives cover "
-            f"{mean:.3f} of their queries on average; {advice}"
+            f"{item.name}: {advice}: the lexical gate is inactive, under {settings.tokenizer} the labelled positives "
+            f"cover {mean:.3f} of their queries on average"
         )
     return tuple(found)
 

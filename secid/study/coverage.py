@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from secid.distinct import distinct
 from secid.errors import UsageError
-from secid.lexical import DocumentFrequencies, Index, Keys, Lexicon
+from secid.lexical import SPLITTERS, DocumentFrequencies, Index, Keys, Lexicon
 from secid.measure.blocks import Triplets
 from secid.plan import Plan
 from secid.progress import Progress, Silent
@@ -74,6 +74,10 @@ class CoverageBench:
             self._counted[rows.negative] = True
         self._lexicons: dict[str, Lexicon] = {}
         self._tables: dict[tuple[str, str], DocumentFrequencies] = dict(frozen or {})
+
+    def tokenizers(self) -> tuple[str, ...]:
+        """Names of all that can be used here: the encoder's own pieces where it has them."""
+        return (*SPLITTERS, WORDPIECES) if self._pieces else tuple(SPLITTERS)
 
     def lexicon(self, tokenizer: str) -> Lexicon:
         """Token sets of all texts of the plan under a tokenizer."""

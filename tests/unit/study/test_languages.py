@@ -23,7 +23,7 @@ TEXTS = {
 }
 
 
-def run_of(texts, folder, **settings):
+def run_of(texts, folder, encoder=None, **settings):
     query, positive, negative = texts
     rows = [{"query": f"{query} {n}", "pos": [positive], "neg": [negative]} for n in range(6)]
     path = folder / "source.jsonl"
@@ -31,7 +31,9 @@ def run_of(texts, folder, **settings):
     resolved = resolve({"cache": False, "controls": "none", **settings}, environment={}, directory=folder)
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    return score_sources(resolve_sources([str(path)], resolved.values), HashEncoder(), resolved, work, Silent()).run
+    return score_sources(
+        resolve_sources([str(path)], resolved.values), encoder or HashEncoder(), resolved, work, Silent()
+    ).run
 
 
 @pytest.mark.parametrize("script", TEXTS)
@@ -52,7 +54,20 @@ def test_an_inactive_gate_is_reported_with_the_tokenizer_that_helps(script, tmp_
 
 def test_where_no_tokenizer_helps_the_warning_says_so(tmp_path):
     run = run_of(("abc def", "一二三", "四五六"), tmp_path)
-    assert "no offered tokenizer lifts it to 0.05" in run.warnings[0]
+    assert "no offered tokenizer lifts the coverage of positives to 0.05" in run.warnings[0]
+
+
+class Characters(HashEncoder):
+    """An encoder whose pieces are single characters."""
+
+    def word_pieces(self, texts):
+        return [[ord(character) for character in text] for text in texts]
+
+
+def test_the_encoders_own_pieces_are_offered_too(tmp_path):
+    # one character a query: no pair of it, nor any window of three, is in the positive
+    (said,) = run_of(("猫", "黑猫在家", "小狗"), tmp_path, encoder=Characters()).warnings
+    assert said.startswith("source: use --tokenizer wordpieces, it lifts the coverage of positives to ")
 
 
 def test_an_active_gate_gives_no_warning(tmp_path):
