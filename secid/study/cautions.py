@@ -43,7 +43,8 @@ def inactive_gates(items: Sequence[Measured], coverages: CoverageBench, settings
         advice = (
             f"use --tokenizer {best}, it lifts the coverage of positives to {others[best]:.2f}"
             if others[best] >= INACTIVE_COVERAGE
-            else f"no offered tokenizer lifts the coverage of positives to {INACTIVE_COVERAGE:g} ({best}: {others[best]:.3f})"
+            else f"no offered tokenizer lifts the coverage of positives to {INACTIVE_COVERAGE:g} "
+            f"({best}: {others[best]:.3f})"
         )
         found.append(
             f"{item.name}: {advice}: the lexical gate is inactive, under {settings.tokenizer} the labelled positives "
