@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
-from secid.data.schemas.binding import Binding, bind_columns
+from secid.data.schemas.binding import Binding, Extract, bind_columns
 from secid.data.schemas.head import LISTS, SCALARS, Head, Key
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named
 from secid.data.schemas.special import are_numbers, as_number, pair_binding
@@ -40,9 +41,21 @@ def positional_triplet(head: Head) -> list[Binding]:
     if len(keys) == 3 and _is_a_tag(head, 0, 2) and not head.is_ids(2):
         return []
     if len(keys) == 3 or len({len(row) for row in head.rows}) == 1:
-        return [bind_columns(head, 0, 1, keys[2:])]
+        fixed = bind_columns(head, 0, 1, keys[2:])
+        return [replace(fixed, extract=_no_wider(fixed.extract, len(head.kinds)))]
     # Rows of different lengths: all that follows the positive is negative.
     return [Binding("0", "1", "2…", _rest_negative, None)]
+
+
+def _no_wider(extract: Extract, width: int) -> Extract:
+    """The extractor for rows of at most this width: cells beyond it would be lost uncounted."""
+
+    def checked(row: Any) -> tuple[Any, Any, Any]:
+        if len(row) > width:
+            raise IndexError(f"{len(row)} cells, {width} in the first rows")
+        return extract(row)
+
+    return checked
 
 
 def _rest_negative(row: Any) -> tuple[Any, Any, Any]:

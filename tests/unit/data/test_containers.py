@@ -222,6 +222,15 @@ def test_array_lines_of_different_lengths(items: Items) -> None:
     assert [item.negatives for item in found] == [("a n",), ("b n", "c n")]
 
 
+@pytest.mark.parametrize("n_negatives", [1, 2])
+def test_array_lines_wider_than_the_first_ones_are_counted(n_negatives: int, items: Items) -> None:
+    narrow = ["q q", "p p", *["n n"] * n_negatives]
+    found = items([narrow] * 70 + [[*narrow, "m m"]])
+    assert reasons(found) == [""] * 70 + ["wrong_type"]
+    assert isinstance(found[-1], Defect)
+    assert f"{n_negatives + 3} cells, {n_negatives + 2} in the first rows" in found[-1].detail
+
+
 def test_csv_fields_may_hold_newlines_quotes_and_delimiters(items: Items) -> None:
     content = b'query,positive,negative\r\n"a, ""b""\nc",p,n\r\nq,p,n\r\n'
     found = items(content, "a.csv")
