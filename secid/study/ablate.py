@@ -18,6 +18,8 @@ from secid.study.agreement import kendall_tau_b
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2)
 TOKENIZERS = ("alphanumeric", "alphanumeric2", "whitespace", "trigrams", "multilingual")
 CORPORA = ("pooled", "own", "pooled_with_queries", "uniform")
+DIGITS = 12
+"""Of a temperature: with fewer, 0.05 and a run at 0.04999999 were one row."""
 SAMPLES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 
 Scores = Mapping[str, float | None]
@@ -55,8 +57,8 @@ def aspects(settings: Settings, has_pieces: bool = False) -> tuple[Aspect, ...]:
     return (
         Aspect(
             "temperature",
-            f"{settings.temperature:g}",
-            {f"{tau:g}": Variant(tau, base.coverage, "full") for tau in temperatures},
+            f"{settings.temperature:.{DIGITS}g}",
+            {f"{tau:.{DIGITS}g}": Variant(tau, base.coverage, "full") for tau in temperatures},
         ),
         Aspect(
             "tokenizer",
@@ -81,7 +83,7 @@ def blocks_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str
     """Blocks of sources from `NAME=source,source`; one block of all by default. Raises UsageError."""
     found: dict[str, tuple[str, ...]] = {}
     for text in texts:
-        name, _, members = text.partition("=")
+        name, _, members = (part.strip() for part in text.partition("="))
         listed = tuple(part.strip() for part in members.split(",") if part.strip())
         if not name or len(listed) < 2:
             raise UsageError(f"not a block: {text!r}", where="--block", remedy="--block NAME=source,source")

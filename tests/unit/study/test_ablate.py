@@ -12,8 +12,8 @@ from secid.errors import UsageError
 from secid.measure.uncertainty import FEWEST_QUERIES, difference, influence_at, reach_95
 from secid.progress import Silent
 from secid.report.content.ablations import ablation_section, told
-from secid.settings import resolve
-from secid.study.ablate import ablation, blocks_of, over_encoders
+from secid.settings import Settings, resolve
+from secid.study.ablate import ablation, aspects, blocks_of, over_encoders
 from secid.study.sample_noise import with_noise
 from secid.study.score import Scored, score_sources
 from tests.fake_encoder import HashEncoder
@@ -180,6 +180,20 @@ def test_a_swap_is_noise_where_the_difference_at_that_many_queries_may_be_zero(t
         made = with_noise(made, dict.fromkeys(scores, variant), [first, second], 1.0)
         assert made.rows[1].swapped == ((first.name, second.name),)
         assert made.conclusion == expected
+
+
+def test_a_temperature_close_to_one_of_the_suite_is_a_row_of_its_own():
+    (found,) = (aspect for aspect in aspects(Settings(temperature=0.04999999)) if aspect.name == "temperature")
+    assert found.base == "0.04999999"
+    assert {setting: variant.temperature for setting, variant in found.variants.items()} == {
+        text: float(text) for text in ("0.01", "0.02", "0.04999999", "0.05", "0.1", "0.2")
+    }
+
+
+def test_a_block_needs_a_name():
+    assert blocks_of([" x = a, b "], list("ab")) == {"x": ("a", "b")}
+    with pytest.raises(UsageError, match="not a block"):
+        blocks_of([" =a,b"], list("ab"))
 
 
 @pytest.mark.parametrize("blocks", [["x=a,a"], ["x=a,b,a"], ["x=a,b", "x=a,c"]])
