@@ -31,10 +31,14 @@ OTHER_MAGIC = {
     b"SQLite": "an SQLite database",
     b"\x80\x04": "a pickle",
     b"\x89HDF": "an HDF5 file",
+    b"\xff\xfe\0\0": "UTF-32 text",
+    b"\0\0\xfe\xff": "UTF-32 text",
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
     b"version https://git-lfs": "a Git LFS pointer, not the file itself",
 }
+UTF_16 = re.compile(rb"[\t -~]\0[\t -~]\0|\0[\t -~]\0[\t -~]")
+"""Two ASCII characters of UTF-16 without a byte order mark."""
 COLUMNAR = frozenset({"parquet", "arrow_stream", "arrow_file"})
 SPOOL_LIMIT = 16 << 30
 """Largest columnar file unpacked to a temporary one (16 GiB): such files need random access."""
@@ -73,7 +77,7 @@ def sniff(stream: ByteStream, header: bool | None = None) -> Container:
     if head.startswith(ARROW_STREAM_MAGIC):
         return Container("arrow_stream", packed)
     for magic, what in OTHER_MAGIC.items():
-        if head.startswith(magic):
+        if head.startswith(magic) or (what == "UTF-16 text" and UTF_16.match(head)):
             raise InputError(
                 f"this is {what}",
                 where=stream.path,
@@ -98,17 +102,21 @@ def _json_kind(text: bytes, path: str) -> Kind:
     whole = lines if len(text) < CHUNK // 2 else lines[:-1]
     if not whole:
         # The first line is longer than what was looked at: only the name can tell.
-        lines_by_name = any(suffix in {".jsonl", ".ndjson"} for suffix in PurePath(path).suffixes)
-        return document if document == "json_array" or not lines_by_name else "jsonl"
+        return document if document == "json_array" or not _lines_by_name(path) else "jsonl"
     if whole[0].strip() in (b"[", b"{"):
         return document
     first = _parsed(whole[0])
     if first is None:
-        later = (_parsed(line) for line in whole[1:SNIFFED_LINES] if line[:1] in (b"{", b"["))
-        return "jsonl" if any(row is not None for row in later) else document
+        later = [line for line in whole[1:SNIFFED_LINES] if line[:1] in (b"{", b"[")]
+        # Bad lines alone are lines where the name says so: of those, the reader tells what is wrong.
+        return "jsonl" if (later and _lines_by_name(path)) or any(map(_parsed, later)) else document
     if isinstance(first, list):
         return document if not first or isinstance(first[0], list | dict) else "jsonl"
     return "json_object" if unwrap(first) != [first] else "jsonl"
+
+
+def _lines_by_name(path: str) -> bool:
+    return any(suffix in {".jsonl", ".ndjson"} for suffix in PurePath(path).suffixes)
 
 
 def _parsed(line: bytes) -> Row | None:
@@ -130,6 +138,8 @@ def sniff_table(head: bytes, path: str, header: bool | None = None) -> Dialect:
     text = head.decode("utf-8", errors="replace")
     whole = text if len(head) < CHUNK // 2 else text[: text.rfind("\n") + 1]
     first = whole.split("\n", 1)[0].rstrip("\r")
+    if "\n" not in text and text.count("\r") > 1:
+        raise InputError("lines end in a lone carriage return", where=path, remedy="write it with a newline after each")
     delimiter = "\t" if "\t" in first else ","
     suffixes = PurePath(path).suffixes
     if delimiter not in first and first.count(";") > 1:

@@ -145,6 +145,10 @@ def _unknown(head: Head, settings: Settings, path: str) -> SchemaError:
             where=path,
             remedy=f"a row of that schema: {shorten(json.dumps(example[0]), 400)}",
         )
+    if "bytes" in head.kinds.values():
+        return SchemaError(
+            f"columns of bytes, where texts are expected\n  {seen}", where=path, remedy="make them text (UTF-8) first"
+        )
     last = REFUSALS[-1]
     if last.fits(head):
         return SchemaError(f"{last.message}\n  {seen}", where=path, remedy=last.remedy)

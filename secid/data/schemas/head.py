@@ -80,7 +80,7 @@ def _commonest(found: Counter[str]) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """text, id (a whole number), number, flag, struct, null; texts, ids, structs, lists, numbers, empty for lists."""
+    """text, id (an integer), number, flag, struct, bytes, null; texts, ids, structs, lists, numbers, empty (lists)."""
     if isinstance(value, str):
         return "text"
     if isinstance(value, list):
@@ -91,7 +91,7 @@ def kind_of(value: Any) -> str:
     return SCALAR_KINDS.get(type(value), "other")
 
 
-SCALAR_KINDS = {bool: "flag", int: "id", float: "number", dict: "struct", type(None): "null"}
+SCALAR_KINDS = {bool: "flag", int: "id", float: "number", dict: "struct", bytes: "bytes", type(None): "null"}
 LIST_KINDS = {"text": "texts", "id": "ids", "struct": "structs", "number": "numbers", "flag": "ids"}
 
 

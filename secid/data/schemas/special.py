@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from itertools import product
 from operator import itemgetter
 from typing import Any
@@ -231,6 +232,6 @@ def as_number(value: Any) -> float | None:
     if isinstance(value, str):
         value = {"true": "1", "false": "0"}.get(value.strip().lower(), value)
     try:
-        return float(value) if isinstance(value, str | int | float) else None
+        return float(value) if isinstance(value, str | int | float | Decimal) else None
     except (ValueError, OverflowError):
         return None

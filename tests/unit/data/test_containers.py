@@ -91,6 +91,17 @@ def test_nan_and_infinity_beside_the_texts_do_no_harm(items: Items) -> None:
     assert reasons(items(content)) == [""]
 
 
+def test_lines_in_another_encoding_are_told_so(items: Items) -> None:
+    row = {"query": "问题是什么", "pos": ["答案在这里"], "neg": ["另一个段落"]}
+    lines = (json.dumps(row, ensure_ascii=False) + "\n").encode("gb18030") * 70
+    with pytest.raises(InputError, match=r"not valid UTF-8(.|\n)*in UTF-8\?"):
+        items(lines)
+
+
+def test_many_bad_lines_hide_no_good_ones(items: Items) -> None:
+    assert reasons(items(b"{bad\n" * 60 + GOOD * 70)) == ["broken_line"] * 60 + [""] * 70
+
+
 def test_a_bad_first_line_does_not_hide_the_schema(items: Items) -> None:
     assert reasons(items(b'{"query": "q", "po\n' + GOOD * 2)) == ["broken_line", "", ""]
 
@@ -157,6 +168,10 @@ def test_a_file_without_rows_is_an_error(content: bytes, items: Items) -> None:
     ("content", "said"),
     [
         (b"\xff\xfe{\x00}\x00", "UTF-16"),
+        ('{"query": "q"}\n'.encode("utf-32"), "UTF-32"),
+        ('{"query": "q"}\n'.encode("utf-16-le"), "UTF-16"),
+        ("query,positive,negative\n".encode("utf-16-be"), "UTF-16"),
+        (b"query,positive,negative\rq a,p a,n a\rq b,p b,n b\r", "carriage return"),
         (b"PK\x03\x04" + b"x" * 50, "zip"),
         (b"\x80\x04\x95", "pickle"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS"),
@@ -312,7 +327,7 @@ def test_a_parquet_file_cut_short_is_an_error(tmp_path: Path) -> None:
 
 def test_parquet_columns_of_the_wrong_type_are_named(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", [{"query": 1.5, "positive": b"p", "negative": "n"}])
-    with pytest.raises(SchemaError, match="query: number, positive: other, negative: text"):
+    with pytest.raises(SchemaError, match=r"bytes, where texts(.|\n)*query: number, positive: bytes, negative: text"):
         read(path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -382,6 +383,12 @@ def test_titles_can_be_left_out(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", list(SHAPES[0].example))
     assert read(path)[1][0].positives == ("T p",)
     assert read(path, titles=False)[1][0].positives == ("p",)
+
+
+def test_a_label_may_be_a_decimal(tmp_path: Path) -> None:
+    rows = [{"query": "q", "passage": text, "label": Decimal(text == "p")} for text in ("n", "p")]
+    _, (record,) = read(write(tmp_path / "a.parquet", rows))
+    assert record[:3] == ("q", ("p",), ("n",))
 
 
 @pytest.mark.parametrize("name", ["relevant", "is_positive", "is_selected", "correct"])
