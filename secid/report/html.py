@@ -72,6 +72,8 @@ DIGIT_REM, POINT_REM, PADDING_REM = 0.56, 0.28, 1.2
 ones leave room."""
 BOLD = 1.07
 """How much wider letters of a heading are."""
+WORDS_REM, LONG_CELL = 9.0, 20
+"""Least width of cells of foreign or long texts, and the characters from which a text is long; page.css, page.html."""
 POINTS = frozenset(" \u00a0.,:;()|'ijl")
 STEP_REM = 2
 CHART_REM, LARGEST_CHART_REM, GAP_REM = 20, 28, 2
@@ -96,8 +98,14 @@ def _column_rem(place: int, column: Column, cells: Sequence[str]) -> float:
     elif column.kind == "number":
         body = max(map(_text_rem, cells))
     else:
-        body = max(6.5, word) if column.kind == "wrapped" else min(9.0, max(map(_text_rem, cells)))
+        body = max(6.5, word) if column.kind == "wrapped" else _words_rem(column, cells)
     return max(3.0, head, body)
+
+
+def _words_rem(column: Column, cells: Sequence[str]) -> float:
+    """Width of a column of words: where page.css gives its cells a least width, that."""
+    least = column.kind == "foreign" or max(map(len, cells)) > LONG_CELL
+    return WORDS_REM if least else min(WORDS_REM, max(map(_text_rem, cells)))
 
 
 def _longest_word(text: str) -> float:

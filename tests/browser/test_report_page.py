@@ -53,6 +53,15 @@ def test_the_page_is_silent_self_contained_and_fits(visit, pages, name, width, s
         assert title in ("Sources of hard negatives, ranked", "Runs compared")
 
 
+@pytest.mark.parametrize("width", [360, 480, 768])
+@pytest.mark.parametrize("n_runs", [2, 5])
+def test_a_comparison_hides_no_column(visit, n_runs, width):
+    found = compare([(f"run {place}", samples.golden()) for place in range(n_runs)])
+    with visit(COMPARISON_FORMATS[".html"](found), viewport={"width": width, "height": 800}) as seen:
+        seen.page.evaluate(OPEN_ALL)
+        assert seen.page.evaluate(HIDDEN) == []
+
+
 def luminance(color):
     return sum(int(part) for part in color[4:-1].split(",")[:3]) / 3
 

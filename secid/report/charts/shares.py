@@ -79,7 +79,7 @@ def buckets(names: Sequence[str], shares: Mapping[str, Mapping[str, float]], tit
     """Bars of all sources for each bucket. shares: source -> bucket -> share."""
     bar, gap, left = 9.0, 12.0, 150.0
     _, high = around([value for by_bucket in shares.values() for value in by_bucket.values()], zero=True)
-    scale = Scale(0.0, min(1.0, max(high, 0.01)), left, WIDTH - 12)
+    scale = Scale(0.0, min(1.0, max(high, 0.01)), left, WIDTH - 18)  # the last tick, 100%, whole
     y, parts = 6.0, []
     bottom = y + len(names) * (bar * len(shares) + gap)
     axis = [(tick, f"{100 * tick:g}%") for tick in ticks(0.0, scale.high)]

@@ -13,9 +13,16 @@ from secid.results import Ablation, AblationRow, Run
 from secid.settings import in_words
 
 SHADES = 10
+WEIGHT = "weight"
 NUMERIC = ("temperature", "sample")
 """Ablations whose settings are numbers; those of all others are names."""
 CONCLUSION_LIMIT = 320
+WEIGHTS = (
+    "Weights: the full one is π · ρ · (1 − c), and “without” leaves one factor out. Residual only: 1 for every "
+    "negative. Margin hardness: 1 − π. Fisher: 4 · π · (1 − π) · ρ · (1 − c). Gradient-weighted: ((1 − π)/τ)² times "
+    "the squared distance of positive and negative, which has no upper end, so it is scaled: divided by its mean over "
+    "all sources of the run. Scores under different weights are different numbers: compare orders, not scores."
+)
 UNBROKEN = 8
 """Sources whose order stands in one line."""
 
@@ -36,9 +43,10 @@ def ablation_section(run: Run) -> Section:
         anchor="ablations",
         link="Settings",
         title="How far the order rests on the settings",
+        paragraphs=(WEIGHTS,) if any(item.name == WEIGHT for item in run.ablations) else (),
         bullets=tuple(conclusions(run)),
         parts=tuple(_part(run, item) for item in run.ablations),
-        terms=terms("order", "stability", "range"),
+        terms=terms("order", "stability", *(["range"] if any(item.name != WEIGHT for item in run.ablations) else [])),
     )
 
 
@@ -72,9 +80,10 @@ def _part(run: Run, item: Ablation) -> Part:
                 *[None] * len(blocks),
             )
         )
-    ranges = (nats(item.range_nats.get(name)) for name in names)
-    rows.append(("range", *(["–"] * sampled), *ranges, *["–"] * (2 + len(blocks))))
-    shades.append((None,) * len(rows[-1]))
+    if item.name != WEIGHT:  # scores under different weights have no difference
+        ranges = (nats(item.range_nats.get(name)) for name in names)
+        rows.append(("range", *(["–"] * sampled), *ranges, *["–"] * (2 + len(blocks))))
+        shades.append((None,) * len(rows[-1]))
     at = "" if run.budget == 1.0 else f" at B = {budget(run.budget)}"
     columns = (
         text(plain(in_words(item.name))),

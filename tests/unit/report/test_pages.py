@@ -580,6 +580,13 @@ def test_what_was_not_there_is_not_said_to_be_left_out(run):
     assert all(name.startswith("section") for name in cut)
 
 
+def test_weights_are_defined_and_their_scores_not_subtracted(run):
+    section = next(item for item in page_of(run).sections if item.anchor == "ablations")
+    assert "divided by its mean over all sources" in section.paragraphs[0]
+    rows = {part.table.caption: part.table.rows[-1][0] for part in section.parts}
+    assert [caption for caption, last in rows.items() if last != "range"] == ["Score in nats by weight"]
+
+
 def test_labels_tell_runs_apart(tmp_path):
     assert labels([tmp_path / "a", tmp_path / "b" / "report.json"]) == ["a", "b"]
     assert labels([tmp_path / "x" / "a", tmp_path / "y" / "a"]) == [
