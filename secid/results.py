@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 SCHEMA_VERSION = "1.0"
 
@@ -285,6 +285,14 @@ class Against:
     difference_nats: float
     interval_95: tuple[float, float]
     z: float | None
+
+    @property
+    def placed(self) -> Literal["above", "level", "below"]:
+        """Where the source stands; level where the interval holds 0 or nothing follows from it (no z)."""
+        low, high = self.interval_95
+        if self.z is None or low <= 0 <= high:
+            return "level"
+        return "above" if low > 0 else "below"
 
 
 @dataclass(frozen=True, kw_only=True)

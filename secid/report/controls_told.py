@@ -11,7 +11,7 @@ from secid.results import Against, ControlResult, Run
 
 @dataclass(frozen=True)
 class Outcome:
-    """Sources against one control, by the interval of their difference.
+    """Sources against one control, by the interval of their difference (`Against.placed`).
 
     above: the control outscores these.   below: these outscore it.   level: the interval holds 0.
     known: whether any difference has an interval of its own, not one for want of queries.
@@ -44,9 +44,9 @@ def outcome(run: Run, kind: str) -> Outcome | None:
     control = next((control for control in run.controls if control.kind == kind), None)
     if control is None:
         return None
-    above = tuple(item.source for item in control.against if item.interval_95[1] < 0)
-    below = tuple(item.source for item in control.against if item.interval_95[0] > 0)
-    level = tuple(item.source for item in control.against if item.source not in {*above, *below})
+    above, below, level = (
+        tuple(item.source for item in control.against if item.placed == place) for place in ("below", "above", "level")
+    )
     return Outcome(control, above, below, level)
 
 
@@ -127,7 +127,7 @@ def _pool(run: Run) -> list[str]:
 def _shuffled(run: Run) -> str:
     controls = [control for control in run.controls if control.kind == "shuffled"]
     against = [item for control in controls for item in control.against]
-    found = tuple(item.source for item in against if not item.interval_95[0] > 0)
+    found = tuple(item.source for item in against if item.placed != "above")
     if not found:
         return ""
     if len(found) == len(run.sources):

@@ -151,9 +151,8 @@ def _controls(run: Run) -> Table:
 
 def _placed(control: ControlResult) -> tuple[int, int, int]:
     """Sources clearly above the control, not told apart from it, clearly below."""
-    above = sum(item.interval_95[0] > 0 for item in control.against)
-    below = sum(item.interval_95[1] < 0 for item in control.against)
-    return above, len(control.against) - above - below, below
+    places = [item.placed for item in control.against]
+    return places.count("above"), places.count("level"), places.count("below")
 
 
 def _ablation_legend(run: Run) -> str:

@@ -141,10 +141,7 @@ def _against(run: Run) -> Part:
 def _difference(item: Against | None) -> str:
     if item is None:
         return "–"
-    told = (
-        "level" if item.interval_95[0] <= 0 <= item.interval_95[1] else "above" if item.difference_nats > 0 else "below"
-    )
-    return f"{told}{SPACE}{nats(item.difference_nats, signed=True)}\n({interval(item.interval_95, ' ')})"
+    return f"{item.placed}{SPACE}{nats(item.difference_nats, signed=True)}\n({interval(item.interval_95, ' ')})"
 
 
 MANY_QUERIES = 1_000_000

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
+from hypothesis import settings as deadlines
 from hypothesis import strategies as st
 
 from secid.data import open_source, resolve_sources
@@ -147,6 +148,7 @@ GOOD = st.sampled_from(
 )
 
 
+@deadlines(deadline=None)
 @given(
     lines=st.lists(GOOD | st.sampled_from(BAD_ROWS), max_size=12),
     ends=st.sampled_from(["\n", "\r\n"]),

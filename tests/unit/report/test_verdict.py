@@ -467,3 +467,10 @@ def test_findings_of_the_worse_source_come_first(run):
     found = findings(run)
     assert [item.urgency for item in found] == sorted(item.urgency for item in found)
     assert {item.source for item in found} >= {"poisoned", "counterfactual"}
+
+
+def test_a_difference_that_is_rounding_alone_is_level(run):
+    control = next(item for item in run.controls if item.kind == "dense_pool")
+    rounding = replace(control.against[0], difference_nats=-5e-9, interval_95=(-1e-8, -7e-10), z=None)
+    assert rounding.placed == "level"
+    assert replace(rounding, z=-2.3).placed == "below"
