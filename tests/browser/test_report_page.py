@@ -192,6 +192,8 @@ def test_print_fits_the_paper_and_hides_what_paper_cannot_do(visit, pages):
     with visit(pages["golden"], viewport={"width": 760, "height": 1000}) as seen:
         seen.page.emulate_media(media="print", color_scheme="dark")
         assert not seen.page.is_visible("nav")
+        assert seen.page.evaluate(WIDER_THAN_THE_WINDOW) == 0
+        assert seen.page.evaluate(HIDDEN) == []
         assert luminance(seen.page.evaluate("getComputedStyle(document.body).color")) < 60
         assert len(seen.page.pdf()) > 10_000
 
