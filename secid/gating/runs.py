@@ -4,6 +4,8 @@ removed or added, and cut short. And how a baseline keeps them.
 
 from __future__ import annotations
 
+import html
+import unicodedata
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -15,14 +17,19 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.lexical.boilerplate import is_empty, opening, words
+from secid.lexical.scripts import split_multilingual
 from secid.texts import KEY_BYTES, text_key
 
 RUN_WORDS = 5
 """Words of a run: five in a row are rarely shared by texts that do not copy each other."""
 CONTAINED = 0.8
 """Share of the shorter text's runs that the longer one must hold. Windows that overlap by half share half."""
-LEAST_RUNS = 3
-"""Runs below which a text is too short for sharing to mean anything; then only equal words count."""
+LEAST_RUNS = 2
+"""Runs below which a text is too short for sharing to mean anything; then only equal words count. Two are six words in
+a row, or seven characters of a script without spaces, of a labelled positive of the very query."""
+LEAST_WHOLE_RUNS = 3
+"""The same for a positive that a negative holds, since a question may be the start of another one; and where a baseline
+kept a part of the runs."""
 KEPT_EVERY = 4
 """A baseline keeps every fourth run of a positive, chosen by its hash: a quarter of the size."""
 WORDS_REMEMBERED = 1 << 18
@@ -63,7 +70,16 @@ class Text(NamedTuple):
 def analysed(text: str) -> Text:
     """The words of a text and their hashes; the same on every machine."""
     tokens = words(text)
-    return Text(whole_of(tokens), runs_of(tokens), opening(tokens), is_empty(tokens))
+    plain = tokens if text.isascii() and "&" not in text else split_multilingual(normal(text))
+    return Text(whole_of(plain), runs_of(plain), opening(tokens), is_empty(tokens))
+
+
+def normal(text: str) -> str:
+    """The text as a reader sees it: entities resolved, one form for letters of any width or composition, and nothing
+    that takes no room (soft hyphens, joiners, zero-width spaces).
+    """
+    seen = unicodedata.normalize("NFKC", html.unescape(text))
+    return "".join(char for char in seen if unicodedata.category(char) != "Cf")
 
 
 @lru_cache(WORDS_REMEMBERED)
@@ -99,7 +115,8 @@ def copies(text: Text, known: Positives, query: bytes) -> bool:
     kept = text.runs if known.modulus == 1 else text.runs[text.runs % known.modulus == 0]
     for other in others:
         small, large = (kept, other) if len(kept) <= len(other) else (other, kept)
-        if len(small) >= LEAST_RUNS and _shared(small, large) >= CONTAINED * len(small):
+        least = LEAST_RUNS if small is kept and known.modulus == 1 else LEAST_WHOLE_RUNS
+        if len(small) >= least and _shared(small, large) >= CONTAINED * len(small):
             return True
     return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import unicodedata
 
 import numpy as np
 import pytest
@@ -157,3 +158,51 @@ def test_rows_are_found_again():
     assert place == ("own.jsonl", 1, 1)
     texts = fetch(lambda: rows, {("", place), ("", ("own.jsonl", 1, 9))})
     assert texts == {("", place): ("query 0", passage(0).upper())}
+
+
+SPELT = " ".join(f"Élan{chr(97 + n)} naïve{n} office{n} café" for n in range(12))
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        lambda text: unicodedata.normalize("NFD", text),
+        lambda text: text.replace("a", "a\u00ad"),
+        lambda text: text.replace("f", "f\u200b"),
+        lambda text: "".join(chr(ord(char) + 0xFEE0) if "!" <= char <= "~" else char for char in text),
+        lambda text: text.replace(" ", "&nbsp;"),
+        lambda text: text.replace("é", "&eacute;"),
+    ],
+    ids=["decomposed", "soft hyphens", "zero width", "full width", "entities", "named letters"],
+)
+def test_a_known_positive_is_found_however_it_is_spelt(alter):
+    assert alter(SPELT) != SPELT
+    (found, _) = inspect_texts(lambda: [Record("q", (SPELT,), (alter(SPELT), passage(1)), "a.jsonl", 1)])
+    assert found[""].flagged["known_positive"] == 1
+
+
+def chinese(seed: int, n: int = 60) -> str:
+    draw = random.Random(seed)
+    return "".join(chr(draw.randrange(0x4E00, 0x5600)) for _ in range(n)) + "。"
+
+
+def test_a_positive_in_a_script_without_spaces_is_found_when_cut():
+    positive = chinese(0)
+    rows = [Record("q", (positive,), (positive[:30], positive[20:], chinese(1), chinese(2)[:30]), "a.jsonl", 1)]
+    _, known = inspect_texts(lambda: rows)
+    assert inspect_texts(lambda: rows)[0][""].places["known_positive"] == [("a.jsonl", 1, 0), ("a.jsonl", 1, 1)]
+    later = [Record("q", (chinese(9),), (positive[:45], chinese(1)), "b.jsonl", 1)]
+    kept = restored(stored(known.values()))
+    assert inspect_texts(lambda: later, kept)[0][""].flagged["known_positive"] == 1
+
+
+def test_a_short_positive_is_found_when_cut_in_half():
+    positive = " ".join(f"word{n}" for n in range(12))
+    half, question = " ".join(positive.split()[:6]), " ".join(positive.split()[:5])
+    rows = [Record("q", (positive,), (half, question, passage(1)), "a.jsonl", 1)]
+    assert inspect_texts(lambda: rows)[0][""].places["known_positive"] == [("a.jsonl", 1, 0)]
+
+
+def test_a_short_positive_may_be_the_start_of_another_text():
+    rows = [Record("q", ("how do I learn to code",), ("how do I learn to code in a week",), "a.jsonl", 1)]
+    assert inspect_texts(lambda: rows)[0][""].flagged["known_positive"] == 0
