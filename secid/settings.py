@@ -212,7 +212,9 @@ def _from_file(directory: Path) -> dict[str, tuple[Any, str]]:
             table = table.get("tool", {}).get(section)
             if table is None:
                 continue
-        return {key.replace("-", "_"): (value, name) for key, value in table.items() if key not in OTHER_TABLES}
+        found = {key.replace("-", "_"): (value, name) for key, value in table.items() if key not in OTHER_TABLES}
+        if found:
+            return found  # a file that holds a policy alone hides no settings
     return {}
 
 

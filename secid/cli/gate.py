@@ -142,7 +142,6 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
     pages = {".json": verdict_json, ".md": verdict_markdown, ".xml": to_junit}
     for path in out:
         write_whole(path, pages[path.suffix](verdict))
-    append_step_summary(verdict)
     with suppress(BrokenPipeError):
         if json:
             sys.stdout.write(verdict_json(verdict))
@@ -151,3 +150,4 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
         if annotations is Annotations.github:
             stream = sys.stderr if json else sys.stdout
             stream.write("".join(f"{line}\n" for line in github_annotations(verdict)))
+    append_step_summary(verdict)  # last: where it cannot be written, the verdict is told all the same

@@ -307,6 +307,12 @@ def _moved(subject: Subject, name: str, gap: Gap, tolerance: float, before: floa
         f"{_pairing(gap)}",
         "find what changed in how the source is made; if it is meant, score it and `secid baseline update RUN`",
     )
-    relation = subject.columns.relation()
-    sign = 1.0 if name == "unrelated" else -1.0
-    return Draft(check, worst(subject, sign * relation) if name in ("unrelated", "close", "query_similarity") else ())
+    # The rows that moved it: the lowest where the number fell, else the highest; of the lower tail the reverse.
+    lowest = (gap.value < 0) is not (name == "unrelated")
+    columns = subject.columns
+    shown = columns.relation() if name in ("unrelated", "close") else columns.values[SHOWN.get(name, name)]
+    return Draft(check, worst(subject, shown if lowest else -shown))
+
+
+SHOWN: Mapping[str, str] = {"score_nats": "consistency", "query_similarity": "s_query_negative"}
+"""Columns whose rows show a drift of another name."""

@@ -10,7 +10,7 @@ from typing import Any
 from secid.errors import OutputError, UsageError
 from secid.gating.baseline import Baseline
 from secid.gating.derive import common, complete
-from secid.gating.policy import Policy, tables
+from secid.gating.policy import KEYS_IN, Policy, table_in, tables
 from secid.whole import make_folder, write_whole
 
 SHOWN_SOURCES = 6
@@ -18,8 +18,8 @@ WIDTH = 118
 MEANS_SHOWN = {"consistency_minimum": "consistency", "locality_minimum": "locality", "coverage_maximum": "coverage"}
 
 
-def policy_text(baseline: Baseline, where: str) -> str:
-    """A commented `[gate]` table with limits derived from the baseline. Source: secid.gating.derive."""
+def policy_text(baseline: Baseline, where: str, name: str = "gate") -> str:
+    """A commented table of that name with limits derived from the baseline. Source: secid.gating.derive."""
     policy = common(Policy(), baseline)
     of_source = {name: complete(Policy(), baseline, name) for name in baseline.sources}
     lines = [
@@ -32,18 +32,18 @@ def policy_text(baseline: Baseline, where: str) -> str:
         ),
         *_warnings(baseline),
         "",
-        "[gate]",
+        f"[{name}]",
     ]
-    for name, field in Policy.model_fields.items():
-        if name not in tables():
-            each = [f"{_plain(known)} {getattr(found, name)}" for known, found in of_source.items()]
-            lines += [*_comment(str(field.description)), *_line(name, getattr(policy, name), each)]
-    for name, table in tables().items():
-        values = getattr(policy, name)
-        lines += ["", *_comment(str(table.__doc__).strip()), f"[gate.{name}]"]
+    for key, field in Policy.model_fields.items():
+        if key not in tables():
+            each = [f"{_plain(known)} {getattr(found, key)}" for known, found in of_source.items()]
+            lines += [*_comment(str(field.description)), *_line(key, getattr(policy, key), each)]
+    for part, table in tables().items():
+        values = getattr(policy, part)
+        lines += ["", *_comment(str(table.__doc__).strip()), f"[{name}.{part}]"]
         for key, field in table.model_fields.items():
-            lines += _comment(f"{field.description}{_known(baseline, name, key, policy)}")
-            each = [f"{_plain(known)} {getattr(getattr(found, name), key)}" for known, found in of_source.items()]
+            lines += _comment(f"{field.description}{_known(baseline, part, key, policy)}")
+            each = [f"{_plain(known)} {getattr(getattr(found, part), key)}" for known, found in of_source.items()]
             lines += _line(key, getattr(values, key), [] if key == "named" else each)
     return "\n".join(lines) + "\n"
 
@@ -62,7 +62,8 @@ def _first(shown: list[str]) -> str:
 
 def write_policy(baseline: Baseline, where: str, path: Path) -> None:
     """Writes the policy to a new file, or adds it to settings that have none yet. Raises UsageError, OutputError."""
-    text = policy_text(baseline, where)
+    name = ".".join(KEYS_IN.get(path.name, ("gate",)))
+    text = policy_text(baseline, where, name)
     if path.exists():
         try:
             before = path.read_text(encoding="utf-8")
@@ -71,9 +72,9 @@ def write_policy(baseline: Baseline, where: str, path: Path) -> None:
             raise OutputError(f"cannot be read: {error.strerror}", where=str(path)) from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UsageError(f"not valid TOML: {error}", where=str(path)) from error
-        if "gate" in table:
+        if table_in(table, path.name) is not None:
             raise UsageError(
-                "has a [gate] table already",
+                f"has a [{name}] table already",
                 where=str(path),
                 remedy="remove it first, or name another file with --policy",
             )

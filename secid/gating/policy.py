@@ -136,14 +136,15 @@ class Policy(Table):
     drift: DriftPolicy = Field(default_factory=DriftPolicy)
 
 
-PLACES = ("secid.toml [gate]", "pyproject.toml [tool.secid.gate]")
+KEYS_IN: Mapping[str, tuple[str, ...]] = {"secid.toml": ("gate",), "pyproject.toml": ("tool", "secid", "gate")}
+"""Files of settings that may hold a policy, and where."""
 
 
 def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Policy, str]:
     """The policy, and where it was found; an empty one where nobody wrote any.
 
     path : a file named by the user, with a [gate] table or nothing but the policy. Without one, the
-           places of PLACES in `directory`, by default the working directory.
+           files of KEYS_IN in `directory`, by default the working directory.
     Raises SettingsError naming the key and its nearest known one, UsageError where `path` is no file.
     """
     base = directory or Path.cwd()
@@ -151,14 +152,27 @@ def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Polic
         if not path.is_file():
             raise UsageError("no such policy file", where=str(path), remedy="secid gate --init writes one")
         table = _toml(path)
-        return parse_policy(table.get("gate", table), str(path)), str(path)
-    for name, keys in (("secid.toml", ("gate",)), ("pyproject.toml", ("tool", "secid", "gate"))):
-        found: Any = _toml(base / name) if (base / name).is_file() else {}
-        for key in keys:
-            found = found.get(key) if isinstance(found, dict) else None
+        found = table_in(table, path.name)
+        if found is None and path.name in KEYS_IN:
+            raise SettingsError(
+                f"has no [{'.'.join(KEYS_IN[path.name])}] table",
+                where=str(path),
+                remedy="secid gate --init --policy FILE adds one",
+            )
+        return parse_policy(table if found is None else found, str(path)), str(path)
+    for name in KEYS_IN:
+        found = table_in(_toml(base / name), name) if (base / name).is_file() else None
         if found is not None:
             return parse_policy(found, name), name
     return Policy(), "derived from the baseline"
+
+
+def table_in(table: Mapping[str, Any], name: str) -> Any:
+    """The policy's table in a TOML document by the name of its file; None where there is none."""
+    found: Any = table
+    for key in KEYS_IN.get(name, ("gate",)):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
 
 
 def parse_policy(table: Any, where: str) -> Policy:

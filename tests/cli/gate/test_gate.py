@@ -360,3 +360,11 @@ def test_rows_without_a_negative_are_told(prepared, tmp_path, invoke):
     rows = [*items(140, 1000), *({**row, "neg": []} for row in items(300, 20_000))]
     found = invoke("gate", write_rows(tmp_path / "used.jsonl", rows), "--against", prepared.baseline)
     assert "440 rows read, 300 left out (no explicit negative 300); 140 records" in found.out
+
+
+def test_a_summary_that_cannot_be_written_hides_no_verdict(prepared, tmp_path, invoke, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "none" / "summary.md"))
+    found = invoke("gate", fresh(tmp_path), "--against", prepared.baseline)
+    assert found.code == 2
+    assert "used may enter" in found.out
+    assert "$GITHUB_STEP_SUMMARY" in found.err

@@ -188,3 +188,17 @@ def test_the_floor_asks_for_distinct_queries(subject):
     assert drafts["minimum_records"].outcome == "pass"
     assert drafts["minimum_queries"].outcome == "fail"
     assert drafts["minimum_queries"].message == "100 distinct queries to score; the policy asks for at least 300"
+
+
+@pytest.mark.parametrize(
+    ("way", "name"), [(-1, "query_similarity"), (1, "query_similarity"), (-1, "locality"), (1, "coverage")]
+)
+def test_rows_of_a_drift_are_those_that_moved_it(subject, way, name):
+    column = {"query_similarity": "s_query_negative"}.get(name, name)
+    own = columns(**{column: 0.1 * way})
+    draft = outcome(subject(own=own), f"drift.{name}")
+    assert draft.check.outcome == "fail"
+    values = own.values[column] * way
+    shown = [place[1] - 1 for place, _ in draft.rows]
+    assert len(shown) == 3
+    assert values[shown].min() > np.quantile(values, 0.98)

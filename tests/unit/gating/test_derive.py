@@ -12,7 +12,8 @@ from secid.errors import UsageError
 from secid.gating.baseline import Known
 from secid.gating.derive import MARGIN, common, complete, down, margin, share_margin, up
 from secid.gating.init import policy_text, write_policy
-from secid.gating.policy import Policy, parse_policy
+from secid.gating.policy import Policy, parse_policy, read_policy
+from secid.settings import resolve
 from tests.unit.gating.conftest import baseline_of, columns, source_of
 
 
@@ -140,3 +141,19 @@ def test_settings_are_kept_and_a_policy_is_not_written_over(tmp_path):
     assert table["gate"]["minimum_records"] == 300
     with pytest.raises(UsageError, match="already"):
         write_policy(baseline, "b.json", path)
+
+
+def test_a_policy_goes_where_it_is_read(tmp_path):
+    path = tmp_path / "pyproject.toml"
+    path.write_text('[project]\nname = "x"\n[tool.secid]\nseed = 3\n', encoding="utf-8")
+    baseline = baseline_of(own=source_of(columns()))
+    write_policy(baseline, "b.json", path)
+    assert read_policy(None, tmp_path) == (complete(Policy(), baseline, "own"), "pyproject.toml")
+    with pytest.raises(UsageError, match=r"\[tool.secid.gate\] table already"):
+        write_policy(baseline, "b.json", path)
+
+
+def test_a_written_policy_hides_no_settings(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[tool.secid]\nseed = 3\n", encoding="utf-8")
+    write_policy(baseline_of(own=source_of(columns())), "b.json", tmp_path / "secid.toml")
+    assert resolve({}, environment={}, directory=tmp_path).values.seed == 3

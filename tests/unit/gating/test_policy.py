@@ -91,3 +91,16 @@ def test_a_named_source_that_would_not_be_used_is_told(against):
     with pytest.raises(SettingsError, match=r"score.named is given, but score.against is") as caught:
         parse_policy({"score": {"named": "bm25", "against": against}}, "secid.toml")
     assert 'against = "named"' in (caught.value.remedy or "")
+
+
+def test_a_settings_file_without_a_policy_is_told(tmp_path):
+    for name, text, table in (
+        ("secid.toml", "seed = 1\n", "[gate]"),
+        ("pyproject.toml", '[project]\nname = "x"\n', "[tool.secid.gate]"),
+    ):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        with pytest.raises(SettingsError) as caught:
+            read_policy(tmp_path / name)
+        assert f"has no {table} table" in caught.value.message
+    (tmp_path / "pyproject.toml").write_text("[tool.secid.gate]\nminimum_records = 9\n", encoding="utf-8")
+    assert read_policy(tmp_path / "pyproject.toml")[0].minimum_records == 9
