@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,10 @@ ENCODER_SETTINGS = (
 """Settings that load the same encoder again."""
 HASH_DIGITS = 64
 """Of SHA-256 in hexadecimal digits."""
+TAIL_NAMES = ("low", "high")
+MEAN_NAMES = ("consistency", "locality", "coverage", "query_similarity", "unrelated", "close")
+RANK_NAMES = ("10", "100", "1000", "10000")
+"""What the checks read of a source. A bucket may be missing: its texts were gone."""
 LOW_POINT, HIGH_POINT = 0.02, 0.98
 """Tails of the relation of query and negative (Columns.relation) whose shares a later version is compared on. At
 2 % a tenth of a source that loses its relation to its queries makes the lower tail several times as large."""
@@ -137,7 +142,28 @@ def from_json(text: str | bytes, where: str) -> Baseline:
         raise InputError(f"not a valid baseline: {place}: {first['msg']}", where=where) from error
     if not baseline.sources:
         raise InputError("holds no source", where=where, remedy="make it again with `secid baseline update RUN`")
+    wrong = [f"sources.{name}.{field}" for name, source in baseline.sources.items() for field in _unsound(source)]
+    if wrong:
+        raise InputError(
+            f"not a valid baseline: {wrong[0]} is missing or out of range",
+            where=where,
+            remedy="it is written by `secid baseline`, not by hand: make it again with `secid baseline update RUN`",
+        )
     return baseline
+
+
+def _unsound(source: BaselineSource) -> Iterator[str]:
+    """Fields of a source that no run can have given."""
+    yield from (name for name in ("n_records", "n_queries", "n_negatives") if getattr(source, name) < 1)
+    errors = {f"means.{name}": known.standard_error for name, known in source.means.items()}
+    errors |= {f"buckets.{name}": known.standard_error for name, known in source.buckets.items()}
+    errors["standard_error_nats"] = source.standard_error_nats
+    yield from (name for name, error in errors.items() if error is not None and not 0.0 <= error < inf)
+    values = {f"means.{name}": known.value for name, known in source.means.items()} | {"score_nats": source.score_nats}
+    yield from (name for name, value in values.items() if not isfinite(value))
+    yield from (f"buckets.{name}" for name, known in source.buckets.items() if not 0.0 <= known.value <= 1.0)
+    for part, needed in (("tails", TAIL_NAMES), ("means", MEAN_NAMES), ("effective_rank", RANK_NAMES)):
+        yield from (f"{part}.{name}" for name in needed if name not in getattr(source, part))
 
 
 def read_baseline(path: Path) -> Baseline:

@@ -112,3 +112,26 @@ def test_changes_are_told(baseline):
     new = replace(baseline, sources={"own": replace(own, n_records=401), "more": own})
     assert changes(baseline, new) == ["source more: added", "sources own n_records: 400 → 401"]
     assert "source more: removed" in changes(new, baseline)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        (("n_queries",), 0, "n_queries"),
+        (("tails",), {}, "tails.low"),
+        (("means",), {}, "means.consistency"),
+        (("effective_rank",), {}, "effective_rank.10"),
+        (("score_nats",), float("nan"), "score_nats"),
+        (("standard_error_nats",), float("inf"), "standard_error_nats"),
+        (("buckets", "inversion"), {"value": 2.0, "standard_error": 0.1}, "buckets.inversion"),
+        (("means", "close"), {"value": 0.1, "standard_error": -0.1}, "means.close"),
+    ],
+)
+def test_a_number_that_no_run_gives_is_named(baseline, field, value, told):
+    document = json.loads(to_json(baseline))
+    place = document["sources"]["own"]
+    for name in field[:-1]:
+        place = place[name]
+    place[field[-1]] = value
+    with pytest.raises(InputError, match=rf"sources.own.{told} is missing or out of range"):
+        from_json(json.dumps(document), "b.json")
