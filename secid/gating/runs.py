@@ -10,7 +10,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -78,8 +78,14 @@ def normal(text: str) -> str:
     """The text as a reader sees it: entities resolved, one form for letters of any width or composition, and nothing
     that takes no room (soft hyphens, joiners, zero-width spaces).
     """
-    seen = unicodedata.normalize("NFKC", html.unescape(text))
-    return "".join(char for char in seen if unicodedata.category(char) != "Cf")
+    return unicodedata.normalize("NFKC", html.unescape(text)).translate(_roomless())
+
+
+@cache
+def _roomless() -> dict[int, None]:
+    """Format characters, for `translate`; the last are the tags."""
+    codes = (*range(0x20000), *range(0xE0000, 0xE0080))
+    return dict.fromkeys(code for code in codes if unicodedata.category(chr(code)) == "Cf")
 
 
 @lru_cache(WORDS_REMEMBERED)
