@@ -228,6 +228,8 @@ def differences(baseline: Baseline, settings: Mapping[str, Any], encoder: Encode
         for name in RECIPE
         if getattr(baseline.encoder, name) != getattr(encoder, name)
     ]
+    if len(recipe) == 1 and recipe[0].startswith("encoder fingerprint"):
+        recipe[0] += " (all parts read the same: another version of secid may have made it)"
     return found if same else found + recipe
 
 

@@ -25,6 +25,7 @@ EXPLANATIONS = {
     ),
     "P(first)": "chance of the highest score among these sources, 0 to 100 %, given the sampling of queries alone; "
     "nearer to 100 % is surer.",
+    "new texts": "texts that are in no source and are encoded for the control alone, 0 or more; fewer cost less.",
     "negatives": "triplets (query, positive, negative) scored; at B = 1 a higher count only narrows the interval, at "
     "others it moves the score, so ranks there go by equal numbers.",
     "queries": "distinct queries, 1 or more: the sampling unit; more of them narrow the intervals.",

@@ -98,7 +98,7 @@ def controls_section(run: Run) -> Section:
             *missing_lines(run),
         ),
         parts=(_against(run), _controls(run)) if run.controls else (),
-        terms=terms(*of_one, "difference") if run.controls else (),
+        terms=terms(*of_one, "difference", "new texts") if run.controls else (),
     )
 
 
@@ -110,10 +110,11 @@ def _controls(run: Run) -> Part:
             interval(control.interval_95),
             count(control.n_queries),
             count(control.n_triplets),
+            count(control.n_new_texts),
         )
         for control in run.controls
     )
-    head = ("ECI_sem (nats)", "95 % interval", "queries", "negatives")
+    head = ("ECI_sem (nats)", "95 % interval", "queries", "negatives", "new texts")
     return Part(
         table=Table(
             caption="Controls, not ranked", columns=(foreign("control"), *map(number, head)), rows=rows, folded=True
