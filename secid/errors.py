@@ -57,6 +57,10 @@ class EncoderError(SecidError):
     """The encoder cannot be found, loaded or trusted."""
 
 
+class UnreachableError(EncoderError):
+    """The hub that an encoder's files come from cannot be asked."""
+
+
 class MissingDependencyError(SecidError):
     """An optional dependency is not installed."""
 

