@@ -211,7 +211,8 @@ def test_an_interrupt_ends_the_helpers(tmp_path):
     """Ctrl-C while they read: no process is left."""
     write_all(tmp_path, 3000)
     script = (
-        "import sys, tempfile, pathlib, time\n"
+        "import signal, sys, tempfile, pathlib, time\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # may be inherited as ignored\n"
         "from secid.plan import gathering, gather_shares\n"
         "from secid.plan.gathering import Helpers\n"
         "from secid.data import open_source, resolve_sources\n"
