@@ -93,8 +93,8 @@ def of_source(source: SourceResult) -> list[Finding]:
                 source.name,
                 "skipped",
                 (
-                    f"{plural(n_skipped, 'row')} of {count(source.n_read)} of {named(source.name)} were left out "
-                    f"({listed(reasons)})"
+                    f"{plural(n_skipped, 'row')} of {count(source.n_read)} of {named(source.name)} "
+                    f"{'was' if n_skipped == 1 else 'were'} left out ({listed(reasons)})"
                 ),
                 "mend the file: what is left may not stand for the source",
             )

@@ -330,6 +330,7 @@ JSON = st.recursive(
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.dictionaries(NAMES, JSON, max_size=6), min_size=1, max_size=4))
+@example([{"query": [{}, True]}])
 def test_rows_of_any_shape_never_break_a_reader(rows: list[dict[str, Any]]) -> None:
     check(json_lines(rows))
 

@@ -29,12 +29,13 @@ def objects(head: Head) -> list[Binding]:
 
 
 def _first_text(value: Any) -> Any:
-    return passage_text(next(filter(None, value)) if isinstance(value, list) else value)
+    passages = value if isinstance(value, list) else [value]
+    return next((passage_text(passage) for passage in passages if isinstance(passage, dict) and passage), None)
 
 
 def _query_inside(extract: Extract) -> Extract:
     def with_query_text(row: Any) -> tuple[Any, Any, Any]:
         query, positives, negatives = extract(row)
-        return passage_text(query), positives, negatives
+        return _first_text(query), positives, negatives
 
     return with_query_text

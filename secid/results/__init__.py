@@ -1,0 +1,62 @@
+"""Frozen results: what every page shows, with no torch, no encoder and no data behind it.
+
+`secid.report.document` turns these into JSON and back; a field is described once, here.
+Fractions lie in [0, 1]; `_nats` are natural-log units; None always comes with a reason beside it.
+"""
+
+from secid.results.between import (
+    Comparison,
+    Crossing,
+    EarlyPair,
+    EarlyStop,
+    EqualNumbers,
+    Look,
+    Overlap,
+    Slice,
+    SliceSource,
+)
+from secid.results.inputs import EncoderInfo, Example, IdfInfo, InputFile, TripletExample
+from secid.results.orders import Ablation, AblationRow, Agreement
+from secid.results.run import SCHEMA_VERSION, Run
+from secid.results.sources import (
+    Against,
+    Bucket,
+    BudgetPoint,
+    ControlIdentity,
+    ControlResult,
+    Measurement,
+    Proxies,
+    SourceIdentity,
+    SourceResult,
+)
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Ablation",
+    "AblationRow",
+    "Against",
+    "Agreement",
+    "Bucket",
+    "BudgetPoint",
+    "Comparison",
+    "ControlIdentity",
+    "ControlResult",
+    "Crossing",
+    "EarlyPair",
+    "EarlyStop",
+    "EncoderInfo",
+    "EqualNumbers",
+    "Example",
+    "IdfInfo",
+    "InputFile",
+    "Look",
+    "Measurement",
+    "Overlap",
+    "Proxies",
+    "Run",
+    "Slice",
+    "SliceSource",
+    "SourceIdentity",
+    "SourceResult",
+    "TripletExample",
+]

@@ -1,0 +1,132 @@
+"""What was found between sources: overlaps, differences, crossings, and the order on parts of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlap:
+    """What two sources share: queries and documents over the smaller source's; mean Jaccard of a query's negatives."""
+
+    first: str
+    second: str
+    shared_query_fraction: float
+    negative_jaccard_mean: float | None
+    shared_document_fraction: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two sources, the higher-scored first. p values are two-sided; p_holm over all pairs of the run.
+
+    established: p_holm below 0.05.   queries_needed_50, _80: distinct queries with which such a
+    difference is found with 50 % and 80 % power; None where the difference is 0.
+    """
+
+    first: str
+    second: str
+    difference_nats: float
+    standard_error_nats: float
+    interval_95: tuple[float, float]
+    n_shared_queries: int
+    z: float | None
+    p: float
+    p_holm: float
+    established: bool
+    queries_needed_50: int | None
+    queries_needed_80: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crossing:
+    """The budget from which `second` scores higher than `first`, on equal numbers of queries and negatives."""
+
+    first: str
+    second: str
+    budget: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SliceSource:
+    """One source within one slice. bucket_fractions: by bucket, of the slice's triplets.
+
+    score_nats, interval_95: of ECI_B at the run's budget, sources cut to equal size within the slice beyond budget 1;
+    the other numbers are of all its triplets.
+    """
+
+    name: str
+    rank: int
+    rank_group: int
+    n_queries: int
+    n_triplets: int
+    score_nats: float
+    interval_95: tuple[float, float]
+    trace: float
+    consistency_mean: float
+    locality_mean: float
+    coverage_mean: float
+    bucket_fractions: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """The records whose column `field` holds `value` ("" where it is absent), scored by themselves.
+
+    sources: in rank order within the slice; sources without a record in it are missing.
+    stability: share of source pairs ordered as in the whole run; None where there is no pair.
+    """
+
+    field: str
+    value: str
+    sources: tuple[SliceSource, ...]
+    stability: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EqualNumbers:
+    """Distinct queries and negatives of each source, as many as every source has. Source: METHOD 7."""
+
+    n_queries: int
+    n_triplets: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """One look of an early stop. alpha: largest chance of a wrong order by then. n_decided: pairs decided so far."""
+
+    n_queries: int
+    n_texts_encoded: int
+    alpha: float
+    n_decided: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlyPair:
+    """A decided pair. outcome: "ordered" (first scores higher) or "tied" (they differ by less than the tie)."""
+
+    first: str
+    second: str
+    outcome: str
+    n_queries: int
+    difference_nats: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlyStop:
+    """How a run with --until-ranked went. confidence: that every order declared is the full files'; ties
+    are declared pair by pair, each at the look's share of the error.
+
+    planned_looks: queries of every look that was planned, made or not.
+    n_texts_encoded of n_texts: what the looks needed of the distinct texts read, cached ones in both.
+    """
+
+    confidence: float
+    tie_nats: float | None
+    planned_looks: tuple[int, ...] = ()
+    looks: tuple[Look, ...]
+    pairs: tuple[EarlyPair, ...]
+    undecided: tuple[tuple[str, str], ...]
+    n_texts_encoded: int
+    n_texts: int

@@ -1,0 +1,85 @@
+"""What a run read, and with what: encoder, documents counted, files, rows shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class EncoderInfo:
+    """The resolved recipe of the target encoder: enough to load exactly it again.
+
+    rules: for each recipe field, which rule set it ("flag", "1_Pooling/config.json",
+    "registry: e5", "default", ...).
+    """
+
+    name: str
+    revision: str | None
+    weights_sha256: str | None
+    pooling: str
+    query_prefix: str
+    passage_prefix: str
+    max_length: int | None
+    normalize: bool
+    dtype: str
+    device: str
+    dim: int
+    fingerprint: str
+    rules: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class IdfInfo:
+    """The table of inverse document frequencies behind the coverage gate."""
+
+    corpus: str
+    tokenizer: str
+    n_texts: int
+    n_tokens: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One file a source was read from."""
+
+    path: str
+    sha256: str
+    n_bytes: int
+    schema: str
+    mapping: str
+
+
+@dataclass(frozen=True)
+class Example:
+    """One skipped row or odd negative, shown so that it can be found again."""
+
+    reason: str
+    path: str
+    line: int
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TripletExample:
+    """One triplet shown on a page, texts cut by the page. path, line: the row that first lists the negative.
+
+    matched_terms: query terms in the negative, with IDF.
+    """
+
+    path: str
+    line: int
+    query: str
+    positive: str
+    negative: str
+    s_query_positive: float
+    s_query_negative: float
+    s_positive_negative: float
+    consistency: float
+    locality: float
+    coverage: float
+    residual: float
+    weight: float
+    matched_terms: tuple[tuple[str, float], ...]

@@ -1,0 +1,169 @@
+"""What was measured of one source or control."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from secid.results.inputs import Example, InputFile, TripletExample
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bucket:
+    """Triplets of a source that share a trait worth looking at; buckets overlap. Source: METHOD 4.
+
+    kind: "gate" or "structural".   rule: the condition with its thresholds, as text.
+    n_triplets: a negative's pairs with several positives share it; rounded, at least 1 where any pair is in it.
+    weight_fraction: share of the source's total weight.   score_nats: its part of the score, by the
+    first-order split w u^T A^-1 u / N scaled so that all triplets add up to ECI; 0.0 where ECI is 0.
+    """
+
+    name: str
+    kind: str
+    rule: str
+    n_triplets: int
+    fraction: float
+    weight_fraction: float
+    score_nats: float
+    examples: tuple[TripletExample, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proxies:
+    """Numbers that others rank by, in pair form and in record form (softmax over a record). Source: METHOD 3."""
+
+    gradient_energy_pair: float
+    gradient_energy_record: float
+    mnrl_loss_pair: float
+    mnrl_loss_record: float
+    ambiguity_pair: float
+    ambiguity_record: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetPoint:
+    """ECI_B at one budget: log det(I + B M) in nats. Source: METHOD 7.
+
+    bias_nats: how much a sample of this size falls short on average; at large budgets scores of
+    unequal samples must not be compared (see Run.crossings for the equalised ones).
+    """
+
+    budget: float
+    nats: float
+    interval_95: tuple[float, float]
+    bias_nats: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What is measured of any set of triplets, a source's or a control's. Means are over triplets.
+
+    interval_95           : of the score, for the process that made the source, queries being the
+                            sampling unit.   bias_nats : estimate of its finite-sample shortfall.
+    effective_rank        : exp of the entropy of M's spectrum, 1 to d.
+    diversity_fraction    : 1 - ECI / tr M: what the log-det takes off the trace, in [0, 1).
+    top_eigenvalue_shares : shares of tr M on the largest eigenvalues, descending; empty where tr M = 0.
+    """
+
+    n_queries: int
+    n_triplets: int
+    eci_nats: float
+    eci_per_dimension: float
+    standard_error_nats: float
+    interval_95: tuple[float, float]
+    bias_nats: float
+    trace: float
+    frobenius: float
+    effective_rank: float
+    diversity_fraction: float
+    top_eigenvalue_shares: tuple[float, ...]
+    budget_curve: tuple[BudgetPoint, ...]
+    consistency_mean: float
+    locality_mean: float
+    coverage_mean: float
+    positive_coverage_mean: float
+    residual_mean: float
+    weight_mean: float
+    pair_loss_mean: float
+    inversion_fraction: float
+    low_locality_fraction: float
+    high_coverage_fraction: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceIdentity:
+    """Where a source came from, and what became of its rows.
+
+    n_read = n_used + sum(skipped). Used rows of the same query and positive form one of n_records records;
+    n_not_sampled records more were left out by a sample (--max-records, --until-ranked).
+    rank_group        : sources whose order is not established share one.
+    probability_first : chance of the highest score under the joint normal of the scores.
+    """
+
+    name: str
+    rank: int
+    rank_group: int
+    probability_first: float
+    paths: tuple[InputFile, ...]
+    schema: str
+    n_read: int
+    n_used: int
+    n_records: int
+    skipped: Mapping[str, int]
+    n_not_sampled: int = 0
+    dropped_negatives: Mapping[str, int]
+    examples: tuple[Example, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceResult(Measurement, SourceIdentity):
+    """One ranked source.
+
+    gate_histograms : by gate (consistency, locality, coverage, weight) the triplets in 20 equal bins of [0, 1].
+    bucket_overlaps : triplets in two buckets at once, by the names of both.
+    ranked_point    : what it is ranked by where that is its score on equal numbers; None where it is that of the
+                      budget curve.
+    """
+
+    proxies: Proxies
+    gate_histograms: Mapping[str, tuple[int, ...]]
+    buckets: tuple[Bucket, ...]
+    bucket_overlaps: Mapping[str, Mapping[str, int]]
+    ranked_point: BudgetPoint | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlIdentity:
+    """kind: random, known_positive, shuffled, query_echo, bm25_pool, dense_pool. of: the source that a
+    shuffled control was dealt from, else None. n_new_texts: texts encoded for it alone.
+    """
+
+    kind: str
+    of: str | None
+    n_new_texts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Against:
+    """One source minus one control, paired over the queries they share."""
+
+    source: str
+    difference_nats: float
+    interval_95: tuple[float, float]
+    z: float | None
+
+    @property
+    def placed(self) -> Literal["above", "level", "below"]:
+        """Where the source stands; level where the interval holds 0 or nothing follows from it (no z)."""
+        low, high = self.interval_95
+        if self.z is None or low <= 0 <= high:
+            return "level"
+        return "above" if low > 0 else "below"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlResult(Measurement, ControlIdentity):
+    """One control, scored like a source and never ranked among them. Source: METHOD 6."""
+
+    against: tuple[Against, ...]
