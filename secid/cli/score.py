@@ -77,7 +77,7 @@ def score_and_print(
     from secid.report.pages import check_formats, check_writable, write_page
     from secid.report.terminal import print_run
 
-    check_formats(out)
+    check_formats(out, "; a run folder is named by --run")
     check_writable(out)
     settings |= {"encoder": encoders[0] if encoders else None, "other_encoders": (encoders or [])[1:]}
     if strict:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from secid.report.comparison import HARMLESS, SAME_ENCODER, Change, RunComparison, SourceAcross
-from secid.report.foreign import named, plain, short, without_isolates
+from secid.report.foreign import named, plain, short
 from secid.report.names import SHORTEST, distinct, renamed
 from secid.report.numerals import fraction, interval, listed, nats, plural
 from secid.report.page import Page, Part, Section, Table, foreign, text, wrapped
@@ -136,17 +136,14 @@ def _ranks(found: RunComparison) -> Section:
                 )
             ),
         ),
-        terms=(*terms("ECI_sem", "95 % interval", "rank group"), ("stability", STABILITY)),
+        terms=terms("ECI_sem", "95 % interval", "rank", "rank group", "stability"),
     )
 
 
 def _files_told(item: SourceAcross, runs: Sequence[str]) -> str:
     lacking = [named(label) for label, rank in zip(runs, item.ranks, strict=True) if rank is None]
     told = {True: "same", False: "changed", None: "" if lacking else "not from files"}[item.same_files]
-    return without_isolates(", ".join(filter(None, (told, f"not in {listed(lacking)}" if lacking else ""))))
-
-
-STABILITY = "share of pairs of common sources ordered as in the first run, 0 to 1; nearer to 1 the order is steadier."
+    return ", ".join(filter(None, (told, f"not in {listed(lacking)}" if lacking else "")))
 
 
 def _differences(found: RunComparison) -> Section:

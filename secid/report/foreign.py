@@ -12,6 +12,11 @@ NAME_LIMIT = 60
 """Longest name shown, in characters; longer ones lose their middle, since versions stand at the end."""
 ISOLATE, END_ISOLATE = "\u2068", "\u2069"
 """Unicode's own marks around a name within a sentence: its direction cannot leak into our words."""
+LEFT_TO_RIGHT = "\u2066"
+"""Unicode's mark before code within a sentence, which ends as a name does."""
+CODE = re.compile(rf"{LEFT_TO_RIGHT}([\w … =/.-]+){END_ISOLATE}")
+"""Ours alone: of characters that are markup nowhere."""
+ISOLATES = re.compile(f"[{ISOLATE}{LEFT_TO_RIGHT}{END_ISOLATE}]")
 BREAK = "\u2060"
 """Word joiner: invisible, of no width, and enough to stop a site from making a link of what it parts."""
 
@@ -58,9 +63,14 @@ def named(name: str, limit: int = NAME_LIMIT) -> str:
     return f"{ISOLATE}{short(name, limit)}{END_ISOLATE}"
 
 
+def code(text: str) -> str:
+    """What a reader would type, to stand within a sentence."""
+    return f"{LEFT_TO_RIGHT}{text}{END_ISOLATE}"
+
+
 def without_isolates(text: str) -> str:
     """The sentence for places that do not know isolates, such as terminals."""
-    return text.replace(ISOLATE, "").replace(END_ISOLATE, "")
+    return ISOLATES.sub("", text)
 
 
 def markdown(text: str, limit: int | None = None) -> str:
@@ -72,6 +82,11 @@ def markdown(text: str, limit: int | None = None) -> str:
     text = MARKDOWN_ESCAPED.sub(r"\\\g<0>", _unlinked(text, limit))
     text = MARKDOWN_ENTITY.sub(lambda match: MARKDOWN_ENTITIES[match.group()], text)
     return LINE_START.sub(_unlisted, text)
+
+
+def markdown_sentence(text: str) -> str:
+    """As `markdown` for a sentence of ours, with its code as code."""
+    return "".join(f"`{part}`" if place % 2 else markdown(part) for place, part in enumerate(CODE.split(text)))
 
 
 def markdown_html(text: str, limit: int | None = None) -> str:

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from secid.report.content import page_of
 from secid.report.cuts import CHARTS, TABLES, clipped, fit, n_bytes
-from secid.report.foreign import END_ISOLATE, ISOLATE, plain, short
+from secid.report.foreign import CODE, END_ISOLATE, ISOLATE, plain, short
 from secid.report.numerals import fraction, percent, plural
 from secid.report.page import Column, Page, Table
 from secid.results import Run
@@ -80,7 +80,7 @@ CHART_REM, LARGEST_CHART_REM, GAP_REM = 20, 28, 2
 """Width of a chart beside its table: as small as on a phone, larger where there is room; and the gap between."""
 STACKED = (
     "--block: block; --head: none; --row: grid; --label: block; "
-    "--air: .4rem; --pad: .1rem 0; --least: 0; --most: none; --wrap: normal"
+    "--air: .4rem; --pad: .1rem 0; --least: 0; --most: none; --wrap: normal; --side: end"
 )
 
 
@@ -147,6 +147,7 @@ def _environment() -> Environment:
         "plain": plain,
         "fraction": fraction,
         "percent": percent,
+        "direction": _direction,
         "rem": rem,
         "short": short,
     }
@@ -155,7 +156,14 @@ def _environment() -> Environment:
 
 
 def _bdi(text: str) -> Markup:
-    """A sentence with its names in elements of their own direction; all of it escaped."""
+    """A sentence with its names in elements of their own direction, and its code as code; all of it escaped."""
     return Markup(  # noqa: S704  escaped first
-        str(escape(text)).replace(ISOLATE, '<bdi class="name">').replace(END_ISOLATE, "</bdi>")
+        CODE.sub(r"<code>\1</code>", str(escape(text)))
+        .replace(ISOLATE, '<bdi class="name">')
+        .replace(END_ISOLATE, "</bdi>")
     )
+
+
+def _direction(cell: str, kind: str) -> str | None:
+    """The direction of a cell: foreign text has its own, names within a sentence of ours theirs."""
+    return "auto" if kind == "foreign" and ISOLATE not in cell else None

@@ -9,6 +9,7 @@ from secid.report.content import page_of
 from secid.report.cuts import EXAMPLES, TABLES, clipped, fit, hard_cut
 from secid.report.foreign import markdown as safe
 from secid.report.foreign import markdown_html as safe_html
+from secid.report.foreign import markdown_sentence as told
 from secid.report.foreign import short
 from secid.report.numerals import fraction, plural
 from secid.report.page import Cases, Page, Part, Section, Table
@@ -35,7 +36,7 @@ def _fill(page: Page, cut: Sequence[str]) -> str:
     parts = [
         f"# {safe(page.title)}",
         safe(page.subtitle),
-        "\n".join(f"{number}. **{safe(label)}.** {safe(text)}" for number, (label, text) in enumerate(page.verdict, 1)),
+        "\n".join(f"{number}. **{safe(label)}.** {told(text)}" for number, (label, text) in enumerate(page.verdict, 1)),
         f"> {safe(page.caution)}",
         *(block for section in page.sections for block in _section(section)),
         f"Left out for size: {safe(', '.join(cut))}. report.html and report.json hold the rest." if cut else "",
@@ -47,8 +48,8 @@ def _fill(page: Page, cut: Sequence[str]) -> str:
 def _section(section: Section) -> list[str]:
     blocks = [
         f"## {safe(section.title)}",
-        *map(safe, section.paragraphs),
-        "\n".join(f"- {safe(bullet)}" for bullet in section.bullets),
+        *map(told, section.paragraphs),
+        "\n".join(f"- {told(bullet)}" for bullet in section.bullets),
         *(block for part in section.parts for block in _part(part)),
         _folded(
             "What the numbers mean",

@@ -6,13 +6,18 @@ come through `foreign.named`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Literal
 
 from markupsafe import Markup
 
+from secid.report.foreign import short
 from secid.results import TripletExample
+
+MOST_DESCRIBED, SHOWN_CHARACTERS = 20, 30
+"""Names that the description of a chart tells, and characters of each; the table beside it has all."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ class Cases:
 class Section:
     """One section. link: the title in a word.
 
-    terms: each number of the section explained once, with its range and which way is better.
+    terms: each number of the section explained, with its range and which way is better.
     """
 
     anchor: str
@@ -100,6 +105,21 @@ class Page:
     caution: str
     sections: tuple[Section, ...]
     footer: str
+
+
+def each_term_once(sections: Iterable[Section]) -> tuple[Section, ...]:
+    """The sections, with each term where it is first needed alone."""
+    told: set[str] = set()
+    kept = []
+    for section in sections:
+        kept.append(replace(section, terms=tuple(item for item in section.terms if item[0] not in told)))
+        told |= {term for term, _ in section.terms}
+    return tuple(kept)
+
+
+def described(items: Iterable[tuple[str, str]]) -> str:
+    """What stands for a chart where it is not seen: a clause for each source, or other name, of the first few."""
+    return "; ".join(f"{short(name, SHOWN_CHARACTERS)}: {told}" for name, told in islice(items, MOST_DESCRIBED))
 
 
 def text(title: str) -> Column:

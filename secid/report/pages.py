@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 
 from secid.errors import OutputError, UsageError
@@ -26,12 +27,18 @@ def _markdown(run: Run) -> str:
 FORMATS: Mapping[str, Callable[[Run], str]] = {".html": _html, ".json": to_json, ".md": _markdown}
 
 
-def check_formats(paths: Iterable[Path]) -> None:
-    """Raises UsageError for a file whose suffix names no format, before any work is done."""
+def check_formats(paths: Iterable[Path], folders: str = "") -> None:
+    """Raises UsageError for a file whose suffix names no format, before any work is done.
+
+    folders: what to say of a path that may be meant as a folder.
+    """
     for path in paths:
         if path.suffix not in FORMATS:
+            told = folders if path.is_dir() or not path.suffix else ""
             raise UsageError(
-                f"no page format has the suffix {path.suffix!r}", where=str(path), remedy=f"use {', '.join(FORMATS)}"
+                f"no page format has the suffix {path.suffix!r}",
+                where=str(path),
+                remedy=f"use {', '.join(FORMATS)}{told}",
             )
 
 
@@ -81,8 +88,11 @@ def write_comparison(runs: Sequence[tuple[str, Run]], path: Path) -> None:
 def labels(paths: Sequence[Path]) -> list[str]:
     """Names to tell runs apart by: the folder's own, or the whole path where two have the same.
 
-    Bytes of a path that are no UTF-8 become U+FFFD.
+    Bytes of a path that are no UTF-8 become U+FFFD. Raises UsageError where two paths are one run.
     """
+    for first, second in combinations((path.parent if path.name == "report.json" else path for path in paths), 2):
+        if first == second or (first.exists() and second.exists() and first.samefile(second)):
+            raise UsageError("this run is named twice", where=str(second), remedy="name each run once")
     own = [path.parent.name if path.name == "report.json" else path.name for path in paths]
     told = [name if name and own.count(name) == 1 else str(path) for name, path in zip(own, paths, strict=True)]
     return [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in told]

@@ -220,4 +220,4 @@ def _generic(shown: page.Table) -> Table:
 
 
 def _cells(row: Sequence[str]) -> list[Text]:
-    return [Text(cell) for cell in row]
+    return [_line(cell) for cell in row]

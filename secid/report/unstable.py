@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from secid.report.foreign import named, plain
 from secid.report.numerals import count, listed, plural
+from secid.report.words import SETTINGS
 from secid.results import Ablation, Run
 from secid.settings import in_words
 
@@ -74,7 +75,7 @@ def _settings(ablations: list[Ablation]) -> str:
     if not ablations:
         return ""
     found = pairs_by_setting(ablations)
-    tried = listed([f"{plain(item.name)}s" if item.name != "idf" else "IDF corpora" for item in ablations])
+    tried = listed([SETTINGS[item.name][0] if item.name in SETTINGS else f"{plain(item.name)}s" for item in ablations])
     if not _ordering(ablations):
         return f"{NO_PAIR} over the {tried} tried"
     if not found:

@@ -6,6 +6,8 @@ sentence of at most MOST_WORDS words where names allow; the sections below tell 
 
 from __future__ import annotations
 
+import re
+
 from secid.report.controls_told import Outcome, outcome
 from secid.report.findings import findings
 from secid.report.foreign import named, plain, short
@@ -207,8 +209,14 @@ def warnings(run: Run, *, brief: bool = False) -> list[str]:
 def _sentence(run: Run, text: str) -> str:
     """The text from a capital to a full stop. A name keeps its letters."""
     text = text.rstrip(".")
-    named_first = any(text.startswith((short(source.name), plain(source.name))) for source in run.sources)
+    names = {form for source in run.sources for form in (short(source.name), plain(source.name))}
+    named_first = any(begins(text, name) for name in names)
     return f"{text if named_first else text[:1].upper() + text[1:]}."
+
+
+def begins(text: str, name: str) -> bool:
+    """Whether the text begins with the name as a word of its own."""
+    return re.match(rf"{re.escape(name)}(?!\w)", text) is not None
 
 
 def warning(run: Run) -> str:

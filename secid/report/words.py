@@ -49,12 +49,15 @@ EXPLANATIONS = {
     "queries for 80 %": "distinct queries, 1 or more, with which a true difference of this size would be found "
     "four times "
     "in five; fewer is better.",
-    "difference": "source minus control, in nats, over the queries that both have, with its 95 % interval. "
-    "Above 0 the source scores higher; "
-    "level means that the interval holds 0.",
+    "difference": "first score minus second, of two sources or of a source and a control, in nats, over the queries "
+    "that both have, with its 95 % interval: above 0 the first scores higher; where the interval holds 0, neither is "
+    "shown to.",
     "queries shared": "queries that both sources have, 0 or more; more make the difference surer.",
+    "negatives in a bin": "count of a source's negatives whose gate or weight lies from this value to the next, 0 or "
+    "more; neither way is better.",
     "negatives in two buckets": "count of negatives, 0 or more; fewer is better, as for each bucket.",
-    "cosine": "product of two unit vectors, −1 to 1; nearer to 1 the texts are more alike to the encoder.",
+    "cosine": "product of two unit vectors, −1 to 1; nearer to 1 the texts are more alike to the encoder. "
+    "s_pn is that of positive and negative.",
     "IDF of a word": "its rarity in the scoring corpus, 1 or more; the higher, the more it counts in c.",
     "share": "share of a source's negatives in the bucket, 0 to 100 %. Buckets overlap; fewer is better for all "
     "of them, "
@@ -66,11 +69,16 @@ EXPLANATIONS = {
     "ECI_B": "log det(I + B·M), in nats, 0 or more, higher is more: the score of B negatives drawn from the "
     "source. Small B "
     "goes by total weight, large B by variety.",
+    "B = N": "the budget of as many negatives as the source has, 1 or more, so another for each source; neither way "
+    "is better.",
+    "relative to the highest": "ECI_B over the highest of a source at that budget, 0 to 1 for sources; nearer to 1 is "
+    "nearer to the lead.",
     "shortfall": "how much a sample of this size understates ECI_B on average, in nats, 0 or more; smaller is better.",
     "order": "the sources by score under the setting, highest and best first, each by its rank in this run, 1 or more.",
-    "stability": (
-        "share of source pairs ordered as in this run, 0 to 1; nearer to 1 the order depends less on the setting."
-    ),
+    "stability": "share of source pairs ordered as in this run, or as in the first of several runs, 0 to 1; nearer to "
+    "1 the order is steadier.",
+    "shade": "place of a score within its row, 1 of 10 from palest, lowest, to deepest, highest; in the HTML page "
+    "alone.",
     "range": "highest minus lowest score of a source over the settings, in nats, 0 or more; smaller is steadier.",
     "pair, record": "forms of a proxy: of 1 negative at a time, or of all negatives of a record at once; neither is "
     "better.",
@@ -88,12 +96,54 @@ EXPLANATIONS = {
     "log-det discount": "1 − ECI/tr M, 0 to 100 %: what repeated directions cost at B = 1. Near 0 the score is "
     "the mean weight and "
     "says nothing of variety.",
+    "‖M‖": "Frobenius norm of M, 0 to tr M; nearer to tr M means fewer directions.",
     "eigenvalue share": "share of tr M on one direction, 0 to 100 %, largest first; flatter is more varied.",
     "shared": "queries and documents in both sources over the smaller one's, 0 to 100 %; neither way is better.",
     "rows, records": "counts, 0 or more; the more of the rows read are used, the better.",
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 both give those "
     "queries the same. Few shared queries say little of the sources.",
 }
+SETTINGS = {
+    "temperature": (
+        "temperatures",
+        (
+            "τ, above 0, by which differences of cosines are divided in π and ρ: a low one makes both near 0 or "
+            "1; neither way is better."
+        ),
+    ),
+    "tokenizer": (
+        "tokenizers",
+        (
+            "what counts as a word in c. Alphanumeric: runs of letters and digits; ≥ 2: of two or more. White "
+            "space: what stands between it. Character trigrams: windows of three characters. Words of any script: "
+            "alphanumeric with vowel signs kept, scripts without spaces in pairs of characters. Word pieces: the "
+            "encoder's own."
+        ),
+    ),
+    "idf": (
+        "IDF corpora",
+        (
+            "the texts over which the IDF of a word in c is counted. Pooled documents: of all sources; own: of "
+            "the source; pooled queries + documents: both. Uniform weights: every word counts 1."
+        ),
+    ),
+    "weight": (
+        "weights",
+        (
+            "what each direction is multiplied by. Full: π · ρ · (1 − c), and “without” leaves one factor out. "
+            "Residual only: 1 for every negative. Margin hardness: 1 − π. Fisher: 4 · π · (1 − π) · ρ · (1 − c). "
+            "Gradient-weighted: ((1 − π)/τ)² times the squared distance of positive and negative, which has no "
+            "upper end, so it is divided by its mean over all sources of the run. Scores under other weights are "
+            "other numbers: compare orders alone."
+        ),
+    ),
+    "sample": (
+        "samples",
+        ("shares of the run's queries that are scored, above 0 to 100 %, each within the next; larger ones are surer."),
+    ),
+    "encoder": ("encoders", "models whose vectors are scored, each by its own recipe; compare orders alone."),
+}
+"""What an ablation varies: the plural, and what its settings are."""
 CONTROL_NAMES = {
     "random": "random passages",
     "known_positive": "known positives",
@@ -131,7 +181,7 @@ BUCKET_NAMES = {
 
 
 def terms(*names: str) -> tuple[tuple[str, str], ...]:
-    """The named explanations, in order."""
+    """The named explanations, in order. A page says each once, where it is first needed."""
     return tuple((name, EXPLANATIONS[name]) for name in names)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from secid.report.comparison import COMPARISON_FORMATS, compare
@@ -13,6 +15,11 @@ WIDER_THAN_THE_WINDOW = "document.documentElement.scrollWidth - document.documen
 SPILLING = """[...document.querySelectorAll('body *')].filter(item => !item.closest('.scroll') && !item.closest('.skip')
   && item.getBoundingClientRect().width > 0 && item.getBoundingClientRect().right > innerWidth + 1)
   .map(item => item.tagName + '.' + item.className)"""
+OUTSIDE = """[...document.querySelectorAll('svg text')].filter(item => {
+    const text = item.getBoundingClientRect(), chart = item.ownerSVGElement.getBoundingClientRect()
+    return text.width > 0 && (text.right > chart.right + 1 || text.left < chart.left - 1)
+  }).map(item => item.textContent)"""
+"""Words that leave their chart."""
 HIDDEN = """[...document.querySelectorAll('.scroll')].filter(item => item.scrollWidth > item.clientWidth + 1)
   .map(item => item.textContent.slice(0, 80) + item.scrollWidth + ' > ' + item.clientWidth)"""
 """What a table or chart hides until it is scrolled."""
@@ -27,12 +34,13 @@ def pages():
         "large": to_html(samples.large(run)),
         "bare": to_html(samples.bare(run)),
         "unbroken": to_html(samples.renamed(run, {"bm25": "unbroken" * 7 + "xx"})),
-        "sliced": to_html(samples.sliced(samples.early(run))),
+        "wide": to_html(samples.renamed(run, {"bm25": "W" * 60, "dense": "@%mM" * 15, "poisoned": "漢字" * 30})),
+        "budget": to_html(replace(samples.sliced(samples.early(run)), budget=1000.0)),
         "compared": COMPARISON_FORMATS[".html"](compare([("monday", run), ("friday", samples.hostile(run))])),
     }
 
 
-NAMES = ("golden", "hostile", "large", "bare", "unbroken", "sliced", "compared")
+NAMES = ("golden", "hostile", "large", "bare", "unbroken", "wide", "budget", "compared")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -45,6 +53,7 @@ def test_the_page_is_silent_self_contained_and_fits(visit, pages, name, width, s
         assert seen.page.evaluate(WIDER_THAN_THE_WINDOW) == 0
         assert seen.page.evaluate(SPILLING) == []
         assert seen.page.evaluate(HIDDEN) == []
+        assert seen.page.evaluate(OUTSIDE) == []
         seen.page.mouse.move(width / 2, 400)
         seen.page.wait_for_timeout(50)
         assert seen.events == []
@@ -186,6 +195,22 @@ def test_a_table_that_hides_something_is_noticed(visit, pages):
     wide = pages["golden"].replace('<td class="n"', '<td class="n">' + "0" * 900 + '</td><td class="n"', 1)
     with visit(wide, viewport={"width": 1200, "height": 800}) as seen:
         assert seen.page.evaluate(HIDDEN) != []
+
+
+def test_words_that_leave_a_chart_are_noticed(visit, pages):
+    with visit(pages["golden"].replace(">counterfactual</text>", f">{'W' * 60}</text>")) as seen:
+        assert seen.page.evaluate(OUTSIDE) != []
+
+
+def test_names_of_a_pair_run_their_own_way(visit):
+    """A pair that begins with a right-to-left name reads from the left; the name itself from the right."""
+    page = to_html(samples.renamed(samples.golden(), {"random": "עברית", "bm25": "שלום"}))
+    read = """(cell => [getComputedStyle(cell).direction, ...[...cell.querySelectorAll('bdi')]
+      .map(item => item.getBoundingClientRect().left)])(document.querySelector('#pairs ~ * tbody th'))"""
+    with visit(page) as seen:
+        direction, first, second = seen.page.evaluate(read)
+        assert direction == "ltr"
+        assert first < second
 
 
 def test_print_fits_the_paper_and_hides_what_paper_cannot_do(visit, pages):

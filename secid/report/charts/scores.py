@@ -10,14 +10,16 @@ from secid.report.words import CONTROL_NAMES, score_point
 from secid.results import ControlResult, Measurement, Run
 
 NAMES, RIGHT, ROW, TOP = 158, 448, 26, 10
-NAME_CHARACTERS = 17
+NAME_ROOM = NAMES - 16
+"""Beside the number of the rank group."""
 
 
 def scores(run: Run, title: str, description: str) -> Markup:
     """One row a source in rank order, one a control below; a control's line crosses the sources."""
-    shown = [control for control in run.controls if control.of is None]
-    shuffled = {control.of: control for control in run.controls if control.of is not None}
-    points = [score_point(item, run.budget) for item in (*run.sources, *run.controls)]
+    controls = [control for control in run.controls if score_point(control, run.budget).budget == run.budget]
+    shown = [control for control in controls if control.of is None]
+    shuffled = {control.of: control for control in controls if control.of is not None}
+    points = [score_point(item, run.budget) for item in (*run.sources, *controls)]
     low, high = around([end for point in points for end in (*point.interval_95, point.nats)], zero=True)
     scale = Scale(low, high, NAMES + 8, RIGHT)
     sources_end = TOP + ROW * len(run.sources)
@@ -37,7 +39,7 @@ def scores(run: Run, title: str, description: str) -> Markup:
             words(
                 NAMES,
                 y + 4,
-                CONTROL_NAMES.get(control.kind, label(control.kind, NAME_CHARACTERS)),
+                CONTROL_NAMES.get(control.kind, label(control.kind, NAME_ROOM)),
                 anchor="end",
                 class_="muted",
             ),
@@ -48,7 +50,7 @@ def scores(run: Run, title: str, description: str) -> Markup:
         y = TOP + ROW * row + ROW / 2
         parts += [
             *_bar(source, run.budget, y, scale, row),
-            words(NAMES, y + 4, label(source.name, NAME_CHARACTERS), anchor="end"),
+            words(NAMES, y + 4, label(source.name, NAME_ROOM), anchor="end"),
         ]
         parts += _shuffled(shuffled.get(source.name), run.budget, y, scale)
     return picture("scores", title, description, bottom + 38, parts)
@@ -96,4 +98,5 @@ def _shuffled(control: ControlResult | None, budget: float, y: float, scale: Sca
     """The same source with its relation removed, as a hollow diamond on the source's row."""
     if control is None:
         return []
-    return [marker(3, scale(score_point(control, budget).nats), y, class_="src")]
+    point = score_point(control, budget)
+    return [marker(3, scale(point.nats), y, class_="src", tip=nats(point.nats))]

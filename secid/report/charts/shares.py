@@ -39,7 +39,7 @@ def histograms(sources: Sequence[SourceResult], gates: Sequence[str], title: str
     ]
     y = 22.0
     for number, source in enumerate(sources):
-        parts.append(words(0, y + 13, label(source.name)))
+        parts.append(words(0, y + 13, label(source.name, WIDTH)))
         base = y + NAME_HEIGHT + PANEL_HEIGHT
         for column, gate in enumerate(gates):
             x = column * (width + PANEL_GAP)
@@ -102,6 +102,6 @@ def _squares(names: Sequence[str], y: float) -> tuple[list[Markup], float]:
         x, top = (number % 2) * WIDTH / 2, y + 18 * (number // 2)
         parts += [
             rect(x + 2, top - 10, 11, 11, f"{series_class(number)} area"),
-            words(x + 20, top, f"{number + 1}. {label(name)}"),
+            words(x + 20, top, label(f"{number + 1}. {name}")),
         ]
     return parts, 18.0 * ((len(names) + 1) // 2)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10
-from unicodedata import east_asian_width
+from unicodedata import combining, east_asian_width
 
 from markupsafe import Markup, escape
 
@@ -19,7 +19,10 @@ WIDTH = 460
 """Width of every chart in its own units: readable on a phone when scaled down to 330 pixels."""
 FONT = 13
 N_COLOURS = 8
-LABEL_CHARACTERS = 22
+MOST_CHARACTERS = 40
+"""Of a name in a chart, however narrow they are."""
+LABEL_ROOM = 195.0
+"""Width that a name has in a legend of two columns."""
 DASHES = ("", "6 3", "2 3", "8 3 2 3", "12 4", "1 4", "4 2 1 2", "10 2 2 2")
 
 
@@ -67,12 +70,26 @@ def words(
     return tag("text", text or " ", x=x, y=y, text_anchor=anchor, class_=class_, font_size=size)
 
 
-def label(name: str, characters: int = LABEL_CHARACTERS) -> str:
-    """A name short enough for a chart; the table beside it has it whole. Wide (East Asian) characters count twice."""
-    limit = characters
-    while limit > 2 and sum(1 + (east_asian_width(char) in "WF") for char in short(name, limit)) > characters:
+def label(name: str, room: float = LABEL_ROOM) -> str:
+    """A name short enough for its room in a chart; the table beside it has it whole."""
+    limit = MOST_CHARACTERS
+    while limit > 2 and FONT * sum(map(_em, short(name, limit))) > room:
         limit -= 1
     return short(name, limit)
+
+
+NARROW, BROAD = frozenset(" .,:;|'`!()[]/\\-fijlrtI"), frozenset("mwMW@%&…—")
+
+
+def _em(char: str) -> float:
+    """Width of a character over the size of the font: an upper estimate from DejaVu Sans, a wide font."""
+    if combining(char):
+        return 0.0
+    if char in BROAD or east_asian_width(char) in "WF":
+        return 1.05
+    if char in NARROW:
+        return 0.42
+    return 0.65 if char.islower() or char.isdigit() or char == "_" else 0.85
 
 
 def line(
@@ -108,10 +125,10 @@ def series_class(number: int) -> str:
     return f"s{number % N_COLOURS}"
 
 
-def marker(number: int, x: float, y: float, *, class_: str | None = None) -> Markup:
+def marker(number: int, x: float, y: float, *, class_: str | None = None, tip: str = "") -> Markup:
     """The mark of a series: circle, square, triangle, diamond, in turn.
 
-    Hollow for the second four, and where class_ overrides the colour.
+    Hollow for the second four, and where class_ overrides the colour. tip: shown under the pointer.
     """
     r = 4.2
     shapes = (
@@ -123,6 +140,7 @@ def marker(number: int, x: float, y: float, *, class_: str | None = None) -> Mar
     hollow = class_ is not None or number % N_COLOURS >= len(shapes)
     return tag(
         "path",
+        tag("title", tip) if tip else "",
         d=shapes[number % len(shapes)],
         class_=f"{class_ or series_class(number)} m{' hollow' if hollow else ''}",
         stroke="currentColor",
@@ -159,7 +177,7 @@ def legend(names: Sequence[str], y: float, per_row: int = 2) -> tuple[list[Marku
         parts += [
             line(x + 2, top - 4, x + 26, top - 4, f"{series_class(number)} l", DASHES[number % len(DASHES)]),
             marker(number, x + 14, top - 4),
-            words(x + 33, top, label(name)),
+            words(x + 33, top, label(f"{number + 1}. {name}")),
         ]
     return parts, 18.0 * ceil(len(names) / per_row)
 

@@ -13,7 +13,7 @@ from secid.report.content.slices import slices_section
 from secid.report.foreign import named, short
 from secid.report.names import told_apart
 from secid.report.numerals import plural
-from secid.report.page import Page, Section
+from secid.report.page import Page, Section, each_term_once
 from secid.report.verdict import top
 from secid.report.words import CAUTION
 from secid.results import Run
@@ -46,6 +46,6 @@ def page_of(run: Run) -> Page:
         ),
         verdict=top(run),
         caution=CAUTION,
-        sections=tuple(section for section in sections if section is not None),
+        sections=each_term_once(section for section in sections if section is not None),
         footer=f"Made by secid {short(run.secid_version)}, report schema {short(run.schema_version)}.",
     )

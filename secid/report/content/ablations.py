@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from math import inf
 
 from secid.report.charts.lines import lines
-from secid.report.foreign import named, plain, short
+from secid.report.foreign import code, named, plain, short
 from secid.report.numerals import SPACE, budget, count, fraction, interval, nats
-from secid.report.page import Chart, Part, Section, Table, number, text, wrapped
-from secid.report.words import terms
+from secid.report.page import Chart, Part, Section, Table, described, number, text, wrapped
+from secid.report.words import SETTINGS, terms
 from secid.results import Ablation, AblationRow, Run
 from secid.settings import in_words
 
@@ -17,12 +19,6 @@ WEIGHT = "weight"
 NUMERIC = ("temperature", "sample")
 """Ablations whose settings are numbers; those of all others are names."""
 CONCLUSION_LIMIT = 320
-WEIGHTS = (
-    "Weights: the full one is π · ρ · (1 − c), and “without” leaves one factor out. Residual only: 1 for every "
-    "negative. Margin hardness: 1 − π. Fisher: 4 · π · (1 − π) · ρ · (1 − c). Gradient-weighted: ((1 − π)/τ)² times "
-    "the squared distance of positive and negative, which has no upper end, so it is scaled: divided by its mean over "
-    "all sources of the run. Scores under different weights are different numbers: compare orders, not scores."
-)
 UNBROKEN = 8
 """Sources whose order stands in one line."""
 
@@ -32,8 +28,8 @@ def ablation_section(run: Run) -> Section:
     if not run.ablations:
         told = (
             (
-                "Not tried in this run; `secid score … --ablate` varies temperature, tokenizer, IDF corpus, weights "
-                "and sample size."
+                f"Not tried in this run; {code('secid score … --ablate')} varies temperature, tokenizer, IDF corpus, "
+                "weights and sample size."
             ),
         )
         return Section(
@@ -43,64 +39,72 @@ def ablation_section(run: Run) -> Section:
         anchor="ablations",
         link="Settings",
         title="How far the order rests on the settings",
-        paragraphs=(WEIGHTS,) if any(item.name == WEIGHT for item in run.ablations) else (),
         bullets=tuple(conclusions(run)),
         parts=tuple(_part(run, item) for item in run.ablations),
-        terms=terms("order", "stability", *(["range"] if any(item.name != WEIGHT for item in run.ablations) else [])),
+        terms=_terms(run),
+    )
+
+
+def _terms(run: Run) -> tuple[tuple[str, str], ...]:
+    """What was varied, and the numbers of the tables."""
+    names = [item.name for item in run.ablations]
+    score = "ECI_sem" if run.budget == 1.0 else "ECI_B"
+    sampled = any(row.n_queries for item in run.ablations for row in item.rows)
+    return (
+        *(SETTINGS[name] for name in names if name in SETTINGS),
+        *terms(score, "order", "stability", *(["range"] if any(name != WEIGHT for name in names) else [])),
+        *(terms("shade") if any(name not in NUMERIC for name in names) else ()),
+        *(terms("queries", "95 % interval") if sampled else ()),
     )
 
 
 def _part(run: Run, item: Ablation) -> Part:
+    """The table of one aspect: with a chart where its settings are numbers, as a heat table where they are names."""
     names = [source.name for source in run.sources]
     blocks = list(dict.fromkeys(block for row in item.rows for block in row.block_stability))
-    points = [_place(item, row.setting) for row in item.rows]
-    numeric = len(points) > 1 and all(point is not None for point in points)
+    numeric = len(item.rows) > 1 and all(_place(item, row.setting) is not None for row in item.rows)
     sampled = any(row.n_queries for row in item.rows)
-    rows, shades = [], []
-    for row in item.rows:
-        values = [row.scores.get(name) for name in names]
-        known = [value for value in values if value is not None]
-        low, high = min(known, default=0.0), max(known, default=0.0)
-        rows.append(
-            (
-                f"{plain(in_words(row.setting))}{' (this run)' if row.setting == item.base else ''}",
-                *([queries(row)] if sampled else []),
-                *(_score(row, name) for name in names),
-                order(run, row, SPACE if len(names) <= UNBROKEN else " "),
-                fraction(row.stability),
-                *(fraction(row.block_stability.get(block)) for block in blocks),
-            )
+    rows = [
+        (
+            f"{plain(in_words(row.setting))}{' (this run)' if row.setting == item.base else ''}",
+            *([queries(row)] if sampled else []),
+            *(_score(row, name) for name in names),
+            order(run, row, SPACE if len(names) <= UNBROKEN else " "),
+            fraction(row.stability),
+            *(fraction(row.block_stability.get(block)) for block in blocks),
         )
-        shades.append(
-            (
-                *([None] * (1 + sampled)),
-                *(None if numeric else _shade(value, low, high) for value in values),
-                None,
-                None,
-                *[None] * len(blocks),
-            )
-        )
+        for row in item.rows
+    ]
     if item.name != WEIGHT:  # scores under different weights have no difference
         ranges = (nats(item.range_nats.get(name)) for name in names)
         rows.append(("range", *(["–"] * sampled), *ranges, *["–"] * (2 + len(blocks))))
-        shades.append((None,) * len(rows[-1]))
     at = "" if run.budget == 1.0 else f" at B = {budget(run.budget)}"
-    columns = (
-        text(plain(in_words(item.name))),
-        *([number("queries, most")] if sampled else []),
-        *((wrapped if sampled else number)(short(name)) for name in names),
-        text("order"),
-        number("stability"),
-        *(number(f"stability in {short(block, 30)}") for block in blocks),
-    )
     interval_of = ", with the 95 % interval of the score of all queries" if sampled else ""
     table = Table(
         caption=f"Score in nats{at} by {plain(in_words(item.name))}{interval_of}",
-        columns=columns,
+        columns=(
+            text(plain(in_words(item.name))),
+            *([number("queries, most")] if sampled else []),
+            *((wrapped if sampled else number)(short(name)) for name in names),
+            text("order"),
+            number("stability"),
+            *(number(f"stability in {short(block, 30)}") for block in blocks),
+        ),
         rows=tuple(rows),
-        shades=tuple(shades),
+        shades=() if numeric else _shades(item, names, rows),
     )
     return Part(table=table, chart=_chart(run, item) if numeric else None)
+
+
+def _shades(item: Ablation, names: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[tuple[int | None, ...], ...]:
+    """A shade for each score, within its row; none for the other cells of the table."""
+    shades: list[tuple[int | None, ...]] = []
+    for row, cells in zip_longest(item.rows, rows):
+        values = [row.scores.get(name) for name in names] if row else []
+        known = [value for value in values if value is not None]
+        found = [_shade(value, min(known, default=0.0), max(known, default=0.0)) for value in values]
+        shades.append((None, *found, *[None] * (len(cells) - 1 - len(found))))
+    return tuple(shades)
 
 
 def queries(row: AblationRow) -> str:
@@ -172,9 +176,8 @@ def _chart(run: Run, item: Ablation) -> Chart:
         for source in run.sources
     }
     title = f"Score by {plain(in_words(item.name))}"
-    description = "; ".join(
-        f"{short(name, 30)}: " + ", ".join(f"{nats(value)} at {place:g}" for place, value in points)
-        for name, points in list(series.items())[:20]
+    description = described(
+        (name, ", ".join(f"{nats(value)} at {place:g}" for place, value in points)) for name, points in series.items()
     )
     base = _place(item, item.base)
     unit = " (% of the queries, log scale)" if item.name == "sample" else " (log scale)"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from secid.report.charts.lines import lines
 from secid.report.foreign import named, plain, short
-from secid.report.numerals import budget, fraction, nats, percent
-from secid.report.page import Chart, Part, Section, Table, foreign, number, wrapped
+from secid.report.numerals import SPACE, budget, fraction, nats, percent
+from secid.report.page import Chart, Part, Section, Table, described, foreign, number, wrapped
 from secid.report.words import equal_numbers, terms
 from secid.results import Measurement, Run
 
@@ -31,9 +33,9 @@ def budget_section(run: Run) -> Section | None:
         else None
     )
     title = "Score at growing budgets, relative to the highest source"
-    description = "; ".join(
-        f"{short(name, 30)}: " + ", ".join(f"{value:.3f} at {budget(at)}" for at, value in points)
-        for name, points in list(relative.items())[:20]
+    description = described(
+        (name, ", ".join(f"{fraction(value)} at {budget(at)}" for at, value in points))
+        for name, points in relative.items()
     )
     chart = Chart(
         title=title,
@@ -51,6 +53,7 @@ def budget_section(run: Run) -> Section | None:
             marks=[(item.budget, "") for item in run.crossings if budgets[0] <= item.budget <= budgets[-1]],
         ),
     )
+    drawn = [*relative.items(), *([reference] if reference else [])]
     own_number = ("B = N",) if any(_at_own_number(source, budgets) != "–" for source in run.sources) else ()
     rows = tuple(
         (
@@ -71,16 +74,27 @@ def budget_section(run: Run) -> Section | None:
         title="Does the order hold for more negatives?",
         paragraphs=(BUDGET_MEANING + ("." if "crossings" in run.not_evaluated else _on_equal_numbers(run)),),
         bullets=_crossings(run),
-        parts=(Part(table=table, chart=chart),),
-        terms=terms(*(("ECI_B",) if run.budget == 1.0 else ()), "shortfall"),
+        parts=(
+            Part(table=table, chart=chart),
+            _drawn(budgets, drawn),
+        ),
+        terms=terms("ECI_B", "shortfall", *own_number, "relative to the highest"),
     )
+
+
+def _drawn(budgets: Sequence[float], lines: Sequence[tuple[str, Sequence[tuple[float, float]]]]) -> Part:
+    """The numbers that the chart draws."""
+    rows = tuple((short(name), *(fraction(dict(points).get(at)) for at in budgets)) for name, points in lines)
+    columns = (foreign("source"), *(number(f"B = {budget(at)}") for at in budgets))
+    caption = "ECI_B relative to the highest source"
+    return Part(table=Table(caption=caption, columns=columns, rows=rows, folded=True, drawn=True))
 
 
 def _at_own_number(source: Measurement, shared: list[float]) -> str:
     """The score at a budget of as many negatives as the source has, where that is its own alone."""
     return next(
         (
-            f"{nats(point.nats)}\n(short by {nats(point.bias_nats)}; N = {budget(point.budget)})"
+            f"{nats(point.nats)}\n(short by {nats(point.bias_nats)}; N{SPACE}={SPACE}{budget(point.budget)})"
             for point in source.budget_curve
             if point.budget not in shared
         ),
@@ -126,9 +140,8 @@ def directions_section(run: Run) -> Section:
     }
     longest = max((len(points) for points in series.values()), default=0)
     title = "Share of tr M on the largest eigenvalues"
-    description = "; ".join(
-        f"{short(name, 30)}: " + ", ".join(percent(share) for _, share in points[:3])
-        for name, points in list(series.items())[:20]
+    description = described(
+        (name, ", ".join(percent(share) for _, share in points[:3])) for name, points in series.items()
     )
     chart = Chart(
         title=title,
@@ -150,20 +163,17 @@ def directions_section(run: Run) -> Section:
             nats(source.effective_rank),
             percent(source.diversity_fraction),
             fraction(source.frobenius),
-            *(percent(share) for share in source.top_eigenvalue_shares[:5]),
-            *["–"] * (min(5, longest) - min(5, len(source.top_eigenvalue_shares))),
+            *(percent(share) for share in source.top_eigenvalue_shares),
+            *["–"] * (longest - len(source.top_eigenvalue_shares)),
         )
         for source in run.sources
     )
-    head = ("effective rank", "log-det discount", "‖M‖", *(f"share {place}" for place in range(1, min(5, longest) + 1)))
+    head = ("effective rank", "log-det discount", "‖M‖", *(f"share {place}" for place in range(1, longest + 1)))
     table = Table(caption="Directions of the residuals", columns=(foreign("source"), *map(number, head)), rows=rows)
     return Section(
         anchor="directions",
         link="Variety",
         title="How varied the negatives are",
         parts=(Part(table=table, chart=chart if longest else None),),
-        terms=(
-            *terms("effective rank", "log-det discount", "eigenvalue share"),
-            ("‖M‖", "Frobenius norm of M, 0 to tr M; nearer to tr M means fewer directions."),
-        ),
+        terms=terms("effective rank", "log-det discount", "‖M‖", "eigenvalue share", "tr M"),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from secid.report.foreign import named, plain
 from secid.report.numerals import SPACE, count, listed, nats, percent
 from secid.report.page import Part, Section, Table, foreign, number, text
+from secid.report.words import terms
 from secid.results import EarlyStop, Run
 
 SHOWN_PAIRS = 8
@@ -41,7 +42,7 @@ def early_section(run: Run) -> Section | None:
     )
     pairs = tuple(
         (
-            f"{plain(pair.first, 40)}, {plain(pair.second, 40)}",
+            f"{named(pair.first, 40)}, {named(pair.second, 40)}",
             plain(pair.outcome),
             count(pair.n_queries),
             nats(pair.difference_nats, signed=True),
@@ -70,6 +71,7 @@ def early_section(run: Run) -> Section | None:
             ),
         ),
         terms=(
+            *terms("queries", "difference"),
             ("texts needed", "distinct texts whose vectors a look used, 0 or more, cached ones too; fewer is cheaper."),
             ("pairs decided", "pairs ordered or tied by then, 0 to all pairs; more is better."),
             (

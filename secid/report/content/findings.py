@@ -10,7 +10,7 @@ from secid.report.charts.shares import buckets
 from secid.report.findings import findings
 from secid.report.foreign import named, plain, short
 from secid.report.numerals import count, listed, nats, percent
-from secid.report.page import Cases, Chart, Part, Section, Table, number, text
+from secid.report.page import Cases, Chart, Part, Section, Table, described, number, text
 from secid.report.verdict import warnings
 from secid.report.words import bucket_name, terms
 from secid.results import Bucket, Run
@@ -79,10 +79,9 @@ def _shares(run: Run) -> tuple[Part, ...]:
     empty = [bucket_name(name) for name in rules if name not in used]
     note = f"Empty for all sources, so not drawn: {listed(empty, 12)}." if empty else ""
     title = "Share of negatives by bucket and source"
-    description = "; ".join(
-        f"{bucket_name(name)}: "
-        + ", ".join(f"{short(source, 30)} {percent(shares[source].get(name))}" for source in list(shares)[:20])
-        for name in used
+    description = described(
+        (source, ", ".join(f"{bucket_name(name)} {percent(by_bucket.get(name))}" for name in used))
+        for source, by_bucket in shares.items()
     )
     chart = Chart(title=title, description=description, draw=lambda: buckets(used, shares, title, description))
     return (

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
+
 from secid.report.charts.shares import SYMBOLS, histograms
 from secid.report.foreign import named, short
 from secid.report.numerals import count, fraction, nats, percent
-from secid.report.page import Chart, Part, Section, Table, foreign, number, text
+from secid.report.page import Chart, Part, Section, Table, described, foreign, number, text
 from secid.report.words import terms
 from secid.results import Run
 
@@ -22,10 +25,15 @@ MEANS = (
 def gates_section(run: Run) -> Section:
     """Histograms and means of the gates, and the proxies."""
     title = "Distribution of the gates of each source"
-    description = "; ".join(
-        f"{short(source.name, 30)}: mean π {fraction(source.consistency_mean)}, ρ {fraction(source.locality_mean)}, "
-        f"c {fraction(source.coverage_mean)}, weight {fraction(source.weight_mean)}"
-        for source in run.sources[:20]
+    description = described(
+        (
+            source.name,
+            (
+                f"mean π {fraction(source.consistency_mean)}, ρ {fraction(source.locality_mean)}, "
+                f"c {fraction(source.coverage_mean)}, weight {fraction(source.weight_mean)}"
+            ),
+        )
+        for source in run.sources
     )
     drawn = any(source.gate_histograms for source in run.sources)
     chart = Chart(title=title, description=description, draw=lambda: histograms(run.sources, GATES, title, description))
@@ -42,9 +50,7 @@ def gates_section(run: Run) -> Section:
             for source in run.sources
         ),
     )
-    note = (
-        "Twenty bins from 0 to 1; heights of one gate compare across sources, the tick marks the mean." if drawn else ""
-    )
+    note = "Bins from 0 to 1; heights of one gate compare across sources, the tick marks the mean." if drawn else ""
     return Section(
         anchor="gates",
         link="Gates",
@@ -52,6 +58,7 @@ def gates_section(run: Run) -> Section:
         parts=(Part(table=means, chart=chart if drawn else None, note=note), *_counts(run), _proxies(run)),
         terms=terms(
             *("π", "ρ", "c", "c of positives", "weight", "P(π < ½)", "tr M"),
+            *(["negatives in a bin"] if drawn else []),
             *("pair, record", "gradient energy", "MNRL loss", "ambiguity"),
         ),
     )
@@ -64,18 +71,21 @@ def _counts(run: Run) -> tuple[Part, ...]:
             table=Table(
                 caption=f"Negatives of {named(source.name)} in each bin of the histograms",
                 columns=(text("from"), *(number(SYMBOLS[gate]) for gate in GATES)),
-                rows=tuple(
-                    (f"{place / n_bins:.2f}", *map(count, counts))
-                    for place, counts in enumerate(zip(*(source.gate_histograms[gate] for gate in GATES), strict=True))
-                ),
+                rows=_bins([source.gate_histograms.get(gate, ()) for gate in GATES]),
                 folded=True,
                 drawn=True,
             )
         )
         for source in run.sources
-        if all(gate in source.gate_histograms for gate in GATES)
-        for n_bins in [len(source.gate_histograms[GATES[0]])]
+        if any(source.gate_histograms.get(gate) for gate in GATES)
     )
+
+
+def _bins(histograms: Sequence[Sequence[int]]) -> tuple[tuple[str, ...], ...]:
+    """A row for each value where a bin begins, a column for each histogram, however many bins each has."""
+    found = [{Fraction(place, len(counts)): n for place, n in enumerate(counts)} for counts in histograms]
+    starts = sorted(set().union(*found))
+    return tuple((f"{float(start):.2f}", *(count(counts.get(start)) for counts in found)) for start in starts)
 
 
 def _proxies(run: Run) -> Part:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from secid.records import REASONS
-from secid.report.foreign import named, plain, short, without_isolates
+from secid.report.foreign import named, plain, short
 from secid.report.numerals import count, fraction, percent, seconds
 from secid.report.page import Part, Section, Table, foreign, number, text
 from secid.report.words import recipe_line, terms
@@ -22,7 +22,7 @@ def overlap_section(run: Run) -> Section | None:
         return None
     rows = tuple(
         (
-            without_isolates((f"{named(item.first, 40)} and {named(item.second, 40)}")),
+            f"{named(item.first, 40)} and {named(item.second, 40)}",
             percent(item.shared_query_fraction),
             percent(item.shared_document_fraction),
             fraction(item.negative_jaccard_mean),
@@ -78,7 +78,7 @@ def read_section(run: Run) -> Section:
             *_left_out(run),
             _files(run),
         ),
-        terms=terms("rows, records"),
+        terms=terms("rows, records", "queries", "negatives"),
     )
 
 

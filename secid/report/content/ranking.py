@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from secid.report.charts.scores import scores
 from secid.report.controls_told import controls_told
-from secid.report.foreign import named, short, without_isolates
+from secid.report.foreign import named, short
 from secid.report.numerals import SPACE, count, interval, nats, percent, plural, probability
-from secid.report.page import Chart, Part, Section, Table, foreign, number, text, wrapped
+from secid.report.page import Chart, Part, Section, Table, described, foreign, number, text, wrapped
 from secid.report.words import (
     CONTROL_MEANINGS,
     CONTROL_NAMES,
@@ -17,7 +17,7 @@ from secid.report.words import (
     score_point,
     terms,
 )
-from secid.results import Against, Comparison, Run
+from secid.results import Against, Comparison, ControlResult, Run
 
 
 def ranking_section(run: Run) -> Section:
@@ -38,15 +38,17 @@ def ranking_section(run: Run) -> Section:
         )
     head = ("rank (group)", f"{score_name(run)} (nats)", "95 % interval", "P(first)", "queries", "negatives")
     title = "Scores of the sources with 95 % intervals, controls below"
-    description = "; ".join(
-        (
-            f"{short(source.name, 30)} {nats(point.nats)}, interval {interval(point.interval_95)}, rank group "
-            f"{source.rank_group}"
-        )
-        for source in run.sources[:20]
+    description = described(
+        (source.name, f"{nats(point.nats)}, interval {interval(point.interval_95)}, rank group {source.rank_group}")
+        for source in run.sources
         for point in [score_point(source, run.budget)]
     )
-    dashed = " Dashed lines: controls. Hollow diamonds: the source's own negatives shuffled." if run.controls else ""
+    dashed = (
+        " Dashed lines: controls. Hollow diamonds: the source's own negatives shuffled. Their numbers stand in the "
+        f"table “{NOT_RANKED}”."
+        if run.controls
+        else ""
+    )
     chart = Chart(title=title, description=description, draw=lambda: scores(run, title, description))
     return Section(
         anchor="ranking",
@@ -69,6 +71,9 @@ def ranking_section(run: Run) -> Section:
     )
 
 
+NOT_RANKED = "Controls, not ranked"
+
+
 def _on_equal_numbers(run: Run) -> tuple[str, ...]:
     """What beyond budget 1 is not of all negatives."""
     numbers = equal_numbers(run)
@@ -81,15 +86,14 @@ def _on_equal_numbers(run: Run) -> tuple[str, ...]:
 def controls_section(run: Run) -> Section:
     """The controls apart from the sources, and each source's difference from them."""
     kinds = list(dict.fromkeys(control.kind for control in run.controls))
-    of_one = () if run.budget == 1.0 else ("ECI_sem",)
     return Section(
         anchor="controls",
         link="Controls",
         title="Controls",
         paragraphs=(
             (
-                "Controls are made from the run's own texts and scored at B = 1 like a source, but never ranked. "
-                "They show what a score is worth here."
+                "Controls are made from the run's own texts and scored like a source, but never ranked. They show what "
+                f"a score is worth here.{'' if run.budget == 1.0 else ' Differences from them are at B = 1.'}"
             ),
         ),
         bullets=(
@@ -98,14 +102,17 @@ def controls_section(run: Run) -> Section:
             *missing_lines(run),
         ),
         parts=(_against(run), _controls(run)) if run.controls else (),
-        terms=terms(*of_one, "difference", "new texts") if run.controls else (),
+        terms=terms("ECI_sem", "difference", "queries", "negatives", "new texts") if run.controls else (),
     )
 
 
 def _controls(run: Run) -> Part:
+    """Numbers of the controls: those at B = 1, and those that the chart of the ranking draws."""
+    at = () if run.budget == 1.0 else (wrapped(f"{score_name(run)} (nats)"),)
     rows = tuple(
         (
-            without_isolates(control_name(control)),
+            control_name(control),
+            *(_at_budget(control, run.budget) for _ in at),
             nats(control.eci_nats),
             interval(control.interval_95),
             count(control.n_queries),
@@ -116,10 +123,13 @@ def _controls(run: Run) -> Part:
     )
     head = ("ECI_sem (nats)", "95 % interval", "queries", "negatives", "new texts")
     return Part(
-        table=Table(
-            caption="Controls, not ranked", columns=(foreign("control"), *map(number, head)), rows=rows, folded=True
-        )
+        table=Table(caption=NOT_RANKED, columns=(foreign("control"), *at, *map(number, head)), rows=rows, folded=True)
     )
+
+
+def _at_budget(control: ControlResult, budget: float) -> str:
+    point = score_point(control, budget)
+    return f"{nats(point.nats)}\n({interval(point.interval_95, ' ')})" if point.budget == budget else "–"
 
 
 def _against(run: Run) -> Part:
@@ -173,7 +183,7 @@ def pairs_section(run: Run) -> Section | None:
         return None
     rows = tuple(
         (
-            without_isolates((f"{named(pair.first, 40)} over {named(pair.second, 40)}")),
+            f"{named(pair.first, 40)} over {named(pair.second, 40)}",
             nats(pair.difference_nats, signed=True),
             interval(pair.interval_95),
             probability(pair.p_holm),
@@ -205,5 +215,5 @@ def pairs_section(run: Run) -> Section | None:
         paragraphs=(told,),
         bullets=tuple(_needed(pair) for pair in run.comparisons if not pair.established),
         parts=(Part(table=Table(caption="Pairs of sources, the higher-scored first", columns=columns, rows=rows)),),
-        terms=terms("Holm p", "queries for 80 %", "queries shared"),
+        terms=terms("difference", "95 % interval", "Holm p", "queries for 80 %", "queries shared"),
     )

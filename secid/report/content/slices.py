@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from secid.report.foreign import named, short, without_isolates
+from secid.report.foreign import named, short
 from secid.report.numerals import count, fraction, interval, nats, percent, plural
 from secid.report.page import Part, Section, Table, foreign, number, wrapped
-from secid.report.words import bucket_name
+from secid.report.words import bucket_name, terms
 from secid.results import Run, Slice, SliceSource
 
 SHOWN_SLICES = 50
 BUCKET_SLICES = 12
 """Slices whose buckets are shown: a row for each of their sources; report.json has all."""
 ABSENT = "(absent or empty)"
-STABILITY = "share of source pairs ordered within the slice as in the whole run, 0 to 1; nearer to 1 it is steadier."
 
 
 def slices_section(run: Run) -> Section | None:
@@ -27,7 +26,7 @@ def slices_section(run: Run) -> Section | None:
         foreign(short(shown[0].field)),
         number("queries, most"),
         *(wrapped(short(name)) for name in names),
-        number("slice stability"),
+        number("stability"),
     )
     table = Table(
         caption="Rank (rank group) and score in nats with 95 % interval by slice",
@@ -40,7 +39,7 @@ def slices_section(run: Run) -> Section | None:
         title="Does the order hold within parts of the data?",
         paragraphs=(slices_told(run), *([f"{count(n_cut)} more slices are in report.json."] if n_cut else [])),
         parts=(Part(table=table), *_buckets(run.slices[:BUCKET_SLICES])),
-        terms=(("slice stability", STABILITY),),
+        terms=terms("queries", "rank", "rank group", "95 % interval", "stability", "share"),
     )
 
 
@@ -52,7 +51,7 @@ def _buckets(slices: Sequence[Slice]) -> tuple[Part, ...]:
         return ()
     rows = tuple(
         (
-            without_isolates(f"{named(_value(part), 30)}, {named(source.name, 30)}"),
+            f"{named(_value(part), 30)}, {named(source.name, 30)}",
             *(percent(source.bucket_fractions.get(name)) for name in used),
         )
         for part, source in every

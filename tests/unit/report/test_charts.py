@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from secid.report.charts.lines import lines
 from secid.report.charts.scores import scores
-from secid.report.charts.svg import Scale, around, tag, ticks
+from secid.report.charts.svg import Scale, around, label, tag, ticks
 from tests.unit.report import samples
 
 
@@ -26,6 +26,16 @@ def test_a_range_holds_its_values_and_is_never_empty(values, zero):
     low, high = around(values, zero=zero)
     assert low < high
     assert all(low <= value <= high for value in values)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("W" * 60, "WWWWWW…WWWWWW"), ("漢" * 60, "漢漢漢漢漢漢漢…漢漢漢漢漢漢"), ("bm25-of-march", "bm25-of-march")],
+)
+def test_a_label_is_as_long_as_its_letters_are_narrow(name, shown):
+    assert len(label(name)) <= len(shown) + 1
+    assert label(name)[:6] == shown[:6]
+    assert len(label("i" * 30)) == 30
 
 
 @pytest.mark.parametrize("log", [False, True])

@@ -119,6 +119,12 @@ def test_at_another_budget_the_score_is_that_of_the_budget(run):
     assert text.startswith("First place is open at B = 100 on equal numbers between random, bm25 and 3 more: random is")
 
 
+def test_a_sentence_begins_with_a_capital_unless_a_whole_name_does(run):
+    made = samples.renamed(run, {"bm25": "the", "dense": "noise-2"})
+    made = replace(made, warnings=("these are few", "the: odd", "noise of the encoder", "noise-2: odd."))
+    assert warnings(made)[:4] == ["These are few.", "the: odd.", "Noise of the encoder.", "noise-2: odd."]
+
+
 def test_never_significant(run):
     for changed in (run, samples.compared(run, True), samples.compared(run, False)):
         assert not any("significan" in sentence for _, sentence in verdict(changed))
