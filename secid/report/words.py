@@ -77,8 +77,8 @@ EXPLANATIONS = {
     "order": "the sources by score under the setting, highest and best first, each by its rank in this run, 1 or more.",
     "stability": "share of source pairs ordered as in this run, or as in the first of several runs, 0 to 1; nearer to "
     "1 the order is steadier.",
-    "shade": "place of a score within its row, 1 of 10 from palest, lowest, to deepest, highest; in the HTML page "
-    "alone.",
+    "shade": "place of a score between the lowest and the highest of its row, 1 to 10: deeper is higher. In the HTML "
+    "page alone.",
     "range": "highest minus lowest score of a source over the settings, in nats, 0 or more; smaller is steadier.",
     "pair, record": "forms of a proxy: of 1 negative at a time, or of all negatives of a record at once; neither is "
     "better.",

@@ -45,7 +45,7 @@ def test_each_sources_own_number_of_negatives_has_a_column(run):
     shown = budget_section(replace(run, sources=tuple(sources))).parts[0].table
     assert [column.title for column in shown.columns] == ["source", "B = 1", "B = 10", "B = N"]
     assert shown.rows[1][-1].startswith("21.00\n(short by")
-    assert shown.rows[1][-1].endswith("; N = 331)")
+    assert shown.rows[1][-1].endswith("; N\u00a0=\u00a0331)")
     same = budget_section(replace(run, sources=(sources[0], sources[0]))).parts[0].table
     assert "B = N" not in [column.title for column in same.columns]  # then it is a budget that all share
 
