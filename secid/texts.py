@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import mmap
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,10 @@ KEY_BYTES = 16
 RECENT_TEXTS = 1 << 16
 """Keys kept in memory, so that near repeats are not written again."""
 WAITING_TEXTS = 1024
-"""Texts that are written at once."""
+WAITING_BYTES = 1 << 20
+"""Texts, or bytes of them, that are written at once."""
+PIECE_BYTES = 16 << 20
+"""Bytes of the texts that are worked on at once: beyond the passages of a chunk, and a few MB where texts are books."""
 BETWEEN = b"\n"
 """Stands behind every text of the spool. No token holds it, so texts that lie together can be lexed as one."""
 RESIDENT_BYTES = 64 << 20
@@ -33,6 +36,23 @@ def text_key(role: Role, text: str) -> bytes:
     hasher = _hasher(role)
     hasher.update(text.encode("utf-8"))
     return hasher.digest()
+
+
+def pieces(
+    n: int, n_texts: int, lengths: npt.NDArray[Any] | None = None, n_bytes: int = PIECE_BYTES
+) -> Iterator[tuple[int, int]]:
+    """Ranges that cover n texts in order, each of n_texts and n_bytes at most, or of one text.
+
+    lengths : (n,) bytes of each; ranges are cut by number alone where it is None.
+    """
+    start = 0
+    while start < n:
+        stop = min(n, start + n_texts)
+        if lengths is not None:
+            filled = np.cumsum(lengths[start:stop], dtype=np.int64)
+            stop = start + max(1, int(np.searchsorted(filled, n_bytes, side="right")))
+        yield start, stop
+        start = stop
 
 
 def _hasher(role: Role) -> blake2b:
@@ -85,6 +105,7 @@ class TextSpool:
         self._recent: dict[bytes, int] = {}
         self._n_texts = 0
         self._waiting: list[bytes] = []
+        self._n_waiting_bytes = 0
         self._keys = bytearray()
         self._lengths = array("i")
         self._n_bytes = 0
@@ -96,6 +117,7 @@ class TextSpool:
         copy, recent, n_texts = self._hasher.copy, self._recent, self._n_texts
         numbers: list[int] = []
         keys, waiting = self._keys, self._waiting
+        n_before = len(waiting)
         for text in texts:
             data = text.encode()
             hasher = copy()
@@ -108,7 +130,8 @@ class TextSpool:
                 waiting.append(data)
             numbers.append(number)
         self._n_texts = n_texts
-        if len(waiting) >= WAITING_TEXTS:
+        self._n_waiting_bytes += sum(map(len, waiting[n_before:]))
+        if len(waiting) >= WAITING_TEXTS or self._n_waiting_bytes >= WAITING_BYTES:
             self._write()
         return numbers
 
@@ -117,6 +140,7 @@ class TextSpool:
         self._lengths.extend(map(len, self._waiting))
         self._n_bytes += self._file.write(BETWEEN.join([*self._waiting, b""]))
         self._waiting.clear()
+        self._n_waiting_bytes = 0
         if len(self._recent) > RECENT_TEXTS:
             self._recent.clear()
 
@@ -229,6 +253,11 @@ class TextStore:
 
     def __len__(self) -> int:
         return len(self._offsets)
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int32]:
+        """(n,) bytes of each text."""
+        return self._lengths
 
     def get(self, start: int, stop: int) -> list[str]:
         """The texts with ids start … stop-1."""

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from secid.data.rows import Broken, Part, Parts, Row, shorten
+from secid.data.rows import ROW_LIMIT, Broken, Part, Parts, Row, shorten
 from secid.errors import InputError, SchemaError, plainly
 
 BATCH_ROWS = 1024
 """Rows decoded at once: rows of ten passages come to about 5 MB, and larger batches read no faster."""
 
+BATCH_BYTES = 64 << 20
+"""Bytes that the rows decoded at once may have; a few rows where they are of megabytes."""
+
+PIECE_BYTES = 16 << 20
+"""Bytes of the rows that are made Python values at once."""
+
+PROBE_ROWS = 64
+"""Rows read for a look at a dictionary: one of them should use it."""
+
+DICTIONARIES = frozenset({"RLE_DICTIONARY", "PLAIN_DICTIONARY"})
+"""Encodings of a Parquet column in which one text may stand for many."""
+
+WIDTHS = {pa.string(): np.int32, pa.binary(): np.int32, pa.large_string(): np.int64, pa.large_binary(): np.int64}
+"""Of the offsets of texts."""
+
 Handle = str | BinaryIO
+_opened = partial(pq.ParquetFile, memory_map=False, pre_buffer=False, buffer_size=1 << 20)
 
 
 def parquet_rows(file: Handle, path: str, columns: Sequence[str] | None, groups: range | None = None) -> Parts:
@@ -24,14 +42,107 @@ def parquet_rows(file: Handle, path: str, columns: Sequence[str] | None, groups:
     groups: row groups to read; all where None. Rows keep the numbers that they have in the file.
     """
     with _damage(path):
-        table = pq.ParquetFile(file, memory_map=False, pre_buffer=False, buffer_size=1 << 20)
+        table = _opened(file)
         names = _present(table.schema_arrow, columns, path)
         groups = range(table.num_row_groups) if groups is None else groups
-        batches = table.iter_batches(batch_size=BATCH_ROWS, columns=_paths(names), row_groups=list(groups))
         n_rows = table.metadata.num_rows
         before = sum(table.metadata.row_group(group).num_rows for group in range(groups.start))
+    batches = _batches(file, table, names, groups)
     # The Parquet decoder makes its offsets itself.
     yield from _parts(batches, names, path, lambda number: number / n_rows, checked=True, before=before)
+
+
+def _batches(
+    file: Handle, table: pq.ParquetFile, names: Sequence[str], groups: Iterable[int]
+) -> Iterator[pa.RecordBatch]:
+    """The row groups' rows in batches of BATCH_ROWS; fewer where rows are so large that these outgrow BATCH_BYTES."""
+    words = _Words(file, table)
+    for number in groups:
+        size = _row_bytes(table.metadata.row_group(number), names, partial(words.longest, number))
+        n_rows = min(BATCH_ROWS, max(1, int(BATCH_BYTES / max(1.0, size))))
+        yield from table.iter_batches(batch_size=n_rows, columns=_paths(names), row_groups=[number])
+
+
+class _Words:
+    """The dictionaries of a Parquet file. They are looked at where a text may stand there once for many rows."""
+
+    def __init__(self, file: Handle, table: pq.ParquetFile) -> None:
+        self._file, self._table = file, table
+        self._coded: pq.ParquetFile | None = None
+
+    def longest(self, group: int, names: Sequence[str]) -> dict[str, int]:
+        """Bytes of the longest word of each column's dictionaries in a row group; 0 where none was met."""
+        if self._coded is None:
+            leaves = [self._table.schema.column(place) for place in range(len(self._table.schema))]
+            texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+            self._coded = _opened(self._file, read_dictionary=texts, metadata=self._table.metadata)
+        rows = next(self._coded.iter_batches(PROBE_ROWS, row_groups=[group], columns=_paths(names)))
+        return {name: _longest(column) for name, column in zip(rows.schema.names, rows.columns, strict=True)}
+
+
+def _row_bytes(group: Any, names: Sequence[str], longest: Callable[[Sequence[str]], Mapping[str, int]]) -> float:
+    """Bytes of a decoded row of a row group, on average, if every value in a dictionary were its longest one.
+
+    group : the row group's metadata.   longest : bytes of the longest word in the dictionaries of some columns.
+    """
+    n_rows: int = max(1, group.num_rows)
+    size = 0.0
+    coded: dict[str, tuple[int, int]] = {}
+    for chunk in map(group.column, range(group.num_columns)):
+        name = next((name for name in names if f"{chunk.path_in_schema}.".startswith(f"{name}.")), None)
+        if name is None:
+            continue
+        size += chunk.total_uncompressed_size / n_rows
+        if chunk.physical_type == "BYTE_ARRAY" and DICTIONARIES.intersection(chunk.encodings):
+            n_values, n_bytes = coded.get(name, (0, 0))
+            coded[name] = n_values + chunk.num_values, max(n_bytes, chunk.total_uncompressed_size)
+    if sum(n * n_bytes for n, n_bytes in coded.values()) * min(1.0, BATCH_ROWS / n_rows) <= BATCH_BYTES:
+        return size
+    found = longest(list(coded))
+    return size + sum(n * (found.get(name) or n_bytes) for name, (n, n_bytes) in coded.items()) / n_rows
+
+
+def _leaves(array: pa.Array) -> Iterator[pa.Array]:
+    """What lies inside the lists and structs of an array whose offsets are known to be sound."""
+    kind = array.type
+    if not len(array):
+        return
+    if pa.types.is_struct(kind):
+        for part in array.flatten():
+            yield from _leaves(part)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
+        # Not `flatten`: that imports pyarrow.compute, which costs 0.05 s.
+        first, last = array.offsets[0].as_py(), array.offsets[len(array)].as_py()
+        yield from _leaves(array.values.slice(first, last - first))
+    elif pa.types.is_fixed_size_list(kind):
+        size = kind.list_size
+        yield from _leaves(array.values.slice(array.offset * size, len(array) * size))
+    else:
+        yield array
+
+
+def _longest(array: pa.Array) -> int:
+    """Bytes of the longest value in the dictionaries inside; 0 where there is none."""
+    return max(
+        (_longest_word(leaf.dictionary) for leaf in _leaves(array) if pa.types.is_dictionary(leaf.type)), default=0
+    )
+
+
+def _longest_word(words: pa.Array) -> int:
+    width = WIDTHS.get(words.type)
+    if width is None or not len(words):
+        return int(words.nbytes)
+    offsets = np.frombuffer(words.buffers()[1], width)[words.offset : words.offset + len(words) + 1]
+    return int(np.diff(offsets).max())
+
+
+def _decoded_bytes(batch: pa.RecordBatch) -> int:
+    """Bytes of the rows at most, once no value is left in a dictionary."""
+    return sum(
+        len(leaf) * _longest(leaf) if pa.types.is_dictionary(leaf.type) else leaf.nbytes
+        for column in batch.columns
+        for leaf in _leaves(column)
+    )
 
 
 def arrow_rows(file: Handle, path: str, columns: Sequence[str] | None, *, streamed: bool) -> Parts:
@@ -85,16 +196,39 @@ def _parts(
             batch = next(batches, None)
         if batch is None:
             return
-        for start in range(0, batch.num_rows, BATCH_ROWS):
-            rows = _batch_rows(batch.slice(start, BATCH_ROWS).select(names), path, checked=checked)
+        batch = batch.select(names)
+        sound = checked or _is_sound(batch)
+        for piece in _pieces(batch, sound):
+            rows = _batch_rows(piece, path, checked=sound)
             numbers = range(number + 1, number + 1 + len(rows))
             number += len(rows)
             yield Part(numbers, rows, done(number))
 
 
+def _is_sound(batch: pa.RecordBatch) -> bool:
+    """Whether offsets and texts hold; Arrow trusts those in a file, and damaged ones read foreign memory."""
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _pieces(batch: pa.RecordBatch, sound: bool) -> Iterator[pa.RecordBatch]:
+    """The batch in halves of halves, down to BATCH_ROWS and PIECE_BYTES; of an unsound one the bytes are not known."""
+    n = batch.num_rows
+    if n > BATCH_ROWS or (sound and n > 1 and _decoded_bytes(batch) > PIECE_BYTES):
+        yield from _pieces(batch.slice(0, n // 2), sound)
+        yield from _pieces(batch.slice(n // 2), sound)
+    elif n:
+        yield batch
+
+
 def _batch_rows(batch: pa.RecordBatch, path: str, *, checked: bool) -> list[Row | Broken]:
     """Rows of a batch. checked: whether its offsets and texts are known to be sound."""
     names = batch.schema.names
+    if checked and batch.num_rows == 1 and _decoded_bytes(batch) > ROW_LIMIT:
+        return [Broken("too_large", f"row over {ROW_LIMIT >> 20} MiB")]
     try:
         with _damage(path):
             values = _values(batch, checked=checked)
@@ -112,7 +246,6 @@ class _NotUtf8(Exception):  # noqa: N818 - never leaves this module
 def _values(batch: pa.RecordBatch, *, checked: bool) -> list[list[Any]]:
     """Python values, column by column."""
     if not checked:
-        # Arrow trusts the offsets in a file; without this check damaged ones read foreign memory.
         try:
             batch.validate(full=True)
         except pa.ArrowInvalid as error:

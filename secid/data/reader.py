@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from secid.data.clean import Cleaner, Item, Pair
 from secid.data.collection import Collection, open_collection
@@ -29,6 +30,9 @@ HEAD_ROWS = 64
 
 HEAD_TRIES = 1000
 """Rows that detection tries for a good one before it calls the file unreadable."""
+
+HEAD_CHARACTERS = 32 << 20
+"""Characters of good rows that are enough, however few the rows: those of megabytes are not held by the dozen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +184,7 @@ class Reader:
         try:
             container = sniff(stream, self._settings.header)
             parts = open_parts(stream, container)
-            head = list(_until_enough(parts))
-            tried = list(_tried(head))
+            head, tried = first_rows(parts)
             good: list[Row] = [row for _, row in tried if not isinstance(row, Broken)]
             if tried and not good:
                 line, problem = tried[0]
@@ -252,15 +255,36 @@ def _stands_alone(binding: Binding) -> bool:
     return binding.labelled != "pair" and not binding.query_ids and not binding.passage_ids
 
 
+def first_rows(parts: Parts) -> tuple[list[Part], list[tuple[int, Row | Broken]]]:
+    """The parts that hold a file's head, and its numbered rows: those that its schema is found from."""
+    head = list(_until_enough(parts))
+    return head, list(_tried(head))
+
+
 def _until_enough(parts: Parts) -> Iterator[Part]:
-    """Parts that hold HEAD_ROWS good rows, or HEAD_TRIES rows."""
-    n_good = n_tried = 0
+    """Parts that hold HEAD_ROWS good rows, HEAD_CHARACTERS of them, or HEAD_TRIES rows."""
+    n_good = n_tried = n_characters = 0
     for part in parts:
         yield part
         n_tried += len(part.rows)
         n_good += sum(not isinstance(row, Broken) for row in part.rows)
         if n_good >= HEAD_ROWS or n_tried >= HEAD_TRIES:
             return
+        n_characters += sum(map(_characters, part.rows))
+        if n_characters >= HEAD_CHARACTERS:
+            return
+
+
+def _characters(row: Any) -> int:
+    """Characters of all texts in a row."""
+    waiting, total = [row], 0
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            total += len(value)
+        elif isinstance(value, list | dict):
+            waiting.extend(value.values() if isinstance(value, dict) else value)
+    return total
 
 
 def _tried(head: Sequence[Part]) -> Iterator[tuple[int, Row | Broken]]:

@@ -10,7 +10,6 @@ import gzip
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -19,8 +18,8 @@ import zstandard
 from secid.data.cells import Layout, cells_of, foreign_cell, layout_of, parallels, usable
 from secid.data.clean import Cleaner, Item
 from secid.data.collection import open_collection
-from secid.data.containers import Container, open_rows, sniff
-from secid.data.reader import HEAD_ROWS, HEAD_TRIES
+from secid.data.containers import Container, open_parts, open_rows, sniff
+from secid.data.reader import first_rows
 from secid.data.rows import Broken, Row
 from secid.data.schemas.detect import detect
 from secid.data.stream import ByteStream, once_only
@@ -149,12 +148,7 @@ def _understand(path: str, settings: Settings) -> _Understood:
     stream = ByteStream(path)
     try:
         container = sniff(stream, settings.header)
-        head: list[Row] = []
-        for _, row in islice(open_rows(stream, container), HEAD_TRIES):
-            if not isinstance(row, Broken):
-                head.append(row)
-            if len(head) == HEAD_ROWS:
-                break
+        head = [row for _, row in first_rows(open_parts(stream, container))[1] if not isinstance(row, Broken)]
     finally:
         stream.close()
     if not head:

@@ -16,6 +16,9 @@ and small enough that a hostile file cannot fill the memory."""
 PART_BYTES = 1 << 20
 """Rows handled at once, in bytes: hundreds of usual rows hide the cost of a call, and one row of the limit fits too."""
 
+PART_ROWS = 4096
+"""Rows handled at once where they are short: as objects, those of two bytes take a hundred times as much."""
+
 DETAIL_LENGTH = 200
 """Characters of a defect's detail; `Defect` documents it."""
 
@@ -53,7 +56,7 @@ def numbered(parts: Parts) -> Rows:
 
 
 def gathered(rows: Iterator[tuple[int, Row | Broken, int]]) -> Parts:
-    """Rows with their sizes in bytes, in parts of PART_BYTES."""
+    """Rows with their sizes in bytes, in parts of PART_BYTES or PART_ROWS."""
     numbers: list[int] = []
     values: list[Row | Broken] = []
     total = 0
@@ -61,7 +64,7 @@ def gathered(rows: Iterator[tuple[int, Row | Broken, int]]) -> Parts:
         numbers.append(number)
         values.append(row)
         total += size
-        if total > PART_BYTES:
+        if total > PART_BYTES or len(values) == PART_ROWS:
             yield Part(numbers, values)
             numbers, values, total = [], [], 0
     if numbers:

@@ -23,12 +23,13 @@ from secid.distinct import distinct
 from secid.lexical.frequencies import DocumentFrequencies, Floats, frequencies, merge_frequencies
 from secid.lexical.tokens import Index, Keys, TokenSets, distinct_tokens, term_keys, token_stream
 from secid.lexical.vocabulary import Cut, Vocabulary
-from secid.texts import Packed, let_go
+from secid.texts import Packed, let_go, pieces
 
 Texts = Callable[[int, int], Sequence[str] | Packed]
 """texts(start, stop) gives the texts with these ids; packed ones are lexed without being taken apart."""
 Stream = Callable[[Any], tuple[Keys, Index]]
 """Keys of all tokens of what a Texts gives, in order, and how many each text has."""
+Lengths = npt.NDArray[np.int32]
 Made = TypeVar("Made")
 
 CHUNK_TEXTS = 4096
@@ -44,6 +45,7 @@ class Lexicon:
     queries, passages : texts by id; every id below n_queries, n_passages is lexed once.
     counted           : (n_passages,) which passages are documents of the pool.
     lex               : tokens of what `queries` and `passages` give; those of the named tokenizer where None.
+    lengths           : bytes of each query and of each passage, so that few long ones are lexed at once.
     spool             : a file that this object writes the passages' token sets to.
     """
 
@@ -56,13 +58,19 @@ class Lexicon:
         counted: npt.NDArray[np.bool_],
         spool: Path,
         lex: Stream | None = None,
+        lengths: tuple[Lengths, Lengths] | None = None,
     ) -> None:
         self.tokenizer = tokenizer
         # A lexer of somebody else's may not stand two calls at once.
         n_threads = 1 if lex else min(MAX_THREADS, os.cpu_count() or 1)
         stream = lex or partial(token_stream, tokenizer=tokenizer)
+        of_queries, of_passages = lengths or (None, None)
         self._query_sets = _joined(
-            _in_order(lambda a, b: distinct_tokens(*stream(queries(a, b))), n_queries, n_threads)
+            _in_order(
+                lambda a, b: distinct_tokens(*stream(queries(a, b))),
+                pieces(n_queries, CHUNK_TEXTS, of_queries),
+                n_threads,
+            )
         )
         vocabulary = Vocabulary(self._query_sets.table)
         self.vocabulary: Keys = vocabulary.keys
@@ -75,7 +83,9 @@ class Lexicon:
         with spool.open("wb") as file:
             start = 0
             for part in _in_order(
-                lambda a, b: vocabulary.cut(*stream(passages(a, b)), counted[a:b]), len(counted), n_threads
+                lambda a, b: vocabulary.cut(*stream(passages(a, b)), counted[a:b]),
+                pieces(len(counted), CHUNK_TEXTS, of_passages),
+                n_threads,
             ):
                 self._offsets[start + 1 : start + 1 + len(part.counts)] = part.counts
                 start += len(part.counts)
@@ -181,15 +191,15 @@ class Lexicon:
         return DocumentFrequencies(self.vocabulary[held], counts[held].astype(np.int64), n_documents)
 
 
-def _in_order(make: Callable[[int, int], Made], n: int, n_threads: int) -> Iterator[Made]:
-    """make(start, stop) of texts 0 … n-1, chunk by chunk and in order, n_threads at a time.
+def _in_order(make: Callable[[int, int], Made], ranges: Iterable[tuple[int, int]], n_threads: int) -> Iterator[Made]:
+    """make(start, stop) of these ranges, in order, n_threads at a time.
 
     numpy lets go of the interpreter in what takes the time, so threads run side by side.
     """
     with ThreadPoolExecutor(n_threads) as pool:
         waiting: deque[Future[Made]] = deque()
-        for start in range(0, n, CHUNK_TEXTS):
-            waiting.append(pool.submit(make, start, min(n, start + CHUNK_TEXTS)))
+        for start, stop in ranges:
+            waiting.append(pool.submit(make, start, stop))
             if len(waiting) > n_threads:
                 yield waiting.popleft().result()
         while waiting:

@@ -103,8 +103,10 @@ class _Checker:
         n_texts = len(plan.queries) + len(plan.passages)
         progress.start("look", n_texts, "texts")
         table = ScriptTable()
-        queries = gather(plan.queries.packed, len(plan.queries), table, progress.advance)
-        passages = gather(plan.passages.packed, len(plan.passages), table, progress.advance)
+        queries, passages = (
+            gather(store.packed, len(store), table, progress.advance, store.lengths)
+            for store in (plan.queries, plan.passages)
+        )
         self._lines = Lines(plan, queries, passages)
         self._leaks: Leaks | None = None
         if evaluation is not None:

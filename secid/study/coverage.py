@@ -93,6 +93,7 @@ class CoverageBench:
                 self._counted,
                 self._folder / f"{tokenizer}.tokens",
                 piece_stream(self._pieces) if whole else None,
+                (queries.lengths, passages.lengths),
             )
         return self._lexicons[tokenizer]
 

@@ -16,7 +16,7 @@ from secid.plan import Plan
 from secid.progress import Progress
 from secid.settings import Settings
 from secid.study.mapped import MappedRows
-from secid.texts import TextStore
+from secid.texts import TextStore, pieces
 
 Index = npt.NDArray[np.int64]
 
@@ -24,6 +24,8 @@ COUNTED = ("n_texts", "n_cached", "n_encoded", "n_tokens", "n_truncated")
 PIECE_TEXTS = 32_768
 """Texts embedded together: wide enough that a batch sorted by length pads to nearly its own, yet 100 MB of rows at
 768 dimensions."""
+PIECE_BYTES = 256 << 20
+"""Bytes of text embedded together: more than a piece of passages has."""
 
 
 class Embedder:
@@ -72,8 +74,8 @@ class Embedder:
         if n_texts:
             self._progress.start("encode", n_texts, "texts")
         for role, ids in missing.items():
-            for start in range(0, len(ids), PIECE_TEXTS):
-                self._embed(role, ids[start : start + PIECE_TEXTS])
+            for start, stop in pieces(len(ids), PIECE_TEXTS, self._stores[role].lengths[ids], PIECE_BYTES):
+                self._embed(role, ids[start:stop])
 
     def _embed(self, role: Role, ids: Index) -> None:
         texts = self._stores[role].only(ids)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from secid.lexical.boilerplate import is_preamble, may_be_preamble
 from secid.lexical.scripts import UNSPACED_RANGES
 from secid.study.lint.forms import Flags, Forms, Index
-from secid.texts import Packed
+from secid.texts import Packed, pieces
 
 Texts = Callable[[int, int], Packed]
 """texts(start, stop) gives the texts with these ids."""
@@ -140,14 +140,19 @@ def begins_as_generated(text: str) -> bool:
     return is_preamble(text) or (not text.isascii() and FOREIGN_PREAMBLE.match(text) is not None)
 
 
-def gather(texts: Texts, n: int, table: ScriptTable, tick: Callable[[int], None] = lambda n: None) -> Facts:
-    """Facts of the texts with ids 0 … n-1. tick: told of each chunk's size."""
+def gather(
+    texts: Texts,
+    n: int,
+    table: ScriptTable,
+    tick: Callable[[int], None] = lambda n: None,
+    lengths: npt.NDArray[np.int32] | None = None,
+) -> Facts:
+    """Facts of the texts with ids 0 … n-1. tick: told of each chunk's size. lengths: (n,) bytes, bounds the chunks."""
     characters, tokens, script = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int16)
     normal, opening = np.zeros(n, np.int64), np.zeros(n, np.int64)
     preamble, unspaced = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
-    for start in range(0, n, CHUNK_TEXTS):
-        chunk = texts(start, min(n, start + CHUNK_TEXTS))
-        part = slice(start, start + len(chunk))
+    for start, stop in pieces(n, CHUNK_TEXTS, lengths):
+        chunk, part = texts(start, stop), slice(start, stop)
         forms = Forms.of(chunk)
         beyond = _continuations(chunk, forms)
         characters[part] = chunk.lengths - beyond

@@ -10,7 +10,7 @@ from secid.distinct import among, distinct
 from secid.plan import Plan, PlannedSource
 from secid.study.lint.facts import HAN_NUMBER, KANA_NUMBER, Facts
 from secid.study.lint.forms import Flags, Forms, Index, normal_form, opening_of
-from secid.texts import TextStore
+from secid.texts import TextStore, pieces
 
 SHORT_TOKENS = 3
 """A negative of at most this many tokens says nothing that a query could ask for: "N/A", "No answer found"."""
@@ -218,8 +218,10 @@ def echoes(planned: PlannedSource, plan: Plan, lines: Lines) -> Flagged:
     candidates = np.flatnonzero(long_enough & room)
     candidates = candidates[np.argsort(planned.negatives[candidates], kind="stable")]
     flags = np.zeros(planned.n_triplets, np.bool_)
-    for start in range(0, len(candidates), CHUNK_TRIPLETS):
-        part = candidates[start : start + CHUNK_TRIPLETS]
+    for start, stop in pieces(
+        len(candidates), CHUNK_TRIPLETS, lines.passages.characters[planned.negatives[candidates]]
+    ):
+        part = candidates[start:stop]
         asked, of_query = _forms(plan.queries, query[part])
         given, of_passage = _forms(plan.passages, planned.negatives[part])
         asked = [form.decode().rstrip(CLOSERS).encode() for form in asked]

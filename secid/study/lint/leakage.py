@@ -19,7 +19,7 @@ from scipy import sparse
 from secid.lexical import token_stream
 from secid.study.lint.facts import CHUNK_TEXTS, Facts
 from secid.study.lint.forms import Forms, Index
-from secid.texts import Packed
+from secid.texts import Packed, pieces
 
 Floats = npt.NDArray[np.float64]
 Keys = npt.NDArray[np.uint64]
@@ -125,8 +125,7 @@ class Finder:
             place = np.minimum(np.searchsorted(self._forms, facts.normal), len(self._forms) - 1)
             exact = self._forms[place] == facts.normal
             which[exact], similarity[exact] = self._form_text[place[exact]], 1.0
-        for start in range(0, n if len(self._vocabulary) else 0, CHUNK_TEXTS):
-            stop = min(n, start + CHUNK_TEXTS)
+        for start, stop in pieces(n if len(self._vocabulary) else 0, CHUNK_TEXTS, facts.characters):
             owner, found, value = self._near(texts(start, stop))
             order = np.argsort(value, kind="stable")  # the nearest is written last
             owner, found, value = owner[order] + start, found[order], value[order]

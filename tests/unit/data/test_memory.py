@@ -1,0 +1,127 @@
+"""Rows of megabytes and rows of two bytes: what is in memory at once does not grow with either."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from secid.data import columnar, reader, rows
+from secid.data.containers import open_parts, sniff
+from secid.data.rows import Broken, gathered
+from secid.data.stream import ByteStream
+from secid.texts import TextSpool, pieces
+
+from .conftest import read
+
+LONG = "one two "
+N_ROWS = 60
+
+
+def repeated(path: Path, n_bytes: int, kind: str) -> Path:
+    """N_ROWS rows whose negatives are two texts of n_bytes, each in the file once."""
+    words = pa.array([LONG * (n_bytes // 8), LONG[::-1] * (n_bytes // 8)])
+    which = pa.array([n % 2 for n in range(N_ROWS)], pa.int32())
+    texts = pa.DictionaryArray.from_arrays(which, words)
+    if kind == "list":
+        texts = pa.ListArray.from_arrays(pa.array(range(N_ROWS + 1), pa.int32()), texts)
+    names = [f"number {n}" for n in range(N_ROWS)]
+    table = pa.table({"query": names, "pos": [[name] for name in names], "neg": texts})
+    if kind == "arrow":
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table)
+    else:
+        pq.write_table(table, path, store_schema=kind == "categories")
+    return path
+
+
+KINDS = ["text", "list", "categories", "arrow"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_few_rows_of_megabytes_are_decoded_at_once(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columnar, "BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(columnar, "PIECE_BYTES", 1 << 20)
+    path = repeated(tmp_path / "a", 1 << 18, kind)
+    flags = {"query_column": "query", "positive_column": "pos", "negative_column": "neg"}
+    assert len(read(path, **flags)[1]) == N_ROWS
+    stream = ByteStream(str(path))
+    sizes = [len(part.rows) for part in open_parts(stream, sniff(stream))]
+    stream.close()
+    assert sum(sizes) == N_ROWS
+    assert 1 < max(sizes) <= 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_over_the_limit_is_passed_over(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columnar, "BATCH_BYTES", 1 << 18)
+    monkeypatch.setattr(columnar, "PIECE_BYTES", 1 << 18)
+    monkeypatch.setattr(columnar, "ROW_LIMIT", 1 << 20)
+    path = repeated(tmp_path / "a", 1 << 21, kind)
+    stream = ByteStream(str(path))
+    found = [row for part in open_parts(stream, sniff(stream)) for row in part.rows]
+    stream.close()
+    assert {row.reason for row in found if isinstance(row, Broken)} == {"too_large"}
+    assert len(found) == N_ROWS
+
+
+def test_usual_rows_are_decoded_by_the_thousand(tmp_path: Path) -> None:
+    names = [f"number {n % 700} " + "x" * 500 for n in range(5000)]
+    pq.write_table(pa.table({"query": names, "pos": names, "neg": [[name] * 5 for name in names]}), tmp_path / "a")
+    parts = columnar.parquet_rows(str(tmp_path / "a"), "a", None)
+    assert [len(part.rows) for part in parts] == [1024] * 4 + [904]
+
+
+def test_the_head_is_as_short_as_its_rows_are_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"query": "q q", "pos": ["p p"], "neg": ["%s"]}\n' % (b"n " * (1 << 18)) * 20)
+    stream = ByteStream(str(path))
+    monkeypatch.setattr(reader, "HEAD_CHARACTERS", 1 << 20)
+    assert len(reader.first_rows(open_parts(stream, sniff(stream)))[1]) == 2
+    stream.close()
+
+
+def test_parts_of_short_rows_are_short() -> None:
+    short: Iterator[tuple[int, Broken, int]] = ((n, Broken("extra_columns", ""), 2) for n in range(10_000))
+    assert [len(part.rows) for part in gathered(short)] == [4096, 4096, 1808]
+    assert len(next(gathered((n, [], rows.PART_BYTES // 2) for n in itertools.count())).rows) == 3
+
+
+def test_pieces_hold_so_many_texts_and_bytes() -> None:
+    lengths = np.array([5, 5, 5, 30, 5, 5, 5, 5, 5])
+    assert list(pieces(9, 4, lengths, 12)) == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 8), (8, 9)]
+    assert list(pieces(9, 4)) == [(0, 4), (4, 8), (8, 9)]
+    assert list(pieces(0, 4, lengths[:0])) == []
+
+
+def test_long_texts_do_not_wait_to_be_written(tmp_path: Path) -> None:
+    spool = TextSpool("passage", tmp_path / "texts")
+    for n in range(40):
+        spool.add([f"{n} " + "x" * (1 << 20)])
+        assert (tmp_path / "texts").stat().st_size >= n << 20
+    spool.close()
+
+
+PEAK = """
+import resource, sys
+from secid.cli.app import main
+code = main(["check", "-q", sys.argv[1]])
+assert code in (0, 1), code
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+"""
+
+
+def test_a_check_of_rows_of_megabytes_stays_small(tmp_path: Path) -> None:
+    """60 rows of 8 MiB, 480 MiB decoded: all at once they would be there several times."""
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, str(repeated(tmp_path / "a.parquet", 8 << 20, "text"))],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert int(done.stdout.split()[-1]) < 700, done.stdout
