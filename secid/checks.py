@@ -86,6 +86,10 @@ KINDS: Mapping[str, Kind] = {
         "queries", 0.01, "the query has no usable token under the tokenizer",
         "its coverage is 0 whatever the negative says: choose another --tokenizer",
     ),
+    "words_misread": Kind(
+        "texts", 0.05, "the tokenizer cuts up or runs together the words of the text's script",
+        "score with --tokenizer multilingual, under which words of every script are told apart",
+    ),
     "lexical_gate_inactive": Kind(
         "IDF weight", 0.95, "weight of the queries' tokens that their labelled positives lack, on average",
         "λ is near 1 for every negative and tells nothing apart: choose a --tokenizer under which it covers more",

@@ -23,7 +23,7 @@ def compare(
     """Compare a ranking with downstream results: Kendall, Spearman, pairs in order, top-1 regret.
 
     Intervals hold the true value with a chance of 95 % or more, where errors are known: those of the metric
-    (<metric>_se), and for the correlations of ECI_sem in a run ranked at budget 1 those of the scores.
+    (<metric>_se), and for the correlations of the score that the run ranks by those of the scores.
 
     Example: secid compare secid-runs/mine --against results.csv
     """

@@ -2,7 +2,7 @@
 
 from secid.lexical.coverage import Lexicon
 from secid.lexical.frequencies import DocumentFrequencies
-from secid.lexical.tokens import SPLITTERS, Index, Keys, TokenSets, term_keys, token_sets, token_stream
+from secid.lexical.tokens import SPLITTERS, Index, Keys, TokenSets, splitter, term_keys, token_sets, token_stream
 
 __all__ = [
     "SPLITTERS",
@@ -11,6 +11,7 @@ __all__ = [
     "Keys",
     "Lexicon",
     "TokenSets",
+    "splitter",
     "term_keys",
     "token_sets",
     "token_stream",

@@ -64,6 +64,7 @@ class Lexicon:
         # A lexer of somebody else's may not stand two calls at once.
         n_threads = 1 if lex else min(MAX_THREADS, os.cpu_count() or 1)
         stream = lex or partial(token_stream, tokenizer=tokenizer)
+        passage_stream = lex or partial(token_stream, tokenizer=tokenizer, role="passage")
         of_queries, of_passages = lengths or (None, None)
         self._query_sets = _joined(
             _in_order(
@@ -83,7 +84,7 @@ class Lexicon:
         with spool.open("wb") as file:
             start = 0
             for part in _in_order(
-                lambda a, b: vocabulary.cut(*stream(passages(a, b)), counted[a:b]),
+                lambda a, b: vocabulary.cut(*passage_stream(passages(a, b)), counted[a:b]),
                 pieces(len(counted), CHUNK_TEXTS, of_passages),
                 n_threads,
             ):
@@ -124,7 +125,7 @@ class Lexicon:
         return self._vocabulary_frequencies(self._passage_columns(np.sort(ids))[1], len(ids))
 
     def with_queries(self, documents: DocumentFrequencies, counted: npt.NDArray[np.bool_]) -> DocumentFrequencies:
-        """`documents` and the counted queries (n_queries,) as further documents. Source: METHOD 4."""
+        """`documents` and the counted queries (n_queries,) with their tokens as further documents. Source: METHOD 4."""
         return merge_frequencies([documents, frequencies(self._query_sets, counted)])
 
     def idf(self, documents: DocumentFrequencies | None) -> Floats:

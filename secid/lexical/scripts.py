@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from functools import cache
+from typing import Literal
 
 UNSPACED_RANGES = (
     (0x0E00, 0x0EFF),  # Thai, Lao
@@ -53,16 +55,61 @@ def _ranges(codes: list[int]) -> str:
 def split_multilingual(text: str) -> list[str]:
     """Tokens of the lower-cased text: words with their marks; bigrams of unspaced scripts.
 
-    A run of one unspaced character is its own token. In ASCII text the same as alphanumeric.
+    Letters are brought to one form first (NFKC: composed, of one width). A run of one unspaced character is its own
+    token. In ASCII text the same as alphanumeric.
     """
+    return _split(text, with_characters=False)
+
+
+def split_multilingual_passage(text: str) -> list[str]:
+    """As `split_multilingual`, and each character of unspaced scripts: a query of one such character asks for it
+    wherever it stands, and no other query does.
+    """
+    return _split(text, with_characters=True)
+
+
+def _split(text: str, *, with_characters: bool) -> list[str]:
     run, unspaced = _patterns()
+    if text.isascii():
+        return run.findall(text.lower())
     tokens: list[str] = []
-    for word in run.findall(text.lower()):
+    for word in run.findall(unicodedata.normalize("NFKC", text).lower()):
         for place, part in enumerate(unspaced.split(word)):
             if not part:
                 continue
             if place % 2 == 0 or len(part) == 1:
                 tokens.append(part)
-            else:
-                tokens.extend(part[start : start + 2] for start in range(len(part) - 1))
+                continue
+            tokens.extend(part[start : start + 2] for start in range(len(part) - 1))
+            if with_characters:
+                tokens.extend(part)
     return tokens
+
+
+Fault = Literal["cut", "fused", "decomposed"]
+MISREAD_FRACTION = 0.5
+"""Share of a text's letters in words that are misread, from which the text is."""
+
+
+def fault(text: str, split: Callable[[str], list[str]]) -> Fault | None:
+    """What `split` does to most of a text that `split_multilingual` does not; None where it does the text no harm.
+
+    cut: it ends words at their marks.   fused: it makes one word of many in a script without spaces.
+    decomposed: the text has letters apart from their marks (NFD), which are other tokens than composed ones.
+    """
+    if text.isascii():
+        return None
+    run, unspaced = _patterns()
+    words = run.findall(text.lower())
+    n_cut = n_fused = 0
+    for word in words:
+        if not word.isascii() and split(word) != split_multilingual(word):
+            if unspaced.search(word):
+                n_fused += len(word)
+            elif len(split(word)) > 1:
+                n_cut += len(word)
+    least = MISREAD_FRACTION * sum(map(len, words))
+    if max(n_cut, n_fused) and n_cut + n_fused >= least:
+        return "cut" if n_cut >= n_fused else "fused"
+    composed = unicodedata.is_normalized("NFC", text)
+    return None if composed or len(unicodedata.normalize("NFC", text)) == len(text) else "decomposed"

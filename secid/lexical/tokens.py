@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from secid.lexical.scripts import split_multilingual
-from secid.texts import BETWEEN, Packed
+from secid.lexical.scripts import split_multilingual, split_multilingual_passage
+from secid.texts import BETWEEN, Packed, Role
 
 Keys = npt.NDArray[np.uint64]
 Index = npt.NDArray[np.int64]
@@ -102,6 +102,9 @@ BYTE_RULES = {
     "multilingual": ByteRule(_ALPHANUMERIC_MARKS, split_multilingual),
 }
 
+PASSAGE_RULES = {**BYTE_RULES, "multilingual": ByteRule(_ALPHANUMERIC_MARKS, split_multilingual_passage)}
+"""The same for passages: under one tokenizer they have tokens that only some queries ask for."""
+
 SPLITTERS: dict[str, Callable[[str], list[str]]] = {
     "alphanumeric": split_alphanumeric,
     "alphanumeric2": split_alphanumeric2,
@@ -109,13 +112,20 @@ SPLITTERS: dict[str, Callable[[str], list[str]]] = {
     "trigrams": split_trigrams,
     "multilingual": split_multilingual,
 }
-"""The plain meaning of every tokenizer by name."""
+"""The plain meaning of every tokenizer by name, for queries."""
 
 
-def token_stream(texts: Sequence[str] | Packed, tokenizer: str) -> tuple[Keys, Index]:
+def splitter(tokenizer: str, role: Role) -> Callable[[str], list[str]]:
+    """The plain meaning of a tokenizer named in SPLITTERS, for texts of a role."""
+    rules = PASSAGE_RULES if role == "passage" else BYTE_RULES
+    return rules[tokenizer].split if tokenizer in rules else SPLITTERS[tokenizer]
+
+
+def token_stream(texts: Sequence[str] | Packed, tokenizer: str, role: Role = "query") -> tuple[Keys, Index]:
     """Keys of all tokens in the order of the texts, and (n_texts,) how many each text has."""
-    if tokenizer in BYTE_RULES:
-        return _byte_keys(texts if isinstance(texts, Packed) else Packed.of(texts), BYTE_RULES[tokenizer])
+    rules = PASSAGE_RULES if role == "passage" else BYTE_RULES
+    if tokenizer in rules:
+        return _byte_keys(texts if isinstance(texts, Packed) else Packed.of(texts), rules[tokenizer])
     return _trigram_keys([part.decode() for part in texts.parts()] if isinstance(texts, Packed) else texts)
 
 

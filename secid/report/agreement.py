@@ -19,7 +19,8 @@ LEGEND = (
     "Kendall tau and Spearman: -1 reversed, 1 the same order. pairs: those that the number orders as the metric does, "
     "of all. Regret, 0 or more, lower is better: what is lost of the metric by taking the source that the number puts "
     "first. In brackets: intervals that hold the true value with a chance of 95 % or more, where errors are known: "
-    "those of the metric, and for the correlations of ECI_sem those of the scores."
+    "those of the metric, and for the correlations of the score that the run ranks by those of the scores. Where "
+    "sources differ in size, scores beyond B = 1 are those on equal numbers, so only the run's own budget is compared."
 )
 
 

@@ -28,6 +28,8 @@ from secid.settings import in_words
 SHOWN_SOURCES = 6
 """Sources that a compact ablation table has columns for at 80 columns."""
 SHOWN_FINDINGS = 5
+FOLDED_WIDTH, SETTING_WIDTH = 12, 7
+"""Least widths of a column that folds: of names, and of settings, whose tables have most columns."""
 COLUMN_CHARACTERS = 24
 """Of a name in the legend of the ablations' columns."""
 INTERVAL_WIDTH, WRAPPED_BESIDE = 18, 2
@@ -67,7 +69,7 @@ def table(run: Run) -> RenderableType:
     if run.early_stop is not None:
         parts.append(_labelled("Early stop", " ".join(early_told(run.early_stop))))
     if run.slices:
-        parts.append(_labelled("Slices", slices_told(run)))
+        parts.append(_labelled("Slices", f"{slices_told(run)}; scores and intervals by slice are in report.md."))
     settings = unstable(run)
     parts += [*_findings(run), *([_labelled("Settings", settings)] if settings else [])]
     parts.append(_labelled("Verdict", in_a_line(run)))
@@ -93,12 +95,14 @@ def _findings(run: Run) -> list[RenderableType]:
     return [Text(f"{WATCH_OUT}:", style="bold"), *map(_line, lines)]
 
 
-def _new(*columns: tuple[str, Literal["left", "right"]], folds: int = 0) -> Table:
-    """A table of which one column folds and the others never do."""
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
+def _new(*columns: tuple[str, Literal["left", "right"]], folds: int = 0, is_tight: bool = False) -> Table:
+    """A table of which one column folds and the others never do. is_tight: with one space between columns."""
+    padding = (0, 0 if is_tight else 1, 0, 0)
+    least = SETTING_WIDTH if is_tight else FOLDED_WIDTH
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=padding, highlight=False)
     for place, (title, justify) in enumerate(columns):
         if place == folds:
-            made.add_column(Text(title), overflow="fold", ratio=1, min_width=12)
+            made.add_column(Text(title), overflow="fold", ratio=1, min_width=least)
         else:
             made.add_column(Text(title), justify=justify, no_wrap=True)
     return made
@@ -176,6 +180,7 @@ def _ablation(run: Run, item: Ablation) -> Table:
         *((head, "right") for head in heads),
         ("order", "left"),
         ("stability", "right"),
+        is_tight=True,
     )
     for row in item.rows:
         kept = replace(row, order=tuple(name for name in row.order if name in names))

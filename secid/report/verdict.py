@@ -16,9 +16,9 @@ from secid.report.unstable import leader_kept, unstable
 from secid.report.words import score_point
 from secid.results import Comparison, Run
 
-WARNING_LIMIT = 400
 BRIEF_LIMIT = 150
-"""Characters of a warning on the run where it is told in brief."""
+"""Characters of a warning on the run where it is told in brief; its first clause, what to do, is told whole."""
+CLAUSE = re.compile(r"(?=[:;,] )")
 MOST_WORDS = 25
 SHOWN_NAMES = 3
 ONLY_EASY = "so nothing here shows whether the score rewards more than easy negatives"
@@ -201,9 +201,18 @@ def warnings(run: Run, *, brief: bool = False) -> list[str]:
 
     brief: without reasons and settings, for places where the whole stands elsewhere.
     """
-    limit = BRIEF_LIMIT if brief else WARNING_LIMIT
-    told = [_sentence(run, plain(text, limit)) for text in run.warnings]
+    told = [_sentence(run, _clauses(plain(text)) if brief else plain(text)) for text in run.warnings]
     return told + [_sentence(run, item.brief if brief else f"{item.text}; {item.remedy}") for item in findings(run)]
+
+
+def _clauses(text: str) -> str:
+    """The first clauses of a text, as many as have room and at least one: no remedy is cut in the middle."""
+    first, *others = CLAUSE.split(text)
+    for clause in others:
+        if len(first) + len(clause) > BRIEF_LIMIT:
+            break
+        first += clause
+    return first
 
 
 def _sentence(run: Run, text: str) -> str:
@@ -229,5 +238,5 @@ def warning(run: Run) -> str:
         name, reason = next(iter(run.not_evaluated.items()))
         more = len(run.not_evaluated) - 1
         rest = f", and {count(more)} more" if more else ""
-        return f"Not evaluated: {plain(name)} ({plain(reason, BRIEF_LIMIT)}){rest}."
+        return f"Not evaluated: {plain(name)} ({_clauses(plain(reason))}){rest}."
     return f"No defect of the files stands out, {leader_kept(run)}."

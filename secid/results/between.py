@@ -76,12 +76,15 @@ class Slice:
 
     sources: in rank order within the slice; sources without a record in it are missing.
     stability: share of source pairs ordered as in the whole run; None where there is no pair.
+    lead_interval_95: of the first source's lead over the run's leader within the slice; None where they are one, or
+    the run's leader has nothing in it.
     """
 
     field: str
     value: str
     sources: tuple[SliceSource, ...]
     stability: float | None
+    lead_interval_95: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -194,6 +194,8 @@ def conclusion(name: str, base: str, rows: Sequence[AblationRow]) -> str:
     n_missing = sum(1 for row in rows if any(value is None for value in row.scores.values()))
     lacks = f" ({n_missing} {'setting lacks' if n_missing == 1 else 'settings lack'} a score for some source)"
     note = lacks if n_missing else ""
+    if len(rows[0].scores) < 2:
+        return f"one source alone has no order{note}"
     if all(row.setting == base for row in ordering):
         return f"no {one} other than {in_words(base)} orders a pair{note}"
     among = f"{len(ordering)} {many}"

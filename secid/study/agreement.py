@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.errors import InputError
-from secid.results import Agreement, Run
+from secid.results import Agreement, Run, SourceResult
 from secid.study.outcomes import Outcomes, shown_names
 
 Floats = npt.NDArray[np.float64]
@@ -77,14 +77,17 @@ def unmatched_names(run: Run, outcomes: Iterable[Outcomes]) -> list[str]:
 
 
 def numbers_of(run: Run) -> dict[str, dict[str, float]]:
-    """Every number of a run that could rank its sources: scores, budgets, other weights, proxies."""
+    """Every number of a run that could rank its sources: scores, budgets, other weights, proxies.
+
+    At the run's own budget the scores that it ranks by, those on equal numbers where sources differ in size; other
+    budgets beyond 1 are left out there, since a larger source scores higher at them (METHOD 7).
+    """
     found: dict[str, dict[str, float]] = {"ECI_sem": {s.name: s.eci_nats for s in run.sources}}
     common = set.intersection(*({point.budget for point in source.budget_curve} for source in run.sources))
-    for budget in sorted(common - {1.0}):
-        found[f"ECI at B = {budget:g}"] = {
-            source.name: next(point.nats for point in source.budget_curve if point.budget == budget)
-            for source in run.sources
-        }
+    unequal = run.equal_numbers is not None or "crossings" in run.not_evaluated
+    for budget in sorted({run.budget} if unequal else common):
+        if budget != 1.0:
+            found[_at_budget(budget)] = {source.name: _nats(source, budget) for source in run.sources}
     for item in run.ablations:
         if item.name == "weight":
             for row in item.rows:
@@ -97,12 +100,26 @@ def numbers_of(run: Run) -> dict[str, dict[str, float]]:
     return found
 
 
+def _at_budget(budget: float) -> str:
+    return f"ECI at B = {budget:g}"
+
+
+def _ranked_by(run: Run) -> str:
+    return "ECI_sem" if run.budget == 1.0 else _at_budget(run.budget)
+
+
+def _nats(source: SourceResult, budget: float) -> float:
+    """The score at a budget, that on equal numbers where the source is ranked by it."""
+    ranked = [] if source.ranked_point is None else [source.ranked_point]
+    return next(point.nats for point in [*ranked, *source.budget_curve] if point.budget == budget)
+
+
 def agree(run: Run, outcomes: Iterable[Outcomes]) -> tuple[Agreement, ...]:
     """Agreement of every number of a run with every downstream metric. Source: METHOD 3, 12.
 
     Intervals hold what the true values could give, with a chance of 95 % or more: see `_Signs`. The errors of a
-    metric are in all of its intervals; those of the scores only in the correlations of ECI_sem, of a run ranked
-    at budget 1. Without errors there is no interval.
+    metric are in all of its intervals; those of the scores only in the correlations of the score that the run ranks
+    by. Without errors there is no interval.
     Raises InputError where fewer than three sources have an outcome.
     """
     numbers = numbers_of(run)
@@ -127,7 +144,7 @@ def _agreement(run: Run, name: str, values: Mapping[str, float], outcome: Outcom
     b = np.array([outcome.values[source] for source in names])
     errors = np.array([outcome.errors.get(source, 0.0) for source in names])
     alike, n_pairs = pairs_ordered_alike(values, {source: outcome.values[source] for source in names})
-    of_scores, of_outcomes = name == "ECI_sem" and run.budget == 1.0, bool(errors.any())
+    of_scores, of_outcomes = name == _ranked_by(run), bool(errors.any())
     n_sides = of_scores + of_outcomes
     rate = ERROR_RATE / max(1, n_sides * n_pairs)
     first = _Signs.of(a, _half_widths(run, names, rate) if of_scores else np.zeros((len(a), len(a))))

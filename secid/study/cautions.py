@@ -1,56 +1,24 @@
-"""What makes scores of a run less than they seem: an inactive lexical gate, too few queries, unequal samples."""
+"""What makes scores of a run less than they seem: a noisy encoder, too few queries, unequal samples, odd slices."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
+from collections.abc import Mapping, Sequence
 
 from secid.distinct import distinct
 from secid.encoders.selftest import LARGEST_NOISE, NOISE_FACTOR
 from secid.measure.uncertainty import FEWEST_QUERIES
 from secid.plan import Plan
+from secid.results import Comparison
 from secid.settings import Settings
-from secid.study.coverage import CoverageBench
 from secid.study.finish import Measured
 from secid.study.outcomes import shown_names
 
-INACTIVE_COVERAGE = 0.05
-"""Mean coverage of the labelled positives below which coverage says nothing about negatives either."""
 NOT_LEVEL = "the sources differ in size, and under --positives all they are not cut to equal numbers"
 """Why no budget curves are compared. Source: METHOD 7."""
+FEW_SHARED = 0.05
+"""Share of the smaller source's queries below which the pairing of two sources rests on nothing."""
 SHOWN_SOURCES = 3
 """Of those whose values of --by no other source has."""
-
-
-def inactive_gates(items: Sequence[Measured], coverages: CoverageBench, settings: Settings) -> tuple[str, ...]:
-    """One warning for each source whose positives are hardly covered, with what another tokenizer would give.
-
-    With one token for a whole query (unsegmented Chinese) every residual is 1 and the score has two
-    gates, not three. Only where no offered tokenizer helps is that a property of the texts.
-    """
-    found = []
-    for item in items:
-        mean = float(np.average(item.positive_coverage, weights=item.triplets.share))
-        if mean >= INACTIVE_COVERAGE:
-            continue
-        others = {
-            name: float(np.average(coverages.positives(item.triplets, name, settings.idf), weights=item.triplets.share))
-            for name in coverages.tokenizers()
-            if name != settings.tokenizer
-        }
-        best = max(others, key=lambda name: others[name])
-        advice = (
-            f"use --tokenizer {best}, it lifts the coverage of positives to {others[best]:.2f}"
-            if others[best] >= INACTIVE_COVERAGE
-            else f"no offered tokenizer lifts the coverage of positives to {INACTIVE_COVERAGE:g} "
-            f"({best}: {others[best]:.3f})"
-        )
-        found.append(
-            f"{item.name}: {advice}: the lexical gate is inactive, under {settings.tokenizer} the labelled positives "
-            f"cover {mean:.3f} of their queries on average"
-        )
-    return tuple(found)
 
 
 def noisy(distance: float) -> tuple[str, ...]:
@@ -60,6 +28,27 @@ def noisy(distance: float) -> tuple[str, ...]:
         return ()
     where = f"positive and negative closer than {distance:.2g} count as the same (limit {limit:.2g})"
     return (f"the encoder gives a text another row beside other texts: {where}, so that scores and ranks mean little",)
+
+
+def unpaired(comparisons: Sequence[Comparison], n_queries: Mapping[str, int]) -> tuple[str, ...]:
+    """A warning where sources have hardly a query in common: what sets them apart may be their queries.
+
+    n_queries: distinct queries of each source.
+    """
+    apart = [
+        pair
+        for pair in comparisons
+        if pair.n_shared_queries < FEW_SHARED * min(n_queries[pair.first], n_queries[pair.second])
+    ]
+    if not apart:
+        return ()
+    names = f"{apart[0].first} and {apart[0].second}"
+    which = (
+        f"{names} share {apart[0].n_shared_queries or 'no'} {'query' if apart[0].n_shared_queries < 2 else 'queries'}"
+        if len(apart) == 1
+        else f"{len(apart)} of {len(comparisons)} pairs of sources share hardly a query ({names} for one)"
+    )
+    return (f"compare sources of the same queries: {which}, so their difference may be that of the queries",)
 
 
 def few_queries(items: Sequence[Measured]) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from secid.study.lint.flags import Flagged, Lines, echoes, structure, style
 from secid.study.lint.gate import GateSample, lexical
 from secid.study.lint.leaks import Leaks, find_leaks
 from secid.study.lint.profile import lengths_of, scripts_of, spread
+from secid.study.misread import misread
 from secid.study.overlap import Listed, overlaps
 from secid.study.reading import read_plan
 
@@ -165,6 +166,7 @@ class _Checker:
             **style(planned, plan, lines, planned.tally.dropped.get("empty_negative", 0)),
             "query_echoed": echoes(planned, plan, lines),
             "too_long": self._too_long(planned),
+            "words_misread": self._misread(planned),
         }
         if self._leaks is not None:
             flagged |= self._leaks.flagged(planned)
@@ -187,6 +189,12 @@ class _Checker:
             passages.tokens[planned.negatives] > limit,
             f"of {told}" if told else "",
         )
+
+    def _misread(self, planned: PlannedSource) -> Flagged:
+        """Sampled texts of a source whose words the tokenizer misreads."""
+        found = misread(self._plan, planned, self._settings.tokenizer, self._settings.seed)
+        told = f"in a sample of {found.n_texts}: {self._settings.tokenizer} {found.told()}" if found.n else ""
+        return Flagged(found.n, found.n_texts, np.zeros(planned.n_triplets, np.bool_), told)
 
     def _finding(
         self, planned: PlannedSource, name: str, flagged: Flagged, examples: tuple[Example, ...] | None

@@ -75,6 +75,10 @@ class CoverageBench:
         self._lexicons: dict[str, Lexicon] = {}
         self._tables: dict[tuple[str, str], DocumentFrequencies] = dict(frozen or {})
 
+    def over(self, plan: Plan, triplets: Sequence[Triplets], folder: Path) -> CoverageBench:
+        """A bench of other texts, with the same tokenizers; its pool is its own."""
+        return CoverageBench(plan, triplets, folder, pieces=self._pieces)
+
     def tokenizers(self) -> tuple[str, ...]:
         """Names of all that can be used here: the encoder's own pieces where it has them."""
         return (*SPLITTERS, WORDPIECES) if self._pieces else tuple(SPLITTERS)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from secid.lexical import SPLITTERS
-from secid.measure.blocks import Triplets
+from secid.lexical import SPLITTERS, splitter
 from secid.measure.buckets import Thresholds, Trait, traits
 from secid.measure.proxies import proxies
 from secid.plan import Plan, sample_order
@@ -20,6 +19,8 @@ from secid.study.coverage import CoverageBench
 
 if TYPE_CHECKING:
     from secid.study.finish import Measured
+
+Floats = npt.NDArray[np.float64]
 
 HISTOGRAM_BINS = 20
 SHOWN_GATES = ("consistency", "locality", "coverage", "weight")
@@ -62,11 +63,12 @@ class Inspector:
     def findings(self, item: Measured) -> Findings:
         """Proxies, buckets and histograms of one source. Source: METHOD 3, 4."""
         found = self.traits(item)
+        idf = self._coverages.idf(item.triplets, self._settings.tokenizer, self._settings.idf)
         values = proxies(item.triplets, item.scalars, item.gates, item.record_gradient, self._settings.temperature)
         return Findings(
             proxies=Proxies(**vars(values)),
             gate_histograms={name: _histogram(getattr(item.gates, name), item.triplets.share) for name in SHOWN_GATES},
-            buckets=tuple(self._bucket(item, name, trait) for name, trait in found.items()),
+            buckets=tuple(self._bucket(item, name, trait, idf) for name, trait in found.items()),
             bucket_overlaps={
                 first: {
                     second: _count(found[first].flags & found[second].flags, item.triplets.share) for second in found
@@ -92,7 +94,7 @@ class Inspector:
             Thresholds(settings.high_coverage, settings.near_copy, settings.valid, settings.far),
         )
 
-    def _bucket(self, item: Measured, name: str, trait: Trait) -> Bucket:
+    def _bucket(self, item: Measured, name: str, trait: Trait, idf: Floats) -> Bucket:
         flags = trait.flags
         share = np.ones(len(flags)) if item.triplets.share is None else item.triplets.share
         weight = share * item.gates.weight
@@ -106,19 +108,20 @@ class Inspector:
             fraction=float(share[flags].sum() / share.sum()),
             weight_fraction=_part(weight, flags),
             score_nats=eci * _part(information, flags),
-            examples=self._examples(item, trait),
+            examples=self._examples(item, trait, idf),
         )
 
-    def _examples(self, item: Measured, trait: Trait) -> tuple[TripletExample, ...]:
+    def _examples(self, item: Measured, trait: Trait, idf: Floats) -> tuple[TripletExample, ...]:
         """The worst triplets of a bucket, one a query; equally bad ones in the seeded order of queries."""
         rows = item.triplets
         inside = np.flatnonzero(trait.flags)
         priority = sample_order(self._plan.queries.keys[rows.query[inside]], self._settings.seed)
         order = inside[np.lexsort((priority, -trait.severity[inside].round(SEVERITY_DECIMALS)))]
         _, first = np.unique(rows.query[order], return_index=True)
-        return tuple(self._example(item, int(place)) for place in order[np.sort(first)][: self._settings.examples])
+        worst = order[np.sort(first)][: self._settings.examples]
+        return tuple(self._example(item, int(place), idf) for place in worst)
 
-    def _example(self, item: Measured, place: int) -> TripletExample:
+    def _example(self, item: Measured, place: int, idf: Floats) -> TripletExample:
         rows, planned, plan = item.triplets, item.planned, self._plan
         if planned is None:
             raise ValueError("controls have no examples")
@@ -138,18 +141,16 @@ class Inspector:
             query=_cut(query),
             positive=_cut(positive),
             negative=_cut(negative),
-            matched_terms=self._matched(rows, query, negative),
+            matched_terms=self._matched(query, negative, idf),
             **{name: float(value) for name, value in numbers.items()},
         )
 
-    def _matched(self, rows: Triplets, query: str, negative: str) -> tuple[tuple[str, float], ...]:
+    def _matched(self, query: str, negative: str, idf: Floats) -> tuple[tuple[str, float], ...]:
         """Query tokens that the negative holds, the heaviest first."""
-        tokenizer, corpus = self._settings.tokenizer, self._settings.idf
+        tokenizer = self._settings.tokenizer
         if tokenizer not in SPLITTERS:
             return ()  # word pieces are no terms that a reader would know
-        split = SPLITTERS[tokenizer]
-        terms = sorted(set(split(query)) & set(split(negative)))
-        idf = self._coverages.idf(rows, tokenizer, corpus)
+        terms = sorted({*splitter(tokenizer, "query")(query)} & {*splitter(tokenizer, "passage")(negative)})
         weights: Iterable[float] = self._coverages.lexicon(tokenizer).term_idf(terms, idf) if terms else []
         pairs = sorted(zip(terms, map(float, weights), strict=True), key=lambda pair: (-pair[1], pair[0]))
         return tuple(pairs[:MATCHED_TERMS])

@@ -26,7 +26,7 @@ from secid.results import SCHEMA_VERSION, Ablation, EarlyStop, EqualNumbers, Idf
 from secid.settings import Resolved, Settings
 from secid.study.ablate import Aspect, ablation, aspects, blocks_of, tokenizer_of
 from secid.study.bench import Bench, level_sets, sample_positions
-from secid.study.cautions import NOT_LEVEL, few_queries, inactive_gates, noisy, not_level, odd_slices
+from secid.study.cautions import NOT_LEVEL, few_queries, noisy, not_level, odd_slices, unpaired
 from secid.study.controls import Control, chosen_kinds, make_controls
 from secid.study.coverage import CoverageBench, piece_stream
 from secid.study.early import rank_early
@@ -34,6 +34,7 @@ from secid.study.embedding import Embedder
 from secid.study.environment import environment
 from secid.study.finish import Measured, chances, compare, control_result, crossings, rank_groups, source_result
 from secid.study.inspect import Findings, Inspector
+from secid.study.lexical_cautions import lexical
 from secid.study.overlap import Listed, overlaps
 from secid.study.reading import read_plan
 from secid.study.sample_noise import with_noise
@@ -203,7 +204,7 @@ def measure(
             findings[item.name] = inspector.findings(item)
             progress.advance(1)
         flags = {item.name: {name: trait.flags for name, trait in inspector.traits(item).items()} for item in items}
-        warnings = noisy(distance) + inactive_gates(items, coverages, settings)
+        warnings = noisy(distance) + lexical(plan, items, coverages, settings, folder / "cautions")
         warnings += few_queries(items) + not_level(level_items, settings) + odd_slices(plan, settings)
         whole = {item.name: item.nats(settings.budget) for item in judged(items, level_items, settings.budget)}
         sliced = slices(plan, items, bench, flags, whole, settings, progress)
@@ -265,7 +266,7 @@ def finished(
         equal_numbers=equal_numbers(found.items, found.level),
         slices=found.slices,
         early_stop=found.early_stop,
-        warnings=found.warnings,
+        warnings=(*unpaired(comparisons, {item.name: len(item.influence.queries) for item in cut}), *found.warnings),
         not_evaluated=found.not_evaluated,
         timing=clock.stages,
         environment=environment(),

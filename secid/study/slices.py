@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf, isfinite
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,16 @@ def slices(
             parts = [bench.part(item, keep, settings.budget) for item, keep in inside]
             found.append(_slice(settings, value, parts, _judged(plan, inside, parts, bench, settings), shares, whole))
         progress.advance(1)
-    return tuple(sorted(found, key=lambda item: (-sum(s.n_triplets for s in item.sources), item.value)))
+    return tuple(sorted(found, key=lambda item: (-sum(s.n_triplets for s in item.sources), _natural(item.value))))
+
+
+def _natural(value: str) -> tuple[float, str]:
+    """Numbers by their size, before all names."""
+    try:
+        number = float(value)
+    except ValueError:
+        return inf, value
+    return (number, value) if isfinite(number) else (inf, value)
 
 
 def _places(item: Measured, number: int) -> Index:
@@ -97,7 +107,9 @@ def _slice(
     budget, whole_slice = settings.budget, {item.name: item for item in items}
     ranked = sorted(judged, key=lambda item: (-item.nats(budget), item.name))
     scores = {item.name: item.nats(budget) for item in ranked}
-    groups = rank_groups(list(scores), compare(ranked, budget))
+    comparisons = compare(ranked, budget)
+    groups = rank_groups(list(scores), comparisons)
+    leader = min(whole, key=lambda name: (-whole[name], name))
     sources = []
     for rank, cut in enumerate(ranked, 1):
         item = whole_slice[cut.name]
@@ -124,4 +136,7 @@ def _slice(
         value=value,
         sources=tuple(sources),
         stability=rank_stability(scores, whole, sorted(scores)),
+        lead_interval_95=next(
+            (pair.interval_95 for pair in comparisons if (pair.first, pair.second) == (ranked[0].name, leader)), None
+        ),
     )

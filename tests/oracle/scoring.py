@@ -66,14 +66,20 @@ def policy_triplets(record: Record, policy: str, q_vec: Vectors, p_vec: Vectors)
     return [(query, positive, negative) for positive in chosen for negative in negatives]
 
 
-def tokens(text: str, tokenizer: str = "alphanumeric") -> frozenset[str]:
+def tokens(text: str, tokenizer: str = "alphanumeric", *, is_passage: bool = False) -> frozenset[str]:
     """T(text), the set of tokens.
 
     tokenizer : alphanumeric; alphanumeric2 (two code points or more); whitespace; trigrams (of the
-    lower-cased text, white space collapsed and stripped; a shorter text is its own single token).
+    lower-cased text, white space collapsed and stripped; a shorter text is its own single token);
+    multilingual (of the text in NFKC), under which a passage also has each character of scripts without spaces.
     Empty for a text without tokens. Raises KeyError for another tokenizer. Source: METHOD 2, 4.
     """
-    return TOKENIZERS[tokenizer](text.lower())
+    if tokenizer == "multilingual":
+        text = unicodedata.normalize("NFKC", text)
+    found = TOKENIZERS[tokenizer](text.lower())
+    if not is_passage or tokenizer != "multilingual":
+        return found
+    return found | {char for char in text if _is_unspaced(char) and unicodedata.category(char)[0] in "LNM"}
 
 
 def _trigrams(lowered: str) -> frozenset[str]:
@@ -88,10 +94,14 @@ def _multilingual(lowered: str) -> frozenset[str]:
     found: set[str] = set()
     wordlike = "".join(char if unicodedata.category(char)[0] in "LNM" else " " for char in lowered)
     for word in wordlike.split():
-        for unspaced, chars in groupby(word, lambda char: unicodedata.name(char, "").startswith(UNSPACED)):
+        for unspaced, chars in groupby(word, _is_unspaced):
             run = "".join(chars)
             found |= set(map("".join, pairwise(run))) if unspaced and len(run) > 1 else {run}
     return frozenset(found)
+
+
+def _is_unspaced(char: str) -> bool:
+    return unicodedata.name(char, "").startswith(UNSPACED)
 
 
 UNSPACED = ("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI")
@@ -106,10 +116,17 @@ TOKENIZERS: Mapping[str, Callable[[str], frozenset[str]]] = {
 """`wordpieces` are those of tests.fake_encoder.PieceEncoder."""
 
 
-def document_frequencies(documents: Iterable[str], tokenizer: str = "alphanumeric") -> tuple[Counter[str], int]:
-    """For each token the number of distinct documents that hold it, and the number of distinct documents."""
-    distinct = set(documents)
-    return Counter(token for document in distinct for token in tokens(document, tokenizer)), len(distinct)
+def document_frequencies(
+    documents: Iterable[str], tokenizer: str = "alphanumeric", queries: Iterable[str] = ()
+) -> tuple[Counter[str], int]:
+    """For each token the number of distinct documents that hold it, and the number of distinct documents.
+
+    queries : further documents, with the tokens of queries where they are not among the others.
+    """
+    passages = set(documents)
+    further = set(queries) - passages
+    held = [tokens(text, tokenizer, is_passage=True) for text in passages] + [tokens(t, tokenizer) for t in further]
+    return Counter(token for own in held for token in own), len(held)
 
 
 def idf_table(frequencies: Mapping[str, int], n_documents: int) -> Idf:
@@ -141,12 +158,13 @@ def idf_for(
     """
     if corpus == "uniform":
         return uniform_idf
-    documents = {
-        "pooled": lambda: scored_documents(sources.values()),
-        "own": lambda: scored_documents([sources[name]]),
-        "pooled_with_queries": lambda: scored_documents(sources.values()) | scored_queries(sources.values()),
+    documents = scored_documents([sources[name]] if corpus == "own" else sources.values())
+    queries = {
+        "pooled": set[str],
+        "own": set[str],
+        "pooled_with_queries": lambda: scored_queries(sources.values()),
     }[corpus]()
-    return idf_table(*document_frequencies(documents, tokenizer))
+    return idf_table(*document_frequencies(documents, tokenizer, queries))
 
 
 def coverage(query: str, passage: str, idf: Idf, tokenizer: str = "alphanumeric") -> float:
@@ -154,7 +172,7 @@ def coverage(query: str, passage: str, idf: Idf, tokenizer: str = "alphanumeric"
 
     Source: METHOD 2.3.
     """
-    return _coverage(tokens(query, tokenizer), tokens(passage, tokenizer), idf)
+    return _coverage(tokens(query, tokenizer), tokens(passage, tokenizer, is_passage=True), idf)
 
 
 def _coverage(query: frozenset[str], passage: frozenset[str], idf: Idf) -> float:
@@ -229,9 +247,10 @@ def measure_triplets(
         np.sum(left * right, axis=1)
         for left, right in ((queries, positives), (queries, negatives), (positives, negatives))
     )
-    found = lru_cache(maxsize=None)(lambda text: tokens(text, tokenizer))
-    covered = np.array([_coverage(found(query), found(negative), idf) for query, _, negative in scored])
-    positive_covered = np.array([_coverage(found(query), found(positive), idf) for query, positive, _ in scored])
+    asked = lru_cache(maxsize=None)(lambda text: tokens(text, tokenizer))
+    held = lru_cache(maxsize=None)(lambda text: tokens(text, tokenizer, is_passage=True))
+    covered = np.array([_coverage(asked(query), held(negative), idf) for query, _, negative in scored])
+    positive_covered = np.array([_coverage(asked(query), held(positive), idf) for query, positive, _ in scored])
     difference = negatives - positives
     distance = np.sqrt(np.sum(difference**2, axis=1))
     has_direction = distance > epsilon

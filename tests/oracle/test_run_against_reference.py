@@ -16,12 +16,28 @@ from secid.report.words import score_point
 from secid.results import EqualNumbers, Run
 from secid.settings import resolve
 from secid.study.ablate import CORPORA, TEMPERATURES, TOKENIZERS
+from secid.study.coverage import CoverageBench
 from secid.study.score import Scored, score_sources
 from secid.texts import text_key
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle import reference
 
-WORDS = ["river", "stone", "bridge", "arch", "The", "of", "water", "9", "load", "über", "हिन्दी", "煮米饭2人"]
+WORDS = [
+    "river",
+    "stone",
+    "bridge",
+    "arch",
+    "The",
+    "of",
+    "water",
+    "9",
+    "load",
+    "über",
+    "हिन्दी",
+    "煮米饭2人",
+    "猫",
+    "黑猫在家",
+]
 Rows = list[tuple[str, list[str], list[str]]]
 
 
@@ -292,6 +308,32 @@ def test_the_same_source_under_two_names_ties(sources, tmp_path):
     assert twice.overlaps[0].negative_jaccard_mean == 1.0
 
 
+def test_sources_of_other_queries_are_told_at_the_top(sources, tmp_path):
+    rows = sources["a"]
+    apart = score({"a": rows[:20], "b": rows[20:]}, tmp_path / "apart", controls="none").run
+    names = " and ".join(source.name for source in apart.sources)
+    assert apart.warnings[0] == (
+        f"compare sources of the same queries: {names} share no query, so their difference may be that of the queries"
+    )
+    three = {"a": rows[:20], "b": rows[20:], "c": rows[:20]}
+    told = score(three, tmp_path / "three", controls="none").run.warnings[0]
+    assert told.startswith("compare sources of the same queries: 2 of 3 pairs of sources share hardly a query (")
+    some = score({"a": rows[:20], "b": rows[18:]}, tmp_path / "some", controls="none").run
+    assert not any("same queries" in warning for warning in some.warnings)
+
+
+def test_idf_is_made_once_a_source_and_not_for_every_example(sources, tmp_path, monkeypatch):
+    asked = []
+    made = CoverageBench.idf
+    monkeypatch.setattr(CoverageBench, "idf", lambda *given: asked.append(1) or made(*given))
+    few = score({"a": sources["a"]}, tmp_path / "few", controls="none", examples=1).run
+    n_few, asked[:] = len(asked), []
+    many = score({"a": sources["a"]}, tmp_path / "many", controls="none", examples=9).run
+    n_examples = [sum(len(bucket.examples) for bucket in run.sources[0].buckets) for run in (few, many)]
+    assert n_examples[0] < n_examples[1]
+    assert len(asked) == n_few
+
+
 def test_early_stop_encodes_less_and_keeps_the_order(tmp_path):
     generator = np.random.default_rng(5)
     queries = [f"{word} {number}" for number in range(400) for word in ["river"]]
@@ -347,6 +389,13 @@ def test_slices_are_runs_of_their_own_records_in_the_same_pool(sources, tmp_path
             rel=1e-7,  # blocks are cut elsewhere, and a block's product is float32
         )
         assert sum(s.n_triplets for s in part.sources) < sum(s.n_triplets for s in scored.run.sources)
+        leader = scored.run.sources[0].name
+        leads = [
+            pair.interval_95
+            for pair in alone.comparisons
+            if pair.second == leader and alone.sources[0].name == pair.first
+        ]
+        assert part.lead_interval_95 == (pytest.approx(leads[0], rel=1e-6) if leads else None)
 
 
 def test_an_empty_part_of_a_file_is_left_out_with_its_reason(tmp_path):

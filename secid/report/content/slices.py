@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from secid.report.foreign import named, short
-from secid.report.numerals import count, fraction, interval, nats, percent, plural
+from secid.report.numerals import SPACE, count, fraction, interval, nats, percent, plural
 from secid.report.page import Part, Section, Table, foreign, number, wrapped
 from secid.report.words import bucket_name, terms
 from secid.results import Run, Slice, SliceSource
@@ -20,7 +21,7 @@ def slices_section(run: Run) -> Section | None:
     """A row a slice, a column a source; None for a run that was not sliced."""
     if not run.slices:
         return None
-    shown, n_cut = run.slices[:SHOWN_SLICES], max(0, len(run.slices) - SHOWN_SLICES)
+    shown, n_cut = _by_number(run.slices[:SHOWN_SLICES]), max(0, len(run.slices) - SHOWN_SLICES)
     names = [source.name for source in run.sources]
     columns = (
         foreign(short(shown[0].field)),
@@ -37,8 +38,11 @@ def slices_section(run: Run) -> Section | None:
         anchor="slices",
         link="Slices",
         title="Does the order hold within parts of the data?",
-        paragraphs=(slices_told(run), *([f"{count(n_cut)} more slices are in report.json."] if n_cut else [])),
-        parts=(Part(table=table), *_buckets(run.slices[:BUCKET_SLICES])),
+        paragraphs=(
+            f"{slices_told(run)}.",
+            *([f"{count(n_cut)} more slices are in report.json."] if n_cut else []),
+        ),
+        parts=(Part(table=table), *_buckets(_by_number(run.slices[:BUCKET_SLICES]))),
         terms=terms("queries", "rank", "rank group", "95 % interval", "stability", "share"),
     )
 
@@ -62,16 +66,30 @@ def _buckets(slices: Sequence[Slice]) -> tuple[Part, ...]:
 
 
 def slices_told(run: Run) -> str:
-    """In how many slices another source leads."""
+    """In how many slices another source leads, and in how many of them beyond noise; without a full stop."""
     leader = run.sources[0].name
     having = [item for item in run.slices if any(source.name == leader for source in item.sources)]
-    n_other = sum(item.sources[0].name != leader for item in having)
+    others = [item for item in having if item.sources[0].name != leader]
+    n_sure = sum(item.lead_interval_95 is not None and item.lead_interval_95[0] > 0 for item in others)
     n_lacking = len(run.slices) - len(having)
     lacking = f"; {count(n_lacking)} more hold nothing of it" if n_lacking else ""
+    beyond = "all" if n_sure == len(others) else count(n_sure) if n_sure else "none"
+    sure = f", {beyond} of them beyond noise (a lead whose 95{SPACE}% interval is above 0)" if others else ""
     return (
-        f"{count(n_other)} of {plural(len(having), 'slice')} by {named(run.slices[0].field)} that hold "
-        f"{named(leader)} have another leader{lacking}; see intervals and rank groups."
+        f"{count(len(others)) if others else 'none'} of {plural(len(having), 'slice')} by "
+        f"{named(run.slices[0].field)} that hold {named(leader)} have another leader{sure}{lacking}"
     )
+
+
+def _by_number(slices: Sequence[Slice]) -> Sequence[Slice]:
+    """Slices whose values are all numbers in their order, the absent value last; others as they stand, by size."""
+    places: dict[str, float] = {}
+    for item in slices:
+        try:
+            places[item.value] = float(item.value or inf)
+        except ValueError:
+            return slices
+    return sorted(slices, key=lambda item: places[item.value])
 
 
 def _value(item: Slice) -> str:

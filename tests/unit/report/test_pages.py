@@ -302,6 +302,20 @@ def test_the_terminal_table_fits_with_six_sources_and_long_names(run, width):
         assert max(cell_len(line) for line in printed(made, width).splitlines()) <= width
 
 
+def test_no_column_of_an_ablation_is_lost_at_80_columns(run):
+    large = samples.large(run)
+    tiny = [
+        replace(item, rows=tuple(replace(row, scores=dict.fromkeys(row.scores, 4e-5)) for row in item.rows))
+        for item in large.ablations
+    ]
+    for made in (large, replace(large, ablations=tuple(tiny))):
+        lines = printed(made).splitlines()
+        heads = [number for number, line in enumerate(lines) if line.split()[-2:] == ["order", "stability"]]
+        assert len(heads) == len(made.ablations)
+        rows = [line for line in lines if re.search(r" 123456 +\d\.\d{3}$", line)]
+        assert len(rows) == sum(len(item.rows) for item in made.ablations)
+
+
 def test_the_terminal_shows_score_interval_and_group(run):
     text = printed(run)
     assert re.search(r"1 \(1\)\s+random\s+0\.5455 ±0\.0350\s+0\.6\s%\s+0\.99 0\.58 0\.05", text)
@@ -392,13 +406,28 @@ def test_buckets_are_repeated_for_each_slice(run):
 
 def test_a_slice_led_by_another_source_counts_only_where_the_leader_is(run):
     first = samples.sliced(run).slices[0]
-    turned = replace(first, value="x", sources=tuple(reversed(first.sources)))
+    turned = replace(first, value="x", sources=tuple(reversed(first.sources)), lead_interval_95=(-0.1, 0.2))
     literal = replace(first, value="(absent or empty)")
     text = printed(replace(run, slices=(first, turned, literal)), 400)
-    assert "Slices: 1 of 3 slices by language that hold random have another leader; see" in text
+    assert "Slices: 1 of 3 slices by language that hold random have another leader, none of them beyond noise" in text
+    assert "; scores and intervals by slice are in report.md." in text
+    sure = replace(turned, lead_interval_95=(0.01, 0.2))
+    assert "2 of 4 slices by language that hold random have another leader, 1 of them beyond noise (a lead whose" in (
+        printed(replace(run, slices=(first, turned, literal, sure)), 400)
+    )
     page = to_markdown(replace(run, slices=(first, turned, literal)))
     assert "| (absent or empty) |" in page
     assert "| “(absent or empty)” |" in page
+
+
+def test_slices_by_a_number_stand_in_its_order(run):
+    first = samples.sliced(run).slices[0]
+    page = to_markdown(replace(run, slices=tuple(replace(first, value=value) for value in ("10", "", "2", "-1.5"))))
+    places = [page.index(f"\n| {value} |") for value in ("\\-1.5", "2", "10", "(absent or empty)")]
+    assert places == sorted(places)
+    page = to_markdown(replace(run, slices=tuple(replace(first, value=value) for value in ("10", "two", "2"))))
+    places = [page.index(f"\n| {value} |") for value in ("10", "two", "2")]
+    assert places == sorted(places)
 
 
 def test_at_another_budget_the_ranking_explains_its_own_score(run):
@@ -428,7 +457,7 @@ def test_an_early_stop_and_slices_are_told_on_the_terminal(run):
         in told
     )
     assert "Undecided: bm25 and dense. Decided speaks of these files" in told
-    assert "Slices: 0 of 1 slice by language that hold random have another leader; 1 more hold nothing of it" in told
+    assert "Slices: none of 1 slice by language that hold random have another leader; 1 more hold nothing of it" in told
 
 
 def test_numbers_are_never_cut_in_the_terminal(run):

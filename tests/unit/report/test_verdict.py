@@ -293,6 +293,16 @@ def test_what_concerns_all_scores_is_told_first(run):
     assert warning(clean) == "The lexical gate is inactive."
 
 
+def test_a_warning_in_brief_is_cut_between_clauses_and_keeps_its_remedy(run):
+    remedy = f"use --tokenizer multilingual for {'n' * 200}"
+    told = warnings(replace(run, warnings=(f"{remedy}: some reason, and more",)), brief=True)[0]
+    assert told == f"U{remedy[1:]}."
+    reason = f"the lexical gate is inactive, {'as it is ' * 20}"
+    told = warnings(replace(run, warnings=(f"use trigrams: {reason}",)), brief=True)[0]
+    assert told == "Use trigrams: the lexical gate is inactive."
+    assert reason.strip() in warnings(replace(run, warnings=(f"use trigrams: {reason}",)))[0]
+
+
 def test_a_name_is_never_capitalised(run):
     made = samples.renamed(run, {"random": "html"})
     assert warning(replace(made, warnings=("html: 3 queries are too few",))).startswith("html: 3")

@@ -89,7 +89,7 @@ def test_a_setting_that_orders_no_pair_is_no_evidence():
     partly = ablation("sample", "100 %", {"1 %": nothing, "2 %": {**DOWN, "a": None}, "100 %": DOWN})
     assert partly.conclusion == "order unchanged over 2 samples (2 settings lack a score for some source)"
     alone = ablation("temperature", "0.05", {"0.05": {"a": 1.0}, "0.1": {"a": 2.0}})
-    assert alone.conclusion == "no temperature other than 0.05 orders a pair"
+    assert alone.conclusion == "one source alone has no order"
 
 
 def test_a_long_conclusion_over_encoders_keeps_tau_and_the_caution():

@@ -193,6 +193,18 @@ def test_unsegmented_text_leaves_the_gate_inactive_and_the_remedy_is_told(tmp_pa
     assert mended.scripts["query"] == {"Han": 1.0}
 
 
+def test_words_that_the_tokenizer_cuts_are_told(tmp_path):
+    hindi = [
+        {"query": f"चावल कैसे पकाएं {n}", "pos": [f"चावल पकाने से पहले धोएं {n}"], "neg": [f"स्टेशन शहर के पूर्व में है {n}"]}
+        for n in range(8)
+    ]
+    found = check_one(tmp_path, hindi).finding("words_misread")
+    assert (found.n, found.fraction, found.exceeded) == (24, 1.0, True)
+    assert found.detail == "in a sample of 24: alphanumeric cuts words at their vowel signs or other marks"
+    assert "--tokenizer multilingual" in found.advice
+    assert check_one(tmp_path, hindi, tokenizer="multilingual").finding("words_misread").n == 0
+
+
 def test_queries_without_tokens(tmp_path):
     rows = clean_rows()
     rows[0]["query"] = "?!"

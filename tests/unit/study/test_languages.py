@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 
 import pytest
 
 from secid.data import resolve_sources
+from secid.lexical import SPLITTERS
+from secid.lexical.scripts import fault
 from secid.progress import Silent
 from secid.settings import resolve
 from secid.study.score import score_sources
@@ -65,10 +68,65 @@ class Characters(HashEncoder):
 
 
 def test_the_encoders_own_pieces_are_offered_too(tmp_path):
-    # one character a query: no pair of it, nor any window of three, is in the positive
-    (said,) = run_of(("猫", "黑猫在家", "小狗"), tmp_path, encoder=Characters()).warnings
-    assert said.startswith("source: use --tokenizer wordpieces, it lifts the coverage of positives to ")
+    # neither a word nor a window of three characters of the query is in the positive
+    (said,) = run_of(("ab cd", "xaby zcdx", "ef"), tmp_path, encoder=Characters()).warnings
+    assert said.startswith("use --tokenizer wordpieces for source, it lifts the coverage of positives to about ")
 
 
-def test_an_active_gate_gives_no_warning(tmp_path):
-    assert run_of(TEXTS["german"], tmp_path).warnings == ()
+@pytest.mark.parametrize("script", ["german", "code", "arabic"])
+def test_an_active_gate_gives_no_warning(script, tmp_path):
+    assert run_of(TEXTS[script], tmp_path).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("script", "tokenizer", "does"),
+    [
+        ("hindi", "alphanumeric", "alphanumeric cuts words at their vowel signs or other marks"),
+        ("hindi", "alphanumeric2", "alphanumeric2 cuts words at their vowel signs or other marks"),
+        ("thai", "alphanumeric", "alphanumeric makes one word of many in scripts without spaces"),
+    ],
+)
+def test_a_tokenizer_that_misreads_words_is_told_though_the_gate_is_active(script, tokenizer, does, tmp_path):
+    run = run_of(TEXTS[script], tmp_path, tokenizer=tokenizer)
+    assert run.sources[0].positive_coverage_mean >= 0.05
+    assert run.warnings == (f"use --tokenizer multilingual: {does} (100 % of the texts of source)",)
+    assert run_of(TEXTS[script], tmp_path, tokenizer="multilingual").warnings == ()
+
+
+def test_an_inactive_gate_is_told_once_and_decomposed_letters_too(tmp_path):
+    (said,) = run_of(TEXTS["chinese"], tmp_path).warnings
+    assert said.startswith("use --tokenizer ")
+    texts = [unicodedata.normalize("NFD", text) for text in ("wie schön ist es", "es ist schön hier", "die Straße")]
+    (said,) = run_of(texts, tmp_path, tokenizer="whitespace").warnings
+    assert "whitespace takes decomposed letters (NFD) for other ones than composed ones" in said
+
+
+def test_what_a_tokenizer_does_to_a_text():
+    split = SPLITTERS["alphanumeric"]
+    assert fault("हिन्दी में लिखा गया", split) == "cut"
+    assert fault("我爱北京天安门", split) == "fused"
+    assert fault("北京", split) is None  # a pair of characters is one token either way
+    assert fault("the city of 北京天安门 and its long history", split) is None
+    assert fault("naïve café", split) is None
+    assert fault(unicodedata.normalize("NFD", "a naïve old café in town"), split) == "decomposed"
+    assert fault("5 Ω at 20 Å", split) is None  # signs that have no marks, in whatever form
+    assert fault("हिन्दी में", SPLITTERS["whitespace"]) is None
+
+
+def test_a_query_of_one_character_meets_the_passages_that_hold_it(tmp_path):
+    source = run_of(("猫", "黑猫在家", "小狗在家"), tmp_path, tokenizer="multilingual").sources[0]
+    assert source.positive_coverage_mean > 2 * source.coverage_mean
+    examples = [item for bucket in source.buckets for item in bucket.examples]
+    assert examples
+    assert {term for item in examples for term, _ in item.matched_terms} == set()  # nothing of 小狗在家
+
+
+def test_longer_queries_are_covered_by_pairs_alone(tmp_path):
+    whole = run_of(("黑猫", "黑猫在家", "猫黑在家"), tmp_path, tokenizer="multilingual", idf="uniform").sources[0]
+    assert (whole.positive_coverage_mean, whole.coverage_mean) == (0.5, 0.0)  # the number of the query is the rest
+
+
+def test_composed_and_decomposed_letters_meet_under_multilingual(tmp_path):
+    texts = ("wie schön", unicodedata.normalize("NFD", "wie schön es ist"), "etwas anderes")
+    found = run_of(texts, tmp_path, tokenizer="multilingual", idf="uniform").sources[0]
+    assert found.positive_coverage_mean == pytest.approx(2 / 3)
