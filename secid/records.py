@@ -115,6 +115,7 @@ REASONS: Mapping[str, Reason] = {
     "too_large": Reason("a row larger than the reader's limit", True),
     "too_deep": Reason("JSON nested deeper than the reader's limit", True),
     "duplicate_key": Reason("a JSON object names one key twice", True),
+    "late_column": Reason("negatives in a column that the first rows of the file have not", True),
     "extra_columns": Reason("more or fewer columns than the header or the other rows", True),
 }
 """Every reason a row (Defect) or a single negative (Record.dropped) is left out under."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from secid.data.clean import Cleaner
@@ -27,6 +27,7 @@ class Layout:
     rest : rows without names whose negatives are all that follows the positive.
     inner: the list inside an object of parallel lists ("doc_id"), else "".
     pairs: cells are [instruction, text].   ids: cells hold ids, not texts.
+    later: columns of a row that are like `keys` and were not in the file's first rows.
     """
 
     keys: tuple[Key, ...]
@@ -34,10 +35,11 @@ class Layout:
     inner: str = ""
     pairs: bool = False
     ids: bool = False
+    later: Callable[[Row], Sequence[str]] = field(default=lambda row: (), compare=False)
 
     def of_row(self, row: Row) -> tuple[Key, ...]:
-        """The keys of this row: rows without names may differ in length."""
-        return tuple(range(2, len(row))) if self.rest else self.keys
+        """The keys of this row: some rows have more than others."""
+        return tuple(range(2, len(row))) if self.rest else (*self.keys, *self.later(row))
 
 
 def layout_of(binding: Binding, path: str) -> Layout:
@@ -59,7 +61,7 @@ def layout_of(binding: Binding, path: str) -> Layout:
             return Layout((), rest=True, ids=binding.passage_ids)
         return Layout(tuple(range(int(first), int(last or first) + 1)), ids=binding.passage_ids)
     inner = binding.negatives.partition(".")[2] if binding.schema == "simlm" else ""
-    return Layout(binding.columns[2:], inner=inner, pairs=binding.pairs, ids=binding.passage_ids)
+    return Layout(binding.columns[2:], inner=inner, pairs=binding.pairs, ids=binding.passage_ids, later=binding.later)
 
 
 def cells_of(row: Row, layout: Layout) -> list[Any]:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from secid.data.passages import join_title, passage_id, passage_text
 from secid.data.rows import Broken, shorten
-from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, filled
+from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, filled, unnumbered
+from secid.data.schemas.patterns import NEGATIVE, fits
 from secid.data.schemas.special import as_number
 from secid.records import NO_FIELDS, Block, Defect, Record, Scalar
 from secid.settings import Settings
@@ -68,6 +69,8 @@ class Cleaner:
         self._query_of = query_of if binding.query_ids else None
         self._passage_of = passage_of if binding.passage_ids else None
         plain = not (binding.splits or binding.pairs or binding.labelled or self._source_column)
+        self._known = set(binding.known)
+        self._n_columns = len(set(binding.columns or ()))
         self._quick = plain and self._by is None and self._query_of is None and self._passage_of is None
 
     def blocks(self, numbers: Sequence[int], rows: Sequence[Any]) -> Iterator[Item | Block]:
@@ -91,6 +94,8 @@ class Cleaner:
             queries, positives, negatives = zip(*map(self._extract, rows), strict=True)
             n_positives, n_negatives = list(map(len, positives)), list(map(len, negatives))
             passages = self._texts(chain.from_iterable(zip(positives, negatives, strict=True)))
+            if self._has_late_columns(rows):
+                return None
             lists = SEQUENCES.issuperset(map(type, chain(positives, negatives)))
             # str.strip refuses anything that is no text, and leaves nothing of a blank one.
             if lists and all(n_positives) and all(n_negatives) and all(map(str.strip, chain(queries, passages))):
@@ -98,6 +103,22 @@ class Cleaner:
         except (*NOT_THE_SHAPE, ValueError):
             pass
         return None
+
+    def _has_late_columns(self, rows: Sequence[Any]) -> bool:
+        """Whether rows that have all columns of the binding also have negatives where the first rows have none."""
+        if not self._known or sum(map(len, rows)) == self._n_columns * len(rows):
+            return False
+        return not self._known.issuperset(chain.from_iterable(rows)) and any(map(self._late, rows))
+
+    def _late(self, row: Any) -> list[str]:
+        """Columns of negatives that this row has and the first rows have not; others are known from now on."""
+        found = []
+        for key in row.keys() - self._known if self._known and isinstance(row, dict) else ():
+            if fits(key, NEGATIVE) or (self._binding.numbered and unnumbered(key) == self._binding.numbered):
+                found.append(key)
+            else:
+                self._known.add(key)
+        return found
 
     def _texts(self, cells: Iterable[Sequence[Any]]) -> list[str]:
         """Texts of the rows' passages, titles joined; [""] (never usable) where one needs a closer look."""
@@ -117,14 +138,19 @@ class Cleaner:
     def items(self, line: int, row: Any) -> Iterator[Item]:
         """What one row gives, one item for each source it belongs to."""
         split: str | None = None if self._source_column or self._binding.splits else ""
+        n_late = 0
         try:
             query, positives, negatives = self._cells(row)
+            if late := self._late(row):
+                numbered = self._binding.later(row)
+                negatives = (*negatives, *(row[key] for key in numbered)) if numbered else negatives
+                n_late = sum(_n_cells(row[key]) for key in late if key not in numbered)
             if self._source_column:
                 split = self._split_of(row)
             if self._binding.labelled:
                 positives, negatives = self._by_label(positives, negatives)
             if not self._binding.splits:
-                yield self._record(line, query, positives, negatives, split or "", self._fields(row))
+                yield self._record(line, query, positives, negatives, split or "", self._fields(row), n_late)
                 return
             if not isinstance(negatives, dict):
                 reason = "no_negatives" if negatives is None else "wrong_type"
@@ -136,7 +162,8 @@ class Cleaner:
             yield self._defect(line, _Unusable("no_negatives"), None)
         for key, values in negatives.items():
             name = f"{split}:{key}" if split else str(key)
-            yield self._record(line, query, positives, values, name, self._fields(row))
+            yield self._record(line, query, positives, values, name, self._fields(row), n_late)
+            n_late = 0
 
     def pair(self, line: int, row: Any) -> Pair | Defect:
         """One labelled pair of a row; the defect where it is none."""
@@ -159,8 +186,16 @@ class Cleaner:
         return {self._by: value if isinstance(value, str | int | float | bool) else None}
 
     def _record(
-        self, line: int, query: Any, positives: Any, negatives: Any, split: str, row_fields: Mapping[str, Scalar]
+        self,
+        line: int,
+        query: Any,
+        positives: Any,
+        negatives: Any,
+        split: str,
+        row_fields: Mapping[str, Scalar],
+        n_late: int,
     ) -> Item:
+        """The record of these cells. n_late: negatives of the row that no column of the binding holds."""
         try:
             text = self._query(query)
             good, dropped = self._usable(self._listed(positives, "missing_field"), "no_positive")
@@ -168,6 +203,8 @@ class Cleaner:
                 # A null cell is a missing field; a list of nulls is a list without a positive.
                 raise _Unusable(*_verdict(dropped, "missing_field" if type(positives) is tuple else "no_positive"))
             unusable = sum(n for (_, _), n in dropped.items())
+            if type(negatives) is tuple and len(negatives) > 1:  # rows may have fewer negatives than columns
+                negatives = tuple(cell for cell in negatives if cell is not None) or negatives
             bad, dropped = self._usable(self._listed(negatives, "no_negatives"), "empty_negative")
             if not bad:
                 raise _Unusable(*_verdict(dropped, "no_negatives"))
@@ -178,6 +215,8 @@ class Cleaner:
             left_out[reason] += n
         if unusable:
             left_out["unusable_positive"] = unusable
+        if n_late:
+            left_out["late_column"] = n_late
         return Record(
             text, tuple(good), tuple(bad), self._path, line, split, tuple(sorted(left_out.items())), row_fields
         )
@@ -281,6 +320,11 @@ class Cleaner:
 
     def _defect(self, line: int, trouble: _Unusable, split: str | None) -> Defect:
         return Defect(trouble.reason, self._path, line, shorten(trouble.detail), split)
+
+
+def _n_cells(value: Any) -> int:
+    """How many negatives a cell or list holds."""
+    return len(value) if isinstance(value, list) else int(value not in (None, "", {}))
 
 
 def _looked_up(lookup: Lookup, value: Any, what: str) -> str:

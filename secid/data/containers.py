@@ -112,7 +112,8 @@ def _json_kind(text: bytes, path: str) -> Kind:
         return "jsonl" if (later and _lines_by_name(path)) or any(map(_parsed, later)) else document
     if isinstance(first, list):
         return document if not first or isinstance(first[0], list | dict) else "jsonl"
-    return "json_object" if unwrap(first) != [first] else "jsonl"
+    # A whole object leaves nothing behind its line.
+    return "jsonl" if any(map(bytes.strip, lines[1:])) or unwrap(first) == [first] else "json_object"
 
 
 def _lines_by_name(path: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from secid.data.rows import ROW_LIMIT, Broken, Part, Parts, Row, shorten
+from secid.data.schemas.patterns import NEGATIVE, QUERY, fits
 from secid.data.stream import CHUNK, ByteStream
 from secid.errors import InputError
 
@@ -266,8 +267,8 @@ def _refuse_several_lists(value: Row, first: Row, path: str) -> None:
 
 
 def unwrap(value: Row) -> list[Row]:
-    """The records inside a JSON object: those of its wrapper key, else the object itself."""
-    if isinstance(value, dict):
+    """The records inside a JSON object: those of its wrapper key, else itself, as where it names query and negatives."""
+    if isinstance(value, dict) and not all(any(fits(key, role) for key in value) for role in (QUERY, NEGATIVE)):
         for name in WRAPPERS:
             inner = value.get(name)
             if isinstance(inner, list) and inner and isinstance(inner[0], dict):

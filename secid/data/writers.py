@@ -96,17 +96,18 @@ def json_text(
         return _positional_text(text, layout, row, chosen, width)
     found = members(text)
     spans = {member.key: member.value for member in found}
-    if len(layout.keys) > 1:
-        kept = keys_kept(layout.keys, width)
+    keys = layout.of_row(row)
+    if len(keys) > 1:
+        kept = keys_kept(keys, width)
         changes = [
-            (spans[str(key)], _cell_text(text, [spans.get(str(k)) for k in layout.keys], cell))
+            (spans[str(key)], _cell_text(text, [spans.get(str(k)) for k in keys], cell))
             for key, cell in zip(kept, repeated(chosen, len(kept)), strict=True)
             if str(key) in spans
         ]
-        gone = {str(key) for key in layout.keys[len(kept) :]}
+        gone = {str(key) for key in keys[len(kept) :]}
         changes += [(removal(found, number), "") for number, member in enumerate(found) if member.key in gone]
         return replaced(text, changes)
-    key = str(layout.keys[0])
+    key = str(keys[0])
     if layout.inner:
         return replaced(text, [(spans[key], json.dumps(_lists_cut(row[key], layout, chosen), ensure_ascii=False))])
     if not is_list(row[key], layout):

@@ -35,6 +35,8 @@ class Binding:
     either     : a single text may stand in place of a list.
     labelled   : `extract` gives (query, passage, label), one row a "pair", or (query, passages, labels), a "list".
     query_ids, passage_ids : ids stand in place of the texts.
+    known      : names of all columns of the first rows, beside which others would be new; empty where none would.
+    numbered   : name of the columns of negatives but for the number at its end, where each holds one; else "".
     """
 
     query: str
@@ -51,6 +53,15 @@ class Binding:
     labelled: Labelled = ""
     query_ids: bool = False
     passage_ids: bool = False
+    known: frozenset[str] = frozenset()
+    numbered: str = ""
+
+    def later(self, row: Row) -> list[str]:
+        """Columns of negatives, numbered as the bound ones are, that this row has and the first rows have not."""
+        if not self.known or not self.numbered or not isinstance(row, dict):
+            return []
+        found = [key for key in row if key not in self.known and unnumbered(key) == self.numbered]
+        return sorted(found, key=number_of)
 
     @property
     def mapping(self) -> str:
@@ -77,6 +88,7 @@ def bind_columns(head: Head, query: Key, positive: Key, negatives: Sequence[Key]
         negatives=span(negatives),
         extract=column_extract(query, positive, negatives, scalar_positive, scalar_negative),
         columns=tuple(map(str, (query, positive, *negatives))) if head.named else None,
+        numbered=unnumbered(str(negatives[0])) if head.named and scalar_negative else "",
         **options,
     )
 
@@ -119,6 +131,11 @@ def number_of(name: str) -> int:
     """The number a column's name ends on; -1 where there is none, so that `negative` comes before `negative_1`."""
     found = re.search(r"(\d+)$", name)
     return int(found.group(1)) if found else -1
+
+
+def unnumbered(name: str) -> str:
+    """A column's name without the number it ends on."""
+    return re.sub(r"[_ -]?\d+$", "", name)
 
 
 def filled(row: Row, binding: Binding) -> Row:

@@ -14,7 +14,7 @@ from secid.data.passages import leaves
 from secid.data.rows import Row, shorten
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, bind_columns, filled, number_of
 from secid.data.schemas.head import Head, Key, look_like_ids, make_head
-from secid.data.schemas.order import by_order
+from secid.data.schemas.order import by_order, no_wider
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named, negative_groups
 from secid.data.schemas.refusals import REFUSALS
 from secid.data.schemas.special import are_miners, as_number
@@ -41,7 +41,9 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
     else:
         binding = _detected(head, settings, path)
     _check_labels(binding, head, settings, path)
-    return binding
+    # A column of negatives named in full is the only one that is asked for.
+    whole = not head.named or settings.negative_column in head.kinds
+    return binding if whole else replace(binding, known=frozenset(map(str, head.kinds)))
 
 
 def _detected(head: Head, settings: Settings, path: str) -> Binding:
@@ -179,7 +181,8 @@ def _overruled(head: Head, settings: Settings, path: str) -> Binding:
             raise _undecided(head, "--negative-column", [str(key) for group in groups for key in group], path)
         negatives = groups[0]
     splits = len(negatives) == 1 and head.kinds[negatives[0]] == "struct" and are_miners(head, negatives[0])
-    return bind_columns(head, query, positive, negatives, splits=splits, either=splits)
+    binding = bind_columns(head, query, positive, negatives, splits=splits, either=splits)
+    return binding if head.named else no_wider(binding, head)
 
 
 def _column(head: Head, given: str | None, tiers: tuple[str, ...], flag: str, path: str) -> Key:

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from secid.data.schemas.binding import Binding, Extract, bind_columns
+from secid.data.schemas.binding import Binding, bind_columns
 from secid.data.schemas.head import LISTS, SCALARS, Head, Key
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named
 from secid.data.schemas.special import are_numbers, as_number, pair_binding
@@ -33,7 +33,7 @@ def positional_triplet(head: Head) -> list[Binding]:
     if head.kinds[0] not in SCALARS or positional_pair(head):
         return []
     if len(keys) == 3 and head.kinds[1] in LISTS and head.kinds[2] in LISTS - {"numbers"}:
-        return [bind_columns(head, 0, 1, [2])] if not colbert(head) else []
+        return [no_wider(bind_columns(head, 0, 1, [2]), head)] if not colbert(head) else []
     if len(keys) > 3 and _is_score(head, keys[-1]):
         keys = keys[:-1]
     if any(head.kinds[key] not in SCALARS for key in keys):
@@ -41,21 +41,21 @@ def positional_triplet(head: Head) -> list[Binding]:
     if len(keys) == 3 and _is_a_tag(head, 0, 2) and not head.is_ids(2):
         return []
     if len(keys) == 3 or len({len(row) for row in head.rows}) == 1:
-        fixed = bind_columns(head, 0, 1, keys[2:])
-        return [replace(fixed, extract=_no_wider(fixed.extract, len(head.kinds)))]
+        return [no_wider(bind_columns(head, 0, 1, keys[2:]), head)]
     # Rows of different lengths: all that follows the positive is negative.
     return [Binding("0", "1", "2…", _rest_negative, None)]
 
 
-def _no_wider(extract: Extract, width: int) -> Extract:
-    """The extractor for rows of at most this width: cells beyond it would be lost uncounted."""
+def no_wider(binding: Binding, head: Head) -> Binding:
+    """The binding for rows no wider than those of the head: cells beyond would be lost uncounted."""
+    extract, width = binding.extract, len(head.kinds)
 
     def checked(row: Any) -> tuple[Any, Any, Any]:
         if len(row) > width:
             raise IndexError(f"{len(row)} cells, {width} in the first rows")
         return extract(row)
 
-    return checked
+    return replace(binding, extract=checked)
 
 
 def _rest_negative(row: Any) -> tuple[Any, Any, Any]:
@@ -90,7 +90,7 @@ def positional_pair(head: Head) -> list[Binding]:
         return []
     if any(head.kinds[key] not in SCALARS for key in range(label)):
         return []
-    return [pair_binding(0, 1, 2, None) if n_columns == 3 else pair_binding(0, 2, 3, 1)]
+    return [no_wider(pair_binding(0, 1, 2, None) if n_columns == 3 else pair_binding(0, 2, 3, 1), head)]
 
 
 def by_order(head: Head) -> list[Binding]:

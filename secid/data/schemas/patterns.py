@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any, Literal
 
-from secid.data.schemas.binding import Binding, bind_columns, number_of
+from secid.data.schemas.binding import Binding, bind_columns, number_of, unnumbered
 from secid.data.schemas.head import LISTS, SCALARS, Head, Key
 
 Bind = Callable[[Head], list[Binding]]
@@ -38,6 +38,11 @@ def named(head: Head, tiers: tuple[str, ...]) -> list[str]:
     return []
 
 
+def fits(name: str, tiers: tuple[str, ...]) -> bool:
+    """Whether a column's whole name fits some tier, letter case aside."""
+    return any(re.fullmatch(tier, name, re.IGNORECASE) for tier in tiers)
+
+
 def negative_groups(head: Head, names: list[str]) -> Iterator[list[Key]]:
     """Columns of negatives that belong together: same name but for the number at its end, in numeric order."""
     groups: dict[str, list[str]] = {}
@@ -45,7 +50,7 @@ def negative_groups(head: Head, names: list[str]) -> Iterator[list[Key]]:
         if number_of(name) >= 0 and head.kinds[name] in LISTS:
             groups[name] = [name]
         else:
-            groups.setdefault(re.sub(r"[_ -]?\d+$", "", name), []).append(name)
+            groups.setdefault(unnumbered(name), []).append(name)
     for group in groups.values():
         yield [*sorted(group, key=number_of)]
 

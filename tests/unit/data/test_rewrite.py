@@ -110,6 +110,16 @@ def test_columns_of_one_negative_each_lose_the_last_ones(tmp_path, name):
         assert list(first) == ["query", "positive", "negative_1", "negative_2", "id"]
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_columns_behind_the_first_rows_are_rewritten_too(tmp_path, name):
+    row = {"query": "q q", "positive": "p p", "negative_1": "a a"}
+    path = write(tmp_path / name, [*[row] * 70, {**row, "negative_2": "b b", "negative_3": "c c", "id": "7"}])
+    out = copy_of(path, without("a a", "c c"))
+    assert negatives(out) == [("b b", "b b", "b b")]
+    out.unlink()
+    assert negatives(copy_of(path, without("a a"), width=2)) == [("b b", "c c")]
+
+
 def test_an_empty_cell_shifts_nothing(tmp_path):
     path = write(
         tmp_path / "a.jsonl",

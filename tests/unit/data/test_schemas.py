@@ -423,6 +423,14 @@ def test_a_wrapped_list_in_a_json_object(tmp_path: Path) -> None:
     assert record[:3] == ("q", ("p",), ("n",))
 
 
+@pytest.mark.parametrize("key", ["data", "train"])
+@pytest.mark.parametrize("n_rows", [1, 3])
+def test_records_with_a_column_of_objects_are_no_wrapper(key: str, n_rows: int, tmp_path: Path) -> None:
+    inner = {"query": "x", "positive": "y", "negative": "z"}
+    path = write(tmp_path / "a.jsonl", [{"query": "q", "positive": "p", "negative": "n", key: [inner]}] * n_rows)
+    assert [item[:3] for item in read(path)[1]] == [("q", ("p",), ("n",))] * n_rows
+
+
 def test_several_lists_of_records_in_a_json_object_are_an_error(tmp_path: Path) -> None:
     path, row = tmp_path / "a.json", {"query": "q", "positive": "p", "negative": "n"}
     write_jsonl(path, [{"train": [row], "test": [row]}])
@@ -464,7 +472,62 @@ def test_columns_of_negatives_that_few_rows_have_are_read(tmp_path: Path) -> Non
     reader, found = read(write(tmp_path / "a.jsonl", [row] * 9 + [{**row, "negative_2": "m"}]))
     assert "negative_1…negative_2" in reader.files[0].mapping
     assert found[-1].negatives == ("n", "m")
-    assert found[0].dropped == (("missing_field", 1),)
+    assert found[0].dropped == ()  # rows may have fewer negatives than there are columns
+
+
+LATE = {"query": "q", "positive": "p", "negative": "n"}
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json"])
+@pytest.mark.parametrize("flags", [{}, {"negative_column": "negative_"}, {"source_column": "miner"}])
+def test_numbered_columns_behind_the_first_rows_are_read(suffix: str, flags: Any, tmp_path: Path) -> None:
+    row = {"query": "q", "positive": "p", "negative_1": "n", "miner": "x"}
+    wider = {**row, "negative_10": "k", "negative_2": "m", "note": "a b"}
+    flags = {name: value.rstrip("_") for name, value in flags.items()}
+    reader, found = read(write(tmp_path / f"a{suffix}", [*[row] * 70, wider, row, wider]), **flags)
+    assert reader.files[0].mapping == "query=query, positive=positive, negatives=negative_1"
+    assert [item.negatives for item in found[69:]] == [("n",), ("n", "m", "k"), ("n",), ("n", "m", "k")]
+    assert not any(isinstance(item, Defect) or item.dropped for item in found)
+
+
+@pytest.mark.parametrize(
+    ("rows", "later", "n_lost"),
+    [
+        (LATE, {"hard_negative": "m"}, 1),
+        (LATE, {"hard_negative": None}, 0),
+        ({"query": "q", "positive": ["p"], "negative": ["n"]}, {"negatives": ["m", "k"]}, 2),
+        (
+            {"question": "q", "positive_ctxs": [{"text": "p"}], "hard_negative_ctxs": [{"text": "n"}]},
+            {"negative_ctxs": [{"text": "m"}]},
+            1,
+        ),
+        ({"query": "q", "passages": ["p", "n"], "labels": [1, 0]}, {"negatives": ["m"]}, 1),
+    ],
+)
+def test_other_negatives_behind_the_first_rows_are_counted(rows: Any, later: Any, n_lost: int, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [*[rows] * 70, {**rows, **later}, {**rows, "comment": "x y"}])
+    found = read(path)[1]
+    assert [item.dropped for item in found[69:]] == [(), (("late_column", n_lost),) if n_lost else (), ()]
+    assert {item.negatives for item in found} == {("n",)}
+
+
+def test_a_column_named_in_full_brings_no_others(tmp_path: Path) -> None:
+    row = {"query": "q", "positive": "p", "negative_1": "n"}
+    path = write(tmp_path / "a.jsonl", [*[row] * 70, {**row, "negative_2": "m"}])
+    found = read(path, negative_column="negative_1")[1]
+    assert [(item.negatives, item.dropped) for item in found[69:]] == [(("n",), ())] * 2
+
+
+@pytest.mark.parametrize(
+    ("row", "flags"),
+    [
+        (["q q", "p p", "n n"], {"query_column": "0", "positive_column": "1", "negative_column": "2"}),
+        (["q q", ["p p"], ["n n"]], {}),
+    ],
+)
+def test_rows_without_names_that_grow_are_counted(row: Any, flags: Any, tmp_path: Path) -> None:
+    found = read(write(tmp_path / "a.jsonl", [*[row] * 70, [*row, "m m"]]), **flags)[1]
+    assert [getattr(item, "reason", "") for item in found[69:]] == ["", "wrong_type"]
 
 
 @pytest.mark.parametrize(
