@@ -231,7 +231,10 @@ def _differ(ordered: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
 
 
 class TextStore:
-    """Distinct texts by id. len(store), store.get(start, stop), store.take(ids); keys: (n, 16) uint8."""
+    """Distinct texts by id. len(store), store.get(start, stop), store.take(ids); keys: (n, 16) uint8.
+
+    paths: the files; they are the store's own, until whoever made them removes them.
+    """
 
     def __init__(
         self,
@@ -240,7 +243,7 @@ class TextStore:
         lengths: npt.NDArray[np.int32],
         keys: npt.NDArray[np.uint8],
     ) -> None:
-        self._paths = paths
+        self.paths = paths
         self._starts = _starts_of(paths)
         self._offsets = offsets
         self._lengths = lengths
@@ -269,13 +272,18 @@ class TextStore:
 
     def packed(self, start: int, stop: int) -> Packed:
         """The texts with ids start … stop-1 as one piece of bytes."""
-        return self._packed(self._offsets[start:stop], self._lengths[start:stop])
+        return self.packed_at(*self.places(start, stop))
 
     def packed_of(self, ids: npt.NDArray[np.int64]) -> Packed:
         """The texts with these ids as one piece of bytes."""
-        return self._packed(self._offsets[ids], self._lengths[ids])
+        return self.packed_at(self._offsets[ids], self._lengths[ids])
 
-    def _packed(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32]) -> Packed:
+    def places(self, start: int, stop: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """Where the texts with ids start … stop-1 lie in the files, and their bytes: for `packed_at` elsewhere."""
+        return self._offsets[start:stop], self._lengths[start:stop]
+
+    def packed_at(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32]) -> Packed:
+        """The texts at these places as one piece of bytes."""
         sizes = lengths.astype(np.int64) + len(BETWEEN)
         size = int(sizes.sum())
         files, places = self._placed(offsets)
@@ -290,7 +298,7 @@ class TextStore:
 
     def only(self, ids: npt.NDArray[np.int64]) -> TextStore:
         """The store of these texts alone, numbered 0 … len(ids)-1 in the order given."""
-        return TextStore(self._paths, self._offsets[ids], self._lengths[ids], self.keys[ids])
+        return TextStore(self.paths, self._offsets[ids], self._lengths[ids], self.keys[ids])
 
     def close(self) -> None:
         """Lets go of the files, so that they can be removed."""

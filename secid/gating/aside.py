@@ -1,13 +1,8 @@
-"""The texts of sources, looked at by a process of its own while this one loads the encoder and encodes.
-
-A fresh interpreter, as the helpers that read (secid.plan.helpers), and for their reasons.
-"""
+"""The texts of sources, looked at by a process of its own while this one loads the encoder and encodes."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,14 +17,13 @@ from secid.data import open_source
 from secid.gating.estimates import Estimate
 from secid.gating.runs import restored
 from secid.gating.texts import TextFindings, inspect_texts
-from secid.plan.wire import receive, send
+from secid.processes import Helper, ends, receive, send, started, stopped
 from secid.records import Source
 from secid.settings import Settings
 from secid.texts import KEY_BYTES
 
 LEAST_BYTES = 4 << 20
 """Below this looking takes less time than a process takes to start: 33 MB take 1.5 s, a start 0.3 s."""
-START = "import sys; sys.path[:] = {path!r}; from secid.gating.aside import serve; serve()"
 
 Looked = dict[tuple[tuple[str, ...], str], TextFindings]
 """By the paths and the split of a source."""
@@ -56,49 +50,43 @@ class Aside:
 
     def __init__(self, sources: Sequence[Source], settings: Settings, table: Path) -> None:
         self._task = (tuple(sources), settings, table)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._helper: Helper | None = None
 
     def __enter__(self) -> Aside:
         sources = self._task[0]
         n_bytes = sum(Path(path).stat().st_size for source in sources for path in source.paths)
         if n_bytes < LEAST_BYTES or (os.cpu_count() or 1) == 1:
             return self
-        with suppress(OSError):  # no process to be had: `findings` does the work
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", START.format(path=sys.path)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                start_new_session=True,
-            )
-            if self._process.stdin is not None:
-                sources, settings, table = self._task
-                told = [[source.name, source.paths] for source in sources]
-                send(self._process.stdin, [told, asdict(settings), str(table)])
+        self._helper = started(serve)
+        if self._helper is not None:
+            sources, settings, table = self._task
+            told = [[source.name, source.paths] for source in sources]
+            with suppress(OSError):  # it died: `findings` does the work
+                self._helper.tell([told, asdict(settings), str(table)])
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._process is not None:
-            self._process.kill()
-            with suppress(OSError), self._process:  # closes the pipes and waits
-                pass
+        if self._helper is not None:
+            stopped([self._helper])
 
     def findings(self) -> Looked:
         """What was found; by this process where the other came to no end, so that errors are told by this one."""
-        if self._process is not None and self._process.stdout is not None:
+        if self._helper is not None:
             with suppress(OSError, EOFError, ValueError):
-                return {(tuple(paths), split): _of(plain) for paths, split, plain in receive(self._process.stdout)}
+                return {(tuple(paths), split): _of(plain) for paths, split, plain in self._helper.answer()}
         return look(*self._task)
 
 
 def serve() -> None:
     """What the other process does: one task from standard input, its findings to standard output, or nothing."""
     with suppress(Exception):  # whoever asked looks itself then
-        sources, settings, table = receive(sys.stdin.buffer)
+        requests, answers = ends()
+        sources, settings, table = receive(requests)
         listed = [Source(name, tuple(paths)) for name, paths in sources]
         found = look(listed, Settings.of_json(settings), Path(table))
-        send(sys.stdout.buffer, [[paths, split, _plain(findings)] for (paths, split), findings in found.items()])
+        send(answers, [[paths, split, _plain(findings)] for (paths, split), findings in found.items()])
 
 
 def _plain(findings: TextFindings) -> list[Any]:

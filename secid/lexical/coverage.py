@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -20,17 +20,18 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.distinct import distinct
+from secid.lexical.cutting import Cutters
 from secid.lexical.frequencies import DocumentFrequencies, Floats, frequencies, merge_frequencies
 from secid.lexical.tokens import Index, Keys, TokenSets, distinct_tokens, term_keys, token_stream
 from secid.lexical.vocabulary import Cut, Vocabulary
-from secid.texts import Packed, let_go, pieces
+from secid.texts import Packed, TextStore, let_go, pieces
 
 Texts = Callable[[int, int], Sequence[str] | Packed]
 """texts(start, stop) gives the texts with these ids; packed ones are lexed without being taken apart."""
 Stream = Callable[[Any], tuple[Keys, Index]]
 """Keys of all tokens of what a Texts gives, in order, and how many each text has."""
-Lengths = npt.NDArray[np.int32]
 Made = TypeVar("Made")
+Counted = TypeVar("Counted", bound=Sized)
 
 CHUNK_TEXTS = 4096
 """Texts lexed at once: more take more memory, and no less time."""
@@ -45,8 +46,10 @@ class Lexicon:
     queries, passages : texts by id; every id below n_queries, n_passages is lexed once.
     counted           : (n_passages,) which passages are documents of the pool.
     lex               : tokens of what `queries` and `passages` give; those of the named tokenizer where None.
-    lengths           : bytes of each query and of each passage, so that few long ones are lexed at once.
     spool             : a file that this object writes the passages' token sets to.
+    stores            : what `queries` and `passages` read from, so that few long texts are lexed at once, and other
+                        processes may lex.
+    lexed             : told of the number of texts that were lexed, now and then.
     """
 
     def __init__(
@@ -58,59 +61,67 @@ class Lexicon:
         counted: npt.NDArray[np.bool_],
         spool: Path,
         lex: Stream | None = None,
-        lengths: tuple[Lengths, Lengths] | None = None,
+        stores: tuple[TextStore, TextStore] | None = None,
+        lexed: Callable[[int], None] = lambda n: None,
     ) -> None:
         self.tokenizer = tokenizer
         # A lexer of somebody else's may not stand two calls at once.
         n_threads = 1 if lex else min(MAX_THREADS, os.cpu_count() or 1)
         stream = lex or partial(token_stream, tokenizer=tokenizer)
         passage_stream = lex or partial(token_stream, tokenizer=tokenizer, role="passage")
-        of_queries, of_passages = lengths or (None, None)
-        self._query_sets = _joined(
-            _in_order(
-                lambda a, b: distinct_tokens(*stream(queries(a, b))),
-                pieces(n_queries, CHUNK_TEXTS, of_queries),
-                n_threads,
-            )
-        )
-        vocabulary = Vocabulary(self._query_sets.table)
-        self.vocabulary: Keys = vocabulary.keys
-        self._held_by = np.zeros(len(vocabulary), np.int64)
+        of_queries, of_passages = (store.lengths for store in stores) if stores else (None, None)
         self._others: list[DocumentFrequencies] = []
         self._n_counted = int(counted.sum())
         self._pool: DocumentFrequencies | None = None
         self._offsets = np.zeros(len(counted) + 1, np.int64)
         self._spool = spool
-        with spool.open("wb") as file:
-            start = 0
-            for part in _in_order(
-                lambda a, b: vocabulary.cut(*passage_stream(passages(a, b)), counted[a:b]),
-                pieces(len(counted), CHUNK_TEXTS, of_passages),
-                n_threads,
-            ):
-                self._offsets[start + 1 : start + 1 + len(part.counts)] = part.counts
-                start += len(part.counts)
-                file.write(part.columns.tobytes())
-                self._count(part)
+        shared = stores[1] if stores and not lex else None
+        with Cutters(shared, tokenizer, counted) as cutters, spool.open("wb") as file:
+            ranges = pieces(n_queries, CHUNK_TEXTS, of_queries)
+            sets = _in_order(lambda a, b: distinct_tokens(*stream(queries(a, b))), ranges, n_threads)
+            self._query_sets = _joined(_telling(sets, lexed))
+            vocabulary = Vocabulary(self._query_sets.table)
+            self.vocabulary: Keys = vocabulary.keys
+            self._held_by = np.zeros(len(vocabulary), np.int64)
+            self._waiting = [np.zeros(0, np.int32)]
+
+            def here(a: int, b: int) -> Cut:
+                return vocabulary.cut(*passage_stream(passages(a, b)), counted[a:b])
+
+            n_lanes = cutters.begin(vocabulary, n_threads)
+            ranges, start = pieces(len(counted), CHUNK_TEXTS, of_passages), 0
+            for part in _telling(_in_order(partial(cutters.cut, here=here), ranges, n_lanes), lexed):
+                stop = start + len(part.counts)
+                self._offsets[start + 1 : stop + 1] = part.counts
+                file.write(part.columns.data)
+                self._count(part, counted[start:stop])
+                start = stop
         np.cumsum(self._offsets, out=self._offsets)
         self._mapped: mmap.mmap | None = None
         self._columns: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         if self._offsets[-1]:
-            with spool.open("rb") as file:
-                self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            with spool.open("rb") as written:
+                self._mapped = mmap.mmap(written.fileno(), 0, access=mmap.ACCESS_READ)
             self._columns = np.frombuffer(self._mapped, np.int32)
 
-    def _count(self, part: Cut) -> None:
-        self._held_by += part.held_by
+    def _count(self, part: Cut, counted: npt.NDArray[np.bool_]) -> None:
+        self._waiting.append(part.columns if counted.all() else part.columns[np.repeat(counted, part.counts)])
+        if sum(map(len, self._waiting)) >= len(self._held_by):  # a count takes time for each token of the vocabulary
+            self._count_waiting()
         parts = self._others
         parts.append(part.others)
         # Only tables of like size are merged, so that a token is moved a few times, however many chunks there are.
         while len(parts) > 1 and len(parts[-2].keys) < 2 * len(parts[-1].keys):
             parts[-2:] = [merge_frequencies(parts[-2:])]
 
+    def _count_waiting(self) -> None:
+        self._held_by += np.bincount(np.concatenate(self._waiting), minlength=len(self._held_by))
+        self._waiting = self._waiting[:1]
+
     def pooled(self) -> DocumentFrequencies:
         """Frequencies over all counted passages of the run."""
         if self._pool is None:
+            self._count_waiting()
             held = self._held_by > 0
             mine = DocumentFrequencies(self.vocabulary[held], self._held_by[held], self._n_counted)
             self._pool = merge_frequencies([mine, *self._others])
@@ -205,6 +216,13 @@ def _in_order(make: Callable[[int, int], Made], ranges: Iterable[tuple[int, int]
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def _telling(parts: Iterable[Counted], lexed: Callable[[int], None]) -> Iterator[Counted]:
+    """The parts, their numbers of texts told as they come."""
+    for part in parts:
+        lexed(len(part))
+        yield part
 
 
 def _joined(parts: Iterable[TokenSets]) -> TokenSets:

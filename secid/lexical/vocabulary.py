@@ -20,14 +20,15 @@ class Cut:
     """Token sets of n texts under a vocabulary of V tokens.
 
     columns : vocabulary places of each text's tokens, sorted within a text.   counts : (n,) how many each text has.
-    held_by : (V,) how many of the counted texts hold each token of the vocabulary.
     others  : frequencies of all other tokens among the counted texts; its n_documents is 0.
     """
 
     columns: npt.NDArray[np.int32]
     counts: Index
-    held_by: Index
     others: DocumentFrequencies
+
+    def __len__(self) -> int:
+        return len(self.counts)
 
 
 class Vocabulary:
@@ -53,13 +54,10 @@ class Vocabulary:
         mine = found < len(self)
         before = np.concatenate([[0], np.cumsum(mine)])
         offsets = np.concatenate([[0], np.cumsum(sizes)])
-        held = found if counted.all() else found[np.repeat(counted, sizes)]
-        held_by = np.bincount(held, minlength=len(self) + len(others))
-        elsewhere = held_by[len(self) :]
+        elsewhere = np.bincount(found[~mine & np.repeat(counted, sizes)] - len(self), minlength=len(others))
         return Cut(
             found[mine],
             np.diff(before[offsets]),
-            held_by[: len(self)],
             DocumentFrequencies(others[elsewhere > 0], elsewhere[elsewhere > 0], 0),
         )
 

@@ -5,8 +5,6 @@ Whoever reads a share, its rows and texts are joined in the order of the sources
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -19,17 +17,13 @@ import numpy as np
 from secid.data import Reader, Share, ShareStream, open_source
 from secid.plan.collect import Collected, Moved, Rows, collect
 from secid.plan.helpers import Helpers, Job
-from secid.plan.wire import receive, send, told
+from secid.processes import ends, receive, send, told, worth_starting
 from secid.records import Block, Defect, Record, Source
 from secid.settings import Settings
 from secid.texts import Segment, TextSpool
 
 SHARE_BYTES = 8 << 20
 """Size of a share: a tenth of a second of work, so that all processes end at about the same time."""
-HELPER_BYTES = 32 << 20
-"""Input for which one more process is started: its start takes as long as a few shares."""
-MAX_HELPERS = 7
-"""Processes beyond a few wait for the one that joins their parts."""
 
 
 @dataclass
@@ -149,7 +143,7 @@ def gather_shares(
         told_sources = [[source.name, source.paths] for source in sources]
         tasks = [[told_sources, asdict(settings), str(folder), f"-{number + 1}"] for number in range(n_helpers)]
         own_reader = ShareReader(sources, settings, folder, "-0", readers)
-        with closing(own_reader) as own, Helpers(tasks, Part.of) as helpers:
+        with closing(own_reader) as own, Helpers(serve, tasks, Part.of) as helpers:
             parts = helpers.run(jobs, lambda job: own.read(job, tick), passed)
     return _joined(sources, jobs, parts, folder)
 
@@ -179,15 +173,12 @@ def _joined(sources: Sequence[Source], jobs: Sequence[Job], parts: list[Part], f
 
 def n_helpers_for(readers: Sequence[Reader]) -> int:
     """Processes that are worth their start beside this one; 0 for small inputs, or on one core."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    n_bytes = sum(reader.n_bytes or 0 for reader in readers if reader.shares(SHARE_BYTES) is not None)
-    return min(cores - 1, MAX_HELPERS, n_bytes // HELPER_BYTES)
+    return worth_starting(sum(reader.n_bytes or 0 for reader in readers if reader.shares(SHARE_BYTES) is not None))
 
 
 def serve() -> None:
     """What a helper does: reads the shares it is asked for on standard input, until that ends."""
-    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing else may be written between the answers
+    requests, answers = ends()
     try:
         sources, settings, folder, name = receive(requests)
         listed = [Source(source, tuple(paths)) for source, paths in sources]

@@ -1,21 +1,14 @@
-"""Processes that take work off this one: started as fresh interpreters, ended with the work whatever happens.
-
-Not forked: this process may have threads of torch. Not multiprocessing's spawn, which runs the caller's
-script again. A helper has no part in the terminal: Ctrl-C reaches this process alone, which ends it.
-"""
+"""Helper processes that read shares of the files beside this one."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from secid.data import Share
-from secid.plan.wire import error_of, receive, send
+from secid.processes import Helper, error_of, started, stopped
 
 WAIT_SECONDS = 0.05
 """Time between two looks at what helpers have done."""
@@ -31,12 +24,13 @@ class Job(NamedTuple):
 class Helpers:
     """Helper processes, one for each task; `tasks` is what each is started with. Ends them on leaving.
 
-    result_of: the result of a job, from what a helper sent.
+    serve     : what a helper runs.
+    result_of : the result of a job, from what a helper sent.
     """
 
-    def __init__(self, tasks: Sequence[Any], result_of: Callable[[Any], Any]) -> None:
-        self._tasks, self._result_of = tasks, result_of
-        self._processes: list[subprocess.Popen[bytes]] = []
+    def __init__(self, serve: Callable[[], None], tasks: Sequence[Any], result_of: Callable[[Any], Any]) -> None:
+        self._serve, self._tasks, self._result_of = serve, tasks, result_of
+        self._helpers: list[Helper] = []
         self._lock = threading.Lock()
         self._jobs: Sequence[Job] = ()
         self._waiting: list[int] = []
@@ -44,29 +38,13 @@ class Helpers:
         self._finished: list[int] = []
 
     def __enter__(self) -> Helpers:
-        start = f"import sys; sys.path[:] = {sys.path!r}; from secid.plan.gathering import serve; serve()"
-        for _ in self._tasks:
-            try:
-                process = subprocess.Popen(
-                    [sys.executable, "-c", start],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    start_new_session=True,
-                )
-            except OSError:  # no process to be had: this one does the work
-                break
-            self._processes.append(process)
+        self._helpers = [helper for _ in self._tasks if (helper := started(self._serve))]
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for process in self._processes:
-            process.kill()
-        for process in self._processes:
-            # Closes the pipes and waits; one of a helper that died may hold a request that cannot be sent.
-            with suppress(OSError), process:
-                pass
+        stopped(self._helpers)
 
     def run(self, jobs: Sequence[Job], mine: Callable[[Job], Any], passed: Callable[[Job], None]) -> list[Any]:
         """The result of each job, done here by `mine` or by a helper. passed: told of each that is done.
@@ -76,7 +54,7 @@ class Helpers:
         self._jobs, self._waiting = jobs, list(range(len(jobs)))
         threads = [
             threading.Thread(target=self._ask, args=pair, daemon=True)
-            for pair in zip(self._processes, self._tasks, strict=False)
+            for pair in zip(self._helpers, self._tasks, strict=False)
         ]
         for thread in threads:
             thread.start()
@@ -125,17 +103,14 @@ class Helpers:
             self._found[number] = found
             self._finished.append(number)
 
-    def _ask(self, process: subprocess.Popen[bytes], task: Any) -> None:
+    def _ask(self, helper: Helper, task: Any) -> None:
         """Gives jobs to a helper, one at a time. Where it dies, its job is done here."""
-        requests, answers = process.stdin, process.stdout
-        if requests is None or answers is None:
-            return
         number = None
         try:
-            send(requests, task)
+            helper.tell(task)
             while (number := self._next(helper=True)) is not None:
-                send(requests, self._jobs[number])
-                answer = receive(answers)
+                helper.tell(self._jobs[number])
+                answer = helper.answer()
                 failed = answer.get("error")
                 self._done(number, error_of(failed) if failed else self._result_of(answer["part"]))
         except (OSError, EOFError, ValueError):

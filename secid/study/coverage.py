@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,6 @@ from secid.texts import text_key
 Floats = npt.NDArray[np.float64]
 Pieces = Callable[[list[str]], list[list[int]]]
 WORDPIECES = "wordpieces"
-Texts = TypeVar("Texts")
 
 
 def piece_stream(pieces: Pieces | None) -> Callable[[Sequence[str]], tuple[Keys, Index]]:
@@ -91,24 +89,16 @@ class CoverageBench:
             self._progress.start(f"lex {tokenizer}", len(queries) + len(passages), "texts")
             self._lexicons[tokenizer] = Lexicon(
                 tokenizer,
-                self._told(queries.get if whole else queries.packed),
+                queries.get if whole else queries.packed,
                 len(queries),
-                self._told(passages.get if whole else passages.packed),
+                passages.get if whole else passages.packed,
                 self._counted,
                 self._folder / f"{tokenizer}.tokens",
                 piece_stream(self._pieces) if whole else None,
-                (queries.lengths, passages.lengths),
+                (queries, passages),
+                self._progress.advance,
             )
         return self._lexicons[tokenizer]
-
-    def _told(self, get: Callable[[int, int], Texts]) -> Callable[[int, int], Texts]:
-        """The same texts, counted as they are taken."""
-
-        def taken(start: int, stop: int) -> Texts:
-            self._progress.advance(stop - start)
-            return get(start, stop)
-
-        return taken
 
     def table(self, tokenizer: str, corpus: str) -> DocumentFrequencies:
         """Document frequencies of the pool, or of the pool and the queries. Source: METHOD 4."""

@@ -112,7 +112,9 @@ def whole_way(path: Path) -> dict[str, float]:
         queries, passages = plan.queries, plan.passages
         counted = np.ones(len(passages), np.bool_)
         spool = Path(folder) / "tokens"
-        lexicon = Lexicon(settings.tokenizer, queries.packed, len(queries), passages.packed, counted, spool)
+        lexicon = Lexicon(
+            settings.tokenizer, queries.packed, len(queries), passages.packed, counted, spool, store=passages
+        )
         lexed = time.perf_counter()
         idf = lexicon.idf(lexicon.pooled())
         (only,) = plan.sources

@@ -100,7 +100,7 @@ class GateSample:
             self._passages.packed,
             np.ones(len(self._passages), np.bool_),
             self._folder / f"{tokenizer}.tokens",
-            lengths=(self._queries.lengths, self._passages.lengths),
+            stores=(self._queries, self._passages),
         )
         return lexicon, lexicon.idf(lexicon.pooled())
 

@@ -59,13 +59,13 @@ def test_another_process_finds_the_same(task, monkeypatch):
 @pytest.mark.parametrize("start", ["raise SystemExit(1)", "import os; os.close(0); os.write(1, b'half')", "1 +"])
 def test_a_process_that_dies_is_not_missed(task, monkeypatch, start):
     monkeypatch.setattr(aside, "LEAST_BYTES", 0)
-    monkeypatch.setattr(aside, "START", start)
+    monkeypatch.setattr("secid.processes.start.START", start)
     with Aside(*task) as beside:
         assert told(beside.findings()) == EXPECTED
 
 
 def test_small_sources_need_no_process(task, monkeypatch):
-    monkeypatch.setattr(aside.subprocess, "Popen", lambda *args, **more: pytest.fail("a process was started"))
+    monkeypatch.setattr(aside, "started", lambda serve: pytest.fail("a process was started"))
     with Aside(*task) as beside:
         assert told(beside.findings()) == EXPECTED
 
@@ -73,9 +73,9 @@ def test_small_sources_need_no_process(task, monkeypatch):
 def test_the_process_ends_with_the_block(task, monkeypatch):
     monkeypatch.setattr(aside, "LEAST_BYTES", 0)
     monkeypatch.setattr(aside.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(aside, "START", "import time; time.sleep(600)")
+    monkeypatch.setattr("secid.processes.start.START", "import time; time.sleep(600)")
     with Aside(*task) as beside:
-        process = beside._process
+        process = beside._helper.process
     assert process is not None
     assert process.returncode is not None
 

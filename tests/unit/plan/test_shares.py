@@ -201,7 +201,7 @@ def test_small_inputs_start_no_process(tmp_path, monkeypatch):
     paths = write_all(tmp_path, 10)
     readers = [open_source(source, LENIENT) for source in resolve_sources([str(path) for path in paths], LENIENT)]
     assert n_helpers_for(readers) == 0
-    monkeypatch.setattr(gathering, "HELPER_BYTES", 1)
+    monkeypatch.setattr("secid.processes.start.HELPER_BYTES", 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
     assert n_helpers_for(readers) == 3
 
@@ -220,7 +220,7 @@ def test_an_interrupt_ends_the_helpers(tmp_path):
         "gathering.SHARE_BYTES = 50\n"
         "enter = Helpers.__enter__\n"
         "def told(self):\n"
-        "    enter(self); print(*[p.pid for p in self._processes], flush=True); return self\n"
+        "    enter(self); print(*[h.process.pid for h in self._helpers], flush=True); return self\n"
         "Helpers.__enter__ = told\n"
         "readers = [open_source(s, Settings()) for s in resolve_sources(sys.argv[1:], Settings())]\n"
         "with tempfile.TemporaryDirectory() as d:\n"

@@ -22,7 +22,7 @@ from secid.plan import gathering
 from secid.plan.collect import Rows
 from secid.plan.gathering import Part, ShareReader, serve
 from secid.plan.helpers import Job
-from secid.plan.wire import ERRORS, HelperFailedError, error_of, receive, send, told
+from secid.processes import ERRORS, HelperFailedError, error_of, receive, send, start, told
 from secid.settings import Settings
 
 SPOKEN = st.text(st.characters())
@@ -164,10 +164,10 @@ def answer_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception)
     requests.seek(0)
     monkeypatch.setattr(ShareReader, "read", fail)
     with answers.open("wb") as file, monkeypatch.context() as patch:
-        patch.setattr(gathering.sys, "stdin", io.TextIOWrapper(requests))
-        patch.setattr(gathering.os, "dup", lambda _: file.fileno())
-        patch.setattr(gathering.os, "dup2", lambda *_: None)
-        patch.setattr(gathering.os, "fdopen", lambda *_: file)
+        patch.setattr(start.sys, "stdin", io.TextIOWrapper(requests))
+        patch.setattr(start.os, "dup", lambda _: file.fileno())
+        patch.setattr(start.os, "dup2", lambda *_: None)
+        patch.setattr(start.os, "fdopen", lambda *_: file)
         serve()
     with answers.open("rb") as file:
         return receive(file)

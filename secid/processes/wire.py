@@ -26,20 +26,23 @@ class HelperFailedError(RuntimeError):
 
 
 def send(pipe: IO[bytes], value: Any) -> None:
-    """Writes one message: what JSON holds, but for dictionaries with keys from a file, and arrays."""
-    arrays: list[array[int] | bytearray] = []
+    """Writes one message: what JSON holds, but for dictionaries with keys from a file, and arrays.
+
+    An array of numpy is sent as its `.data`.
+    """
+    arrays: list[memoryview] = []
 
     def held_place(value: Any) -> dict[str, Any]:
-        if not isinstance(value, array | bytearray):
+        if not isinstance(value, array | bytearray | memoryview):
             raise TypeError(f"{type(value).__name__} has no form for the wire")
-        arrays.append(value)
-        return {"array": "B" if isinstance(value, bytearray) else value.typecode, "n": len(value)}
+        arrays.append(memoryview(value))
+        return {"array": arrays[-1].format, "n": len(value)}
 
     head = json.dumps(value, default=held_place).encode()
     pipe.write(len(head).to_bytes(SIZE_BYTES, "little"))
     pipe.write(head)
     for values in arrays:
-        pipe.write(memoryview(values))
+        pipe.write(values)
     pipe.flush()
 
 
@@ -81,4 +84,4 @@ def error_of(value: Mapping[str, Any]) -> Exception:
         return ERRORS[name](value["message"], where=value["where"], remedy=value["remedy"])
     if name == "OSError":
         return OSError(*value["values"])
-    return HelperFailedError(f"a process that read a share failed:\n{value.get('text', name)}")
+    return HelperFailedError(f"a helper process failed:\n{value.get('text', name)}")
