@@ -2,7 +2,7 @@
 
 A tokenizer is defined by its plain-Python meaning (METHOD 2, 4); the code below reaches the same
 sets by array arithmetic, which is faster (docs/decisions/lexing.md). Tokens become 64-bit keys:
-exact for trigrams (three code points of 21 bits), a polynomial hash of the UTF-8 bytes otherwise.
+exact for trigrams (three code points of 21 bits), a hash of the UTF-8 bytes otherwise.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,19 @@ Index = npt.NDArray[np.int64]
 ALPHANUMERIC = re.compile(r"[^\W_]+")
 ALPHANUMERIC_2 = re.compile(r"[^\W_]{2,}")
 
-# Blobs of this size keep the few 8-byte-per-byte temporaries inside the cache of one core.
+# Blobs of this size keep what is made of their tokens inside the cache of one core.
 BLOB_BYTES = 1 << 17
 # A sort of this many stays inside the cache too.
 SORTED_TOKENS = 1 << 13
-# Odd, so that it has an inverse modulo 2^64; its bits are those of the golden ratio's fraction.
+# Odd, so that they have inverses modulo 2^64; their bits are those of fractions of the golden ratio and of two roots.
 MULTIPLIER = 0x9E3779B97F4A7C15
+LENGTH_MULTIPLIER = np.uint64(0x6A09E667F3BCC909)
+NEXT_MULTIPLIER = np.uint64(0xBB67AE8584CAA73B)
+WORD_BYTES = 8
+SPAN_BYTES = 64
+"""Longer spans are hashed one by one."""
+FIRST_BYTES = np.array([256**n - 1 for n in range(WORD_BYTES)] + [2**64 - 1], np.uint64)
+"""(9,) masks of the first n of eight bytes."""
 
 
 @dataclass(frozen=True)
@@ -137,13 +144,9 @@ def token_sets(texts: Sequence[str] | Packed, tokenizer: str) -> TokenSets:
 def term_keys(terms: Sequence[str], tokenizer: str) -> Keys:
     """(n,) key of each single token, as token_sets gives it. terms: tokens made by SPLITTERS[tokenizer]."""
     if tokenizer in BYTE_RULES:
-        return np.array([_hash(term.encode("utf-8")) for term in terms], np.uint64)
+        packed = Packed.of(terms)
+        return _span_keys(packed.data, packed.ends() - packed.lengths, packed.ends())
     return np.array([_packed([ord(char) for char in term]) for term in terms], np.uint64)
-
-
-def _hash(data: bytes) -> int:
-    """The key of one token, as _span_hashes computes it for a span."""
-    return sum((byte + 1) * pow(MULTIPLIER, place, 1 << 64) for place, byte in enumerate(data)) % (1 << 64)
 
 
 def _packed(points: Sequence[int]) -> int:
@@ -164,7 +167,7 @@ def _byte_keys(texts: Packed, rule: ByteRule) -> tuple[Keys, Index]:
         after = int(sizes[end - 1])
         blob, text_starts = _blob(Packed(texts.data[before:after], texts.lengths[first:end]), rule)
         starts, ends = _spans(blob, rule)
-        keys.extend(_blob_keys(blob, starts, ends))
+        keys.append(_span_keys(blob, starts, ends))
         counts.append(np.diff(np.searchsorted(starts, text_starts), append=len(starts)))
         first, before = end, after
     return np.concatenate(keys), np.concatenate(counts)
@@ -191,55 +194,31 @@ def _spans(blob: bytes, rule: ByteRule) -> tuple[Index, Index]:
     return starts, ends
 
 
-def _blob_keys(blob: bytes, starts: Index, ends: Index) -> Iterator[Keys]:
-    """Keys of the spans, piece by piece where the blob is one very long text."""
-    data = np.frombuffer(blob, np.uint8)
-    pieces: list[int] = np.searchsorted(starts, np.arange(0, len(data), 2 * BLOB_BYTES)).tolist()
-    for first, end in pairwise([*pieces, len(starts)]):
-        if first < end:
-            base = starts[first]
-            yield _span_hashes(data[base : ends[end - 1]], starts[first:end] - base, ends[first:end] - base)
+def _span_keys(blob: bytes, starts: Index, ends: Index) -> Keys:
+    """The key of each span: of its length and its bytes, eight at a time.
 
-
-def _span_hashes(blob: npt.NDArray[np.uint8], starts: Index, ends: Index) -> Keys:
-    """Sum of byte * MULTIPLIER^position of each span, shifted back to its start, modulo 2^64.
-
-    Prefix sums make every span one subtraction; the inverse power of the start makes equal spans
-    equal wherever they stand.
+    Equal spans have equal keys wherever they stand; spans of at most eight bytes and equal length differ in theirs
+    where they differ.
     """
-    powers, inverses = _powers(len(blob) + 1)
-    # 1 is added so that no byte weighs nothing and a longer run of zero bytes is another token
-    terms = np.add(blob, 1, dtype=np.uint64)
-    terms *= powers[: len(blob)]
-    prefix = np.zeros(len(blob) + 1, dtype=np.uint64)
-    np.cumsum(terms, out=prefix[1:])
-    found: Keys = prefix[ends]
-    found -= prefix[starts]
-    found *= inverses[starts]
-    return found
-
-
-_POWERS: dict[str, tuple[Keys, Keys]] = {"kept": (np.ones(1, np.uint64), np.ones(1, np.uint64))}
-
-
-def _powers(n: int) -> tuple[Keys, Keys]:
-    """MULTIPLIER^0 … ^(n-1) and their inverses modulo 2^64, kept for the next blob.
-
-    Both are replaced in one assignment, since several threads lex at once.
-    """
-    powers, inverses = _POWERS["kept"]
-    if len(powers) < n:
-        powers, inverses = _series(MULTIPLIER, n), _series(pow(MULTIPLIER, -1, 1 << 64), n)
-        if n <= 4 * BLOB_BYTES:  # not for one giant token
-            _POWERS["kept"] = powers, inverses
-    return powers[:n], inverses[:n]
-
-
-def _series(base: int, n: int) -> Keys:
-    """base^0 … base^(n-1) modulo 2^64."""
-    steps = np.full(n, base, dtype=np.uint64)
-    steps[0] = 1
-    return np.cumprod(steps, dtype=np.uint64)
+    padded = blob + bytes(WORD_BYTES)
+    words = np.ndarray(len(blob), np.dtype("<u8"), padded, strides=(1,))  # the eight bytes from each byte on
+    sizes = ends - starts
+    keys: Keys = words[starts]
+    keys &= FIRST_BYTES.take(np.minimum(sizes, WORD_BYTES))
+    keys += sizes.view(np.uint64) * LENGTH_MULTIPLIER
+    keys *= np.uint64(MULTIPLIER)
+    longer = np.flatnonzero(sizes > WORD_BYTES)
+    for done in range(WORD_BYTES, SPAN_BYTES, WORD_BYTES):
+        if not len(longer):
+            return keys
+        left = sizes[longer] - done
+        word = words[starts[longer] + done] & FIRST_BYTES.take(np.minimum(left, WORD_BYTES))
+        before = keys[longer]
+        keys[longer] = (before ^ before >> np.uint64(29)) * NEXT_MULTIPLIER + word * np.uint64(MULTIPLIER)
+        longer = longer[left > WORD_BYTES]
+    for place in longer.tolist():  # few, and some without end
+        keys[place] = int.from_bytes(blake2b(blob[starts[place] : ends[place]], digest_size=8).digest(), "little")
+    return keys
 
 
 def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:

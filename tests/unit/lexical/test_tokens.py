@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secid.lexical import SPLITTERS, term_keys, token_sets
+from secid.lexical import SPLITTERS, term_keys, token_sets, token_stream
 from secid.lexical.tokens import BLOB_BYTES
 
 AWKWARD = st.sampled_from("aB_ .-9\t\n\x00\x1f\u0085\u00a0éßİ一ก\u0301")
@@ -64,3 +64,13 @@ def test_multilingual_words(text, expected):
 
 def test_alphanumeric_breaks_hindi_words_which_is_why_there_is_another():
     assert SPLITTERS["alphanumeric"]("हिन्दी") != ["हिन्दी"]
+
+
+def test_keys_of_spans_differ_by_every_byte_and_by_length_wherever_they_stand():
+    """Across the eight bytes that are read at once, and across what is hashed one by one."""
+    tokens = [letter * (n - 1) + last for n in range(1, 140) for letter in "ab" for last in "ab"]
+    tokens = list(dict.fromkeys(tokens))
+    keys, counts = token_stream([" ".join(tokens), *tokens], "alphanumeric")
+    assert counts[0] == len(tokens)
+    assert len(set(keys.tolist())) == len(tokens)
+    assert keys[: len(tokens)].tolist() == keys[len(tokens) :].tolist() == term_keys(tokens, "alphanumeric").tolist()
