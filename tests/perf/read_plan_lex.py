@@ -114,7 +114,13 @@ def whole_way(path: Path) -> dict[str, float]:
         counted = np.ones(len(passages), np.bool_)
         spool = Path(folder) / "tokens"
         lexicon = Lexicon(
-            settings.tokenizer, queries.packed, len(queries), passages.packed, counted, spool, store=passages
+            settings.tokenizer,
+            queries.packed,
+            len(queries),
+            passages.packed,
+            counted,
+            spool,
+            stores=(queries, passages),
         )
         idf = lexicon.idf(lexicon.pooled())
         lexed, lexed_cpu = time.perf_counter(), cpu_seconds()
