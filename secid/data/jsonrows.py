@@ -267,7 +267,7 @@ def _refuse_several_lists(value: Row, first: Row, path: str) -> None:
 
 
 def unwrap(value: Row) -> list[Row]:
-    """The records inside a JSON object: those of its wrapper key, else itself, as where it names query and negatives."""
+    """The records inside a JSON object: those of its wrapper key, else itself, as where it names query and negative."""
     if isinstance(value, dict) and not all(any(fits(key, role) for key in value) for role in (QUERY, NEGATIVE)):
         for name in WRAPPERS:
             inner = value.get(name)
