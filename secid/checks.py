@@ -92,7 +92,8 @@ KINDS: Mapping[str, Kind] = {
     ),
     "lexical_gate_inactive": Kind(
         "IDF weight", 0.95, "weight of the queries' tokens that their labelled positives lack, on average",
-        "λ is near 1 for every negative and tells nothing apart: choose a --tokenizer under which it covers more",
+        "λ is near 1 for every negative and tells nothing apart: choose a --tokenizer under which it covers more; "
+        "where none does, queries and passages share no words to tell by",
     ),
     "eval_query": Kind(
         "queries", 0.0, "the query is an evaluation query, exactly or nearly",

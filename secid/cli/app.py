@@ -15,7 +15,7 @@ import typer
 from typer.main import get_command
 
 from secid import __version__
-from secid.cli.options import spare_absent
+from secid.cli.options import refuse_repeated, spare_absent
 from secid.errors import SecidError
 
 DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
@@ -67,6 +67,7 @@ def main(arguments: list[str]) -> int:
     # All commands take half of the time of a help text to make; where none of them is named, they are listed.
     first = next((word for word in arguments if not word.startswith("-")), "")
     try:
+        refuse_repeated(arguments)
         app = program([first] if first in COMMANDS else COMMANDS)
         result = spare_absent(get_command(app))(args=arguments, prog_name="secid", standalone_mode=False)
     except SecidError as error:

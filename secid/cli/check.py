@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from secid.checks import ANY, KINDS
 from secid.cli.options import READING, takes_settings
 from secid.cli.score import Sources
 
@@ -26,7 +27,9 @@ def check(
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
-            "--fail-on", metavar="NAME[=LIMIT]", help="Exit 1 if this finding is above its limit; any means all."
+            "--fail-on",
+            metavar="NAME[=LIMIT]",
+            help=f"Exit 1 if this finding is above its limit. Names: {ANY} (of all), {', '.join(KINDS)}.",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
@@ -34,6 +37,9 @@ def check(
     **settings: Any,
 ) -> int:
     """Show what is in sources and what is wrong with them: no encoder, seconds.
+
+    Exit codes: 0 whatever was found; 1 a finding of --fail-on is above its limit; 2 wrong use, a file that cannot be
+    read or understood, or a source without a triplet.
 
     Example: secid check negatives/*.jsonl --fail-on negative_equals_positive
     """

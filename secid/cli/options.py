@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from secid.errors import UsageError
 from secid.settings import DEFAULTS, FIELDS, Settings
 
 if TYPE_CHECKING:
@@ -84,6 +85,17 @@ def _option(name: str) -> inspect.Parameter:
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
     )
+
+
+def refuse_repeated(words: Sequence[str]) -> None:
+    """Raises UsageError for a flag that names a column or schema and is given twice: the last would win in silence."""
+    flags = [word.partition("=")[0] for word in words]
+    for flag in (f"--{name.replace('_', '-')}" for name in ("format", *(n for n in READING if n.endswith("_column")))):
+        if flags.count(flag) > 1:
+            raise UsageError(
+                f"{flag} is given {flags.count(flag)} times, and one is read",
+                remedy="numbered columns x_1, x_2 go by x; score two columns of negatives as two sources, a run each",
+            )
 
 
 def spare_absent(program: Program) -> Program:

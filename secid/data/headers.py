@@ -15,7 +15,7 @@ NAME = re.compile(r"[^\W\d][\w.:/-]*(?: [\w.:/-]+){0,2}")
 KNOWN_WORD = re.compile(
     r"(?i)quer(y|ies)|anchor|questions?|user|search|pos(itive)?s?|(hard)?neg(ative)?s?|hard|(ir)?relevant|gold"
     r"|passages?|doc(ument)?s?|labels?|scores?|sent(ence)?s?|texts?|titles?|para(graph)?s?|corpus|answers?|ctxs?"
-    r"|contexts?|candidates?|distractors?|claims?|examples?|((doc|query|corpus|passage)|[qp])?ids?"
+    r"|contexts?|candidates?|distractors?|claims?|examples?|premise|hypothesis|entailment|contradiction|((doc|query|corpus|passage)|[qp])?ids?"
 )
 """Words that names of columns are made of."""
 
@@ -27,23 +27,24 @@ def header_of(rows: Sequence[Sequence[str]], told: bool | None, path: str) -> tu
     """Names of the columns where the first row gives them, else ().
 
     rows : the first rows, at least one.   told : what the user says of it; None where he says nothing.
-    A header shows by two known names, by a known one above cells unlike a name, or by single ASCII words above
-    phrases. Raises InputError for a first row that may be a header by its length alone.
+    A header shows by two known names, or by a known one above cells unlike a name. Raises InputError for a first row
+    that may be a header by its looks alone: it is shorter than all others, or single ASCII words above phrases.
     """
     first = [cell.strip() for cell in rows[0]]
     n_known = sum(map(_is_known, first))
     if told is not None or n_known >= 2:
         return _distinct(first, path) if told is not False else ()
-    below = rows[1:]
+    below, in_doubt = rows[1:], False
     if len(set(first)) == len(first) and all(NAME.fullmatch(cell) for cell in first):
         cells = [cell for row in below for cell in row]
         longest = max(map(len, first))
         unlike = any(len(cell) > 2 * longest or cell[:1].isdigit() for cell in cells)
         single_words = all(cell.isascii() and " " not in cell for cell in first)
         phrases = 2 * sum(" " in cell for cell in cells) > len(cells)
-        if (n_known and unlike) or (single_words and phrases):
+        if n_known and unlike:
             return tuple(first)
-    if _stands_out(first, below):
+        in_doubt = single_words and phrases
+    if in_doubt or _stands_out(first, below):
         raise InputError(
             f"the first line may name the columns or be a row: {shorten(', '.join(first), 100)}",
             where=f"{path}:1",

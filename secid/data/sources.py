@@ -164,6 +164,9 @@ def _expand(pattern: str) -> list[str]:
         raise InputError(
             f"a broken link: {Path(pattern).readlink()} is not there", where=pattern, remedy="link to the file again"
         )
+    name, _, file = pattern.partition("=")
+    if file and glob.has_magic(name) and Path(file).exists():
+        raise InputError("matches no file", where=pattern, remedy="in name=path the name may not hold *, ? or [")
     what = "matches no file" if glob.has_magic(pattern) else "no such file or folder"
     raise InputError(what, where=pattern, remedy=_near(pattern))
 

@@ -25,7 +25,7 @@ def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
             continue
         fraction = min(1.0, n_bad / tally.n_read)  # one row may hold several malformed passages
         shown = next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed)
-        first = f"first: {shown.path}:{shown.line}: {shown.reason}: {shown.detail}"
+        first = f"first: {shown.path}:{shown.line}: {shown.reason}" + (f": {shown.detail}" if shown.detail else "")
         if settings.on_bad == "fail":
             raise BadRecordsError(
                 f"{malformed(tally)} ({told(tally)}); {first}",

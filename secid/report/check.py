@@ -94,7 +94,8 @@ def _findings(source: CheckedSource) -> Iterator[str]:
         yield f"{INDENT}{finding.text}{': ' + finding.detail if finding.detail else ''}"
         yield f"{INDENT}-> {finding.advice}"
         for example in finding.examples:
-            yield f"{INDENT}{example.path}:{example.line}: {example.detail}"
+            told = [example.reason] if example.reason != finding.name or not example.detail else []
+            yield f"{INDENT}{example.path}:{example.line}: {': '.join([*told, *filter(None, [example.detail])])}"
     for finding in within:
         yield f"  . {_headline(finding)}{': ' + finding.detail if finding.detail else ''}"
     yield f"  {plural(clean, 'other kind')} of finding looked for, none found"

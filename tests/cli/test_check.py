@@ -190,3 +190,27 @@ def test_the_hook_names_a_command_line_that_works(invoke, tmp_path):
     clean = write_rows(tmp_path / "clean.jsonl", rows(4, 1))
     assert invoke(*arguments, *hook["args"], clean).code == 0
     assert invoke(*arguments, *hook["args"], POISONED).code == 1
+
+
+def test_help_lists_findings_and_exit_codes(invoke):
+    code, out, _ = invoke("check", "--help")
+    words = set("".join(c if c.isalnum() or c == "_" else " " for c in out).split())
+    assert code == 0
+    assert {*KINDS, "any"} <= words
+    assert "Exit codes: 0 whatever was found; 1 " in " ".join(out.split())
+
+
+@pytest.mark.parametrize("flag", ["--negative-column", "--query-column", "--format"])
+@pytest.mark.parametrize("command", ["check", "score"])
+def test_a_column_flag_given_twice_is_refused(invoke, command, flag):
+    code, _, err = invoke(command, POISONED, flag, "neg", f"{flag}=negatives")
+    assert code == 2
+    assert f"{flag} is given 2 times" in err
+
+
+def test_an_example_without_detail_is_told_by_its_reason(invoke, tmp_path):
+    good = {"query": "which bread", "pos": ["a dark one"], "neg": ["a red bicycle"]}
+    path = write_rows(tmp_path / "a.jsonl", [good, {**good, "query": " "}])
+    _, out, _ = invoke("check", path)
+    assert f"{path}:2: empty_query\n" in out
+    assert not any(line.endswith(":") for line in out.splitlines())

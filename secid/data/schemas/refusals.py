@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from secid.data.schemas.head import LISTS, Head
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named
+from secid.data.schemas.special import is_transposed
 
 MINE = "secid scores negatives that are there: find some first, with BM25 or a dense retriever over the corpus"
 COLLECTION = "give it as --collection (the folder) or --corpus/--queries, beside a file of records"
@@ -56,6 +57,8 @@ def _has_no_negatives(head: Head) -> bool:
 
 REFUSALS = (
     Refusal(_has("queries", "corpus", "relevant_docs"), "a LlamaIndex data set: it has no negatives", MINE),
+    Refusal(is_transposed, "one object that holds a whole table by columns or by numbered rows",
+            "write the table by rows: in pandas `to_json(path, orient='records', lines=True)`"),
     Refusal(_has("query-id", "corpus-id"), "relevance judgements (qrels), not records with negatives", COLLECTION),
     Refusal(_is_trec_qrels, "TREC relevance judgements or a run, not records with negatives", COLLECTION),
     Refusal(_has("prompt", "chosen", "rejected"), "preference pairs of a chat model, not retrieval records",

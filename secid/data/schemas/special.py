@@ -140,7 +140,7 @@ def instructor(head: Head) -> list[Binding]:
     if not set(names) <= set(head.kinds):
         return []
     queries = head.column("query")
-    if 2 * sum(map(_is_pair, queries)) <= len(queries):
+    if 2 * sum(map(_is_pair, queries)) <= len(queries) or is_transposed(head):
         return []
 
     def extract(row: Any) -> tuple[Any, Any, Any]:
@@ -148,6 +148,25 @@ def instructor(head: Head) -> list[Binding]:
 
     note = "the second of each [instruction, text] pair"
     return [Binding("query", "pos", "neg", extract, names, pairs=True, note=note)]
+
+
+def is_transposed(head: Head) -> bool:
+    """Whether one row holds a whole table: columns as lists of one length, or columns or rows as objects by number.
+
+    Passages of one [instruction, text] schema share their instruction, columns of two rows do not.
+    """
+    if len(head.rows) > 1 or not isinstance(head.rows[0], dict):
+        return False
+    values = list(head.rows[0].values())
+    if values and all(isinstance(value, dict) and value for value in values):
+        keys = [tuple(value) for value in values]
+        return len(set(keys)) == 1 and (all(map(str.isdecimal, keys[0])) or all(map(str.isdecimal, head.rows[0])))
+    lists = len(values) > 2 and all(isinstance(value, list) and len(value) > 1 for value in values)
+    if not lists or not named(head, QUERY):
+        return False
+    passages = [head.rows[0][key][0] for role in (POSITIVE, NEGATIVE) for key in named(head, role)]
+    flat = all(type(item) is type(value[0]) and not isinstance(item, list) for value in values for item in value)
+    return flat and len({len(value) for value in values}) == 1 and len(set(passages)) == len(passages) > 1
 
 
 def _is_pair(value: Any) -> bool:

@@ -159,7 +159,8 @@ def hubs(planned: PlannedSource, lines: Lines) -> Flagged:
     shown[first] = flags[first]
     detail = ""
     if hub.any():
-        detail = f"{int(hub.sum())} passages; the commonest stands in {queries_of.max() / n_queries:.0%} of the queries"
+        n, most = int(hub.sum()), queries_of.max() / n_queries
+        detail = f"{n} passage{'' if n == 1 else 's'}; the commonest stands in {most:.0%} of the queries"
     return Flagged(int(flags.sum()), len(flags), shown, detail)
 
 

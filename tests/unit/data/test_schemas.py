@@ -95,7 +95,16 @@ def test_unknown_names_are_read_by_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv"])
-def test_a_header_of_unknown_names_is_seen_above_phrases(suffix: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", [["cat", "kitten", "dog"], ["foo", "bar", "baz"]])
+def test_single_words_above_phrases_may_be_a_row(suffix: str, first: list[str], tmp_path: Path) -> None:
+    path = write(tmp_path / f"a{suffix}", [first, *[[f"a man {n}", f"a person {n}", f"no one {n}"] for n in "xyz"]])
+    with pytest.raises(InputError, match="may name the columns or be a row"):
+        read(path)
+    assert [len(read(path, header=told)[1]) for told in (True, False)] == [3, 4]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_a_header_of_words_of_inference_is_seen(suffix: str, tmp_path: Path) -> None:
     rows = [{"premise": f"a man {n}", "entailment": f"a person {n}", "contradiction": f"no one {n}"} for n in "xyz"]
     reader, found = read(write(tmp_path / f"a{suffix}", rows))
     assert reader.files[0].schema == "ordered-triplet"
@@ -232,6 +241,9 @@ def test_id_columns_are_no_texts(tmp_path: Path) -> None:
         ({"query": "q", "positive": "p"}, "no column of negatives"),
         ({"foo": 1, "bar": 2}, "foo: id, bar: id"),
         (["a b", "c d"], "two columns"),
+        ({"query": ["a b", "c d"], "pos": ["e f", "g h"], "neg": ["i j", "k l"]}, "a whole table"),
+        ({name: {"0": "a b", "1": "c d"} for name in ("query", "positive", "negative")}, "a whole table"),
+        ({n: {"query": "a b", "positive": "c d", "negative": "e f"} for n in "01"}, "a whole table"),
     ],
 )
 def test_what_holds_no_negatives_is_refused_in_words(row: Any, said: str, tmp_path: Path) -> None:

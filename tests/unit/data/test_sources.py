@@ -128,6 +128,14 @@ def test_half_a_name_is_wrong_use(spec: str, folder: Path) -> None:
         names(spec)
 
 
+def test_a_name_that_looks_like_a_glob_is_told_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.jsonl").touch()
+    with pytest.raises(InputError, match="matches no file") as caught:
+        names("bm25[top10]=a.jsonl")
+    assert caught.value.remedy == "in name=path the name may not hold *, ? or ["
+
+
 def test_a_glob_or_path_that_matches_nothing_names_what_is_near(folder: Path) -> None:
     touch(folder, "negatives/bm25.jsonl", "negatives/dense.jsonl")
     with pytest.raises(InputError, match=r"negatives/\*.parquet: matches no file") as caught:
