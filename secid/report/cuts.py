@@ -143,6 +143,7 @@ def clipped(page: Page) -> Page:
         page,
         subtitle=_clip(page.subtitle),
         verdict=tuple((label, _clip(sentence)) for label, sentence in page.verdict),
+        settings=_clip(page.settings),
         sections=tuple(
             replace(
                 section,

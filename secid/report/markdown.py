@@ -37,6 +37,7 @@ def _fill(page: Page, cut: Sequence[str]) -> str:
         f"# {safe(page.title)}",
         safe(page.subtitle),
         "\n".join(f"{number}. **{safe(label)}.** {told(text)}" for number, (label, text) in enumerate(page.verdict, 1)),
+        f"**Settings.** {told(page.settings)}" if page.settings else "",
         f"> {safe(page.caution)}",
         *(block for section in page.sections for block in _section(section)),
         f"Left out for size: {safe(', '.join(cut))}. report.html and report.json hold the rest." if cut else "",

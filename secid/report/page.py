@@ -97,7 +97,11 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A whole page. verdict: (label, sentence), the first things that are read. caution: said once."""
+    """A whole page.
+
+    verdict: (label, sentence) three times, the first things that are read. settings: the pairs that settings reorder,
+    below it; "" where there is nothing to say. caution: said once.
+    """
 
     title: str
     subtitle: str
@@ -105,6 +109,7 @@ class Page:
     caution: str
     sections: tuple[Section, ...]
     footer: str
+    settings: str = ""
 
 
 def each_term_once(sections: Iterable[Section]) -> tuple[Section, ...]:

@@ -47,7 +47,7 @@ def leader_kept(run: Run) -> str:
         return "and one source alone has no place to keep"
     tried = [row for item in run.ablations if item.name != "sample" for row in item.rows if row.setting != item.base]
     if not tried:
-        return "but how far the order rests on temperature, tokenizer and weights was not tried: run with --ablate"
+        return "but whether the order holds under other settings was not tried: add --ablate"
     n_known = sum(row.stability is not None and None not in row.scores.values() for row in tried)
     if not n_known:
         return "but no setting that was tried scores every source, so nothing shows how far the order rests on them"

@@ -1,7 +1,7 @@
 """Three sentences in plain words, made from the numbers by rule: who is first, what the controls say, what to mind.
 
 Nothing is called better without its interval, and nothing first without saying whether that is established. Each is one
-sentence of at most MOST_WORDS words where names allow; the sections below tell the rest.
+sentence of at most MOST_WORDS words where names and budgets allow; the sections below tell the rest.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from secid.report.controls_told import Outcome, outcome
 from secid.report.findings import findings
 from secid.report.foreign import named, plain, short
 from secid.report.numerals import SPACE, budget, count, interval, listed, nats, plural
-from secid.report.unstable import leader_kept, unstable
-from secid.report.words import score_point
+from secid.report.unstable import leader_kept
+from secid.report.words import part_name, score_point
 from secid.results import Comparison, Run
 
 BRIEF_LIMIT = 150
@@ -27,12 +27,6 @@ ONLY_EASY = "so nothing here shows whether the score rewards more than easy nega
 def verdict(run: Run) -> tuple[tuple[str, str], ...]:
     """(label, sentence) three times. Needs at least one source."""
     return (("Ranking", ranking(run)), ("Controls", controls(run)), ("Watch out", warning(run)))
-
-
-def top(run: Run) -> tuple[tuple[str, str], ...]:
-    """What stands first on a page: the verdict, and the pairs that change places where settings were varied."""
-    told = unstable(run)
-    return (*verdict(run), *([("Settings", told)] if told else []))
 
 
 def in_a_line(run: Run) -> str:
@@ -87,8 +81,15 @@ def ranking(run: Run) -> str:
         pair = _pair(run, leader.name, run.sources[1].name)
         return f"{named(leader.name)} ranks first {at}and its lead is established: {_lead(pair, run.sources[1].name)}."
     rivals = [pair.second if pair.first == leader.name else pair.first for pair in _open_pairs(run)]
-    lead = _lead(_open_pairs(run)[0], rivals[0])
-    return f"First place is open {at}between {_names([leader.name, *rivals])}: {named(leader.name)} is {lead}."
+    pair = _open_pairs(run)[0]
+    between = f"First place is open {at}between {_names([leader.name, *rivals])}"
+    return f"{between}: {named(leader.name)} is {_lead(pair, rivals[0], _tested(run, pair))}."
+
+
+def _tested(run: Run, pair: Comparison) -> str:
+    """Why a difference is open whose own interval is beyond 0: many are tested at once."""
+    beyond = not pair.interval_95[0] <= 0 <= pair.interval_95[1]
+    return f"; {plural(len(run.comparisons), 'pair')} tested" if beyond else ""
 
 
 def _open_pairs(run: Run) -> list[Comparison]:
@@ -101,8 +102,8 @@ def _pair(run: Run, first: str, second: str) -> Comparison:
     return next(pair for pair in run.comparisons if {pair.first, pair.second} == {first, second})
 
 
-def _lead(pair: Comparison, other: str) -> str:
-    ahead = f"{nats(pair.difference_nats)} nats (95{SPACE}% interval {interval(pair.interval_95)})"
+def _lead(pair: Comparison, other: str, remark: str = "") -> str:
+    ahead = f"{nats(pair.difference_nats)} nats (95{SPACE}% interval {interval(pair.interval_95)}{remark})"
     return f"{ahead} ahead of {named(other)}"
 
 
@@ -238,5 +239,5 @@ def warning(run: Run) -> str:
         name, reason = next(iter(run.not_evaluated.items()))
         more = len(run.not_evaluated) - 1
         rest = f", and {count(more)} more" if more else ""
-        return f"Not evaluated: {plain(name)} ({_clauses(plain(reason))}){rest}."
+        return f"Not evaluated: {part_name(name)} ({_clauses(plain(reason))}){rest}."
     return f"No defect of the files stands out, {leader_kept(run)}."

@@ -236,7 +236,12 @@ def skipped_lines(run: Run) -> list[str]:
 
 def missing_lines(run: Run) -> list[str]:
     """A line per part that was not evaluated, with the reason."""
-    return [f"{plain(name)}: not evaluated: {plain(reason)}" for name, reason in run.not_evaluated.items()]
+    return [f"{part_name(name)}: not evaluated: {plain(reason)}" for name, reason in run.not_evaluated.items()]
+
+
+def part_name(name: str) -> str:
+    """A part of a run, such as `control known_positive`, as pages write it."""
+    return plain(name.replace("_", " "))
 
 
 def recipe_line(encoder: EncoderInfo) -> str:

@@ -217,6 +217,9 @@ def test_print_fits_the_paper_and_hides_what_paper_cannot_do(visit, pages):
     with visit(pages["golden"], viewport={"width": 760, "height": 1000}) as seen:
         seen.page.emulate_media(media="print", color_scheme="dark")
         assert not seen.page.is_visible("nav")
+        assert seen.page.is_visible("section:nth-of-type(3) .terms dd")  # folded on screens
+        assert not seen.page.is_visible("text=Controls, not ranked >> nth=-1")
+        assert not seen.page.is_visible("h3")
         assert seen.page.evaluate(WIDER_THAN_THE_WINDOW) == 0
         assert seen.page.evaluate(HIDDEN) == []
         assert luminance(seen.page.evaluate("getComputedStyle(document.body).color")) < 60

@@ -14,7 +14,8 @@ from secid.report.foreign import named, short
 from secid.report.names import told_apart
 from secid.report.numerals import plural
 from secid.report.page import Page, Section, each_term_once
-from secid.report.verdict import top
+from secid.report.unstable import unstable
+from secid.report.verdict import verdict
 from secid.report.words import CAUTION
 from secid.results import Run
 
@@ -44,7 +45,8 @@ def page_of(run: Run) -> Page:
             f"{plural(len(run.sources), 'source')}, up to {plural(n_queries, 'query', 'queries')} each, "
             f"seen by {named(run.encoder.name)}"
         ),
-        verdict=top(run),
+        verdict=verdict(run),
+        settings=unstable(run),
         caution=CAUTION,
         sections=each_term_once(section for section in sections if section is not None),
         footer=f"Made by secid {short(run.secid_version)}, report schema {short(run.schema_version)}.",

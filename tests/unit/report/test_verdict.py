@@ -12,8 +12,9 @@ from secid.report.content.ranking import controls_section, pairs_section
 from secid.report.controls_told import controls_told
 from secid.report.findings import findings, of_source
 from secid.report.foreign import without_isolates
+from secid.report.markdown import to_markdown
 from secid.report.unstable import unstable
-from secid.report.verdict import MOST_WORDS, controls, in_a_line, ranking, top, verdict, warning, warnings
+from secid.report.verdict import MOST_WORDS, controls, in_a_line, ranking, verdict, warning, warnings
 from secid.results import Ablation, AblationRow
 from tests.unit.report import samples
 
@@ -51,7 +52,7 @@ def changed(run):
 
 def test_every_sentence_is_one_of_few_words_and_the_terminal_s_fits_a_line(run):
     for made in changed(run):
-        for label, sentence in top(made):
+        for label, sentence in (*verdict(made), ("Settings", unstable(made))):
             words = said(sentence).replace(" %", "%").replace(" = ", "=").split()
             assert len(words) <= MOST_WORDS, (label, sentence)
             assert not re.search(r"\. [A-Z]", sentence), (label, sentence)
@@ -84,7 +85,7 @@ def test_an_open_lead_is_not_called_first(run):
     text = said(ranking(samples.compared(run, established=False)))
     assert text.startswith("First place is open between random, bm25 and 3 more: ")
     assert "ranks first" not in text
-    assert "random is 0.1608 nats (95 % interval 0.1186 to 0.2029) ahead of bm25." in text
+    assert "random is 0.1608 nats (95 % interval 0.1186 to 0.2029; 10 pairs tested) ahead of bm25." in text
     told = said(pairs_section(samples.compared(run, established=False)).bullets[0])
     assert told == "random and bm25: 0.1608 nats apart, which would take about 1,300 queries to tell apart."
     assert pairs_section(samples.compared(run, established=True)).bullets == ()
@@ -98,6 +99,14 @@ def test_a_leader_open_against_one_source_alone_names_that_source(run):
     text = said(ranking(replace(run, comparisons=open_pair, sources=groups)))
     assert text.startswith("First place is open between random and dense: ")  # bm25 is established below random
     assert "ahead of dense" in text
+
+
+def test_a_lead_beyond_0_that_many_pairs_leave_open_says_why(run):
+    pairs = tuple(replace(pair, established=pair.second != "bm25") for pair in run.comparisons)
+    text = said(ranking(replace(run, comparisons=pairs)))
+    assert "is 0.1608 nats (95 % interval 0.1186 to 0.2029; 10 pairs tested) ahead of bm25." in text
+    level = tuple(replace(pair, interval_95=(-0.1, 0.1)) for pair in pairs)
+    assert "tested" not in ranking(replace(run, comparisons=level))
 
 
 def test_one_source_has_no_rank(run):
@@ -316,7 +325,7 @@ def test_all_findings_are_sentences_the_worst_first(run):
 
 
 def test_pairs_that_change_places_stand_at_the_top(run):
-    assert [label for label, _ in top(run)] == ["Ranking", "Controls", "Watch out", "Settings"]
+    assert to_markdown(run).index("**Settings.**") < to_markdown(run).index("## Ranking")
     text = said(unstable(run))
     assert text == (
         "Other temperatures, tokenizers and IDF corpora swap bm25 with dense, bm25 with poisoned and dense with "
@@ -335,7 +344,8 @@ def test_what_no_setting_reorders_is_said(run):
 
 
 def test_without_ablations_there_are_three_sentences(run):
-    assert top(replace(run, ablations=())) == verdict(replace(run, ablations=()))
+    assert len(verdict(run)) == 3
+    assert "Settings.**" not in to_markdown(replace(run, ablations=()))
     small = replace(run, ablations=(ablation("sample", row("1 %", ("random", "bm25"))),))
     assert unstable(small) == ""
 
@@ -391,7 +401,7 @@ def test_a_source_of_which_anything_is_told_is_not_called_clear(run):
 def test_small_samples_are_no_instability(run, name):
     shaky = replace(without_buckets(run), ablations=(ablation(name, row("1 %", ("random", "bm25"))),))
     assert findings(shaky) == []
-    assert "was not tried: run with --ablate" in warning(shaky)
+    assert "was not tried: add --ablate" in warning(shaky)
     steady = replace(shaky, ablations=(*shaky.ablations, ablation("temperature", row("0.2"), row("base"))))
     assert "keeps its place under every setting that was tried, but not in samples of 1 %." in warning(steady)
 
