@@ -21,7 +21,7 @@ from secid.report.numerals import count, fraction, half_width, nats, percent
 from secid.report.trimmed import Trimmed
 from secid.report.unstable import unstable
 from secid.report.verdict import in_a_line, warning, warnings
-from secid.report.words import control_name, equal_numbers, missing_lines, score_name, score_point, skipped_lines
+from secid.report.words import brief, control_name, equal_numbers, missing_lines, score_name, score_point, skipped_lines
 from secid.results import Ablation, ControlResult, Run
 from secid.settings import in_words
 
@@ -36,14 +36,13 @@ INTERVAL_WIDTH, WRAPPED_BESIDE = 18, 2
 """Width of an interval in brackets, and the columns of those for which 80 columns have room."""
 WATCH_OUT = "Watch out"
 COLUMNS = {
-    "rank": "in brackets its group: sources joined by pairs whose order is not established.",
-    "split": "1 − ECI_sem/tr M, 0 to 100 %, what repeated directions take off the mean weight; near 0 the score says "
-    "nothing of variety.",
-    "π": "mean, 0 to 1, of how surely the positive is preferred.",
-    "ρ": "of how near the negative is to the positive.",
-    "c": "of the share of the query's words that it repeats.",
-    "π<½": "negatives that outscore the positive.",
+    "split": "log-det discount",
+    "π": "π",
+    "ρ": "ρ",
+    "c": "c",
+    "π<½": "P(π < ½)",
 }
+"""Terms of the page that columns hold; of π, ρ and c the means."""
 ONLY_AT_ONE = ("ρ", "c")
 """Columns for which a table with two scores has no room at 80 columns."""
 CONTROL_LEGEND = "above, level, below: sources whose difference from the control is positive, open, negative."
@@ -110,11 +109,12 @@ def _new(*columns: tuple[str, Literal["left", "right"]], folds: int = 0, is_tigh
 
 def _legend(run: Run) -> str:
     at_one = run.budget == 1.0
-    told = [f"{name}: {text}" for name, text in COLUMNS.items() if at_one or name not in ONLY_AT_ONE]
     numbers = equal_numbers(run)
     on = f", on {numbers}; all else is of all negatives" if numbers else ""
     at = [] if at_one else [f"ECI_B: {score_name(run)}, by which sources rank{on}. ECI_sem: the score at B = 1."]
-    return " ".join([*at, *told])
+    rank = f"rank: in brackets its group: {brief('rank group')}."
+    told = [f"{name}: {brief(term)}." for name, term in COLUMNS.items() if at_one or name not in ONLY_AT_ONE]
+    return " ".join([*at, rank, *told])
 
 
 def _ranking(run: Run) -> Table:
@@ -166,7 +166,7 @@ def _ablation_legend(run: Run) -> str:
         f"Scores by setting, in nats. Columns are sources by rank: "
         f"{', '.join(f'#{source.rank} {short(source.name, COLUMN_CHARACTERS)}' for source in shown)}"
         f"{f' ({n_more} more in report.md)' if n_more > 0 else ''}. *: this run. "
-        "order: by score, highest first. stability: share of pairs of sources ordered as in this run, 0 to 1."
+        f"order: {brief('order')}. stability: {brief('stability')}."
     )
 
 

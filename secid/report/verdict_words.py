@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from secid.records import REASONS
-from secid.report.numerals import plural
+from secid.report.numerals import count, interval, nats, plural
 from secid.verdicts import Check, GateVerdict, Outcome, SourceVerdict
 
 MARKS = {"pass": "pass", "fail": "FAIL", "not_evaluated": "undecided"}
@@ -50,11 +50,10 @@ def summary(verdict: GateVerdict) -> str:
 
 def facts(source: SourceVerdict) -> str:
     """Size and score of a source, and what was left out of it."""
-    low, high = source.interval_95
     return (
         f"{plural(source.n_read, 'row')} read{_left_out(source)}; "
         f"{source.n_records} records, {source.n_queries} queries, {source.n_negatives} negatives; "
-        f"ECI_sem {source.eci_nats:.4f} nats ({low:.4f} to {high:.4f})"
+        f"ECI_sem {nats(source.eci_nats)} nats ({interval(source.interval_95, ' ')})"
     )
 
 
@@ -81,8 +80,6 @@ def basis(verdict: GateVerdict) -> str:
 
 def number(value: float | None, unit: str) -> str:
     """A measured value or limit."""
-    if value is None:
-        return "–"
-    if unit == "count":
-        return f"{value:.0f}"
+    if value is None or unit == "count":
+        return count(value)
     return f"{value:.1f}" if unit == "directions" else f"{value:.4f}"

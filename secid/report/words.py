@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from secid.report.foreign import named, plain
 from secid.report.numerals import budget as budget_text
 from secid.report.numerals import plural
@@ -75,8 +77,8 @@ EXPLANATIONS = {
     "nearer to the lead.",
     "shortfall": "how much a sample of this size understates ECI_B on average, in nats, 0 or more; smaller is better.",
     "order": "the sources by score under the setting, highest and best first, each by its rank in this run, 1 or more.",
-    "stability": "share of source pairs ordered as in this run, or as in the first of several runs, 0 to 1; nearer to "
-    "1 the order is steadier.",
+    "stability": "share of source pairs ordered as in this run, 0 to 1; of several runs, as in the first. Nearer to 1 "
+    "the order is steadier.",
     "shade": "place of a score between the lowest and the highest of its row, 1 to 10: deeper is higher. In the HTML "
     "page alone.",
     "range": "highest minus lowest score of a source over the settings, in nats, 0 or more; smaller is steadier.",
@@ -183,6 +185,11 @@ BUCKET_NAMES = {
 def terms(*names: str) -> tuple[tuple[str, str], ...]:
     """The named explanations, in order. A page says each once, where it is first needed."""
     return tuple((name, EXPLANATIONS[name]) for name in names)
+
+
+def brief(name: str) -> str:
+    """What a number is, and its range, without what follows from it."""
+    return re.split("[.;]( |$)", EXPLANATIONS[name])[0]
 
 
 def bucket_name(name: str) -> str:

@@ -329,10 +329,10 @@ def test_the_terminal_begins_with_the_table_and_explains_its_columns(run):
     told = " ".join(printed(run).split())
     for words in (
         "sources joined by pairs whose order",
-        "split: 1 − ECI_sem/tr M",
-        "π: mean",
-        "ρ: of how near",
-        "π<½: negatives",
+        "split: 1 − ECI/tr M",
+        "π: target consistency, 0 to 1",
+        "ρ: semantic locality, 0 to 1",
+        "π<½: inversions: share of negatives that outscore the positive, 0 to 100 %.",
         "#2 bm25",
     ):
         assert words in told
