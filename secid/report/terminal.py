@@ -21,7 +21,15 @@ from secid.report.numerals import count, fraction, half_width, nats, percent
 from secid.report.trimmed import Trimmed
 from secid.report.unstable import unstable
 from secid.report.verdict import in_a_line, warning, warnings
-from secid.report.words import brief, control_name, equal_numbers, missing_lines, score_name, score_point, skipped_lines
+from secid.report.words import (
+    brief,
+    control_name,
+    equal_numbers,
+    missing_lines,
+    score_name,
+    score_point,
+    skipped_lines,
+)
 from secid.results import Ablation, ControlResult, Run
 from secid.settings import in_words
 

@@ -39,7 +39,7 @@ def slices_section(run: Run) -> Section | None:
         link="Slices",
         title="Does the order hold within parts of the data?",
         paragraphs=(
-            f"{slices_told(run)}.",
+            f"{slices_told(run)[:1].upper()}{slices_told(run)[1:]}.",
             *([f"{count(n_cut)} more slices are in report.json."] if n_cut else []),
         ),
         parts=(Part(table=table), *_buckets(_by_number(run.slices[:BUCKET_SLICES]))),
