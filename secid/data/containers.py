@@ -83,11 +83,21 @@ def sniff(stream: ByteStream, header: bool | None = None) -> Container:
                 where=stream.path,
                 remedy="secid reads .jsonl, .json, .csv, .tsv, .parquet and .arrow, each also .gz or .zst",
             )
+    if head[257:262] == b"ustar":
+        raise InputError("this is a tar archive", where=stream.path, remedy="unpack it and name the files")
     text = head.removeprefix(BOM).lstrip(b" \t\r\n")
     if not text:
         return Container("empty", packed)
     if text[:1] in b"{[":
         return Container(_json_kind(text, stream.path), packed)
+    if _lines_by_name(stream.path):
+        if any(map(_parsed, text.split(b"\n", SNIFFED_LINES)[:SNIFFED_LINES])):
+            return Container("jsonl", packed)  # words of a language model before its rows are bad lines
+        raise InputError(
+            f"the name says JSON lines, the first lines are none: {shorten(text[:200].decode(errors='replace'), 60)!r}",
+            where=stream.path,
+            remedy="each line must be one JSON object; name a table .csv or .tsv",
+        )
     return Container("table", packed, sniff_table(head.removeprefix(BOM), stream.path, header))
 
 
@@ -143,6 +153,8 @@ def sniff_table(head: bytes, path: str, header: bool | None = None) -> Dialect:
         raise InputError("lines end in a lone carriage return", where=path, remedy="write it with a newline after each")
     delimiter = "\t" if "\t" in first else ","
     suffixes = PurePath(path).suffixes
+    if first.lower().startswith("sep="):
+        raise InputError("the first line is a note to Excel (sep=)", where=f"{path}:1", remedy="take that line out")
     if delimiter not in first and first.count(";") > 1:
         raise InputError(
             "fields separated by semicolons", where=path, remedy="write it with commas or tabs between the fields"
@@ -157,7 +169,13 @@ def sniff_table(head: bytes, path: str, header: bool | None = None) -> Dialect:
     rows = _first_rows(whole, delimiter, quoted)
     if not rows:
         raise InputError("no row could be read", where=path)
-    return Dialect(delimiter, quoted, header_of(rows, header, path), len(rows[0]))
+    try:
+        names = header_of(rows, header, path)
+    except InputError:
+        if "\ufffd" in first:
+            raise InputError("not valid UTF-8", where=f"{path}:1", remedy="write the file in UTF-8") from None
+        raise
+    return Dialect(delimiter, quoted, names, len(rows[0]))
 
 
 def _tsv_is_quoted(text: str) -> bool:

@@ -247,7 +247,11 @@ def json_object(stream: ByteStream) -> Parts:
             )
     value = parse_row(b"".join(parts).removeprefix(BOM))
     if isinstance(value, Broken):
-        raise InputError(f"not valid JSON ({value.detail})", where=stream.path)
+        raise InputError(
+            f"not valid JSON ({value.detail})",
+            where=stream.path,
+            remedy="several values must stand on a line each (`jq -c .` writes so) or in one array",
+        )
     rows = unwrap(value)
     _refuse_several_lists(value, rows[0], stream.path)
     yield Part(range(1, len(rows) + 1), rows)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import re
 import sys
 import zlib
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ ZSTD_SLICE = 1 << 10
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+ZSTD_SKIPPED = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")
+"""A frame that holds no data, such as pzstd writes first."""
 DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error, zstandard.ZstdError)
 
 
@@ -147,7 +150,7 @@ class ByteStream:
         if magic.startswith(GZIP_MAGIC):
             self.compression = "gz"
             self._plain = io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=packed, mode="rb")), CHUNK)
-        elif magic == ZSTD_MAGIC:
+        elif magic == ZSTD_MAGIC or ZSTD_SKIPPED.match(magic):
             self.compression = "zst"
             self._plain = io.BufferedReader(_ZstdFrames(packed), CHUNK)
         else:

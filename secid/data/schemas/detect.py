@@ -22,6 +22,9 @@ from secid.data.schemas.table import SHAPES, Shape
 from secid.errors import SchemaError
 from secid.settings import Settings
 
+WRITTEN_LIST = re.compile(r"""\s*\[\s*["'].*["']\s*\]\s*""", re.DOTALL)
+"""A list of texts as Python, numpy and JSON print it."""
+
 COLUMN_FLAGS = "--query-column, --positive-column and --negative-column name the columns; --format names the schema"
 
 
@@ -41,6 +44,7 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
     else:
         binding = _detected(head, settings, path)
     _check_labels(binding, head, settings, path)
+    _refuse_written_lists(binding, head, path)
     # A column of negatives named in full is the only one that is asked for.
     whole = not head.named or settings.negative_column in head.kinds
     return binding if whole else replace(binding, known=frozenset(map(str, head.kinds)))
@@ -212,6 +216,19 @@ def _undecided(head: Head, flag: str, found: list[str], path: str) -> SchemaErro
         f"{', '.join(found)} all fit" if found else "no column's name says it"
     )  # fmt: skip
     return SchemaError(f"{message}\n  columns: {shorten(head.describe(), 400)}", where=path, remedy=COLUMN_FLAGS)
+
+
+def _refuse_written_lists(binding: Binding, head: Head, path: str) -> None:
+    """Raises SchemaError where lists stand as text: read as they are, brackets and all would be one passage."""
+    keys: Sequence[Key] = binding.columns if binding.columns is not None else list(head.kinds)
+    for key in keys:
+        texts = [value for value in head.column(key) if isinstance(value, str)]
+        if texts and 2 * sum(bool(WRITTEN_LIST.fullmatch(text)) for text in texts) > len(texts):
+            raise SchemaError(
+                f"the column {key} holds lists written as text: {shorten(texts[0], 60)}",
+                where=path,
+                remedy="write them as lists: in pandas `to_json(path, orient='records', lines=True)`",
+            )
 
 
 def _check_labels(binding: Binding, head: Head, settings: Settings, path: str) -> None:

@@ -176,6 +176,11 @@ def test_a_file_without_rows_is_an_error(content: bytes, items: Items) -> None:
         (b"\x80\x04\x95", "pickle"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS"),
         (b"query;positive;negative\nq a;p a;n a\n", "separated by semicolons"),
+        (b"sep=,\nquery,positive,negative\nq a,p a,n a\n", "note to Excel"),
+        (b"a.jsonl".ljust(257, b"\0") + b"ustar\0" + b"00".ljust(249, b"\0") + GOOD, "a tar archive"),
+        (GOOD.strip() * 3, "on a line each"),
+        (json.dumps(json.loads(GOOD), indent=2).encode() * 3, "on a line each"),
+        ("질문,정답,오답\n".encode("cp949") + b"what is it,it is this,that is not\n" * 20, "a.txt:1: not valid UTF-8"),
         (b"Dear reader\nthis is prose.\n", "starts with 'Dear reader'"),
         (b"Dear reader,\nthis is prose, too\n", "two columns"),
         (b"PAR1" + b"x" * 200, "Parquet"),
@@ -194,6 +199,25 @@ def test_a_file_that_cannot_be_read_as_a_whole_is_one_error(content: bytes, said
     with pytest.raises(InputError, match=said) as caught:
         items(content, "a.txt")
     assert "a.txt" in str(caught.value)
+
+
+@pytest.mark.parametrize("line", ["1. ", "- ", "<p>", "Row: "])
+def test_a_file_named_jsonl_is_no_table(line: str, items: Items) -> None:
+    row = {"query": "q q, q", "positive": "p p, p", "negative": "n n, n"}
+    content = "".join(f"{line}{json.dumps(row)}\n" for _ in range(9)).encode()
+    with pytest.raises(InputError, match="the name says JSON lines"):
+        items(content)
+
+
+@pytest.mark.parametrize("before", ["```json", "Sure, here are 9 rows, as asked:\n", "\n# rows"])
+def test_words_around_json_lines_are_bad_lines(before: str, items: Items) -> None:
+    found = items(f"{before}\n".encode() + GOOD * 9 + b"```\n")
+    assert reasons(found) == ["broken_line"] + [""] * 9 + ["broken_line"]
+
+
+def test_zstd_may_begin_with_a_frame_without_data(items: Items) -> None:
+    content = b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + zstandard.compress(GOOD)
+    assert reasons(items(content, "a.jsonl.zst")) == [""]
 
 
 def test_a_json_array_is_streamed_over_many_windows(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from decimal import Decimal
 from pathlib import Path
@@ -433,6 +434,19 @@ def test_a_wrapped_list_in_a_json_object(tmp_path: Path) -> None:
     write_jsonl(path, [{"corpus": {"path": "c"}, "data": [{"question": "q", "pos_doc": ["p"], "neg_doc": ["n"]}]}])
     _, (record,) = read(path)
     assert record[:3] == ("q", ("p",), ("n",))
+
+
+@pytest.mark.parametrize("written", [json.dumps, str, lambda texts: str(texts).replace(", ", "\n ")])
+@pytest.mark.parametrize(("positive", "negative"), [("positive", "negatives"), ("pos", "neg")])
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_lists_written_as_text_are_refused(
+    suffix: str, positive: str, negative: str, written: Any, tmp_path: Path
+) -> None:
+    rows = [{"query": f"what {n}", positive: f"this, {n}", negative: written([f"it's {n}", "b [x]"])} for n in range(9)]
+    with pytest.raises(SchemaError, match=rf"the column {negative} holds lists written as text: \["):
+        read(write(tmp_path / f"a{suffix}", rows))
+    kept = [{**row, negative: f"[{n}] see 'b' ['c']"} for n, row in enumerate(rows)]
+    assert len(read(write(tmp_path / f"b{suffix}", kept), format="triplet" if positive == "positive" else None)[1]) == 9
 
 
 @pytest.mark.parametrize("key", ["data", "train"])
