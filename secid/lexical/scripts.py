@@ -72,8 +72,12 @@ def _split(text: str, *, with_characters: bool) -> list[str]:
     run, unspaced = _patterns()
     if text.isascii():
         return run.findall(text.lower())
+    text = unicodedata.normalize("NFKC", text).lower()
+    words: list[str] = run.findall(text)
+    if not unspaced.search(text):
+        return words
     tokens: list[str] = []
-    for word in run.findall(unicodedata.normalize("NFKC", text).lower()):
+    for word in words:
         for place, part in enumerate(unspaced.split(word)):
             if not part:
                 continue

@@ -16,9 +16,9 @@ from secid.lexical.scripts import Fault, fault
 from secid.plan import Plan, PlannedSource, sample_order
 from secid.texts import TextStore
 
-SAMPLE_TEXTS = 500
-"""Queries, and as many passages, of each source: a share of 5 % has a standard error of 0.7 %."""
-READ_CHARACTERS = 500
+SAMPLE_TEXTS = 250
+"""Queries, and as many passages, of each source: a share of 5 % has a standard error of 1 %."""
+READ_CHARACTERS = 300
 """Of each text: enough to tell its script."""
 NOTICED_MISREAD = 0.05
 """Share of texts from which they are told: fewer are quotations and names."""
