@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from secid.report import page
-from secid.report.content.ablations import order, queries, told
+from secid.report.content.ablations import WEIGHT, order, queries, told
 from secid.report.content.early import early_told
 from secid.report.content.slices import slices_told
 from secid.report.foreign import plain, short, without_isolates
@@ -199,7 +199,8 @@ def _ablation(run: Run, item: Ablation) -> Table:
             order(run, kept, ""),
             fraction(row.stability),
         )
-    shown.add_row("range", *([""] * sampled), *(nats(item.range_nats.get(name)) for name in names), "", "")
+    if item.name != WEIGHT:  # scores under different weights have no difference
+        shown.add_row("range", *([""] * sampled), *(nats(item.range_nats.get(name)) for name in names), "", "")
     return shown
 
 

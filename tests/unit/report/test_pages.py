@@ -316,6 +316,12 @@ def test_no_column_of_an_ablation_is_lost_at_80_columns(run):
         assert len(rows) == sum(len(item.rows) for item in made.ablations)
 
 
+def test_no_range_goes_across_weights(run):
+    weights = replace(run, ablations=tuple(item for item in run.ablations if item.name == "weight"))
+    assert not any(line.startswith("range") for line in printed(weights).splitlines())
+    assert sum(line.startswith("range") for line in printed(run).splitlines()) == len(run.ablations) - 1
+
+
 def test_the_terminal_shows_score_interval_and_group(run):
     text = printed(run)
     assert re.search(r"1 \(1\)\s+random\s+0\.5455 ±0\.0350\s+0\.6\s%\s+0\.99 0\.58 0\.05", text)
