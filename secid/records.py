@@ -6,6 +6,7 @@ the two per source, so that read = used + skipped can be asserted. Sound rows co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -24,6 +25,14 @@ class Source:
 
     name: str
     paths: tuple[str, ...]
+
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def encodable(text: str) -> str:
+    """The text as UTF-8 can hold it: each byte of a file's name that is none becomes U+FFFD."""
+    return SURROGATE.sub("\ufffd", text)
 
 
 class Record(NamedTuple):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from secid.errors import OutputError
 from secid.progress import Progress
+from secid.records import encodable
 from secid.report.pages import FORMATS
 
 if TYPE_CHECKING:
@@ -99,9 +100,8 @@ class RunFolder:
             write_state(scored.measured, ready / "state")
             write_control_states(scored.controls, ready / "state")
             write_frequencies(scored.frequencies, scored.run.idf, ready / "state" / "idf.safetensors")
-            (ready / "log.txt").write_text(
-                "\n".join([*recorder.lines, *_timing_lines(scored)]) + "\n", encoding="utf-8"
-            )
+            lines = encodable("\n".join([*recorder.lines, *_timing_lines(scored)]))
+            (ready / "log.txt").write_text(f"{lines}\n", encoding="utf-8")
             if self.path.exists() and not self._force:
                 raise OutputError("appeared while the run was under way", where=str(self.path), remedy="score again")
             if self.path.exists():

@@ -196,7 +196,7 @@ def resolve(
             if name not in FIELDS:
                 raise SettingsError(f"unknown setting {name!r}", where=where, remedy=_suggest(name))
             values[name], origin[name] = value, where
-    return Resolved(_checked(values, origin), origin)
+    return Resolved(checked(values, origin), origin)
 
 
 def _from_file(directory: Path) -> dict[str, tuple[Any, str]]:
@@ -235,12 +235,12 @@ OTHER_VARIABLES = frozenset({"SECID_API_KEY"})
 
 
 def _suggest(name: str) -> str:
-    near = difflib.get_close_matches(name, FIELDS, n=1)
+    near = difflib.get_close_matches(name, [*FIELDS, *OTHER_TABLES], n=1)
     return f"did you mean {near[0]!r}?" if near else "`secid score --help` lists the settings"
 
 
-def _checked(values: Mapping[str, Any], origin: Mapping[str, str]) -> Settings:
-    """Types and ranges by pydantic, its findings told in our words."""
+def checked(values: Mapping[str, Any], origin: Mapping[str, str]) -> Settings:
+    """Types and ranges by pydantic, its findings told in our words. Raises SettingsError at the value's origin."""
     from pydantic import TypeAdapter, ValidationError
     from pydantic.fields import FieldInfo
 

@@ -28,8 +28,10 @@ class CheckExample:
 class Check:
     """One question put to a source.
 
-    measured, interval_95, limit : in the unit of `unit` ("nats", "fraction", "count", "directions"); None where
-                   there is none. limit_text says on which side of the limit the source has to be.
+    measured, interval_95, limit : in the unit of `unit` ("nats", "fraction", "share", "count", "directions"; a share
+                   is a fraction of the negatives that pages show in percent); None where there is none.
+                   limit_text says on which side of the limit the source has to be.
+    vacuous      : nothing that can be measured would fail this limit, so that passing it says nothing.
     message      : what was measured, against what, and why the outcome follows.
     what_to_do   : the next step, for an outcome other than pass; else "".
     excused      : not evaluated, and the policy names it as one that may stay so.
@@ -43,6 +45,7 @@ class Check:
     interval_95: tuple[float, float] | None = None
     limit: float | None = None
     limit_text: str = ""
+    vacuous: bool = False
     what_to_do: str = ""
     excused: bool = False
     examples: tuple[CheckExample, ...] = ()
@@ -80,7 +83,10 @@ class SourceVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class GateVerdict:
-    """The verdict on all sources of one call. policy: every limit as it was applied; paired: the run compared with."""
+    """The verdict on all sources of one call. policy: every limit as it was applied; paired: the run compared with.
+
+    exit_zero: a trial period, in which the exit code is 0 whatever the outcome.
+    """
 
     schema_version: str
     secid_version: str
@@ -93,11 +99,12 @@ class GateVerdict:
     sources: tuple[SourceVerdict, ...]
     notes: tuple[str, ...]
     timing: Mapping[str, Mapping[str, float]]
+    exit_zero: bool = False
 
     @property
     def exit_code(self) -> int:
         """0 all passed, 1 some check failed, 3 none failed but some could not be decided."""
-        return {"pass": PASSED, "fail": FAILED, "not_evaluated": UNDECIDED}[self.outcome]
+        return PASSED if self.exit_zero else {"pass": PASSED, "fail": FAILED, "not_evaluated": UNDECIDED}[self.outcome]
 
 
 def overall(outcomes: list[Outcome]) -> Outcome:

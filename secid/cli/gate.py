@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -80,8 +81,9 @@ def gate(
         verdict = judge(
             sources, against, policy=policy, paired=paired, progress=progress, **{**settings, **_strict(strict)}
         )
+    verdict = replace(verdict, exit_zero=exit_zero)
     _show(verdict, json, out or [], annotations)
-    return 0 if exit_zero else verdict.exit_code
+    return verdict.exit_code
 
 
 def _strict(strict: bool) -> dict[str, Any]:

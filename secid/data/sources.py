@@ -23,7 +23,7 @@ from pathlib import Path
 
 from secid.data.stream import STDIN, once_only
 from secid.errors import InputError, UsageError
-from secid.records import Source
+from secid.records import Source, encodable
 from secid.settings import Settings
 
 PACKING = (".gz", ".zst", ".zstd")
@@ -66,6 +66,7 @@ def resolve_sources(specs: Sequence[str], settings: Settings) -> tuple[Source, .
                     raise UsageError(f"{path} is given twice")
                 loose[key].append(path)
     resolved = _told_apart([_with_shards(source, loose) for source in sources], homes)
+    resolved = [Source(encodable(source.name), source.paths) for source in resolved]
     _refuse_same_names(resolved)
     _refuse_same_pipes(resolved)
     return tuple(resolved)

@@ -16,7 +16,7 @@ import numpy as np
 from secid.data import open_source
 from secid.gating.estimates import Estimate
 from secid.gating.runs import restored
-from secid.gating.texts import TextFindings, inspect_texts
+from secid.gating.texts import TextFindings, Texts
 from secid.processes import Helper, ends, receive, send, started, stopped
 from secid.records import Source
 from secid.settings import Settings
@@ -35,7 +35,7 @@ def look(sources: Sequence[Source], settings: Settings, table: Path) -> Looked:
 
     known, found = restored(load_file(table)), Looked()
     for source in sources:
-        parts, _ = inspect_texts(opener(source, settings), known)
+        parts = Texts(opener(source, settings)).findings(known)
         found |= {(source.paths, split): findings for split, findings in parts.items()}
     return found
 

@@ -15,14 +15,18 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from secid.errors import InputError, UsageError
+from secid.errors import InputError, SettingsError, UsageError
+from secid.records import encodable
 from secid.results import EncoderInfo, IdfInfo
+from secid.settings import FIELDS, checked, value_text
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 BASELINE_SCHEMA_VERSION = "1.0"
 DEFAULT_NAME = "secid-baseline.json"
+MADE_ANEW = "bring it back from version control, or move it away and make it anew: secid baseline RUN -o {name}"
+"""`update` reads the file that it renews, so it does not help where that cannot be read."""
 METHOD_SETTINGS = (
     "temperature", "tokenizer", "idf", "positives", "first_k", "max_records", "seed", "titles",
     "high_coverage", "near_copy",
@@ -104,7 +108,7 @@ def _adapter() -> TypeAdapter[Baseline]:
 def to_json(baseline: Baseline) -> str:
     """The baseline as indented JSON, sources by name, ending in a line feed."""
     document = _adapter().dump_python(baseline, mode="json")
-    return json.dumps(_rounded(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return encodable(json.dumps(_rounded(document), indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def _rounded(value: Any) -> Any:
@@ -122,9 +126,12 @@ def from_json(text: str | bytes, where: str) -> Baseline:
     """The baseline that a file holds. Raises InputError where it is none, or of another major version."""
     from pydantic import ValidationError
 
+    anew = MADE_ANEW.format(name=Path(where).name)
     try:
         version = str(json.loads(text)["schema_version"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"no JSON document, or only part of one: {error}", where=where, remedy=anew) from error
+    except (KeyError, TypeError) as error:
         raise InputError(
             "not a secid baseline: no schema_version", where=where, remedy="name the .json that `secid baseline` writes"
         ) from error
@@ -132,24 +139,36 @@ def from_json(text: str | bytes, where: str) -> Baseline:
         raise InputError(
             f"baseline of schema version {version}; this secid reads version {BASELINE_SCHEMA_VERSION.split('.')[0]}.x",
             where=where,
-            remedy="make it again with `secid baseline update RUN`",
+            remedy=f"gate with the secid that wrote it; or {anew}",
         )
     try:
         baseline = _adapter().validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"not a valid baseline: {place}: {first['msg']}", where=where) from error
+        raise InputError(f"not a valid baseline: {place}: {first['msg']}", where=where, remedy=anew) from error
     if not baseline.sources:
-        raise InputError("holds no source", where=where, remedy="make it again with `secid baseline update RUN`")
+        raise InputError("holds no source", where=where, remedy=anew)
+    _check_settings(baseline.settings, where, anew)
     wrong = [f"sources.{name}.{field}" for name, source in baseline.sources.items() for field in _unsound(source)]
     if wrong:
         raise InputError(
             f"not a valid baseline: {wrong[0]} is missing or out of range",
             where=where,
-            remedy="it is written by `secid baseline`, not by hand: make it again with `secid baseline update RUN`",
+            remedy=f"it is written by `secid baseline`, not by hand: {anew}",
         )
     return baseline
+
+
+def _check_settings(settings: Mapping[str, Any], where: str, anew: str) -> None:
+    """Raises InputError for a setting that is missing or that no run can have had, by its name."""
+    missing = [name for name in METHOD_SETTINGS if name not in settings]
+    if missing:
+        raise InputError(f"not a valid baseline: settings.{missing[0]} is missing", where=where, remedy=anew)
+    try:
+        checked({name: value for name, value in settings.items() if name in FIELDS}, dict.fromkeys(settings, where))
+    except SettingsError as error:
+        raise InputError(f"not a valid baseline: settings.{error.message}", where=where, remedy=anew) from None
 
 
 def _unsound(source: BaselineSource) -> Iterator[str]:
@@ -169,6 +188,10 @@ def _unsound(source: BaselineSource) -> Iterator[str]:
 def read_baseline(path: Path) -> Baseline:
     """Reads NAME.json; the table beside it is read where it is needed."""
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise InputError(
+                "is a pipe or a device; a baseline is read more than once", where=str(path), remedy="name a file"
+            )
         return from_json(path.read_bytes(), str(path))
     except IsADirectoryError as error:
         raise InputError(
@@ -216,7 +239,7 @@ def differences(baseline: Baseline, settings: Mapping[str, Any], encoder: Encode
     settings : plain values by name.   encoder : the loaded one; None compares settings alone.
     """
     found = [
-        f"{name}: baseline {baseline.settings[name]!r}, now {settings[name]!r}"
+        f"{name}: baseline {_brief(baseline.settings[name])}, now {_brief(settings[name])}"
         for name in METHOD_SETTINGS
         if name in baseline.settings and baseline.settings[name] != settings[name]
     ]
@@ -235,7 +258,9 @@ def differences(baseline: Baseline, settings: Mapping[str, Any], encoder: Encode
 
 def _brief(value: object) -> str:
     """A value of a recipe; of a hash its first digits."""
-    return f"{value[:12]}…" if isinstance(value, str) and len(value) == HASH_DIGITS else repr(value)
+    if isinstance(value, str):
+        return f"{value[:12]}…" if len(value) == HASH_DIGITS else repr(value)
+    return value_text(value)
 
 
 def refuse_differences(found: list[str], where: str) -> None:

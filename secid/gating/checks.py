@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from secid.gating.columns import Columns
-from secid.gating.estimates import (
-    Estimate,
-    Gap,
-    at_least,
-    at_most,
-    combined,
-    interval,
-    paired_gap,
-    ratio,
-    share_interval,
-    within,
-)
+from secid.gating.drift import drift_checks
+from secid.gating.estimates import Estimate, combined, interval, paired_gap, ratio, share_interval
 from secid.gating.policy import DEFECT_BUCKETS, Policy
-from secid.gating.subject import Draft, Subject, decided, not_decided, spread, worst
+from secid.gating.subject import (
+    LEAST,
+    MOST,
+    Draft,
+    Limit,
+    Subject,
+    decided,
+    not_decided,
+    pairing,
+    score_gap,
+    spread,
+    worst,
+)
 from secid.gating.texts import TEXT_BUCKETS
 from secid.measure.uncertainty import FEWEST_QUERIES
-from secid.verdicts import Check, Outcome
+from secid.report.numerals import nats, plural
+from secid.verdicts import Check
 
 
 def all_checks(subject: Subject) -> Iterator[Draft]:
@@ -39,7 +43,7 @@ def _measured(subject: Subject) -> Iterator[Draft]:
     yield from _buckets(subject)
     yield from _controls(subject)
     yield from _diversity(subject)
-    yield from _drift(subject)
+    yield from drift_checks(subject)
 
 
 COUNTED = frozenset(f"buckets.{name}" for name in DEFECT_BUCKETS)
@@ -63,54 +67,53 @@ def excused(draft: Draft, policy: Policy) -> Draft:
 def _sizes(subject: Subject) -> Iterator[Draft]:
     policy = subject.policy
     counts = (
-        ("minimum_records", subject.n_records, policy.minimum_records, "records"),
-        ("minimum_queries", len(subject.columns.queries), policy.minimum_queries, "distinct queries"),
-        ("minimum_negatives", len(subject.columns.cluster), policy.minimum_negatives, "negatives"),
+        ("minimum_records", subject.n_records, policy.minimum_records, ("record", "records")),
+        ("minimum_queries", len(subject.columns.queries), policy.minimum_queries, _QUERIES),
+        ("minimum_negatives", subject.columns.n_negatives, policy.minimum_negatives, ("negative", "negatives")),
     )
-    for name, count, limit, noun in counts:
+    for name, count, limit, words in counts:
         if limit is None:
             continue
-        enough = count >= limit
+        enough, bound = count >= limit, Limit(LEAST, limit, (1, inf))
         yield Draft(
             Check(
                 name=name,
                 outcome="pass" if enough else "fail",
-                message=f"{count} {noun} to score; the policy asks for at least {limit}",
+                message=f"{plural(count, *words)} to score; the policy asks for at least {limit:,}",
                 unit="count",
                 measured=float(count),
                 limit=float(limit),
-                limit_text=f"at least {limit}",
-                what_to_do="" if enough else f"add {limit - count} {noun}: so few decide little",
-            )
+                limit_text=bound.text("count"),
+                vacuous=bound.vacuous,
+                what_to_do="" if enough else f"add {plural(limit - count, *words)}: so few decide little",
+            ),
+            subject.left_out,
         )
+
+
+_QUERIES = ("distinct query", "distinct queries")
 
 
 def _score(subject: Subject) -> Iterator[Draft]:
     tolerance, reference = subject.policy.score.tolerance_nats, subject.reference
     if not isinstance(tolerance, float | int):
         return
-    known = reference.source
-    gap = reference.gap(subject.columns.score, known.score_nats, known.standard_error_nats, lambda found: found.score)
+    known, own = reference.source, subject.columns.score
+    gap = score_gap(subject, reference)
     yield Draft(
         decided(
             "score",
-            at_least(gap.interval, -tolerance),
             gap.value,
             gap.interval,
             "nats",
-            -float(tolerance),
-            f"at least −{tolerance:g}",
-            f"ECI_sem {subject.columns.score.value:.4f} nats, {gap.value:+.4f} against {reference.name} "
-            f"({known.score_nats:.4f}){_pairing(gap)}",
+            Limit(LEAST, -tolerance, (-known.score_nats, 1.0 - known.score_nats)),
+            f"ECI_sem {nats(own.value)} nats, {nats(gap.value, signed=True)} against {reference.name} "
+            f"({nats(known.score_nats)}){pairing(gap)}",
             f"compare with {reference.name}: see its failure buckets with `secid score`, or name another reference in "
             "[gate.score]",
         ),
         worst(subject, subject.columns.values["consistency"]),
     )
-
-
-def _pairing(gap: Gap) -> str:
-    return f", paired over {gap.n_shared} shared queries" if gap.n_shared else ""
 
 
 def _means(subject: Subject) -> Iterator[Draft]:
@@ -128,15 +131,20 @@ def _means(subject: Subject) -> Iterator[Draft]:
         if not isinstance(limit, float | int):
             continue
         mean = means[name]
-        bounds = interval(mean.value, mean.standard_error)
-        outcome = at_least(bounds, limit) if least else at_most(bounds, limit)
-        side = f"at {'least' if least else 'most'} {limit:g}"
         check = decided(
-            f"means.{name}", outcome, mean.value, bounds, "fraction", limit, side, f"{title} {mean.value:.4f}", advice
+            f"means.{name}",
+            mean.value,
+            interval(mean.value, mean.standard_error),
+            "fraction",
+            Limit(LEAST if least else MOST, limit, SHARES),
+            f"{title} {nats(mean.value)}",
+            advice,
         )
         yield Draft(check, worst(subject, values[name] if least else -values[name]))
 
 
+SHARES = (0.0, 1.0)
+"""What a share, a coverage or the value of a gate can be."""
 BUCKETS: Mapping[str, tuple[str, str]] = {
     "known_positive": (
         "are a labelled positive of their query, whole, altered or cut",
@@ -168,21 +176,18 @@ def _buckets(subject: Subject) -> Iterator[Draft]:
         if not isinstance(limit, float | int):
             continue
         share = shares[name]
-        bounds = share_interval(share)
-        n = subject.texts.n_negatives if name in TEXT_BUCKETS else len(columns.cluster)
+        n = subject.texts.n_negatives if name in TEXT_BUCKETS else columns.n_negatives
         # A defect is counted, not estimated: these rows are what training would read. Other shares are a trait of
         # the process that made the source, so the whole interval decides.
-        outcome: Outcome = at_most((share.value, share.value) if name in DEFECT_BUCKETS else bounds, limit)
         check = decided(
             f"buckets.{name}",
-            outcome,
             share.value,
-            bounds,
-            "fraction",
-            limit,
-            f"at most {100 * limit:g} %",
-            f"{share.value:.2%} of {n} negatives {what}",
+            share_interval(share),
+            "share",
+            Limit(MOST, limit, SHARES),
+            f"{100 * share.value:.2f} % of {plural(n, 'negative')} {what}",
             advice,
+            counted=name in DEFECT_BUCKETS,
         )
         if name in TEXT_BUCKETS:
             yield Draft(check, tuple((place, name) for place in spread(subject.texts.places[name])))
@@ -205,19 +210,17 @@ def _controls(subject: Subject) -> Iterator[Draft]:
                 not_decided(name, why, "check the encoder's prefixes, and that queries and positives belong together")
             )
             continue
-        bounds = interval(related.value, related.standard_error)
         gap = paired_gap(subject.columns.score, subject.controls[kind].score)
         low, high = gap.interval
         check = decided(
             name,
-            at_least(bounds, limit),
             related.value,
-            bounds,
+            interval(related.value, related.standard_error),
             "fraction",
-            limit,
-            f"at least {limit:g}",
-            f"negatives stand {related.value:.3f} of the way from the {kind} control (0) to the positives (1) by their "
-            f"cosine with the query; ECI_sem differs from it by {gap.value:+.4f} ({low:+.4f} to {high:+.4f})",
+            Limit(LEAST, limit),
+            f"negatives stand {nats(related.value)} of the way from the {kind} control (0) to the positives (1) by "
+            f"their cosine with the query; ECI_sem differs from it by {nats(gap.value, signed=True)} "
+            f"({nats(low, signed=True)} to {nats(high, signed=True)})",
             "the negatives have as good as nothing to do with their queries: check that rows were not shifted or dealt "
             "out to other queries",
         )
@@ -239,80 +242,36 @@ def _diversity(subject: Subject) -> Iterator[Draft]:
     if not isinstance(limit, float | int):
         return
     bounds = interval(subject.rank.value, subject.rank.standard_error)
-    yield Draft(
-        decided(
-            "diversity",
-            at_least(bounds, limit),
-            subject.rank.value,
-            bounds,
-            "directions",
-            limit,
-            f"at least {limit:g}",
-            f"effective rank {subject.rank.value:.1f} at a budget of {budget:g} negatives",
-            "the negatives repeat a few directions: add sources or queries of other kinds",
-        )
-    )
-
-
-def _drift(subject: Subject) -> Iterator[Draft]:
-    limits, previous = subject.policy.drift, subject.previous
-    if previous is None:
-        allowed = limits.new_source == "allow"
-        advice = "" if allowed else "review the source, then take it into the baseline"
-        check = not_decided("drift", "the baseline knows no earlier version of this source", advice)
-        yield Draft(replace(check, excused=allowed))
-        return
-    known = previous.source
-    gap = previous.gap(subject.columns.score, known.score_nats, known.standard_error_nats, lambda found: found.score)
-    if isinstance(limits.score_nats, float | int):
-        yield _moved(subject, "score_nats", gap, limits.score_nats, known.score_nats)
-    low, high = known.tails["low"], known.tails["high"]
-
-    def estimates(columns: Columns) -> dict[str, Estimate]:
-        return {**columns.means(), **columns.tail(low, high)}
-
-    own = estimates(subject.columns)
-    for name in ("consistency", "locality", "coverage", "query_similarity", "unrelated", "close"):
-        tolerance = getattr(limits, name)
-        if not isinstance(tolerance, float | int):
-            continue
-        before = known.means[name]
-        error = before.standard_error or 0.0
-        gap = previous.gap(own[name], before.value, error, lambda columns: estimates(columns)[name])  # noqa: B023
-        yield _moved(subject, name, gap, tolerance, before.value)
-
-
-DRIFT_TITLES: Mapping[str, str] = {
-    "score_nats": "ECI_sem",
-    "consistency": "mean target consistency π",
-    "locality": "mean semantic locality ρ",
-    "coverage": "mean lexical coverage c",
-    "query_similarity": "mean cosine of query and negative",
-    "unrelated": "share of negatives less related to their query than 98 % of the last version's",
-    "close": "share of negatives more related to their query than 98 % of the last version's",
-}
-
-
-def _moved(subject: Subject, name: str, gap: Gap, tolerance: float, before: float) -> Draft:
-    previous = subject.previous.name if subject.previous else ""
     check = decided(
-        f"drift.{name}",
-        within(gap.interval, tolerance),
-        gap.value,
-        gap.interval,
-        "nats" if name == "score_nats" else "fraction",
-        tolerance,
-        f"within ±{tolerance:g}",
-        f"{DRIFT_TITLES[name]} moved by {gap.value:+.4f} from {before:.4f}, that of {previous} in the baseline"
-        f"{_pairing(gap)}",
-        "find what changed in how the source is made; if it is meant, score it and `secid baseline update RUN`",
+        "diversity",
+        subject.rank.value,
+        bounds,
+        "directions",
+        Limit(LEAST, limit, (0.0, inf)),
+        f"effective rank {subject.rank.value:.1f} at a budget of {budget:g} negatives",
+        "the negatives repeat a few directions: add sources or queries of other kinds",
     )
-    # The rows that moved it: the lowest where the number fell, else the highest; of the lower tail the reverse.
-    lowest = (gap.value < 0) is not (name == "unrelated")
-    columns = subject.columns
-    shown = columns.relation() if name in ("unrelated", "close") else columns.values[SHOWN.get(name, name)]
-    return Draft(check, worst(subject, shown if lowest else -shown))
+    yield Draft(
+        _at_equal_numbers(check, subject, bounds), worst(subject, subject.rank.per_query[subject.columns.cluster])
+    )
 
 
-SHOWN: Mapping[str, str] = {"score_nats": "consistency", "query_similarity": "s_query_negative"}
-"""Columns whose rows show a drift of another name."""
+def _at_equal_numbers(check: Check, subject: Subject, bounds: tuple[float, float]) -> Check:
+    """The check of the rank; undecided where so few negatives of a source as diverse as the baseline's could be as low.
+
+    log det is concave: a share of a source's negatives has, on average, at least that share of its rank. The
+    baseline's source is the one of the smallest rank, from which a limit is derived.
+    """
+    budget = f"{subject.policy.diversity.budget:g}"
+    known = min(subject.baseline.sources.values(), key=lambda source: source.effective_rank[budget])
+    own = subject.columns.n_negatives
+    least = (check.limit or 0.0) * min(1.0, own / known.n_negatives)
+    if check.outcome != "fail" or Limit(LEAST, least).outcome(bounds) == "fail":
+        return check
+    return replace(
+        check,
+        outcome="not_evaluated",
+        message=f"{check.message}; but fewer negatives fill fewer directions: where {known.n_negatives:,}, as in the "
+        f"baseline, reach the limit, {own:,} may reach no more than {least:.1f}",
+        what_to_do="give the source more negatives, or lower the limit in the policy to what so few can reach",
+    )

@@ -27,8 +27,8 @@ from secid.gating.baseline import (
 )
 from secid.gating.columns import Columns, folder_columns
 from secid.gating.estimates import Estimate
-from secid.gating.runs import Positives, stored
-from secid.gating.texts import TextFindings, inspect_texts
+from secid.gating.runs import restored, stored
+from secid.gating.texts import TextFindings, Texts
 from secid.lexical import DocumentFrequencies
 from secid.records import Source
 from secid.report.document import read_run
@@ -73,7 +73,7 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
         },
         notes=tuple(notes),
     )
-    tables = {"keys": frequencies.keys, "counts": frequencies.counts, **stored(positives)}
+    tables = {"keys": frequencies.keys, "counts": frequencies.counts, **positives}
     return baseline, tables
 
 
@@ -119,7 +119,7 @@ def _source(source: SourceResult, columns: Columns, texts: TextFindings | None, 
     return BaselineSource(
         n_records=source.n_records,
         n_queries=source.n_queries,
-        n_negatives=source.n_triplets,
+        n_negatives=columns.n_negatives,
         score_nats=source.eci_nats,
         interval_95=source.interval_95,
         standard_error_nats=source.standard_error_nats,
@@ -166,30 +166,36 @@ def _like_controls(name: str, run: Run) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _texts_of(run: Run) -> tuple[dict[str, TextFindings], list[Positives], list[str]]:
-    """What the sources' files say, read again; notes for those that are gone or changed."""
+def _texts_of(run: Run) -> tuple[dict[str, TextFindings], dict[str, npt.NDArray[Any]], list[str]]:
+    """What the sources' files say, read again, and their labelled positives as the table keeps them; notes for files
+    that are gone or changed.
+
+    Every source is compared with the positives of all, as the gate will do.
+    """
     settings = settings_of(run)
-    texts: dict[str, TextFindings] = {}
-    positives: list[Positives] = []
+    opened: dict[tuple[str, ...], Texts] = {}
+    names: dict[str, tuple[str, ...]] = {}
     notes: list[str] = []
-    done: dict[tuple[str, ...], tuple[dict[str, TextFindings], dict[str, Positives]]] = {}
     for source in sorted(run.sources, key=lambda source: source.name):
         paths = tuple(file.path for file in source.paths)
         try:
-            if paths not in done:
+            if paths not in opened:
                 check_unchanged(source)
-                done[paths] = _inspected(paths, settings)
-                positives += done[paths][1].values()
+                opened[paths] = _texts(paths, settings)
+            names[source.name] = paths
         except InputError as error:
             notes.append(f"{source.name}: texts were not looked at: {Path(error.where or '').name} {error.message}")
-            continue
-        found = done[paths][0]
-        split = max((split for split in found if not split or source.name.endswith(f":{split}")), key=len, default=None)
-        if split is not None:
-            texts[source.name] = found[split]
-    return texts, positives, notes
+    arrays = stored(positives for texts in opened.values() for positives in texts.positives.values())
+    known = restored(arrays)
+    found = {paths: texts.findings(known) for paths, texts in opened.items()}
+    told = {}
+    for name, paths in names.items():
+        splits = [split for split in found[paths] if not split or name.endswith(f":{split}")]
+        if splits:
+            told[name] = found[paths][max(splits, key=len)]
+    return told, arrays, notes
 
 
-def _inspected(paths: tuple[str, ...], settings: Settings) -> tuple[dict[str, TextFindings], dict[str, Positives]]:
+def _texts(paths: tuple[str, ...], settings: Settings) -> Texts:
     source = Source("again", paths)
-    return inspect_texts(lambda: open_source(source, settings))
+    return Texts(lambda: open_source(source, settings))

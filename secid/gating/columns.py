@@ -37,6 +37,11 @@ class Columns:
     values: Mapping[str, Floats]
     score: Estimate
 
+    @property
+    def n_negatives(self) -> int:
+        """Negatives, each once however many positives it was scored against."""
+        return len(self.cluster) if self.share is None else round(float(self.share.sum()))
+
     def restricted(self, names: Names) -> Columns:
         """The triplets of these queries alone. The score stays that of all: its influences add up to one number."""
         kept = np.isin(self.queries, names)

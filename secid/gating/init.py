@@ -10,9 +10,17 @@ from typing import Any
 from secid.errors import OutputError, UsageError
 from secid.gating.baseline import Baseline
 from secid.gating.derive import common, complete
-from secid.gating.policy import KEYS_IN, Policy, table_in, tables
+from secid.gating.policy import KEYS_IN, BucketsPolicy, Policy, table_in, tables
 from secid.whole import make_folder, write_whole
 
+ENDS = {
+    **dict.fromkeys(BucketsPolicy.model_fields, 1.0),
+    "coverage_maximum": 1.0,
+    "consistency_minimum": 0.0,
+    "locality_minimum": 0.0,
+    "effective_rank_minimum": 0.0,
+}
+"""Limits beyond which no number can be."""
 SHOWN_SOURCES = 6
 WIDTH = 118
 MEANS_SHOWN = {"consistency_minimum": "consistency", "locality_minimum": "locality", "coverage_maximum": "coverage"}
@@ -45,6 +53,8 @@ def policy_text(baseline: Baseline, where: str, name: str = "gate") -> str:
             lines += _comment(f"{field.description}{_known(baseline, part, key, policy)}")
             each = [f"{_plain(known)} {getattr(getattr(found, part), key)}" for known, found in of_source.items()]
             lines += _line(key, getattr(values, key), [] if key == "named" else each)
+            if _says_nothing(baseline, key, getattr(values, key)):
+                lines.append("# Nothing can fail this limit.")
     return "\n".join(lines) + "\n"
 
 
@@ -115,6 +125,15 @@ def _known(baseline: Baseline, table: str, key: str, policy: Policy) -> str:
     if not found:
         return " Not known of the baseline." if table == "buckets" else ""
     return f" Baseline: {_first([f'{_plain(name)} {value:.4g}' for name, value in found.items()])}."
+
+
+def _says_nothing(baseline: Baseline, key: str, value: Any) -> bool:
+    """True for a limit that no source can be beyond."""
+    if not isinstance(value, float | int):
+        return False
+    if key == "tolerance_nats":
+        return value >= max(source.score_nats for source in baseline.sources.values())
+    return value == ENDS.get(key)
 
 
 def _comment(text: str) -> list[str]:

@@ -29,7 +29,7 @@ from secid.gating.columns import Columns, folder_columns, measured_columns
 from secid.gating.derive import common, complete, reference_name
 from secid.gating.estimates import Estimate, names_of
 from secid.gating.policy import Policy
-from secid.gating.subject import Draft, Reference, Subject
+from secid.gating.subject import EXAMPLES, Draft, Reference, Subject
 from secid.gating.texts import Place, TextFindings, fetch
 from secid.measure.uncertainty import FEWEST_QUERIES
 from secid.progress import Progress
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 SAME_SCORE = 1e-7
 """A baseline keeps nine digits."""
+JUDGED_HERE = ("empty_negative",)
+"""Empty negatives are a bucket of the policy: however many, they are no sign that a file was misread."""
 CUT = 300
 """Characters of a text in an example: enough to see what it is."""
 
@@ -154,7 +156,7 @@ def judge(
 
             encoder = load(resolved.values)
         refuse_differences(differences(baseline, vars(resolved.values), encoder.info), against.where)
-        scored = score_sources(sources, encoder, resolved, work, progress, frequencies)
+        scored = score_sources(sources, encoder, resolved, work, progress, frequencies, JUDGED_HERE)
         with clock.stage("texts"):
             texts = aside.findings()
     with clock.stage("judge"):
@@ -205,7 +207,7 @@ def _source_verdict(
         n_not_sampled=result.n_not_sampled,
         n_records=result.n_records,
         n_queries=result.n_queries,
-        n_negatives=result.n_triplets,
+        n_negatives=subject.columns.n_negatives,
         eci_nats=result.eci_nats,
         interval_95=result.interval_95,
         previous=subject.previous.name if subject.previous else None,
@@ -247,6 +249,9 @@ def _subject(item: Measured, scored: Scored, texts: TextFindings, against: Again
         missing=reasons,
         rank=effective_rank(item, float(policy.diversity.budget)),
         place=place,
+        left_out=tuple(
+            ((row.path, row.line, 0), f"left out: {row.detail}") for row in planned.tally.examples[:EXAMPLES]
+        ),
     )
 
 

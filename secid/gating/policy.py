@@ -150,7 +150,13 @@ def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Polic
     base = directory or Path.cwd()
     if path is not None:
         if not path.is_file():
-            raise UsageError("no such policy file", where=str(path), remedy="secid gate --init writes one")
+            told = (
+                "is a pipe, a device or a folder; a policy is read more than once"
+                if path.exists()
+                else "no such policy file"
+            )
+            remedy = "name a file" if path.exists() else "secid gate --init writes one"
+            raise UsageError(told, where=str(path), remedy=remedy)
         table = _toml(path)
         found = table_in(table, path.name)
         if found is None and path.name in KEYS_IN:
@@ -213,7 +219,7 @@ def _explained(error: ValidationError, where: str) -> SettingsError:
     problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
     place = [str(part) for part in problem["loc"]]
     if problem["type"] == "extra_forbidden":
-        known = list(_model_at(place[:-1]).model_fields)
+        known = [*_model_at(place[:-1]).model_fields, *(["gate"] if len(place) == 1 else [])]
         return SettingsError(f"unknown key {'.'.join(place)!r}", where=where, remedy=_nearest(place[-1], known))
     key = ".".join(part for part in place if part in KEYS)
     may_be_off = any("'off'" in problem["msg"] for problem in problems)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
 
 from secid.gating.baseline import Baseline, BaselineSource
 from secid.gating.columns import Columns
-from secid.gating.estimates import Estimate, Gap, paired_gap, unpaired_gap
+from secid.gating.estimates import Estimate, Gap, at_least, at_most, paired_gap, unpaired_gap, within
 from secid.gating.policy import Policy
 from secid.gating.texts import Place, TextFindings
+from secid.report.numerals import plural
+from secid.report.verdict_words import number
 from secid.verdicts import Check, Outcome
 
 UNDECIDED = "more records narrow the interval; or widen the limit in the policy if this difference does not matter"
@@ -27,13 +30,45 @@ class Reference:
     source: BaselineSource
     columns: Columns | None
 
-    def gap(self, own: Estimate, value: float, error: float, get: Callable[[Columns], Estimate]) -> Gap:
-        """own minus the reference: paired where the run's numbers are at hand and share queries."""
-        if self.columns is not None:
-            gap = paired_gap(own, get(self.columns))
-            if gap.n_shared:
-                return gap
-        return unpaired_gap(own, value, error)
+
+def gap_between(own: Estimate, value: float, error: float, theirs: Estimate | None) -> Gap:
+    """own minus the reference's value: paired where its numbers query by query are at hand and share queries."""
+    if theirs is not None:
+        gap = paired_gap(own, theirs)
+        if gap.n_shared:
+            return gap
+    return unpaired_gap(own, value, error)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a measured number has to keep to. reach: the smallest and the largest value that it can have."""
+
+    side: str
+    value: float
+    reach: tuple[float, float] = (-inf, inf)
+
+    def outcome(self, bounds: tuple[float, float]) -> Outcome:
+        """Decided on the whole interval."""
+        return SIDES[self.side](bounds, self.value)
+
+    @property
+    def vacuous(self) -> bool:
+        """True where nothing that can be measured would fail it."""
+        return self.outcome(self.reach) == "pass"
+
+    def text(self, unit: str) -> str:
+        value = f"{100 * self.value:g} %" if unit == "share" else f"{self.value:{',' if unit == 'count' else 'g'}}"
+        value = value.replace("-", "−")
+        return f"{self.side}{'' if self.side == WITHIN else ' '}{value}{' (any)' if self.vacuous else ''}"
+
+
+LEAST, MOST, WITHIN = "at least", "at most", "within ±"
+SIDES: Mapping[str, Callable[[tuple[float, float], float], Outcome]] = {
+    LEAST: at_least,
+    MOST: at_most,
+    WITHIN: within,
+}
 
 
 @dataclass(frozen=True)
@@ -43,6 +78,7 @@ class Subject:
     reference, previous : what its score, and what it itself, is compared with; previous None for a new source.
     controls : columns of its controls by kind.   missing: why a control could not be made.
     place    : where the row of a triplet stands.   rank: effective rank at the policy's budget.
+    left_out : rows that were not used, with the reason.
     """
 
     name: str
@@ -57,6 +93,18 @@ class Subject:
     missing: Mapping[str, str]
     rank: Estimate
     place: Callable[[int], Place]
+    left_out: tuple[tuple[Place, str], ...] = ()
+
+
+def score_gap(subject: Subject, reference: Reference) -> Gap:
+    known, theirs = reference.source, reference.columns
+    return gap_between(
+        subject.columns.score, known.score_nats, known.standard_error_nats, None if theirs is None else theirs.score
+    )
+
+
+def pairing(gap: Gap) -> str:
+    return f", paired over {plural(gap.n_shared, 'shared query', 'shared queries')}" if gap.n_shared else ""
 
 
 @dataclass(frozen=True)
@@ -69,28 +117,35 @@ class Draft:
 
 def decided(
     name: str,
-    outcome: Outcome,
     measured: float,
     bounds: tuple[float, float],
     unit: str,
-    limit: float,
-    side: str,
+    limit: Limit,
     message: str,
     advice: str,
+    *,
+    counted: bool = False,
 ) -> Check:
-    """A check with a number. A number that is not finite decides nothing."""
-    if not np.isfinite([measured, *bounds, limit]).all():
+    """A check with a number. A number that is not finite decides nothing.
+
+    counted : the number itself decides, not its interval.
+    """
+    if not np.isfinite([measured, *bounds, limit.value]).all():
         return not_decided(name, f"{message}: not a finite number", "please report this run")
+    outcome = "pass" if limit.vacuous else limit.outcome((measured, measured) if counted else bounds)
     word = {"pass": "is", "fail": "is not", "not_evaluated": "may or may not be"}[outcome]
+    low, high = (number(bound, unit) for bound in bounds)
+    which = "; counted, it" if counted else ", which"
     return Check(
         name=name,
         outcome=outcome,
-        message=f"{message}; 95 % interval {bounds[0]:.4f} to {bounds[1]:.4f}, which {word} {side}",
+        message=f"{message}; 95 % interval {low} to {high}{which} {word} {limit.text(unit)}",
         unit=unit,
         measured=float(measured),
         interval_95=(float(bounds[0]), float(bounds[1])),
-        limit=float(limit),
-        limit_text=side,
+        limit=float(limit.value),
+        limit_text=limit.text(unit),
+        vacuous=limit.vacuous,
         what_to_do={"pass": "", "fail": advice, "not_evaluated": UNDECIDED}[outcome],
     )
 

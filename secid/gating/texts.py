@@ -69,23 +69,30 @@ class _Source:
         return Positives(self.whole, {query: list(found.values()) for query, found in self.runs.items()})
 
 
-def inspect_texts(rows: Rows, known: Positives = NO_POSITIVES) -> tuple[dict[str, TextFindings], dict[str, Positives]]:
-    """Findings of each split of a source ("" for a file that holds one), and its labelled positives.
-
-    known : positives that an earlier run knows; those of the source itself are always compared with.
+class Texts:
+    """The texts of one source, whose splits ("" for a file that holds one) are told apart: read for their positives
+    when made, and for their negatives when asked what they show.
     """
-    sources: dict[str, _Source] = defaultdict(_Source)
-    for record in _records(rows()):
-        _gather_positives(sources[record.split], record)
-    positives = {split: source.positives() for split, source in sources.items()}
-    for item in rows():
-        if isinstance(item, Record):
-            _gather_negatives(sources[item.split], item, (positives[item.split], known))
-        elif item.reason == "empty_negative":
-            for split in [item.split] if item.split is not None else list(sources):
-                _add_empty(sources[split], b"", (item.path, item.line, 0))
-    found = {split: _findings(source) for split, source in sources.items() if len(source.cluster)}
-    return found, positives
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._sources: dict[str, _Source] = defaultdict(_Source)
+        for record in _records(rows()):
+            _gather_positives(self._sources[record.split], record)
+        self.positives = {split: source.positives() for split, source in self._sources.items()}
+
+    def findings(self, known: Positives = NO_POSITIVES) -> dict[str, TextFindings]:
+        """What each split shows. To be called once.
+
+        known : positives of a baseline; those of the source itself are always compared with.
+        """
+        for item in self._rows():
+            if isinstance(item, Record):
+                _gather_negatives(self._sources[item.split], item, (self.positives[item.split], known))
+            elif item.reason == "empty_negative":
+                for split in [item.split] if item.split is not None else list(self._sources):
+                    _add_empty(self._sources[split], b"", (item.path, item.line, 0))
+        return {split: _findings(source) for split, source in self._sources.items() if len(source.cluster)}
 
 
 def _records(items: Iterable[Record | Defect]) -> Iterator[Record]:

@@ -6,7 +6,7 @@ negatives, negatives that are positives) is array arithmetic once the files have
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,11 +44,19 @@ def make_plan(
     return plan_of(found, settings, with_positives=with_positives, with_echoes=with_echoes)
 
 
-def plan_of(found: Gathered, settings: Settings, *, with_positives: bool = False, with_echoes: bool = False) -> Plan:
+def plan_of(
+    found: Gathered,
+    settings: Settings,
+    *,
+    with_positives: bool = False,
+    with_echoes: bool = False,
+    uncounted: Collection[str] = (),
+) -> Plan:
     """Plans what has to be encoded of all that was read.
 
     with_positives, with_echoes : also plan, for the sample of queries that controls are made of, the
               labelled positives that are not scored, and the queries' own texts as passages.
+    uncounted : as in `refuse_bad`.
     Raises BadRecordsError (settings.on_bad, settings.max_bad_fraction) and NothingToScoreError.
     Source: METHOD 1, DESIGN 1.
     """
@@ -61,7 +69,7 @@ def plan_of(found: Gathered, settings: Settings, *, with_positives: bool = False
     echoes = np.full(len(query_store), -1, np.int64)
     echoes[sampled[: len(echoed)]] = passage_ids[np.array(echoed, np.int64)]
     sources = [grouped(rows, query_ids, passage_ids) for rows in collected]
-    refuse_bad(sources, settings)
+    refuse_bad(sources, settings, uncounted)
     n_queries_read = len(distinct(np.concatenate([planned.query for planned in sources]))) if sources else 0
     known = _known_positives(sources, len(passage_store))
     sources = [restricted(_marked(planned, known, len(passage_store)), query_store, settings) for planned in sources]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from secid.errors import BadRecordsError
 from secid.plan.planned import PlannedSource, Tally
@@ -16,14 +16,18 @@ REMEDIES = {
 """What helps where every row is left out under one reason."""
 
 
-def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
-    """Raises BadRecordsError where the settings do not allow the malformed rows that were found."""
+def refuse_bad(sources: Sequence[PlannedSource], settings: Settings, uncounted: Collection[str] = ()) -> None:
+    """Raises BadRecordsError where the settings do not allow the malformed rows that were found.
+
+    uncounted : reasons that the caller judges by limits of its own, and which settings.max_bad_fraction does not count.
+    """
     for planned in sources:
         tally = planned.tally
         n_bad = tally.n_malformed
         if not n_bad:
             continue
-        fraction = min(1.0, n_bad / tally.n_read)  # one row may hold several malformed passages
+        n_counted = n_bad - sum(tally.skipped.get(name, 0) + tally.dropped.get(name, 0) for name in uncounted)
+        fraction = min(1.0, n_counted / tally.n_read)  # one row may hold several malformed passages
         shown = next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed)
         first = f"first: {shown.path}:{shown.line}: {shown.reason}" + (f": {shown.detail}" if shown.detail else "")
         if settings.on_bad == "fail":

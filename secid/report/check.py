@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 from secid.checks import Check, CheckedSource, Finding, Lengths, Spread
+from secid.records import encodable
 from secid.report.foreign import plain
 from secid.report.numerals import count, fraction, percent, plural
 
@@ -19,7 +20,7 @@ GATE = "lexical_gate_inactive"
 
 def check_json(check: Check) -> str:
     """The check as indented JSON, keys in the order of the dataclasses, ending in a line feed."""
-    return json.dumps(asdict(check), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return encodable(json.dumps(asdict(check), indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def check_text(check: Check) -> str:

@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from secid.errors import UsageError
+from secid.report.document import json_of
 from secid.report.words import score_point
 from secid.results import SCHEMA_VERSION, Run, SourceResult
 from secid.settings import value_text
@@ -201,7 +202,7 @@ def _established(run: Run, a: str, b: str) -> bool:
 
 def comparison_json(found: RunComparison) -> str:
     """The comparison as indented JSON."""
-    return _adapter().dump_json(found, indent=2).decode("utf-8") + "\n"
+    return json_of(_adapter(), found)
 
 
 @cache

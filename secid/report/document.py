@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from secid.errors import InputError, NumericalError
+from secid.records import encodable
 from secid.results import SCHEMA_VERSION, Run
 
 if TYPE_CHECKING:
@@ -35,14 +36,34 @@ def to_json(run: Run) -> str:
     """
     from pydantic import ValidationError
 
-    text = _adapter().dump_json(replace(run, schema_version=SCHEMA_VERSION), indent=2)
+    text = json_of(_adapter(), replace(run, schema_version=SCHEMA_VERSION))
     try:
         _adapter().validate_json(text)
     except ValidationError as error:
         raise NumericalError(
             f"{_place(error)} could not be computed, so there is no report to write", remedy="please report this run"
         ) from error
+    return text
+
+
+def json_of(adapter: TypeAdapter[Any], value: object) -> str:
+    """A dataclass as indented JSON, ending in a line feed; bytes of a file's name that are no UTF-8 become U+FFFD."""
+    from pydantic_core import PydanticSerializationError, to_json
+
+    try:
+        text = adapter.dump_json(value, indent=2)
+    except PydanticSerializationError:
+        text = to_json(_encodable(adapter.dump_python(value)), indent=2)
     return text.decode("utf-8") + "\n"
+
+
+def _encodable(value: Any) -> Any:
+    """What a dataclass holds as plain values, every text in it `encodable`."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    return [_encodable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def from_json(text: str | bytes, where: str = "report.json") -> Run:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from secid.records import encodable
 from secid.report.foreign import plain
 from secid.report.numerals import count
 
@@ -22,7 +23,7 @@ LABEL, VALUE = 16, 34
 
 def encoder_json(found: Description) -> str:
     """The description as indented JSON, keys in the order of the dataclasses, ending in a line feed."""
-    return json.dumps(asdict(found), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return encodable(json.dumps(asdict(found), indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def encoder_text(found: Description) -> str:

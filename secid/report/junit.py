@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from secid.report.foreign import plain
 from secid.report.verdict_pages import example_lines
-from secid.report.verdict_words import facts
+from secid.report.verdict_words import basis, facts
 from secid.verdicts import Check, GateVerdict, SourceVerdict
 
 
@@ -17,20 +17,20 @@ def to_junit(verdict: GateVerdict) -> str:
     """
     root = ElementTree.Element("testsuites", name="secid gate")
     for source in verdict.sources:
-        root.append(_suite(source))
+        root.append(_suite(source, basis(verdict)))
     for name, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         root.set(name, str(sum(1 for _ in root.iter(tag))))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _suite(source: SourceVerdict) -> ElementTree.Element:
+def _suite(source: SourceVerdict, told: str) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", name=plain(source.name))
     for check in source.checks:
         suite.append(_case(check, source))
     for name, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(sum(1 for _ in suite.iter(tag))))
-    ElementTree.SubElement(suite, "system-out").text = plain(facts(source))
+    ElementTree.SubElement(suite, "system-out").text = f"{plain(facts(source))}\n{plain(told)}"
     return suite
 
 

@@ -7,6 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 from secid.errors import OutputError, UsageError
+from secid.records import encodable
 from secid.report.document import to_json
 from secid.results import Run
 from secid.whole import partial_of, write_whole
@@ -95,4 +96,4 @@ def labels(paths: Sequence[Path]) -> list[str]:
             raise UsageError("this run is named twice", where=str(second), remedy="name each run once")
     own = [path.parent.name if path.name == "report.json" else path.name for path in paths]
     told = [name if name and own.count(name) == 1 else str(path) for name, path in zip(own, paths, strict=True)]
-    return [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in told]
+    return [encodable(name) for name in told]

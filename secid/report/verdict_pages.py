@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from secid.report.document import json_of
 from secid.report.foreign import markdown as safe
 from secid.report.foreign import plain
 from secid.report.verdict_words import basis, by_urgency, facts, headline, mark, number, summary
-from secid.verdicts import Check, GateVerdict, SourceVerdict
+from secid.verdicts import Check, CheckExample, GateVerdict, SourceVerdict
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -31,7 +31,7 @@ def _adapter() -> TypeAdapter[GateVerdict]:
 
 def verdict_json(verdict: GateVerdict) -> str:
     """The verdict as indented JSON, ending in a line feed."""
-    return _adapter().dump_json(verdict, indent=2).decode("utf-8") + "\n"
+    return json_of(_adapter(), verdict)
 
 
 def verdict_schema() -> dict[str, Any]:
@@ -50,7 +50,8 @@ def print_verdict(console: Console, verdict: GateVerdict) -> None:
     for source in verdict.sources:
         console.print(Text(inert(headline(source)), style="bold"), soft_wrap=True)
         console.print(Text(f"  {inert(facts(source))}"), soft_wrap=True)
-        console.print(_table(source))
+        for line in _table(source):
+            console.print(line, soft_wrap=True)  # a narrow terminal breaks lines: a number is never cut
         for check in by_urgency(source):
             if check.outcome != "pass":
                 _explain(console, check)
@@ -61,22 +62,23 @@ def print_verdict(console: Console, verdict: GateVerdict) -> None:
         console.print(Text(inert(summary(verdict)), style="bold"), soft_wrap=True)
 
 
-def _table(source: SourceVerdict) -> Table:
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
-    for name in ("outcome", "check", "limit"):
-        shown.add_column(name, no_wrap=True)
-    for name in ("measured", "95 % interval"):
-        shown.add_column(name, justify="right", no_wrap=True)
-    for check in by_urgency(source):
-        word = mark(check)
-        shown.add_row(
-            Text(word, style=STYLES[word]),
-            check.name,
-            check.limit_text,
-            number(check.measured, check.unit),
-            _interval(check),
+def _table(source: SourceVerdict) -> Iterator[Text]:
+    """A line a check, in columns as wide as what they hold."""
+    head = ("outcome", "check", "limit", "measured", "95 % interval")
+    rows = [
+        (mark(check), check.name, check.limit_text, number(check.measured, check.unit), _interval(check))
+        for check in by_urgency(source)
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for cells in (head, *rows):
+        sides = (str.ljust, str.ljust, str.ljust, str.rjust, str.rjust)
+        first, *others = (side(cell, width) for side, cell, width in zip(sides, cells, widths, strict=True))
+        rest = f" {' '.join(others)}"
+        yield (
+            Text(f" {first}{rest}", style="bold")
+            if cells is head
+            else Text.assemble((f" {first}", STYLES[cells[0]]), rest)
         )
-    return shown
 
 
 def _interval(check: Check) -> str:
@@ -96,11 +98,13 @@ def _explain(console: Console, check: Check) -> None:
 
 def example_lines(check: Check, limit: int = EXAMPLE_CHARACTERS) -> list[str]:
     """A line an example row; the texts are foreign."""
-    return [
-        f"{item.path}:{item.line}: query “{plain(item.query, limit)}”, negative “{plain(item.negative, limit)}” "
-        f"({item.note})"
-        for item in check.examples
-    ]
+    return [f"{item.path}:{item.line}: {_texts(item, limit)}({item.note})" for item in check.examples]
+
+
+def _texts(item: CheckExample, limit: int) -> str:
+    """Query and negative of a row; nothing of one that was left out."""
+    words = [(word, text) for word, text in (("query", item.query), ("negative", item.negative)) if text]
+    return ", ".join(f"{word} “{plain(text, limit)}”" for word, text in words) + (" " if words else "")
 
 
 def verdict_markdown(verdict: GateVerdict) -> str:

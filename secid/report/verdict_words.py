@@ -27,6 +27,9 @@ def headline(source: SourceVerdict) -> str:
     counts = {outcome: sum(check.outcome == outcome for check in source.checks) for outcome in ORDER}
     n_excused = sum(check.excused for check in source.checks)
     tail = f"{counts['pass']} of {len(source.checks)} checks passed"
+    n_vacuous = sum(check.vacuous for check in source.checks)
+    if n_vacuous:
+        tail += f", {n_vacuous} of them by a limit that nothing can fail"
     if n_excused:
         tail += f", {n_excused} excused by the policy"
     if source.outcome == "pass":
@@ -52,7 +55,8 @@ def facts(source: SourceVerdict) -> str:
     """Size and score of a source, and what was left out of it."""
     return (
         f"{plural(source.n_read, 'row')} read{_left_out(source)}; "
-        f"{source.n_records} records, {source.n_queries} queries, {source.n_negatives} negatives; "
+        f"{plural(source.n_records, 'record')}, {plural(source.n_queries, 'query', 'queries')}, "
+        f"{plural(source.n_negatives, 'negative')}; "
         f"ECI_sem {nats(source.eci_nats)} nats ({interval(source.interval_95, ' ')})"
     )
 
@@ -75,11 +79,14 @@ def _by_reason(counts: Mapping[str, int]) -> str:
 def basis(verdict: GateVerdict) -> str:
     """What was compared with what."""
     paired = f", paired with {verdict.paired}" if verdict.paired else ""
-    return f"Against {verdict.baseline}{paired}; policy {verdict.policy_from}; encoder {verdict.encoder}."
+    trial = " Trial period (--exit-zero): the exit code is 0 whatever the verdict." if verdict.exit_zero else ""
+    return f"Against {verdict.baseline}{paired}; policy {verdict.policy_from}; encoder {verdict.encoder}.{trial}"
 
 
 def number(value: float | None, unit: str) -> str:
     """A measured value or limit."""
     if value is None or unit == "count":
         return count(value)
-    return f"{value:.1f}" if unit == "directions" else f"{value:.4f}"
+    if unit == "share":
+        return f"{100 * value:.2f} %"
+    return f"{value:.1f}" if unit == "directions" else nats(value)

@@ -21,6 +21,7 @@ from secid.errors import InputError
 from secid.lexical import DocumentFrequencies
 from secid.measure.buckets import BUCKETS
 from secid.measure.information import InformationState
+from secid.records import encodable
 from secid.results import IdfInfo
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _batches(item: Measured, flags: Mapping[str, npt.NDArray[np.bool_]]) -> Iter
     planned, rows, gates = item.planned, item.triplets, item.gates
     if planned is None:
         raise ValueError("a control has no rows in a file")
-    paths = pa.array(planned.source.paths, pa.string())
+    paths = pa.array(map(encodable, planned.source.paths), pa.string())
     queries = np.unique(rows.query, return_inverse=True)[1].astype(np.int64)
     for start in range(0, len(rows), ROWS_PER_GROUP):
         part = slice(start, start + ROWS_PER_GROUP)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from secid.data import Reader, open_source
@@ -20,10 +20,11 @@ def read_plan(
     *,
     with_positives: bool = False,
     with_echoes: bool = False,
+    uncounted: Collection[str] = (),
 ) -> tuple[Plan, list[Reader]]:
     """Opens and reads all sources into a plan, telling what was understood of each file.
 
-    folder, with_positives, with_echoes : as in `plan_of`.
+    folder, with_positives, with_echoes, uncounted : as in `plan_of`.
     Raises what opening and planning raise (SecidError).
     """
     readers = [open_source(source, settings) for source in sources]
@@ -47,7 +48,7 @@ def read_plan(
     else:
         found = gather(zip(sources, (reader.blocks() for reader in readers), strict=True), folder, tick)
     try:
-        plan = plan_of(found, settings, with_positives=with_positives, with_echoes=with_echoes)
+        plan = plan_of(found, settings, with_positives=with_positives, with_echoes=with_echoes, uncounted=uncounted)
     except BaseException:
         found.close()
         raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -110,16 +110,18 @@ def score_sources(
     folder: Path,
     progress: Progress,
     frozen: DocumentFrequencies | None = None,
+    uncounted: Collection[str] = (),
 ) -> Scored:
     """Ranks sources by ECI_sem under one encoder, with controls, intervals and budget curves.
 
     folder : an empty folder for spool files and vectors; the caller removes it.
     frozen : document frequencies of an earlier run's pool, to be scored in instead of this run's own.
+    uncounted : reasons for leaving a row or a negative out that the caller judges itself (plan.refuse).
     Raises what reading, encoding and measuring raise (SecidError).
     Source: METHOD 1, 2, 4, 6, 7, 8.
     """
     clock = Clock()
-    plan, readers = read(sources, resolved.values, folder, clock, progress)
+    plan, readers = read(sources, resolved.values, folder, clock, progress, uncounted)
     try:
         measurements = measure(plan, encoder, resolved.values, folder, clock, progress, frozen)
     finally:
@@ -280,7 +282,12 @@ def _documents(rows: Triplets) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.in
 
 
 def read(
-    sources: Sequence[Source], settings: Settings, folder: Path, clock: Clock, progress: Progress
+    sources: Sequence[Source],
+    settings: Settings,
+    folder: Path,
+    clock: Clock,
+    progress: Progress,
+    uncounted: Collection[str] = (),
 ) -> tuple[Plan, list[Reader]]:
     """Reads all sources into a plan, with what the controls need beside the scored texts."""
     kinds = chosen_kinds(settings.controls)
@@ -292,6 +299,7 @@ def read(
             progress,
             with_positives="known_positive" in kinds,
             with_echoes="query_echo" in kinds,
+            uncounted=uncounted,
         )
         counts["n_rows"] = sum(planned.tally.n_read for planned in plan.sources)
         counts["n_distinct_queries"] = len(plan.queries)

@@ -368,3 +368,49 @@ def test_a_summary_that_cannot_be_written_hides_no_verdict(prepared, tmp_path, i
     assert found.code == 2
     assert "used may enter" in found.out
     assert "$GITHUB_STEP_SUMMARY" in found.err
+
+
+def test_empty_negatives_are_judged_by_the_policy(prepared, tmp_path, invoke):
+    rows = items(140, 1000)
+    for row in rows[::2]:
+        row["neg"][0] = " "
+    source = write_rows(tmp_path / "used.jsonl", rows)
+    found = invoke("gate", source, "--against", prepared.baseline, "--json")
+    assert found.code == 1, found.err
+    assert outcomes(found.out)["buckets.empty"] == "fail"
+    rows[:20] = [{**row, "query": ""} for row in rows[:20]]
+    found = invoke("gate", write_rows(source, rows), "--against", prepared.baseline)
+    assert found.code == 2
+    assert "20 of 140 rows" in found.err
+
+
+def test_the_baseline_measures_known_positives_as_the_gate_does(prepared, tmp_path, invoke):
+    """One source lists a positive of each query, the other lists it as a negative: neither file alone shows it."""
+    rows = items(60)
+    other = [{**row, "neg": [row["pos"][0].upper(), *row["neg"][1:]], "pos": row["neg"][:1]} for row in rows]
+    encoder = save_vectors(tmp_path / "v.npz", [*rows, *other])
+    write_rows(tmp_path / "one.jsonl", other)
+    write_rows(tmp_path / "two.jsonl", rows)
+    scored = invoke("score", "one.jsonl", "two.jsonl", "--encoder", encoder, "--run", "run", "--quiet")
+    assert scored.code == 0, scored.err
+    assert invoke("baseline", "run", "-o", "b.json").code == 0
+    known = json.loads(Path("b.json").read_text(encoding="utf-8"))["sources"]["one"]["buckets"]["known_positive"]
+    found = invoke("gate", "one.jsonl", "--against", "b.json", "--json")
+    (source,) = json.loads(found.out)["sources"]
+    measured = next(check["measured"] for check in source["checks"] if check["name"] == "buckets.known_positive")
+    assert known["value"] == pytest.approx(0.2)
+    assert measured == pytest.approx(known["value"])
+
+
+@pytest.mark.parametrize("command", ["score", "check", "gate"])
+def test_a_file_s_name_need_not_be_utf_8(prepared, tmp_path, command):
+    name = os.fsdecode(b"ne\xffw.jsonl")
+    write_rows(tmp_path / name, items(140, 1000))
+    words = {
+        "score": ("--encoder", prepared.encoder, "--run", "run"),
+        "check": (),
+        "gate": ("--against", prepared.baseline, "--out", "v.json", "--out", "v.md", "--out", "v.xml"),
+    }[command]
+    found = run_child(command, name, "--json", *words, cwd=tmp_path, PYTHONIOENCODING="utf-8:strict")
+    assert found.code == 0, found.err
+    assert json.loads(found.out)["sources"][0]["name"] == "ne\ufffdw"

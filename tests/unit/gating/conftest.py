@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secid.gating.baseline import Baseline, BaselineSource, Known
+from secid.gating.baseline import METHOD_SETTINGS, Baseline, BaselineSource, Known
 from secid.gating.checks import all_checks
 from secid.gating.columns import Columns
 from secid.gating.derive import complete
@@ -18,6 +18,7 @@ from secid.gating.policy import parse_policy
 from secid.gating.subject import Draft, Reference, Subject
 from secid.gating.texts import TEXT_BUCKETS, TextFindings
 from secid.results import EncoderInfo, IdfInfo
+from secid.settings import DEFAULTS
 
 N_QUERIES, PER_QUERY = 400, 5
 ENCODER = EncoderInfo("tiny", None, "w" * 8, "mean", "", "", 128, True, "float32", "cpu", 32, "f" * 8)
@@ -77,7 +78,7 @@ def baseline_of(**sources: BaselineSource) -> Baseline:
         encoder=ENCODER,
         idf=IdfInfo("pooled", "alphanumeric", 10, 20, "a" * 64),
         table_sha256="b" * 64,
-        settings={"temperature": 0.05, "seed": 0, "high_coverage": 0.5, "near_copy": 0.99},
+        settings={name: getattr(DEFAULTS, name) for name in METHOD_SETTINGS},
         sources=sources,
     )
 

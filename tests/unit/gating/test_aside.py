@@ -14,7 +14,7 @@ from secid.errors import InputError
 from secid.gating import aside
 from secid.gating.aside import Aside, look
 from secid.gating.runs import stored
-from secid.gating.texts import inspect_texts
+from secid.gating.texts import Texts
 from secid.records import Record
 from secid.settings import Settings
 
@@ -24,7 +24,7 @@ POSITIVE = " ".join(f"word{n}" for n in range(40))
 @pytest.fixture
 def task(tmp_path: Path):
     """Two sources, one with a known positive that only the baseline knows."""
-    _, positives = inspect_texts(lambda: [Record("q 0", (POSITIVE,), ("nothing of it",), "old.jsonl", 1)])
+    positives = Texts(lambda: [Record("q 0", (POSITIVE,), ("nothing of it",), "old.jsonl", 1)]).positives
     save_file(stored(positives.values()), tmp_path / "b.idf.safetensors")
     rows = [{"query": f"q {n}", "pos": [f"answer {n}"], "neg": [f"no answer {n}", f"nor {n}"]} for n in range(30)]
     for name in ("clean", "new"):

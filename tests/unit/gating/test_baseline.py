@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -43,8 +44,10 @@ def test_rounding_noise_makes_no_diff(baseline):
     ("text", "told"),
     [
         ("[]", "no schema_version"),
-        ("not json", "no schema_version"),
-        pytest.param("[" * 100_000, "no schema_version", id="deep"),
+        ("{}", "no schema_version"),
+        ("not json", "no JSON document, or only part of one"),
+        ('{"schema_version": "1.0", "sour', "no JSON document, or only part of one"),
+        pytest.param("[" * 100_000, "no JSON document", id="deep"),
         ('{"schema_version": "2.0"}', "schema version 2.0"),
         ('{"schema_version": "1.9"}', "not a valid baseline"),
     ],
@@ -92,7 +95,7 @@ def test_the_table_must_be_the_named_one(tmp_path, baseline):
         ({}, {"fingerprint": "g", "pooling": "cls"}, ["encoder pooling: baseline 'mean', now 'cls'",
                                                        "encoder fingerprint: baseline 'ffffffff', now 'g'"]),
         ({}, {"fingerprint": "1234" * 16}, ["encoder fingerprint: baseline 'ffffffff', now 123412341234…"]),
-        ({"temperature": 1.0}, {"fingerprint": "g"}, ["temperature: baseline 0.05, now 1.0",
+        ({"temperature": 1.0}, {"fingerprint": "g"}, ["temperature: baseline 0.05, now 1",
                                                       "encoder fingerprint: baseline 'ffffffff', now 'g'"]),
         ({}, {"device": "cuda"}, []),
     ],
@@ -142,3 +145,44 @@ def test_another_fingerprint_of_the_same_parts_is_told_as_such(baseline):
     assert "another version of secid may have made it" in line
     lines = differences(baseline, baseline.settings, replace(ENCODER, fingerprint="f" * 64, max_length=7))
     assert not any("another version" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("tokenizer", "nope", "settings.tokenizer = 'nope' is not allowed"),
+        ("temperature", -1.0, "settings.temperature = -1.0 is not allowed"),
+        ("seed", "x", "settings.seed = 'x' is not allowed"),
+        ("idf", None, "settings.idf is missing"),
+    ],
+)
+def test_a_setting_that_no_run_can_have_had_is_named(baseline, name, value, told):
+    document = json.loads(to_json(baseline))
+    document["settings"][name] = value
+    if value is None:
+        del document["settings"][name]
+    with pytest.raises(InputError) as caught:
+        from_json(json.dumps(document), "b.json")
+    assert told in caught.value.message
+    assert caught.value.where == "b.json"
+
+
+@pytest.mark.parametrize(
+    "text", ['{"schema_version": "2.0"}', '{"schema_version": "1.0", "sour', '{"schema_version": "1.9"}']
+)
+def test_what_helps_is_no_update_of_a_file_that_cannot_be_read(text):
+    with pytest.raises(InputError) as caught:
+        from_json(text, "folder/b.json")
+    assert "secid baseline RUN -o b.json" in (caught.value.remedy or "")
+    assert "update" not in (caught.value.remedy or "")
+
+
+def test_a_pipe_is_no_baseline(tmp_path):
+    os.mkfifo(tmp_path / "b.json")
+    with pytest.raises(InputError, match="is a pipe or a device; a baseline is read more than once"):
+        read_baseline(tmp_path / "b.json")
+
+
+def test_what_is_not_set_is_no_none(baseline):
+    before = replace(baseline, settings={**baseline.settings, "first_k": None})
+    assert differences(before, {**before.settings, "first_k": 3}) == ["first_k: baseline not set, now 3"]

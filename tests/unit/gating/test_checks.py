@@ -202,3 +202,82 @@ def test_rows_of_a_drift_are_those_that_moved_it(subject, way, name):
     shown = [place[1] - 1 for place, _ in draft.rows]
     assert len(shown) == 3
     assert values[shown].min() > np.quantile(values, 0.98)
+
+
+def test_a_negative_counts_once_however_many_positives_it_is_scored_against(subject):
+    own = columns()
+    every = replace(own, share=np.full(len(own.cluster), 0.25))
+    assert (own.n_negatives, every.n_negatives) == (2000, 500)
+    policy = {"minimum_negatives": 501}
+    check = outcome(subject(every, policy), "minimum_negatives").check
+    assert (check.outcome, check.measured) == ("fail", 500.0)
+    assert "of 500 negatives" in outcome(subject(every, policy), "buckets.inversion").check.message
+
+
+def test_a_source_that_is_too_small_shows_the_rows_that_were_left_out(subject):
+    left_out = ((("own.jsonl", 7, 0), "left out: no negative"),)
+    draft = outcome(subject(policy={"minimum_records": 401}, left_out=left_out), "minimum_records")
+    assert (draft.check.outcome, draft.rows) == ("fail", left_out)
+    assert draft.check.what_to_do == "add 1 record: so few decide little"
+
+
+def test_rows_of_the_rank_are_those_that_add_least_to_it(subject):
+    made = subject()
+    per_query = np.linspace(0.0, 1e-3, len(made.columns.queries))[::-1].copy()
+    draft = outcome(replace(made, rank=Estimate(10.0, made.columns.queries, per_query)), "diversity")
+    assert draft.check.outcome == "fail"
+    assert [(place[1] - 1) // 5 for place, _ in draft.rows] == [399, 398, 397]
+
+
+def test_a_low_rank_of_few_negatives_is_no_failure(subject):
+    """A fifth of the baseline's negatives: from a fifth of the limit on, the number alone may be the cause."""
+    few = columns(n_queries=80)
+    for value, expected in ((5.0, "fail"), (20.0, "not_evaluated"), (50.0, "pass")):
+        rank = Estimate(value, few.queries, np.full(80, 0.01))
+        made = subject(few, {"diversity": {"effective_rank_minimum": 37.0}}, rank=rank)
+        check = outcome(made, "diversity").check
+        assert check.outcome == expected
+    few_reach = "where 2,000, as in the baseline, reach the limit, 400 may reach no more than 7.4"
+    rank = Estimate(20.0, few.queries, np.full(80, 0.01))
+    made = subject(few, {"diversity": {"effective_rank_minimum": 37.0}}, rank=rank)
+    assert few_reach in outcome(made, "diversity").check.message
+
+
+@pytest.mark.parametrize(
+    ("policy", "name", "vacuous"),
+    [
+        ({"buckets": {"empty": 1.0}}, "buckets.empty", True),
+        ({"buckets": {"inversion": 1.0}}, "buckets.inversion", True),
+        ({"buckets": {"inversion": 0.99}}, "buckets.inversion", False),
+        ({"means": {"coverage_maximum": 1.0}}, "means.coverage", True),
+        ({"means": {"locality_minimum": 0.0}}, "means.locality", True),
+        ({"score": {"tolerance_nats": 0.31}}, "score", True),
+        ({"score": {"tolerance_nats": 0.29}}, "score", False),
+        ({"drift": {"coverage": 0.9}}, "drift.coverage", True),
+        ({"drift": {"coverage": 0.5}}, "drift.coverage", False),
+        ({"drift": {"query_similarity": 0.9}}, "drift.query_similarity", False),
+        ({"diversity": {"effective_rank_minimum": 0.0}}, "diversity", True),
+        ({"minimum_records": 1}, "minimum_records", True),
+    ],
+)
+def test_a_limit_that_nothing_can_fail_is_marked(subject, policy, name, vacuous):
+    check = outcome(subject(policy=policy), name).check
+    assert (check.vacuous, check.outcome) == (vacuous, "pass")
+    assert check.limit_text.endswith(" (any)") is vacuous
+
+
+def test_what_nothing_can_fail_is_passed_even_by_an_interval_beyond_it(subject):
+    own = columns(n_queries=6)
+    own.values["coverage"][:] = 1.0
+    own.values["coverage"][:5] = 0.5
+    check = outcome(subject(own, {"means": {"coverage_maximum": 1.0}}), "means.coverage").check
+    assert check.interval_95 is not None
+    assert check.interval_95[1] > 1.0
+    assert check.outcome == "pass"
+
+
+def test_a_difference_of_nothing_has_no_sign(subject):
+    before = columns(seed=1)
+    message = outcome(subject(before), "drift.score_nats").check.message
+    assert "moved by 0.0000 from 0.3000" in message
+    assert "-0" not in message

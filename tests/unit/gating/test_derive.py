@@ -157,3 +157,12 @@ def test_a_written_policy_hides_no_settings(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[tool.secid]\nseed = 3\n", encoding="utf-8")
     write_policy(baseline_of(own=source_of(columns())), "b.json", tmp_path / "secid.toml")
     assert resolve({}, environment={}, directory=tmp_path).values.seed == 3
+
+
+def test_a_limit_that_nothing_can_fail_is_told():
+    """A baseline of a few queries: what its errors leave open is everything."""
+    few = source_of(columns(n_queries=6, score_spread=5.0), n_queries=6, n_records=6, score_nats=0.3)
+    lines = policy_text(baseline_of(own=few), "b.json").splitlines()
+    told = [lines[at - 1].split(" = ")[0] for at, line in enumerate(lines) if line == "# Nothing can fail this limit."]
+    assert "tolerance_nats" in told
+    assert "# Nothing can fail this limit." not in policy_text(baseline_of(own=source_of(columns())), "b.json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -169,3 +170,49 @@ def test_every_page_tells_what_was_left_out():
     assert any(told in line for line in github_annotations(found))
     (source,) = json.loads(verdict_json(found))["sources"]
     assert (source["n_read"], source["skipped"], source["n_not_sampled"]) == (12, {"no_negatives": 4}, 2)
+
+
+@pytest.mark.parametrize("width", [20, 80, 400])
+def test_no_number_of_the_table_is_cut(width):
+    wide = check("buckets.a_name_of_a_check_that_is_long", limit_text="within ±0.0123456 (any)")
+    wide = replace(wide, interval_95=(-12.0, 99.5))
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    print_verdict(console, verdict(wide, check("b", "not_evaluated", message="m", what_to_do="w", examples=())))
+    text = console.file.getvalue()
+    for cell in (
+        "buckets.a_name_of_a_check_that_is_long",
+        "within ±0.0123456 (any)",
+        "0.1000",
+        "−12.00 to 99.50",
+        "undecided",
+    ):
+        assert cell in text
+    lines = [line for line in text.splitlines() if line.startswith((" FAIL", " undecided", " outcome"))]
+    assert len(lines) == 3
+    assert len({len(line) for line in lines}) == 1
+
+
+def test_a_row_that_was_left_out_has_no_texts():
+    row = CheckExample(path="a.jsonl", line=3, query="", negative="", note="left out: no positive")
+    console = Console(file=io.StringIO(), width=200, highlight=False)
+    print_verdict(console, verdict(check(examples=(row,))))
+    assert "    a.jsonl:3: (left out: no positive)\n" in console.file.getvalue()
+
+
+def test_every_page_tells_a_trial_period_and_limits_that_say_nothing():
+    found = replace(verdict(check(outcome="pass", vacuous=True), outcome="fail"), exit_zero=True)
+    assert (found.exit_code, replace(found, exit_zero=False).exit_code) == (0, 1)
+    console = Console(file=io.StringIO(), width=300, highlight=False)
+    print_verdict(console, found)
+    for page in (console.file.getvalue(), verdict_markdown(found), to_junit(found)):
+        assert "the exit code is 0 whatever the verdict" in page
+    assert "whatever the verdict" not in to_junit(replace(found, exit_zero=False))
+    assert json.loads(verdict_json(found))["exit_zero"] is True
+    assert "1 of 1 checks passed, 1 of them by a limit that nothing can fail" in console.file.getvalue()
+
+
+def test_bytes_of_a_name_that_are_no_text_are_written():
+    found = verdict(check(), name=os.fsdecode(b"ne\xffw"))
+    assert json.loads(verdict_json(found).encode())["sources"][0]["name"] == "ne\ufffdw"
+    for page in (to_junit(found), verdict_markdown(found), *github_annotations(found)):
+        assert b"ne\xef\xbf\xbdw" in page.encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 
 from secid.errors import SettingsError, UsageError
 from secid.gating.policy import CHECK_NAMES, Policy, parse_policy, policy_schema, read_policy
+from secid.settings import resolve
 
 
 @pytest.mark.parametrize(
@@ -104,3 +106,20 @@ def test_a_settings_file_without_a_policy_is_told(tmp_path):
         assert f"has no {table} table" in caught.value.message
     (tmp_path / "pyproject.toml").write_text("[tool.secid.gate]\nminimum_records = 9\n", encoding="utf-8")
     assert read_policy(tmp_path / "pyproject.toml")[0].minimum_records == 9
+
+
+def test_a_table_with_letters_swapped_is_told(tmp_path):
+    (tmp_path / "p.toml").write_text("[gaet]\nminimum_records = 9\n", encoding="utf-8")
+    with pytest.raises(SettingsError, match="unknown key 'gaet'") as caught:
+        read_policy(tmp_path / "p.toml")
+    assert caught.value.remedy == "did you mean 'gate'?"
+    (tmp_path / "p.toml").rename(tmp_path / "secid.toml")
+    with pytest.raises(SettingsError, match="unknown setting 'gaet'") as caught:
+        resolve({}, environment={}, directory=tmp_path)
+    assert caught.value.remedy == "did you mean 'gate'?"
+
+
+def test_a_pipe_is_no_policy(tmp_path):
+    os.mkfifo(tmp_path / "p.toml")
+    with pytest.raises(UsageError, match="is a pipe, a device or a folder; a policy is read more than once"):
+        read_policy(tmp_path / "p.toml")

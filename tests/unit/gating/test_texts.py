@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from secid.gating.runs import NO_POSITIVES, restored, stored
-from secid.gating.texts import fetch, inspect_texts
+from secid.gating.texts import Texts, fetch
 from secid.records import Defect, Record
 
 WORDS = [f"word{n}" for n in range(2000)]
@@ -32,7 +32,7 @@ def records(*negatives: str, n: int = 30) -> list[Record | Defect]:
 
 
 def flagged(rows, known=NO_POSITIVES) -> dict[str, int]:
-    found, _ = inspect_texts(lambda: rows, known)
+    found = Texts(lambda: rows).findings(known)
     return {name: count for name, count in found[""].flagged.items() if count}
 
 
@@ -75,7 +75,7 @@ def test_short_texts_count_only_when_their_words_are_equal():
 
 def test_positives_that_only_the_baseline_knows():
     earlier = [Record("query 0", (passage(800),), (passage(801),), "old.jsonl", 1)]
-    _, positives = inspect_texts(lambda: earlier)
+    positives = Texts(lambda: earlier).positives
     arrays = stored(positives.values())
     known = restored(arrays)
     rows = records(passage(800).upper(), passage(800).split(". ", 1)[1])
@@ -114,7 +114,7 @@ def test_empty_negatives_that_the_reader_left_out_count():
     rows = records(passage(7000))
     rows[1] = rows[1]._replace(dropped=(("empty_negative", 2),))
     rows.append(Defect("empty_negative", "own.jsonl", 99, "empty"))
-    found, _ = inspect_texts(lambda: rows)
+    found = Texts(lambda: rows).findings()
     assert found[""].flagged["empty"] == 3
     assert found[""].n_negatives == 1 + 29 * 2 + 3
 
@@ -146,14 +146,14 @@ def test_splits_are_told_apart():
         Record("q", (passage(0),), (passage(0),), "a", 1, "one"),
         Record("q", (passage(0),), (passage(5),), "a", 1, "two"),
     ]
-    found, positives = inspect_texts(lambda: rows)
-    assert {name: item.flagged["known_positive"] for name, item in found.items()} == {"one": 1, "two": 0}
-    assert positives.keys() == {"one", "two"}
+    texts = Texts(lambda: rows)
+    assert {name: item.flagged["known_positive"] for name, item in texts.findings().items()} == {"one": 1, "two": 0}
+    assert texts.positives.keys() == {"one", "two"}
 
 
 def test_rows_are_found_again():
     rows = records(passage(7000), passage(0).upper())
-    found, _ = inspect_texts(lambda: rows)
+    found = Texts(lambda: rows).findings()
     place = found[""].places["known_positive"][0]
     assert place == ("own.jsonl", 1, 1)
     texts = fetch(lambda: rows, {("", place), ("", ("own.jsonl", 1, 9))})
@@ -177,7 +177,7 @@ SPELT = " ".join(f"Élan{chr(97 + n)} naïve{n} office{n} café" for n in range(
 )
 def test_a_known_positive_is_found_however_it_is_spelt(alter):
     assert alter(SPELT) != SPELT
-    (found, _) = inspect_texts(lambda: [Record("q", (SPELT,), (alter(SPELT), passage(1)), "a.jsonl", 1)])
+    found = Texts(lambda: [Record("q", (SPELT,), (alter(SPELT), passage(1)), "a.jsonl", 1)]).findings()
     assert found[""].flagged["known_positive"] == 1
 
 
@@ -189,20 +189,20 @@ def chinese(seed: int, n: int = 60) -> str:
 def test_a_positive_in_a_script_without_spaces_is_found_when_cut():
     positive = chinese(0)
     rows = [Record("q", (positive,), (positive[:30], positive[20:], chinese(1), chinese(2)[:30]), "a.jsonl", 1)]
-    _, known = inspect_texts(lambda: rows)
-    assert inspect_texts(lambda: rows)[0][""].places["known_positive"] == [("a.jsonl", 1, 0), ("a.jsonl", 1, 1)]
+    known = Texts(lambda: rows).positives
+    assert Texts(lambda: rows).findings()[""].places["known_positive"] == [("a.jsonl", 1, 0), ("a.jsonl", 1, 1)]
     later = [Record("q", (chinese(9),), (positive[:45], chinese(1)), "b.jsonl", 1)]
     kept = restored(stored(known.values()))
-    assert inspect_texts(lambda: later, kept)[0][""].flagged["known_positive"] == 1
+    assert Texts(lambda: later).findings(kept)[""].flagged["known_positive"] == 1
 
 
 def test_a_short_positive_is_found_when_cut_in_half():
     positive = " ".join(f"word{n}" for n in range(12))
     half, question = " ".join(positive.split()[:6]), " ".join(positive.split()[:5])
     rows = [Record("q", (positive,), (half, question, passage(1)), "a.jsonl", 1)]
-    assert inspect_texts(lambda: rows)[0][""].places["known_positive"] == [("a.jsonl", 1, 0)]
+    assert Texts(lambda: rows).findings()[""].places["known_positive"] == [("a.jsonl", 1, 0)]
 
 
 def test_a_short_positive_may_be_the_start_of_another_text():
     rows = [Record("q", ("how do I learn to code",), ("how do I learn to code in a week",), "a.jsonl", 1)]
-    assert inspect_texts(lambda: rows)[0][""].flagged["known_positive"] == 0
+    assert Texts(lambda: rows).findings()[""].flagged["known_positive"] == 0

@@ -1,0 +1,85 @@
+"""Drift: how far a source has moved from its own last version, in either direction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from secid.gating.columns import Columns
+from secid.gating.estimates import Estimate, Gap
+from secid.gating.subject import (
+    WITHIN,
+    Draft,
+    Limit,
+    Subject,
+    decided,
+    gap_between,
+    not_decided,
+    pairing,
+    score_gap,
+    worst,
+)
+from secid.report.numerals import nats
+
+
+def drift_checks(subject: Subject) -> Iterator[Draft]:
+    """One of each number that the policy bounds; a single undecided one where there is no earlier version."""
+    limits, previous = subject.policy.drift, subject.previous
+    if previous is None:
+        allowed = limits.new_source == "allow"
+        advice = "" if allowed else "review the source, then take it into the baseline"
+        check = not_decided("drift", "the baseline knows no earlier version of this source", advice)
+        yield Draft(replace(check, excused=allowed))
+        return
+    known = previous.source
+    if isinstance(limits.score_nats, float | int):
+        yield _moved(subject, "score_nats", score_gap(subject, previous), limits.score_nats, known.score_nats)
+    low, high = known.tails["low"], known.tails["high"]
+
+    def estimates(columns: Columns) -> dict[str, Estimate]:
+        return {**columns.means(), **columns.tail(low, high)}
+
+    own = estimates(subject.columns)
+    theirs = {} if previous.columns is None else estimates(previous.columns)
+    for name in ("consistency", "locality", "coverage", "query_similarity", "unrelated", "close"):
+        tolerance = getattr(limits, name)
+        if not isinstance(tolerance, float | int):
+            continue
+        before = known.means[name]
+        gap = gap_between(own[name], before.value, before.standard_error or 0.0, theirs.get(name))
+        yield _moved(subject, name, gap, tolerance, before.value)
+
+
+DRIFT_TITLES: Mapping[str, str] = {
+    "score_nats": "ECI_sem",
+    "consistency": "mean target consistency π",
+    "locality": "mean semantic locality ρ",
+    "coverage": "mean lexical coverage c",
+    "query_similarity": "mean cosine of query and negative",
+    "unrelated": "share of negatives less related to their query than 98 % of the last version's",
+    "close": "share of negatives more related to their query than 98 % of the last version's",
+}
+
+
+def _moved(subject: Subject, name: str, gap: Gap, tolerance: float, before: float) -> Draft:
+    previous = subject.previous.name if subject.previous else ""
+    least = -1.0 if name == "query_similarity" else 0.0
+    check = decided(
+        f"drift.{name}",
+        gap.value,
+        gap.interval,
+        "nats" if name == "score_nats" else "fraction",
+        Limit(WITHIN, tolerance, (least - before, 1.0 - before)),
+        f"{DRIFT_TITLES[name]} moved by {nats(gap.value, signed=True)} from {nats(before)}, that of {previous} in the "
+        f"baseline{pairing(gap)}",
+        "find what changed in how the source is made; if it is meant, score it and `secid baseline update RUN`",
+    )
+    # The rows that moved it: the lowest where the number fell, else the highest; of the lower tail the reverse.
+    lowest = (gap.value < 0) is not (name == "unrelated")
+    columns = subject.columns
+    shown = columns.relation() if name in ("unrelated", "close") else columns.values[SHOWN.get(name, name)]
+    return Draft(check, worst(subject, shown if lowest else -shown))
+
+
+SHOWN: Mapping[str, str] = {"score_nats": "consistency", "query_similarity": "s_query_negative"}
+"""Columns whose rows show a drift of another name."""
