@@ -11,7 +11,7 @@ import re
 from secid.report.controls_told import Outcome, outcome
 from secid.report.findings import findings
 from secid.report.foreign import named, plain, short
-from secid.report.numerals import SPACE, budget, count, interval, listed, nats, plural
+from secid.report.numerals import ROUNDING, SPACE, budget, count, interval, listed, nats, plural
 from secid.report.unstable import leader_kept
 from secid.report.words import part_name, score_point
 from secid.results import Comparison, Run
@@ -72,17 +72,19 @@ def ranking(run: Run) -> str:
     point = score_point(leader, run.budget)
     on = " on equal numbers" if run.equal_numbers else ""
     at = "" if run.budget == 1.0 else f"at B{SPACE}={SPACE}{budget(run.budget)}{on} "
-    score = f"{nats(point.nats)} nats (95{SPACE}% interval {interval(point.interval_95)})"
+    score = f"{nats(point.nats)} nats {at}(95{SPACE}% interval {interval(point.interval_95)})"
     if how == "alone":
-        return f"{named(leader.name)} scores {at}{score}; one source alone has no rank."
+        return f"{named(leader.name)} scores {score}; one source alone has no rank."
     if how == "unknown":
-        return f"{named(leader.name)} scores highest, {at}{score}, but the sources were not compared."
+        return f"{named(leader.name)} scores highest, {score}, but the sources were not compared."
     if how == "first":
         pair = _pair(run, leader.name, run.sources[1].name)
         return f"{named(leader.name)} ranks first {at}and its lead is established: {_lead(pair, run.sources[1].name)}."
     rivals = [pair.second if pair.first == leader.name else pair.first for pair in _open_pairs(run)]
     pair = _open_pairs(run)[0]
     between = f"First place is open {at}between {_names([leader.name, *rivals])}"
+    if abs(pair.difference_nats) < ROUNDING:
+        return f"{between}: {named(leader.name)} and {named(rivals[0])} score the same."
     return f"{between}: {named(leader.name)} is {_lead(pair, rivals[0], _tested(run, pair))}."
 
 

@@ -109,7 +109,14 @@ def test_a_lead_beyond_0_that_many_pairs_leave_open_says_why(run):
     assert "tested" not in ranking(replace(run, comparisons=level))
 
 
+def test_equal_scores_are_no_lead(run):
+    pairs = tuple(replace(pair, established=False, difference_nats=1e-17) for pair in run.comparisons)
+    assert said(ranking(replace(run, comparisons=pairs))).endswith(": random and bm25 score the same.")
+
+
 def test_one_source_has_no_rank(run):
+    alone = replace(run, budget=100.0, sources=run.sources[:1], comparisons=())
+    assert "random scores 38.33 nats at B = 100 on equal numbers (95 % interval" in said(ranking(alone))
     text = said(ranking(replace(run, sources=run.sources[:1], comparisons=())))
     assert "one source alone has no rank" in text
     assert "first" not in text
