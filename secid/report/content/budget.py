@@ -96,7 +96,7 @@ def _at_own_number(source: Measurement, shared: list[float]) -> str:
         (
             f"{nats(point.nats)}\n(short by {nats(point.bias_nats)}; N{SPACE}={SPACE}{budget(point.budget)})"
             for point in source.budget_curve
-            if point.budget not in shared
+            if point.budget > 0 and point.budget not in shared
         ),
         "–",
     )
@@ -125,7 +125,8 @@ def _shared_budgets(run: Run) -> list[float]:
 
 
 def _nats(item: Measurement) -> dict[float, float]:
-    return {point.budget: point.nats for point in item.budget_curve}
+    """ECI_B by budget; an edited report may hold budgets that no axis has a place for."""
+    return {point.budget: point.nats for point in item.budget_curve if point.budget > 0}
 
 
 def _bias(item: Measurement) -> dict[float, float]:

@@ -55,3 +55,13 @@ def test_crossings_that_were_not_sought_are_not_said_to_be_none(run):
     assert section.bullets == ("Crossings are not evaluated: the sources differ in size.",)
     assert not any("equal numbers" in text for text in section.paragraphs)
     assert any("equal numbers" in text for text in budget_section(run).paragraphs)
+
+
+def test_a_budget_of_an_edited_report_that_no_axis_holds_is_not_drawn(run):
+    sources = tuple(
+        replace(source, budget_curve=(replace(source.budget_curve[0], budget=0.0), *source.budget_curve[1:]))
+        for source in run.sources
+    )
+    part = budget_section(replace(run, sources=sources)).parts[0]
+    assert [column.title for column in part.table.columns][:2] == ["source", "B = 10"]
+    assert "<svg" in part.chart.draw()
