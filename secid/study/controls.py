@@ -249,8 +249,8 @@ def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Tri
 
 
 def _bm25(base: Base, plan: Plan) -> Triplets | str:
-    """The top documents of the pool for each query by BM25, its positives left out."""
-    split = SPLITTERS["alphanumeric"]
+    """The top documents of the pool for each query by BM25, its positives left out. Words of any script."""
+    split = SPLITTERS["multilingual"]
     documents = [split(text) for text in plan.passages.take(base.pool)]
     if not any(documents):
         return "no document has a token"

@@ -101,6 +101,12 @@ def test_an_inactive_gate_is_told_once_and_decomposed_letters_too(tmp_path):
     assert "whitespace takes decomposed letters (NFD) for other ones than composed ones" in said
 
 
+def test_bm25_of_the_pool_finds_texts_of_scripts_without_spaces(tmp_path):
+    query, positive, _ = TEXTS["chinese"]
+    run = run_of((query, positive, "她不想煮米饭"), tmp_path, controls="bm25_pool")
+    assert [control.n_triplets for control in run.controls] == [6]
+
+
 def test_what_a_tokenizer_does_to_a_text():
     split = SPLITTERS["alphanumeric"]
     assert fault("हिन्दी में लिखा गया", split) == "cut"
