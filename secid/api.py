@@ -102,7 +102,7 @@ def mix(
     from secid.report.document import read_run
     from secid.study.mix import mix as best
 
-    folder = Path(run)
+    folder = _folder(run)
     return best(folder, read_run(folder).budget if budget is None else budget, max_share, fixed, with_controls)
 
 
@@ -159,7 +159,8 @@ def select(
     from secid.study.select import Rule, only_source, rescore
     from secid.study.select import select as write_copy
 
-    folder, report, rule = Path(run), read_run(Path(run)), Rule(top, min_weight, max_negatives, by)
+    folder, rule = _folder(run), Rule(top, min_weight, max_negatives, by)
+    report = read_run(folder)
     name = only_source(report, source)
     with work_folder() as work:
         written = write_copy(report, folder, name, rule, Path(path), work)
@@ -171,6 +172,16 @@ def select(
         for path_written in (written.path, written.left_out_path):
             Path(path_written).unlink(missing_ok=True)
         raise
+
+
+def _folder(run: str | PathLike[str]) -> Path:
+    """The run folder. Raises UsageError for one of its files: states and tables lie beside them."""
+    path = Path(run)
+    if path.is_file():
+        raise UsageError(
+            "is one file of a run, and all are needed", where=str(path), remedy=f"name the folder {path.parent}"
+        )
+    return path
 
 
 def _refuse_odd_combinations(settings: Settings, others: Sequence[str]) -> None:

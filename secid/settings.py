@@ -85,7 +85,11 @@ class Settings:
         le=0.9999,
     )
     tie: float | None = setting(None, "With --until-ranked: differences below this many nats count as ties.", gt=0)
-    controls: str = setting("all", "Controls to score: all, none, or a comma-separated list of kinds.")
+    controls: str = setting(
+        "all",
+        "Controls to score: all, none, or a comma-separated list of random, known_positive, shuffled, query_echo, "
+        "bm25_pool and dense_pool.",
+    )
     control_queries: int = setting(1000, "Queries that controls are sampled on.", ge=2)
     high_coverage: float = setting(0.5, "Coverage at and above which a negative counts as highly covered.", ge=0, le=1)
     near_copy: float = setting(0.99, "s_pn at and above which a negative is a near-copy of the positive.", ge=-1, le=1)
@@ -256,6 +260,7 @@ def checked(values: Mapping[str, Any], origin: Mapping[str, str]) -> Settings:
             raise SettingsError(
                 f"{name} = {value!r} is not allowed: {problem['msg'].lower()}",
                 where=origin[name] if origin[name] != "flag" else f"--{name.replace('_', '-')}",
+                remedy=FIELDS[name].metadata["help"],
             ) from None
     return Settings(**checked)
 

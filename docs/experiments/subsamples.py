@@ -16,29 +16,19 @@ import numpy as np
 
 from secid.data import resolve_sources
 from secid.encoders import load, smallest_distance
-from secid.measure.blocks import Triplets
 from secid.measure.information import InformationState, log_det_nats
 from secid.measure.uncertainty import influence, reach_95
 from secid.progress import Silent
 from secid.settings import resolve
-from secid.study.bench import Bench
+from secid.study.bench import Bench, sample_positions, subset
+from secid.study.clock import Clock
 from secid.study.coverage import CoverageBench
-from secid.study.early import FIRST_LOOK, look_sizes, rank_early
+from secid.study.early import FIRST_LOOK, _decided, _first_queries, look_sizes, rank_early
 from secid.study.embedding import Embedder
-from secid.study.score import Clock, read
+from secid.study.score import read
 from secid.study.triplets import triplets_of
 
 SIZES = (40, 100, 200, 400)
-
-
-def part_of(rows: Triplets, chosen: np.ndarray) -> tuple[Triplets, np.ndarray]:
-    """The triplets of some queries, and their places. Every record is whole."""
-    keep = np.flatnonzero(np.isin(rows.query, chosen))
-    group = np.searchsorted(rows.record_offsets, keep, side="right")
-    starts = np.flatnonzero(np.diff(group, prepend=-1))
-    offsets = np.append(starts, len(keep))
-    part = Triplets(rows.query[keep], rows.positive[keep], rows.negative[keep], offsets, rows.record[keep], keep)
-    return part, keep
 
 
 def sample_state(u: np.ndarray, weight: np.ndarray, keep: np.ndarray) -> InformationState:
@@ -55,6 +45,8 @@ def main() -> None:
     parser.add_argument("--subsamples", type=int, default=1000)
     parser.add_argument("--bootstraps", type=int, default=500)
     parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--one-look", type=int, default=200, help="seeds of a single look at a tenth of the queries")
+    parser.add_argument("--of", nargs="*", help="sources whose intervals are tried; all where absent")
     arguments = parser.parse_args()
     run(arguments.sources, load(resolve({"encoder": arguments.encoder}).values), arguments)
 
@@ -73,29 +65,31 @@ def run(names: list[str], encoder: object, arguments: argparse.Namespace) -> Non
         bench = Bench(embedder.vectors, plan.queries.keys, coverages, settings, epsilon)
         items = [bench.measure(p.name, p, rows) for p, rows in zip(plan.sources, triplets, strict=True)]
         print("sources:", {item.name: round(item.nats(1.0), 4) for item in items})
+        tried = [item for item in items if not arguments.of or item.name in arguments.of]
         if arguments.subsamples:
-            coverage(items, embedder.vectors, epsilon, arguments.subsamples)
+            coverage(tried, embedder.vectors, epsilon, arguments.subsamples)
         if arguments.bootstraps:
-            bootstrap(items, embedder.vectors, arguments.bootstraps)
+            bootstrap(tried, embedder.vectors, epsilon, arguments.bootstraps)
+        if arguments.one_look:
+            one_look(plan, embedder, bench, settings, arguments.one_look)
         if arguments.seeds:
             early(plan, embedder, bench, items, settings, arguments.seeds)
         plan.close()
 
 
-def directions(item: object, vectors: object) -> np.ndarray:
-    rows = item.triplets
-    passages = vectors.passages.numpy()
-    difference = passages[rows.negative] - passages[rows.positive]
-    squared = item.scalars.squared_distance
-    factor = np.where(squared > 1e-6, 1 / np.sqrt(np.maximum(squared, 1e-12)), 0.0)
-    return (difference * factor[:, None]).astype(np.float32)
+def directions(item: object, vectors: object, epsilon: float) -> np.ndarray:
+    """(T, d) residual directions, 0 where negative and positive are no further apart than epsilon (METHOD 2.6)."""
+    rows, passages = item.triplets, vectors.passages.numpy()
+    length = np.sqrt(item.scalars.squared_distance)
+    factor = np.divide(1.0, length, out=np.zeros_like(length), where=length > epsilon)
+    return ((passages[rows.negative] - passages[rows.positive]) * factor[:, None]).astype(np.float32)
 
 
 def coverage(items: list, vectors: object, epsilon: float, n_subsamples: int) -> None:
     """Share of subsamples whose 95 % interval (finite-population factor in) covers the full score."""
     print("\ncoverage of 95 % intervals, with bias correction in brackets")
     for item in items:
-        u = directions(item, vectors)
+        u = directions(item, vectors, epsilon)
         queries = np.unique(item.triplets.query)
         truth = item.nats(1.0)
         line = []
@@ -104,7 +98,8 @@ def coverage(items: list, vectors: object, epsilon: float, n_subsamples: int) ->
             generator = np.random.default_rng(size)
             for _ in range(n_subsamples):
                 chosen = generator.choice(queries, size, replace=False)
-                part, keep = part_of(item.triplets, chosen)
+                keep = np.flatnonzero(np.isin(item.triplets.query, chosen))
+                part = subset(item.triplets, keep)
                 state = sample_state(u, item.gates.weight, keep)
                 scalars = type(item.scalars)(*(getattr(item.scalars, name)[keep] for name in vars(item.scalars)))
                 effect = influence(vectors, part, scalars, item.gates.weight[keep], state, epsilon)
@@ -116,11 +111,11 @@ def coverage(items: list, vectors: object, epsilon: float, n_subsamples: int) ->
         print(f"  {item.name:22s}", "  ".join(line), flush=True)
 
 
-def bootstrap(items: list, vectors: object, n_resamples: int) -> None:
+def bootstrap(items: list, vectors: object, epsilon: float, n_resamples: int) -> None:
     """Standard error by resampling queries, over the one by influence."""
     print("\nstandard error, bootstrap over influence")
     for item in items:
-        u = directions(item, vectors) * np.sqrt(item.gates.weight)[:, None].astype(np.float32)
+        u = directions(item, vectors, epsilon) * np.sqrt(item.gates.weight)[:, None].astype(np.float32)
         queries, cluster = np.unique(item.triplets.query, return_inverse=True)
         generator = np.random.default_rng(0)
         scores = []
@@ -160,6 +155,29 @@ def early(plan: object, embedder: object, bench: object, items: list, settings: 
             f"  {pair[0]} / {pair[1]}: median {np.median(sizes):.0f} queries "
             f"({np.median(shares):.1%}), by 10 %: {np.mean(shares <= 0.1):.1%} of runs"
         )
+
+
+def one_look(plan: object, embedder: object, bench: object, settings: object, n_seeds: int) -> None:
+    """Pairs decided at 0.95 by a single look at a tenth of the queries, as --max-records asks for, over seeds."""
+    names = sorted(planned.name for planned in plan.sources)
+    size = len(plan.queries) // 10
+    counts: dict[tuple[str, str], int] = {}
+    five = 0
+    for seed in range(n_seeds):
+        part = _first_queries(plan, sample_positions(plan, seed) < (size - 0.5) / len(plan.queries))
+        triplets = [triplets_of(planned, settings.positives) for planned in part.sources]
+        items = [
+            bench.measure(planned.name, planned, rows, budgets=(1.0,))
+            for planned, rows in zip(part.sources, triplets, strict=True)
+        ]
+        seen = dict.fromkeys(names, size / len(plan.queries))
+        found = _decided(items, list(combinations(names, 2)), lambda n_sharing: 0.05 / n_sharing, size, seen, None)
+        five += len(found) >= 5
+        for pair in found:
+            counts[pair.first, pair.second] = counts.get((pair.first, pair.second), 0) + 1
+    print(f"\none look at {size} of {len(plan.queries)} queries, {n_seeds} seeds: at least five pairs in {five}")
+    for (first, second), n in sorted(counts.items()):
+        print(f"  {first} above {second}: {n}", flush=True)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,10 @@ def mix(
     ] = None,
     max_share: Annotated[float, typer.Option("--max-share", help="Largest share of any source.")] = 1.0,
     fix: Annotated[
-        list[str] | None, typer.Option("--fix", help="NAME=SHARE: a source whose share is given; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--fix", help="NAME=SHARE: a source (or control, by the name it has here) whose share is given; repeatable."
+        ),
     ] = None,
     with_controls: Annotated[
         bool, typer.Option("--with-controls", help="Let controls take a share too, to see what the score asks for.")
@@ -89,6 +92,7 @@ def parse_shares(texts: list[str]) -> dict[str, float]:
 def _print(console: Console, found: MixResult, written: Blend | None) -> None:
     from rich.text import Text
 
+    from secid.cli.select import repeats_told
     from secid.report.foreign import plain
 
     console.print(_shares_table(found))
@@ -106,6 +110,8 @@ def _print(console: Console, found: MixResult, written: Blend | None) -> None:
     if written is not None:
         drawn = ", ".join(f"{plain(name)} {count}" for name, count in written.n_negatives.items())
         console.print(Text(f"wrote {plain(written.path)}: {written.n_rows} rows, negatives {drawn}"))
+        for line in repeats_told(written.n_repeated):
+            console.print(Text(line))
         console.print(Text(f"where each comes from: {plain(written.provenance_path)}"))
         console.print(
             Text(

@@ -55,9 +55,18 @@ def select(
     scores = f"{found.before_nats:.4f} nats before, {found.after_nats:.4f} after"
     lines = (
         f"wrote {found.path}: {found.n_after} of {found.n_before} negatives, {found.n_rows} rows",
+        *repeats_told(found.n_repeated),
         f"left out: {reasons} ({found.left_out_path})",
         f"ECI at budget {found.budget:g} in the pool of the run: {scores}",
         found.remark,
     )
     for line in lines:
         stdout().print(plain(line), markup=False)
+
+
+def repeats_told(n: int) -> tuple[str, ...]:
+    """A sentence where negatives stand more than once in their row of a written file."""
+    if not n:
+        return ()
+    cells = "1 cell repeats a negative" if n == 1 else f"{n} cells repeat a negative"
+    return (f"{cells} of its row: here each has a column of its own, and trainers take no empty one",)

@@ -23,7 +23,7 @@ from secid.data.reader import first_rows
 from secid.data.rows import Broken, Row
 from secid.data.schemas.detect import detect
 from secid.data.stream import ByteStream, once_only
-from secid.data.writers import Chosen, writer_for
+from secid.data.writers import Chosen, n_filled, writer_for
 from secid.errors import InputError, OutputError, SchemaError
 from secid.records import Record
 from secid.settings import Settings
@@ -42,14 +42,22 @@ class _Understood:
     cleaner: Cleaner
 
 
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a copy holds. n_repeated: cells that repeat a negative of their row, since trainers take no empty one."""
+
+    n_rows: int
+    n_repeated: int
+
+
 def rewrite(
     paths: Sequence[str], settings: Settings, split: str, decide: Decide, out: Path, width: int | None = None
-) -> int:
-    """Writes the copy of all files of a source, one after another, into one file; returns its rows.
+) -> Copied:
+    """Writes the copy of all files of a source, one after another, into one file.
 
     split : value of the source column that the source is, "" where the file holds one source.
     width : columns of negatives that the copy keeps, where each negative has its own column; rows
-            with fewer repeat theirs from the first, since trainers take no empty cell. None: all of them.
+            with fewer repeat theirs from the first. None: all of them.
     Raises SchemaError or InputError where the files cannot be rewritten, OutputError where `out` exists
     or cannot be written.
     """
@@ -62,20 +70,21 @@ def rewrite(
     try:
         with _packed(partial, out) as file:
             writer = writer_for(files[0].container, files[0].layout, paths, out, file, width)
-            n_rows = 0
+            n_rows = n_repeated = 0
             for understood in files:
                 for row, raw, chosen in _decided(understood, split, decide):
                     writer.add(
                         row, raw, chosen, parallels(row, understood.layout, len(cells_of(row, understood.layout)))
                     )
                     n_rows += 1
+                    n_repeated += n_filled(row, understood.layout, len(chosen), width)
             writer.end()
         partial.replace(out)
     except OSError as error:
         raise OutputError(f"cannot be written: {error.strerror}", where=str(out)) from error
     finally:
         partial.unlink(missing_ok=True)
-    return n_rows
+    return Copied(n_rows, n_repeated)
 
 
 def check_output(paths: Sequence[str], settings: Settings, out: Path) -> None:

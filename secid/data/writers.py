@@ -98,13 +98,13 @@ def json_text(
     spans = {member.key: member.value for member in found}
     keys = layout.of_row(row)
     if len(keys) > 1:
-        kept = keys_kept(keys, width)
+        own = [key for key in keys if str(key) in spans]  # a row of JSON may lack any of them
+        kept = keys_kept(own, width)
         changes = [
             (spans[str(key)], _cell_text(text, [spans.get(str(k)) for k in keys], cell))
             for key, cell in zip(kept, repeated(chosen, len(kept)), strict=True)
-            if str(key) in spans
         ]
-        gone = {str(key) for key in keys[len(kept) :]}
+        gone = {str(key) for key in own[len(kept) :]}
         changes += [(removal(found, number), "") for number, member in enumerate(found) if member.key in gone]
         return replaced(text, changes)
     key = str(keys[0])
@@ -153,6 +153,15 @@ def keys_kept(keys: Sequence[Key], width: int | None) -> Sequence[Key]:
 def repeated(chosen: Sequence[Chosen], n: int) -> list[Chosen]:
     """Exactly n of the chosen: the first ones, or all of them over again from the first."""
     return [chosen[place % len(chosen)] for place in range(n)]
+
+
+def n_filled(row: Row, layout: Layout, n_chosen: int, width: int | None) -> int:
+    """How many cells of a row repeat a negative, where each has a column of its own."""
+    keys = layout.of_row(row)
+    if len(keys) < 2 or layout.rest:
+        return 0
+    own = [key for key in keys if isinstance(row, list) or str(key) in row]
+    return max(0, len(keys_kept(own, width)) - n_chosen)
 
 
 def _lists_cut(value: dict[str, Any], layout: Layout, chosen: Sequence[Chosen]) -> dict[str, Any]:

@@ -34,9 +34,10 @@ from secid.gating.texts import Place, TextFindings, fetch
 from secid.measure.uncertainty import FEWEST_QUERIES
 from secid.progress import Progress
 from secid.report.document import read_run
-from secid.results import Run
+from secid.results import Run, control_name
 from secid.settings import FIELDS, Dtype, Resolved, Settings
-from secid.study.score import Clock, Scored, score_sources
+from secid.study.clock import Clock
+from secid.study.score import Scored, score_sources
 from secid.verdicts import VERDICT_SCHEMA_VERSION, Check, CheckExample, GateVerdict, SourceVerdict, overall
 from secid.work import work_folder
 
@@ -234,7 +235,7 @@ def _subject(item: Measured, scored: Scored, texts: TextFindings, against: Again
         kind: reason
         for kind in policy.controls.differ_from
         for label, reason in scored.run.not_evaluated.items()
-        if label in (f"control {kind}", f"control {kind} {item.name}")
+        if label in (f"control {control_name(kind, of)}" for of in (None, item.name))
     }
     return Subject(
         name=item.name,

@@ -56,6 +56,10 @@ class Influence:
         errors: Floats = np.sqrt((self.per_query**2).sum(axis=0))
         return errors
 
+    def column(self, budget: float | None) -> int:
+        """Place of a budget, the first where None. Raises ValueError for another."""
+        return 0 if budget is None else self.budgets.index(budget)
+
 
 def influence(
     vectors: Vectors,
@@ -244,27 +248,27 @@ def reach_95(n_queries: int) -> float:
     return float(stdtrit(n_queries - 1, 0.975) * np.sqrt(n_queries / (n_queries - 1)))
 
 
-def difference(first: Influence, second: Influence, nats: float, column: int = 0) -> Difference:
+def difference(first: Influence, second: Influence, nats: float, budget: float | None = None) -> Difference:
     """Paired standard error of a difference: per-query sums are subtracted query by query.
 
-    nats : score of the first minus score of the second.   column : place of the budget.
+    nats : score of the first minus score of the second.   budget : one of both, the first of each where None.
     Source: METHOD 8.
     """
     queries = np.union1d(first.queries, second.queries)
     gap = np.zeros(len(queries))
-    gap[np.searchsorted(queries, first.queries)] += first.per_query[:, column]
-    gap[np.searchsorted(queries, second.queries)] -= second.per_query[:, column]
+    gap[np.searchsorted(queries, first.queries)] += first.per_query[:, first.column(budget)]
+    gap[np.searchsorted(queries, second.queries)] -= second.per_query[:, second.column(budget)]
     n_shared = len(first.queries) + len(second.queries) - len(queries)
     n_queries = min(len(first.queries), len(second.queries))
     return Difference(nats, float(np.sqrt((gap**2).sum())), n_shared, n_queries)
 
 
-def covariance(parts: Sequence[Influence], column: int = 0) -> Floats:
-    """(S, S) covariance of the scores of sources, by the queries that they share. Source: METHOD 8."""
+def covariance(parts: Sequence[Influence]) -> Floats:
+    """(S, S) covariance of the scores of sources at the first budget, by the queries they share. Source: METHOD 8."""
     queries = distinct(np.concatenate([part.queries for part in parts]))
     table = np.zeros((len(queries), len(parts)))
     for place, part in enumerate(parts):
-        table[np.searchsorted(queries, part.queries), place] = part.per_query[:, column]
+        table[np.searchsorted(queries, part.queries), place] = part.per_query[:, 0]
     return table.T @ table
 
 

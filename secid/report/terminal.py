@@ -23,12 +23,12 @@ from secid.report.unstable import unstable
 from secid.report.verdict import in_a_line, warning, warnings
 from secid.report.words import (
     brief,
-    control_name,
     equal_numbers,
     missing_lines,
     score_name,
     score_point,
     skipped_lines,
+    told_control,
 )
 from secid.results import Ablation, ControlResult, Run
 from secid.settings import in_words
@@ -44,7 +44,7 @@ INTERVAL_WIDTH, WRAPPED_BESIDE = 18, 2
 """Width of an interval in brackets, and the columns of those for which 80 columns have room."""
 WATCH_OUT = "Watch out"
 COLUMNS = {
-    "split": "log-det discount",
+    "diversity": "diversity fraction",
     "π": "π",
     "ρ": "ρ",
     "c": "c",
@@ -53,7 +53,10 @@ COLUMNS = {
 """Terms of the page that columns hold; of π, ρ and c the means."""
 ONLY_AT_ONE = ("ρ", "c")
 """Columns for which a table with two scores has no room at 80 columns."""
-CONTROL_LEGEND = "above, level, below: sources whose difference from the control is positive, open, negative."
+CONTROL_LEGEND = (
+    "above, level, below: sources whose difference from the control at B = 1 is positive, open, negative; a shuffled "
+    "one meets its own source alone."
+)
 
 
 def print_run(console: Console, run: Run) -> None:
@@ -74,7 +77,7 @@ def table(run: Run) -> RenderableType:
     parts.append(_line(""))
     parts += [_line(line, "yellow") for line in [*skipped_lines(run), *missing_lines(run)]]
     if run.early_stop is not None:
-        parts.append(_labelled("Early stop", " ".join(early_told(run.early_stop))))
+        parts.append(_labelled("Early stop", " ".join(early_told(run, run.early_stop))))
     if run.slices:
         parts.append(_labelled("Slices", f"{slices_told(run)}; scores and intervals by slice are in report.md."))
     settings = unstable(run)
@@ -129,7 +132,7 @@ def _ranking(run: Run) -> Table:
     at_one = run.budget == 1.0
     scores = ("ECI_sem ±95 %",) if at_one else ("ECI_B ±95 %", "ECI_sem")
     means = ("π", "ρ", "c") if at_one else ("π",)
-    numbers = (*scores, "split", " ".join([*(f"{name:>4}" for name in means), f"{'π<½':>6}"]), "negatives")
+    numbers = (*scores, "diversity", " ".join([*(f"{name:>4}" for name in means), f"{'π<½':>6}"]), "negatives")
     shown = _new(("rank", "right"), ("source", "left"), *((name, "right") for name in numbers), folds=1)
     for source in run.sources:
         point = score_point(source, run.budget)
@@ -157,7 +160,7 @@ def _controls(run: Run) -> Table:
     for control in run.controls:
         above, level, below = _placed(control)
         score = f"{nats(control.eci_nats)} {half_width(control.eci_nats, control.interval_95)}"
-        shown.add_row(_line(control_name(control)), score, str(above), str(level), str(below))
+        shown.add_row(_line(told_control(control)), score, str(above), str(level), str(below))
     return shown
 
 

@@ -7,7 +7,7 @@ import re
 from secid.report.foreign import named, plain
 from secid.report.numerals import budget as budget_text
 from secid.report.numerals import plural
-from secid.results import BudgetPoint, ControlResult, EncoderInfo, Measurement, Run, SourceResult
+from secid.results import BudgetPoint, ControlResult, EncoderInfo, Measurement, Run, SourceResult, control_name
 
 CAUTION = (
     "No training-free number is established as a predictor of retrieval after training: in our own fine-tunings random "
@@ -95,9 +95,8 @@ EXPLANATIONS = {
     "effective rank": (
         "number of directions that carry the weight, 1 to the dimension of the vectors; higher is more varied."
     ),
-    "log-det discount": "1 − ECI/tr M, 0 to 100 %: what repeated directions cost at B = 1. Near 0 the score is "
-    "the mean weight and "
-    "says nothing of variety.",
+    "diversity fraction": "1 − ECI_sem/tr M, 0 to 100 %: what repeated directions take off the mean weight. Near 0 the "
+    "score is the mean weight and says nothing of variety.",
     "‖M‖": "Frobenius norm of M, 0 to tr M; nearer to tr M means fewer directions.",
     "eigenvalue share": "share of tr M on one direction, 0 to 100 %, largest first; flatter is more varied.",
     "shared": "queries and documents in both sources over the smaller one's, 0 to 100 %; neither way is better.",
@@ -146,14 +145,6 @@ SETTINGS = {
     "encoder": ("encoders", "models whose vectors are scored, each by its own recipe; compare orders alone."),
 }
 """What an ablation varies: the plural, and what its settings are."""
-CONTROL_NAMES = {
-    "random": "random passages",
-    "known_positive": "known positives",
-    "shuffled": "shuffled",
-    "query_echo": "query echo",
-    "bm25_pool": "BM25 of the pool",
-    "dense_pool": "dense of the pool",
-}
 CONTROL_MEANINGS = {
     "random": (
         "passages of other queries, drawn at random. A source below it is not harder in a way that this score sees."
@@ -197,10 +188,15 @@ def bucket_name(name: str) -> str:
     return BUCKET_NAMES.get(name, plain(name.replace("_", " ")))
 
 
-def control_name(control: ControlResult) -> str:
+def kind_name(kind: str) -> str:
+    """A kind of control as pages write it."""
+    return plain(control_name(kind, None))
+
+
+def told_control(control: ControlResult) -> str:
     """A control for a table."""
-    name = CONTROL_NAMES.get(control.kind, plain(control.kind.replace("_", " ")))
-    return name if control.of is None else f"{named(control.of)}, {name}"
+    kind = plain(control.kind)
+    return control_name(kind, None if control.of is None else named(control.of))
 
 
 def score_name(run: Run) -> str:
@@ -217,13 +213,10 @@ def equal_numbers(run: Run) -> str:
 
 
 def score_point(item: Measurement, budget: float) -> BudgetPoint:
-    """Score, interval and bias at a budget, those that a source is ranked by where they are of equal numbers; those
+    """Score, interval and bias at a budget, those that a source is ranked by: beyond budget 1 on equal numbers. Those
     of B = 1 where the curve lacks the budget.
     """
-    ranked = item.ranked_point if isinstance(item, SourceResult) else None
-    if ranked is not None and ranked.budget == budget:
-        return ranked
-    for point in item.budget_curve:
+    for point in item.compared_curve if budget != 1.0 and isinstance(item, SourceResult) else item.budget_curve:
         if point.budget == budget:
             return point
     return BudgetPoint(budget=1.0, nats=item.eci_nats, interval_95=item.interval_95, bias_nats=item.bias_nats)

@@ -28,6 +28,7 @@ from secid.results.sources import (
     Proxies,
     SourceIdentity,
     SourceResult,
+    control_name,
 )
 
 __all__ = [
@@ -59,4 +60,5 @@ __all__ = [
     "SourceIdentity",
     "SourceResult",
     "TripletExample",
+    "control_name",
 ]

@@ -46,7 +46,7 @@ class BudgetPoint:
     """ECI_B at one budget: log det(I + B M) in nats. Source: METHOD 7.
 
     bias_nats: how much a sample of this size falls short on average; at large budgets scores of
-    unequal samples must not be compared (see Run.crossings for the equalised ones).
+    unequal samples must not be compared (see SourceResult.compared_curve).
     """
 
     budget: float
@@ -122,15 +122,24 @@ class SourceResult(Measurement, SourceIdentity):
 
     gate_histograms : by gate (consistency, locality, coverage, weight) the triplets in 20 equal bins of [0, 1].
     bucket_overlaps : triplets in two buckets at once, by the names of both.
-    ranked_point    : what it is ranked by where that is its score on equal numbers; None where it is that of the
-                      budget curve.
+    equal_curve     : its budget curve on the run's equal numbers; empty where nothing is cut of it.
     """
 
     proxies: Proxies
     gate_histograms: Mapping[str, tuple[int, ...]]
     buckets: tuple[Bucket, ...]
     bucket_overlaps: Mapping[str, Mapping[str, int]]
-    ranked_point: BudgetPoint | None = None
+    equal_curve: tuple[BudgetPoint, ...] = ()
+
+    @property
+    def compared_curve(self) -> tuple[BudgetPoint, ...]:
+        """The curve at which sources compare: on equal numbers, where they have any. Source: METHOD 7."""
+        return self.equal_curve or self.budget_curve
+
+
+def control_name(kind: str, of: str | None) -> str:
+    """A control as pages, mixtures and messages name it: "bm25 pool", "shuffled of NAME"."""
+    return kind.replace("_", " ") + ("" if of is None else f" of {of}")
 
 
 @dataclass(frozen=True, kw_only=True)

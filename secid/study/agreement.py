@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.errors import InputError
-from secid.results import Agreement, Run, SourceResult
+from secid.results import Agreement, Run
 from secid.study.outcomes import Outcomes, shown_names
 
 Floats = npt.NDArray[np.float64]
@@ -83,11 +83,13 @@ def numbers_of(run: Run) -> dict[str, dict[str, float]]:
     budgets beyond 1 are left out there, since a larger source scores higher at them (METHOD 7).
     """
     found: dict[str, dict[str, float]] = {"ECI_sem": {s.name: s.eci_nats for s in run.sources}}
-    common = set.intersection(*({point.budget for point in source.budget_curve} for source in run.sources))
-    unequal = run.equal_numbers is not None or "crossings" in run.not_evaluated
-    for budget in sorted({run.budget} if unequal else common):
+    common = set.intersection(*({point.budget for point in source.compared_curve} for source in run.sources))
+    for budget in sorted({run.budget} if "crossings" in run.not_evaluated else common):
         if budget != 1.0:
-            found[_at_budget(budget)] = {source.name: _nats(source, budget) for source in run.sources}
+            found[_at_budget(budget)] = {
+                source.name: next(point.nats for point in source.compared_curve if point.budget == budget)
+                for source in run.sources
+            }
     for item in run.ablations:
         if item.name == "weight":
             for row in item.rows:
@@ -106,12 +108,6 @@ def _at_budget(budget: float) -> str:
 
 def _ranked_by(run: Run) -> str:
     return "ECI_sem" if run.budget == 1.0 else _at_budget(run.budget)
-
-
-def _nats(source: SourceResult, budget: float) -> float:
-    """The score at a budget, that on equal numbers where the source is ranked by it."""
-    ranked = [] if source.ranked_point is None else [source.ranked_point]
-    return next(point.nats for point in [*ranked, *source.budget_curve] if point.budget == budget)
 
 
 def agree(run: Run, outcomes: Iterable[Outcomes]) -> tuple[Agreement, ...]:

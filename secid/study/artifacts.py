@@ -22,7 +22,7 @@ from secid.lexical import DocumentFrequencies
 from secid.measure.buckets import BUCKETS
 from secid.measure.information import InformationState
 from secid.records import encodable
-from secid.results import IdfInfo
+from secid.results import IdfInfo, control_name
 
 if TYPE_CHECKING:
     from secid.study.controls import Control
@@ -193,7 +193,7 @@ def _states(
 
 
 def _label(entry: Mapping[str, Any]) -> str:
-    return f"control {entry['control']}" + (f" of {entry['of']}" if entry["of"] is not None else "")
+    return f"control {control_name(entry['control'], entry['of'])}"
 
 
 def _state(path: Path, n_negatives: float) -> InformationState:

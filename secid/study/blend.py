@@ -47,6 +47,7 @@ class Blend:
     """What was written.
 
     n_records    : records of the base.   n_rows : rows of the file.   n_negatives : drawn ones, by source.
+    n_repeated   : cells that repeat a negative of their row, where each has a column of its own.
     n_short      : negatives that a source's share asked of it and it did not have; others gave them where they could.
     n_alone      : records whose query no other source of the mixture has.
     n_positive   : candidates of the base's queries left out because the run labels them as positives of the query.
@@ -57,6 +58,7 @@ class Blend:
     provenance_path: str
     n_records: int
     n_rows: int
+    n_repeated: int
     n_negatives: dict[str, int]
     wanted: dict[str, float]
     n_short: int
@@ -88,7 +90,7 @@ def write_blend(run: Run, shares: Mapping[str, float], asked: str | None, out: P
         provenance = out.with_name(f"{out.name}.provenance.jsonl")
         with written_lines(provenance) as lines:
             dealer = _Dealer(plan, originals, base, drawn, lines)
-            n_rows = rewrite(original.paths, settings, original.split, dealer.decide, out)
+            copied = rewrite(original.paths, settings, original.split, dealer.decide, out)
     finally:
         plan.close()
     return Blend(
@@ -96,7 +98,8 @@ def write_blend(run: Run, shares: Mapping[str, float], asked: str | None, out: P
         path=str(out),
         provenance_path=str(provenance),
         n_records=original.planned.n_records,
-        n_rows=n_rows,
+        n_rows=copied.n_rows,
+        n_repeated=copied.n_repeated,
         n_negatives={name: dealer.counts[name] for name in names},
         wanted={name: shares[name] for name in names},
         **told,

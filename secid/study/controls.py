@@ -20,6 +20,7 @@ from secid.lexical import SPLITTERS
 from secid.measure.blocks import Triplets, Vectors
 from secid.plan import Plan, sample_order
 from secid.progress import Progress
+from secid.results import control_name
 from secid.settings import Settings
 
 Index = npt.NDArray[np.int64]
@@ -39,7 +40,8 @@ def chosen_kinds(text: str) -> tuple[str, ...]:
     asked = [part.strip() for part in text.split(",")]
     for name in asked:
         if name not in KINDS:
-            raise UsageError(f"unknown control {name!r}", where="--controls", remedy=f"one of {', '.join(KINDS)}")
+            alone = f"{name!r} stands alone, got {text!r}" if name in ("all", "none") else f"unknown control {name!r}"
+            raise UsageError(alone, where="--controls", remedy=f"all, none, or some of {', '.join(KINDS)}")
     return tuple(kind for kind in KINDS if kind in asked)
 
 
@@ -123,11 +125,11 @@ def make_controls(
             for planned, rows in zip(plan.sources, triplets, strict=True):
                 dealt = _shuffled(rows, base, plan, settings)
                 if isinstance(dealt, str):
-                    missing[f"control shuffled {planned.name}"] = dealt
+                    missing[f"control {control_name(kind, planned.name)}"] = dealt
                 else:
                     made.append(Control(kind, planned.name, dealt))
         elif isinstance(rows_or_reason := makers[kind](), str):
-            missing[f"control {kind}"] = rows_or_reason
+            missing[f"control {control_name(kind, None)}"] = rows_or_reason
         else:
             made.append(Control(kind, None, rows_or_reason))
         progress.advance(1)

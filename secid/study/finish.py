@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise
+from itertools import combinations
 from math import ceil
 from typing import Any
 
@@ -29,17 +29,13 @@ from secid.measure.uncertainty import (
     reach_95,
 )
 from secid.plan import PlannedSource
-from secid.results import Against, BudgetPoint, Comparison, ControlResult, Crossing, InputFile, SourceResult
+from secid.results import Against, BudgetPoint, Comparison, ControlResult, InputFile, SourceResult
 from secid.settings import Settings
 from secid.study.controls import Control
 from secid.study.inspect import Findings
 
 Floats = npt.NDArray[np.float64]
 
-CROSSING_POINTS = 200
-"""Budgets between which curves are looked at for crossings: a factor of about 1.05 apart; closer pairs cancel out."""
-LEVEL_FRACTION = 1e-6
-"""Curves nearer than METHOD 11's precision are level: the same source read in another order crosses itself nowhere."""
 CURVE_BUDGETS = (1.0, 10.0, 100.0, 1_000.0, 10_000.0)
 """METHOD 7; N of the source is added."""
 ESTABLISHED_P = 0.05
@@ -99,10 +95,10 @@ def curve_budgets(budget: float, n_negatives: float) -> tuple[float, ...]:
 def measurement(item: Measured, settings: Settings) -> dict[str, Any]:
     """The fields that sources and controls share (results.Measurement)."""
     matrix = item.state.matrix()
-    points = sorted(_curve(item), key=lambda point: point.budget)
+    points = _curve(item)
     score = next(point for point in points if point.budget == 1.0)
     shape = spectrum(matrix)
-    column = item.influence.budgets.index(1.0)
+    column = item.influence.column(1.0)
     return {
         "n_queries": len(item.influence.queries),
         "n_triplets": len(item.triplets) if item.planned is None else item.planned.n_triplets,
@@ -113,12 +109,13 @@ def measurement(item: Measured, settings: Settings) -> dict[str, Any]:
         "bias_nats": score.bias_nats,
         "trace": trace(matrix),
         **vars(shape),
-        "budget_curve": tuple(points),
+        "budget_curve": points,
         **vars(gate_means(item.gates, item.positive_coverage, settings.high_coverage, item.triplets.share)),
     }
 
 
-def _curve(item: Measured) -> list[BudgetPoint]:
+def _curve(item: Measured) -> tuple[BudgetPoint, ...]:
+    """ECI_B at the run's budget and those of the curve, rising."""
     errors = item.influence.standard_errors()
     points = []
     for budget, error, bias in zip(item.influence.budgets, errors, item.influence.bias_nats, strict=True):
@@ -131,7 +128,7 @@ def _curve(item: Measured) -> list[BudgetPoint]:
                 bias_nats=float(bias),
             )
         )
-    return points
+    return tuple(sorted(points, key=lambda point: point.budget))
 
 
 def interval(item: Measured, budget: float, nats: float, error: float) -> tuple[float, float]:
@@ -234,7 +231,7 @@ def chances(ranked: Sequence[Measured], settings: Settings) -> Floats:
 
 def source_result(
     item: Measured,
-    cut: Measured,
+    level: Measured | None,
     rank: int,
     group: int,
     chance: float,
@@ -242,7 +239,7 @@ def source_result(
     findings: Findings,
     settings: Settings,
 ) -> SourceResult:
-    """The published numbers of one source. cut: what it is ranked by, the item itself or its cut to equal numbers."""
+    """The published numbers of one source. level: the source cut to equal numbers, the item where nothing is cut."""
     planned = item.planned
     if planned is None:
         raise ValueError("a control has no source result")
@@ -262,7 +259,7 @@ def source_result(
         skipped=tally.skipped,
         dropped_negatives=tally.dropped,
         examples=tally.examples,
-        ranked_point=None if cut is item else _curve(cut)[0],
+        equal_curve=() if level is None or level is item else _curve(level),
         **vars(findings),
         **measurement(item, settings),
     )
@@ -272,13 +269,11 @@ def control_result(
     control: Control, item: Measured, n_new_texts: int, ranked: Sequence[Measured], settings: Settings
 ) -> ControlResult:
     """The published numbers of one control, and each source's paired difference from it."""
-    column = item.influence.budgets.index(1.0)
     against = []
     for source in ranked:
         if control.of is not None and source.name != control.of:
             continue
-        own = source.influence.budgets.index(1.0)
-        gap = difference(_at(source.influence, own), _at(item.influence, column), source.nats(1.0) - item.nats(1.0))
+        gap = difference(source.influence, item.influence, source.nats(1.0) - item.nats(1.0), 1.0)
         against.append(
             Against(
                 source=source.name,
@@ -290,48 +285,3 @@ def control_result(
     return ControlResult(
         kind=control.kind, of=control.of, n_new_texts=n_new_texts, against=tuple(against), **measurement(item, settings)
     )
-
-
-def _at(influence: Influence, column: int) -> Influence:
-    """The influence at one budget alone, so that two sources' columns line up."""
-    return Influence(
-        (influence.budgets[column],),
-        influence.per_triplet,
-        influence.information,
-        influence.queries,
-        influence.per_query[:, [column]],
-        influence.bias_nats[[column]],
-    )
-
-
-def crossings(items: Sequence[Measured], largest: float) -> tuple[Crossing, ...]:
-    """Budgets from 1 to the largest at which two sources of equal size change places, every time. Source: METHOD 7."""
-    found = []
-    grid = np.geomspace(1.0, largest, CROSSING_POINTS)
-    curves = {item.name: _spectral_curve(item, grid) for item in items}
-    for first, second in combinations(items, 2):
-        (a, nats_a), (b, nats_b) = curves[first.name], curves[second.name]
-        signs = np.sign(nats_a - nats_b)
-        places = np.flatnonzero(np.abs(nats_a - nats_b) > LEVEL_FRACTION * nats_a)
-        for low, high in pairwise(places):
-            if signs[low] != signs[high]:
-                ahead, behind = (first, second) if signs[low] > 0 else (second, first)
-                budget = _root(a, b, float(grid[low]), float(grid[high]))
-                found.append(Crossing(first=ahead.name, second=behind.name, budget=budget))
-    return tuple(sorted(found, key=lambda crossing: crossing.budget))
-
-
-def _spectral_curve(item: Measured, budgets: Floats) -> tuple[Floats, Floats]:
-    """Eigenvalues of M, and ECI_B at each budget."""
-    eigenvalues = np.maximum(np.linalg.eigvalsh(item.state.matrix().numpy()), 0.0)
-    return eigenvalues, np.array([np.log1p(budget * eigenvalues).sum() for budget in budgets])
-
-
-def _gap(a: Floats, b: Floats, budget: float) -> float:
-    return float(np.log1p(budget * a).sum() - np.log1p(budget * b).sum())
-
-
-def _root(a: Floats, b: Floats, low: float, high: float) -> float:
-    from scipy.optimize import brentq
-
-    return float(np.exp(brentq(lambda log_budget: _gap(a, b, float(np.exp(log_budget))), np.log(low), np.log(high))))

@@ -103,8 +103,9 @@ def mix(
     Source: METHOD 7.
     """
     largest = FIELDS["budget"].metadata["le"]
-    if not 0 < budget <= largest:  # written as "passes if", so that NaN fails
-        raise UsageError(f"a budget is a number above 0, at most {largest:g}, got {budget:g}", where="--budget")
+    for flag, number, most in (("--budget", budget, largest), ("--max-share", max_share, 1.0)):
+        if not 0 < number <= most:  # written as "passes if", so that NaN fails
+            raise UsageError(f"a number above 0, at most {most:g}, got {number:g}", where=flag)
     states, controls = read_states(folder), read_control_states(folder) if with_controls else {}
     if with_controls and not controls:
         raise UsageError("this run holds no states of controls", remedy="score with --controls all")
@@ -132,7 +133,9 @@ def mix_states(
     for name in fixed:
         if name not in places:
             raise UsageError(
-                f"no source {name!r} in this run", where="--fix", remedy=f"its sources are {', '.join(names)}"
+                f"no source {name!r} in this run",
+                where="--fix",
+                remedy=f"one of {', '.join(names)}{'' if controls else '; controls take part with --with-controls'}",
             )
     matrices = [state.matrix() for state in states.values()]
     by_place = {places[name]: share for name, share in fixed.items()}

@@ -12,6 +12,8 @@ from secid.results import Ablation, AblationRow
 from secid.study.ablate import conclusion
 from secid.study.finish import Measured
 
+POOL = "Scored with the document frequencies of the whole run; --max-records counts over its sample alone"
+
 
 def with_noise(found: Ablation, variants: Mapping[str, Variant], items: Sequence[Measured], budget: float) -> Ablation:
     """The ablation over samples with the queries of each row, 95 % intervals, and the swaps that stay within theirs.
@@ -21,7 +23,7 @@ def with_noise(found: Ablation, variants: Mapping[str, Variant], items: Sequence
     so every swap stays open there. Source: METHOD 8.
     """
     rows = tuple(_row(row, variants[row.setting], items, budget) for row in found.rows)
-    return replace(found, rows=rows, conclusion=conclusion(found.name, found.base, rows))
+    return replace(found, rows=rows, conclusion=conclusion(found.name, found.base, rows), note=POOL)
 
 
 def _row(row: AblationRow, variant: Variant, items: Sequence[Measured], budget: float) -> AblationRow:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,56 +12,28 @@ import numpy.typing as npt
 import secid
 from secid.data import Reader
 from secid.distinct import distinct
-from secid.encoders import Encoder, smallest_distance
-from secid.errors import UsageError
+from secid.encoders import Encoder
 from secid.lexical import DocumentFrequencies
 from secid.measure.blocks import Triplets
 from secid.measure.information import log_det_nats
 from secid.plan import Plan
 from secid.progress import Progress
 from secid.records import Source
-from secid.results import SCHEMA_VERSION, Ablation, EarlyStop, EqualNumbers, IdfInfo, InputFile, Run, Slice
+from secid.results import SCHEMA_VERSION, Ablation, EqualNumbers, InputFile, Run
 from secid.settings import Resolved, Settings
-from secid.study.ablate import Aspect, ablation, aspects, blocks_of, tokenizer_of
-from secid.study.bench import Bench, level_sets, sample_positions
-from secid.study.cautions import NOT_LEVEL, few_queries, noisy, not_level, odd_slices, unpaired
-from secid.study.controls import Control, chosen_kinds, make_controls
-from secid.study.coverage import CoverageBench, piece_stream
-from secid.study.early import rank_early
-from secid.study.embedding import Embedder
+from secid.study.ablate import Aspect, ablation, blocks_of
+from secid.study.cautions import unpaired
+from secid.study.clock import Clock
+from secid.study.controls import Control, chosen_kinds
+from secid.study.crossings import crossings
 from secid.study.environment import environment
-from secid.study.finish import Measured, chances, compare, control_result, crossings, rank_groups, source_result
-from secid.study.inspect import Findings, Inspector
-from secid.study.lexical_cautions import lexical
+from secid.study.finish import Measured, chances, compare, control_result, rank_groups, source_result
+from secid.study.measurements import Measurements, judged, measure
 from secid.study.overlap import Listed, overlaps
 from secid.study.reading import read_plan
 from secid.study.sample_noise import with_noise
-from secid.study.slices import MOST_SLICES, slices
-from secid.study.triplets import triplets_of
 
 Flags = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Frozen = dict[tuple[str, str], DocumentFrequencies]
-PASSES = 2
-"""Over the triplets: one for the sums, one for the influence."""
-
-
-@dataclass
-class Clock:
-    """Seconds and counts of each stage, for the report."""
-
-    stages: dict[str, dict[str, float]] = field(default_factory=dict)
-
-    @contextmanager
-    def stage(self, name: str, **counts: float) -> Iterator[dict[str, float]]:
-        """Times a stage; what is put in the yielded dictionary is reported with it."""
-        entry: dict[str, float] = dict(counts)
-        start = time.perf_counter()
-        yield entry
-        self.stages[name] = {"seconds": round(time.perf_counter() - start, 3), **entry}
-
-
-UNSEEN_CUTS = "a vectors file, an endpoint or a function does not say which texts it cut"
 
 
 @dataclass(frozen=True)
@@ -80,27 +50,6 @@ class Scored:
     flags: Mapping[str, Mapping[str, Flags]]
     frequencies: DocumentFrequencies
     scores: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Measurements:
-    """All sets of triplets of a run, measured.
-
-    level: the sources cut to equal size, for budgets beyond 1; None where they cannot be.
-    """
-
-    items: list[Measured]
-    level: list[Measured] | None
-    controls: list[tuple[Control, Measured]]
-    not_evaluated: dict[str, str]
-    findings: dict[str, Findings]
-    flags: dict[str, dict[str, Flags]]
-    idf: IdfInfo
-    frequencies: DocumentFrequencies
-    slices: tuple[Slice, ...]
-    warnings: tuple[str, ...]
-    early_stop: EarlyStop | None
-    suite: tuple[Aspect, ...]
 
 
 def score_sources(
@@ -130,108 +79,6 @@ def score_sources(
     return finished(measurements, files, encoder, resolved, clock)
 
 
-def measure(
-    plan: Plan,
-    encoder: Encoder,
-    settings: Settings,
-    folder: Path,
-    clock: Clock,
-    progress: Progress,
-    frozen: DocumentFrequencies | None,
-) -> Measurements:
-    """Embeds what is needed and measures sources, controls and variants."""
-    blocks_of(settings.block, [planned.name for planned in plan.sources])
-    if settings.by is not None and plan.slices == ("",):
-        raise UsageError(f"no row has a value in a column {settings.by!r}", where="--by")
-    if len(plan.slices) > MOST_SLICES:
-        raise UsageError(
-            f"column {settings.by!r} has {len(plan.slices):,} values, at most {MOST_SLICES:,} slices are scored",
-            where="--by",
-            remedy="choose a column of fewer values, such as a language or a subset",
-        )
-    pieces = getattr(encoder, "word_pieces", None)
-    if settings.tokenizer == "wordpieces":
-        piece_stream(pieces)  # an encoder without pieces is refused before it encodes anything
-    embedder = Embedder(plan, encoder, settings, folder, progress)
-    early = None
-    if settings.until_ranked is None:
-        with clock.stage("encode") as counts:
-            embedder.everything()
-            counts.update(embedder.counts)
-    triplets = [triplets_of(planned, settings.positives, embedder.vectors) for planned in plan.sources]
-    suite = aspects(settings, has_pieces=pieces is not None) if settings.ablate else ()
-    variants = [variant for aspect in suite for variant in aspect.variants.values()]
-    known: Frozen = {(settings.tokenizer, settings.idf): frozen} if frozen else {}
-    coverages = CoverageBench(plan, triplets, folder, known, pieces, progress)
-    with clock.stage("lex", n_texts=len(plan.queries) + len(plan.passages)):
-        for tokenizer in dict.fromkeys([settings.tokenizer, *(tokenizer_of(variant) for variant in variants)]):
-            coverages.lexicon(tokenizer)
-        idf = coverages.info(settings.tokenizer, settings.idf)
-    distance = smallest_distance(encoder)
-    bench = Bench(embedder.vectors, plan.queries.keys, coverages, settings, distance)
-    if settings.until_ranked is not None:
-        with clock.stage("encode") as counts:
-            plan, triplets, early = rank_early(plan, embedder, bench, settings, progress)
-            counts.update(embedder.counts)
-    with clock.stage("controls"):
-        controls, missing = make_controls(plan, triplets, embedder.vectors, settings, progress)
-        for control in controls:  # nothing is left to encode but after an early stop
-            embedder.need(control.triplets.query, control.triplets.negative)
-    position = sample_positions(plan, settings.seed, triplets)  # after an early stop, percentages of what was scored
-    n_triplets = sum(map(len, triplets)) + sum(len(control.triplets) for control in controls)
-    with clock.stage("measure", n_triplets=n_triplets):
-        level = level_sets(plan, triplets, settings.seed)
-        n_cut = sum(len(cut) for cut, item in zip(level or (), triplets, strict=False) if cut is not item)
-        progress.start("measure", PASSES * (n_triplets + n_cut), "triplets")
-        watched = replace(bench, vectors=replace(bench.vectors, seen=progress.advance))
-        # Sources are ranked cut to equal size at budgets other than 1, and so they are under every variant
-        ranked = triplets if level is None or settings.budget == 1.0 else level
-        items = [
-            watched.measure(p.name, p, rows, variants if rows is own else (), position[rows.query])
-            for p, rows, own in zip(plan.sources, triplets, ranked, strict=True)
-        ]
-        measured_controls = [(control, watched.measure(control.kind, None, control.triplets)) for control in controls]
-        level_items = None
-        if level is not None:
-            further = variants if ranked is level else ()
-            level_items = [
-                item if cut is item.triplets else watched.measure(p.name, p, cut, further, position[cut.query])
-                for p, item, cut in zip(plan.sources, items, level, strict=True)
-            ]
-    with clock.stage("inspect"):
-        inspector = Inspector(plan, coverages, embedder.truncated, settings)
-        progress.start("inspect", len(items), "sources")
-        findings = {}
-        for item in items:
-            findings[item.name] = inspector.findings(item)
-            progress.advance(1)
-        flags = {item.name: {name: trait.flags for name, trait in inspector.traits(item).items()} for item in items}
-        warnings = noisy(distance) + lexical(plan, items, coverages, settings, folder / "cautions")
-        warnings += few_queries(items) + not_level(level_items, settings) + odd_slices(plan, settings)
-        whole = {item.name: item.nats(settings.budget) for item in judged(items, level_items, settings.budget)}
-        sliced = slices(plan, items, bench, flags, whole, settings, progress)
-    table = coverages.table(settings.tokenizer, settings.idf)
-    return Measurements(
-        items=items,
-        level=level_items,
-        controls=measured_controls,
-        not_evaluated={
-            **missing,
-            **plan.empty,
-            **({"crossings": NOT_LEVEL} if level_items is None else {}),
-            **({"truncated": UNSEEN_CUTS} if encoder.info.pooling in ("precomputed", "unknown") else {}),
-        },
-        findings=findings,
-        flags=flags,
-        idf=idf,
-        frequencies=table,
-        slices=sliced,
-        warnings=warnings,
-        early_stop=early,
-        suite=suite,
-    )
-
-
 def finished(
     found: Measurements, files: Mapping[str, InputFile], encoder: Encoder, resolved: Resolved, clock: Clock
 ) -> Scored:
@@ -240,6 +87,7 @@ def finished(
     cut = judged(found.items, found.level, settings.budget)
     order = sorted(range(len(cut)), key=lambda place: (-cut[place].nats(settings.budget), cut[place].name))
     ranked, cut = [found.items[place] for place in order], [cut[place] for place in order]
+    level = [found.level[place] if found.level else None for place in order]
     names = [item.name for item in ranked]
     looks = found.early_stop.planned_looks if found.early_stop else ()
     comparisons = compare(cut, settings.budget, looks)
@@ -255,14 +103,16 @@ def finished(
         budget=settings.budget,
         sources=tuple(
             source_result(item, own, rank, groups[item.name], float(chance), files, found.findings[item.name], settings)
-            for rank, (item, own, chance) in enumerate(zip(ranked, cut, chances(cut, settings), strict=True), 1)
+            for rank, (item, own, chance) in enumerate(zip(ranked, level, chances(cut, settings), strict=True), 1)
         ),
         controls=tuple(
             control_result(control, item, len(np.setdiff1d(item.triplets.negative, pool)), ranked, settings)
             for control, item in found.controls
         ),
         comparisons=comparisons,
-        crossings=crossings(found.level or (), max(budget for item in ranked for budget in item.influence.budgets)),
+        crossings=crossings(
+            found.level or (), max(budget for item in found.level or ranked for budget in item.influence.budgets)
+        ),
         overlaps=overlaps([Listed(item.name, item.triplets.query, item.triplets.negative) for item in ranked]),
         ablations=tuple(ablated(aspect, cut, blocks, settings.budget) for aspect in found.suite),
         equal_numbers=equal_numbers(found.items, found.level),
@@ -305,11 +155,6 @@ def read(
         counts["n_distinct_queries"] = len(plan.queries)
         counts["n_distinct_passages"] = plan.n_source_passages()
     return plan, readers
-
-
-def judged(items: Sequence[Measured], level: Sequence[Measured] | None, budget: float) -> Sequence[Measured]:
-    """What sources are ranked by: all of them at budget 1, else sets of equal size where these could be cut."""
-    return items if budget == 1.0 or level is None else level
 
 
 def equal_numbers(items: Sequence[Measured], level: Sequence[Measured] | None) -> EqualNumbers | None:

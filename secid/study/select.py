@@ -79,6 +79,7 @@ class Selection:
     """What was written.
 
     n_before, n_after : distinct negatives of the source's records.   n_rows : rows of the copy.
+    n_repeated        : cells that repeat a negative of their row, where each has a column of its own.
     left_out          : negatives as listed in the file, copies included, by reason; rows that were
                         not scored count as one each.
     """
@@ -89,6 +90,7 @@ class Selection:
     n_before: int
     n_after: int
     n_rows: int
+    n_repeated: int
     left_out: dict[str, int]
 
 
@@ -144,14 +146,15 @@ def select(run: Run, folder: Path, name: str, rule: Rule, out: Path, work: Path)
     left_out_path = out.with_name(f"{out.name}.left-out.jsonl")
     with written_lines(left_out_path) as lines:
         log = _Log(planned, numbers, reasons, lines)
-        n_rows = rewrite(original.paths, settings, original.split, log.decide, out, _width(planned, keep))
+        copied = rewrite(original.paths, settings, original.split, log.decide, out, _width(planned, keep))
     return Selection(
         name,
         str(out),
         str(left_out_path),
         planned.n_triplets,
         int(keep.sum()),
-        n_rows,
+        copied.n_rows,
+        copied.n_repeated,
         dict(sorted(log.counts.items())),
     )
 

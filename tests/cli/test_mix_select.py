@@ -161,12 +161,22 @@ def test_a_union_scored_for_real_is_the_formula_with_duplicates_once(tmp_path, t
         (["--budget", "0"], "above 0"),
         (["--budget", "nan"], "above 0"),
         (["--budget", "1e200"], "at most 1e+12"),
+        (["--max-share", "1.5"], "--max-share: a number above 0, at most 1, got 1.5"),
+        (["--max-share", "nan"], "--max-share: a number above 0, at most 1, got nan"),
+        (["--fix", "control random=0.1"], "controls take part with --with-controls"),
     ],
 )
 def test_wrong_questions_are_refused(scored, invoke, arguments, message):
     code, _, err = invoke("mix", scored, *arguments)
     assert code == 2
     assert message in err
+
+
+def test_a_file_of_a_run_is_no_run(scored, invoke):
+    for command in (["mix"], ["select", "--write", "out.jsonl", "--source", "plain", "--top", 1]):
+        code, _, err = invoke(*command[:1], scored / "report.json", *command[1:])
+        assert code == 2
+        assert "report.json: is one file of a run, and all are needed\n  name the folder run" in err
 
 
 def test_a_damaged_state_is_refused(scored, invoke):

@@ -499,11 +499,31 @@ def test_at_another_budget_the_ranking_is_by_equal_samples(tmp_path):
     assert run.equal_numbers == EqualNumbers(n_queries=8, n_triplets=16)
     few, many = (score_point(source, run.budget) for source in run.sources)
     assert few.nats - many.nats == pytest.approx(run.comparisons[0].difference_nats)  # what is shown is what ranks
-    assert run.sources[0].ranked_point is None  # nothing is cut of the smallest
+    assert run.sources[0].equal_curve == ()  # nothing is cut of the smallest
     assert many.interval_95[0] < many.nats < many.interval_95[1]
     equal = score({"x": made["few"], "y": rows(8, "else", 2)}, tmp_path / "equal", budget=1_000.0).run
     assert equal.equal_numbers is None
-    assert all(source.ranked_point is None for source in equal.sources)
+    assert all(source.equal_curve == () for source in equal.sources)
+
+
+def test_crossings_agree_with_the_curves_on_equal_numbers(tmp_path):
+    """Few directions of full weight lead at first, many of half the weight later: at another B on all they have."""
+    near = [(f"stone {n}", ["river"], ["leaf", "moss"]) for n in range(12)]
+    wide = [(f"stone {n}", [f"lake{n}"], [f"stone x{n}y{k}" for k in range(6)]) for n in range(30)]
+    run = score({"near": near, "wide": wide}, tmp_path, temperature=1.0, controls="none").run
+    assert run.equal_numbers == EqualNumbers(n_queries=12, n_triplets=24)
+    curves = {s.name: {p.budget: p.nats for p in s.compared_curve} for s in run.sources}
+    assert curves["near"].keys() == curves["wide"].keys()
+    ahead = max(curves, key=lambda name: curves[name][1.0])
+    passed = []
+    for budget in sorted(curves[ahead]):
+        for crossing in run.crossings[len(passed) :]:
+            if crossing.budget < budget:
+                assert crossing.first == ahead
+                ahead = crossing.second
+                passed.append(crossing)
+        assert max(curves, key=lambda name: curves[name][budget]) == ahead
+    assert passed
 
 
 def test_policy_all_gives_no_crossings_of_unequal_sources_and_says_so(sources, tmp_path):
@@ -521,7 +541,7 @@ def test_policy_all_gives_no_crossings_of_unequal_sources_and_says_so(sources, t
 def test_controls_cope_with_texts_without_words_and_with_samples(tmp_path):
     rows = [(f"? {n}", ["..."], ["---", "+++"]) for n in range(12)]
     run = score({"signs": rows, "more": rows[:6]}, tmp_path, control_queries=4, max_records=3).run
-    assert run.not_evaluated["control bm25_pool"] == "no document has a token"
+    assert run.not_evaluated["control bm25 pool"] == "no document has a token"
 
 
 def test_every_number_of_a_bucket_can_be_recomputed_from_the_rows(scored, tmp_path):

@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from secid.report.charts.svg import Scale, around, bottom_axis, label, line, marker, picture, rect, tag, ticks, words
 from secid.report.numerals import nats
-from secid.report.words import CONTROL_NAMES, score_point
+from secid.report.words import kind_name, score_point
 from secid.results import ControlResult, Measurement, Run
 
 NAMES, RIGHT, ROW, TOP = 158, 448, 26, 10
@@ -39,7 +39,7 @@ def scores(run: Run, title: str, description: str) -> Markup:
             words(
                 NAMES,
                 y + 4,
-                CONTROL_NAMES.get(control.kind, label(control.kind, NAME_ROOM)),
+                label(kind_name(control.kind), NAME_ROOM),
                 anchor="end",
                 class_="muted",
             ),

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from secid.report.charts.lines import lines
 from secid.report.foreign import named, plain, short
 from secid.report.numerals import SPACE, budget, fraction, nats, percent
 from secid.report.page import Chart, Part, Section, Table, described, foreign, number, wrapped
 from secid.report.words import equal_numbers, terms
-from secid.results import Measurement, Run
+from secid.results import BudgetPoint, Run
 
+Curve = tuple[BudgetPoint, ...]
+RANDOM = "random (control)"
 BUDGET_MEANING = (
     "B is the number of negatives that will be drawn from a source, times a noise-to-prior ratio that theory leaves "
-    "open. Curves show each source's own sample; beyond B = 1 only samples of equal size compare"
+    "open. Beyond B = 1 only samples of equal size compare"
 )
 
 
 def budget_section(run: Run) -> Section | None:
-    """ECI_B of all sources at the budgets they share, relative to the highest."""
-    budgets = _shared_budgets(run)
+    """ECI_B of all sources at the budgets they share, relative to the highest, on equal numbers where there are any."""
+    curves = {source.name: _nats(source.compared_curve) for source in run.sources}
+    budgets = _shared(curves.values())
     if not budgets:
         return None
-    by_source = {source.name: _nats(source) for source in run.sources}
-    highest = {at: max(values[at] for values in by_source.values()) or 1.0 for at in budgets}
-    relative = {name: [(at, values[at] / highest[at]) for at in budgets] for name, values in by_source.items()}
+    highest = {at: max(values[at] for values in curves.values()) or 1.0 for at in budgets}
+    relative = {name: [(at, values[at] / highest[at]) for at in budgets] for name, values in curves.items()}
     random = next((control for control in run.controls if control.kind == "random"), None)
-    shared = [at for at in budgets if random is not None and at in _nats(random)]
-    reference = (
-        ("random passages (control)", [(at, _nats(random)[at] / highest[at]) for at in shared])
-        if random and shared
-        else None
-    )
+    control = {} if random is None else _nats(random.budget_curve)
+    reference = [(at, control[at] / highest[at]) for at in budgets if at in control]
     title = "Score at growing budgets, relative to the highest source"
     description = described(
         (name, ", ".join(f"{fraction(value)} at {budget(at)}" for at, value in points))
@@ -49,36 +47,28 @@ def budget_section(run: Run) -> Section | None:
             y_title="ECI_B relative to the highest source",
             log_x=True,
             x_ticks=[(at, budget(at)) for at in budgets],
-            reference=reference,
+            reference=(RANDOM, reference) if reference else None,
             marks=[(item.budget, "") for item in run.crossings if budgets[0] <= item.budget <= budgets[-1]],
         ),
     )
-    drawn = [*relative.items(), *([reference] if reference else [])]
-    own_number = ("B = N",) if any(_at_own_number(source, budgets) != "–" for source in run.sources) else ()
-    rows = tuple(
-        (
-            short(source.name),
-            *(f"{nats(_nats(source)[at])}\n(short by {nats(_bias(source)[at])})" for at in budgets),
-            *(_at_own_number(source, budgets) for _ in own_number),
-        )
-        for source in run.sources
-    )
-    table = Table(
-        caption="ECI_B in nats by budget, and how much the sample understates it",
-        columns=(foreign("source"), *map(wrapped, (*(f"B = {budget(at)}" for at in budgets), *own_number))),
-        rows=rows,
-    )
+    compared = _table({source.name: source.compared_curve for source in run.sources}, budgets, "")
+    whole = {source.name: source.budget_curve for source in run.sources}
+    own = _table(whole, _shared(map(_nats, whole.values())), ", each source's own sample", folded=True)
+    note = "Dotted: crossings." if run.crossings else ""
+    if reference:
+        note = f"{note} Dashed: the control, on its own sample, of another size.".strip()
+    drawn = [*relative.items(), *([(RANDOM, reference)] if reference else [])]
+    parts = [Part(table=compared, chart=chart, note=note), _drawn(budgets, drawn)]
+    parts += [Part(table=own)] if run.equal_numbers else []
+    own_number = any(column.title == "B = N" for part in parts for column in part.table.columns)
     return Section(
         anchor="budget",
         link="Budget",
         title="Does the order hold for more negatives?",
-        paragraphs=(BUDGET_MEANING + ("." if "crossings" in run.not_evaluated else _on_equal_numbers(run)),),
+        paragraphs=(BUDGET_MEANING + _on_equal_numbers(run),),
         bullets=_crossings(run),
-        parts=(
-            Part(table=table, chart=chart),
-            _drawn(budgets, drawn),
-        ),
-        terms=terms("ECI_B", "shortfall", *own_number, "relative to the highest"),
+        parts=tuple(parts),
+        terms=terms("ECI_B", "shortfall", *(["B = N"] * own_number), "relative to the highest"),
     )
 
 
@@ -90,12 +80,32 @@ def _drawn(budgets: Sequence[float], lines: Sequence[tuple[str, Sequence[tuple[f
     return Part(table=Table(caption=caption, columns=columns, rows=rows, folded=True, drawn=True))
 
 
-def _at_own_number(source: Measurement, shared: list[float]) -> str:
+def _table(curves: Mapping[str, Curve], budgets: list[float], whose: str, folded: bool = False) -> Table:
+    """Scores at the budgets, and where sources differ in number each one's at its own N."""
+    own = {name: _at_own_number(curve, budgets) for name, curve in curves.items()}
+    own_number = ("B = N",) if any(text != "–" for text in own.values()) else ()
+    rows = tuple(
+        (
+            short(name),
+            *(f"{nats(point.nats)}\n(short by {nats(point.bias_nats)})" for point in curve if point.budget in budgets),
+            *(own[name] for _ in own_number),
+        )
+        for name, curve in curves.items()
+    )
+    return Table(
+        caption=f"ECI_B in nats by budget{whose}, and how much the sample understates it",
+        columns=(foreign("source"), *map(wrapped, (*(f"B = {budget(at)}" for at in budgets), *own_number))),
+        rows=rows,
+        folded=folded,
+    )
+
+
+def _at_own_number(curve: Curve, shared: list[float]) -> str:
     """The score at a budget of as many negatives as the source has, where that is its own alone."""
     return next(
         (
             f"{nats(point.nats)}\n(short by {nats(point.bias_nats)}; N{SPACE}={SPACE}{budget(point.budget)})"
-            for point in source.budget_curve
+            for point in curve
             if point.budget > 0 and point.budget not in shared
         ),
         "–",
@@ -103,34 +113,37 @@ def _at_own_number(source: Measurement, shared: list[float]) -> str:
 
 
 def _on_equal_numbers(run: Run) -> str:
-    """What crossings are of; the curves may show others where sources differ in numbers."""
+    """What the curves and crossings are of."""
+    if "crossings" in run.not_evaluated:
+        return "; these curves show each source's own sample."
     numbers = equal_numbers(run)
-    told = ", so the crossings (dotted lines) are from equal numbers of queries and negatives"
-    return f"{told}: {numbers}, whatever the pair. Curves may cross elsewhere." if numbers else f"{told}."
+    if not numbers:
+        return ", as these are."
+    return (
+        f", so curves and crossings are on {numbers}, as many as every source has, also at B = 1, where other sections "
+        "show the score of all. The folded table has each source's own sample."
+    )
 
 
 def _crossings(run: Run) -> tuple[str, ...]:
-    """Where sources change places, from B = 1 to the largest budget of any curve."""
+    """Where sources change places, from B = 1 to the largest budget of the curves that compare."""
     if "crossings" in run.not_evaluated:
         return (f"Crossings are not evaluated: {plain(run.not_evaluated['crossings'])}.",)
-    largest = max(at for source in run.sources for at in _nats(source))
+    largest = max(point.budget for source in run.sources for point in source.compared_curve)
     return tuple(
         f"At B = {budget(item.budget)} {named(item.second)} overtakes {named(item.first)}." for item in run.crossings
     ) or (f"No two sources change places between B = 1 and {budget(largest)}.",)
 
 
-def _shared_budgets(run: Run) -> list[float]:
-    found = [set(_nats(source)) for source in run.sources]
+def _shared(curves: Iterable[Mapping[float, float]]) -> list[float]:
+    """Budgets that all curves have, rising."""
+    found = [set(curve) for curve in curves]
     return sorted(set.intersection(*found)) if found else []
 
 
-def _nats(item: Measurement) -> dict[float, float]:
+def _nats(curve: Curve) -> dict[float, float]:
     """ECI_B by budget; an edited report may hold budgets that no axis has a place for."""
-    return {point.budget: point.nats for point in item.budget_curve if point.budget > 0}
-
-
-def _bias(item: Measurement) -> dict[float, float]:
-    return {point.budget: point.bias_nats for point in item.budget_curve}
+    return {point.budget: point.nats for point in curve if point.budget > 0}
 
 
 def directions_section(run: Run) -> Section:
@@ -162,19 +175,18 @@ def directions_section(run: Run) -> Section:
         (
             short(source.name),
             nats(source.effective_rank),
-            percent(source.diversity_fraction),
             fraction(source.frobenius),
             *(percent(share) for share in source.top_eigenvalue_shares),
             *["–"] * (longest - len(source.top_eigenvalue_shares)),
         )
         for source in run.sources
     )
-    head = ("effective rank", "log-det discount", "‖M‖", *(f"share {place}" for place in range(1, longest + 1)))
+    head = ("effective rank", "‖M‖", *(f"share {place}" for place in range(1, longest + 1)))
     table = Table(caption="Directions of the residuals", columns=(foreign("source"), *map(number, head)), rows=rows)
     return Section(
         anchor="directions",
         link="Variety",
         title="How varied the negatives are",
         parts=(Part(table=table, chart=chart if longest else None),),
-        terms=terms("effective rank", "log-det discount", "‖M‖", "eigenvalue share", "tr M"),
+        terms=terms("effective rank", "‖M‖", "eigenvalue share", "tr M"),
     )

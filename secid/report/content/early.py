@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from secid.report.foreign import named, plain
-from secid.report.numerals import SPACE, count, listed, nats, percent
+from secid.report.numerals import SPACE, count, listed, nats, percent, plural
 from secid.report.page import Part, Section, Table, foreign, number, text
 from secid.report.words import terms
 from secid.results import EarlyStop, Run
@@ -15,8 +15,8 @@ DECIDED = (
 )
 
 
-def early_told(stop: EarlyStop) -> list[str]:
-    """What the looks needed, what is decided of the files, and why that is not what rank groups say."""
+def early_told(run: Run, stop: EarlyStop) -> list[str]:
+    """What the looks needed, what is decided of the files, why that is not what rank groups say, and what to do."""
     undecided = [f"{named(first)} and {named(second)}" for first, second in stop.undecided]
     tie = "" if stop.tie_nats is None else f" Differences below {nats(stop.tie_nats)}{SPACE}nats count as ties."
     needed = (
@@ -26,9 +26,27 @@ def early_told(stop: EarlyStop) -> list[str]:
     sure = f"Every decided order is that of these files read whole, with a confidence of {percent(stop.confidence)}."
     return [
         f"{needed} {sure}{tie}",
-        f"Undecided: {listed(undecided, SHOWN_PAIRS)}." if undecided else "No pair is left undecided.",
-        DECIDED,
+        f"Undecided: {listed(undecided, SHOWN_PAIRS)}.{_more_queries(run)}"
+        if undecided
+        else "No pair is left undecided.",
+        f"{DECIDED}{_whole(run)}",
     ]
+
+
+def _more_queries(run: Run) -> str:
+    """What decides a pair that the looks left undecided."""
+    limit = run.settings.get("max_records", {}).get("value")
+    if limit is None:
+        return " All queries were seen, so nothing in these files decides."
+    return f" The looks ended at --max-records {count(limit)}: more queries may decide."
+
+
+def _whole(run: Run) -> str:
+    """What establishes the pairs that are open as to the process."""
+    n_open = sum(not pair.established for pair in run.comparisons)
+    if not n_open or not any(source.n_not_sampled for source in run.sources):
+        return ""
+    return f" {plural(n_open, 'pair')} open there: to narrow the intervals, score without --until-ranked."
 
 
 def early_section(run: Run) -> Section | None:
@@ -53,7 +71,7 @@ def early_section(run: Run) -> Section | None:
         anchor="early",
         link="Early stop",
         title="Stopped once the order was clear",
-        paragraphs=tuple(early_told(stop)),
+        paragraphs=tuple(early_told(run, stop)),
         parts=(
             Part(
                 table=Table(

@@ -9,13 +9,13 @@ from secid.report.numerals import SPACE, count, interval, nats, percent, plural,
 from secid.report.page import Chart, Part, Section, Table, described, foreign, number, text, wrapped
 from secid.report.words import (
     CONTROL_MEANINGS,
-    CONTROL_NAMES,
-    control_name,
     equal_numbers,
+    kind_name,
     missing_lines,
     score_name,
     score_point,
     terms,
+    told_control,
 )
 from secid.results import Against, Comparison, ControlResult, Run
 
@@ -31,12 +31,14 @@ def ranking_section(run: Run) -> Section:
                 f"{count(source.rank)} ({count(source.rank_group)})",
                 nats(point.nats),
                 interval(point.interval_95),
+                percent(source.diversity_fraction),
                 percent(source.probability_first),
                 count(source.n_queries),
                 count(source.n_triplets),
             )
         )
-    head = ("rank (group)", f"{score_name(run)} (nats)", "95 % interval", "P(first)", "queries", "negatives")
+    numbers = ("95 % interval", "diversity fraction", "P(first)", "queries", "negatives")
+    head = ("rank (group)", f"{score_name(run)} (nats)", *numbers)
     title = "Scores of the sources with 95 % intervals, controls below"
     description = described(
         (source.name, f"{nats(point.nats)}, interval {interval(point.interval_95)}, rank group {source.rank_group}")
@@ -66,7 +68,8 @@ def ranking_section(run: Run) -> Section:
         ),
         terms=terms(
             "ECI_sem" if run.budget == 1.0 else "ECI_B",
-            *("95 % interval", "rank", "rank group", "P(first)", "queries", "negatives"),
+            *("rank", "rank group"),
+            *numbers,
         ),
     )
 
@@ -80,7 +83,7 @@ def _on_equal_numbers(run: Run) -> tuple[str, ...]:
     if run.budget == 1.0 or not numbers:
         return ()
     told = f"Scores, intervals, ranks, P(first) and pairs are on {numbers}: beyond B = 1 a larger sample scores higher."
-    return (f"{told} Counts, controls and the budget curve are of all.",)
+    return (f"{told} Counts, diversity fractions and controls are of all.",)
 
 
 def controls_section(run: Run) -> Section:
@@ -98,7 +101,7 @@ def controls_section(run: Run) -> Section:
         ),
         bullets=(
             *controls_told(run),
-            *(f"{CONTROL_NAMES[kind]}: {CONTROL_MEANINGS[kind]}" for kind in kinds if kind in CONTROL_MEANINGS),
+            *(f"{kind_name(kind)}: {CONTROL_MEANINGS[kind]}" for kind in kinds if kind in CONTROL_MEANINGS),
             *missing_lines(run),
         ),
         parts=(_against(run), _controls(run)) if run.controls else (),
@@ -111,7 +114,7 @@ def _controls(run: Run) -> Part:
     at = () if run.budget == 1.0 else (wrapped(f"{score_name(run)} (nats)"),)
     rows = tuple(
         (
-            control_name(control),
+            told_control(control),
             *(_at_budget(control, run.budget) for _ in at),
             nats(control.eci_nats),
             interval(control.interval_95),
@@ -143,7 +146,7 @@ def _against(run: Run) -> Part:
     return Part(
         table=Table(
             caption="Each source minus each control, with 95 % interval (nats)",
-            columns=(foreign("source"), *(wrapped(CONTROL_NAMES.get(kind, short(kind))) for kind in kinds)),
+            columns=(foreign("source"), *(wrapped(short(kind_name(kind))) for kind in kinds)),
             rows=rows,
         )
     )

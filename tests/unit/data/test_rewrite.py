@@ -39,7 +39,7 @@ def mixed_in(*texts: str):
 
 def copy_of(path: Path, decide, settings: Settings = NO_SETTINGS, **options: Any) -> Path:
     out = path.with_name(f"copy-{path.name}")
-    n_rows = rewrite([str(path)], settings, "", decide, out, **options)
+    n_rows = rewrite([str(path)], settings, "", decide, out, **options).n_rows
     assert n_rows == (len(read(out, **vars(settings))[1]) if n_rows else 0)
     return out
 
@@ -120,6 +120,30 @@ def test_columns_behind_the_first_rows_are_rewritten_too(tmp_path, name):
     assert negatives(copy_of(path, without("a a"), width=2)) == [("b b", "c c")]
 
 
+def test_cells_that_repeat_a_negative_are_counted(tmp_path):
+    rows = [{"query": f"q {n}", "positive": f"p {n}", "negative_1": f"a {n}", "negative_2": f"b {n}"} for n in range(4)]
+    path = write(tmp_path / "a.jsonl", rows)
+    assert rewrite([str(path)], NO_SETTINGS, "", without("b 1", "a 3"), tmp_path / "c.jsonl", 2).n_repeated == 2
+    assert rewrite([str(path)], NO_SETTINGS, "", without(), tmp_path / "d.jsonl", 2).n_repeated == 0
+    lists = write(tmp_path / "lists.jsonl", [{"query": "q", "pos": ["p"], "neg": ["a", "b"]}] * 2)
+    assert rewrite([str(lists)], NO_SETTINGS, "", without("b"), tmp_path / "e.jsonl").n_repeated == 0
+
+
+def test_a_row_of_json_without_one_of_the_columns_keeps_all_that_stay(tmp_path):
+    rows = [
+        {
+            "query": f"q {n}",
+            "positive": f"p {n}",
+            **{f"negative_{k}": f"{letter} {n}" for k, letter in enumerate("abc")},
+        }
+        for n in range(4)
+    ]
+    del rows[2]["negative_1"]
+    path = write(tmp_path / "a.jsonl", rows)
+    out = copy_of(path, without("a 0", "b 1", "c 3"), width=2)
+    assert negatives(out) == [("b 0", "c 0"), ("a 1", "c 1"), ("a 2", "c 2"), ("a 3", "b 3")]
+
+
 def test_an_empty_cell_shifts_nothing(tmp_path):
     path = write(
         tmp_path / "a.jsonl",
@@ -198,7 +222,7 @@ def test_shards_become_one_file_and_gzip_is_reproducible(tmp_path):
     rows = [{"query": f"q{n}", "pos": ["p"], "neg": ["a", f"b{n}"]} for n in range(4)]
     paths = [str(write(tmp_path / f"s-{k}.jsonl", rows[2 * k : 2 * k + 2])) for k in range(2)]
     for out in (tmp_path / "one.jsonl.gz", tmp_path / "two.jsonl.gz"):
-        assert rewrite(paths, NO_SETTINGS, "", without("a"), out) == 4
+        assert rewrite(paths, NO_SETTINGS, "", without("a"), out).n_rows == 4
     assert (tmp_path / "one.jsonl.gz").read_bytes() == (tmp_path / "two.jsonl.gz").read_bytes()
     lines = gzip.decompress((tmp_path / "one.jsonl.gz").read_bytes()).splitlines()
     assert [json.loads(line)["neg"] for line in lines] == [[f"b{n}"] for n in range(4)]

@@ -7,14 +7,17 @@ from dataclasses import replace
 import pytest
 
 from secid.report.content.budget import budget_section
-from secid.report.foreign import without_isolates
+from secid.report.foreign import short, without_isolates
 from secid.results import Crossing, EqualNumbers, Run
 from tests.unit.report import samples
 
 
 @pytest.fixture
 def run() -> Run:
-    return replace(samples.golden(), crossings=())
+    """Sources of equal numbers that change places nowhere."""
+    golden = samples.golden()
+    sources = tuple(replace(source, equal_curve=()) for source in golden.sources)
+    return replace(golden, crossings=(), equal_numbers=None, sources=sources)
 
 
 def test_the_range_ends_at_the_largest_budget_of_any_curve(run):
@@ -30,9 +33,24 @@ def test_what_equal_numbers_are_stands_beside_the_crossings(run):
     made = replace(run, crossings=(crossing,), equal_numbers=EqualNumbers(n_queries=30, n_triplets=330))
     section = budget_section(made)
     assert without_isolates(section.bullets[0]) == "At B = 3.44 dense overtakes bm25."
-    assert (
-        "30 queries and 330 negatives of each, whatever the pair. Curves may cross elsewhere." in section.paragraphs[0]
-    )
+    assert "curves and crossings are on 30 queries and 330 negatives of each" in section.paragraphs[0]
+
+
+def test_sources_of_unequal_numbers_are_shown_on_equal_ones_and_whole_beside_it(run):
+    """On its own numbers the larger scores higher at B = 10; on equal ones it does not."""
+    small, large = run.sources[:2]
+    at_one, at_ten = (point for point in small.budget_curve if point.budget in (1.0, 10.0))
+    small = replace(small, budget_curve=(at_one, replace(at_ten, nats=3.0)))
+    own = (at_one, replace(at_ten, nats=4.0), replace(at_ten, budget=900.0, nats=9.0))
+    large = replace(large, budget_curve=own, equal_curve=(at_one, replace(at_ten, nats=2.0)))
+    numbers = EqualNumbers(n_queries=30, n_triplets=330)
+    compared, _, whole = budget_section(replace(run, sources=(small, large), equal_numbers=numbers)).parts
+    assert [row[2].split()[0] for row in compared.table.rows] == ["3.0000", "2.0000"]
+    assert f"{short(large.name, 30)}: 1.000 at 1, 0.667 at 10" in compared.chart.description
+    assert [row[2].split()[0] for row in whole.table.rows] == ["3.0000", "4.0000"]
+    assert [row[3].split()[0] for row in whole.table.rows] == ["–", "9.0000"]
+    assert whole.table.folded
+    assert len(budget_section(run).parts) == 2
 
 
 def test_each_sources_own_number_of_negatives_has_a_column(run):
@@ -53,8 +71,8 @@ def test_each_sources_own_number_of_negatives_has_a_column(run):
 def test_crossings_that_were_not_sought_are_not_said_to_be_none(run):
     section = budget_section(replace(run, not_evaluated={"crossings": "the sources differ in size"}))
     assert section.bullets == ("Crossings are not evaluated: the sources differ in size.",)
-    assert not any("equal numbers" in text for text in section.paragraphs)
-    assert any("equal numbers" in text for text in budget_section(run).paragraphs)
+    assert any("each source's own sample" in text for text in section.paragraphs)
+    assert not any("own sample" in text for text in budget_section(run).paragraphs)
 
 
 def test_a_budget_of_an_edited_report_that_no_axis_holds_is_not_drawn(run):

@@ -153,7 +153,7 @@ def planted(scores, error):
     """A run of these scores, every difference with this standard error."""
     names = [f"s{number}" for number in range(len(scores))]
     sources = [
-        SimpleNamespace(name=n, eci_nats=v, budget_curve=(), proxies=SimpleNamespace(other=v))
+        SimpleNamespace(name=n, eci_nats=v, compared_curve=(), proxies=SimpleNamespace(other=v))
         for n, v in zip(names, scores, strict=True)
     ]
     comparisons = [
@@ -164,9 +164,7 @@ def planted(scores, error):
         )
         for a, b in combinations(sources, 2)
     ]
-    return SimpleNamespace(
-        sources=sources, comparisons=comparisons, ablations=(), budget=1.0, equal_numbers=None, not_evaluated={}
-    )
+    return SimpleNamespace(sources=sources, comparisons=comparisons, ablations=(), budget=1.0, not_evaluated={})
 
 
 @pytest.mark.parametrize("error", [0.2, 0.5, 1.0, 2.0, 5.0])
@@ -219,22 +217,21 @@ def test_a_number_that_ties_at_the_top_puts_none_first():
 
 
 def test_beyond_budget_1_the_scores_on_equal_numbers_are_compared():
-    """s2 has most negatives, so its curve is the highest at every budget; on equal numbers it is the last."""
+    """s2 has the highest score at B = 1; on equal numbers it is the last at larger budgets."""
     run = planted([1.0, 2.0, 3.0], 1e-6)
     run.budget = 100.0
     for source, ranked in zip(run.sources, (30.0, 20.0, 10.0), strict=True):
-        curve = [(1.0, source.eci_nats), (10.0, 10 * source.eci_nats), (100.0, 50 * source.eci_nats)]
-        source.budget_curve = tuple(SimpleNamespace(budget=budget, nats=nats) for budget, nats in curve)
-        source.ranked_point = None if source.name == "s0" else SimpleNamespace(budget=100.0, nats=ranked)
+        curve = [(1.0, source.eci_nats), (10.0, ranked / 5), (100.0, ranked)]
+        source.compared_curve = tuple(SimpleNamespace(budget=budget, nats=nats) for budget, nats in curve)
     outcomes = [Outcomes("ndcg", {"s0": 3.0, "s1": 2.0, "s2": 1.0}, {})]
-    alike = {item.number: item for item in agree(run, outcomes)}
-    assert set(alike) == {"ECI_sem", "ECI at B = 10", "ECI at B = 100", "other"}
-    run.equal_numbers = SimpleNamespace(n_queries=5, n_triplets=50)
     found = {item.number: item for item in agree(run, outcomes)}
-    assert set(found) == {"ECI_sem", "ECI at B = 100", "other"}
+    assert set(found) == {"ECI_sem", "ECI at B = 10", "ECI at B = 100", "other"}
+    assert found["ECI at B = 10"].kendall_tau_b == 1.0
     assert (found["ECI at B = 100"].first, found["ECI at B = 100"].kendall_tau_b) == ("s0", 1.0)
     assert found["ECI at B = 100"].errors_of == ("scores",)
     assert found["ECI_sem"].errors_of == ()
+    run.not_evaluated["crossings"] = "the sources differ in size, and cannot be cut"
+    assert {item.number for item in agree(run, outcomes)} == {"ECI_sem", "ECI at B = 100", "other"}
 
 
 def test_names_that_stand_on_one_side_alone_are_told():

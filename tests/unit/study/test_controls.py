@@ -106,3 +106,5 @@ def test_controls_are_chosen_by_name():
     assert chosen_kinds("shuffled, random") == ("random", "shuffled")
     with pytest.raises(UsageError, match="unknown control 'rnadom'"):
         chosen_kinds("rnadom")
+    with pytest.raises(UsageError, match="'all' stands alone, got 'all,random'"):
+        chosen_kinds("all,random")

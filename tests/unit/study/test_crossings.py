@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from secid.measure.information import InformationState, log_det_nats
-from secid.study.finish import crossings
+from secid.study.crossings import crossings
 
 
 def source(name: str, eigenvalues: list[float]) -> SimpleNamespace:
