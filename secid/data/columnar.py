@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -26,8 +27,15 @@ PIECE_BYTES = 16 << 20
 PROBE_ROWS = 64
 """Rows read for a look at a dictionary: one of them should use it."""
 
+USUAL_DICTIONARY, USUAL_WORD = 2 << 20, 16 << 10
+"""Bytes of a dictionary and of its words on average beyond which it is looked at (10 ms): writers stop near 1 MiB."""
+
 DICTIONARIES = frozenset({"RLE_DICTIONARY", "PLAIN_DICTIONARY"})
 """Encodings of a Parquet column in which one text may stand for many."""
+
+HEADER_BYTES = 64
+NEXT_NUMBER, STRUCTURE = 0x15, 12
+"""Thrift's compact marks of a field: the next one, a 32-bit number; one of any number, a structure."""
 
 WIDTHS = {pa.string(): np.int32, pa.binary(): np.int32, pa.large_string(): np.int64, pa.large_binary(): np.int64}
 """Of the offsets of texts."""
@@ -58,7 +66,7 @@ def _batches(
     """The row groups' rows in batches of BATCH_ROWS; fewer where rows are so large that these outgrow BATCH_BYTES."""
     words = _Words(file, table)
     for number in groups:
-        size = _row_bytes(table.metadata.row_group(number), names, partial(words.longest, number))
+        size = _row_bytes(table.metadata.row_group(number), names, words, number)
         n_rows = min(BATCH_ROWS, max(1, int(BATCH_BYTES / max(1.0, size))))
         yield from table.iter_batches(batch_size=n_rows, columns=_paths(names), row_groups=[number])
 
@@ -70,6 +78,20 @@ class _Words:
         self._file, self._table = file, table
         self._coded: pq.ParquetFile | None = None
 
+    def may_be_long(self, chunk: Any) -> bool:
+        """Whether a dictionary is larger than usual, by the header of its page. chunk: metadata of a column."""
+        if chunk.dictionary_page_offset is None:
+            return True
+        if isinstance(self._file, str):
+            with Path(self._file).open("rb") as file:
+                file.seek(chunk.dictionary_page_offset)
+                head = file.read(HEADER_BYTES)
+        else:
+            self._file.seek(chunk.dictionary_page_offset)
+            head = self._file.read(HEADER_BYTES)
+        n_bytes, n_words = _page_sizes(head) or (USUAL_DICTIONARY + 1, 1)
+        return n_bytes > USUAL_DICTIONARY or n_bytes > USUAL_WORD * n_words
+
     def longest(self, group: int, names: Sequence[str]) -> dict[str, int]:
         """Bytes of the longest word of each column's dictionaries in a row group; 0 where none was met."""
         if self._coded is None:
@@ -80,10 +102,40 @@ class _Words:
         return {name: _longest(column) for name, column in zip(rows.schema.names, rows.columns, strict=True)}
 
 
-def _row_bytes(group: Any, names: Sequence[str], longest: Callable[[Sequence[str]], Mapping[str, int]]) -> float:
-    """Bytes of a decoded row of a row group, on average, if every value in a dictionary were its longest one.
+def _page_sizes(head: bytes) -> tuple[int, int] | None:
+    """Unpacked bytes and words of a dictionary's page from its Thrift header; None where it is another one.
 
-    group : the row group's metadata.   longest : bytes of the longest word in the dictionaries of some columns.
+    Its first fields are numbers (type, unpacked and packed bytes, perhaps a checksum), then the structure of a
+    dictionary, which begins with the number of its words. Source: parquet.thrift, PageHeader.
+    """
+    numbers: list[int] = []
+    at = 0
+    try:
+        while head[at] == NEXT_NUMBER:
+            value, at = _number(head, at + 1)
+            numbers.append(value)
+        if len(numbers) < 3 or head[at] & 15 != STRUCTURE or head[at + 1] != NEXT_NUMBER:
+            return None
+        return numbers[1], _number(head, at + 2)[0]
+    except IndexError:
+        return None
+
+
+def _number(head: bytes, at: int) -> tuple[int, int]:
+    """The number that starts there, not negative, in 7 bits a byte and a bit for its sign; and where it ends."""
+    value = shift = 0
+    while True:
+        value |= (head[at] & 127) << shift
+        shift += 7
+        at += 1
+        if head[at - 1] < 128:
+            return value >> 1, at
+
+
+def _row_bytes(group: Any, names: Sequence[str], words: _Words, number: int) -> float:
+    """Bytes of a decoded row of a row group, on average, if every value in a long dictionary were its longest one.
+
+    group : the row group's metadata.   number : its place in the file.
     """
     n_rows: int = max(1, group.num_rows)
     size = 0.0
@@ -93,12 +145,16 @@ def _row_bytes(group: Any, names: Sequence[str], longest: Callable[[Sequence[str
         if name is None:
             continue
         size += chunk.total_uncompressed_size / n_rows
-        if chunk.physical_type == "BYTE_ARRAY" and DICTIONARIES.intersection(chunk.encodings):
+        if (
+            chunk.physical_type == "BYTE_ARRAY"
+            and DICTIONARIES.intersection(chunk.encodings)
+            and words.may_be_long(chunk)
+        ):
             n_values, n_bytes = coded.get(name, (0, 0))
             coded[name] = n_values + chunk.num_values, max(n_bytes, chunk.total_uncompressed_size)
     if sum(n * n_bytes for n, n_bytes in coded.values()) * min(1.0, BATCH_ROWS / n_rows) <= BATCH_BYTES:
         return size
-    found = longest(list(coded))
+    found = words.longest(number, list(coded))
     return size + sum(n * (found.get(name) or n_bytes) for name, (n, n_bytes) in coded.items()) / n_rows
 
 

@@ -49,7 +49,7 @@ KINDS = ["text", "list", "categories", "arrow"]
 def test_few_rows_of_megabytes_are_decoded_at_once(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columnar, "BATCH_BYTES", 1 << 20)
     monkeypatch.setattr(columnar, "PIECE_BYTES", 1 << 20)
-    path = repeated(tmp_path / "a", 1 << 18, kind)
+    path = repeated(tmp_path / "a", 1 << 18, kind)  # words longer than usual in a dictionary of a usual size
     flags = {"query_column": "query", "positive_column": "pos", "negative_column": "neg"}
     assert len(read(path, **flags)[1]) == N_ROWS
     stream = ByteStream(str(path))
@@ -77,6 +77,24 @@ def test_usual_rows_are_decoded_by_the_thousand(tmp_path: Path) -> None:
     pq.write_table(pa.table({"query": names, "pos": names, "neg": [[name] * 5 for name in names]}), tmp_path / "a")
     parts = columnar.parquet_rows(str(tmp_path / "a"), "a", None)
     assert [len(part.rows) for part in parts] == [1024] * 4 + [904]
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
+def test_sizes_of_a_dictionary_stand_in_its_header(compression: str, tmp_path: Path) -> None:
+    words = [f"word {n} " + "x" * n for n in range(300)]
+    pq.write_table(pa.table({"neg": words * 2}), tmp_path / "a", compression=compression)
+    chunk = pq.ParquetFile(tmp_path / "a").metadata.row_group(0).column(0)
+    head = (tmp_path / "a").read_bytes()[chunk.dictionary_page_offset :]
+    assert columnar._page_sizes(head[: columnar.HEADER_BYTES]) == (sum(len(word) + 4 for word in words), 300)
+    assert columnar._page_sizes(head[:5]) is None
+    assert columnar._page_sizes(b"\x00" * 64) is None
+
+
+def test_usual_dictionaries_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columnar._Words, "longest", None)
+    names = [f"number {n} " + "x" * 500 for n in range(5000)]
+    pq.write_table(pa.table({"query": names, "pos": names, "neg": [[name] * 5 for name in names]}), tmp_path / "a")
+    assert sum(len(part.rows) for part in columnar.parquet_rows(str(tmp_path / "a"), "a", None)) == 5000
 
 
 def test_the_head_is_as_short_as_its_rows_are_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

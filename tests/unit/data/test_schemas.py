@@ -39,11 +39,10 @@ def can_hold(shape: Shape, container: str) -> bool:
     row = shape.example[0]
     flat = not any(isinstance(cell, list | dict) for cell in (row.values() if isinstance(row, dict) else row))
     if container in TABLES:
-        # Names that say nothing above single letters are no header: see the test of tables below.
-        return flat and shape.name != "ordered-triplet"
-    if "parquet" in container or "arrow" in container:
-        return isinstance(row, dict) and shape.name not in ("instructor", "miners")
-    return True
+        return flat
+    if "parquet" in container or "arrow" in container or container == "saved":
+        return isinstance(row, dict) and shape.name != "miners"  # its lists are of ids and of objects
+    return container != "object" or isinstance(row, dict)
 
 
 CASES = [(shape, container) for shape in SHAPES for container in CONTAINERS if can_hold(shape, container)]
@@ -56,6 +55,45 @@ def test_each_example_reads_as_its_shape(shape: Shape, container: str, tmp_path:
     reader, found = read(path, collection=collection)
 
     assert reader.files[0].schema == shape.name
+    assert_read(found)
+
+
+FOLDERS_AND_STREAMS = [
+    (shape, how) for shape in SHAPES for how in ("object", "shards", "saved", "stdin") if can_hold(shape, how)
+]
+
+
+@pytest.mark.parametrize(("shape", "how"), FOLDERS_AND_STREAMS, ids=lambda value: getattr(value, "name", value))
+def test_each_example_reads_from_folders_and_streams(
+    shape: Shape, how: str, tmp_path: Path, collection: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, folder = list(shape.example), tmp_path / "source"
+    folder.mkdir()
+    where: str | Path = folder
+    if how == "object":
+        where = folder / "a.json"
+        where.write_text(json.dumps({"version": 1, "data": rows}), encoding="utf-8")
+    elif how == "shards":
+        write(folder / "a-00000-of-00002.jsonl", rows[:1])
+        write(folder / "a-00001-of-00002.jsonl.gz", rows[1:])
+    elif how == "saved":
+        write(folder / "data-00000-of-00001.arrow", rows)
+        state = {"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}
+        (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
+        (folder / "dataset_info.json").write_text("{}", encoding="utf-8")
+    else:
+        data = write(folder / "a.jsonl", rows).read_bytes()
+        monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": io.BytesIO(data)}))
+        where = "-"
+
+    reader, found = read(where, collection=collection)
+
+    assert {file.schema for file in reader.files} - {"empty"} == {shape.name}
+    assert_read(found)
+
+
+def assert_read(found: list[Record | Defect]) -> None:
+    """Every item is a record of the texts that examples hold, none twice."""
     assert found
     for item in found:
         assert isinstance(item, Record), item
