@@ -18,13 +18,14 @@ from safetensors import SafetensorError
 
 from secid.encoders.allocator import keep_freed_memory
 from secid.encoders.modules import AGAIN
-from secid.encoders.packed import can_pack, pack
+from secid.encoders.packed import pack
 from secid.encoders.pooling import UNREADABLE, build_heads
 from secid.encoders.recipe import Recipe
 from secid.encoders.replica import Replica
 from secid.encoders.rows import cut_dimension
 from secid.encoders.tokens import Tokeniser, load_tokeniser
 from secid.errors import EncoderError, plainly
+from secid.packed import can_pack
 from secid.settings import Settings
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from secid.distinct import distinct
+from secid.measure.side_by_side import Scratch
 
 Index = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -28,14 +29,14 @@ WINDOW_BYTES = 128 << 20
 class Vectors:
     """Unit rows of the distinct texts: queries (n_q, d), passages (n_p, d), float32, on one device.
 
-    gather : for rows mapped from a file, a copy of the rows of these rising ids, made with little memory
-             beside it, so that memory does not grow with the number of texts.
+    gather : for rows mapped from a file, copies the rows of these rising ids to the tensor, (n, d), with little
+             memory beside it, so that memory does not grow with the number of texts.
     seen   : told how many triplets a pass has just been over, block by block.
     """
 
     queries: Tensor
     passages: Tensor
-    gather: Callable[[Literal["query", "passage"], Index], Tensor] | None = None
+    gather: Callable[[Literal["query", "passage"], Index, Tensor], None] | None = None
     seen: Callable[[int], None] | None = None
 
     @property
@@ -108,10 +109,14 @@ def padded_blocks(offsets: Index, order: Index | None = None) -> Iterator[Block]
 
 
 class Window:
-    """Rows of the texts of some triplets, (n, d) each for (n,) triplets among them."""
+    """Rows of the texts of some triplets, (n, d) each for (n,) triplets among them, until the next one's are read."""
 
-    def __init__(self, vectors: Vectors, triplets: Triplets, places: Index) -> None:
-        self._vectors, self._triplets, self._places = vectors, triplets, places
+    def __init__(self, vectors: Vectors, triplets: Triplets, places: Index, scratch: Scratch) -> None:
+        self._vectors, self._triplets, self._places, self._scratch = vectors, triplets, places, scratch
+
+    def load(self) -> None:
+        """Reads the passages now: before threads share the window."""
+        self._passages  # noqa: B018
 
     def queries(self, places: Index) -> Tensor:
         return _rows(*self._queries, self._triplets.query[places])
@@ -119,29 +124,41 @@ class Window:
     def positives(self, places: Index) -> Tensor:
         return _rows(*self._passages, self._triplets.positive[places])
 
-    def negatives(self, places: Index) -> Tensor:
-        return _rows(*self._passages, self._triplets.negative[places])
+    def negatives(self, places: Index, out: Tensor | None = None) -> Tensor:
+        return _rows(*self._passages, self._triplets.negative[places], out)
+
+    def differences(self, block: Block, out: Tensor) -> Tensor:
+        """n - p of every slot of a block, written to `out`, (slots, d)."""
+        positive = self._triplets.positive[block.places].reshape(-1, block.k)
+        if (positive == positive[:, :1]).all():
+            positive = positive[:, :1]  # one row for all of a group
+        rows = self.negatives(block.places, out)
+        shape = (len(positive), -1, rows.shape[1])
+        rows.view(shape).sub_(_rows(*self._passages, positive.ravel()).view(shape))
+        return rows
 
     @cached_property
     def _queries(self) -> tuple[Tensor, Index | None]:
-        if self._vectors.gather is None:
-            return self._vectors.queries, None
-        ids = distinct(self._triplets.query[self._places])
-        return self._vectors.gather("query", ids), ids
+        return self._read("query", self._vectors.queries, self._triplets.query)
 
     @cached_property
     def _passages(self) -> tuple[Tensor, Index | None]:
+        return self._read("passage", self._vectors.passages, self._triplets.positive, self._triplets.negative)
+
+    def _read(self, role: Literal["query", "passage"], rows: Tensor, *ids: Index) -> tuple[Tensor, Index | None]:
+        """The rows, and which ids they are of: all, or, where they are mapped from a file, a copy of the window's."""
         if self._vectors.gather is None:
-            return self._vectors.passages, None
-        named = (self._triplets.positive[self._places], self._triplets.negative[self._places])
-        ids = distinct(np.concatenate(named))
-        return self._vectors.gather("passage", ids), ids
+            return rows, None
+        named = distinct(np.concatenate([column[self._places] for column in ids]))
+        held = self._scratch.take(role, len(named), self._vectors.dimension)
+        self._vectors.gather(role, named, held)
+        return held, named
 
 
-def _rows(matrix: Tensor, held: Index | None, ids: Index) -> Tensor:
+def _rows(matrix: Tensor, held: Index | None, ids: Index, out: Tensor | None = None) -> Tensor:
     """The rows of these ids. held: (n,) rising ids of the matrix's rows; None where row i is of id i."""
     places = ids if held is None else np.searchsorted(held, ids)
-    return matrix.index_select(0, torch.from_numpy(places).to(matrix.device))
+    return torch.index_select(matrix, 0, torch.from_numpy(places).to(matrix.device), out=out)
 
 
 def windows(
@@ -151,13 +168,21 @@ def windows(
 
     offsets, order : as in `padded_blocks`.
     """
-    n_window = max(BLOCK_TRIPLETS, WINDOW_BYTES // (4 * vectors.dimension))
-    for blocks in _batched(padded_blocks(offsets, order), n_window):
-        window = Window(vectors, triplets, np.concatenate([block.places for block in blocks]))
+    for blocks, window in windowed(vectors, triplets, offsets, order):
         for block in blocks:
             yield block, window
             if vectors.seen is not None:
                 vectors.seen(int(block.real.sum()))
+
+
+def windowed(
+    vectors: Vectors, triplets: Triplets, offsets: Index, order: Index | None = None
+) -> Iterator[tuple[list[Block], Window]]:
+    """The windows of all triplets, each with its blocks; all write their rows to the same memory."""
+    scratch = Scratch(vectors.passages.device)
+    n_window = max(BLOCK_TRIPLETS, WINDOW_BYTES // (4 * vectors.dimension))
+    for blocks in _batched(padded_blocks(offsets, order), n_window):
+        yield blocks, Window(vectors, triplets, np.concatenate([block.places for block in blocks]), scratch)
 
 
 def _batched(blocks: Iterator[Block], n_triplets: int) -> Iterator[list[Block]]:

@@ -6,18 +6,18 @@ from one matrix product; only the coefficients 1 / (1 + B e) differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import isclose
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.special import stdtr, stdtrit
-from torch import Tensor
 
 from secid.distinct import distinct
-from secid.measure.blocks import Block, Triplets, Vectors, windows
+from secid.measure.blocks import Triplets, Vectors
+from secid.measure.forms import quadratic_forms, squared_lengths
 from secid.measure.information import InformationState, cholesky
 from secid.measure.sweep import Scalars
 
@@ -82,12 +82,16 @@ def influence(
     shift = (shrink * eigenvalues).sum(dim=1).numpy()  # tr(A^-1 M)
     share = np.ones(len(triplets)) if triplets.share is None else triplets.share
     queries, cluster = np.unique(triplets.query, return_inverse=True)
-    size = np.bincount(cluster, share, len(queries))
-    products = _products(vectors, triplets, scalars, share * weight, cluster, smallest_distance, basis, shrink)
+    size = np.bincount(cluster, share, len(queries)).astype(np.float64)
+    amount = _amounts(share * weight, scalars, smallest_distance)
+    budget, n = np.asarray(budgets, dtype=np.float64), state.n_negatives
+    # the sum of a_i v_i^2 is N e where the state is of these triplets alone: of queries of one size nothing is left
+    usual = float(np.median(size)) if len(size) and isclose(size.sum(), n) else 0.0
+    products = quadratic_forms(vectors, triplets, amount, cluster, size - usual, basis, shrink)
     mixed = (shrink**2 * eigenvalues).numpy()  # diagonal of A^-1 M A^-1
     square_shift = (shrink**2 * eigenvalues**2).sum(dim=1).numpy()  # tr((A^-1 M)^2)
-    squares = products.pairs - 2.0 * mixed @ products.by_dimension + square_shift * (size**2).sum()
-    budget, n = np.asarray(budgets, dtype=np.float64), state.n_negatives
+    by_dimension = products.by_dimension + usual * n * eigenvalues.numpy()
+    squares = products.pairs - 2.0 * mixed @ by_dimension + square_shift * (size**2).sum()
     h = budget * (products.forms - share[:, None] * shift)
     per_query = np.stack([np.bincount(cluster, column, len(queries)) for column in h.T], axis=1) / n
     bias = np.maximum(0.5 * budget**2 * squares / n**2, 0.0)
@@ -111,101 +115,21 @@ def influence_at(
     rotation = torch.linalg.solve_triangular(lower, torch.eye(len(lower), dtype=lower.dtype), upper=False).T
     share = np.ones(len(triplets)) if triplets.share is None else triplets.share
     queries, cluster = np.unique(triplets.query, return_inverse=True)
-    forms = np.zeros(len(triplets))
-    for block, amount, rotated in _rotated(
-        vectors, triplets, scalars, share * weight, cluster, smallest_distance, rotation
-    ):
-        forms[block.places[block.real]] = (rotated.square().sum(1).double() * amount).cpu().numpy()[block.real]
+    amount = _amounts(share * weight, scalars, smallest_distance)
+    forms = squared_lengths(vectors, triplets, amount, cluster, rotation)
     h = budget * (forms - share * forms.sum() / state.n_negatives)  # tr(A^-1 M) is the mean of the forms
     per_query = np.bincount(cluster, h, len(queries))[:, None] / state.n_negatives
     return Influence((float(budget),), h, forms, queries, per_query, np.zeros(0))
 
 
-class _Products(NamedTuple):
-    """What the second pass leaves, A^-1 being diagonal over the dimensions of rotated rows.
+def _amounts(weight: Floats, scalars: Scalars, smallest_distance: float) -> Floats:
+    """(T,) weight / ||n - p||^2, so that rows n - p need no scaling to length 1.
 
-    forms        : (T, B) share_i w_i u_i^T A^-1 u_i.
-    pairs        : (B,) sum over queries of tr((A^-1 sum_i share_i w_i u_i u_i^T)^2).
-    by_dimension : (d,) sum over triplets of share_i w_i (rotated u_i)^2, times the size of i's query.
+    0 where n - p is not longer than the smallest distance, so that u = 0.
     """
-
-    forms: Floats
-    pairs: Floats
-    by_dimension: Floats
-
-
-def _products(
-    vectors: Vectors,
-    triplets: Triplets,
-    scalars: Scalars,
-    scaled: Floats,
-    cluster: Index,
-    smallest_distance: float,
-    basis: Tensor,
-    shrink: Tensor,
-) -> _Products:
-    """One pass over the triplets, by query. scaled: (T,) share times weight; shrink: (B, d) diagonals of A^-1."""
-    device = vectors.passages.device
-    narrow = shrink.to(device, torch.float32)
-    size = np.bincount(cluster, None if triplets.share is None else triplets.share)
-    found = _Products(np.zeros((len(cluster), len(shrink))), np.zeros(len(shrink)), np.zeros(shrink.shape[1]))
-    for block, amount, rotated in _rotated(vectors, triplets, scalars, scaled, cluster, smallest_distance, basis):
-        squares = rotated.square()
-        forms = (squares @ narrow.T).double() * amount.unsqueeze(1)
-        found.forms[block.places[block.real]] = forms.cpu().numpy()[block.real]
-        by_query = rotated.view(len(block.groups), block.k, -1)
-        found.pairs[:] += _pairs(by_query, amount.view(-1, block.k), forms, narrow)
-        sizes = torch.from_numpy(np.repeat(size[block.groups], block.k)).to(device)
-        found.by_dimension[:] += ((sizes * amount).to(squares.dtype) @ squares).double().cpu().numpy()
-    return found
-
-
-def _rotated(
-    vectors: Vectors,
-    triplets: Triplets,
-    scalars: Scalars,
-    scaled: Floats,
-    cluster: Index,
-    smallest_distance: float,
-    rotation: Tensor,
-) -> Iterator[tuple[Block, Tensor, Tensor]]:
-    """By blocks of whole queries: n - p rotated, and share times weight over its squared length, 0 where u = 0.
-
-    n - p is not scaled to length 1: the weight takes its length along, which spares a pass over the rows.
-    """
-    device = vectors.passages.device
-    narrow = rotation.to(device, torch.float32)
-    order = np.argsort(cluster, kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(cluster))])
-    for block, window in windows(vectors, triplets, offsets, order):
-        places = block.places
-        length = _inverse_square(scalars.squared_distance[places], smallest_distance)
-        amount = torch.from_numpy(np.maximum(scaled[places] * length, 0.0) * block.real).to(device)
-        yield block, amount, window.negatives(places).sub_(window.positives(places)) @ narrow
-
-
-def _pairs(rows: Tensor, amount: Tensor, forms: Tensor, shrink: Tensor) -> Floats:
-    """(B,) sum over queries of a_i a_j (v_i^T C v_j)^2 over all i and j, for each diagonal C of `shrink`, (B, d).
-
-    rows : (q, k, d), the v of each query.   amount : (q, k), their a.   forms : (q k, B), a_i v_i^T C v_i.
-    """
-    _, k, d = rows.shape
-    if k > d:  # tr((C S)^2) = c^T (S o S) c, with S the sum of a v v^T
-        sums = rows.transpose(1, 2) @ (rows * amount.to(rows.dtype).unsqueeze(2))
-        wide, squares = shrink.double(), sums.double().square().sum(0)
-        return ((wide @ squares) * wide).sum(1).cpu().numpy()
-    found = forms.square().sum(0)
-    for apart in range(1, k):  # each triplet with the one so many places on; symmetric, so twice
-        products = (rows[:, apart:] * rows[:, :-apart]).view(-1, d) @ shrink.T
-        together = (amount[:, apart:] * amount[:, :-apart]).view(-1, 1)
-        found += 2.0 * (products.double().square() * together).sum(0)
-    return found.cpu().numpy()
-
-
-def _inverse_square(squared: Floats, smallest_distance: float) -> Floats:
-    """1 / ||n - p||^2; 0 where n - p is not longer than the smallest distance, so that u = 0."""
+    squared = scalars.squared_distance
     usable = squared > smallest_distance**2
-    return np.where(usable, 1.0 / np.where(usable, squared, 1.0), 0.0)
+    return np.where(usable, np.maximum(weight, 0.0) / np.where(usable, squared, 1.0), 0.0)
 
 
 @dataclass(frozen=True)

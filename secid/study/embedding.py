@@ -102,8 +102,8 @@ class Embedder:
             self.counts[name] += getattr(done, name)
         self._tell_damage()
 
-    def _gather(self, role: Role, ids: Index) -> torch.Tensor:
-        return torch.from_numpy(self._rows[role].take(ids))
+    def _gather(self, role: Role, ids: Index, out: torch.Tensor) -> None:
+        self._rows[role].take(ids, out)
 
     def _tell_damage(self) -> None:
         """Names each cache segment found damaged, once."""

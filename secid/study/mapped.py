@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 PART_BYTES = 256 << 20
 """Of the file, mapped at once by `take`: a system may map far more around a row than the row."""
@@ -23,17 +25,16 @@ class MappedRows:
     def __init__(self, path: Path, n: int, d: int, *, new: bool = True) -> None:
         self.values: npt.NDArray[np.float32] = np.memmap(path, np.float32, "w+" if new else "r+", shape=(n, d))
 
-    def take(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """(n, d) copy of the rows of these rising ids. Its parts of the file are given back one after another."""
+    def take(self, ids: npt.NDArray[np.int64], out: Tensor) -> None:
+        """Copies the rows of these rising ids, (n, d), by all threads; parts of the file are given back one by one."""
         n, d = self.values.shape
-        rows = np.empty((len(ids), d), np.float32)
+        rows = torch.from_numpy(self.values)
         at_once = max(1, PART_BYTES // (4 * d))
         cuts = np.searchsorted(ids, np.arange(0, n + at_once, at_once))
         for start, stop in pairwise(cuts.tolist()):
             if stop > start:
-                np.take(self.values, ids[start:stop], axis=0, out=rows[start:stop], mode="clip")
+                torch.index_select(rows, 0, torch.from_numpy(ids[start:stop]), out=out[start:stop])
                 self.release()
-        return rows
 
     def release(self) -> None:
         """Gives the pages back; the file keeps what was written. Does nothing where the system has no such call."""

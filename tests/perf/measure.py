@@ -82,7 +82,7 @@ def child(folder: Path, n_queries: int, d: int, repeats: int, budgets: int) -> d
         "passage": MappedRows(folder / "passage.f32", n_queries * (1 + NEGATIVES), d, new=False),
     }
     queries, passages = (torch.from_numpy(mapped[role].values) for role in ("query", "passage"))
-    vectors = Vectors(queries, passages, lambda role, ids: torch.from_numpy(mapped[role].take(ids)))
+    vectors = Vectors(queries, passages, lambda role, ids, out: mapped[role].take(ids, out))
     rows = triplets_of(n_queries)
     coverage = np.random.default_rng(2).uniform(0, 1, len(rows))
     before, own = peak_megabytes(), OwnMemory()

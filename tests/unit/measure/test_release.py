@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from secid.errors import NumericalError
-from secid.measure import blocks, uncertainty
+from secid.measure import blocks
 from secid.measure import sweep as sweep_module
 from secid.measure.blocks import Triplets, Vectors
+from secid.measure.summary import gate_table
 from secid.measure.sweep import FLOAT32_DISTANCE, Variant, sweep
 from secid.measure.uncertainty import influence
 from secid.study import mapped
@@ -33,7 +34,7 @@ def triplets() -> Triplets:
 def both_passes(vectors: Vectors) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     made = triplets()
     swept = sweep(vectors, made, {"base": np.full(len(made), 0.25)}, [BASE])
-    weight = np.random.default_rng(3).uniform(0, 1, len(made))
+    weight = gate_table(swept.scalars.dots(), np.full(len(made), 0.25), BASE.temperature).weight
     found = influence(vectors, made, swept.scalars, weight, swept.state(BASE), FLOAT32_DISTANCE, (1.0, 50.0))
     return swept.matrices[BASE].numpy(), found.per_query, found.bias_nats
 
@@ -51,9 +52,9 @@ def test_rows_are_gathered_by_windows_in_both_passes_and_results_stay(tmp_path, 
     files["q"].values[:], files["p"].values[:] = plain.queries.numpy(), plain.passages.numpy()
     gathered = []
 
-    def gather(role: str, ids: np.ndarray) -> torch.Tensor:
+    def gather(role: str, ids: np.ndarray, out: torch.Tensor) -> None:
         gathered.append((role, len(ids)))
-        return torch.from_numpy(files[role[0]].take(ids))
+        files[role[0]].take(ids, out)
 
     vectors = Vectors(torch.from_numpy(files["q"].values), torch.from_numpy(files["p"].values), gather)
     for first, second in zip(whole, both_passes(vectors), strict=True):
@@ -68,7 +69,9 @@ def test_rows_are_taken_from_all_parts_of_a_file(tmp_path, monkeypatch):
     made.values[:] = rows(100, 5)
     monkeypatch.setattr(mapped, "PART_BYTES", 7 * 4 * D)
     for ids in ([], [99], [0, 6, 7, 13, 14, 98, 99], list(range(100))):
-        assert np.array_equal(made.take(np.array(ids, np.int64)), rows(100, 5)[ids])
+        out = torch.full((len(ids), D), np.nan)
+        made.take(np.array(ids, np.int64), out)
+        assert np.array_equal(out.numpy(), rows(100, 5)[ids])
 
 
 def test_written_rows_outlive_a_release(tmp_path):
@@ -77,24 +80,6 @@ def test_written_rows_outlive_a_release(tmp_path):
     made.release()
     assert np.array_equal(made.values, rows(2000, 5))
     assert np.array_equal(MappedRows(tmp_path / "rows", 2000, D, new=False).values, rows(2000, 5))
-
-
-@pytest.mark.parametrize("k", [9, 4, 1])
-def test_pairs_within_queries_are_the_definition_with_many_negatives_or_few(k):
-    """k above and below the six dimensions: two ways of computing."""
-    generator = np.random.default_rng(8)
-    drawn, amount = generator.standard_normal((7, k, 6)), generator.uniform(0, 2, (7, k))
-    shrink = np.array([[1.0, 0.9, 0.5, 0.3, 0.2, 0.1], [1.0] * 6])
-    sums = np.einsum("qk,qki,qkj->qij", amount, drawn, drawn)
-    expected = [sum(np.trace(np.diag(c) @ own @ np.diag(c) @ own) for own in sums) for c in shrink]
-    forms = np.einsum("qk,qki,bi->qkb", amount, drawn**2, shrink).reshape(7 * k, 2)
-    found = uncertainty._pairs(
-        torch.from_numpy(drawn).float(),
-        torch.from_numpy(amount),
-        torch.from_numpy(forms),
-        torch.from_numpy(shrink).float(),
-    )
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_zero_and_non_finite_queries_are_refused():

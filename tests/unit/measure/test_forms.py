@@ -1,0 +1,132 @@
+"""The second pass: quadratic forms by query, whatever the way they are computed and the number of threads."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from secid.measure import blocks, forms
+from secid.measure.blocks import Triplets, Vectors
+from secid.measure.information import InformationState
+from secid.measure.side_by_side import Scratch, side_by_side
+from secid.measure.summary import gate_table
+from secid.measure.sweep import FLOAT32_DISTANCE, Scalars, Variant, sweep
+from secid.measure.uncertainty import Influence, influence
+
+BASE = Variant(0.05, "base", "full")
+CPU = torch.device("cpu")
+D = 24
+
+
+@pytest.mark.parametrize("k", [13, 9, 1])
+def test_forms_and_pairs_are_the_definition_with_many_negatives_or_few(k, monkeypatch):
+    """Twice k above and below the 24 dimensions: two ways of computing; tiles of two queries and a rest."""
+    monkeypatch.setattr(forms, "TILE_BYTES", 2 * 4 * 2 * k * D)
+    generator = np.random.default_rng(8)
+    drawn = generator.standard_normal((7, k, D))
+    shrink = np.array([np.linspace(1.0, 0.1, D), np.ones(D)])
+    sums = np.einsum("qki,qkj->qij", drawn, drawn)
+    expected = [sum(np.trace(np.diag(c) @ own @ np.diag(c) @ own) for own in sums) for c in shrink]
+    found, pairs = forms._forms_and_pairs(
+        torch.from_numpy(drawn).float(), torch.from_numpy(shrink).float(), Scratch(CPU)
+    )
+    np.testing.assert_allclose(found, np.einsum("qki,bi->qkb", drawn**2, shrink).reshape(7 * k, 2), rtol=1e-5)
+    np.testing.assert_allclose(pairs, expected, rtol=1e-5)
+
+
+def source(counts: np.ndarray) -> tuple[Vectors, Triplets]:
+    """Query i with so many negatives, all texts distinct."""
+    generator = np.random.default_rng(4)
+    n_queries, n = len(counts), int(counts.sum())
+    drawn = generator.standard_normal((2 * n_queries + n, D)).astype(np.float32) + 0.3
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    record, negative = np.repeat(np.arange(n_queries), counts), n_queries + generator.permutation(n)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    vectors = Vectors(torch.from_numpy(drawn[:n_queries]), torch.from_numpy(drawn[n_queries:]))
+    return vectors, Triplets(record, record, negative, offsets, record, np.arange(n))
+
+
+def measured(vectors: Vectors, rows: Triplets, state: InformationState | None = None) -> Influence:
+    covered = np.random.default_rng(5).uniform(0, 1, 4000)[rows.place]
+    swept = sweep(vectors, rows, {"base": covered}, [BASE])
+    weight = gate_table(swept.scalars.dots(), covered, BASE.temperature).weight
+    scalars: Scalars = swept.scalars
+    return influence(vectors, rows, scalars, weight, state or swept.state(BASE), FLOAT32_DISTANCE, (1.0, 300.0))
+
+
+def some(rows: Triplets, start: int, stop: int) -> Triplets:
+    """The triplets of these records."""
+    part = slice(rows.record_offsets[start], rows.record_offsets[stop])
+    offsets = rows.record_offsets[start : stop + 1] - rows.record_offsets[start]
+    columns = (rows.query, rows.positive, rows.negative)
+    return Triplets(*(column[part] for column in columns), offsets, rows.record[part] - start, rows.place[part])
+
+
+@pytest.mark.parametrize("counts", [np.full(90, 4), np.random.default_rng(1).integers(1, 9, 90)], ids=["same", "mixed"])
+def test_the_bias_is_the_definition_and_adds_up_over_parts_under_the_state_of_the_whole(counts):
+    vectors, rows = source(counts)
+    whole = measured(vectors, rows)
+    covered = np.random.default_rng(5).uniform(0, 1, 4000)[rows.place]
+    swept = sweep(vectors, rows, {"base": covered}, [BASE])
+    weight = gate_table(swept.scalars.dots(), covered, BASE.temperature).weight
+    u = (vectors.passages[rows.negative] - vectors.passages[rows.positive]).double().numpy()
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    matrix = swept.state(BASE).matrix().numpy()
+    for budget, bias in zip(whole.budgets, whole.bias_nats, strict=True):
+        inverse = np.linalg.inv(np.eye(D) + budget * matrix)
+        total = 0.0
+        for start, stop in zip(rows.record_offsets[:-1], rows.record_offsets[1:], strict=True):
+            part = inverse @ ((u[start:stop].T * weight[start:stop]) @ u[start:stop] - (stop - start) * matrix)
+            total += np.trace(part @ part)
+        assert bias == pytest.approx(0.5 * budget**2 * total / len(rows) ** 2, rel=1e-5)
+    parts = [measured(vectors, some(rows, *ends), swept.state(BASE)) for ends in ((0, 30), (30, 90))]
+    np.testing.assert_allclose(parts[0].bias_nats + parts[1].bias_nats, whole.bias_nats, rtol=1e-5)
+
+
+def test_the_number_of_threads_changes_nothing(monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK_TRIPLETS", 64)
+    vectors, rows = source(np.random.default_rng(2).integers(1, 9, 400))
+    before, found = torch.get_num_threads(), {}
+    try:
+        for n_threads in (1, 3):
+            torch.set_num_threads(n_threads)
+            found[n_threads] = measured(vectors, rows)
+    finally:
+        torch.set_num_threads(before)
+    scale = np.abs(found[1].per_query).max(axis=0)  # an influence is a difference: its rounding is that of its parts
+    np.testing.assert_allclose(found[3].per_query / scale, found[1].per_query / scale, rtol=0, atol=2e-6)
+    np.testing.assert_allclose(found[3].bias_nats, found[1].bias_nats, rtol=2e-6)
+
+
+@pytest.mark.skipif("backend: OpenMP" not in torch.__config__.parallel_info(), reason="one thread for each pass")
+def test_items_go_side_by_side_in_order_and_torch_keeps_its_threads():
+    before = torch.get_num_threads()
+    meeting = threading.Barrier(2, timeout=30)
+
+    def one(item: int) -> tuple[int, int]:
+        meeting.wait()  # nobody comes alone
+        return item, torch.get_num_threads()
+
+    try:
+        torch.set_num_threads(2)
+        with side_by_side(CPU) as each:
+            assert list(each(one, range(6))) == [(item, 1) for item in range(6)]
+        assert torch.get_num_threads() == 2
+        later: list[int] = []
+        thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+        thread.start()
+        thread.join()
+        assert later == [2]
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_scratch_is_kept_and_grows():
+    scratch = Scratch(CPU)
+    first = scratch.take("rows", 5, 4)
+    first.fill_(7.0)
+    assert scratch.take("rows", 2, 3).data_ptr() == first.data_ptr() != scratch.take("other", 2, 3).data_ptr()
+    assert scratch.take("rows", 50, 4).shape == (50, 4)
