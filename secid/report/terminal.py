@@ -44,7 +44,7 @@ INTERVAL_WIDTH, WRAPPED_BESIDE = 18, 2
 """Width of an interval in brackets, and the columns of those for which 80 columns have room."""
 WATCH_OUT = "Watch out"
 COLUMNS = {
-    "diversity": "diversity fraction",
+    "div.": "diversity fraction",
     "π": "π",
     "ρ": "ρ",
     "c": "c",
@@ -132,7 +132,7 @@ def _ranking(run: Run) -> Table:
     at_one = run.budget == 1.0
     scores = ("ECI_sem ±95 %",) if at_one else ("ECI_B ±95 %", "ECI_sem")
     means = ("π", "ρ", "c") if at_one else ("π",)
-    numbers = (*scores, "diversity", " ".join([*(f"{name:>4}" for name in means), f"{'π<½':>6}"]), "negatives")
+    numbers = (*scores, "div.", " ".join([*(f"{name:>4}" for name in means), f"{'π<½':>6}"]), "negatives")
     shown = _new(("rank", "right"), ("source", "left"), *((name, "right") for name in numbers), folds=1)
     for source in run.sources:
         point = score_point(source, run.budget)
