@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from secid.encoders.protocol import Float32Rows, Role
 from secid.encoders.rows import as_rows, finish_rows
-from secid.errors import EncoderError
+from secid.errors import EncoderError, SecidError
 from secid.results import EncoderInfo
 
 EncodeFunction = Callable[[list[str], Role], Any]
@@ -28,7 +30,7 @@ class FunctionEncoder:
         """(n, dimension) float32, unit rows. Raises EncoderError where the function returns anything else."""
         if not texts:
             return as_rows([[0.0] * self.dimension], 1, self.dimension, self.info.name)[:0]
-        rows = as_rows(self._function(list(texts), role), len(texts), self.dimension, self.info.name)
+        rows = _answer(self._function, list(texts), role, self.dimension, self.info.name)
         return finish_rows(rows, None, self.info.normalize)
 
 
@@ -44,7 +46,7 @@ def from_callable(
     """
     if not name:
         raise EncoderError("an encoder function needs a name", remedy="from_callable(function, 'my-encoder')")
-    probe = as_rows(function(["dimension"], "passage"), 1, None, name)
+    probe = _answer(function, ["dimension"], "passage", None, name)
     notes = () if fingerprint else ("a Python function without a fingerprint: its rows are not cached",)
     info = EncoderInfo(
         name=name,
@@ -63,3 +65,27 @@ def from_callable(
         notes=notes,
     )
     return FunctionEncoder(function, info)
+
+
+def _answer(function: EncodeFunction, texts: list[str], role: Role, dimension: int | None, name: str) -> Float32Rows:
+    """What the function makes of these texts, as rows. Raises EncoderError where it fails or returns anything else."""
+    try:
+        values = function(texts, role)
+    except SecidError:
+        raise
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise EncoderError(
+            f"the encoder function failed on {len(texts):,} {role} text{'s' * (len(texts) > 1)}, the first {texts[0][:40]!r}: {reason}",
+            where=name,
+            remedy="it is called with a list of texts and their role, and once with the one text 'dimension'; it must "
+            "take any text",
+        ) from error
+    return as_rows(_plain(values), len(texts), dimension, name)
+
+
+def _plain(values: Any) -> Any:
+    """Tensors of any kind, with gradients or on a device, as arrays; other values as they are."""
+    if isinstance(values, torch.Tensor):
+        return values.detach().to("cpu", torch.float32).numpy()
+    return [_plain(value) for value in values] if isinstance(values, list | tuple) else values

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import secid
 from secid.encoders import batch_noise, from_callable, load, self_test, selftest, smallest_distance
@@ -155,3 +156,32 @@ def test_gather_notices_lost_and_doubled_texts() -> None:
     for batches in ([batch(0, 1)], [batch(0, 1, 2), batch(2)]):
         with pytest.raises(ValueError, match="not encoded exactly once"):
             gather(batches, 3, 2)
+
+
+def test_an_error_of_a_function_says_which_texts_it_was_given_and_what_to_do():
+    table = {"dimension": [1.0, 2.0]}
+
+    def looked_up(texts: list[str], role: str) -> list[list[float]]:
+        return [table[text] for text in texts]
+
+    encoder = from_callable(looked_up, "my table")
+    with pytest.raises(EncoderError, match="failed on 2 passage texts, the first 'tides': KeyError: 'tides'") as caught:
+        encoder.encode(["tides", "moon"], "passage")
+    assert caught.value.where == "my table"
+    assert "it must take any text" in str(caught.value.remedy)
+    del table["dimension"]
+    with pytest.raises(EncoderError, match="failed on 1 passage text, the first 'dimension': KeyError"):
+        from_callable(looked_up, "my table")
+
+
+@pytest.mark.parametrize("kind", ["grad", "bf16", "list"])
+def test_a_function_may_return_tensors_of_any_kind(kind):
+    def encode(texts: list[str], role: str) -> Any:
+        found = torch.from_numpy(rows(texts, role))
+        if kind == "list":
+            return list(found.requires_grad_())
+        return found.bfloat16() if kind == "bf16" else found.requires_grad_()
+
+    found = from_callable(encode, "tensors").encode(["a", "abc"], "query")
+    expected = rows(["a", "abc"], "query")
+    np.testing.assert_allclose(found, expected / np.linalg.norm(expected, axis=1, keepdims=True), rtol=1e-6)
