@@ -74,9 +74,10 @@ def _answer(function: EncodeFunction, texts: list[str], role: Role, dimension: i
     except SecidError:
         raise
     except Exception as error:
+        asked = f"{len(texts):,} {role} text{'s' * (len(texts) > 1)}, the first {texts[0][:40]!r}"
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise EncoderError(
-            f"the encoder function failed on {len(texts):,} {role} text{'s' * (len(texts) > 1)}, the first {texts[0][:40]!r}: {reason}",
+            f"the encoder function failed on {asked}: {reason}",
             where=name,
             remedy="it is called with a list of texts and their role, and once with the one text 'dimension'; it must "
             "take any text",
