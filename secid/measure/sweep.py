@@ -18,6 +18,7 @@ from secid.errors import NumericalError
 from secid.measure.blocks import Block, Triplets, Vectors, Window, windows
 from secid.measure.gates import WEIGHTS, Dots, gates
 from secid.measure.information import InformationState
+from secid.rounding import FLOAT32_DISTANCE
 from secid.settings import DEFAULTS
 
 Index = npt.NDArray[np.int64]
@@ -26,8 +27,6 @@ Floats = npt.NDArray[np.float64]
 PANEL_COLUMNS = 128
 """Columns that a symmetric product is made by. Measured at 768 dimensions: 0.6 of the time of the whole product, where
 half of it would be the least; narrower panels gain nothing."""
-FLOAT32_DISTANCE = 1e-3
-"""||n - p|| at and below which a float32 difference is rounding noise, not a direction. Source: METHOD 2.6."""
 DOT_ROUNDING = 1e-12
 """Far above the error of a float64 dot product of unit rows (1e-16 times sqrt d), far below any real gap."""
 

@@ -14,10 +14,11 @@ from secid.lexical import Lexicon
 from secid.measure.blocks import Vectors
 from secid.measure.information import log_det_nats, trace
 from secid.measure.summary import gate_means, gate_table
-from secid.measure.sweep import FLOAT32_DISTANCE, Variant, sweep
+from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import covariance, difference, holm, influence, influence_at
 from secid.plan import Plan, make_plan
 from secid.records import Record, Source
+from secid.rounding import FLOAT32_DISTANCE
 from secid.settings import Settings
 from secid.study.triplets import triplets_of
 from tests.oracle import reference

@@ -25,8 +25,9 @@ import numpy as np
 import torch
 
 from secid.measure.blocks import Triplets, Vectors
-from secid.measure.sweep import FLOAT32_DISTANCE, Variant, sweep
+from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import influence
+from secid.rounding import FLOAT32_DISTANCE
 from secid.study.finish import curve_budgets
 from secid.study.mapped import MappedRows
 

@@ -12,10 +12,9 @@ import pytest
 import torch
 
 import secid
-from secid.encoders import batch_noise, from_callable, load, self_test, selftest, smallest_distance
+from secid.encoders import batch_noise, from_callable, load, self_test, smallest_distance
 from secid.encoders.protocol import EncodedBatch, gather
 from secid.errors import EncoderError
-from secid.measure import sweep
 from secid.settings import Settings
 
 from .conftest import text_keys
@@ -72,10 +71,6 @@ def test_noise_that_drowns_near_copies_is_told_in_the_run() -> None:
 
 NOISE = np.random.default_rng(0).normal(1.0, 0.1, 16).astype(np.float32)
 SOURCE = str(Path(__file__).parents[3] / "fixtures" / "sources" / "random.jsonl")
-
-
-def test_the_limit_is_the_one_of_the_measure() -> None:
-    assert selftest.FLOAT32_DISTANCE == sweep.FLOAT32_DISTANCE
 
 
 def test_non_finite_rows_fail() -> None:

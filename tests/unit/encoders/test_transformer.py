@@ -166,6 +166,14 @@ def test_no_network_and_no_cache_is_one_clear_message(tmp_path: Path, offline: s
         assert remedy in lines[1]
 
 
+def test_a_revision_of_minilm_that_is_not_there_is_not_answered_with_the_same_command(tmp_path: Path) -> None:
+    code = "from secid.cli.app import main; raise SystemExit(main(['encoder', 'minilm', '--revision', 'abc']))"
+    done = run(code, HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1")
+    assert done.returncode == 2
+    assert "revision 'abc' is not in the hub cache" in done.stderr
+    assert "without --revision" in done.stderr
+
+
 def test_a_folder_inside_a_hub_cache_keeps_its_name(tiny: Tiny, tmp_path: Path) -> None:
     folder = hub_cache(tmp_path, "intfloat/e5-base", tiny("bert"))
     info = tiny_encoder(folder).info

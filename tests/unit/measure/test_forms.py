@@ -13,8 +13,9 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.information import InformationState
 from secid.measure.side_by_side import Scratch, side_by_side
 from secid.measure.summary import gate_table
-from secid.measure.sweep import FLOAT32_DISTANCE, Scalars, Variant, sweep
+from secid.measure.sweep import Scalars, Variant, sweep
 from secid.measure.uncertainty import Influence, influence
+from secid.rounding import FLOAT32_DISTANCE
 
 BASE = Variant(0.05, "base", "full")
 CPU = torch.device("cpu")

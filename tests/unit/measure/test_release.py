@@ -11,8 +11,9 @@ from secid.measure import blocks
 from secid.measure import sweep as sweep_module
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.summary import gate_table
-from secid.measure.sweep import FLOAT32_DISTANCE, Variant, sweep
+from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import influence
+from secid.rounding import FLOAT32_DISTANCE
 from secid.study import mapped
 from secid.study.mapped import MappedRows
 
