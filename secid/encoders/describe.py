@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from secid.encoders.modules import Head
 from secid.encoders.protocol import Encoder
 from secid.encoders.recipe import Recipe
-from secid.encoders.selftest import Check, self_test
+from secid.encoders.selftest import CHECKS, Check, self_test
 from secid.results import EncoderInfo
 
 
@@ -18,12 +18,16 @@ class Description:
     n_parameters : of model and heads; None where there is no model to count (vectors file, endpoint).
     heads        : modules after the pooling, in order, such as "dense 768 to 3072"; a last normalisation
                    is told by info.normalize instead.
+    truncate_dim : how many of a vector's dimensions are kept, the first ones; None for all.
+    not_asked    : checks of the self-test that mean nothing for stored rows.
     """
 
     info: EncoderInfo
     n_parameters: int | None
     heads: tuple[str, ...]
     checks: tuple[Check, ...]
+    truncate_dim: int | None = None
+    not_asked: tuple[str, ...] = ()
 
     @property
     def unsettled(self) -> tuple[str, ...]:
@@ -35,7 +39,16 @@ def describe(encoder: Encoder) -> Description:
     """The encoder's recipe and the outcome of its self-test, which encodes a few short texts."""
     recipe: Recipe | None = getattr(encoder, "recipe", None)
     heads = () if recipe is None else tuple(map(_head, recipe.heads))
-    return Description(encoder.info, getattr(encoder, "n_parameters", None), heads, self_test(encoder))
+    checks = self_test(encoder)
+    asked = {check.name for check in checks}
+    return Description(
+        info=encoder.info,
+        n_parameters=getattr(encoder, "n_parameters", None),
+        heads=heads,
+        checks=checks,
+        truncate_dim=encoder.info.dim if encoder.info.rules.get("truncate_dim") == "flag" else None,
+        not_asked=tuple(name for name in CHECKS if name not in asked),
+    )
 
 
 def _head(head: Head) -> str:

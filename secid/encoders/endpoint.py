@@ -148,6 +148,7 @@ def load_endpoint(settings: Settings) -> EndpointEncoder:
             "query_prefix": by_family if settings.query_prefix is None else "flag",
             "passage_prefix": by_family if settings.passage_prefix is None else "flag",
             "normalize": "default" if settings.normalize is None else "flag",
+            "truncate_dim": "default" if settings.truncate_dim is None else "flag",
         },
         notes=tuple(notes),
     )

@@ -120,7 +120,11 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
         device="file",
         dim=cut_dimension(table.vectors.shape[1], settings.truncate_dim),
         fingerprint=hashlib.sha256(stated.encode()).hexdigest(),
-        rules={"rows": table.rule, "normalize": "flag" if settings.normalize is not None else "stored rows"},
+        rules={
+            "rows": table.rule,
+            "normalize": "flag" if settings.normalize is not None else "stored rows",
+            "truncate_dim": "default" if settings.truncate_dim is None else "flag",
+        },
         notes=tuple(notes),
     )
     return PrecomputedEncoder(table, info, settings.truncate_dim)

@@ -35,6 +35,9 @@ TEXTS = (
 )
 """Short, long, one letter, another language: lengths that differ are what padding gets wrong."""
 
+CHECKS = ("finite", "unit", "texts", "roles", "batch")
+"""No NaN or infinity, unit length, texts and roles told apart, the same row alone as in company."""
+
 Outcome = Literal["pass", "fail", "not evaluated"]
 
 
@@ -49,10 +52,10 @@ class Check:
 
 
 def self_test(encoder: Encoder) -> tuple[Check, ...]:
-    """Finite, unit, texts and roles told apart, the same row alone as in company. Passes only on evidence."""
+    """What CHECKS names. Passes only on evidence; roles and batch are not asked of stored rows."""
     if isinstance(encoder, PrecomputedEncoder):  # it knows its own texts only
         rows = encoder.stored()
-        return (_finite(rows), _unit(encoder, rows))
+        return (_finite(rows), _unit(encoder, rows), _stored_texts(rows))
     queries = encoder.encode(list(TEXTS), "query")
     passages = encoder.encode(list(TEXTS), "passage")
     return (
@@ -112,6 +115,15 @@ def _texts(passages: Float32Rows) -> Check:
     nearest = float(apart.min())
     detail = f"rows of different texts differ by {nearest:.2g} or more"
     return Check("texts", "pass" if nearest > FLOAT32_DISTANCE else "fail", detail, nearest)
+
+
+def _stored_texts(rows: Float32Rows) -> Check:
+    """Texts of a file may well be alike; that all get one row is a fault of whatever made it."""
+    if len(rows) == 1:
+        return Check("texts", "not evaluated", "the file holds one row")
+    farthest = float(np.linalg.norm(_scaled(rows[1:]) - _scaled(rows[:1]), axis=1).max())
+    detail = f"rows differ from the first by up to {farthest:.2g}"
+    return Check("texts", "pass" if farthest > FLOAT32_DISTANCE else "fail", detail, farthest)
 
 
 def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> Check:

@@ -14,7 +14,6 @@ from secid.report.numerals import count
 
 if TYPE_CHECKING:
     from secid.encoders import Description
-    from secid.results import EncoderInfo
 
 COLUMNS = 80
 LABEL, VALUE = 16, 34
@@ -64,15 +63,15 @@ def _recipe(found: Description) -> Iterator[str]:
         "passage_prefix": _quoted(info.passage_prefix),
     }
     if "truncate_dim" in info.rules:
-        fields["truncate_dim"] = _truncation(info)
+        fields["truncate_dim"] = _truncation(found.truncate_dim)
     for name, value in fields.items():
         yield from _cells(name, value, info.rules.get(name, "default"))
     for head in found.heads:
         yield from _cells("after pooling", head, "modules.json")
 
 
-def _truncation(info: EncoderInfo) -> str:
-    return "none" if info.rules["truncate_dim"] == "default" else f"first {count(info.dim)} dimensions"
+def _truncation(truncate_dim: int | None) -> str:
+    return "none" if truncate_dim is None else f"first {count(truncate_dim)} dimensions"
 
 
 def _quoted(prefix: str) -> str:
@@ -81,9 +80,10 @@ def _quoted(prefix: str) -> str:
 
 
 def _verdict(found: Description) -> str:
-    if not found.unsettled:
-        return f"all {len(found.checks)} checks pass"
-    return f"did not pass: {', '.join(found.unsettled)}"
+    if found.unsettled:
+        return f"did not pass: {', '.join(found.unsettled)}"
+    aside = f"; not asked of stored rows: {', '.join(found.not_asked)}" if found.not_asked else ""
+    return f"all {len(found.checks)} checks pass{aside}"
 
 
 def _line(label: str, text: str) -> list[str]:

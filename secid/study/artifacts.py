@@ -70,7 +70,7 @@ def write_negatives(
 ) -> None:
     """negatives.parquet, in row groups, so that memory does not grow with the sources.
 
-    flags : by source and bucket, (T,) which triplets are in it.
+    flags : by source and bucket, (T,) which triplets are in it; a bucket that is not evaluated is null.
     """
     with pq.ParquetWriter(path, NEGATIVES_SCHEMA, compression="zstd") as writer:
         for item in measured:
@@ -107,7 +107,7 @@ def _batches(item: Measured, flags: Mapping[str, npt.NDArray[np.bool_]]) -> Iter
             pa.array(item.influence.per_triplet[part]),
             pa.array(item.influence.budgets[0] / item.state.n_negatives * item.influence.information[part]),
             pa.array(np.ones(n) if rows.share is None else rows.share[part]),
-            *(pa.array(flags[name][part]) for name in BUCKETS),
+            *(pa.array(flags[name][part]) if name in flags else pa.nulls(n, pa.bool_()) for name in BUCKETS),
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=NEGATIVES_SCHEMA)
 

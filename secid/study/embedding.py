@@ -28,12 +28,16 @@ PIECE_BYTES = 256 << 20
 """Bytes of text embedded together: more than a piece of passages has."""
 
 
+CUTS_UNTOLD = "a vectors file, an endpoint or a function does not say which texts it cut"
+
+
 class Embedder:
     """Encodes each text of a plan once, when first needed.
 
     vectors   : rows by id; a row is zero until it has been asked for.
-    truncated : (n_passages,) which of the embedded passages were cut at the maximum length.
-    counts    : what embedding took so far, by COUNTED.
+    truncated : (n_passages,) which of the embedded passages were cut at the maximum length; None where the encoder
+                does not say (CUTS_UNTOLD).
+    counts    : what embedding took so far, by COUNTED, without n_truncated where the encoder does not say.
     """
 
     def __init__(self, plan: Plan, encoder: Encoder, settings: Settings, folder: Path, progress: Progress) -> None:
@@ -52,13 +56,15 @@ class Embedder:
         self._truncated: dict[Role, npt.NDArray[np.bool_]] = {
             role: np.zeros(len(store), np.bool_) for role, store in self._stores.items()
         }
-        self.counts: dict[str, float] = dict.fromkeys(COUNTED, 0)
+        self._tells_cuts = encoder.info.pooling not in ("precomputed", "unknown")
+        told = [name for name in COUNTED if name != "n_truncated" or self._tells_cuts]
+        self.counts: dict[str, float] = dict.fromkeys(told, 0)
         queries, passages = (torch.from_numpy(self._rows[role].values) for role in ("query", "passage"))
         self.vectors = Vectors(queries, passages, self._gather)
 
     @property
-    def truncated(self) -> npt.NDArray[np.bool_]:
-        return self._truncated["passage"]
+    def truncated(self) -> npt.NDArray[np.bool_] | None:
+        return self._truncated["passage"] if self._tells_cuts else None
 
     def everything(self) -> None:
         """Embeds all texts of the plan."""
@@ -98,7 +104,7 @@ class Embedder:
         self._rows[role].release()
         self._truncated[role][ids] = marks
         self._done[role][ids] = True
-        for name in COUNTED:
+        for name in self.counts:
             self.counts[name] += getattr(done, name)
         self._tell_damage()
 

@@ -44,14 +44,14 @@ class Findings:
 class Inspector:
     """Looks into measured sources while the plan's texts are still at hand.
 
-    truncated : (n_passages,) which passages the encoder cut.
+    truncated : (n_passages,) which passages the encoder cut; None where it does not say, and there is no such bucket.
     """
 
     def __init__(
         self,
         plan: Plan,
         coverages: CoverageBench,
-        truncated: npt.NDArray[np.bool_],
+        truncated: npt.NDArray[np.bool_] | None,
         settings: Settings,
     ) -> None:
         self._plan = plan
@@ -88,7 +88,7 @@ class Inspector:
             {
                 "equals_positive": planned.equals_positive[rows.place],
                 "duplicate_negative": planned.copies[rows.place] > 1,
-                "truncated": self._truncated[rows.negative],
+                **({} if self._truncated is None else {"truncated": self._truncated[rows.negative]}),
                 "query_without_tokens": self._wordless[rows.query],
             },
             Thresholds(settings.high_coverage, settings.near_copy, settings.valid, settings.far),

@@ -25,7 +25,7 @@ from secid.study.clock import Clock
 from secid.study.controls import Control, make_controls
 from secid.study.coverage import CoverageBench, piece_stream
 from secid.study.early import rank_early
-from secid.study.embedding import Embedder
+from secid.study.embedding import CUTS_UNTOLD, Embedder
 from secid.study.finish import Measured
 from secid.study.inspect import Findings, Inspector
 from secid.study.lexical_cautions import lexical
@@ -36,7 +36,6 @@ Flags = npt.NDArray[np.bool_]
 Frozen = dict[tuple[str, str], DocumentFrequencies]
 PASSES = 2
 """Over the triplets: one for the sums, one for the influence."""
-UNSEEN_CUTS = "a vectors file, an endpoint or a function does not say which texts it cut"
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def measure(
             **missing,
             **plan.empty,
             **({"crossings": NOT_LEVEL} if level is None else {}),
-            **({"truncated": UNSEEN_CUTS} if encoder.info.pooling in ("precomputed", "unknown") else {}),
+            **({"truncated": CUTS_UNTOLD} if embedder.truncated is None else {}),
         },
         findings=findings,
         flags=flags,

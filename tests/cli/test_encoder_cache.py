@@ -38,6 +38,8 @@ def test_json_is_what_the_api_returns(tiny, invoke):
     printed = json.loads(invoke("encoder", tiny, "--json", "--pooling", "cls").out)
     assert printed == json.loads(json.dumps(asdict(api.describe_encoder(str(tiny), pooling="cls"))))
     assert printed["info"]["rules"]["pooling"] == "flag"
+    assert printed["truncate_dim"] is None
+    assert json.loads(invoke("encoder", tiny, "--json", "--truncate-dim", 8).out)["truncate_dim"] == 8
 
 
 def test_the_encoder_of_the_settings_is_the_default(tiny, invoke, monkeypatch):

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from secid.encoders import Cache, CacheFolder, embed, load, self_test, smallest_distance
+from secid.encoders import Cache, CacheFolder, describe, embed, load, self_test, smallest_distance
 from secid.errors import EncoderError
+from secid.report.encoder import encoder_json, encoder_text
 from secid.settings import Settings
 
 from .conftest import ListTexts, text_keys
@@ -126,11 +127,25 @@ def test_half_precision_has_a_wider_noise_limit(tmp_path: Path) -> None:
 
 def test_the_self_test_reads_the_stored_rows(tmp_path: Path) -> None:
     path = save(tmp_path, "npz text")
-    assert [check.outcome for check in self_test(encoder(path))] == ["pass", "pass"]
+    assert {check.name: check.outcome for check in self_test(encoder(path))} == dict.fromkeys(
+        ("finite", "unit", "texts"), "pass"
+    )
+    assert describe(encoder(path)).not_asked == ("roles", "batch")
+    assert "all 3 checks pass; not asked of stored rows: roles, batch" in encoder_text(describe(encoder(path)))
     damaged = UNIT.copy()
     damaged[1, 1] = np.nan
     np.savez(path, vectors=damaged, text=np.array(TEXTS))
     assert self_test(encoder(path, normalize=True))[0].outcome == "fail"
+    np.savez(path, vectors=UNIT[[1, 1, 1, 1]], text=np.array(TEXTS))
+    assert self_test(encoder(path))[2].outcome == "fail"
+
+
+def test_the_kept_dimensions_are_told(tmp_path: Path) -> None:
+    path = save(tmp_path, "npz text")
+    assert describe(encoder(path)).truncate_dim is None
+    cut = describe(encoder(path, truncate_dim=3))
+    assert cut.truncate_dim == json.loads(encoder_json(cut))["truncate_dim"] == 3
+    assert "first 3 dimensions" in encoder_text(cut)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -15,6 +16,7 @@ import secid
 from secid.encoders import batch_noise, from_callable, load, self_test, smallest_distance
 from secid.encoders.protocol import EncodedBatch, gather
 from secid.errors import EncoderError
+from secid.report.markdown import to_markdown
 from secid.settings import Settings
 
 from .conftest import text_keys
@@ -66,7 +68,17 @@ def test_noise_that_drowns_near_copies_is_told_in_the_run() -> None:
     assert any("gives a text another row beside other texts" in warning for warning in run.warnings)
     quiet = secid.score([SOURCE], from_callable(rows, "x"), controls="none", cache=False)
     assert not any("another row" in warning for warning in quiet.warnings)
-    assert "does not say" in quiet.not_evaluated["truncated"]
+
+
+def test_cuts_that_are_unknown_are_no_zeros(tmp_path: Path) -> None:
+    run = secid.score([SOURCE], from_callable(rows, "x"), run=tmp_path / "run", controls="none", cache=False)
+    assert "does not say" in run.not_evaluated["truncated"]
+    assert "truncated" not in {bucket.name for bucket in run.sources[0].buckets}
+    assert "truncated" not in run.sources[0].bucket_overlaps
+    assert "n_truncated" not in run.timing["encode"]
+    column = pq.read_table(tmp_path / "run" / "negatives.parquet")["in_truncated"]
+    assert column.null_count == len(column) > 0
+    assert "| truncated | 0.0 %" not in to_markdown(run)
 
 
 NOISE = np.random.default_rng(0).normal(1.0, 0.1, 16).astype(np.float32)
