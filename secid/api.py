@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from secid.encoders import Description, Encoder
     from secid.gating.baseline import Baseline
     from secid.records import Source
-    from secid.results import Run
+    from secid.results import EncoderInfo, Run
     from secid.study.blend import Blend
     from secid.study.mix import MixResult
     from secid.study.score import Scored
@@ -60,8 +60,6 @@ def score(
     if other_encoders:
         _refuse_one_encoder_twice([resolved.values.encoder if encoder is None else encoder, *other_encoders])
     from secid.data import once_only, open_source, resolve_sources
-    from secid.encoders import load
-    from secid.report.words import recipe_line
     from secid.run_folder import Recorder, RunFolder
     from secid.study.score import score_sources
 
@@ -74,9 +72,9 @@ def score(
         for source in found:
             if not any(map(once_only, source.paths)):
                 open_source(source, resolved.values)  # what cannot be understood is said before an encoder is loaded
-        loaded = load(resolved.values) if encoder is None or isinstance(encoder, str) else encoder
-        recorder.note(recipe_line(loaded.info))
+        loaded, info = _told(encoder, resolved.values, recorder)
         scored = score_sources(found, loaded, resolved, work, recorder)
+        scored = replace(scored, run=replace(scored.run, encoder=info))
         if other_encoders:
             scored = _with_other_encoders(scored, found, other_encoders, resolved, work, recorder)
         folder.write(scored, recorder)
@@ -166,7 +164,7 @@ def select(
         written = write_copy(report, folder, name, rule, Path(path), work)
     try:
         with work_folder() as work:
-            loaded = encoder or load(settings_of(report))
+            loaded = encoder or load(settings_of(report), progress)
             return rescore(report, folder, written, loaded, work, progress or Silent())
     except BaseException:  # both files or neither, and none without its score
         for path_written in (written.path, written.left_out_path):
@@ -182,6 +180,21 @@ def _folder(run: str | PathLike[str]) -> Path:
             "is one file of a run, and all are needed", where=str(path), remedy=f"name the folder {path.parent}"
         )
     return path
+
+
+def _told(encoder: str | Encoder | None, settings: Settings, progress: Progress) -> tuple[Encoder, EncoderInfo]:
+    """The encoder, loaded where it is not an object, and what it is, which progress has been told."""
+    from secid.encoders import ignored, load
+    from secid.report.words import recipe_line
+
+    if encoder is None or isinstance(encoder, str):
+        loaded = load(settings, progress)
+        info = loaded.info
+    else:
+        loaded, info = encoder, replace(encoder.info, notes=(*encoder.info.notes, *ignored(settings)))
+    for line in (recipe_line(info), *info.notes):
+        progress.note(line)
+    return loaded, info
 
 
 def _refuse_odd_combinations(settings: Settings, others: Sequence[str]) -> None:
@@ -220,8 +233,6 @@ def _with_other_encoders(
     progress: Progress,
 ) -> Scored:
     """The run with the ablation over encoders, at the run's budget, the target's scores as its base."""
-    from secid.encoders import load
-    from secid.report.words import recipe_line
     from secid.study.ablate import over_encoders
     from secid.study.score import score_sources
 
@@ -231,8 +242,7 @@ def _with_other_encoders(
         own = replace(resolved.values, encoder=name, controls="none", ablate=False, by=None, block=(), **recipe)
         folder = work / f"encoder-{number}"
         folder.mkdir()
-        loaded = load(own)
-        progress.note(recipe_line(loaded.info))
+        loaded, _ = _told(name, own, progress)
         if loaded.info.name in table:
             raise UsageError(f"{loaded.info.name} is named twice", where="--encoder", remedy="name each encoder once")
         other = score_sources(sources, loaded, Resolved(own, resolved.origin), folder, progress)
@@ -306,7 +316,12 @@ def gate(
 
     prepared = prepare(Path(against), rules, origin, None if paired is None else Path(paired))
     loaded = None if encoder is None or isinstance(encoder, str) else encoder
-    return judge([fspath(source) for source in sources], prepared, resolved, progress or Silent(), loaded)
+    verdict = judge([fspath(source) for source in sources], prepared, resolved, progress or Silent(), loaded)
+    if loaded is None:
+        return verdict
+    from secid.encoders import ignored
+
+    return replace(verdict, notes=(*verdict.notes, *ignored(resolved.values)))
 
 
 def baseline(
@@ -331,7 +346,9 @@ def baseline(
     return write_baseline(*collect(Path(run)), target)
 
 
-def describe_encoder(encoder: str | Encoder | None = None, **settings: Any) -> Description:
+def describe_encoder(
+    encoder: str | Encoder | None = None, *, progress: Progress | None = None, **settings: Any
+) -> Description:
     """An encoder's resolved recipe, which rule set each part of it, and its self-test.
 
     encoder  : as for `score`.   settings : encoder settings such as pooling or query_prefix.
@@ -343,6 +360,9 @@ def describe_encoder(encoder: str | Encoder | None = None, **settings: Any) -> D
     values = resolve({**settings, "encoder": name}).values
     if encoder is None and values.encoder is None:
         raise UsageError("no encoder named", remedy="secid encoder e5-base, a local folder, or minilm")
-    from secid.encoders import describe, load
+    from secid.encoders import describe, ignored, load
 
-    return describe(load(values) if encoder is None or isinstance(encoder, str) else encoder)
+    if encoder is None or isinstance(encoder, str):
+        return describe(load(values, progress))
+    found = describe(encoder)
+    return replace(found, info=replace(found.info, notes=(*found.info.notes, *ignored(values))))

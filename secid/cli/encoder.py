@@ -35,9 +35,11 @@ def encoder(
     Example: secid encoder e5-base --max-length 256
     """
     from secid import api
+    from secid.cli.console import ConsoleProgress
     from secid.report.encoder import encoder_json, encoder_text
 
-    found = api.describe_encoder(name, **settings)
+    with ConsoleProgress(quiet=False) as progress:
+        found = api.describe_encoder(name, progress=progress, **settings)
     sys.stdout.write(encoder_json(found) if json else encoder_text(found))
     if found.unsettled:
         sys.stderr.write(f"secid: self-test: {', '.join(found.unsettled)} did not pass\n")

@@ -8,8 +8,10 @@ from secid.encoders.describe import Description, describe
 from secid.encoders.embed import EmbedCounts, embed
 from secid.encoders.function import from_callable
 from secid.encoders.protocol import EncodedBatch, Encoder, Role, StreamingEncoder
+from secid.encoders.rows import MODEL_FIELDS, unused_flags
 from secid.encoders.selftest import batch_noise, self_test, smallest_distance
-from secid.settings import Settings
+from secid.progress import Progress, Silent
+from secid.settings import RECIPE_FIELDS, Settings
 
 __all__ = [
     "Cache",
@@ -24,15 +26,22 @@ __all__ = [
     "describe",
     "embed",
     "from_callable",
+    "ignored",
     "load",
     "self_test",
     "smallest_distance",
 ]
 
 
-def load(settings: Settings) -> Encoder:
+def ignored(settings: Settings) -> tuple[str, ...]:
+    """A note on the settings that were given beside an encoder object, whose maker has chosen them."""
+    return unused_flags(settings, "an encoder object", (*RECIPE_FIELDS, *MODEL_FIELDS))
+
+
+def load(settings: Settings, progress: Progress | None = None) -> Encoder:
     """The encoder that `settings.encoder` names: alias, hub name, local folder, vectors file or http endpoint.
 
+    progress : told when an endpoint has to be waited for.
     Raises EncoderError, in one line and with what to do, where it cannot be found, loaded or trusted.
     """
     from pathlib import Path
@@ -41,7 +50,7 @@ def load(settings: Settings) -> Encoder:
     if name.startswith(("http://", "https://")):
         from secid.encoders.endpoint import load_endpoint
 
-        return load_endpoint(settings)
+        return load_endpoint(settings, progress or Silent())
     if Path(name).suffix in {".npz", ".parquet"}:
         from secid.encoders.precomputed import load_precomputed
 

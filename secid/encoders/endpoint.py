@@ -19,15 +19,16 @@ import numpy as np
 from secid.encoders.http import Http
 from secid.encoders.presets import family_of
 from secid.encoders.protocol import EncodedBatch, Float32Rows, Role, gather
-from secid.encoders.rows import as_rows, cut_dimension, finish_rows, unused_flags
+from secid.encoders.rows import MODEL_FIELDS, as_rows, cut_dimension, finish_rows, unused_flags
 from secid.errors import EncoderError
+from secid.progress import Progress
 from secid.results import EncoderInfo
 from secid.settings import Settings
 
 KEY_VARIABLES = ("SECID_API_KEY", "OPENAI_API_KEY")
 
-UNUSED = ("revision", "pooling", "max_length", "dtype")
-"""Settings of a recipe that the server applies as it likes."""
+UNUSED = ("revision", "pooling", "max_length", *MODEL_FIELDS)
+"""Settings that are the server's to choose."""
 
 TEXTS_PER_REQUEST = 64
 CHARACTERS_PER_REQUEST = 200_000
@@ -108,14 +109,15 @@ def _key() -> str | None:
     return None
 
 
-def load_endpoint(settings: Settings) -> EndpointEncoder:
+def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
     """The endpoint `settings.encoder` names; one short request finds its dimension.
 
+    progress : told when it has to be waited for.
     Raises EncoderError where it cannot be reached, refuses, or answers with something else.
     """
     base, model = parse_address(settings.encoder or "")
     key = _key()
-    http = Http(key)
+    http = Http(key, progress.note)
     model = model or _only_model(http, base)
     url = f"{base}/embeddings"
     rows, _ = request_rows(http, url, model, ["dimension"])

@@ -24,6 +24,7 @@ FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 60.0
 """Bound on what a server may ask for with Retry-After."""
 
+CHECK = "check that the server runs and has room"
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -35,16 +36,22 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class Http:
-    """Asks with the key in the Authorization header, and tries again where that can help."""
+    """Asks with the key in the Authorization header, and tries again where that can help.
+
+    tell : told once, the first time that something has to be asked for again.
+    """
 
     def __init__(
         self,
         key: str | None,
+        tell: Callable[[str], None],
         timeout_seconds: float = TIMEOUT_SECONDS,
         tries: int = TRIES,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._key = key
+        self._tell = tell
+        self._told = False
         self._timeout = timeout_seconds
         self._tries = tries
         self._sleep = sleep
@@ -61,6 +68,7 @@ class Http:
         trouble, wait = "", 0.0
         for attempt in range(self._tries):
             if attempt:
+                self._tell_once(f"{url}: {trouble}; it is asked again, {self._tries - 1} times at most: {CHECK}")
                 self._sleep(wait)
             wait = FIRST_WAIT_SECONDS * 2**attempt * random.uniform(1, 1.25)  # noqa: S311
             try:
@@ -80,8 +88,13 @@ class Http:
         raise EncoderError(
             f"no usable answer after {self._tries} tries, the last: {trouble}",
             where=url,
-            remedy="check that the server runs and has room; the run resumes from the cache",
+            remedy=f"{CHECK}; the run resumes from the cache",
         )
+
+    def _tell_once(self, text: str) -> None:
+        if not self._told:
+            self._told = True
+            self._tell(text)
 
     def _once(self, url: str, document: Mapping[str, Any] | None) -> bytes:
         body = None if document is None else json.dumps(document).encode()

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from secid.encoders.hashes import file_sha256
 from secid.encoders.keys import Keys, Words, find, key_words, sha256_keys
 from secid.encoders.protocol import Float32Rows, Role
-from secid.encoders.rows import as_rows, cut_dimension, finish_rows, unused_flags
+from secid.encoders.rows import MODEL_FIELDS, as_rows, cut_dimension, finish_rows, unused_flags
 from secid.errors import EncoderError, plainly
 from secid.results import EncoderInfo
 from secid.settings import Settings
@@ -30,8 +30,8 @@ VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
 TEXT_NAMES = ("text", "texts")
 WANTED = (*VECTOR_NAMES, *TEXT_NAMES, "text_sha256", "role")
 
-UNUSED = ("revision", "pooling", "query_prefix", "passage_prefix", "max_length", "dtype")
-"""Settings of a recipe, which the rows of a file had from whoever made them."""
+UNUSED = ("revision", "pooling", "query_prefix", "passage_prefix", "max_length", *MODEL_FIELDS)
+"""Settings that were chosen by whoever made the rows."""
 
 PART_ROWS = 65_536
 """Rows looked at together when a file is read: a copy of all in float32 would double its memory."""

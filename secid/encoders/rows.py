@@ -8,7 +8,10 @@ import numpy as np
 
 from secid.encoders.protocol import Float32Rows
 from secid.errors import EncoderError
-from secid.settings import Settings
+from secid.settings import DEFAULTS, Settings
+
+MODEL_FIELDS = ("dtype", "device", "batch_tokens", "trust_remote_code", "allow_pickle")
+"""Settings of how a model is loaded and run, which mean nothing where secid runs none."""
 
 
 def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Float32Rows:
@@ -38,9 +41,9 @@ def finish_rows(rows: Float32Rows, truncate_dim: int | None, normalize: bool) ->
 
 
 def unused_flags(settings: Settings, kind: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """A note on the flags among `names` that were given although they mean nothing for that kind of encoder."""
-    given = [f"--{name.replace('_', '-')}" for name in names if getattr(settings, name) not in (None, "auto")]
-    return (f"not used, as {kind} decides it itself: {', '.join(given)}",) if given else ()
+    """A note on the settings among `names` that were given although they mean nothing for that kind of encoder."""
+    given = [name for name in names if getattr(settings, name) != getattr(DEFAULTS, name)]
+    return (f"not used with {kind}: {', '.join('--' + name.replace('_', '-') for name in given)}",) if given else ()
 
 
 def cut_dimension(dimension: int, truncate_dim: int | None) -> int:

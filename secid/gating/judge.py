@@ -155,7 +155,7 @@ def judge(
         if encoder is None:
             from secid.encoders import load
 
-            encoder = load(resolved.values)
+            encoder = load(resolved.values, progress)
         refuse_differences(differences(baseline, vars(resolved.values), encoder.info), against.where)
         scored = score_sources(sources, encoder, resolved, work, progress, frequencies, JUDGED_HERE)
         with clock.stage("texts"):

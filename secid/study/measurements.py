@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from secid.encoders import Encoder, smallest_distance
 from secid.errors import UsageError
@@ -70,6 +71,8 @@ def measure(
 ) -> Measurements:
     """Embeds what is needed and measures sources, controls and variants."""
     refuse(plan, encoder, settings)
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
     embedder = Embedder(plan, encoder, settings, folder, progress)
     early = None
     if settings.until_ranked is None:

@@ -17,6 +17,7 @@ from secid.encoders import http as http_module
 from secid.encoders import load
 from secid.encoders.endpoint import parse_address
 from secid.errors import EncoderError
+from secid.progress import Silent
 from secid.settings import Settings
 
 SECRET = "sk-very-secret-0123456789"
@@ -103,8 +104,8 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     slept: list[float] = []
     real = http_module.Http.__init__
 
-    def init(self: Any, key: str | None) -> None:
-        real(self, key, timeout_seconds=0.5, tries=4, sleep=slept.append)
+    def init(self: Any, key: str | None, tell: Any) -> None:
+        real(self, key, tell, timeout_seconds=0.5, tries=4, sleep=slept.append)
 
     monkeypatch.setattr(http_module.Http, "__init__", init)
     return slept
@@ -170,6 +171,29 @@ def test_a_dead_server_is_told(server: Server, waits: list[float]) -> None:
         encoder.encode(["a"], "query")
     with pytest.raises(EncoderError, match="no usable answer after 4 tries"):
         load(Settings(encoder="http://127.0.0.1:9/v1?model=m"))
+
+
+def test_waiting_for_a_server_is_told_once(server: Server, waits: list[float]) -> None:
+    told = Told()
+    with pytest.raises(EncoderError):
+        load(Settings(encoder="http://127.0.0.1:9/v1?model=m"), told)
+    assert len(told.notes) == 1
+    assert "refused; it is asked again, 3 times at most: check that the server runs" in told.notes[0]
+    assert len(waits) == 3
+    patient = Told()
+    encoder = load(Settings(encoder=server.url), patient)
+    for _ in range(2):
+        server.script = [lambda texts: (503, {"error": "later"})]
+        encoder.encode(["a"], "query")
+    assert [note.startswith(f"{server.url}/embeddings: HTTP 503") for note in patient.notes] == [True]
+
+
+class Told(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
 
 def test_a_silent_server_is_told(server: Server, waits: list[float]) -> None:

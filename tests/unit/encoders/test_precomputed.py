@@ -111,9 +111,7 @@ def test_flags_of_a_recipe_that_a_file_cannot_follow_are_named(tmp_path: Path) -
     path = save(tmp_path, "npz text")
     assert encoder(path).info.notes == ()
     found = encoder(path, query_prefix="query: ", max_length=8, pooling="cls", dtype="bf16").info.notes
-    assert found == (
-        "not used, as a file of vectors decides it itself: --pooling, --query-prefix, --max-length, --dtype",
-    )
+    assert found == ("not used with a file of vectors: --pooling, --query-prefix, --max-length, --dtype",)
 
 
 def test_half_precision_has_a_wider_noise_limit(tmp_path: Path) -> None:

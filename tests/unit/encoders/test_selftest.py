@@ -81,6 +81,32 @@ def test_cuts_that_are_unknown_are_no_zeros(tmp_path: Path) -> None:
     assert "| truncated | 0.0 %" not in to_markdown(run)
 
 
+def test_settings_that_an_encoder_object_does_not_follow_are_named() -> None:
+    said = ("not used with an encoder object: --pooling, --max-length, --dtype",)
+    given = {"pooling": "cls", "max_length": 8, "dtype": "bf16", "temperature": 0.1}
+    encoder = from_callable(rows, "x", fingerprint="x")
+    run = secid.score([SOURCE], encoder, controls="none", cache=False, **given)
+    assert run.encoder.notes == said
+    assert secid.describe_encoder(encoder, **given).info.notes == said
+    assert secid.score([SOURCE], encoder, controls="none", cache=False).encoder.notes == ()
+
+
+def test_threads_are_set_for_any_encoder() -> None:
+    before, found = torch.get_num_threads(), set()
+
+    def threads(texts: list[str], role: str) -> np.ndarray:
+        found.add(torch.get_num_threads())
+        return rows(texts, role)
+
+    encoder = from_callable(threads, "x")
+    found.clear()
+    try:
+        secid.score([SOURCE], encoder, controls="none", cache=False, threads=before + 1)
+    finally:
+        torch.set_num_threads(before)
+    assert found == {before + 1}
+
+
 NOISE = np.random.default_rng(0).normal(1.0, 0.1, 16).astype(np.float32)
 SOURCE = str(Path(__file__).parents[3] / "fixtures" / "sources" / "random.jsonl")
 
