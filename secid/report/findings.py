@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from secid.report.foreign import named, plain
 from secid.report.numerals import count, fraction, listed, percent, plural
-from secid.report.unstable import SHOWN_SETTINGS, pairs_by_setting
+from secid.report.unstable import SHOWN_SETTINGS, open_pairs, pairs_by_setting
 from secid.results import Bucket, Overlap, Run, SourceResult
 
 NOTICED_DEFECT = 0.01
@@ -128,6 +128,7 @@ def _unstable(run: Run) -> list[Finding]:
     if not run.sources:
         return []
     leader, found = run.sources[0].name, []
+    rivals = frozenset(name for pair in open_pairs(run) if leader in pair for name in pair)
     for is_weight, urgency in ((False, 1), (True, 2)):
         kept = [item for item in run.ablations if item.name != "sample" and (item.name == "weight") is is_weight]
         met = {
@@ -136,7 +137,7 @@ def _unstable(run: Run) -> list[Finding]:
             if leader in (first, second)
         }
         if met:
-            text = f"{named(leader)} changes places with {_by_settings(met)}"
+            text = f"{named(leader)} changes places with {_by_settings(met, rivals)}"
             others = listed([named(name) for name in met], SHOWN_NAMES)
             brief = f"{named(leader)} changes places with {others} under other {'weights' if is_weight else 'settings'}"
             kind = "weight" if is_weight else "unstable"
@@ -144,12 +145,16 @@ def _unstable(run: Run) -> list[Finding]:
     return found
 
 
-def _by_settings(met: Mapping[str, Sequence[str]]) -> str:
-    """Sources with the settings at which the leader met them; those of the same settings together."""
-    alike: dict[tuple[str, ...], list[str]] = {}
+def _by_settings(met: Mapping[str, Sequence[str]], rivals: Container[str]) -> str:
+    """Sources with the settings at which the leader met them; those of the same settings together.
+
+    rivals: sources whose order with the leader is open without any other setting.
+    """
+    alike: dict[tuple[str, str], list[str]] = {}
     for name, settings in met.items():
-        alike.setdefault(tuple(settings), []).append(named(name))
-    return listed([f"{listed(names)} (at {listed(settings, SHOWN_SETTINGS)})" for settings, names in alike.items()])
+        remark = "; order open" if name in rivals else ""
+        alike.setdefault((listed(list(settings), SHOWN_SETTINGS), remark), []).append(named(name))
+    return listed([f"{listed(names)} (at {settings}{remark})" for (settings, remark), names in alike.items()])
 
 
 UNSTABLE = {

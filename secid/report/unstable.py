@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 
 from secid.report.foreign import named, plain
 from secid.report.numerals import count, listed, plural
@@ -15,7 +15,7 @@ NO_PAIR = "no pair of sources could be ordered"
 
 
 def unstable(run: Run) -> str:
-    """Pairs that the settings reorder; how many other weights do: those are other numbers.
+    """Pairs that the settings reorder, by the kind of setting; how many other weights do: those are other numbers.
 
     Empty where nothing was varied, or one source has no order. Smaller samples are left out: what a sample leaves
     open, intervals say.
@@ -24,8 +24,14 @@ def unstable(run: Run) -> str:
         return ""
     settings = [item for item in run.ablations if item.name not in ("sample", "weight")]
     weights = [item for item in run.ablations if item.name == "weight"]
-    told = "; ".join(filter(None, (_settings(settings), _weights(weights, len(run.sources)))))
+    left_open = open_pairs(run)
+    told = "; ".join(filter(None, (_settings(settings, left_open), _weights(weights, len(run.sources), left_open))))
     return f"{told[0].upper()}{told[1:]}." if told else ""
+
+
+def open_pairs(run: Run) -> frozenset[frozenset[str]]:
+    """Pairs of sources whose order the run itself leaves open: under another setting it may be either."""
+    return frozenset(frozenset((pair.first, pair.second)) for pair in run.comparisons if not pair.established)
 
 
 def pairs_by_setting(ablations: Iterable[Ablation]) -> dict[tuple[str, str], list[str]]:
@@ -71,19 +77,29 @@ def _ordering(ablations: Iterable[Ablation]) -> bool:
     return any(row.stability is not None for item in ablations for row in item.rows if row.setting != item.base)
 
 
-def _settings(ablations: list[Ablation]) -> str:
-    if not ablations:
-        return ""
-    found = pairs_by_setting(ablations)
-    tried = listed([SETTINGS[item.name][0] if item.name in SETTINGS else f"{plain(item.name)}s" for item in ablations])
-    if not _ordering(ablations):
-        return f"{NO_PAIR} over the {tried} tried"
-    if not found:
-        return f"no pair of sources changes places over the {tried} tried"
-    return f"other {tried} swap {listed([_pair(pair) for pair in found], SHOWN_PAIRS)}"
+def _settings(ablations: list[Ablation], left_open: Container[frozenset[str]]) -> str:
+    """Which kinds of settings swap which pairs, and where; then the kinds that swap none, and those that order none."""
+    swapping: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    steady: list[str] = []
+    unordered: list[str] = []
+    for item in ablations:
+        plural_name = SETTINGS[item.name][0] if item.name in SETTINGS else f"{plain(item.name)}s"
+        pairs = pairs_by_setting([item])
+        if pairs:
+            rows = [plain(in_words(row.setting)) for row in item.rows if row.swapped]
+            swapping.setdefault(tuple(pairs), []).append(f"{plural_name} ({listed(rows, SHOWN_SETTINGS)})")
+        else:
+            (steady if _ordering([item]) else unordered).append(plural_name)
+    told = [f"other {listed(kinds)} swap {_pairs(pairs, left_open)}" for pairs, kinds in swapping.items()]
+    if steady:
+        tried = listed(steady)
+        told.append(f"{tried} swap none" if told else f"no pair of sources changes places over the {tried} tried")
+    if unordered:
+        told.append(f"{NO_PAIR} over the {listed(unordered)} tried")
+    return "; ".join(told)
 
 
-def _weights(ablations: list[Ablation], n_sources: int) -> str:
+def _weights(ablations: list[Ablation], n_sources: int, left_open: Container[frozenset[str]]) -> str:
     found = list(pairs_by_setting(ablations))
     if not ablations:
         return ""
@@ -91,8 +107,18 @@ def _weights(ablations: list[Ablation], n_sources: int) -> str:
         return f"{NO_PAIR} over other weights"
     if not found:
         return "other weights order all pairs alike"
-    return f"other weights reorder {count(len(found))} of {plural(n_sources * (n_sources - 1) // 2, 'pair')}"
+    n_open = sum(frozenset(pair) in left_open for pair in found)
+    some = f" ({_order(n_open) if n_open == len(found) else count(n_open)} open)" if n_open else ""
+    return f"other weights reorder {count(len(found))} of {plural(n_sources * (n_sources - 1) // 2, 'pair')}{some}"
 
 
-def _pair(pair: tuple[str, str]) -> str:
-    return f"{named(pair[0])} with {named(pair[1])}"
+def _pairs(pairs: Sequence[tuple[str, str]], left_open: Container[frozenset[str]]) -> str:
+    """The first pairs by name; those that are open are so called, all of them at once."""
+    is_open = [frozenset(pair) in left_open for pair in pairs]
+    each = [" (order open)" if flag and not all(is_open) else "" for flag in is_open]
+    told = [f"{named(first)} with {named(second)}{remark}" for (first, second), remark in zip(pairs, each, strict=True)]
+    return f"{listed(told, SHOWN_PAIRS)}{f' ({_order(len(pairs))} open)' if all(is_open) else ''}"
+
+
+def _order(n_pairs: int) -> str:
+    return "order" if n_pairs == 1 else "orders"

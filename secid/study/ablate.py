@@ -181,7 +181,8 @@ def _gap(values: Scores, first: str, second: str) -> float | None:
 
 PLURALS = {"idf": ("IDF corpus", "IDF corpora")}
 PREPOSITIONS = {"temperature": "at", "sample": "in", "encoder": "under"}
-SHOWN_PAIRS, SHOWN_SETTINGS = 2, 3
+LINE_PAIRS, LINE_SETTINGS = 2, 3
+"""Told in the one line of a conclusion."""
 
 
 def conclusion(name: str, base: str, rows: Sequence[AblationRow]) -> str:
@@ -218,12 +219,12 @@ def _changes(name: str, rows: Sequence[AblationRow], among: str) -> str:
     changed = dict.fromkeys(setting for settings in met.values() for setting in settings)
     often = sorted(met.items(), key=lambda entry: -len(entry[1]))
     if len(changed) == 1:
-        n_more = len(met) - SHOWN_PAIRS
+        n_more = len(met) - LINE_PAIRS
         more = f" and {n_more} more {'pair' if n_more == 1 else 'pairs'}" if n_more > 0 else ""
-        pairs = ", ".join(f"{first} and {second}" for first, second in list(met)[:SHOWN_PAIRS])
+        pairs = ", ".join(f"{first} and {second}" for first, second in list(met)[:LINE_PAIRS])
         return f"order changes only {at} {next(iter(changed))} (of {among}): {pairs}{more} swap"
     head = f"order changes {at} {len(changed)} of {among}"
-    if len(met) <= SHOWN_PAIRS:
+    if len(met) <= LINE_PAIRS:
         told = [f"{first} and {second} swap {at} {_listed(settings)}" for (first, second), settings in often]
         return f"{head}: {', '.join(told)}"
     (first, second), settings = often[0]
@@ -251,14 +252,14 @@ def _ties(name: str, base: str, rows: Sequence[AblationRow]) -> str:
     at = PREPOSITIONS.get(name, "with")
     own = next((row.scores for row in rows if row.setting == base), {})
     ties = [(in_words(row.setting), n) for row in rows if own and (n := len(newly_tied(row.scores, own)))]
-    told = [f"{n} {'pair ties' if n == 1 else 'pairs tie'} {at} {setting}" for setting, n in ties[:SHOWN_SETTINGS]]
-    n_more = len(ties) - SHOWN_SETTINGS
+    told = [f"{n} {'pair ties' if n == 1 else 'pairs tie'} {at} {setting}" for setting, n in ties[:LINE_SETTINGS]]
+    n_more = len(ties) - LINE_SETTINGS
     return ", ".join([*told, *([f"more {at} {n_more} others"] if n_more > 0 else [])])
 
 
 def _listed(names: Sequence[str]) -> str:
-    if len(names) > SHOWN_SETTINGS:
-        return f"{', '.join(names[: SHOWN_SETTINGS - 1])} and {len(names) - SHOWN_SETTINGS + 1} more"
+    if len(names) > LINE_SETTINGS:
+        return f"{', '.join(names[: LINE_SETTINGS - 1])} and {len(names) - LINE_SETTINGS + 1} more"
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 

@@ -52,7 +52,7 @@ def changed(run):
 
 def test_every_sentence_is_one_of_few_words_and_the_terminal_s_fits_a_line(run):
     for made in changed(run):
-        for label, sentence in (*verdict(made), ("Settings", unstable(made))):
+        for label, sentence in (*verdict(made), *(("Settings", part) for part in unstable(made).split(";"))):
             words = said(sentence).replace(" %", "%").replace(" = ", "=").split()
             assert len(words) <= MOST_WORDS, (label, sentence)
             assert not re.search(r"\. [A-Z]", sentence), (label, sentence)
@@ -335,8 +335,10 @@ def test_pairs_that_change_places_stand_at_the_top(run):
     assert to_markdown(run).index("**Settings.**") < to_markdown(run).index("## Ranking")
     text = said(unstable(run))
     assert text == (
-        "Other temperatures, tokenizers and IDF corpora swap bm25 with dense, bm25 with poisoned and dense with "
-        "poisoned; other weights reorder 10 of 10 pairs."
+        "Other temperatures (0.01 and 0.02) swap bm25 with dense and bm25 with poisoned (orders open); other "
+        "tokenizers (alphanumeric ≥ 2 and character trigrams) swap bm25 with dense and dense with poisoned (orders "
+        "open); other IDF corpora (pooled queries + documents and uniform weights) swap bm25 with dense (order open); "
+        "other weights reorder 10 of 10 pairs (3 open)."
     )
     assert "sample" not in text
 
@@ -347,7 +349,31 @@ def test_what_no_setting_reorders_is_said(run):
         "No pair of sources changes places over the temperatures tried; other weights order all pairs alike."
     )
     one = replace(run, ablations=(ablation("weight", row("fisher", ("bm25", "dense"))),))
-    assert said(unstable(one)) == "Other weights reorder 1 of 10 pairs."
+    assert said(unstable(one)) == "Other weights reorder 1 of 10 pairs (order open)."
+
+
+def test_settings_that_swap_are_named_and_those_that_keep_the_order_too(run):
+    """A kind of setting that keeps the order is never said to change it, and an open order is called open."""
+    swapping = ablation("tokenizer", row("whitespace", ("random", "dense")), row("trigrams"))
+    kept, blind = ablation("temperature", row("0.2")), replace(row("own"), stability=None)
+    made = replace(run, ablations=(kept, swapping, ablation("idf", row("uniform"))))
+    assert said(unstable(made)) == (
+        "Other tokenizers (white space) swap random with dense; temperatures and IDF corpora swap none."
+    )
+    assert "random changes places with dense (at tokenizer white space);" in said(" ".join(warnings(made)))
+    left_open = replace(
+        made,
+        comparisons=tuple(
+            replace(pair, established=pair.established and {pair.first, pair.second} != {"random", "dense"})
+            for pair in run.comparisons
+        ),
+        ablations=(swapping, ablation("idf", blind)),
+    )
+    assert said(unstable(left_open)) == (
+        "Other tokenizers (white space) swap random with dense (order open); "
+        "no pair of sources could be ordered over the IDF corpora tried."
+    )
+    assert "with dense (at tokenizer white space; order open);" in said(" ".join(warnings(left_open)))
 
 
 def test_without_ablations_there_are_three_sentences(run):
