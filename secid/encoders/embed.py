@@ -119,7 +119,9 @@ def _refuse_unusable(batch: EncodedBatch, asked: list[str], encoder: Encoder) ->
             f"the encoder returned NaN, infinity or a zero vector for {len(bad)} of {len(batch.positions)} texts, "
             f"the first {text[:80]!r}",
             where=encoder.info.name,
-            remedy=f"--dtype float32 (now {encoder.info.dtype})" if encoder.info.dtype in ("bf16", "fp16") else None,
+            remedy=f"--dtype float32 (now {encoder.info.dtype})"
+            if isinstance(encoder, StreamingEncoder) and encoder.info.dtype in ("bf16", "fp16")
+            else "see what the text holds and leave it out, or mend what made its vector",
         )
 
 

@@ -39,6 +39,8 @@ PART_ROWS = 65_536
 STORED_UNIT_TOLERANCE = 1e-3
 """Rows within this of length 1 count as normalised: half precision rounds lengths by a few 1e-4."""
 
+SHA256_BYTES = 32
+
 HALF_ROUNDING = 2.0**-11
 """Largest relative rounding of a half-precision number, so the largest length of a unit row's error."""
 
@@ -160,8 +162,10 @@ def _read_npz(path: Path) -> Table:
         raise EncoderError(
             f"{name} has shape {vectors.shape} and type {vectors.dtype}, expected (n, d) floats", where=str(path)
         )
-    columns = {key: array.tolist() for key, array in arrays.items() if array.ndim == 1}
-    return _table(path, vectors, columns)
+    odd = [f"{key} has shape {array.shape}" for key, array in arrays.items() if key != name and array.ndim != 1]
+    if odd:
+        raise EncoderError(f"{', '.join(odd)}, expected one value a vector", where=str(path))
+    return _table(path, vectors, {key: array.tolist() for key, array in arrays.items() if key != name})
 
 
 def _read_parquet(path: Path) -> Table:
@@ -205,6 +209,8 @@ def _one_of(names: Sequence[str], present: Any, path: Path) -> str:
 
 
 def _table(path: Path, vectors: NDArray[Any], columns: dict[str, list[Any]]) -> Table:
+    if len(vectors) == 0:
+        raise EncoderError("holds no vectors", where=str(path))
     keys, rule = _keys(path, columns)
     if len(keys) != len(vectors):
         raise EncoderError(f"{len(vectors)} vectors but {len(keys)} texts ({rule})", where=str(path))
@@ -221,10 +227,17 @@ def _keys(path: Path, columns: dict[str, list[Any]]) -> tuple[Keys, str]:
     """The keys of the rows and the rule that gave them."""
     if "text_sha256" in columns:
         try:
-            digests = b"".join(bytes.fromhex(value)[:16] for value in columns["text_sha256"])
-            return np.frombuffer(digests, dtype=np.uint8).reshape(len(columns["text_sha256"]), 16), "text_sha256"
+            digests = [bytes.fromhex(value) for value in columns["text_sha256"]]
         except (ValueError, TypeError) as error:
             raise EncoderError(f"text_sha256 is not hexadecimal SHA-256: {error}", where=str(path)) from error
+        short = next((place for place, digest in enumerate(digests) if len(digest) != SHA256_BYTES), None)
+        if short is not None:
+            found = columns["text_sha256"][short]
+            raise EncoderError(
+                f"text_sha256 of row {short} is {found!r}, expected 64 hexadecimal digits", where=str(path)
+            )
+        keys = b"".join(digest[:16] for digest in digests)
+        return np.frombuffer(keys, dtype=np.uint8).reshape(len(digests), 16), "text_sha256"
     for name in TEXT_NAMES:
         if name in columns:
             wrong = [place for place, text in enumerate(columns[name]) if not isinstance(text, str)]

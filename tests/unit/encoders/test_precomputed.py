@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from secid.encoders import Cache, CacheFolder, describe, embed, load, self_test, smallest_distance
-from secid.errors import EncoderError
+from secid.errors import EncoderError, NonFiniteEmbeddingError
 from secid.report.encoder import encoder_json, encoder_text
 from secid.settings import Settings
 
@@ -114,6 +114,17 @@ def test_flags_of_a_recipe_that_a_file_cannot_follow_are_named(tmp_path: Path) -
     assert found == ("not used with a file of vectors: --pooling, --query-prefix, --max-length, --dtype",)
 
 
+def test_a_stored_row_that_is_not_finite_is_not_answered_with_a_number_format(tmp_path: Path) -> None:
+    damaged = UNIT.astype(np.float16)
+    damaged[1, 1] = np.nan
+    np.savez(tmp_path / "v.npz", vectors=damaged, text=np.array(TEXTS))
+    found, out = encoder(tmp_path / "v.npz"), np.zeros((4, 5), np.float32)
+    with pytest.raises(NonFiniteEmbeddingError, match="'two'") as caught:
+        embed(found, ListTexts(TEXTS), text_keys(TEXTS, "query"), "query", out, cache=None, progress=lambda n: None)
+    assert "mend what made its vector" in str(caught.value)
+    assert "--dtype" not in str(caught.value)
+
+
 def test_half_precision_has_a_wider_noise_limit(tmp_path: Path) -> None:
     path = tmp_path / "v.npz"
     np.savez(path, vectors=UNIT.astype(np.float16), text=np.array(TEXTS))
@@ -156,7 +167,9 @@ def test_the_kept_dimensions_are_told(tmp_path: Path) -> None:
         ({"vectors": UNIT[0], "text": np.array(TEXTS)}, r"shape \(5,\)"),
         ({"vectors": np.ones((4, 2), dtype=np.int64), "text": np.array(TEXTS)}, "int64"),
         ({"vectors": UNIT, "text_sha256": np.array(["zz"] * 4)}, "not hexadecimal"),
-        ({"vectors": UNIT, "text_sha256": np.array(["ab"] * 4)}, "not hexadecimal"),
+        ({"vectors": UNIT, "text_sha256": np.array(["ab"] * 4)}, "row 0 is 'ab', expected 64 hexadecimal digits"),
+        ({"vectors": UNIT[:0], "text": np.array([], dtype=str)}, "holds no vectors"),
+        ({"vectors": UNIT, "text": np.array(TEXTS), "role": np.array([["query"]] * 4)}, r"role has shape \(4, 1\)"),
         ({"vectors": UNIT, "text": np.array(TEXTS), "role": np.array(["q"] * 4)}, "roles"),
         ({"vectors": np.array([{}] * 4), "text": np.array(TEXTS)}, "cannot be read: it holds Python objects"),
         ({"vectors": UNIT, "text": np.array(TEXTS), "role": np.array(["query"] * 6)}, "4 vectors but 6 roles"),

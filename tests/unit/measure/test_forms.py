@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from secid.measure.side_by_side import Scratch, side_by_side
 from secid.measure.summary import gate_table
 from secid.measure.sweep import Scalars, Variant, sweep
 from secid.measure.uncertainty import Influence, influence
+from secid.packed import PackedMatrix, can_pack
 from secid.rounding import FLOAT32_DISTANCE
 
 BASE = Variant(0.05, "base", "full")
@@ -85,6 +87,60 @@ def test_the_bias_is_the_definition_and_adds_up_over_parts_under_the_state_of_th
         assert bias == pytest.approx(0.5 * budget**2 * total / len(rows) ** 2, rel=1e-5)
     parts = [measured(vectors, some(rows, *ends), swept.state(BASE)) for ends in ((0, 30), (30, 90))]
     np.testing.assert_allclose(parts[0].bias_nats + parts[1].bias_nats, whole.bias_nats, rtol=1e-5)
+
+
+@pytest.mark.parametrize("counts", [[1] * 40, [40], [1, 30, 2, 7]], ids=["one negative", "one query", "k above d"])
+def test_shared_negatives_weights_of_zero_and_copies_are_the_definition(counts, monkeypatch):
+    """On one thread and on more threads than blocks; d = 24, two budgets."""
+    monkeypatch.setattr(blocks, "BLOCK_TRIPLETS", 16)
+    vectors, rows = source(np.array(counts))
+    generator, n = np.random.default_rng(6), len(rows)
+    rows = replace(rows, share=generator.choice([0.25, 0.5, 1.0], n), negative=rows.negative.copy())
+    rows.negative[0] = rows.positive[0]  # a copy of the positive: u = 0
+    scalars = sweep(vectors, rows, {"base": np.zeros(4000)}, [BASE]).scalars
+    weight = generator.uniform(0, 1, n) * (generator.uniform(0, 1, n) > 0.3)
+    u = (vectors.passages[rows.negative] - vectors.passages[rows.positive]).double().numpy()
+    u[1:] /= np.linalg.norm(u[1:], axis=1, keepdims=True)
+    total = (u.T * (weight * rows.share)) @ u
+    state = InformationState(torch.from_numpy(total), rows.n_negatives)
+    before = torch.get_num_threads()
+    for n_threads in (1, 4):
+        try:
+            torch.set_num_threads(n_threads)
+            found = influence(vectors, rows, scalars, weight, state, FLOAT32_DISTANCE, (1.0, 300.0))
+        finally:
+            torch.set_num_threads(before)
+        for place, budget in enumerate((1.0, 300.0)):
+            inverse, matrix = np.linalg.inv(np.eye(D) + budget * total / rows.n_negatives), total / rows.n_negatives
+            forms = rows.share * weight * np.einsum("ti,ij,tj->t", u, inverse, u)
+            change = budget * (forms - rows.share * np.trace(inverse @ matrix))
+            per_query = np.bincount(rows.query, change) / rows.n_negatives
+            np.testing.assert_allclose(found.per_query[:, place], per_query, atol=2e-6 * np.abs(change).max())
+            parts = [
+                inverse @ ((u[own].T * (weight * rows.share)[own]) @ u[own] - rows.share[own].sum() * matrix)
+                for own in (rows.query == query for query in found.queries)
+            ]
+            bias = 0.5 * budget**2 * sum(np.trace(part @ part) for part in parts) / rows.n_negatives**2
+            scale = 0.5 * budget**2 * sum(np.trace(inverse @ matrix @ inverse @ matrix) for _ in parts)
+            assert found.bias_nats[place] == pytest.approx(bias, rel=2e-5, abs=2e-6 * scale)
+            if not place:
+                np.testing.assert_allclose(found.information, forms, atol=1e-6)
+
+
+def test_a_packed_matrix_takes_rows_of_any_layout():
+    if not can_pack(CPU, torch.float32):
+        pytest.skip("this machine or this torch does not pack")
+    weight, square, rows = torch.randn(24, 16), torch.randn(16, 16), torch.randn(40, 16)
+    for given in (rows, rows[::2], torch.randn(16, 40).T, rows[:1], rows[:0], rows.view(4, 10, 16).transpose(0, 1)):
+        torch.testing.assert_close(PackedMatrix(weight).product(given), given @ weight.T, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(PackedMatrix(square.T).product(given), given @ square, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps", "meta"])
+def test_nothing_on_a_device_is_packed_nor_worked_on_in_threads(device):
+    assert not can_pack(torch.device(device), torch.float32)
+    with side_by_side(torch.device(device)) as each:
+        assert each is map
 
 
 def test_the_number_of_threads_changes_nothing(monkeypatch):
