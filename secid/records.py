@@ -93,6 +93,8 @@ class Defect(NamedTuple):
     detail: got against expected, in a few words, cut to 200 characters by the maker.
     split : as in Record; None where the row is too broken to tell, so that it counts
             against every source of the file.
+    query, dropped : of a row that is left out since none of its passages is usable: its query, and (reason, count)
+            of those passages.
     """
 
     reason: str
@@ -101,6 +103,8 @@ class Defect(NamedTuple):
     detail: str
     split: str | None = None
     n_rows: int = 1
+    query: str = ""
+    dropped: tuple[tuple[str, int], ...] = ()
 
 
 class Reason(NamedTuple):

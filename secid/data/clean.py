@@ -20,6 +20,9 @@ Lookup = Callable[[str], str | None]
 """Id -> text, None where the collection has none."""
 
 Item = Record | Defect
+Dropped = Counter[tuple[str, str]]
+"""Number of values that were left out, by (reason, detail)."""
+NONE_DROPPED: Dropped = Counter()
 SEQUENCES = frozenset({list, tuple})
 FEW_ROWS = 4
 """Rows among which a bad one is no longer searched for by halves."""
@@ -37,12 +40,14 @@ class Pair(NamedTuple):
 
 
 class _Unusable(Exception):  # noqa: N818 - never leaves this module
-    """A row, or a cell of it, that cannot be used."""
+    """A row, or a cell of it, that cannot be used. query, dropped: as in Defect."""
 
-    def __init__(self, reason: str, detail: str = "") -> None:
+    def __init__(self, reason: str, detail: str = "", query: str = "", dropped: Dropped = NONE_DROPPED) -> None:
         super().__init__(reason)
         self.reason = reason
         self.detail = detail
+        self.query = query
+        self.dropped = dropped
 
 
 class Cleaner:
@@ -173,8 +178,11 @@ class Cleaner:
             if self._source_column:
                 split = self._split_of(row)
             positive = self._is_positive(label)
-            text = self._passage(passage, "no_positive" if positive else "empty_negative")
-            return Pair(split or "", self._query(query), text, positive, self._path, line)
+            asked = self._query(query)
+            texts, dropped = self._usable((passage,), "no_positive" if positive else "empty_negative")
+            if not texts:
+                raise _Unusable(*_verdict(dropped, "missing_field"), asked, dropped)
+            return Pair(split or "", asked, texts[0], positive, self._path, line)
         except _Unusable as trouble:
             return self._defect(line, trouble, split)
 
@@ -207,12 +215,10 @@ class Cleaner:
                 negatives = tuple(cell for cell in negatives if cell is not None) or negatives
             bad, dropped = self._usable(self._listed(negatives, "no_negatives"), "empty_negative")
             if not bad:
-                raise _Unusable(*_verdict(dropped, "no_negatives"))
+                raise _Unusable(*_verdict(dropped, "no_negatives"), text, dropped)
         except _Unusable as trouble:
             return self._defect(line, trouble, split)
-        left_out: Counter[str] = Counter()
-        for (reason, _), n in dropped.items():
-            left_out[reason] += n
+        left_out = _by_reason(dropped)
         if unusable:
             left_out["unusable_positive"] = unusable
         if n_late:
@@ -288,10 +294,10 @@ class Cleaner:
             raise _Unusable("string_for_list", f"{shorten(values, 60)!r}")
         raise _Unusable("wrong_type", f"{_kind(values)} where a list is expected")
 
-    def _usable(self, values: Any, empty: str) -> tuple[list[str], Counter[tuple[str, str]]]:
+    def _usable(self, values: Any, empty: str) -> tuple[list[str], Dropped]:
         """Texts of the usable values, and (reason, detail) of the others, counted."""
         texts: list[str] = []
-        dropped: Counter[tuple[str, str]] = Counter()
+        dropped: Dropped = Counter()
         for value in values:
             try:
                 texts.append(self._passage(value, empty))
@@ -319,7 +325,10 @@ class Cleaner:
         return text
 
     def _defect(self, line: int, trouble: _Unusable, split: str | None) -> Defect:
-        return Defect(trouble.reason, self._path, line, shorten(trouble.detail), split)
+        dropped = tuple(sorted(_by_reason(trouble.dropped).items()))
+        return Defect(
+            trouble.reason, self._path, line, shorten(trouble.detail), split, query=trouble.query, dropped=dropped
+        )
 
 
 def _n_cells(value: Any) -> int:
@@ -336,7 +345,14 @@ def _looked_up(lookup: Lookup, value: Any, what: str) -> str:
     return text
 
 
-def _verdict(dropped: Counter[tuple[str, str]], none: str) -> tuple[str, str]:
+def _by_reason(dropped: Dropped) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for (reason, _), n in dropped.items():
+        found[reason] += n
+    return found
+
+
+def _verdict(dropped: Dropped, none: str) -> tuple[str, str]:
     """Why nothing is left: the commonest reason (the first met among equals); `none` where nothing was there."""
     telling = [(key, n) for key, n in dropped.items() if key[0] != "missing_field"]
     if not telling:

@@ -30,7 +30,7 @@ from secid.gating.derive import common, complete, reference_name
 from secid.gating.estimates import Estimate, names_of
 from secid.gating.policy import Policy
 from secid.gating.subject import EXAMPLES, Draft, Reference, Subject
-from secid.gating.texts import Place, TextFindings, fetch
+from secid.gating.texts import LEFT_OUT, Place, TextFindings, fetch
 from secid.measure.uncertainty import FEWEST_QUERIES
 from secid.progress import Progress
 from secid.report.document import read_run
@@ -251,7 +251,7 @@ def _subject(item: Measured, scored: Scored, texts: TextFindings, against: Again
         rank=effective_rank(item, float(policy.diversity.budget)),
         place=place,
         left_out=tuple(
-            ((row.path, row.line, 0), f"left out: {row.detail}") for row in planned.tally.examples[:EXAMPLES]
+            ((row.path, row.line, LEFT_OUT), f"left out: {row.detail}") for row in planned.tally.examples[:EXAMPLES]
         ),
     )
 

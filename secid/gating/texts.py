@@ -28,6 +28,8 @@ Rows = Callable[[], Iterable[Record | Defect]]
 """Opens the files of a source from the start."""
 Place = tuple[str, int, int]
 """(path, line, number of the negative in its row)."""
+LEFT_OUT = -1
+"""The number of a negative that the reader left out, since those that it keeps are numbered without it."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +89,10 @@ class Texts:
         known : positives of a baseline; those of the source itself are always compared with.
         """
         for item in self._rows():
+            source = self._sources[item.split or ""]
             if isinstance(item, Record):
-                _gather_negatives(self._sources[item.split], item, (self.positives[item.split], known))
-            elif item.reason == "empty_negative":
-                for split in [item.split] if item.split is not None else list(self._sources):
-                    _add_empty(self._sources[split], b"", (item.path, item.line, 0))
+                _gather_negatives(source, item, (self.positives[item.split], known))
+            _gather_empty(source, item)
         return {split: _findings(source) for split, source in self._sources.items() if len(source.cluster)}
 
 
@@ -124,10 +125,6 @@ def _gather_negatives(source: _Source, record: Record, known: tuple[Positives, .
         if text.whole not in source.seen_negatives:
             source.seen_negatives.add(text.whole)
             source.negative_openings.add(text.opening)
-    for reason, count in record.dropped:
-        if reason == "empty_negative":
-            for _ in range(count):
-                _add_empty(source, query, (record.path, record.line, 0))
 
 
 def _add(source: _Source, query: bytes, place: Place, whole: int, start: str | None) -> None:
@@ -137,11 +134,14 @@ def _add(source: _Source, query: bytes, place: Place, whole: int, start: str | N
     source.starts.append(start)
 
 
-def _add_empty(source: _Source, query: bytes, place: Place) -> None:
-    """A negative that the reader left out because it is empty: it counts, though nothing else can be said of it."""
-    _add(source, query, place, whole_of([]), None)
-    for name, flags in source.flags.items():
-        flags.append(name == "empty")
+def _gather_empty(source: _Source, item: Record | Defect) -> None:
+    """Negatives that the reader left out because they are empty, those of a row that has no others too: they count,
+    though nothing else can be said of them.
+    """
+    for _ in range(dict(item.dropped).get("empty_negative", 0)):
+        _add(source, text_key("query", item.query), (item.path, item.line, LEFT_OUT), whole_of([]), None)
+        for name, flags in source.flags.items():
+            flags.append(name == "empty")
 
 
 def _findings(source: _Source) -> TextFindings:
@@ -170,19 +170,19 @@ def _overused(text: npt.NDArray[np.uint64], cluster: npt.NDArray[np.int64], n_qu
 
 
 def fetch(rows: Rows, wanted: set[tuple[str, Place]]) -> dict[tuple[str, Place], tuple[str, str]]:
-    """Query and negative of each (split, place), by reading the source once more; "" for a text that is gone."""
-    lines = {(split, path, line) for split, (path, line, _) in wanted}
+    """Query and negative of each (split, place), by reading the source once more; "" where gone or empty."""
+    lines: dict[tuple[str, str, int], list[int]] = defaultdict(list)
+    for split, (path, line, ordinal) in wanted:
+        lines[split, path, line].append(ordinal)
     found: dict[tuple[str, Place], tuple[str, str]] = {}
     if not wanted:
         return found
-    for record in _records(rows()):
-        if (record.split, record.path, record.line) not in lines:
-            continue
-        for ordinal in range(max(1, len(record.negatives))):
-            key = (record.split, (record.path, record.line, ordinal))
-            if key in wanted:
-                negative = record.negatives[ordinal] if ordinal < len(record.negatives) else ""
-                found[key] = (record.query, negative)
+    for item in rows():
+        negatives = item.negatives if isinstance(item, Record) else ()
+        for ordinal in lines.get((item.split or "", item.path, item.line), ()):
+            if ordinal < len(negatives):
+                negative = "" if ordinal == LEFT_OUT else negatives[ordinal]
+                found[item.split or "", (item.path, item.line, ordinal)] = (item.query, negative)
         if len(found) == len(wanted):
             break
     return found

@@ -378,6 +378,13 @@ def test_empty_negatives_are_judged_by_the_policy(prepared, tmp_path, invoke):
     found = invoke("gate", source, "--against", prepared.baseline, "--json")
     assert found.code == 1, found.err
     assert outcomes(found.out)["buckets.empty"] == "fail"
+    rows[1] = {**rows[1], "neg": [""] * 5}
+    (told,) = json.loads(invoke("gate", write_rows(source, rows), "--against", prepared.baseline, "--json").out)[
+        "sources"
+    ]
+    (empty,) = [check for check in told["checks"] if check["name"] == "buckets.empty"]
+    assert empty["measured"] == pytest.approx((70 + 5) / 700)
+    assert [(row["query"], row["negative"]) for row in empty["examples"]] == [(row["query"], "") for row in rows[:3]]
     rows[:20] = [{**row, "query": ""} for row in rows[:20]]
     found = invoke("gate", write_rows(source, rows), "--against", prepared.baseline)
     assert found.code == 2

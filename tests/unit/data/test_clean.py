@@ -72,6 +72,28 @@ def test_an_unusable_row_is_a_defect_with_its_reason(
     assert reason in REASONS
 
 
+@pytest.mark.parametrize(
+    ("good", "change", "dropped"),
+    [
+        (LISTS, {"neg": ["", "  "]}, (("empty_negative", 2),)),
+        (LISTS, {"neg": ["", None, 7, 7]}, (("empty_negative", 1), ("missing_field", 1), ("wrong_type", 2))),
+        (CELLS, {"negative_1": "", "negative_2": " "}, (("empty_negative", 2),)),
+    ],
+)
+def test_a_row_without_a_usable_negative_tells_its_query_and_what_it_had(
+    good: dict[str, Any], change: dict[str, Any], dropped: tuple[tuple[str, int], ...], items: Items
+) -> None:
+    defect = items([good, {**good, "query": "r", **change}])[1]
+    assert isinstance(defect, Defect)
+    assert (defect.query, defect.dropped) == ("r", dropped)
+
+
+def test_an_empty_labelled_pair_tells_its_query(items: Items) -> None:
+    rows = [{"query": f"q{i}", "passage": f"p{i}", "label": i % 2} for i in range(8)]
+    found = items([*rows, {"query": "q1", "passage": " ", "label": 0}])
+    assert [(item.query, item.dropped) for item in found if item.dropped] == [("q1", (("empty_negative", 1),))]
+
+
 @pytest.mark.parametrize("column", ["query", "pos", "neg"])
 def test_an_absent_column_counts_as_null(column: str, items: Items) -> None:
     short = {key: value for key, value in LISTS.items() if key != column}

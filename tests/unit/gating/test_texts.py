@@ -113,10 +113,28 @@ def test_nothing_is_empty(text):
 def test_empty_negatives_that_the_reader_left_out_count():
     rows = records(passage(7000))
     rows[1] = rows[1]._replace(dropped=(("empty_negative", 2),))
-    rows.append(Defect("empty_negative", "own.jsonl", 99, "empty"))
-    found = Texts(lambda: rows).findings()
-    assert found[""].flagged["empty"] == 3
-    assert found[""].n_negatives == 1 + 29 * 2 + 3
+    rows.append(Defect("empty_negative", "own.jsonl", 99, "", "", query="query 99", dropped=(("empty_negative", 4),)))
+    rows.append(Defect("empty_negative", "own.jsonl", 100, "", "", query="query 0", dropped=(("empty_negative", 1),)))
+    found = Texts(lambda: rows).findings()[""]
+    assert found.flagged["empty"] == 2 + 4 + 1
+    assert found.n_negatives == 1 + 29 * 2 + 7
+    assert len(found.shares["empty"].queries) == 30 + 1  # each under its own query
+
+
+def test_an_empty_negative_counts_for_its_own_split_alone():
+    rows = [Record("q", (passage(0),), (passage(5),), "a", 1, name) for name in ("one", "two")]
+    rows.append(Defect("empty_negative", "a", 2, "", "two", query="r", dropped=(("empty_negative", 3),)))
+    rows.append(Defect("broken_line", "a", 3, "cut"))
+    assert {name: item.n_negatives for name, item in Texts(lambda: rows).findings().items()} == {"one": 1, "two": 4}
+
+
+def test_the_rows_of_empty_negatives_show_no_sound_one():
+    rows = records(passage(7000))
+    rows[0] = rows[0]._replace(dropped=(("empty_negative", 1),))
+    rows[1] = Defect("empty_negative", "own.jsonl", 2, "", "", query="query 1", dropped=(("empty_negative", 2),))
+    places = Texts(lambda: rows).findings()[""].places["empty"]
+    texts = fetch(lambda: rows, {("", place) for place in places})
+    assert [texts["", place] for place in places] == [("query 0", ""), ("query 1", ""), ("query 1", "")]
 
 
 def test_an_unlisted_opening_is_found_by_being_common():
