@@ -28,6 +28,8 @@ def info(json: Json = False, **settings: Any) -> None:
     """
     from datetime import UTC, datetime
 
+    from secid.report.foreign import plain
+
     found = _folder(settings).info()
     if json:
         _print_json(asdict(found))
@@ -38,11 +40,11 @@ def info(json: Json = False, **settings: Any) -> None:
     typer.echo(f"damaged          {found.n_damaged} segments set aside")
     typer.echo(f"encoders         {len(found.encoders)}")
     if found.encoders:
-        typer.echo(f"\n{'fingerprint':<20}{'segments':>9}{'rows':>15}{'size':>12}  last used")
+        typer.echo(f"\n{'fingerprint':<20}{'segments':>9}{'rows':>15}{'size':>12}  {'last used':<20}  encoder")
     for use in found.encoders:
         used = datetime.fromtimestamp(use.last_used, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        shown = use.fingerprint[:16]
-        typer.echo(f"{shown:<20}{use.n_segments:>9,}{use.n_rows:>15,}{_size(use.n_bytes):>12}  {used}")
+        shown, name = use.fingerprint[:16], plain(use.name) or "unknown"
+        typer.echo(f"{shown:<20}{use.n_segments:>9,}{use.n_rows:>15,}{_size(use.n_bytes):>12}  {used}  {name}")
 
 
 @app.command("clear")

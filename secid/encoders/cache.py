@@ -38,13 +38,15 @@ HEXADECIMAL = re.compile(r"[0-9a-f]{64}")
 class Cache:
     """The cached rows of one encoder: looked up in finished segments, added to an open one in memory.
 
+    name      : of the encoder, for `secid cache info`.
     set_aside : folders of segments found damaged, which are encoded again.
     """
 
-    def __init__(self, folder: CacheFolder, fingerprint: str) -> None:
+    def __init__(self, folder: CacheFolder, fingerprint: str, name: str = "") -> None:
         self._folder = folder
-        name = fingerprint if HEXADECIMAL.fullmatch(fingerprint) else hashlib.sha256(fingerprint.encode()).hexdigest()
-        self._home = folder.folder / name
+        known = HEXADECIMAL.fullmatch(fingerprint)
+        self._home = folder.folder / (fingerprint if known else hashlib.sha256(fingerprint.encode()).hexdigest())
+        self._name = name
         self._segments = [Segment(path) for path in finished(self._home)]
         self._open: list[tuple[Keys, Float32Rows, NDArray[np.bool_]]] = []
         self._open_bytes = 0
@@ -52,9 +54,9 @@ class Cache:
         self.set_aside: list[str] = []
 
     @classmethod
-    def open(cls, settings: Settings, fingerprint: str) -> Cache:
+    def open(cls, settings: Settings, fingerprint: str, name: str = "") -> Cache:
         """The cache of the encoder with that fingerprint, where the settings put it."""
-        return cls(CacheFolder.of(settings), fingerprint)
+        return cls(CacheFolder.of(settings), fingerprint, name)
 
     @property
     def dimension(self) -> int | None:
@@ -113,7 +115,7 @@ class Cache:
         keys, rows, truncated = (np.concatenate(parts) for parts in zip(*self._open, strict=True))
         self._open, self._open_bytes = [], 0
         try:
-            self._segments.append(Segment(write_segment(self._home, keys, rows, truncated)))
+            self._segments.append(Segment(write_segment(self._home, keys, rows, truncated, self._name)))
         except OSError as error:
             raise OutputError(
                 f"the embedding cache cannot be written: {error.strerror or error}",

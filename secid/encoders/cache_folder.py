@@ -30,9 +30,13 @@ ABANDONED_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class EncoderUse:
-    """What the cache holds of one encoder. last_used: seconds since the epoch."""
+    """What the cache holds of one encoder. last_used: seconds since the epoch.
+
+    name : the one it had last; "" where no segment tells.
+    """
 
     fingerprint: str
+    name: str
     n_segments: int
     n_rows: int
     n_bytes: int
@@ -81,6 +85,7 @@ class CacheFolder:
             encoders.append(
                 EncoderUse(
                     home.name,
+                    _made_by(segments[-1]),
                     len(segments),
                     sum(_n_rows(segment) for segment in segments),
                     sum(_size(segment.folder) for segment in segments),
@@ -202,6 +207,13 @@ def _n_rows(segment: Segment) -> int:
         return int(segment.meta["n"])
     except (DamagedSegmentError, OSError):
         return 0
+
+
+def _made_by(segment: Segment) -> str:
+    try:
+        return str(segment.meta.get("encoder", ""))
+    except (DamagedSegmentError, OSError):
+        return ""
 
 
 def _size(folder: Path) -> int:

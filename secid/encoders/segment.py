@@ -89,9 +89,10 @@ class Segment:
             return
 
 
-def write_segment(parent: Path, keys: Keys, rows: Float32Rows, truncated: NDArray[np.bool_]) -> Path:
+def write_segment(parent: Path, keys: Keys, rows: Float32Rows, truncated: NDArray[np.bool_], encoder: str = "") -> Path:
     """A new segment under `parent`, safely on the disk. keys (m, 16), m >= 1, in any order. Returns its folder.
 
+    encoder : name of whoever made the rows, for people; the folder tells encoders apart.
     Raises OSError where the disk refuses.
     """
     high, low = key_words(keys)
@@ -107,7 +108,7 @@ def write_segment(parent: Path, keys: Keys, rows: Float32Rows, truncated: NDArra
                 stream.flush()
                 os.fsync(stream.fileno())
         sums = {file: file_sha256(temporary / file) for file in ARRAYS}
-        meta = {"n": len(keys), "dimension": rows.shape[1], "sha256": sums}
+        meta = {"n": len(keys), "dimension": rows.shape[1], "encoder": encoder, "sha256": sums}
         with (temporary / META).open("w", encoding="utf-8") as text:
             json.dump({**meta, "checksum": _checksum(meta)}, text)
             text.flush()

@@ -42,8 +42,8 @@ class Embedder:
 
     def __init__(self, plan: Plan, encoder: Encoder, settings: Settings, folder: Path, progress: Progress) -> None:
         self._stores: dict[Role, TextStore] = {"query": plan.queries, "passage": plan.passages}
-        self._encoder = encoder
-        self._cache = Cache.open(settings, encoder.info.fingerprint) if settings.cache else None
+        self._encoder, info = encoder, encoder.info
+        self._cache = Cache.open(settings, info.fingerprint, info.name) if settings.cache else None
         self._progress = progress
         self._n_told = 0
         self._rows: dict[Role, MappedRows] = {
@@ -56,7 +56,7 @@ class Embedder:
         self._truncated: dict[Role, npt.NDArray[np.bool_]] = {
             role: np.zeros(len(store), np.bool_) for role, store in self._stores.items()
         }
-        self._tells_cuts = encoder.info.pooling not in ("precomputed", "unknown")
+        self._tells_cuts = info.pooling not in ("precomputed", "unknown")
         told = [name for name in COUNTED if name != "n_truncated" or self._tells_cuts]
         self.counts: dict[str, float] = dict.fromkeys(told, 0)
         queries, passages = (torch.from_numpy(self._rows[role].values) for role in ("query", "passage"))

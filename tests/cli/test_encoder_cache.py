@@ -84,13 +84,15 @@ def cached(tiny, source, tmp_path, invoke):
     return folder
 
 
-def test_info_counts_what_a_run_left(cached, invoke):
+def test_info_counts_what_a_run_left(cached, tiny, invoke):
     found = json.loads(invoke("cache", "info", "--cache-dir", cached, "--json").out)
     assert sum(use["n_rows"] for use in found["encoders"]) == 8 * 4  # query, positive, two negatives
     assert found["n_damaged"] == 0
+    assert [use["name"] for use in found["encoders"]] == [str(tiny)]
     printed = invoke("cache", "info", "--cache-dir", cached).out
     assert str(cached) in printed
     assert found["encoders"][0]["fingerprint"][:16] in printed
+    assert printed.rstrip().endswith(found["encoders"][0]["name"])
 
 
 def test_an_empty_cache_is_no_error(tmp_path, invoke):
