@@ -70,7 +70,7 @@ def ranking(run: Run) -> str:
     """Who is first, and whether that is established."""
     leader, how = run.sources[0], standing(run)
     point = score_point(leader, run.budget)
-    on = " on equal numbers" if run.equal_numbers else ""
+    on = " on equal numbers" if run.equal_numbers and run.budget > 1.0 else ""
     at = "" if run.budget == 1.0 else f"at B{SPACE}={SPACE}{budget(run.budget)}{on} "
     score = f"{nats(point.nats)} nats {at}(95{SPACE}% interval {interval(point.interval_95)})"
     if how == "alone":

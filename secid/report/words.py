@@ -28,8 +28,8 @@ EXPLANATIONS = {
     "P(first)": "chance of the highest score among these sources, 0 to 100 %, given the sampling of queries alone; "
     "nearer to 100 % is surer.",
     "new texts": "texts that are in no source and are encoded for the control alone, 0 or more; fewer cost less.",
-    "negatives": "triplets (query, positive, negative) scored; at B = 1 a higher count only narrows the interval, at "
-    "others it moves the score, so ranks there go by equal numbers.",
+    "negatives": "triplets (query, positive, negative) scored; up to B = 1 a higher count only narrows the interval, "
+    "beyond it moves the score, so ranks there go by equal numbers.",
     "queries": "distinct queries, 1 or more: the sampling unit; more of them narrow the intervals.",
     "tr M": "the mean weight, 0 to 1 and higher is more: the score is at most this, and usually within 1 % of it.",
     "π": "target consistency, 0 to 1: probability that the encoder prefers the positive to the negative. "
@@ -205,7 +205,7 @@ def score_name(run: Run) -> str:
 
 
 def equal_numbers(run: Run) -> str:
-    """The numbers that sources are compared on at budgets other than 1, where their own differ; else ""."""
+    """The numbers that sources are compared on beyond budget 1, where their own differ; else ""."""
     numbers = run.equal_numbers
     if numbers is None:
         return ""
@@ -216,7 +216,7 @@ def score_point(item: Measurement, budget: float) -> BudgetPoint:
     """Score, interval and bias at a budget, those that a source is ranked by: beyond budget 1 on equal numbers. Those
     of B = 1 where the curve lacks the budget.
     """
-    for point in item.compared_curve if budget != 1.0 and isinstance(item, SourceResult) else item.budget_curve:
+    for point in item.compared_curve if budget > 1.0 and isinstance(item, SourceResult) else item.budget_curve:
         if point.budget == budget:
             return point
     return BudgetPoint(budget=1.0, nats=item.eci_nats, interval_95=item.interval_95, bias_nats=item.bias_nats)

@@ -79,16 +79,16 @@ def unmatched_names(run: Run, outcomes: Iterable[Outcomes]) -> list[str]:
 def numbers_of(run: Run) -> dict[str, dict[str, float]]:
     """Every number of a run that could rank its sources: scores, budgets, other weights, proxies.
 
-    At the run's own budget the scores that it ranks by, those on equal numbers where sources differ in size; other
-    budgets beyond 1 are left out there, since a larger source scores higher at them (METHOD 7).
+    At the run's own budget the scores that it ranks by, beyond 1 those on equal numbers where sources differ in size;
+    where they cannot be cut, other budgets beyond 1 are left out: a larger source scores higher at them (METHOD 7).
     """
     found: dict[str, dict[str, float]] = {"ECI_sem": {s.name: s.eci_nats for s in run.sources}}
     common = set.intersection(*({point.budget for point in source.compared_curve} for source in run.sources))
     for budget in sorted({run.budget} if "crossings" in run.not_evaluated else common):
         if budget != 1.0:
+            curves = {s.name: s.compared_curve if budget > 1.0 else s.budget_curve for s in run.sources}
             found[_at_budget(budget)] = {
-                source.name: next(point.nats for point in source.compared_curve if point.budget == budget)
-                for source in run.sources
+                name: next(point.nats for point in curve if point.budget == budget) for name, curve in curves.items()
             }
     for item in run.ablations:
         if item.name == "weight":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,7 @@ from secid.study.slices import MOST_SLICES, slices
 from secid.study.triplets import triplets_of
 
 Flags = npt.NDArray[np.bool_]
+Set = TypeVar("Set", Triplets, Measured)
 Frozen = dict[tuple[str, str], DocumentFrequencies]
 PASSES = 2
 """Over the triplets: one for the sums, one for the influence."""
@@ -153,7 +155,7 @@ def swept(
 ) -> tuple[list[Measured], list[Measured] | None, list[tuple[Control, Measured]]]:
     """Sources whole, sources cut to equal size (None where they cannot be), and controls, measured.
 
-    Variants are of the triplets that sources are ranked by: at budgets other than 1 those of equal size.
+    Variants are of the triplets that sources are ranked by: beyond budget 1 those of equal size.
     """
     settings = bench.settings
     position = sample_positions(plan, settings.seed, triplets)  # after an early stop, percentages of what was scored
@@ -163,7 +165,7 @@ def swept(
         n_cut = sum(len(cut) for cut, item in zip(cuts or (), triplets, strict=False) if cut is not item)
         progress.start("measure", PASSES * (n_triplets + n_cut), "triplets")
         watched = replace(bench, vectors=replace(bench.vectors, seen=progress.advance))
-        ranked = triplets if cuts is None or settings.budget == 1.0 else cuts
+        ranked = judged(triplets, cuts, settings.budget)
         items = [
             watched.measure(p.name, p, rows, variants if rows is own else (), position[rows.query])
             for p, rows, own in zip(plan.sources, triplets, ranked, strict=True)
@@ -192,6 +194,9 @@ def inspected(
     return findings, flags
 
 
-def judged(items: Sequence[Measured], level: Sequence[Measured] | None, budget: float) -> Sequence[Measured]:
-    """What sources are ranked by: all of them at budget 1, else sets of equal size where these could be cut."""
-    return items if budget == 1.0 or level is None else level
+def judged(items: Sequence[Set], level: Sequence[Set] | None, budget: float) -> Sequence[Set]:
+    """What sources are ranked by: all of them up to budget 1, else sets of equal size where these could be cut.
+
+    Source: METHOD 7.
+    """
+    return items if budget <= 1.0 or level is None else level

@@ -86,7 +86,7 @@ def _judged(
 ) -> Sequence[Measured]:
     """The parts as they are ranked: beyond budget 1 cut to equal size, where that can be."""
     own = [part.triplets for part in parts]
-    level = None if settings.budget == 1.0 else level_places(plan, own, settings.seed)
+    level = None if settings.budget <= 1.0 else level_places(plan, own, settings.seed)
     if level is None:
         return parts
     return [

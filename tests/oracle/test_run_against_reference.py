@@ -16,6 +16,7 @@ from secid.report.words import score_point
 from secid.results import EqualNumbers, Run
 from secid.settings import resolve
 from secid.study.ablate import CORPORA, TEMPERATURES, TOKENIZERS
+from secid.study.agreement import numbers_of
 from secid.study.coverage import CoverageBench
 from secid.study.score import Scored, score_sources
 from secid.texts import text_key
@@ -481,7 +482,7 @@ def test_policy_all_shares_negatives_among_positives(sources, expected, tmp_path
 
 
 def test_at_another_budget_the_ranking_is_by_equal_samples(tmp_path):
-    """Each source's own sample gives one order, equal numbers the other; the ranking takes the latter."""
+    """Each source's own sample gives one order, equal numbers the other; the ranking beyond B = 1 takes the latter."""
 
     def rows(n: int, words: str, n_negatives: int) -> Rows:
         queries = [f"river stone {place}" for place in range(n)]
@@ -504,6 +505,12 @@ def test_at_another_budget_the_ranking_is_by_equal_samples(tmp_path):
     equal = score({"x": made["few"], "y": rows(8, "else", 2)}, tmp_path / "equal", budget=1_000.0).run
     assert equal.equal_numbers is None
     assert all(source.equal_curve == () for source in equal.sources)
+    below = score(made, tmp_path / "below", budget=0.5, temperature=1.0, controls="none").run
+    shown = {s.name: score_point(s, 0.5).nats for s in below.sources}
+    assert shown == {s.name: next(p.nats for p in s.budget_curve if p.budget == 0.5) for s in below.sources}
+    gap = shown[below.comparisons[0].first] - shown[below.comparisons[0].second]
+    assert gap == pytest.approx(below.comparisons[0].difference_nats, abs=1e-12)  # up to B = 1 by all that they have
+    assert numbers_of(below)["ECI at B = 0.5"] == shown
 
 
 def test_crossings_agree_with_the_curves_on_equal_numbers(tmp_path):

@@ -120,8 +120,8 @@ def _on_equal_numbers(run: Run) -> str:
     if not numbers:
         return ", as these are."
     return (
-        f", so curves and crossings are on {numbers}, as many as every source has, also at B = 1, where other sections "
-        "show the score of all. The folded table has each source's own sample."
+        f", so curves and crossings are on {numbers}, as many as every source has, also up to B = 1, where other "
+        "sections show the score of all. The folded table has each source's own sample."
     )
 
 

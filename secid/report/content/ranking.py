@@ -80,7 +80,7 @@ NOT_RANKED = "Controls, not ranked"
 def _on_equal_numbers(run: Run) -> tuple[str, ...]:
     """What beyond budget 1 is not of all negatives."""
     numbers = equal_numbers(run)
-    if run.budget == 1.0 or not numbers:
+    if run.budget <= 1.0 or not numbers:
         return ()
     told = f"Scores, intervals, ranks, P(first) and pairs are on {numbers}: beyond B = 1 a larger sample scores higher."
     return (f"{told} Counts, diversity fractions and controls are of all.",)

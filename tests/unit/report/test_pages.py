@@ -335,7 +335,7 @@ def test_the_terminal_begins_with_the_table_and_explains_its_columns(run):
     told = " ".join(printed(run).split())
     for words in (
         "sources joined by pairs whose order",
-        "diversity: 1 − ECI_sem/tr M",
+        "div.: 1 − ECI_sem/tr M",
         "π: target consistency, 0 to 1",
         "ρ: semantic locality, 0 to 1",
         "π<½: inversions: share of negatives that outscore the positive, 0 to 100 %.",
@@ -368,8 +368,12 @@ def test_scores_on_equal_numbers_are_shown_where_sources_rank_by_them(run):
     assert [row[2] for row in sections["ranking"].parts[0].table.rows] == ["174.0", "161.3"]
     assert "ranks, P(first) and pairs are on 110 queries" in sections["ranking"].paragraphs[0]
     assert "at B = 1,000 on equal numbers" in without_isolates(verdict(made)[0][1]).replace("\u00a0", " ")
-    at_one = {section.anchor: section for section in page_of(replace(made, budget=1.0)).sections}
-    assert at_one["ranking"].paragraphs == ()
+    for up_to_one in (1.0, 0.5):
+        other = replace(made, budget=up_to_one)
+        assert page_of(other).sections[0].anchor == "ranking"
+        assert page_of(other).sections[0].paragraphs == ()
+        assert "equal numbers" not in without_isolates(verdict(other)[0][1])
+        assert "negatives of each" not in printed(other)
 
 
 def test_no_line_of_the_terminal_ends_in_a_space(sample):
