@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from secid.errors import SettingsError, UsageError
+from secid.settings import FIELDS
 
 Off = Literal["off"]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0, strict=True)]
@@ -138,6 +139,8 @@ class Policy(Table):
 
 KEYS_IN: Mapping[str, tuple[str, ...]] = {"secid.toml": ("gate",), "pyproject.toml": ("tool", "secid", "gate")}
 """Files of settings that may hold a policy, and where."""
+NEARLY = 0.85
+"""Likeness from which a key is a misspelt one of the policy: one letter in seven; other tools' tables are less."""
 
 
 def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Policy, str]:
@@ -165,10 +168,15 @@ def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Polic
                 where=str(path),
                 remedy="secid gate --init --policy FILE adds one",
             )
-        return parse_policy(table if found is None else found, str(path)), str(path)
+        if found is None:
+            return parse_policy(table, str(path)), str(path)
+        _refuse_beside(table, path.name, str(path))
+        return parse_policy(found, str(path)), str(path)
     for name in KEYS_IN:
-        found = table_in(_toml(base / name), name) if (base / name).is_file() else None
+        table = _toml(base / name) if (base / name).is_file() else {}
+        found = table_in(table, name)
         if found is not None:
+            _refuse_beside(table, name, name)
             return parse_policy(found, name), name
     return Policy(), "derived from the baseline"
 
@@ -179,6 +187,22 @@ def table_in(table: Mapping[str, Any], name: str) -> Any:
     for key in KEYS_IN.get(name, ("gate",)):
         found = found.get(key) if isinstance(found, Mapping) else None
     return found
+
+
+def _refuse_beside(table: Mapping[str, Any], name: str, where: str) -> None:
+    """Raises SettingsError for a limit that stands beside the policy's table, where nothing would read it.
+
+    Tables of others may stand there, and settings of secid, of which one has the name of a table of the policy.
+    """
+    *above, last = KEYS_IN.get(name, ("gate",))
+    for key in above:
+        table = table[key]
+    for key, value in table.items():
+        near = difflib.get_close_matches(key, Policy.model_fields, n=1, cutoff=NEARLY)
+        if near and (key not in FIELDS or isinstance(value, Mapping)):
+            told = ".".join([*above, key])
+            remedy = f"did you mean {'.'.join([*above, last, near[0]])!r}?"
+            raise SettingsError(f"{told!r} stands beside the policy, not in it", where=where, remedy=remedy)
 
 
 def parse_policy(table: Any, where: str) -> Policy:

@@ -119,6 +119,40 @@ def test_a_table_with_letters_swapped_is_told(tmp_path):
     assert caught.value.remedy == "did you mean 'gate'?"
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "told", "remedy"),
+    [
+        ("p.toml", "[gate]\n[buckets]\nempty = 0.0\n", "'buckets'", "did you mean 'gate.buckets'?"),
+        ("p.toml", "[gate]\n[bucket]\nempty = 0.0\n", "'bucket'", "did you mean 'gate.buckets'?"),
+        ("p.toml", "minimum_records = 9\n[gate]\n", "'minimum_records'", "did you mean 'gate.minimum_records'?"),
+        ("p.toml", "[gate]\n[controls]\nrelatedness_minimum = 0.5\n", "'controls'", "did you mean 'gate.controls'?"),
+        ("secid.toml", "[gate]\n[buckets]\nempty = 0.0\n", "'buckets'", "did you mean 'gate.buckets'?"),
+        (
+            "pyproject.toml",
+            "[tool.secid.gate]\n[tool.secid.drift]\nclose = 0.1\n",
+            "'tool.secid.drift'",
+            "did you mean 'tool.secid.gate.drift'?",
+        ),
+    ],
+)
+def test_a_limit_beside_the_policy_is_refused(tmp_path, name, text, told, remedy):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(SettingsError, match=f"{told} stands beside the policy") as caught:
+        read_policy(tmp_path / name)
+    assert caught.value.remedy == remedy
+
+
+def test_settings_and_tables_of_others_may_stand_beside_the_policy(tmp_path):
+    others = "[tool.coverage]\nx = 1\n[project]\nname = 'x'\n[build]\n[score-card]\n[dist]\n"
+    for name, text in (
+        ("p.toml", "title = 'limits'\n[gate]\nminimum_records = 9\n" + others),
+        ("secid.toml", "seed = 1\ncontrols = 'random'\n[gate]\nminimum_records = 9\n"),
+        ("pyproject.toml", "[buckets]\n[tool.secid]\nseed = 1\n[tool.secid.gate]\nminimum_records = 9\n" + others),
+    ):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        assert read_policy(tmp_path / name)[0].minimum_records == 9
+
+
 def test_a_pipe_is_no_policy(tmp_path):
     os.mkfifo(tmp_path / "p.toml")
     with pytest.raises(UsageError, match="is a pipe, a device or a folder; a policy is read more than once"):
