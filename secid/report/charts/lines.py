@@ -8,6 +8,8 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from secid.report.charts.svg import (
+    AXIS,
+    LINE,
     WIDTH,
     Scale,
     around,
@@ -17,12 +19,13 @@ from secid.report.charts.svg import (
     legend,
     line,
     picture,
+    text_width,
     ticks,
     words,
 )
 
 Points = Sequence[tuple[float, float]]
-LEFT, TOP, HEIGHT = 46.0, 24.0, 190.0
+LEFT, TOP, HEIGHT = 58.0, 26.0, 190.0
 
 
 def lines(
@@ -48,7 +51,7 @@ def lines(
     xs = [x for x, _ in everything] or [1.0, 10.0]
     low, high = around([y for _, y in everything], zero=zero)
     bottom = TOP + HEIGHT
-    x_scale = Scale(min(xs), max(xs), LEFT + 8, WIDTH - 24, log_x)
+    x_scale = Scale(min(xs), max(xs), LEFT + 8, WIDTH - 32, log_x)
     y_scale = Scale(low, high, bottom, TOP)
     named_ticks = x_ticks if x_ticks is not None else [(tick, f"{tick:g}") for tick in ticks(min(xs), max(xs))]
     parts = [
@@ -60,18 +63,18 @@ def lines(
     if mark_x is not None:
         parts += [
             line(x_scale(mark_x[0]), TOP, x_scale(mark_x[0]), bottom, "ref", "3 3"),
-            words(min(x_scale(mark_x[0]) + 4, WIDTH - 70), TOP + 10, mark_x[1], class_="tick", size=11),
+            words(min(x_scale(mark_x[0]) + 4, WIDTH - text_width(mark_x[1])), TOP + 12, mark_x[1], class_="tick"),
         ]
     if reference is not None:
         parts += _reference(reference[1], x_scale, y_scale)
     for number, points in enumerate(series.values()):
         parts.append(curve(number, [(x_scale(x), y_scale(y)) for x, y in points]))
-    keys, height = legend(list(series), bottom + 54)
+    keys, height = legend(list(series), bottom + AXIS + LINE)
     if reference is not None:
-        top = bottom + 54 + height
+        top = bottom + AXIS + LINE + height
         keys += [line(2, top - 4, 26, top - 4, "ref", "3 3"), words(33, top, reference[0], class_="muted")]
-        height += 18
-    return picture(key, title, description, bottom + 46 + height, [*parts, *keys])
+        height += LINE
+    return picture(key, title, description, bottom + AXIS + 10 + height, [*parts, *keys])
 
 
 def _reference(points: Points, x_scale: Scale, y_scale: Scale) -> list[Markup]:

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from secid.report.charts.svg import Scale, around, bottom_axis, label, line, marker, picture, rect, tag, ticks, words
+from secid.report.charts.svg import (
+    AXIS,
+    WIDTH,
+    Scale,
+    around,
+    bottom_axis,
+    label,
+    line,
+    picture,
+    rect,
+    tag,
+    ticks,
+    words,
+)
 from secid.report.numerals import nats
 from secid.report.words import kind_name, score_point
 from secid.results import ControlResult, Measurement, Run
 
-NAMES, RIGHT, ROW, TOP = 158, 448, 26, 10
-NAME_ROOM = NAMES - 16
+NAMES, RIGHT, ROW, TOP = 176, 440, 26, 10
+NAME_ROOM = NAMES - 24
 """Beside the number of the rank group."""
+DIAMOND = 8.5
+"""Half the height of a control's mark, so that a score's dot has room in it."""
 
 
 def scores(run: Run, title: str, description: str) -> Markup:
@@ -45,15 +60,15 @@ def scores(run: Run, title: str, description: str) -> Markup:
             ),
         ]
     if shown:
-        parts.append(words(NAMES, controls_start - 5, "controls", anchor="end", class_="tick", size=11))
+        parts.append(words(NAMES, controls_start - 5, "controls", anchor="end", class_="tick"))
     for row, source in enumerate(run.sources):
         y = TOP + ROW * row + ROW / 2
         parts += [
+            *_shuffled(shuffled.get(source.name), run.budget, y, scale),
             *_bar(source, run.budget, y, scale, row),
             words(NAMES, y + 4, label(source.name, NAME_ROOM), anchor="end"),
         ]
-        parts += _shuffled(shuffled.get(source.name), run.budget, y, scale)
-    return picture("scores", title, description, bottom + 38, parts)
+    return picture("scores", title, description, bottom + AXIS + 2, parts)
 
 
 def _groups(run: Run) -> list[Markup]:
@@ -62,10 +77,10 @@ def _groups(run: Run) -> list[Markup]:
     for row, source in enumerate(run.sources):
         y = TOP + ROW * row
         if source.rank_group % 2:
-            parts.append(rect(0, y, RIGHT + 8, ROW, "band", 0.06))
+            parts.append(rect(0, y, WIDTH, ROW, "band", 0.06))
         if source.rank_group not in seen:
             seen.add(source.rank_group)
-            parts.append(words(4, y + 17, str(source.rank_group), class_="tick", size=11))
+            parts.append(words(4, y + 17, str(source.rank_group), class_="tick"))
     return parts
 
 
@@ -95,8 +110,10 @@ def _mark(x: float, y: float, class_: str, tip: str) -> Markup:
 
 
 def _shuffled(control: ControlResult | None, budget: float, y: float, scale: Scale) -> list[Markup]:
-    """The same source with its relation removed, as a hollow diamond on the source's row."""
+    """The same source with its relation removed: a hollow diamond on its row, around the score where both meet."""
     if control is None:
         return []
     point = score_point(control, budget)
-    return [marker(3, scale(point.nats), y, class_="src", tip=nats(point.nats))]
+    tip, r = tag("title", nats(point.nats)), DIAMOND
+    shape = f"M{scale(point.nats):.1f} {y - r:.1f}l{r} {r}l{-r} {r}l{-r} {-r}z"
+    return [tag("path", tip, d=shape, class_="src m hollow", stroke="currentColor", fill="none")]

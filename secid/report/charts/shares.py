@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from secid.report.charts.svg import (
+    AXIS,
+    LINE,
     WIDTH,
     Scale,
     around,
@@ -45,7 +47,7 @@ def histograms(sources: Sequence[SourceResult], gates: Sequence[str], title: str
             x = column * (width + PANEL_GAP)
             mean = getattr(source, f"{gate}_mean", None)
             parts += _panel(source.gate_histograms.get(gate, ()), tallest[gate], x, base, width, number, mean)
-        y = base + 14
+        y = base + LINE
     return picture("gates", title, description, y + 2, parts)
 
 
@@ -69,39 +71,39 @@ def _panel(
         at = x + width * min(1.0, max(0.0, mean))
         parts.append(line(at, base + 5, at, base - 3, "mean"))
     parts += [
-        words(x, base + 11, "0", class_="tick", size=9),
-        words(x + width, base + 11, "1", anchor="end", class_="tick", size=9),
+        words(x, base + 15, "0", class_="tick"),
+        words(x + width, base + 15, "1", anchor="end", class_="tick"),
     ]
     return parts
 
 
 def buckets(names: Sequence[str], shares: Mapping[str, Mapping[str, float]], title: str, description: str) -> Markup:
     """Bars of all sources for each bucket. shares: source -> bucket -> share."""
-    bar, gap, left = 9.0, 12.0, 150.0
+    bar, gap, left = 9.0, 12.0, 176.0
     _, high = around([value for by_bucket in shares.values() for value in by_bucket.values()], zero=True)
-    scale = Scale(0.0, min(1.0, max(high, 0.01)), left, WIDTH - 18)  # the last tick, 100%, whole
+    scale = Scale(0.0, min(1.0, max(high, 0.01)), left, WIDTH - 24)  # the last tick, 100%, whole
     y, parts = 6.0, []
     bottom = y + len(names) * (bar * len(shares) + gap)
     axis = [(tick, f"{100 * tick:g}%") for tick in ticks(0.0, scale.high)]
     parts += bottom_axis(scale, axis, y, bottom, "share of negatives")
     for name in names:
         middle = y + bar * len(shares) / 2
-        parts.append(words(left - 8, middle + 4, bucket_name(name), anchor="end", size=12))
+        parts.append(words(left - 8, middle + 4, bucket_name(name), anchor="end"))
         for number, by_bucket in enumerate(shares.values()):
             share = by_bucket.get(name, 0.0)
             parts.append(rect(left, y + bar * number + 1, scale(share) - left, bar - 2, f"{series_class(number)} area"))
         y += bar * len(shares) + gap
-    keys, height = _squares(list(shares), bottom + 52)
-    return picture("buckets", title, description, bottom + 44 + height, [*parts, *keys])
+    keys, height = _squares(list(shares), bottom + AXIS + LINE)
+    return picture("buckets", title, description, bottom + AXIS + 10 + height, [*parts, *keys])
 
 
 def _squares(names: Sequence[str], y: float) -> tuple[list[Markup], float]:
     """A legend of squares, in the order of the bars."""
     parts = []
     for number, name in enumerate(names):
-        x, top = (number % 2) * WIDTH / 2, y + 18 * (number // 2)
+        x, top = (number % 2) * WIDTH / 2, y + LINE * (number // 2)
         parts += [
             rect(x + 2, top - 10, 11, 11, f"{series_class(number)} area"),
             words(x + 20, top, label(f"{number + 1}. {name}")),
         ]
-    return parts, 18.0 * ((len(names) + 1) // 2)
+    return parts, LINE * ((len(names) + 1) // 2)

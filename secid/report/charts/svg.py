@@ -16,18 +16,31 @@ from markupsafe import Markup, escape
 from secid.report.foreign import short
 
 WIDTH = 460
-"""Width of every chart in its own units: readable on a phone when scaled down to 330 pixels."""
-FONT = 13
-N_COLOURS = 8
+"""Width of every chart in its own units; a phone scales it down to about 330 pixels."""
+FONT = 14
+"""Size of all words: on a phone of 360 pixels just under 10."""
+LINE, AXIS = 19.0, 40.0
+"""Height of a line of words, and of an axis below a chart: its numbers and its title."""
+TICK_GAP = 6.0
+"""Least room between two numbers of an axis."""
 MOST_CHARACTERS = 40
 """Of a name in a chart, however narrow they are."""
 LABEL_ROOM = 195.0
 """Width that a name has in a legend of two columns."""
+COLOURS = ("#0b6bcb", "#b8480f", "#12805c", "#9333a8", "#8a6500", "#b3224f", "#0f7485", "#5c5f66")
+"""Of the series where the page's style is off; page.css has the same, and others for the dark."""
+N_COLOURS = len(COLOURS)
 DASHES = ("", "6 3", "2 3", "8 3 2 3", "12 4", "1 4", "4 2 1 2", "10 2 2 2")
 
 
 def tag(name: str, body: Markup | str = "", /, **attributes: object) -> Markup:
-    """One element. Values are escaped; `_` in a name is `-` (`class_` is class); None leaves it out."""
+    """One element. Values are escaped; `_` in a name is `-` (`class_` is class); None leaves it out.
+
+    The class of a series, or of sources, brings its colour along.
+    """
+    first = str(attributes.get("class_")).split()[0]
+    if first in CLASS_COLOURS:
+        attributes["color"] = CLASS_COLOURS[first]
     parts = [
         Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _value(value))
         for key, value in attributes.items()
@@ -63,19 +76,22 @@ def picture(key: str, title: str, description: str, height: float, body: Sequenc
     )
 
 
-def words(
-    x: float, y: float, text: str, *, anchor: str | None = None, class_: str | None = None, size: int | None = None
-) -> Markup:
+def words(x: float, y: float, text: str, *, anchor: str | None = None, class_: str | None = None) -> Markup:
     """A line of text."""
-    return tag("text", text or " ", x=x, y=y, text_anchor=anchor, class_=class_, font_size=size)
+    return tag("text", text or " ", x=x, y=y, text_anchor=anchor, class_=class_)
 
 
 def label(name: str, room: float = LABEL_ROOM) -> str:
     """A name short enough for its room in a chart; the table beside it has it whole."""
     limit = MOST_CHARACTERS
-    while limit > 2 and FONT * sum(map(_em, short(name, limit))) > room:
+    while limit > 2 and text_width(short(name, limit)) > room:
         limit -= 1
     return short(name, limit)
+
+
+def text_width(text: str) -> float:
+    """Width of a line of words in a chart, an upper estimate."""
+    return FONT * sum(map(_em, text))
 
 
 NARROW, BROAD = frozenset(" .,:;|'`!()[]/\\-fijlrtI"), frozenset("mwMW@%&…—")
@@ -118,6 +134,9 @@ def rect(x: float, y: float, width: float, height: float, class_: str, opacity: 
         class_=class_,
         fill_opacity=f"{opacity:g}" if opacity is not None else None,
     )
+
+
+CLASS_COLOURS = {**{f"s{number}": colour for number, colour in enumerate(COLOURS)}, "src": COLOURS[0]}
 
 
 def series_class(number: int) -> str:
@@ -173,13 +192,13 @@ def legend(names: Sequence[str], y: float, per_row: int = 2) -> tuple[list[Marku
     step = WIDTH / per_row
     parts = []
     for number, name in enumerate(names):
-        x, top = (number % per_row) * step, y + 18 * (number // per_row)
+        x, top = (number % per_row) * step, y + LINE * (number // per_row)
         parts += [
             line(x + 2, top - 4, x + 26, top - 4, f"{series_class(number)} l", DASHES[number % len(DASHES)]),
             marker(number, x + 14, top - 4),
             words(x + 33, top, label(f"{number + 1}. {name}")),
         ]
-    return parts, 18.0 * ceil(len(names) / per_row)
+    return parts, LINE * ceil(len(names) / per_row)
 
 
 @dataclass(frozen=True)
@@ -218,19 +237,32 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 def bottom_axis(
     scale: Scale, values: Sequence[tuple[float, str]], top: float, bottom: float, title: str
 ) -> list[Markup]:
-    """Grid lines, numbers and a title below. Takes 36 units below `bottom`."""
+    """Grid lines, numbers as far as they have room, and a title below. Takes AXIS units below `bottom`."""
     middle = (scale.start + scale.end) / 2
+    values = apart(scale, values)
     return [
         *(line(scale(value), top, scale(value), bottom, "grid", opacity=0.2) for value, _ in values),
-        *(words(scale(value), bottom + 15, text, anchor="middle", class_="tick", size=11) for value, text in values),
-        words(middle, bottom + 31, title, anchor="middle", class_="tick", size=11),
+        *(words(scale(value), bottom + 17, text, anchor="middle", class_="tick") for value, text in values),
+        words(middle, bottom + 35, title, anchor="middle", class_="tick"),
     ]
+
+
+def apart(scale: Scale, values: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """The numbers along an axis without those that would run into one before them."""
+    kept: list[tuple[float, str]] = []
+    end = float("-inf")
+    for value, text in sorted(values):
+        half = text_width(text) / 2
+        if scale(value) - half >= end + TICK_GAP:
+            kept.append((value, text))
+            end = scale(value) + half
+    return kept
 
 
 def left_axis(scale: Scale, values: Sequence[tuple[float, str]], left: float, right: float, title: str) -> list[Markup]:
     """Grid lines and numbers to the left; the title stands above, level with the axis."""
     return [
         *(line(left, scale(value), right, scale(value), "grid", opacity=0.2) for value, _ in values),
-        *(words(left - 6, scale(value) + 4, text, anchor="end", class_="tick", size=11) for value, text in values),
-        words(0, scale.end - 9, title, class_="tick", size=11),
+        *(words(left - 6, scale(value) + 4, text, anchor="end", class_="tick") for value, text in values),
+        words(0, scale.end - 9, title, class_="tick"),
     ]

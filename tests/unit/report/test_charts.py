@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,9 @@ from hypothesis import strategies as st
 
 from secid.report.charts.lines import lines
 from secid.report.charts.scores import scores
-from secid.report.charts.svg import Scale, around, label, tag, ticks
+from secid.report.charts.svg import COLOURS, WIDTH, Scale, apart, around, label, tag, text_width, ticks
+from secid.report.content import page_of
+from secid.report.html import to_html
 from tests.unit.report import samples
 
 
@@ -72,3 +76,43 @@ def test_lines_cope_with_nothing(series):
     text = lines("k", series, title="t", description="d", x_title="x", y_title="y", log_x=True)
     assert text.startswith("<svg")
     assert "nan" not in text
+
+
+def test_numbers_of_an_axis_never_run_into_each_other():
+    scale = Scale(1.0, 132.0, 66.0, 428.0, log=True)
+    kept = apart(scale, [(1.0, "1"), (10.0, "10"), (100.0, "100"), (132.0, "132")])
+    assert [text for _, text in kept] == ["1", "10", "100"]
+    assert apart(Scale(1.0, 132.0, 0.0, 4000.0), [(100.0, "100"), (132.0, "132")]) == [(100.0, "100"), (132.0, "132")]
+    made = replace(samples.golden(), budget=1.0)
+    chart = next(item for item in page_of(made).sections if item.anchor == "budget").parts[0].chart
+    places = re.findall(r'<text x="([\d.]+)" y="2[\d.]+" text-anchor="middle" class="tick">([\d,]+)<', chart.draw())
+    ends = [(float(x) - text_width(text) / 2, float(x) + text_width(text) / 2) for x, text in places]
+    assert len(ends) > 2
+    assert all(before[1] < after[0] for before, after in pairwise(ends))
+
+
+def test_all_words_are_large_enough_on_a_phone():
+    page = to_html(samples.golden())
+    sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)"', page)]
+    assert sizes
+    assert min(sizes) * 320 / WIDTH > 9.5  # a phone of 360 pixels, less the page's margins
+
+
+def test_without_the_page_s_style_series_keep_their_colours():
+    page = to_html(samples.golden())
+    light = dict(re.findall(r"--c(\d): (#\w+);", page[: page.index("@media (prefers")]))
+    assert [light[str(number)] for number in range(len(COLOURS))] == list(COLOURS)
+    for number, colour in enumerate(COLOURS[:5]):
+        assert set(re.findall(rf'class="s{number} area"[^>]* color="([^"]*)"', page)) == {colour}
+        assert not re.search(rf'class="s{number} area"(?![^>]* color=)', page)
+
+
+def test_a_score_stands_over_the_control_at_the_same_place():
+    text = scores(samples.golden(), "t", "d")
+    rows = re.findall(
+        r'<path d="M[\d.]+ ([\d.]+)l8[^>]*hollow"|<circle cx="[\d.]+" cy="([\d.]+)"[^>]*class="src"', text
+    )
+    diamonds = [float(top) + 8.5 for top, _ in rows if top]
+    assert diamonds
+    for y in diamonds:
+        assert rows.index((f"{y - 8.5:.1f}", "")) < rows.index(("", f"{y:g}"))
