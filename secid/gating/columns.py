@@ -29,6 +29,7 @@ class Columns:
     queries : (Q,) names.   cluster : (T,) place of each triplet's query.   share : (T,) or None for one each.
     values  : (T,) of each name of NEEDED.
     score   : ECI_sem with the influence of each query.
+    negative: (T,) number of each triplet's negative, where several triplets share one.
     """
 
     queries: Names
@@ -36,6 +37,7 @@ class Columns:
     share: Floats | None
     values: Mapping[str, Floats]
     score: Estimate
+    negative: Index | None = None
 
     @property
     def n_negatives(self) -> int:
@@ -54,6 +56,7 @@ class Columns:
             share=None if self.share is None else self.share[rows],
             values={name: column[rows] for name, column in self.values.items()},
             score=self.score,
+            negative=None if self.negative is None else self.negative[rows],
         )
 
     def mean(self, values: Floats) -> Estimate:
@@ -66,14 +69,20 @@ class Columns:
         return {name: self.mean(self.values[renamed.get(name, name)]) for name in MEANS}
 
     def buckets(self, high_coverage: float, near_copy: float) -> dict[str, Estimate]:
-        """Shares of the buckets that the gate's numbers decide."""
+        """Shares of the buckets that the gate's numbers decide. A negative that copies one of the positives that it is
+        scored against is a near-copy, however little it is like the others; inversions are shares of the pairs.
+        """
         values = self.values
         flags = {
             "inversion": values["consistency"] < INVERSION,
             "high_coverage": values["coverage"] >= high_coverage,
-            "near_copy": values["s_positive_negative"] >= near_copy,
+            "near_copy": self._any(values["s_positive_negative"] >= near_copy),
         }
         return {name: self.mean(found.astype(np.float64)) for name, found in flags.items()}
+
+    def _any(self, flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """(T,) whether any triplet of the same negative has the flag."""
+        return flags if self.negative is None else np.bincount(self.negative, flags)[self.negative] > 0
 
     def relation(self) -> Floats:
         """(T,) cosine of query and negative plus lexical coverage: how a negative has to do with its query.
@@ -117,6 +126,7 @@ def measured_columns(item: Measured) -> Columns:
             "s_positive_negative": item.scalars.positive_negative,
         },
         score=Estimate(item.nats(1.0), names, item.influence.per_query[:, column]),
+        negative=None if item.triplets.share is None else item.triplets.place,
     )
 
 
@@ -153,18 +163,24 @@ def _source_columns(
 ) -> Columns:
     names = names_of(state["query_keys"].astype(np.uint8))
     values = {name: arrays[name].astype(np.float64) for name in NEEDED}
+    share, negative = _shares(arrays["record"].astype(np.int64), arrays["negative"].astype(np.int64))
     return Columns(
         queries=names,
         cluster=arrays["query"].astype(np.int64),
-        share=_shares(arrays["record"].astype(np.int64), arrays["negative"].astype(np.int64)),
+        share=share,
         values=values,
         score=Estimate(score, names, state["query_influence"].astype(np.float64)),
+        negative=negative,
     )
 
 
-def _shares(record: Index, negative: Index) -> Floats | None:
-    """What each triplet counts: a negative scored against several positives shares one count (METHOD 9)."""
+def _shares(record: Index, negative: Index) -> tuple[Floats | None, Index | None]:
+    """What each triplet counts, and the number of its negative; None where each has one of its own.
+
+    A negative scored against several positives shares one count (METHOD 9).
+    """
     _, inverse, counts = np.unique(
         np.stack([record, negative], axis=1), axis=0, return_inverse=True, return_counts=True
     )
-    return None if (counts == 1).all() else 1.0 / counts[inverse.ravel()]
+    number = inverse.ravel()
+    return (None, None) if (counts == 1).all() else (1.0 / counts[number], number)

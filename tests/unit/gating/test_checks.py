@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from secid.gating.checks import all_checks, excused
+from secid.gating.columns import _shares
 from secid.gating.estimates import Estimate
 from secid.gating.policy import CHECK_NAMES, DEFECT_BUCKETS
 from secid.gating.subject import Reference
@@ -212,6 +213,29 @@ def test_a_negative_counts_once_however_many_positives_it_is_scored_against(subj
     check = outcome(subject(every, policy), "minimum_negatives").check
     assert (check.outcome, check.measured) == ("fail", 500.0)
     assert "of 500 negatives" in outcome(subject(every, policy), "buckets.inversion").check.message
+
+
+def test_a_near_copy_of_one_of_several_positives_counts_whole(subject):
+    own = columns()
+    pairs = np.arange(len(own.cluster))
+    near = np.where(pairs % 40 == 0, 1.0, 0.4)  # one pair in forty, so one negative in ten
+    flat = np.zeros(len(pairs))
+    values = {**own.values, "s_positive_negative": near, "consistency": near - 0.5}
+    every = replace(own, values=values, share=flat + 0.25, negative=pairs // 4)
+    check = outcome(subject(every), "buckets.near_copy").check
+    assert (check.outcome, check.measured) == ("fail", 0.1)
+    assert outcome(subject(every), "buckets.inversion").check.measured == pytest.approx(39 / 40)
+    half = every.restricted(own.queries[:200]).buckets(0.5, 0.99)["near_copy"]
+    assert (half.value, len(half.queries)) == (pytest.approx(0.1), 200)
+
+
+def test_triplets_of_a_run_folder_share_their_negative():
+    share, negative = _shares(np.array([0, 0, 0, 0, 1]), np.array([0, 1, 0, 1, 0]))
+    assert share is not None
+    assert negative is not None
+    assert share.tolist() == [0.5, 0.5, 0.5, 0.5, 1.0]
+    assert negative.tolist() == [0, 1, 0, 1, 2]
+    assert _shares(np.array([0, 0]), np.array([0, 1])) == (None, None)
 
 
 def test_a_source_that_is_too_small_shows_the_rows_that_were_left_out(subject):
