@@ -122,7 +122,8 @@ class EarlyStop:
     are declared pair by pair, each at the look's share of the error.
 
     planned_looks: queries of every look that was planned, made or not.
-    n_texts_encoded of n_texts: what the looks needed of the distinct texts read, cached ones in both.
+    n_texts_encoded of n_texts: distinct texts that the looks needed, of those that scoring without them would; cached
+    ones are in both, what --max-records or --first-k left out in neither.
     """
 
     confidence: float

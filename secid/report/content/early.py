@@ -21,15 +21,18 @@ def early_told(run: Run, stop: EarlyStop) -> list[str]:
     tie = "" if stop.tie_nats is None else f" Differences below {nats(stop.tie_nats)}{SPACE}nats count as ties."
     needed = (
         f"Looks at growing samples needed vectors of {count(stop.n_texts_encoded)} of the {count(stop.n_texts)} "
-        "distinct queries and passages read, those from the cache included."
+        "distinct queries and passages that scoring without them would need, those from the cache included."
     )
-    sure = f"Every decided order is that of these files read whole, with a confidence of {percent(stop.confidence)}."
+    idf = " (IDF of the sample that --max-records took)" if _limit(run) else ""
+    sure = (
+        f"Every decided order is that of these files read whole{idf}, with a confidence of {percent(stop.confidence)}."
+    )
     return [
         f"{needed} {sure}{tie}",
         f"Undecided: {listed(undecided, SHOWN_PAIRS)}.{_more_queries(run)}"
         if undecided
         else "No pair is left undecided.",
-        f"{DECIDED}{_whole(run)}",
+        f"{DECIDED}{_whole(run, stop)}",
     ]
 
 
@@ -41,12 +44,20 @@ def _more_queries(run: Run) -> str:
     return f" The looks ended at --max-records {count(limit)}: more queries may decide."
 
 
-def _whole(run: Run) -> str:
-    """What establishes the pairs that are open as to the process."""
+def _limit(run: Run) -> int | None:
+    """--max-records, where it left anything out or may have."""
+    limit: int | None = run.settings.get("max_records", {}).get("value")
+    return limit if any(source.n_not_sampled for source in run.sources) else None
+
+
+def _whole(run: Run, stop: EarlyStop) -> str:
+    """What narrows the intervals of pairs that are open as to the process: the queries that were left out, by what."""
     n_open = sum(not pair.established for pair in run.comparisons)
     if not n_open or not any(source.n_not_sampled for source in run.sources):
         return ""
-    return f" {plural(n_open, 'pair')} open there: to narrow the intervals, score without --until-ranked."
+    limit, all_made = _limit(run), len(stop.looks) >= len(stop.planned_looks)
+    how = f"raise --max-records {count(limit)}" if limit and all_made else "score without --until-ranked"
+    return f" {plural(n_open, 'pair')} open there: to narrow the intervals, {how}."
 
 
 def early_section(run: Run) -> Section | None:

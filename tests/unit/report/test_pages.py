@@ -463,15 +463,16 @@ def test_the_score_of_another_budget_has_a_short_head_and_is_explained(run):
 def test_an_early_stop_and_slices_are_told_on_the_terminal(run):
     told = " ".join(printed(samples.sliced(samples.early(run))).split())
     assert (
-        "Early stop: Looks at growing samples needed vectors of 100 of the 557 distinct queries and passages read"
-        in told
+        "Early stop: Looks at growing samples needed vectors of 100 of the 557 distinct queries and passages "
+        "that scoring without them would need, those from the cache included. Every decided order is that of these "
+        "files read whole, with" in told
     )
     assert "Undecided: bm25 and dense. All queries were seen, so nothing in these files decides. Decided speaks" in told
     assert "Slices: none of 1 slice by language that hold random have another leader; 1 more hold nothing of it" in told
 
 
 def test_an_early_stop_says_what_to_do_about_pairs_that_are_open(run):
-    """Undecided ones need more queries of a sample; those open as to the process need all that the files have."""
+    """Undecided ones need more queries of a sample; those open as to the process need all that was left out."""
     early = samples.early(run)
     pairs = tuple(replace(pair, established=place > 1) for place, pair in enumerate(run.comparisons))
     left_out = replace(early.sources[0], n_not_sampled=900)
@@ -483,6 +484,10 @@ def test_an_early_stop_says_what_to_do_about_pairs_that_are_open(run):
     )
     told = " ".join(printed(made).split())
     assert "Undecided: bm25 and dense. The looks ended at --max-records 120: more queries may decide. Decided" in told
+    assert "2 pairs open there: to narrow the intervals, raise --max-records 120." in told  # all looks were made
+    assert "of these files read whole (IDF of the sample that --max-records took), with" in told
+    stopped = replace(made, early_stop=replace(made.early_stop, planned_looks=(20, 120)))
+    told = " ".join(printed(stopped).split())
     assert "2 pairs open there: to narrow the intervals, score without --until-ranked." in told
     settled = replace(made, comparisons=tuple(replace(pair, established=True) for pair in pairs))
     assert "open there" not in printed(settled)
