@@ -149,7 +149,7 @@ def test_what_a_killed_run_left_is_cleared_and_a_living_one_is_not(tiny, tmp_pat
 
 
 def test_files_are_looked_at_before_the_encoder_is_loaded(tmp_path, invoke, monkeypatch):
-    def load(settings):
+    def load(*given):
         raise AssertionError("loaded")
 
     monkeypatch.setattr("secid.encoders.load", load)

@@ -14,6 +14,8 @@ from xml.etree import ElementTree
 import pytest
 
 import secid
+from secid.encoders import load
+from secid.settings import Settings
 from tests.cli.conftest import child_environment, run_child, write_rows
 from tests.cli.gate.conftest import fresh, items, save_vectors
 
@@ -97,6 +99,9 @@ def test_the_functions_return_what_the_commands_print(prepared, tmp_path, invoke
     given = secid.gate([source], prepared.baseline, policy=policy, encoder=str(prepared.encoder))
     assert given.policy == named.policy
     assert given.sources == named.sources
+    loaded = load(Settings(encoder=str(prepared.encoder)))
+    given = secid.gate([source], prepared.baseline, policy=policy, encoder=loaded, batch_tokens=512)
+    assert given.notes[-1] == "not used with an encoder object: --batch-tokens"
     paired = secid.gate([source], prepared.baseline, paired=prepared.run)
     assert paired.paired == str(prepared.run)
     written = secid.baseline(prepared.run, tmp_path / "b.json")
