@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
@@ -28,17 +29,44 @@ UNSPACED_RANGES = (
 )
 """Code points of scripts that are written without spaces between words."""
 
-LAST_MARK = 0x1FFFF
-"""Combining marks beyond this are variation selectors and tags, which spell nothing."""
+SELECTORS = ((0x34F, 0x34F), (0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
+"""Marks that choose a glyph and spell nothing: the grapheme joiner and variation selectors."""
+LETTER = re.compile(r"[^\W_]").search
+WORD_BREAK = 0x200B
+"""The zero-width space: the one format character that stands between words (Khmer, Burmese, Thai)."""
+
+
+@dataclass(frozen=True)
+class _Patterns:
+    """run: a letter or digit, and the letters, digits and marks behind it.   unspaced: its scripts without spaces.
+
+    mark: one combining mark.   ignored: characters within words that spell nothing (joiners, soft hyphens, selectors).
+    """
+
+    run: re.Pattern[str]
+    unspaced: re.Pattern[str]
+    mark: re.Pattern[str]
+    ignored: re.Pattern[str]
 
 
 @cache
-def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Runs of letters, digits and marks; within them, runs of unspaced scripts and the rest."""
-    marks = [code for code in range(0x300, LAST_MARK + 1) if unicodedata.category(chr(code))[0] == "M"]
+def _patterns() -> _Patterns:
+    ignored = {code for low, high in SELECTORS for code in range(low, high + 1)}
+    marks = []
+    for code in (*range(0x80, 0x20000), *range(0xE0000, 0xE1000)):  # between these lie letters alone
+        kind = unicodedata.category(chr(code))
+        if kind == "Cf" and code != WORD_BREAK:
+            ignored.add(code)
+        elif kind in ("Mn", "Mc") and code not in ignored:  # not Me: a circle around a letter spells nothing
+            marks.append(code)
+    mark = f"[{_ranges(marks)}]"
     unspaced = "".join(f"{chr(low)}-{chr(high)}" for low, high in UNSPACED_RANGES)
-    run = re.compile(f"(?:[^\\W_]|[{_ranges(marks)}])+")
-    return run, re.compile(f"([{unspaced}]+)")
+    return _Patterns(
+        run=re.compile(f"[^\\W_](?:[^\\W_]|{mark})*"),
+        unspaced=re.compile(f"([{unspaced}]+)"),
+        mark=re.compile(mark),
+        ignored=re.compile(f"[{_ranges(sorted(ignored))}]+"),
+    )
 
 
 def _ranges(codes: list[int]) -> str:
@@ -55,8 +83,9 @@ def _ranges(codes: list[int]) -> str:
 def split_multilingual(text: str) -> list[str]:
     """Tokens of the lower-cased text: words with their marks; bigrams of unspaced scripts.
 
-    Letters are brought to one form first (NFKC: composed, of one width). A run of one unspaced character is its own
-    token. In ASCII text the same as alphanumeric.
+    Letters are brought to one form first (NFKC: composed, of one width), and what spells nothing (joiners, soft
+    hyphens, variation selectors) is left out. Every token has a letter or digit. A run of one unspaced character is its
+    own token. In ASCII text the same as alphanumeric.
     """
     return _split(text, with_characters=False)
 
@@ -68,25 +97,29 @@ def split_multilingual_passage(text: str) -> list[str]:
     return _split(text, with_characters=True)
 
 
+def _normal(text: str) -> str:
+    """Lower-cased, letters in one form, without the characters that spell nothing."""
+    return unicodedata.normalize("NFKC", _patterns().ignored.sub("", text)).lower()
+
+
 def _split(text: str, *, with_characters: bool) -> list[str]:
-    run, unspaced = _patterns()
+    patterns = _patterns()
     if text.isascii():
-        return run.findall(text.lower())
-    text = unicodedata.normalize("NFKC", text).lower()
-    words: list[str] = run.findall(text)
-    if not unspaced.search(text):
+        return patterns.run.findall(text.lower())
+    text = _normal(text)
+    words: list[str] = patterns.run.findall(text)
+    if not patterns.unspaced.search(text):
         return words
     tokens: list[str] = []
     for word in words:
-        for place, part in enumerate(unspaced.split(word)):
-            if not part:
-                continue
-            if place % 2 == 0 or len(part) == 1:
-                tokens.append(part)
-                continue
-            tokens.extend(part[start : start + 2] for start in range(len(part) - 1))
-            if with_characters:
-                tokens.extend(part)
+        for place, part in enumerate(patterns.unspaced.split(word)):
+            found = [part]
+            if place % 2 and len(part) > 1:
+                found = [part[start : start + 2] for start in range(len(part) - 1)]
+                if with_characters:
+                    found.extend(part)
+            # Nearly every part is of letters alone, which one look tells
+            tokens.extend(found if part.isalnum() else filter(LETTER, found))
     return tokens
 
 
@@ -98,20 +131,21 @@ MISREAD_FRACTION = 0.5
 def fault(text: str, split: Callable[[str], list[str]]) -> Fault | None:
     """What `split` does to most of a text that `split_multilingual` does not; None where it does the text no harm.
 
-    cut: it ends words at their marks.   fused: it makes one word of many in a script without spaces.
+    cut: it ends words at their marks, or drops these.   fused: it makes one word of many in a script without spaces.
     decomposed: the text has letters apart from their marks (NFD), which are other tokens than composed ones.
     """
     if text.isascii():
         return None
-    run, unspaced = _patterns()
-    words = run.findall(text.lower())
+    patterns = _patterns()
+    words = patterns.run.findall(_normal(text))
     n_cut = n_fused = 0
     for word in words:
-        if not word.isascii() and split(word) != split_multilingual(word):
-            if unspaced.search(word):
-                n_fused += len(word)
-            elif len(split(word)) > 1:
-                n_cut += len(word)
+        if word.isascii() or (tokens := split(word)) == split_multilingual(word):
+            continue
+        if tokens != [word] and patterns.mark.search(word):
+            n_cut += len(word)
+        elif patterns.unspaced.search(word):
+            n_fused += len(word)
     least = MISREAD_FRACTION * sum(map(len, words))
     if max(n_cut, n_fused) and n_cut + n_fused >= least:
         return "cut" if n_cut >= n_fused else "fused"

@@ -16,7 +16,7 @@ import torch
 
 from secid.distinct import distinct
 from secid.errors import UsageError
-from secid.lexical import SPLITTERS
+from secid.lexical import SPLITTERS, splitter
 from secid.measure.blocks import Triplets, Vectors
 from secid.plan import Plan, sample_order
 from secid.progress import Progress
@@ -252,8 +252,8 @@ def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Tri
 
 def _bm25(base: Base, plan: Plan) -> Triplets | str:
     """The top documents of the pool for each query by BM25, its positives left out. Words of any script."""
-    split = SPLITTERS["multilingual"]
-    documents = [split(text) for text in plan.passages.take(base.pool)]
+    split, split_document = splitter("multilingual", "query"), splitter("multilingual", "passage")
+    documents = [split_document(text) for text in plan.passages.take(base.pool)]
     if not any(documents):
         return "no document has a token"
     index = bm25s.BM25()
@@ -269,6 +269,8 @@ def _bm25(base: Base, plan: Plan) -> Triplets | str:
     wanted = np.zeros((len(base.query), k), np.bool_)
     table[pair] = base.pool[found]
     wanted[pair] = (scores > 0) & ~_is_pair(base.known, base, base.query[pair][:, None], table[pair])
+    if not wanted.any():
+        return "no query shares a token with a document other than its positives"
     return _from_table(base, table, wanted)
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby, pairwise
+from itertools import dropwhile, groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -71,15 +71,17 @@ def tokens(text: str, tokenizer: str = "alphanumeric", *, is_passage: bool = Fal
 
     tokenizer : alphanumeric; alphanumeric2 (two code points or more); whitespace; trigrams (of the
     lower-cased text, white space collapsed and stripped; a shorter text is its own single token);
-    multilingual (of the text in NFKC), under which a passage also has each character of scripts without spaces.
+    multilingual (of the text in NFKC without joiners, soft hyphens and variation selectors), under which a passage
+    also has each letter of scripts without spaces.
     Empty for a text without tokens. Raises KeyError for another tokenizer. Source: METHOD 2, 4.
     """
     if tokenizer == "multilingual":
-        text = unicodedata.normalize("NFKC", text)
+        spelt = "".join(char for char in text if char == "\u200b" or not _spells_nothing(char))
+        text = unicodedata.normalize("NFKC", spelt)
     found = TOKENIZERS[tokenizer](text.lower())
     if not is_passage or tokenizer != "multilingual":
         return found
-    return found | {char for char in text if _is_unspaced(char) and unicodedata.category(char)[0] in "LNM"}
+    return found | {char for char in text if _is_unspaced(char) and unicodedata.category(char)[0] in "LN"}
 
 
 def _trigrams(lowered: str) -> frozenset[str]:
@@ -92,19 +94,30 @@ def _trigrams(lowered: str) -> frozenset[str]:
 def _multilingual(lowered: str) -> frozenset[str]:
     """Letters, digits and marks of one kind of script stay together; scripts without spaces are cut into pairs."""
     found: set[str] = set()
-    wordlike = "".join(char if unicodedata.category(char)[0] in "LNM" else " " for char in lowered)
+    wordlike = "".join(char if unicodedata.category(char) in WORDLIKE else " " for char in lowered)
     for word in wordlike.split():
-        for unspaced, chars in groupby(word, _is_unspaced):
+        spelt = "".join(dropwhile(_is_mark, word))  # a mark without a letter belongs to none
+        for unspaced, chars in groupby(spelt, _is_unspaced):
             run = "".join(chars)
             found |= set(map("".join, pairwise(run))) if unspaced and len(run) > 1 else {run}
-    return frozenset(found)
+    return frozenset(token for token in found if not all(map(_is_mark, token)))
+
+
+def _is_mark(char: str) -> bool:
+    return unicodedata.category(char) in ("Mn", "Mc")
+
+
+def _spells_nothing(char: str) -> bool:
+    name = unicodedata.name(char, "")
+    return unicodedata.category(char) == "Cf" or "VARIATION SELECTOR" in name or name == "COMBINING GRAPHEME JOINER"
 
 
 def _is_unspaced(char: str) -> bool:
     return unicodedata.name(char, "").startswith(UNSPACED)
 
 
-UNSPACED = ("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI")
+WORDLIKE = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Nl", "No", "Mn", "Mc"})
+UNSPACED = ("CJK UNIFIED", "IDEOGRAPHIC ITERATION", "COMBINING KATAKANA", "HIRAGANA", "KATAKANA", "THAI")
 TOKENIZERS: Mapping[str, Callable[[str], frozenset[str]]] = {
     "alphanumeric": lambda lowered: frozenset(re.findall(r"[^\W_]+", lowered)),
     "alphanumeric2": lambda lowered: frozenset(word for word in re.findall(r"[^\W_]+", lowered) if len(word) >= 2),

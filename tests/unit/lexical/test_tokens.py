@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secid.lexical import SPLITTERS, term_keys, token_sets, token_stream
+from secid.lexical import SPLITTERS, splitter, term_keys, token_sets, token_stream
 from secid.lexical.tokens import BLOB_BYTES
+from tests.oracle import scoring as oracle
 
 AWKWARD = st.sampled_from("aB_ .-9\t\n\x00\x1f\u0085\u00a0éßİ一ก\u0301")
 TEXTS = st.lists(st.text(st.one_of(AWKWARD, st.characters(exclude_categories=["Cs"])), max_size=40), max_size=8)
@@ -56,10 +57,34 @@ def test_no_text_and_empty_texts():
         ("Größe der Bäume", ["größe", "der", "bäume"]),
         ("def get_user(id): x1=2", ["def", "get", "user", "id", "x1", "2"]),
         ("人 ok", ["人", "ok"]),
+        ("उन्\u200dहोंने", ["उन्होंने"]),
+        ("می\u200cخواهم", ["میخواهم"]),
+        ("Donau\u00addampf\u2060schiff", ["donaudampfschiff"]),
+        ("葛\U000e0100城", ["葛城"]),
+        ("\u2764\ufe0f 1\ufe0f\u20e3 \u0301x", ["1", "x"]),  # what has no letter or digit is no token
+        ("ที่", ["ที"]),
+        ("ก\u200bข", ["ก", "ข"]),  # the zero-width space stands between words
     ],
 )
 def test_multilingual_words(text, expected):
     assert SPLITTERS["multilingual"](text) == expected
+
+
+SPELT = st.text(
+    st.sampled_from(
+        "aß1 ทีำ่猫々एन्\u094b\u0301\u0308\u200b\u200c\u200d\u00ad\ufeff\ufe0f\U000e0101\u034f\u20e3\u0488２ﾊﾞ"
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=SPELT)
+def test_multilingual_equals_the_oracle(text):
+    for role in ("query", "passage"):
+        expected = oracle.tokens(text, "multilingual", is_passage=role == "passage")
+        assert set(splitter("multilingual", role)(text)) == expected
+    assert all(any(map(str.isalnum, token)) for token in splitter("multilingual", "passage")(text))
 
 
 def test_alphanumeric_breaks_hindi_words_which_is_why_there_is_another():

@@ -28,7 +28,11 @@ TEXTS = {
 
 def run_of(texts, folder, encoder=None, **settings):
     query, positive, negative = texts
-    rows = [{"query": f"{query} {n}", "pos": [positive], "neg": [negative]} for n in range(6)]
+    return run_of_rows([(f"{query} {n}", positive, negative) for n in range(6)], folder, encoder, **settings)
+
+
+def run_of_rows(triplets, folder, encoder=None, **settings):
+    rows = [{"query": query, "pos": [positive], "neg": [negative]} for query, positive, negative in triplets]
     path = folder / "source.jsonl"
     path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
     resolved = resolve({"cache": False, "controls": "none", **settings}, environment={}, directory=folder)
@@ -83,7 +87,7 @@ def test_an_active_gate_gives_no_warning(script, tmp_path):
     [
         ("hindi", "alphanumeric", "alphanumeric cuts words at their vowel signs or other marks"),
         ("hindi", "alphanumeric2", "alphanumeric2 cuts words at their vowel signs or other marks"),
-        ("thai", "alphanumeric", "alphanumeric makes one word of many in scripts without spaces"),
+        ("thai", "alphanumeric", "alphanumeric cuts words at their vowel signs or other marks"),
     ],
 )
 def test_a_tokenizer_that_misreads_words_is_told_though_the_gate_is_active(script, tokenizer, does, tmp_path):
@@ -107,10 +111,31 @@ def test_bm25_of_the_pool_finds_texts_of_scripts_without_spaces(tmp_path):
     assert [control.n_triplets for control in run.controls] == [6]
 
 
+def test_bm25_of_the_pool_answers_queries_of_one_character(tmp_path):
+    """Documents hold their single characters for them, as passages do."""
+
+    def found_for(rows):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        run = run_of_rows(rows, folder, controls="bm25_pool")
+        return [control.n_triplets for control in run.controls], run.not_evaluated
+
+    assert found_for([(char, f"黑{char}在家", f"小{char}不在家") for char in "猫狗鸟"]) == ([3], {})
+    counts, reasons = found_for([("ab", "ab cd", "ef"), ("gh", "gh ij", "kl")])
+    assert counts == []
+    assert reasons["control bm25 pool"] == "no query shares a token with a document other than its positives"
+
+
 def test_what_a_tokenizer_does_to_a_text():
     split = SPLITTERS["alphanumeric"]
     assert fault("हिन्दी में लिखा गया", split) == "cut"
+    assert fault("राम का घर नदी के पास है", split) == "cut"  # की, का and के become क, one token each
+    assert fault("की का के", SPLITTERS["alphanumeric2"]) == "cut"  # and none here
     assert fault("我爱北京天安门", split) == "fused"
+    for text in ("မြန်မာစာ", "ភាសាខ្មែរ"):
+        assert fault(text, split) == "cut"
+        assert fault(text, SPLITTERS["whitespace"]) == "fused"
+    assert fault("５ｋｍ x² ａｂ", split) is None  # other forms of letters, which no mark parts
     assert fault("北京", split) is None  # a pair of characters is one token either way
     assert fault("the city of 北京天安门 and its long history", split) is None
     assert fault("naïve café", split) is None
