@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
@@ -32,14 +33,18 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def write_together(contents: Mapping[Path, bytes]) -> None:
-    """Writes files that belong together: none is replaced before all are written. Raises OutputError."""
-    partials = {path: partial_of(path) for path in contents}
+    """Writes files that belong together: none is replaced before all are written. Raises OutputError.
+
+    Behind a link the file that it leads to is written, and the link stays.
+    """
+    files = {path: Path(os.path.realpath(path)) for path in contents}
+    partials = {path: partial_of(file) for path, file in files.items()}
     path = None
     try:
         for path, data in contents.items():
             partials[path].write_bytes(data)
         for path, partial in partials.items():
-            partial.replace(path)
+            partial.replace(files[path])
     except OSError as error:
         raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
     finally:

@@ -7,10 +7,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from secid.errors import OutputError, UsageError
+from secid.errors import OutputError, SettingsError, UsageError
 from secid.gating.baseline import Baseline
 from secid.gating.derive import common, complete
-from secid.gating.policy import KEYS_IN, BucketsPolicy, Policy, table_in, tables
+from secid.gating.policy import KEYS_IN, BucketsPolicy, Policy, policy_in, table_in, tables
 from secid.whole import make_folder, write_whole
 
 ENDS = {
@@ -50,11 +50,10 @@ def policy_text(baseline: Baseline, where: str, name: str = "gate") -> str:
         values = getattr(policy, part)
         lines += ["", *_comment(str(table.__doc__).strip()), f"[{name}.{part}]"]
         for key, field in table.model_fields.items():
-            lines += _comment(f"{field.description}{_known(baseline, part, key, policy)}")
+            nothing = " Nothing can fail this limit." if _says_nothing(baseline, key, getattr(values, key)) else ""
+            lines += _comment(f"{field.description}{_known(baseline, part, key, policy)}{nothing}")
             each = [f"{_plain(known)} {getattr(getattr(found, part), key)}" for known, found in of_source.items()]
             lines += _line(key, getattr(values, key), [] if key == "named" else each)
-            if _says_nothing(baseline, key, getattr(values, key)):
-                lines.append("# Nothing can fail this limit.")
     return "\n".join(lines) + "\n"
 
 
@@ -76,7 +75,7 @@ def write_policy(baseline: Baseline, where: str, path: Path) -> None:
     text = policy_text(baseline, where, name)
     if path.exists():
         try:
-            before = path.read_text(encoding="utf-8")
+            before = path.read_bytes().decode("utf-8")
             table = tomllib.loads(before)
         except OSError as error:
             raise OutputError(f"cannot be read: {error.strerror}", where=str(path)) from error
@@ -88,9 +87,25 @@ def write_policy(baseline: Baseline, where: str, path: Path) -> None:
                 where=str(path),
                 remedy="remove it first, or name another file with --policy",
             )
-        text = f"{before.rstrip()}\n\n{text}" if before.strip() else text
+        text = _added(before, text, path)
     make_folder(path)
     write_whole(path, text)
+
+
+def _added(before: str, text: str, path: Path) -> str:
+    """The settings with the policy after them, in their line ends. Raises UsageError where they cannot be one file."""
+    end = "\r\n" if "\r\n" in before else "\n"
+    whole = f"{before.rstrip()}{end * 2}{text.replace(chr(10), end)}" if before.strip() else text
+    remedy = "name another file with --policy"
+    try:
+        found = policy_in(tomllib.loads(whole), path.name, str(path))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"no table can be added: {error}", where=str(path), remedy=remedy) from error
+    except SettingsError as error:
+        raise UsageError(f"holds a policy already: {error.message}", where=str(path), remedy=remedy) from error
+    if found is None:
+        raise UsageError("no table can be added that would be read", where=str(path), remedy=remedy)
+    return whole
 
 
 def _warnings(baseline: Baseline) -> list[str]:

@@ -161,23 +161,18 @@ def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Polic
             remedy = "name a file" if path.exists() else "secid gate --init writes one"
             raise UsageError(told, where=str(path), remedy=remedy)
         table = _toml(path)
-        found = table_in(table, path.name)
+        found = policy_in(table, path.name, str(path))
         if found is None and path.name in KEYS_IN:
             raise SettingsError(
                 f"has no [{'.'.join(KEYS_IN[path.name])}] table",
                 where=str(path),
                 remedy="secid gate --init --policy FILE adds one",
             )
-        if found is None:
-            return parse_policy(table, str(path)), str(path)
-        _refuse_beside(table, path.name, str(path))
-        return parse_policy(found, str(path)), str(path)
+        return found or parse_policy(table, str(path)), str(path)
     for name in KEYS_IN:
-        table = _toml(base / name) if (base / name).is_file() else {}
-        found = table_in(table, name)
+        found = policy_in(_toml(base / name), name, name) if (base / name).is_file() else None
         if found is not None:
-            _refuse_beside(table, name, name)
-            return parse_policy(found, name), name
+            return found, name
     return Policy(), "derived from the baseline"
 
 
@@ -187,6 +182,15 @@ def table_in(table: Mapping[str, Any], name: str) -> Any:
     for key in KEYS_IN.get(name, ("gate",)):
         found = found.get(key) if isinstance(found, Mapping) else None
     return found
+
+
+def policy_in(table: Mapping[str, Any], name: str, where: str) -> Policy | None:
+    """The policy of a TOML document by the name of its file; None where no table holds one. Raises SettingsError."""
+    found = table_in(table, name)
+    if found is None:
+        return None
+    _refuse_beside(table, name, where)
+    return parse_policy(found, where)
 
 
 def _refuse_beside(table: Mapping[str, Any], name: str, where: str) -> None:

@@ -251,6 +251,11 @@ def test_only_update_changes_a_baseline(prepared, tmp_path, invoke):
     assert changed.code == 0
     assert "sources used n_records: 160 → 150" in changed.out
     assert out.read_bytes() != before
+    out.rename(tmp_path / "real.json")
+    out.symlink_to("real.json")
+    assert invoke("baseline", "update", prepared.run, "-o", out).code == 0
+    assert out.is_symlink()
+    assert (tmp_path / "real.json").read_bytes() == before
 
 
 def test_files_that_are_gone_cost_their_texts_alone(prepared, tmp_path, invoke):

@@ -153,6 +153,32 @@ def test_a_policy_goes_where_it_is_read(tmp_path):
         write_policy(baseline, "b.json", path)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("pyproject.toml", '[tool]\nsecid = {encoder="minilm"}\n', "no table can be added"),
+        ("pyproject.toml", "[[tool.secid]]\nseed = 3\n", "no table can be added that would be read"),
+        ("p.toml", "minimum_records = 9\n", "holds a policy already: 'minimum_records'"),
+    ],
+)
+def test_a_file_that_cannot_take_the_policy_stays_as_it_is(tmp_path, name, text, told):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match=told):
+        write_policy(baseline_of(own=source_of(columns())), "b.json", path)
+    assert path.read_text(encoding="utf-8") == text
+
+
+def test_line_ends_and_links_are_kept(tmp_path):
+    (tmp_path / "real.toml").write_bytes(b"seed = 3\r\n")
+    (tmp_path / "secid.toml").symlink_to("real.toml")
+    write_policy(baseline_of(own=source_of(columns())), "b.json", tmp_path / "secid.toml")
+    assert (tmp_path / "secid.toml").is_symlink()
+    written = (tmp_path / "real.toml").read_bytes()
+    assert written.startswith(b"seed = 3\r\n\r\n#")
+    assert written.count(b"\n") == written.count(b"\r\n") > 50
+
+
 def test_a_written_policy_hides_no_settings(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[tool.secid]\nseed = 3\n", encoding="utf-8")
     write_policy(baseline_of(own=source_of(columns())), "b.json", tmp_path / "secid.toml")
@@ -163,6 +189,8 @@ def test_a_limit_that_nothing_can_fail_is_told():
     """A baseline of a few queries: what its errors leave open is everything."""
     few = source_of(columns(n_queries=6, score_spread=5.0), n_queries=6, n_records=6, score_nats=0.3)
     lines = policy_text(baseline_of(own=few), "b.json").splitlines()
-    told = [lines[at - 1].split(" = ")[0] for at, line in enumerate(lines) if line == "# Nothing can fail this limit."]
+    told = [
+        lines[at + 1].split(" = ")[0] for at, line in enumerate(lines) if line.endswith("Nothing can fail this limit.")
+    ]
     assert "tolerance_nats" in told
-    assert "# Nothing can fail this limit." not in policy_text(baseline_of(own=source_of(columns())), "b.json")
+    assert "Nothing can fail this limit." not in policy_text(baseline_of(own=source_of(columns())), "b.json")
