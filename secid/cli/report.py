@@ -38,8 +38,7 @@ def report(
     runs, files = runs_and_files(runs, to or [])
     check_formats(files)
     check_writable(files)
-    if len(runs) > 1:
-        check_not_read(files, (path / "report.json" if path.is_dir() else path for path in runs))
+    check_not_read(files, (path / "report.json" if path.is_dir() else path for path in runs))
     found = list(zip(labels(runs), map(read_run, runs), strict=True))
     for path in files:
         if len(found) == 1:

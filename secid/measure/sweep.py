@@ -96,7 +96,7 @@ def sweep(
     """Dot products of all triplets and one information sum per variant.
 
     coverages : (T,) coverage of each triplet by the name that variants use.
-    smallest_distance : ||n - p|| at and below which u = 0.
+    smallest_distance : ||n - p|| at and below which n counts as p: u = 0 and, exactly, s_qn = s_qp and s_pn = 1.
     temperature       : of the record softmax.
     position          : (T,) place of each triplet's query in the nested sample, in [0, 1); needed by
                         variants with a sample below 1.
@@ -115,7 +115,7 @@ def sweep(
     for block, window in windows(vectors, triplets, triplets.record_offsets):
         places = torch.from_numpy(block.places).to(device)
         real = torch.from_numpy(block.real).to(device)
-        dots, difference = _block_dots(window, block, d)
+        dots, difference = _block_dots(window, block, d, smallest_distance)
         for column, values in zip(kept, _columns(dots), strict=True):
             column[places[real]] = values[real]
         gradient[block.groups] = _record_gradient(dots, difference, real, block.k, temperature)
@@ -138,10 +138,11 @@ def sweep(
     return Sweep(scalars, gradient, matrices, weights, counts)
 
 
-def _block_dots(window: Window, block: Block, d: int) -> tuple[Dots, Tensor]:
+def _block_dots(window: Window, block: Block, d: int, smallest_distance: float) -> tuple[Dots, Tensor]:
     """Cosines of a block in float64, and its differences n - p in float32 (B, d).
 
-    Rows are divided by their float64 norm, so float32 rounding of a unit row does not enter.
+    Rows are divided by their float64 norm, so float32 rounding of a unit row does not enter. A copy of the positive
+    that another batch encoded differs from it by rounding, whose sign must not decide what is an inversion.
     Raises NumericalError where a row is zero or not finite.
     """
     heads = block.places[:: block.k]
@@ -159,6 +160,9 @@ def _block_dots(window: Window, block: Block, d: int) -> tuple[Dots, Tensor]:
     query_negative = _tied(cosines[:, 0], query_positive)
     positive_negative = _tied(cosines[:, 1], query_negative)
     squared = (2.0 - 2.0 * positive_negative).clamp_min(0.0)
+    copy = squared <= smallest_distance**2
+    query_negative = torch.where(copy, query_positive, query_negative)
+    positive_negative = torch.where(copy, 1.0, positive_negative)
     return Dots(query_positive, query_negative, positive_negative, squared), difference
 
 

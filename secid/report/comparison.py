@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from secid.errors import UsageError
 from secid.report.document import json_of
+from secid.report.numerals import plural
 from secid.report.words import score_point
 from secid.results import SCHEMA_VERSION, Run, SourceResult
 from secid.settings import value_text
@@ -39,8 +40,8 @@ SAME_ENCODER = frozenset({"name", "device"})
 class Change:
     """Something that is not the same in all runs. values: one a run, as text.
 
-    what: "setting", "encoder", "idf", "secid"; "source" (values: read, absent) and "files" (hashes of their
-    contents) have the source's name.
+    what: "setting", "encoder", "idf", "secid", "numbers" (queries and negatives that the runs' common sources are
+    compared on); "source" (values: read, absent) and "files" (hashes of their contents) have the source's name.
     """
 
     what: str
@@ -75,12 +76,14 @@ class Reversal:
 
 @dataclass(frozen=True, kw_only=True)
 class RunComparison:
-    """Runs compared with the first. stability: share of pairs of common sources ordered alike, 0 to 1;
-    None where the two share fewer than two sources. unlike: why scores are not the same number in all runs.
+    """Runs compared with the first. budgets: the B that each ranks at. stability: share of pairs of common sources
+    ordered alike, 0 to 1; None where the two share fewer than two sources. unlike: why scores are not the same number
+    in all runs.
     """
 
     schema_version: str
     runs: tuple[str, ...]
+    budgets: tuple[float, ...]
     changes: tuple[Change, ...]
     sources: tuple[SourceAcross, ...]
     stability: tuple[float | None, ...]
@@ -93,10 +96,12 @@ def compare(runs: Sequence[tuple[str, Run]]) -> RunComparison:
     if len(runs) < 2:
         raise UsageError("one run has nothing to be compared with", remedy="name two run folders")
     changes = _changes([run for _, run in runs])
+    budgets = tuple(run.budget for _, run in runs)
     reversals = tuple(item for label, run in runs[1:] for item in _reversals(label, runs[0][1], run))
     return RunComparison(
         schema_version=SCHEMA_VERSION,
         runs=tuple(label for label, _ in runs),
+        budgets=budgets,
         changes=changes,
         sources=_sources([run for _, run in runs]),
         stability=tuple(_stability(runs[0][1], run) for _, run in runs),
@@ -108,6 +113,7 @@ def compare(runs: Sequence[tuple[str, Run]]) -> RunComparison:
                 if change.what == "idf"
                 or (change.what == "encoder" and change.name not in SAME_ENCODER)
                 or (change.what == "setting" and change.name in UNLIKE)
+                or (change.what == "numbers" and max(budgets) > 1.0)
             )
         ),
     )
@@ -121,11 +127,28 @@ def _changes(runs: Sequence[Run]) -> tuple[Change, ...]:
     found += [
         ("idf", "IDF table", [run.idf.sha256 for run in runs]),
         ("secid", "version", [run.secid_version for run in runs]),
+        ("numbers", "number of negatives compared", _numbers(runs)),
         *_changed_sources(runs),
     ]
     return tuple(
         Change(what=what, name=name, values=tuple(values)) for what, name, values in found if len(set(values)) > 1
     )
+
+
+def _numbers(runs: Sequence[Run]) -> list[str]:
+    """On how many queries and negatives each run compares the sources that all runs have at budgets beyond 1."""
+    tables = [_by_name(run) for run in runs]
+    common = [name for name in tables[0] if all(name in table for table in tables)]
+    told = []
+    for run, table in zip(runs, tables, strict=True):
+        numbers = {name: run.equal_numbers or table[name] for name in common}
+        counts = {
+            name: f"{plural(item.n_queries, 'query', 'queries')}, {plural(item.n_triplets, 'negative')}"
+            for name, item in numbers.items()
+        }
+        alike = len(set(counts.values())) == 1
+        told.append("; ".join(dict.fromkeys(text if alike else f"{name}: {text}" for name, text in counts.items())))
+    return told
 
 
 def _changed_sources(runs: Sequence[Run]) -> list[tuple[str, str, list[str]]]:

@@ -51,7 +51,7 @@ def _told_apart(found: RunComparison) -> RunComparison:
 def _changed(found: RunComparison) -> str:
     kinds = {
         what: [change.name for change in found.changes if change.what == what]
-        for what in ("setting", "encoder", "idf", "secid")
+        for what in ("setting", "encoder", "idf", "secid", "numbers")
     }
     scoring = [name for name in kinds["setting"] if name not in HARMLESS]
     harmless = [name for name in kinds["setting"] if name in HARMLESS]
@@ -61,6 +61,7 @@ def _changed(found: RunComparison) -> str:
         _encoder_told(kinds["encoder"]),
         "the IDF table" if kinds["idf"] else "",
         "the version of secid" if kinds["secid"] else "",
+        "how many negatives sources are compared on" if kinds["numbers"] else "",
     ]
     files = [named(item.name) for item in found.sources if item.same_files is False]
     absent = [named(item.name) for item in found.sources if None in item.ranks]
@@ -136,8 +137,13 @@ def _ranks(found: RunComparison) -> Section:
                 )
             ),
         ),
-        terms=terms("ECI_sem", "95 % interval", "rank", "rank group", "stability"),
+        terms=terms(*_score_terms(found.budgets), "95 % interval", "rank", "rank group", "stability"),
     )
+
+
+def _score_terms(budgets: Sequence[float]) -> list[str]:
+    """The names of the scores that runs of these budgets rank by."""
+    return list(dict.fromkeys("ECI_sem" if at == 1.0 else "ECI_B" for at in budgets))
 
 
 def _files_told(item: SourceAcross, runs: Sequence[str]) -> str:

@@ -42,6 +42,20 @@ def test_several_runs_and_several_files(run, tmp_path, invoke):
     assert listing(".") == ["a.html", "b.md", "c.json", "other", "run"]
 
 
+@pytest.mark.parametrize("named", ["run", "run/report.json"])
+def test_a_report_is_never_written_over(run, named, invoke):
+    """Written by a newer version, it may hold fields that reading leaves out."""
+    path = Path("run/report.json")
+    newer = json.loads(path.read_text(encoding="utf-8")) | {"schema_version": "1.7", "later": 1}
+    path.write_text(json.dumps(newer), encoding="utf-8")
+    before = path.read_bytes()
+    outcome = invoke("report", named, "--to", "a.html", "--to", "run/report.json")
+    assert outcome.code == 2
+    assert "run/report.json: would be overwritten, and is read" in outcome.err
+    assert path.read_bytes() == before
+    assert listing(".") == ["run"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -269,6 +269,7 @@ def measure_triplets(
     has_direction = distance > epsilon
     direction = np.zeros_like(difference)
     direction[has_direction] = difference[has_direction] / distance[has_direction, None]
+    s_qn, s_pn = np.where(has_direction, s_qn, s_qp), np.where(has_direction, s_pn, 1.0)  # n counts as p
     consistency, locality = sigmoid((s_qp - s_qn) / temperature), sigmoid((s_pn - s_qn) / temperature)
     residual = 1.0 - covered
     return Measured(

@@ -152,7 +152,8 @@ def order(run: Run, row: AblationRow, between: str) -> str:
 def _shade(value: float | None, low: float, high: float) -> int | None:
     if value is None:
         return None
-    return min(SHADES - 1, int(SHADES * (value - low) / (high - low))) if high > low else 0
+    span = high / 2 - low / 2  # halves: the difference of the ends itself may be no finite number
+    return min(SHADES - 1, int(SHADES * ((value / 2 - low / 2) / span))) if span > 0 else 0
 
 
 def _place(item: Ablation, setting: str) -> float | None:

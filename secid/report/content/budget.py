@@ -118,7 +118,8 @@ def _on_equal_numbers(run: Run) -> str:
         return "; these curves show each source's own sample."
     numbers = equal_numbers(run)
     if not numbers:
-        return ", as these are."
+        sizes = {(source.n_queries, source.n_triplets) for source in run.sources}
+        return ", as these are." if len(sizes) == 1 else "; these curves show each source's own sample."
     return (
         f", so curves and crossings are on {numbers}, as many as every source has, also up to B = 1, where other "
         "sections show the score of all. The folded table has each source's own sample."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from secid.report.foreign import named, plain
 from secid.report.numerals import SPACE, count, listed, nats, percent, plural
 from secid.report.page import Part, Section, Table, foreign, number, text
@@ -23,31 +25,39 @@ def early_told(run: Run, stop: EarlyStop) -> list[str]:
         f"Looks at growing samples needed vectors of {count(stop.n_texts_encoded)} of the {count(stop.n_texts)} "
         "distinct queries and passages that scoring without them would need, those from the cache included."
     )
-    idf = " (IDF of the sample that --max-records took)" if _limit(run) else ""
+    idf = " (IDF of the sample that --max-records took)" if _limited(run) else ""
     sure = (
         f"Every decided order is that of these files read whole{idf}, with a confidence of {percent(stop.confidence)}."
     )
     return [
         f"{needed} {sure}{tie}",
-        f"Undecided: {listed(undecided, SHOWN_PAIRS)}.{_more_queries(run)}"
+        f"Undecided: {listed(undecided, SHOWN_PAIRS)}.{_more_queries(run, stop)}"
         if undecided
         else "No pair is left undecided.",
         f"{DECIDED}{_whole(run, stop)}",
     ]
 
 
-def _more_queries(run: Run) -> str:
-    """What decides a pair that the looks left undecided."""
-    limit = run.settings.get("max_records", {}).get("value")
-    if limit is None:
-        return " All queries were seen, so nothing in these files decides."
-    return f" The looks ended at --max-records {count(limit)}: more queries may decide."
+def _more_queries(run: Run, stop: EarlyStop) -> str:
+    """What decides a pair that the looks left undecided: they saw all that --max-records did not leave out."""
+    concerned = {name for pair in stop.undecided for name in pair}
+    if any(source.n_not_sampled for source in run.sources if source.name in concerned):
+        return f" The looks ended at {_max_records(run)}: more queries may decide."
+    return " All queries were seen, so nothing in these files decides."
 
 
-def _limit(run: Run) -> int | None:
-    """--max-records, where it left anything out or may have."""
-    limit: int | None = run.settings.get("max_records", {}).get("value")
-    return limit if any(source.n_not_sampled for source in run.sources) else None
+def _limited(run: Run) -> bool:
+    """Whether --max-records left anything out or may have."""
+    entry = run.settings.get("max_records")
+    is_set = isinstance(entry, Mapping) and entry.get("value") is not None
+    return is_set and any(source.n_not_sampled for source in run.sources)
+
+
+def _max_records(run: Run) -> str:
+    """The flag with its number; without, where an edited report holds none."""
+    entry = run.settings.get("max_records")
+    limit = entry.get("value") if isinstance(entry, Mapping) else None
+    return f"--max-records {count(limit)}" if isinstance(limit, int) else "--max-records"
 
 
 def _whole(run: Run, stop: EarlyStop) -> str:
@@ -55,8 +65,8 @@ def _whole(run: Run, stop: EarlyStop) -> str:
     n_open = sum(not pair.established for pair in run.comparisons)
     if not n_open or not any(source.n_not_sampled for source in run.sources):
         return ""
-    limit, all_made = _limit(run), len(stop.looks) >= len(stop.planned_looks)
-    how = f"raise --max-records {count(limit)}" if limit and all_made else "score without --until-ranked"
+    all_made = len(stop.looks) >= len(stop.planned_looks)
+    how = f"raise {_max_records(run)}" if _limited(run) and all_made else "score without --until-ranked"
     return f" {plural(n_open, 'pair')} open there: to narrow the intervals, {how}."
 
 

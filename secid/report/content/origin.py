@@ -118,8 +118,9 @@ def _tail(path: str) -> str:
 
 def made_section(run: Run) -> Section:
     """Encoder, IDF table, settings, time and versions."""
-    changed = [(name, *_setting(entry)) for name, entry in run.settings.items() if _setting(entry)[1] != "default"]
-    default = [(name, *_setting(entry)) for name, entry in run.settings.items() if _setting(entry)[1] == "default"]
+    told = [(plain(name, VALUE_LIMIT), *_setting(entry)) for name, entry in run.settings.items()]
+    changed = [row for row in told if row[2] != "default"]
+    default = [row for row in told if row[2] == "default"]
     encoder, idf = run.encoder, run.idf
     facts = [
         ("encoder", recipe_line(run.encoder)),

@@ -93,7 +93,7 @@ def hostile(run: Run) -> Run:
         "notes": [everything],
         "rules": {everything: everything},
     }
-    document["settings"]["encoder"] = {"value": everything, "from": everything}
+    document["settings"]["encoder"] = document["settings"][everything] = {"value": everything, "from": everything}
     document["not_evaluated"] = {everything: everything}
     document["environment"] = {everything: everything}
     document["timing"] = {everything: {everything: everything}}

@@ -28,6 +28,15 @@ def test_the_range_ends_at_the_largest_budget_of_any_curve(run):
     assert section.bullets == ("No two sources change places between B = 1 and 250,000.",)
 
 
+def test_equal_size_is_claimed_where_sources_have_it_alone(run):
+    """An older report may hold neither equal numbers nor curves on them, whatever its sources' sizes."""
+    alike = tuple(replace(source, n_queries=30, n_triplets=330) for source in run.sources)
+    equal = budget_section(replace(run, sources=alike)).paragraphs[0]
+    assert equal.endswith("only samples of equal size compare, as these are.")
+    unequal = budget_section(replace(run, sources=(replace(alike[0], n_triplets=331), *alike[1:]))).paragraphs[0]
+    assert unequal.endswith("compare; these curves show each source's own sample.")
+
+
 def test_what_equal_numbers_are_stands_beside_the_crossings(run):
     crossing = Crossing(first="bm25", second="dense", budget=3.44)
     made = replace(run, crossings=(crossing,), equal_numbers=EqualNumbers(n_queries=30, n_triplets=330))
@@ -72,7 +81,8 @@ def test_crossings_that_were_not_sought_are_not_said_to_be_none(run):
     section = budget_section(replace(run, not_evaluated={"crossings": "the sources differ in size"}))
     assert section.bullets == ("Crossings are not evaluated: the sources differ in size.",)
     assert any("each source's own sample" in text for text in section.paragraphs)
-    assert not any("own sample" in text for text in budget_section(run).paragraphs)
+    alike = tuple(replace(source, n_queries=30, n_triplets=330) for source in run.sources)
+    assert not any("own sample" in text for text in budget_section(replace(run, sources=alike)).paragraphs)
 
 
 def test_a_budget_of_an_edited_report_that_no_axis_holds_is_not_drawn(run):

@@ -14,6 +14,7 @@ from secid.report.comparison import COMPARISON_FORMATS, compare
 from secid.report.comparison_page import page_of_comparison
 from secid.report.foreign import without_isolates
 from secid.report.terminal import print_page
+from secid.results import EqualNumbers
 from tests.unit.report import samples
 
 
@@ -105,6 +106,44 @@ def test_an_order_is_counted_once_however_many_runs_reverse_it(run):
     sure = samples.compared(run, established=True)
     found = compare([("a", sure), ("b", reordered(sure)), ("c", reordered(sure))])
     assert "bm25 and dense change places; 1 of these orders is established both in a and in another run." in said(found)
+
+
+def sized(run, numbers, budget):
+    """The run at a budget, its sources of 66 queries and 330 negatives, cut to numbers."""
+    sources = tuple(replace(source, n_queries=66, n_triplets=330) for source in run.sources)
+    settings = {**run.settings, "budget": {"value": budget, "from": "flag"}}
+    return replace(run, sources=sources, settings=settings, budget=budget, equal_numbers=numbers)
+
+
+@pytest.mark.parametrize(("budget", "alike"), [(100.0, False), (1.0, True), (0.5, True)])
+def test_scores_on_other_numbers_of_negatives_are_other_scores(run, budget, alike):
+    """A third source of few negatives cuts the others: beyond B = 1 each then scores lower, by its size alone."""
+    whole, cut = sized(run, None, budget), sized(run, EqualNumbers(n_queries=66, n_triplets=132), budget)
+    found = compare([("a", whole), ("b", cut)])
+    change = next(change for change in found.changes if change.what == "numbers")
+    assert change.values == ("66 queries, 330 negatives", "66 queries, 132 negatives")
+    assert found.unlike == (() if alike else ("number of negatives compared",))
+    assert "The runs differ in how many negatives sources are compared on" in said(found)
+    assert ("Scores mean the same" in said(found)) is alike
+    assert compare([("a", cut), ("b", cut)]).changes == ()
+
+
+def test_sources_that_cannot_be_cut_are_compared_by_their_own_numbers(run):
+    first, *rest = sized(run, None, 100.0).sources
+    large = replace(sized(run, None, 100.0), sources=(first, *(replace(item, n_triplets=900) for item in rest)))
+    small = replace(sized(run, None, 100.0), sources=(first, *(replace(item, n_triplets=800) for item in rest)))
+    found = compare([("a", large), ("b", small)])
+    assert found.unlike == ("number of negatives compared",)
+    values = next(change for change in found.changes if change.what == "numbers").values
+    assert values[0].startswith("random: 66 queries, 330 negatives; bm25: 66 queries, 900 negatives")
+
+
+@pytest.mark.parametrize(
+    ("budgets", "scores"), [((1, 1), ["ECI_sem"]), ((100, 100), ["ECI_B"]), ((1, 100), ["ECI_sem", "ECI_B"])]
+)
+def test_the_score_that_runs_rank_by_is_the_one_explained(run, budgets, scores):
+    found = compare([(name, sized(run, None, float(at))) for name, at in zip("ab", budgets, strict=True)])
+    assert [term for term, _ in page_of_comparison(found).sections[0].terms if term.startswith("ECI")] == scores
 
 
 @pytest.mark.parametrize("field", ["device", "name"])

@@ -79,6 +79,12 @@ def test_parts_of_later_versions_have_defaults():
     for name in ("slices", "early_stop", "warnings"):
         del document[name]
     assert from_json(json.dumps(document)) == samples.golden()
+    del document["equal_numbers"]
+    for source in document["sources"]:
+        del source["equal_curve"]
+    read = from_json(json.dumps(document))
+    assert read.equal_numbers is None
+    assert all(source.compared_curve == source.budget_curve for source in read.sources)
 
 
 @pytest.mark.parametrize("version", ["2.0", "0.9", "10.0", "x"])

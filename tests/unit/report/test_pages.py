@@ -475,11 +475,11 @@ def test_an_early_stop_says_what_to_do_about_pairs_that_are_open(run):
     """Undecided ones need more queries of a sample; those open as to the process need all that was left out."""
     early = samples.early(run)
     pairs = tuple(replace(pair, established=place > 1) for place, pair in enumerate(run.comparisons))
-    left_out = replace(early.sources[0], n_not_sampled=900)
+    left_out = replace(early.sources[1], n_not_sampled=900)
     made = replace(
         early,
         comparisons=pairs,
-        sources=(left_out, *early.sources[1:]),
+        sources=(early.sources[0], left_out, *early.sources[2:]),
         settings={**early.settings, "max_records": {"value": 120, "from": "flag"}},
     )
     told = " ".join(printed(made).split())
@@ -489,6 +489,11 @@ def test_an_early_stop_says_what_to_do_about_pairs_that_are_open(run):
     stopped = replace(made, early_stop=replace(made.early_stop, planned_looks=(20, 120)))
     told = " ".join(printed(stopped).split())
     assert "2 pairs open there: to narrow the intervals, score without --until-ranked." in told
+    told_all = " ".join(printed(replace(made, sources=early.sources)).split())
+    assert "dense. All queries were seen, so nothing in these files decides." in told_all
+    for value in (5, None, {"value": "abc"}):
+        edited = replace(made, settings={**early.settings, "max_records": value})
+        assert "dense. The looks ended at --max-records: more queries" in " ".join(printed(edited).split())
     settled = replace(made, comparisons=tuple(replace(pair, established=True) for pair in pairs))
     assert "open there" not in printed(settled)
 
@@ -516,6 +521,14 @@ def test_an_ablation_s_name_is_never_rich_markup(run):
     made = replace(run, ablations=(replace(run.ablations[0], name="[/x]"),))
     assert "[/x]: " in printed(made)
     assert "[/x]  " in printed(made)
+
+
+def test_scores_that_differ_by_more_than_a_float_holds_have_shades(run):
+    item = next(item for item in run.ablations if item.name == "weight")
+    ends = {source.name: sign * 1e308 for source, sign in zip(run.sources, (1, -1), strict=False)}
+    made = replace(item, rows=tuple(replace(row, scores=ends) for row in item.rows))
+    section = next(part for part in page_of(replace(run, ablations=(made,))).sections if part.anchor == "ablations")
+    assert section.parts[0].table.shades[0][1:3] == (9, 0)
 
 
 def test_encoders_are_names_even_where_they_read_as_numbers(run):
