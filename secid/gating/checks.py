@@ -157,7 +157,7 @@ BUCKETS: Mapping[str, tuple[str, str]] = {
     "duplicate": ("repeat another negative of the same record", "list each negative once"),
     "overused": ("stand under very many queries with the same text", "look for a default answer of the generator"),
     "preamble": ("open with a generator's words, not a passage", "strip preambles and refusals from the generator"),
-    "empty": ("are empty or hold no words to speak of", "drop them, and see why the miner returned nothing"),
+    "empty": ("are empty, a single letter or a placeholder", "drop them, and see why the miner returned nothing"),
     "inversion": ("outscore the positive", "look for unlabelled positives among them before training"),
     "high_coverage": ("repeat most of the query's words", "check that the query's text does not leak into them"),
 }

@@ -63,7 +63,9 @@ class BucketsPolicy(Table):
     duplicate: Fraction | Off | None = Field(None, description="Negatives that repeat another of the same query.")
     overused: Fraction | Off | None = Field(None, description="Negatives whose text stands under very many queries.")
     preamble: Fraction | Off | None = Field(None, description="Negatives that open with a generator's words.")
-    empty: Fraction | Off | None = Field(None, description="Negatives that are empty or hold no words to speak of.")
+    empty: Fraction | Off | None = Field(
+        None, description="Negatives that are empty, a single letter or a placeholder."
+    )
     inversion: Fraction | Off | None = Field(None, description="Negatives that outscore the positive.")
     high_coverage: Fraction | Off | None = Field(None, description="Negatives that repeat the query's words.")
 

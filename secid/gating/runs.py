@@ -71,7 +71,7 @@ def analysed(text: str) -> Text:
     """The words of a text and their hashes; the same on every machine."""
     tokens = words(text)
     plain = tokens if text.isascii() and "&" not in text else split_multilingual(normal(text))
-    return Text(whole_of(plain), runs_of(plain), opening(tokens), is_empty(tokens))
+    return Text(whole_of(plain), runs_of(plain), opening(tokens), is_empty(plain))
 
 
 def normal(text: str) -> str:

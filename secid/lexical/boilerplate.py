@@ -93,8 +93,8 @@ PLACEHOLDERS = frozenset(
     ("n a", "na", "nan", "none", "null", "nil", "empty", "todo", "tbd", "text", "passage", "removed", "deleted")
 )
 """Words that stand where a text was meant to be."""
-SHORTEST_TEXT = 3
-"""Letters and digits below which a text holds no word to speak of."""
+FEW_TOKENS = 2
+"""Tokens up to which a text may be empty or a placeholder."""
 
 
 def words(text: str) -> list[str]:
@@ -115,8 +115,14 @@ def may_be_preamble(first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8])
 
 
 def is_empty(tokens: list[str]) -> bool:
-    """True where the words of a text are none, almost none, or a placeholder for a missing text."""
-    return sum(map(len, tokens)) < SHORTEST_TEXT or (len(tokens) <= 2 and " ".join(tokens) in PLACEHOLDERS)
+    """True where a text has no letter or digit, a single one of ASCII, or is a placeholder for a missing text.
+
+    tokens : of `split_multilingual`. A single letter of another script may be a word (水), and two are one (UK, 나무).
+    """
+    if len(tokens) > FEW_TOKENS:
+        return False
+    said = [char for token in tokens for char in token if char.isalnum()]
+    return not said or (len(said) == 1 and said[0].isascii()) or " ".join(tokens) in PLACEHOLDERS
 
 
 def opening(tokens: list[str]) -> str | None:

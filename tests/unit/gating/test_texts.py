@@ -105,7 +105,12 @@ def test_a_default_answer_is_overused():
     assert flagged(rows[:20]) == {}
 
 
-@pytest.mark.parametrize("text", ["", "  ", "n/a", "None", "[removed]", "-"])
+@pytest.mark.parametrize("text", ["UK", "42", "北京", "나무", "नदी"])
+def test_a_word_of_two_letters_is_a_text(text):
+    assert flagged(records(text, passage(7001))) == {}
+
+
+@pytest.mark.parametrize("text", ["", "  ", "n/a", "None", "[removed]", "-", "x", "&nbsp;", "\u200b", "ｎ／ａ"])
 def test_nothing_is_empty(text):
     assert flagged(records(text, passage(7001))) == {"empty": 1}
 

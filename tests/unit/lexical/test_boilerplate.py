@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from secid.lexical.boilerplate import Openings, common_openings, is_empty, is_preamble, opening, words
+from secid.lexical.scripts import split_multilingual
 
 PASSAGES = [
     "Sure-footed goats climb where others fall.",
@@ -160,10 +161,17 @@ def test_passages_and_titles(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "empty"), [("", True), ("N/A", True), ("ab", True), ("DNA", False), ("猫は寝る", False)]
+    ("text", "empty"),
+    [
+        *((text, True) for text in ("", "N/A", "NA", "a", "- 7 -", "[removed]", "…", "\u0301", "😀", "_")),
+        *(
+            (text, False)
+            for text in ("UK", "42", "a 7", "DNA", "北京", "水", "나무", "नदी", "की", "да", "猫は寝る", "no text")
+        ),
+    ],
 )
 def test_empty(text, empty):
-    assert is_empty(words(text)) is empty
+    assert is_empty(split_multilingual(text)) is empty
 
 
 def test_common_openings_are_relative_to_the_positives():
