@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -34,20 +34,64 @@ def lexical(
     """
     means = {item.name: float(np.average(item.positive_coverage, weights=item.triplets.share)) for item in items}
     inactive = [item for item in items if means[item.name] < INACTIVE_COVERAGE]
-    others = _under_others(plan, inactive, coverages, settings, folder) if inactive else {}
-    told = [_inactive(name, means[name], best, reached, settings.tokenizer) for name, (best, reached) in others.items()]
-    return (*told, *_misread(plan, [item for item in items if item.name not in others], settings))
+    active = [item for item in items if item not in inactive]
+    found = _misread_sources(plan, active, settings.tokenizer, settings.seed)
+    if not inactive:
+        return _misread(found, settings.tokenizer)
+    others = _under_others(plan, inactive, coverages, settings, folder)
+    names = [name for name in others if not _misread_sources(plan, items, name, settings.seed)]
+    best = _best(names, others, bool(found))
+    told = []
+    for item in inactive:
+        most = max(names, key=lambda name: others[name][item.name].positives)
+        name = best if others[best][item.name].lifts or not others[most][item.name].lifts else most
+        where = item.name if name == best else f"{item.name}, in a run of its own"
+        told.append(_inactive(where, means[item.name], name, others[name][item.name], settings.tokenizer))
+    return (*told, *_misread(found, settings.tokenizer))
 
 
-def _inactive(name: str, mean: float, best: str, reached: float, tokenizer: str) -> str:
+@dataclass(frozen=True)
+class Reached:
+    """Mean coverage of positives and of negatives under a tokenizer."""
+
+    positives: float
+    negatives: float
+
+    @property
+    def lifts(self) -> bool:
+        """Whether the gate is active there."""
+        return self.positives >= INACTIVE_COVERAGE
+
+
+def _best(names: Sequence[str], others: Mapping[str, Mapping[str, Reached]], is_asked_for: bool) -> str:
+    """The one tokenizer that a run is advised to use: it has but one.
+
+    Most sources helped; then BETTER; then what covers positives most beyond negatives, for a tokenizer that cuts words
+    into letters covers both. is_asked_for: sources with misread words need BETTER.
+    """
+
+    def key(name: str) -> tuple[bool, int, bool, float]:
+        reached = others[name].values()
+        return (
+            is_asked_for and name == BETTER,
+            sum(item.lifts for item in reached),
+            name == BETTER,
+            sum(item.positives - item.negatives for item in reached),
+        )
+
+    return max(names, key=key)
+
+
+def _inactive(name: str, mean: float, best: str, reached: Reached, tokenizer: str) -> str:
     """With one token for a whole query (unsegmented Chinese) every residual is 1, and the score has two gates, not
     three. Only where no offered tokenizer helps is that a property of the texts.
     """
     advice = (
-        f"use --tokenizer {best} for {name}, it lifts the coverage of positives to about {reached:.2f}"
-        if reached >= INACTIVE_COVERAGE
-        else f"{name}: no offered tokenizer lifts the coverage of positives to {INACTIVE_COVERAGE:g} "
-        f"(most: {best}, about {reached:.3f})"
+        f"use --tokenizer {best} for {name}, it lifts the coverage of positives to about {reached.positives:.2f} "
+        f"(negatives: {reached.negatives:.2f})"
+        if reached.lifts
+        else f"{name}: no offered tokenizer that leaves words whole lifts the coverage of positives to "
+        f"{INACTIVE_COVERAGE:g} (most: {best}, about {reached.positives:.3f})"
     )
     return (
         f"{advice}: the lexical gate is inactive, under {tokenizer} the labelled positives "
@@ -57,8 +101,8 @@ def _inactive(name: str, mean: float, best: str, reached: float, tokenizer: str)
 
 def _under_others(
     plan: Plan, items: Sequence[Measured], coverages: CoverageBench, settings: Settings, folder: Path
-) -> dict[str, tuple[str, float]]:
-    """By source the tokenizer that covers most of its positives, and how much, on a sample of their queries."""
+) -> dict[str, dict[str, Reached]]:
+    """What every other tokenizer covers, by tokenizer and source, on a sample of the sources' queries."""
     sets = [subset(item.triplets, _sampled(plan, item.triplets, settings.seed)) for item in items]
     queries = distinct(np.concatenate([rows.query for rows in sets]))
     passages = distinct(np.concatenate([ids for rows in sets for ids in (rows.positive, rows.negative)]))
@@ -74,18 +118,19 @@ def _under_others(
     ]
     folder.mkdir(exist_ok=True)
     bench = coverages.over(part, sets, folder)
-    names = [name for name in coverages.tokenizers() if name != settings.tokenizer]
-    found = {}
+
+    def reached(rows: Triplets, name: str) -> Reached:
+        covered = (bench.positives(rows, name, settings.idf), bench.negatives(rows, name, settings.idf))
+        return Reached(*(float(np.average(values, weights=rows.share)) for values in covered))
+
     try:
-        for item, rows in zip(items, sets, strict=True):
-            reached = {
-                name: float(np.average(bench.positives(rows, name, settings.idf), weights=rows.share)) for name in names
-            }
-            best = max(names, key=lambda name: reached[name])
-            found[item.name] = best, reached[best]
+        return {
+            name: {item.name: reached(rows, name) for item, rows in zip(items, sets, strict=True)}
+            for name in coverages.tokenizers()
+            if name != settings.tokenizer
+        }
     finally:
         part.close()
-    return found
 
 
 def _sampled(plan: Plan, rows: Triplets, seed: int) -> npt.NDArray[np.int64]:
@@ -95,18 +140,25 @@ def _sampled(plan: Plan, rows: Triplets, seed: int) -> npt.NDArray[np.int64]:
     return np.flatnonzero(np.isin(rows.query, queries[order[:SAMPLE_QUERIES]]))
 
 
-def _misread(plan: Plan, items: Sequence[Measured], settings: Settings) -> list[str]:
-    """One warning for all sources in which the tokenizer does the same to words."""
+def _misread_sources(
+    plan: Plan, items: Sequence[Measured], tokenizer: str, seed: int
+) -> dict[str, list[tuple[float, str]]]:
+    """What a tokenizer does to words -> the sources in which it does so noticeably, each with its share of texts."""
     by_what: dict[str, list[tuple[float, str]]] = {}
     for item in items:
         if item.planned is not None:
-            seen = misread(plan, item.planned, settings.tokenizer, settings.seed)
+            seen = misread(plan, item.planned, tokenizer, seed)
             if seen.fraction >= NOTICED_MISREAD:
                 by_what.setdefault(seen.told(), []).append((seen.fraction, item.name))
-    return [
-        f"use --tokenizer {BETTER}: {settings.tokenizer} {what} ({_shares(sorted(sources, reverse=True))})"
-        for what, sources in by_what.items()
-    ]
+    return by_what
+
+
+def _misread(found: Mapping[str, Sequence[tuple[float, str]]], tokenizer: str) -> tuple[str, ...]:
+    """One warning for all sources in which the tokenizer does the same to words."""
+    return tuple(
+        f"use --tokenizer {BETTER}: {tokenizer} {what} ({_shares(sorted(sources, reverse=True))})"
+        for what, sources in found.items()
+    )
 
 
 def _shares(sources: Sequence[tuple[float, str]]) -> str:

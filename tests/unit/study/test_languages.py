@@ -61,7 +61,10 @@ def test_an_inactive_gate_is_reported_with_the_tokenizer_that_helps(script, tmp_
 
 def test_where_no_tokenizer_helps_the_warning_says_so(tmp_path):
     run = run_of(("abc def", "一二三", "四五六"), tmp_path)
-    assert "no offered tokenizer lifts the coverage of positives to 0.05" in run.warnings[0]
+    assert (
+        "no offered tokenizer that leaves words whole lifts the coverage of positives to 0.05 (most: "
+        in run.warnings[0]
+    )
 
 
 class Characters(HashEncoder):
@@ -75,6 +78,41 @@ def test_the_encoders_own_pieces_are_offered_too(tmp_path):
     # neither a word nor a window of three characters of the query is in the positive
     (said,) = run_of(("ab cd", "xaby zcdx", "ef"), tmp_path, encoder=Characters()).warnings
     assert said.startswith("use --tokenizer wordpieces for source, it lifts the coverage of positives to about ")
+
+
+def test_a_tokenizer_that_cuts_words_is_never_advised_though_it_covers_most(tmp_path):
+    """Tamil words whose endings differ: single consonants meet in any two texts, and lead to no other tokenizer."""
+    texts = ("சென்னை எங்கே", "சென்னையில் கடல் உள்ளது", "அரிசியைக் கழுவவும்")
+    said = {name: " ".join(run_of(texts, tmp_path, tokenizer=name).warnings) for name in SPLITTERS}
+    advised = {
+        name: text.split("--tokenizer ")[1].split(" ")[0].strip(":")
+        for name, text in said.items()
+        if "--tokenizer" in text
+    }
+    assert "the lexical gate is inactive" in said["multilingual"]
+    assert set(advised.values()) <= {"multilingual", "trigrams"}
+    assert advised["multilingual"] == "trigrams"
+    assert "trigrams" not in advised  # the end of the way
+
+
+def test_a_run_is_advised_one_tokenizer_and_multilingual_where_it_helps(tmp_path):
+    """The encoder's own pieces cover more of both positives, and of negatives too."""
+    paths = []
+    for script in ("chinese", "japanese"):
+        query, positive, negative = TEXTS[script]
+        rows = [{"query": f"{query} {n}", "pos": [positive], "neg": [negative]} for n in range(6)]
+        paths.append(tmp_path / f"{script}.jsonl")
+        paths[-1].write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
+    resolved = resolve({"cache": False, "controls": "none"}, environment={}, directory=tmp_path)
+    (tmp_path / "work").mkdir()
+    sources = resolve_sources([str(path) for path in paths], resolved.values)
+    told = [
+        text
+        for text in score_sources(sources, Characters(), resolved, tmp_path / "work", Silent()).run.warnings
+        if "lexical gate" in text
+    ]
+    assert len(told) == 2
+    assert all(text.startswith("use --tokenizer multilingual for ") and "(negatives: 0.00)" in text for text in told)
 
 
 @pytest.mark.parametrize("script", ["german", "code", "arabic"])
