@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 SPACE = re.compile(r"[ \t\r\n]*")
@@ -64,11 +64,15 @@ def replaced(text: str, changes: Sequence[tuple[Span, str]]) -> str:
     return text
 
 
-def removal(found: Sequence[Member], number: int) -> Span:
-    """What to cut so that a member goes with one comma."""
-    if number:
-        return Span(found[number - 1].value.end, found[number].value.end)
-    return Span(found[0].start, found[1].start if len(found) > 1 else found[0].value.end)
+def removals(found: Sequence[Member], gone: Collection[str]) -> list[Span]:
+    """What to cut so that members go with one comma each. One of them at least stays."""
+    first = next(number for number, member in enumerate(found) if member.key not in gone)
+    behind = [
+        Span(found[number - 1].value.end, member.value.end)
+        for number, member in enumerate(found)
+        if number > first and member.key in gone
+    ]
+    return [Span(found[0].start, found[first].start), *behind] if first else behind
 
 
 def _value(text: str, at: int) -> Span:

@@ -7,15 +7,16 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 from secid.data.cells import Key, Layout, is_list
 from secid.data.containers import Container
-from secid.data.jsonedit import Span, array_text, elements, members, removal, replaced
+from secid.data.jsonedit import Member, Span, array_text, elements, members, removals, replaced
 from secid.data.jsonrows import BOM
 from secid.data.rows import Row
 from secid.errors import OutputError, SchemaError
 
+AnyKey = TypeVar("AnyKey", bound=Key)
 SUFFIXES = {
     "jsonl": (".jsonl", ".ndjson"),
     "json_array": (".json",),
@@ -98,15 +99,7 @@ def json_text(
     spans = {member.key: member.value for member in found}
     keys = layout.of_row(row)
     if len(keys) > 1:
-        own = [key for key in keys if str(key) in spans]  # a row of JSON may lack any of them
-        kept = keys_kept(own, width)
-        changes = [
-            (spans[str(key)], _cell_text(text, [spans.get(str(k)) for k in keys], cell))
-            for key, cell in zip(kept, repeated(chosen, len(kept)), strict=True)
-        ]
-        gone = {str(key) for key in own[len(kept) :]}
-        changes += [(removal(found, number), "") for number, member in enumerate(found) if member.key in gone]
-        return replaced(text, changes)
+        return replaced(text, _columns_changed(text, found, [str(key) for key in keys], chosen, width))
     key = str(keys[0])
     if layout.inner:
         return replaced(text, [(spans[key], json.dumps(_lists_cut(row[key], layout, chosen), ensure_ascii=False))])
@@ -124,6 +117,32 @@ def json_text(
         ]
         changes.append((spans[name], array_text(text, cells, items)))
     return replaced(text, changes)
+
+
+def _columns_changed(
+    text: str, found: Sequence[Member], keys: Sequence[str], chosen: Sequence[Chosen], width: int | None
+) -> list[tuple[Span, str]]:
+    """The changes by which a row holds the columns kept and no other.
+
+    A row of JSON may lack any of its columns: a kept one that it lacks takes the place of one that goes.
+    """
+    own = {member.key: member for member in found if member.key in keys}
+    cells = [own[key].value if key in own else None for key in keys]
+    kept = keys_kept(keys, width)
+    free = [key for key in own if key not in kept]
+    changes, added = [], ""
+    for key, cell in zip(kept, repeated(chosen, len(kept)), strict=True):
+        value = _cell_text(text, cells, cell)
+        member = f"{json.dumps(key, ensure_ascii=False)}: {value}"
+        if key in own:
+            changes.append((own[key].value, value))
+        elif free:
+            instead = own[free.pop(0)]
+            changes.append((Span(instead.start, instead.value.end), member))
+        else:
+            added += f", {member}"
+    end = max(member.value.end for member in own.values())
+    return [*changes, (Span(end, end), added), *((span, "") for span in removals(found, free))]
 
 
 def _positional_text(text: str, layout: Layout, row: list[Any], chosen: Sequence[Chosen], width: int | None) -> str:
@@ -145,7 +164,7 @@ def _cell_text(text: str, spans: Sequence[Span | None], cell: Chosen) -> str:
     return json.dumps(cell.value, ensure_ascii=False) if span is None else text[slice(*span)]
 
 
-def keys_kept(keys: Sequence[Key], width: int | None) -> Sequence[Key]:
+def keys_kept(keys: Sequence[AnyKey], width: int | None) -> Sequence[AnyKey]:
     """The first columns of negatives that the copy keeps."""
     return keys if width is None else keys[:width]
 
@@ -160,8 +179,7 @@ def n_filled(row: Row, layout: Layout, n_chosen: int, width: int | None) -> int:
     keys = layout.of_row(row)
     if len(keys) < 2 or layout.rest:
         return 0
-    own = [key for key in keys if isinstance(row, list) or str(key) in row]
-    return max(0, len(keys_kept(own, width)) - n_chosen)
+    return max(0, len(keys_kept(keys, width)) - n_chosen)
 
 
 def _lists_cut(value: dict[str, Any], layout: Layout, chosen: Sequence[Chosen]) -> dict[str, Any]:

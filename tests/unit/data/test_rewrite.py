@@ -144,6 +144,29 @@ def test_a_row_of_json_without_one_of_the_columns_keeps_all_that_stay(tmp_path):
     assert negatives(out) == [("b 0", "c 0"), ("a 1", "c 1"), ("a 2", "c 2"), ("a 3", "b 3")]
 
 
+def test_every_row_of_json_holds_the_columns_that_are_kept_and_no_other(tmp_path):
+    """Read without secid: rows that lack columns, or name them in another order, get those that all others have."""
+    rows = [
+        {"query": "q 0", "positive": "p", "negative_1": "a", "negative_2": "b", "negative_3": "c"},
+        {"query": "q 1", "positive": "p", "negative_3": "c"},
+        {"query": "q 2", "positive": "p", "negative_2": "b", "id": 7},
+        {"negative_3": "c", "negative_2": "b", "negative_1": "a", "query": "q 3", "positive": "p"},
+    ]
+    path = write(tmp_path / "a.jsonl", rows)
+    for width in (1, 2, 3):
+        out = tmp_path / f"{width}.jsonl"
+        first = rewrite([str(path)], NO_SETTINGS, "", lambda item, n=width: range(len(item.negatives))[:n], out, width)
+        names = [f"negative_{k}" for k in range(1, width + 1)]
+        read = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+        assert [sorted(name for name in row if name.startswith("neg")) for row in read] == [names] * 4
+        assert ["".join(row[name] for name in names) for row in read] == [
+            text[:width] for text in ("abc", "ccc", "bbb", "abc")
+        ]
+        assert first.n_repeated == 2 * (width - 1)
+        assert [row["query"] for row in read] == ["q 0", "q 1", "q 2", "q 3"]
+        assert read[2]["id"] == 7
+
+
 def test_an_empty_cell_shifts_nothing(tmp_path):
     path = write(
         tmp_path / "a.jsonl",
