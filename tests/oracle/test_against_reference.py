@@ -162,13 +162,16 @@ def test_awkward_records_score_as_the_reference_says(tmp_path_factory, rows, tau
 
 
 def test_a_copy_of_the_positive_has_no_direction(tmp_path):
-    sources = {"only": [("a query", ["some passage"], ["SOME passage", " some passage"])]}
+    twins = {f"{' ' * place}some passage": "some passage" for place in range(1, 40)}
+    sources = {"only": [("a query", ["some passage"], list(twins))]}
     plan = plan_of(sources, tmp_path)
-    vectors, _, _ = embedded(plan, 16, 0, {"SOME passage": "some passage", " some passage": "some passage"})
+    vectors, _, _ = embedded(plan, 16, 0, twins)
     found = scored(plan, vectors, tmp_path)["only"]
     assert found["eci_nats"] == 0.0
-    assert found["n_triplets"] == 2
+    assert found["n_triplets"] == 39
     assert found["weight_mean"] > 0
+    # rounding lifts one copy above the positive and drops the next below it; neither is an inversion
+    assert (found["consistency_mean"], found["inversion_fraction"]) == (0.5, 0.0)
 
 
 @pytest.mark.parametrize("budget", [1.0, 1000.0])

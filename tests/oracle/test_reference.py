@@ -165,6 +165,14 @@ def test_a_residual_of_rounding_noise_has_no_direction(offset, has_direction):
     assert score["n_triplets"] == 1
 
 
+@pytest.mark.parametrize(("offset", "inverted"), [(6e-7, False), (-6e-7, False), (0.9e-3, False), (1.1e-3, True)])
+def test_a_copy_that_rounding_lifts_above_the_positive_is_no_inversion(offset, inverted):
+    p_vec = {"p": np.array([0.6, 0.8, 0.0]), "n": np.array([0.6 + offset, 0.8, 0.0])}
+    score = reference.score_source([("x", ("p",), ("n",))], {"x": unit(1, 0, 0)}, p_vec, reference.uniform_idf)
+    assert score["inversion_fraction"] == inverted
+    assert (score["consistency_mean"] == 0.5) is not inverted
+
+
 @pytest.mark.parametrize("temperature", [1e-12, 1e12])
 def test_extreme_temperatures_stay_finite(temperature):
     score, _ = hand_made(temperature=temperature)
