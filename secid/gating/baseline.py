@@ -46,6 +46,18 @@ TAIL_NAMES = ("low", "high")
 MEAN_NAMES = ("consistency", "locality", "coverage", "query_similarity", "unrelated", "close")
 RANK_NAMES = ("10", "100", "1000", "10000")
 """What the checks read of a source. A bucket may be missing: its texts were gone."""
+SHARE, COSINE = (0.0, 1.0), (-1.0, 1.0)
+RANGES = {
+    "bias_nats": (-inf, inf),
+    "means.query_similarity": COSINE,
+    "means.positive_similarity": COSINE,
+    "tails": (-1.0, 2.0),
+    "effective_rank": (-inf, inf),
+}
+"""What the numbers of a source can be, by name or first part of it; all others are shares, or scores, which reach as
+far. The tails are cosine plus coverage. A corrected rank may lie a little below 0."""
+SLACK = 0.01
+"""For rounding: numbers in bf16 stand 0.008 apart at 1."""
 LOW_POINT, HIGH_POINT = 0.02, 0.98
 """Tails of the relation of query and negative (Columns.relation) whose shares a later version is compared on. At
 2 % a tenth of a source that loses its relation to its queries makes the lower tail several times as large."""
@@ -178,9 +190,18 @@ def _unsound(source: BaselineSource) -> Iterator[str]:
     errors |= {f"buckets.{name}": known.standard_error for name, known in source.buckets.items()}
     errors["standard_error_nats"] = source.standard_error_nats
     yield from (name for name, error in errors.items() if error is not None and not 0.0 <= error < inf)
-    values = {f"means.{name}": known.value for name, known in source.means.items()} | {"score_nats": source.score_nats}
-    yield from (name for name, value in values.items() if not isfinite(value))
-    yield from (f"buckets.{name}" for name, known in source.buckets.items() if not 0.0 <= known.value <= 1.0)
+    values = {"score_nats": source.score_nats, "bias_nats": source.bias_nats}
+    values |= {f"means.{name}": known.value for name, known in source.means.items()}
+    values |= {f"buckets.{name}": known.value for name, known in source.buckets.items()}
+    values |= {f"tails.{name}": value for name, value in source.tails.items()}
+    values |= {f"effective_rank.{name}": value for name, value in source.effective_rank.items()}
+    for name, value in values.items():
+        low, high = RANGES.get(name, RANGES.get(name.split(".")[0], SHARE))
+        if not (isfinite(value) and low - SLACK <= value <= high + SLACK):
+            yield name
+    low, high = source.interval_95
+    if not -inf < low <= high < inf:
+        yield "interval_95"
     for part, needed in (("tails", TAIL_NAMES), ("means", MEAN_NAMES), ("effective_rank", RANK_NAMES)):
         yield from (f"{part}.{name}" for name in needed if name not in getattr(source, part))
 

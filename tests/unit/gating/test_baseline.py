@@ -128,6 +128,16 @@ def test_changes_are_told(baseline):
         (("standard_error_nats",), float("inf"), "standard_error_nats"),
         (("buckets", "inversion"), {"value": 2.0, "standard_error": 0.1}, "buckets.inversion"),
         (("means", "close"), {"value": 0.1, "standard_error": -0.1}, "means.close"),
+        (("score_nats",), 5.0, "score_nats"),
+        (("bias_nats",), float("inf"), "bias_nats"),
+        (("interval_95",), [float("nan"), 1.0], "interval_95"),
+        (("interval_95",), [0.4, 0.3], "interval_95"),
+        (("tails", "low"), float("nan"), "tails.low"),
+        (("tails", "high"), float("inf"), "tails.high"),
+        (("effective_rank", "1000"), float("nan"), "effective_rank.1000"),
+        (("effective_rank", "10"), float("inf"), "effective_rank.10"),
+        (("means", "consistency"), {"value": 7.0, "standard_error": 0.1}, "means.consistency"),
+        (("means", "query_similarity"), {"value": -1.5, "standard_error": 0.1}, "means.query_similarity"),
     ],
 )
 def test_a_number_that_no_run_gives_is_named(baseline, field, value, told):
