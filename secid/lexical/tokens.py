@@ -150,10 +150,10 @@ def term_keys(terms: Sequence[str], tokenizer: str) -> Keys:
 
 
 def _packed(points: Sequence[int]) -> int:
-    """Three code points in descending fields; one or two in ascending ones, apart from any three."""
+    """Three code points in descending fields of 63 bits; one or two in ascending ones, marked as so many."""
     if len(points) == 3:
         return points[0] << 42 | points[1] << 21 | points[2]
-    return sum(point << (21 * place) for place, point in enumerate(points))
+    return 1 << 63 | len(points) << 42 | sum(point << (21 * place) for place, point in enumerate(points))
 
 
 def _byte_keys(texts: Packed, rule: ByteRule) -> tuple[Keys, Index]:
@@ -222,7 +222,7 @@ def _span_keys(blob: bytes, starts: Index, ends: Index) -> Keys:
 
 
 def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
-    """Three code points of 21 bits each make an exact 63-bit key; shorter texts use the low fields."""
+    """Three code points of 21 bits each make an exact 63-bit key; shorter texts have the bit above."""
     keys: list[Keys] = [np.zeros(0, np.uint64)]
     for text in texts:
         flat = " ".join(text.lower().split())

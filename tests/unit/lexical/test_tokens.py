@@ -33,6 +33,12 @@ def test_distinct_tokens_have_distinct_keys():
         assert len(set(term_keys(terms, tokenizer).tolist())) == len(terms)
 
 
+def test_keys_of_trigrams_and_of_short_texts_differ_though_they_hold_the_character_zero():
+    terms = ["a", "a\0", "\0a", "\0\0a", "\0a\0", "a\0\0", "\0", "\0\0", "\0\0\0"]
+    assert len(set(term_keys(terms, "trigrams").tolist())) == len(terms)
+    assert token_sets(terms, "trigrams").table.tolist() == sorted(term_keys(terms, "trigrams").tolist())
+
+
 def test_a_text_longer_than_a_blob_and_many_small_ones_agree():
     long = "word " * (BLOB_BYTES // 2)
     texts = [long, *["tiny text"] * 1000, long + "end"]
