@@ -20,7 +20,8 @@ LEGEND = (
     "of all. Regret, 0 or more, lower is better: what is lost of the metric by taking the source that the number puts "
     "first. In brackets: intervals that hold the true value with a chance of 95 % or more, where errors are known: "
     "those of the metric, and for the correlations of the score that the run ranks by those of the scores. Where "
-    "sources differ in size, scores beyond B = 1 are those on equal numbers, so only the run's own budget is compared."
+    "sources differ in size, scores beyond B = 1 are those on equal numbers; where they cannot be cut to "
+    "these, only the run's own budget is compared."
 )
 
 
