@@ -30,8 +30,23 @@ UNLIKE = (
     "budget",
 )
 """Settings under which a score is another number."""
-HARMLESS = frozenset({"ablate", "block", "cache", "cache_dir", "cache_gb", "threads", "batch_tokens", "examples"})
-"""Settings that change no score; they are told apart from those that do."""
+SCORING = (
+    *("encoder", "tokenizer", "idf", "max_records", "seed"),
+    *("format", "query_column", "positive_column", "negative_column", "source_column", "titles", "collection"),
+    *("corpus", "queries", "header", "positive_score"),
+    *("revision", "max_length", "device", "dtype", "trust_remote_code", "allow_pickle"),
+    *("until_ranked", "tie"),
+)
+"""Settings by which other texts, or the same by another encoder, are scored: the same kind of number."""
+HARMLESS = frozenset(
+    {
+        *("on_bad", "max_bad_fraction"),  # they refuse a source, or leave it as it is
+        *("batch_tokens", "cache", "cache_dir", "cache_gb", "threads"),
+        *("controls", "control_queries", "high_coverage", "near_copy", "valid", "far", "examples"),
+        *("ablate", "by", "block"),
+    }
+)
+"""Settings that change no score of a source; they are told apart from those that do."""
 SAME_ENCODER = frozenset({"name", "device"})
 """Fields in which one encoder may differ between runs: another encoder has another fingerprint."""
 

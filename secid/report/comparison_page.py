@@ -57,7 +57,7 @@ def _changed(found: RunComparison) -> str:
     harmless = [name for name in kinds["setting"] if name in HARMLESS]
     parts = [
         f"settings ({listed([_words(name) for name in scoring])})" if scoring else "",
-        f"settings that change no score ({listed([_words(name) for name in harmless])})" if harmless else "",
+        f"settings that change no source's score ({listed([_words(name) for name in harmless])})" if harmless else "",
         _encoder_told(kinds["encoder"]),
         "the IDF table" if kinds["idf"] else "",
         "the version of secid" if kinds["secid"] else "",
@@ -90,7 +90,8 @@ def _order(found: RunComparison) -> str:
         return "The runs share fewer than two sources, so there is no order to compare."
     if not found.reversals:
         return "The sources that the runs share stand in the same order in all of them."
-    pairs = list(dict.fromkeys(f"{named(item.first)} and {named(item.second)}" for item in found.reversals))
+    swapped = list(dict.fromkeys((named(item.first), named(item.second)) for item in found.reversals))
+    pairs = [(" and " if len(swapped) == 1 else " with ").join(pair) for pair in swapped]
     n_sure = len({frozenset((item.first, item.second)) for item in found.reversals if item.established})
     where = "in both runs" if len(found.runs) == 2 else f"both in {named(found.runs[0])} and in another run"
     sure = f"{n_sure or 'none'} of these orders {'are' if n_sure > 1 else 'is'} established {where}"
@@ -168,7 +169,7 @@ WHAT = {"idf": "IDF"}
 
 def _what(change: Change) -> str:
     harmless = change.what == "setting" and change.name in HARMLESS
-    return "setting (changes no score)" if harmless else WHAT.get(change.what, change.what)
+    return "setting (changes no source's score)" if harmless else WHAT.get(change.what, change.what)
 
 
 def _named(change: Change) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from secid.report.foreign import named, plain
+from secid.report.foreign import named
 from secid.report.numerals import count, fraction, listed, percent, plural
 from secid.report.unstable import SHOWN_SETTINGS, open_pairs, pairs_by_setting
+from secid.report.words import in_plain_words
 from secid.results import Bucket, Overlap, Run, SourceResult
 
 NOTICED_DEFECT = 0.01
@@ -20,6 +21,18 @@ SHOWN_NAMES = 2
 NOTICED_OVERLAP = 0.9
 """Mean Jaccard overlap of negatives, and shares of the smaller one's queries and documents, from which two sources
 count as one."""
+
+
+def limits() -> str:
+    """From where on findings are told, as a sentence without a full stop."""
+    return (
+        f"a finding is told from these shares of a source on: {percent(NOTICED_DEFECT)} of its negatives that are "
+        "labelled positives, near copies, repeats, or of a query without words; "
+        f"{percent(NOTICED_TRUNCATED)} truncated; {percent(NOTICED_INVERSIONS)} inversions; "
+        f"{percent(NOTICED_SKIPPED)} of its rows left out; and of two sources from an overlap of "
+        f"{fraction(NOTICED_OVERLAP)} in negatives, queries and documents"
+    )
+
 
 REMEDIES = {
     "equals_positive": "remove them: training would push relevant passages away",
@@ -85,7 +98,7 @@ def of_source(source: SourceResult) -> list[Finding]:
         )
     n_skipped = sum(source.skipped.values())
     if source.n_read and n_skipped / source.n_read >= NOTICED_SKIPPED:
-        reasons = [plain(reason.replace("_", " ")) for reason in source.skipped]
+        reasons = [in_plain_words(reason) for reason in source.skipped]
         found.append(
             Finding(
                 3,
@@ -137,7 +150,7 @@ def _unstable(run: Run) -> list[Finding]:
             if leader in (first, second)
         }
         if met:
-            text = f"{named(leader)} changes places with {_by_settings(met, rivals)}"
+            text = f"{named(leader)} changes places with {_by_settings(met, rivals, is_weight)}"
             others = listed([named(name) for name in met], SHOWN_NAMES)
             brief = f"{named(leader)} changes places with {others} under other {'weights' if is_weight else 'settings'}"
             kind = "weight" if is_weight else "unstable"
@@ -145,16 +158,18 @@ def _unstable(run: Run) -> list[Finding]:
     return found
 
 
-def _by_settings(met: Mapping[str, Sequence[str]], rivals: Container[str]) -> str:
+def _by_settings(met: Mapping[str, Sequence[str]], rivals: Container[str], is_weight: bool) -> str:
     """Sources with the settings at which the leader met them; those of the same settings together.
 
     rivals: sources whose order with the leader is open without any other setting.
     """
+    place = "under the weights " if is_weight else "at "
     alike: dict[tuple[str, str], list[str]] = {}
     for name, settings in met.items():
         remark = "; order open" if name in rivals else ""
-        alike.setdefault((listed(list(settings), SHOWN_SETTINGS), remark), []).append(named(name))
-    return listed([f"{listed(names)} (at {settings}{remark})" for (settings, remark), names in alike.items()])
+        own = [item.removeprefix("weight ") if is_weight else item for item in settings]
+        alike.setdefault((listed(own, SHOWN_SETTINGS), remark), []).append(named(name))
+    return listed([f"{listed(names)} ({place}{settings}{remark})" for (settings, remark), names in alike.items()])
 
 
 UNSTABLE = {

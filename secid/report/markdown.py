@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 
 from secid.report.content import page_of
 from secid.report.cuts import EXAMPLES, TABLES, clipped, fit, hard_cut
+from secid.report.foreign import END_ISOLATE, ISOLATE, short
 from secid.report.foreign import markdown as safe
 from secid.report.foreign import markdown_html as safe_html
 from secid.report.foreign import markdown_sentence as told
-from secid.report.foreign import short
-from secid.report.numerals import fraction, plural
+from secid.report.numerals import fraction, listed, plural
 from secid.report.page import Cases, Page, Part, Section, Table
+from secid.report.words import DRAWN
 from secid.results import Run, TripletExample
 
 LARGEST_PAGE = 60_000
@@ -41,9 +42,24 @@ def _fill(page: Page, cut: Sequence[str]) -> str:
         f"> {safe(page.caution)}",
         *(block for section in page.sections for block in _section(section)),
         f"Left out for size: {safe(', '.join(cut))}. report.html and report.json hold the rest." if cut else "",
+        _not_here(page),
         safe(page.footer),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _not_here(page: Page) -> str:
+    """What the HTML page has and Markdown cannot show."""
+    parts = [part for section in page.sections for part in section.parts]
+    kinds = {
+        re.sub(f"{ISOLATE}.*{END_ISOLATE}", "each source", part.table.caption) for part in parts if part.table.drawn
+    }
+    left_out = [
+        *(["the charts"] if any(part.chart for part in parts) else []),
+        *(["the shades of tables"] if any(any(map(any, part.table.shades)) for part in parts) else []),
+        *(f"“{caption}”" for caption in sorted(kinds)),
+    ]
+    return f"On the HTML page alone: {safe(listed(left_out))}." if left_out else ""
 
 
 def _section(section: Section) -> list[str]:
@@ -54,7 +70,7 @@ def _section(section: Section) -> list[str]:
         *(block for part in section.parts for block in _part(part)),
         _folded(
             "What the numbers mean",
-            "\n".join(f"- **{safe(term)}**: {safe(meaning)}" for term, meaning in section.terms),
+            "\n".join(f"- **{safe(term)}**: {safe(meaning)}" for term, meaning in section.terms if term not in DRAWN),
         ),
     ]
     for source in dict.fromkeys(case.source for case in section.cases):

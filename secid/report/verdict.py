@@ -200,12 +200,16 @@ def _all_above(easy: Outcome) -> str:
 
 
 def warnings(run: Run, *, brief: bool = False) -> list[str]:
-    """What concerns all scores, then the findings, the worst first; a sentence each.
+    """Positives among the negatives, what concerns all scores, other findings, the worst first; a sentence each.
 
     brief: without reasons and settings, for places where the whole stands elsewhere.
     """
-    told = [_sentence(run, _clauses(plain(text)) if brief else plain(text)) for text in run.warnings]
-    return told + [_sentence(run, item.brief if brief else f"{item.text}; {item.remedy}") for item in findings(run)]
+    of_all = [_sentence(run, _clauses(plain(text)) if brief else plain(text)) for text in run.warnings]
+    found = [
+        (item.urgency, _sentence(run, item.brief if brief else f"{item.text}; {item.remedy}")) for item in findings(run)
+    ]
+    gravest = [text for urgency, text in found if urgency == 0]
+    return [*gravest, *of_all, *(text for urgency, text in found if urgency > 0)]
 
 
 def _clauses(text: str) -> str:
@@ -232,7 +236,7 @@ def begins(text: str, name: str) -> bool:
 
 
 def warning(run: Run) -> str:
-    """What changes how all scores are to be read, else the worst finding, else the main thing that was left out."""
+    """The first of `warnings`, else the main thing that was left out."""
     told = warnings(run, brief=True)
     if told:
         others = f" ({plural(len(told) - 1, 'more finding')} below)" if len(told) > 1 else ""

@@ -31,7 +31,8 @@ EXPLANATIONS = {
     "negatives": "triplets (query, positive, negative) scored; up to B = 1 a higher count only narrows the interval, "
     "beyond it moves the score, so ranks there go by equal numbers.",
     "queries": "distinct queries, 1 or more: the sampling unit; more of them narrow the intervals.",
-    "tr M": "the mean weight, 0 to 1 and higher is more: the score is at most this, and usually within 1 % of it.",
+    "tr M": "the mean weight, in which a copy of the positive counts 0, 0 to 1 and higher is more: the score is "
+    "at most this, and usually within 1 % of it.",
     "π": "target consistency, 0 to 1: probability that the encoder prefers the positive to the negative. "
     "Near 1 the negative is easy, below ½ it outscores the positive.",
     "ρ": (
@@ -42,7 +43,8 @@ EXPLANATIONS = {
     "c of positives": (
         "the same of the scored positives, 0 to 1: what coverage is normal in these texts; neither way is better."
     ),
-    "weight": "π · ρ · (1 − c), 0 to 1: what a negative adds to the score; higher counts more.",
+    "weight": "π · ρ · (1 − c), 0 to 1: what a negative adds to the score; higher counts more. A copy of the positive "
+    "has no direction: it adds weight, and nothing to M or the score.",
     "P(π < ½)": "inversions: share of negatives that outscore the positive, 0 to 100 %. Fewer is safer: they are false "
     "negatives, or exactly what training would correct.",
     "Holm p": "two-sided p value of the difference, 0 to 1, raised for the number of pairs; below 0.05 the "
@@ -65,7 +67,7 @@ EXPLANATIONS = {
     "of them, "
     "unless you know why.",
     "share of weight": "share of a source's total weight that the bucket holds, 0 to 100 %; the higher, the more of "
-    "the score rests on it.",
+    "the score rests on it, but for copies of the positive: they have weight, and no part of the score.",
     "part of the score": "what the bucket's negatives hold of the score, to first order, in nats, 0 to the score; the "
     "parts of buckets that overlap add up to more.",
     "ECI_B": "log det(I + B·M), in nats, 0 or more, higher is more: the score of B negatives drawn from the "
@@ -79,8 +81,7 @@ EXPLANATIONS = {
     "order": "the sources by score under the setting, highest and best first, each by its rank in this run, 1 or more.",
     "stability": "share of source pairs ordered as in this run, 0 to 1; of several runs, as in the first. Nearer to 1 "
     "the order is steadier.",
-    "shade": "place of a score between the lowest and the highest of its row, 1 to 10: deeper is higher. In the HTML "
-    "page alone.",
+    "shade": "place of a score between the lowest and the highest of its row, 1 to 10: deeper is higher.",
     "range": "highest minus lowest score of a source over the settings, in nats, 0 or more; smaller is steadier.",
     "pair, record": "forms of a proxy: of 1 negative at a time, or of all negatives of a record at once; neither is "
     "better.",
@@ -95,8 +96,8 @@ EXPLANATIONS = {
     "effective rank": (
         "number of directions that carry the weight, 1 to the dimension of the vectors; higher is more varied."
     ),
-    "diversity fraction": "1 − ECI_sem/tr M, 0 to 100 %: what repeated directions take off the mean weight. Near 0 the "
-    "score is the mean weight and says nothing of variety.",
+    "diversity fraction": "1 − ECI_sem/tr M, 0 to 100 %: what repeated directions take off tr M. Near 0 the "
+    "score is tr M, a mean weight, and says nothing of variety.",
     "‖M‖": "Frobenius norm of M, 0 to tr M; nearer to tr M means fewer directions.",
     "eigenvalue share": "share of tr M on one direction, 0 to 100 %, largest first; flatter is more varied.",
     "shared": "queries and documents in both sources over the smaller one's, 0 to 100 %; neither way is better.",
@@ -104,6 +105,8 @@ EXPLANATIONS = {
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 both give those "
     "queries the same. Few shared queries say little of the sources.",
 }
+DRAWN = frozenset({"negatives in a bin", "relative to the highest", "shade"})
+"""Terms of numbers that stand on the HTML page alone: in shades, and in the tables behind charts."""
 SETTINGS = {
     "temperature": (
         "temperatures",
@@ -185,7 +188,7 @@ def brief(name: str) -> str:
 
 def bucket_name(name: str) -> str:
     """A bucket as pages write it; one of a newer version by its own name."""
-    return BUCKET_NAMES.get(name, plain(name.replace("_", " ")))
+    return BUCKET_NAMES.get(name, in_plain_words(name))
 
 
 def kind_name(kind: str) -> str:
@@ -226,8 +229,8 @@ def skipped_lines(run: Run) -> list[str]:
     """A line per source that left something out: rows by reason, then negatives by reason."""
     lines = []
     for source in run.sources:
-        rows = ", ".join(f"{plain(reason)} {count}" for reason, count in source.skipped.items())
-        negatives = ", ".join(f"{plain(reason)} {count}" for reason, count in source.dropped_negatives.items())
+        rows = ", ".join(f"{in_plain_words(reason)} {count}" for reason, count in source.skipped.items())
+        negatives = ", ".join(f"{in_plain_words(reason)} {count}" for reason, count in source.dropped_negatives.items())
         parts = [f"rows {rows}" if rows else "", f"negatives {negatives}" if negatives else ""]
         if any(parts):
             lines.append(f"{named(source.name)}: left out " + "; ".join(filter(None, parts)))
@@ -241,6 +244,11 @@ def missing_lines(run: Run) -> list[str]:
 
 def part_name(name: str) -> str:
     """A part of a run, such as `control known_positive`, as pages write it."""
+    return in_plain_words(name)
+
+
+def in_plain_words(name: str) -> str:
+    """A name such as `duplicate_negative`, as report.json has it, in words."""
     return plain(name.replace("_", " "))
 
 

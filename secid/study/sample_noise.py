@@ -30,9 +30,9 @@ def _row(row: AblationRow, variant: Variant, items: Sequence[Measured], budget: 
     by_name = {item.name: item for item in items}
     n_queries = {item.name: item.variants[variant].n_queries for item in items}
     intervals = {
-        item.name: _interval(item, value, n_queries[item.name], budget)
+        item.name: _interval(item, value, n_queries[item.name])
         for item in items
-        if (value := row.scores[item.name]) is not None
+        if (value := row.scores[item.name]) is not None and n_queries[item.name] >= FEWEST_QUERIES
     }
     return replace(
         row,
@@ -46,9 +46,7 @@ def _row(row: AblationRow, variant: Variant, items: Sequence[Measured], budget: 
     )
 
 
-def _interval(item: Measured, nats: float, n_queries: int, budget: float) -> tuple[float, float]:
-    if n_queries < FEWEST_QUERIES:
-        return (0.0, budget)
+def _interval(item: Measured, nats: float, n_queries: int) -> tuple[float, float]:
     error = float(item.influence.standard_errors()[0])
     half = reach_95(n_queries) * error * _widening(len(item.influence.queries), n_queries)
     return (max(0.0, nats - half), nats + half)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import combinations
 
 from secid.report.charts.shares import buckets
-from secid.report.findings import findings
+from secid.report.findings import findings, limits
 from secid.report.foreign import named, plain, short
 from secid.report.numerals import count, listed, nats, percent
 from secid.report.page import Cases, Chart, Part, Section, Table, described, number, text
@@ -24,13 +24,12 @@ def findings_section(run: Run) -> Section:
     bullets = warnings(run)
     if clear:
         own = "its own" if len(clear) == 1 else "their own"
-        bullets.append(
-            f"{listed([named(name) for name in clear], 8)}: no finding of {own} above the limits that are told."
-        )
+        bullets.append(f"{listed([named(name) for name in clear], 8)}: no finding of {own} above the limits.")
     return Section(
         anchor="findings",
         link="Findings",
         title="What is wrong with each source, and what to do",
+        paragraphs=(f"{limits()[0].upper()}{limits()[1:]}.",),
         bullets=tuple(bullets),
         parts=_shares(run),
         terms=terms(

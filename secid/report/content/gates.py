@@ -89,7 +89,9 @@ def _bins(histograms: Sequence[Sequence[int]]) -> tuple[tuple[str, ...], ...]:
 
 
 def _proxies(run: Run) -> Part:
-    head = ("gradient energy, pair", "record", "MNRL loss, pair", "record", "ambiguity, pair", "record")
+    head = tuple(
+        f"{name}, {form}" for name in ("gradient energy", "MNRL loss", "ambiguity") for form in ("pair", "record")
+    )
     rows = tuple(
         (
             short(source.name),

@@ -9,7 +9,7 @@ from secid.records import REASONS
 from secid.report.foreign import named, plain, short
 from secid.report.numerals import count, fraction, percent, seconds
 from secid.report.page import Part, Section, Table, foreign, number, text
-from secid.report.words import recipe_line, terms
+from secid.report.words import in_plain_words, recipe_line, terms
 from secid.results import Run
 from secid.settings import value_text
 
@@ -52,7 +52,8 @@ def read_section(run: Run) -> Section:
             count(source.n_queries),
             count(source.n_triplets),
             ", ".join(
-                (f"{plain(reason)} {count(n)}") for reason, n in {**source.skipped, **source.dropped_negatives}.items()
+                (f"{in_plain_words(reason)} {count(n)}")
+                for reason, n in {**source.skipped, **source.dropped_negatives}.items()
             )
             or "nothing",
         )
@@ -72,7 +73,7 @@ def read_section(run: Run) -> Section:
         paragraphs=(
             "Rows read are used, or left out with a reason; rows with the same query and positive form one record.",
         ),
-        bullets=tuple(f"{reason}: {REASONS[reason].text}" for reason in reasons),
+        bullets=tuple(f"{in_plain_words(reason)}: {REASONS[reason].text}" for reason in reasons),
         parts=(
             Part(table=Table(caption="Rows and negatives by source", columns=columns, rows=rows)),
             *_left_out(run),
@@ -86,7 +87,7 @@ def _left_out(run: Run) -> tuple[Part, ...]:
     rows = tuple(
         (
             short(source.name),
-            plain(item.reason),
+            in_plain_words(item.reason),
             plain(f"{_tail(item.path)}:{item.line}"),
             plain(item.detail, DETAIL_LIMIT),
         )

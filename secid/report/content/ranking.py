@@ -148,7 +148,9 @@ def _against(run: Run) -> Part:
             caption="Each source minus each control, with 95 % interval (nats)",
             columns=(foreign("source"), *(wrapped(short(kind_name(kind))) for kind in kinds)),
             rows=rows,
-        )
+        ),
+        note="Above and below: the source scores higher, or lower, than the control, its interval without 0. "
+        "Level: the interval holds 0, so neither is shown.",
     )
 
 

@@ -21,8 +21,9 @@ def slices_section(run: Run) -> Section | None:
     """A row a slice, a column a source; None for a run that was not sliced."""
     if not run.slices:
         return None
-    shown, n_cut = _by_number(run.slices[:SHOWN_SLICES]), max(0, len(run.slices) - SHOWN_SLICES)
+    shown, n_cut = _sorted(run.slices[:SHOWN_SLICES]), max(0, len(run.slices) - SHOWN_SLICES)
     names = [source.name for source in run.sources]
+    order = list(dict.fromkeys(bucket.name for source in run.sources for bucket in source.buckets))
     columns = (
         foreign(short(shown[0].field)),
         number("queries, most"),
@@ -42,15 +43,16 @@ def slices_section(run: Run) -> Section | None:
             f"{slices_told(run)[:1].upper()}{slices_told(run)[1:]}.",
             *([f"{count(n_cut)} more slices are in report.json."] if n_cut else []),
         ),
-        parts=(Part(table=table), *_buckets(_by_number(run.slices[:BUCKET_SLICES]))),
+        parts=(Part(table=table), *_buckets(_sorted(run.slices[:BUCKET_SLICES]), order)),
         terms=terms("queries", "rank", "rank group", "95 % interval", "stability", "share"),
     )
 
 
-def _buckets(slices: Sequence[Slice]) -> tuple[Part, ...]:
-    """Shares of the buckets in each slice and source; buckets empty everywhere are left out."""
+def _buckets(slices: Sequence[Slice], order: Sequence[str]) -> tuple[Part, ...]:
+    """Shares of the buckets in each slice and source, in this order; buckets empty everywhere are left out."""
     every = [(part, source) for part in slices for source in part.sources]
-    used = dict.fromkeys(name for _, source in every for name, share in source.bucket_fractions.items() if share > 0)
+    filled = {name for _, source in every for name, share in source.bucket_fractions.items() if share > 0}
+    used = [name for name in (*order, *sorted(filled - {*order})) if name in filled]
     if not used:
         return ()
     rows = tuple(
@@ -75,20 +77,34 @@ def slices_told(run: Run) -> str:
     lacking = f"; {count(n_lacking)} more hold nothing of it" if n_lacking else ""
     beyond = "all" if n_sure == len(others) else count(n_sure) if n_sure else "none"
     sure = f", {beyond} of them beyond noise (a lead whose 95{SPACE}% interval is above 0)" if others else ""
+    field = named(run.slices[0].field)
+    if not having:
+        return f"no slice by {field} holds {named(leader)}"
+    if len(having) == 1:
+        return f"the only slice by {field} that holds {named(leader)} {_led(others)}{lacking}"
     return (
         f"{count(len(others)) if others else 'none'} of {plural(len(having), 'slice')} by "
-        f"{named(run.slices[0].field)} that hold {named(leader)} have another leader{sure}{lacking}"
+        f"{field} that hold {named(leader)} have another leader{sure}{lacking}"
     )
 
 
-def _by_number(slices: Sequence[Slice]) -> Sequence[Slice]:
-    """Slices whose values are all numbers in their order, the absent value last; others as they stand, by size."""
+def _led(others: Sequence[Slice]) -> str:
+    """What a single slice says of the leader."""
+    if not others:
+        return "has the same leader"
+    ends = others[0].lead_interval_95
+    sure = "beyond" if ends is not None and ends[0] > 0 else "not beyond"
+    return f"has another leader, {sure} noise (a lead whose 95{SPACE}% interval is above 0)"
+
+
+def _sorted(slices: Sequence[Slice]) -> Sequence[Slice]:
+    """Slices by their values, as numbers where all are, the absent value last."""
     places: dict[str, float] = {}
     for item in slices:
         try:
             places[item.value] = float(item.value or inf)
         except ValueError:
-            return slices
+            return sorted(slices, key=lambda item: (not item.value, item.value))
     return sorted(slices, key=lambda item: places[item.value])
 
 

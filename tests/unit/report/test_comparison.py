@@ -10,11 +10,12 @@ import pytest
 from rich.console import Console
 
 from secid.errors import UsageError
-from secid.report.comparison import COMPARISON_FORMATS, compare
+from secid.report.comparison import COMPARISON_FORMATS, HARMLESS, SCORING, UNLIKE, compare
 from secid.report.comparison_page import page_of_comparison
 from secid.report.foreign import without_isolates
 from secid.report.terminal import print_page
 from secid.results import EqualNumbers
+from secid.settings import FIELDS
 from tests.unit.report import samples
 
 
@@ -67,7 +68,9 @@ def test_changed_settings_encoder_and_files_are_named(run):
     }
     assert [item.same_files for item in found.sources] == [False, True, True, True, True]
     told = said(found)
-    assert "settings (temperature), settings that change no score (threads), the encoder and the files of" in told
+    assert (
+        "settings (temperature), settings that change no source's score (threads), the encoder and the files of" in told
+    )
     assert "(temperature and encoder differ): compare ranks" in said(found)
 
 
@@ -213,3 +216,17 @@ def test_all_formats_hold_the_story(run, suffix):
         assert len(json.loads(text)["sources"]) == 10
     else:
         assert "Ranks and scores" in text
+
+
+def test_every_setting_is_on_one_side():
+    sides = [*UNLIKE, *SCORING, *HARMLESS]
+    assert len(sides) == len(set(sides))
+    assert set(sides) == set(FIELDS)
+
+
+def test_several_pairs_that_change_places_are_told_apart(run):
+    first, second, third, *rest = run.sources
+    other = replace(run, sources=(replace(third, rank=1), first, replace(second, rank=3), *rest))
+    other = replace(other, sources=(other.sources[0], replace(first, rank=2), *other.sources[2:]))
+    told = said(compare([("a", run), ("b", other)]))
+    assert "random with dense and bm25 with dense change places" in told

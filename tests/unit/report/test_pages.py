@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import html.parser
 import io
 import os
@@ -17,17 +18,18 @@ from rich.console import Console
 from secid.errors import OutputError, UsageError
 from secid.report.comparison import COMPARISON_FORMATS, compare
 from secid.report.content import page_of
+from secid.report.content.slices import slices_told
 from secid.report.cuts import EXAMPLES, TABLES, _steps, fit, hard_cut
 from secid.report.foreign import markdown, without_isolates
 from secid.report.html import LARGEST_PAGE as LARGEST_HTML
 from secid.report.html import to_html
 from secid.report.markdown import LARGEST_PAGE as LARGEST_MARKDOWN
-from secid.report.markdown import to_markdown
+from secid.report.markdown import render, to_markdown
 from secid.report.numerals import nats
 from secid.report.pages import FORMATS, check_formats, check_writable, labels, write_page
 from secid.report.terminal import SHOWN_FINDINGS, print_run
 from secid.report.verdict import verdict, warnings
-from secid.report.words import EXPLANATIONS, SETTINGS, score_point
+from secid.report.words import DRAWN, EXPLANATIONS, SETTINGS, score_point
 from secid.results import EqualNumbers
 from secid.settings import in_words
 from tests.unit.report import samples
@@ -435,8 +437,8 @@ def test_slices_by_a_number_stand_in_its_order(run):
     page = to_markdown(replace(run, slices=tuple(replace(first, value=value) for value in ("10", "", "2", "-1.5"))))
     places = [page.index(f"\n| {value} |") for value in ("\\-1.5", "2", "10", "(absent or empty)")]
     assert places == sorted(places)
-    page = to_markdown(replace(run, slices=tuple(replace(first, value=value) for value in ("10", "two", "2"))))
-    places = [page.index(f"\n| {value} |") for value in ("10", "two", "2")]
+    page = to_markdown(replace(run, slices=tuple(replace(first, value=value) for value in ("two", "10", "", "2"))))
+    places = [page.index(f"\n| {value} |") for value in ("10", "2", "two", "(absent or empty)")]
     assert places == sorted(places)
 
 
@@ -468,7 +470,7 @@ def test_an_early_stop_and_slices_are_told_on_the_terminal(run):
         "files read whole, with" in told
     )
     assert "Undecided: bm25 and dense. All queries were seen, so nothing in these files decides. Decided speaks" in told
-    assert "Slices: none of 1 slice by language that hold random have another leader; 1 more hold nothing of it" in told
+    assert "Slices: the only slice by language that holds random has the same leader; 1 more hold nothing of it" in told
 
 
 def test_an_early_stop_says_what_to_do_about_pairs_that_are_open(run):
@@ -554,7 +556,7 @@ COLUMNS = {
     "rows read": ("rows, records",),
     "rows used": ("rows, records",),
     "records": ("rows, records",),
-    "record": ("pair, record",),
+    **{f"{name}, record": (name, "pair, record") for name in ("gradient energy", "MNRL loss", "ambiguity")},
     "shared queries": ("shared",),
     "shared documents": ("shared",),
 }
@@ -842,3 +844,66 @@ def test_rendering_again_loads_nothing_heavy_and_takes_under_a_second(tmp_path):
 
 def test_the_loading_test_can_fail(tmp_path):
     assert rendered_in_a_child(tmp_path, "import numpy").stdout.splitlines()[-1] == "['numpy']"
+
+
+def test_markdown_explains_what_it_shows_and_says_what_the_html_page_has_alone(run):
+    page, text = to_html(run), to_markdown(run)
+    for term in DRAWN:
+        assert EXPLANATIONS[term] in html.unescape(page)
+        assert f"**{term}**" not in text
+    told = text[text.index("On the HTML page alone: ") :]
+    for words in (
+        "the charts",
+        "the shades of tables",
+        "in each bin of the histograms",
+        "ECI\\_B relative to the highest",
+    ):
+        assert words in told, told
+    bare = page_of(run)
+    shown = replace(bare, sections=tuple(replace(section, parts=()) for section in bare.sections))
+    assert "On the HTML page alone" not in render(shown)
+
+
+def test_copies_of_the_positive_are_said_to_have_weight_and_no_score(run):
+    for term in ("tr M", "weight", "share of weight"):
+        assert re.search("cop(y|ies) of the positive", EXPLANATIONS[term])
+    poisoned = next(source for source in run.sources if source.name == "poisoned")
+    assert poisoned.trace < poisoned.weight_mean  # it holds such copies
+
+
+def test_reasons_and_places_are_told_in_words(run):
+    source = replace(run.sources[0], dropped_negatives={"duplicate_negative": 3}, skipped={"empty_query": 2})
+    made = replace(run, sources=(source, *run.sources[1:]))
+    for text in (to_markdown(made), html.unescape(to_html(made)), printed(made, 200)):
+        assert "duplicate negative 3" in text
+        assert "duplicate_negative 3" not in text.replace("\\", "")
+    for text in (to_markdown(made), to_html(made)):
+        assert "Level: the interval holds 0" in text
+
+
+def test_heads_of_proxies_say_of_what_they_are(run):
+    section = next(item for item in page_of(run).sections if item.anchor == "gates")
+    table = next(part.table for part in section.parts if part.table.caption.startswith("What others rank by"))
+    titles = [column.title for column in table.columns]
+    assert len(set(titles)) == len(titles)
+    assert "MNRL loss, record" in titles
+
+
+def test_buckets_of_slices_stand_in_the_order_of_the_main_table(run):
+    made = samples.sliced(run)
+    fractions = dict.fromkeys(("near_copy", "low_locality", "inversion"), 0.1)
+    sources = tuple(replace(source, bucket_fractions=fractions) for source in made.slices[0].sources)
+    made = replace(made, slices=(replace(made.slices[0], sources=sources), *made.slices[1:]))
+    sections = {section.anchor: section for section in page_of(made).sections}
+    main = [row[0] for row in sections["findings"].parts[0].table.rows]
+    titles = [column.title for column in sections["slices"].parts[1].table.columns[1:]]
+    assert titles == ["inversion", "low locality", "near copy"]
+    assert titles == [name for name in main if name in titles]
+
+
+@pytest.mark.parametrize(("turned", "expected"), [(False, "has the same leader"), (True, "has another leader, not")])
+def test_a_single_slice_is_told_as_one(run, turned, expected):
+    first = samples.sliced(run).slices[0]
+    made = replace(first, sources=tuple(reversed(first.sources)), lead_interval_95=(-0.1, 0.2)) if turned else first
+    told = without_isolates(slices_told(replace(run, slices=(made,))))
+    assert told.startswith(f"the only slice by language that holds random {expected}")

@@ -10,9 +10,19 @@ import pytest
 from secid.report.content.findings import findings_section
 from secid.report.content.ranking import controls_section, pairs_section
 from secid.report.controls_told import controls_told
-from secid.report.findings import findings, of_source
+from secid.report.findings import (
+    NOTICED_DEFECT,
+    NOTICED_INVERSIONS,
+    NOTICED_OVERLAP,
+    NOTICED_SKIPPED,
+    NOTICED_TRUNCATED,
+    findings,
+    of_source,
+)
 from secid.report.foreign import without_isolates
+from secid.report.html import to_html
 from secid.report.markdown import to_markdown
+from secid.report.numerals import fraction, percent
 from secid.report.unstable import unstable
 from secid.report.verdict import MOST_WORDS, controls, in_a_line, ranking, verdict, warning, warnings
 from secid.results import Ablation, AblationRow
@@ -136,7 +146,7 @@ def test_at_another_budget_the_score_is_that_of_the_budget(run):
 
 
 def test_a_sentence_begins_with_a_capital_unless_a_whole_name_does(run):
-    made = samples.renamed(run, {"bm25": "the", "dense": "noise-2"})
+    made = samples.renamed(without_buckets(run), {"bm25": "the", "dense": "noise-2"})
     made = replace(made, warnings=("these are few", "the: odd", "noise of the encoder", "noise-2: odd."))
     assert warnings(made)[:4] == ["These are few.", "the: odd.", "Noise of the encoder.", "noise-2: odd."]
 
@@ -302,31 +312,36 @@ def test_the_worst_finding_is_a_positive_among_negatives(run):
     assert "of poisoned (9.9 %) are labelled positives of their query; remove them" in said(warning(run))
 
 
-def test_what_concerns_all_scores_is_told_first(run):
-    told = warning(replace(run, warnings=("the lexical gate is inactive", "x")))
-    assert told == f"The lexical gate is inactive ({1 + len(findings(run))} more findings below)."
+def test_positives_among_negatives_are_told_first_then_what_concerns_all_scores(run):
+    made = replace(run, warnings=("use --tokenizer multilingual: it cuts words",))
+    assert "are labelled positives of their query" in warning(made)
+    told = warnings(made)
+    grave = [item for item in findings(run) if item.urgency == 0]
+    assert told[len(grave)].startswith("Use --tokenizer multilingual")
+    assert 0 < len(grave) < len(findings(run))
     clean = replace(without_buckets(run), warnings=("the lexical gate is inactive",))
     assert warning(clean) == "The lexical gate is inactive."
 
 
 def test_a_warning_in_brief_is_cut_between_clauses_and_keeps_its_remedy(run):
+    clean = without_buckets(run)
     remedy = f"use --tokenizer multilingual for {'n' * 200}"
-    told = warnings(replace(run, warnings=(f"{remedy}: some reason, and more",)), brief=True)[0]
+    told = warnings(replace(clean, warnings=(f"{remedy}: some reason, and more",)), brief=True)[0]
     assert told == f"U{remedy[1:]}."
     reason = f"the lexical gate is inactive, {'as it is ' * 20}"
-    told = warnings(replace(run, warnings=(f"use trigrams: {reason}",)), brief=True)[0]
+    told = warnings(replace(clean, warnings=(f"use trigrams: {reason}",)), brief=True)[0]
     assert told == "Use trigrams: the lexical gate is inactive."
-    assert reason.strip() in warnings(replace(run, warnings=(f"use trigrams: {reason}",)))[0]
+    assert reason.strip() in warnings(replace(clean, warnings=(f"use trigrams: {reason}",)))[0]
 
 
 def test_a_name_is_never_capitalised(run):
-    made = samples.renamed(run, {"random": "html"})
+    made = samples.renamed(without_buckets(run), {"random": "html"})
     assert warning(replace(made, warnings=("html: 3 queries are too few",))).startswith("html: 3")
 
 
 def test_all_findings_are_sentences_the_worst_first(run):
-    told = warnings(replace(run, warnings=("first of all",)))
-    assert told[0] == "First of all."
+    told = warnings(replace(run, warnings=("of all scores",)))
+    assert "Of all scores." in told
     assert len(told) == 1 + len(findings(run))
     assert all(sentence.endswith(".") for sentence in told)
 
@@ -418,16 +433,13 @@ def test_a_source_of_which_anything_is_told_is_not_called_clear(run):
         return said(findings_section(made).bullets[-1])
 
     clean = without_buckets(run)
-    assert (
-        clear(clean)
-        == "random, bm25, dense, poisoned and counterfactual: no finding of their own above the limits that are told."
-    )
+    assert clear(clean) == "random, bm25, dense, poisoned and counterfactual: no finding of their own above the limits."
     all_shared = replace(
         run.overlaps[0], negative_jaccard_mean=0.95, shared_query_fraction=1.0, shared_document_fraction=1.0
     )
     same = replace(all_shared, first="bm25", second="dense")
     warned = replace(clean, overlaps=(same,), warnings=("poisoned: the lexical gate is inactive", "undense"))
-    assert clear(warned) == "random and counterfactual: no finding of their own above the limits that are told."
+    assert clear(warned) == "random and counterfactual: no finding of their own above the limits."
 
 
 @pytest.mark.parametrize("name", ["sample"])
@@ -533,3 +545,19 @@ def test_a_difference_that_is_rounding_alone_is_level(run):
     rounding = replace(control.against[0], difference_nats=-5e-9, interval_95=(-1e-8, -7e-10), z=None)
     assert rounding.placed == "level"
     assert replace(rounding, z=-2.3).placed == "below"
+
+
+def test_a_leader_that_other_weights_move_names_them_as_weights(run):
+    rows = tuple(row(name, ("random", "bm25")) for name in ("residual_only", "gradient_weighted"))
+    made = replace(without_buckets(run), ablations=(ablation("weight", *rows),))
+    told = " ".join(map(said, warnings(made)))
+    assert "(under the weights residual only and gradient-weighted" in told
+    assert "weight residual" not in told
+
+
+def test_the_limits_of_findings_are_told_once(run):
+    (told,) = findings_section(run).paragraphs
+    for limit in (NOTICED_DEFECT, NOTICED_TRUNCATED, NOTICED_INVERSIONS, NOTICED_SKIPPED):
+        assert percent(limit) in told
+    assert fraction(NOTICED_OVERLAP) in told
+    assert to_markdown(run).count("A finding is told from") == to_html(run).count("A finding is told from") == 1

@@ -153,7 +153,7 @@ def test_samples_tell_their_queries_and_intervals(tmp_path):
     for source in run.sources:
         assert whole.intervals_95[source.name] == (source.eci_nats, source.eci_nats)
     assert max(few.n_queries.values()) < FEWEST_QUERIES
-    assert set(few.intervals_95.values()) == {(0.0, 1.0)}
+    assert few.intervals_95 == {}
     assert few.open_swaps == few.swapped
     source = run.sources[0]
     n, m = source.n_queries, half.n_queries[source.name]
