@@ -204,7 +204,7 @@ def test_a_block_or_a_source_in_it_named_twice_is_refused(blocks):
 
 
 def test_a_column_that_tells_rows_apart_is_refused_before_anything_is_encoded(tmp_path, monkeypatch):
-    monkeypatch.setattr("secid.study.score.MOST_SLICES", 5)
+    monkeypatch.setattr("secid.study.measurements.MOST_SLICES", 5)
     rows = [{"query": f"what is {n}", "positive": f"it is {n}", "negative": f"no {n}", "id": n} for n in range(6)]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     resolved = resolve({"cache": False, "by": "id"}, environment={}, directory=tmp_path)
