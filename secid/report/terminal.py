@@ -121,7 +121,7 @@ def _new(*columns: tuple[str, Literal["left", "right"]], folds: int = 0, is_tigh
 def _legend(run: Run) -> str:
     at_one = run.budget == 1.0
     numbers = equal_numbers(run) if run.budget > 1.0 else ""
-    on = f", on {numbers}; all else is of all negatives" if numbers else ""
+    on = f", on {numbers}; gates and counts are of all negatives" if numbers else ""
     at = [] if at_one else [f"ECI_B: {score_name(run)}, by which sources rank{on}. ECI_sem: the score at B = 1."]
     rank = f"rank: in brackets its group: {brief('rank group')}."
     told = [f"{name}: {brief(term)}." for name, term in COLUMNS.items() if at_one or name not in ONLY_AT_ONE]

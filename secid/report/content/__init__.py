@@ -22,7 +22,10 @@ from secid.results import Run
 
 def page_of(run: Run) -> Page:
     """Everything that the pages of a run say."""
+    names = [source.name for source in run.sources]
     run = told_apart(run)
+    numbered = "; # and a number, behind names that read alike once shortened, is the rank"
+    alike = numbered if names != [source.name for source in run.sources] else ""
     sections: list[Section | None] = [
         ranking_section(run),
         controls_section(run),
@@ -43,7 +46,7 @@ def page_of(run: Run) -> Page:
         title="Sources of hard negatives, ranked",
         subtitle=(
             f"{plural(len(run.sources), 'source')}, up to {plural(n_queries, 'query', 'queries')} each, "
-            f"seen by {named(run.encoder.name)}"
+            f"seen by {named(run.encoder.name)}{alike}"
         ),
         verdict=verdict(run),
         settings=unstable(run),

@@ -130,6 +130,8 @@ def _crossings(run: Run) -> tuple[str, ...]:
     """Where sources change places, from B = 1 to the largest budget of the curves that compare."""
     if "crossings" in run.not_evaluated:
         return (f"Crossings are not evaluated: {plain(run.not_evaluated['crossings'])}.",)
+    if len(run.sources) < 2:
+        return ()
     largest = max(point.budget for source in run.sources for point in source.compared_curve)
     return tuple(
         f"At B = {budget(item.budget)} {named(item.second)} overtakes {named(item.first)}." for item in run.crossings

@@ -365,7 +365,10 @@ def test_scores_on_equal_numbers_are_shown_where_sources_rank_by_them(run):
     told = " ".join(printed(made).split())
     assert "161.3 ±11.30" in told
     assert "179.7" not in told
-    assert "by which sources rank, on 110 queries and 1,100 negatives of each; all else is of all negatives" in told
+    assert (
+        "by which sources rank, on 110 queries and 1,100 negatives of each; gates and counts are of all negatives"
+        in told
+    )
     sections = {section.anchor: section for section in page_of(made).sections}
     assert [row[2] for row in sections["ranking"].parts[0].table.rows] == ["174.0", "161.3"]
     assert "ranks, P(first) and pairs are on 110 queries" in sections["ranking"].paragraphs[0]
@@ -907,3 +910,15 @@ def test_a_single_slice_is_told_as_one(run, turned, expected):
     made = replace(first, sources=tuple(reversed(first.sources)), lead_interval_95=(-0.1, 0.2)) if turned else first
     told = without_isolates(slices_told(replace(run, slices=(made,))))
     assert told.startswith(f"the only slice by language that holds random {expected}")
+
+
+def test_the_number_behind_names_that_read_alike_is_explained_where_there_is_one(run):
+    twins = {name: "a" * 40 + name + "z" * 40 for name in ("random", "bm25")}
+    assert "is the rank" in page_of(samples.renamed(run, twins)).subtitle
+    assert "is the rank" not in page_of(run).subtitle
+
+
+def test_one_source_changes_places_with_none(run):
+    alone = replace(run, sources=run.sources[:1], comparisons=(), crossings=())
+    section = next(item for item in page_of(alone).sections if item.anchor == "budget")
+    assert not any("change places" in bullet for bullet in section.bullets)
