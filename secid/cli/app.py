@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -19,6 +20,8 @@ from secid.cli.options import refuse_repeated, spare_absent
 from secid.errors import SecidError
 
 DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 COMMANDS = (
     "score", "mix", "select", "ablate", "compare", "check", "report", "schema", "gate", "baseline", "encoder", "cache",
@@ -78,11 +81,21 @@ def main(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone; there is nobody to tell
         return DONE
+    except OSError as error:
+        return _no_room(error) if error.errno in NO_ROOM else _unexpected(error)
     except Exception as error:
         return _unexpected(error)
     if result == INTERRUPTED:  # typer turns Ctrl-C into this number, without a word
         _say("secid: interrupted; nothing half-written is left")
     return result if isinstance(result, int) else DONE
+
+
+def _no_room(error: OSError) -> int:
+    """A full disk is nobody's mistake; what was to be written is not there."""
+    _say(
+        f"secid: cannot write: {error.strerror}\n  make room where the output and temporary files go, and run it again"
+    )
+    return WRONG_USE
 
 
 def _unexpected(error: Any) -> int:
@@ -120,4 +133,7 @@ def entry() -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         sys.stdout = None
+    except OSError as error:  # 1 would be a verdict
+        sys.stdout = None
+        code = code if code == WRONG_USE else _no_room(error)
     sys.exit(code)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from secid.cli.app import INTERNAL, WRONG_USE
-from tests.cli.conftest import FIXTURES, listing, run_child
+from tests.cli.conftest import FIXTURES, child_environment, listing, run_child
 from tests.tiny_bert import save_in_hub_cache
 
 BROKEN = FIXTURES / "broken"
@@ -120,6 +124,20 @@ def test_a_mistake_of_ours_exits_3_and_asks_for_a_report(tiny, source, invoke, m
     assert outcome.code == INTERNAL
     assert "ZeroDivisionError: planted" in outcome.err
     assert "secid doctor" in outcome.err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("words", [["schema", "report"], ["--version"]])
+def test_an_output_that_is_full_is_no_internal_error(words):
+    """The first is more than a buffer holds, the second is written at the end."""
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "secid", *words], stdout=full, stderr=subprocess.PIPE, env=child_environment()
+        )
+    assert done.returncode == WRONG_USE
+    assert done.stderr.decode().splitlines()[0] == "secid: cannot write: No space left on device"
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
 
 
 def test_a_run_folder_that_cannot_be_made_is_told(tiny, source, tmp_path, invoke):

@@ -52,6 +52,7 @@ def shell(script: str, folder: Path, *flags: str, **variables: str) -> Done:
     """A script in bash, `secid` and a pip that only notes its arguments on the path."""
     tools = folder.parent / f"{folder.name}-tools"
     program(tools, "secid", f'exec "{sys.executable}" -m secid "$@"')
+    program(tools, "python", f'exec "{sys.executable}" "$@"')
     program(tools, "pip", f'echo "$@" >>"{tools}/pip.log"')
     output = tools / "output"
     output.unlink(missing_ok=True)
@@ -233,14 +234,14 @@ def test_the_workflow_s_other_steps_are_pinned_services_and_its_cache_is_secid_s
     assert uploaded == action["junit"]
 
 
-def gitlab(found: Repository) -> Done:
-    """The job's script as GitLab's runner joins it, with the job's variables."""
+def gitlab(found: Repository, before: str = "") -> Done:
+    """The job's script as GitLab's runner joins it, with the job's variables. before: lines put in front of it."""
     job = document("docs/ci/gitlab.yml")["negatives"]
     predefined = {"CI_PROJECT_DIR": str(found.folder), "CI_MERGE_REQUEST_DIFF_BASE_SHA": found.base}
     variables = {
         name: str(value).replace("$CI_PROJECT_DIR", str(found.folder)) for name, value in job["variables"].items()
     }
-    return shell("\n".join(job["script"]), found.folder, "-eo", "pipefail", **predefined, **variables)
+    return shell("\n".join([before, *job["script"]]), found.folder, "-eo", "pipefail", **predefined, **variables)
 
 
 def test_the_gitlab_job_gates_what_a_change_adds(prepared, tmp_path):
@@ -263,6 +264,17 @@ def test_the_gitlab_job_may_end_undecided(prepared, tmp_path):
     found = repository(tmp_path / "repo", prepared, {"new.jsonl": items(140, 1000)})
     (found.folder / "secid.toml").write_text("[gate.score]\ntolerance_nats = 0.0\n", encoding="utf-8")
     assert gitlab(found).code == document("docs/ci/gitlab.yml")["negatives"]["allow_failure"]["exit_codes"] == 3
+
+
+@pytest.mark.parametrize("left", ["", '{"outcome": "fail"}'])
+def test_an_internal_error_is_no_warning_of_the_gitlab_job(prepared, tmp_path, left):
+    """A crash before the verdict is written, and one while a failed one is shown."""
+    found = repository(tmp_path / "repo", prepared, {"new.jsonl": items(140, 1000)})
+    (found.folder / "gate.json").write_text('{"outcome": "not_evaluated"}', encoding="utf-8")  # of another run
+    write = f"printf '%s' '{left}' > gate.json; " if left else ""
+    assert gitlab(found, f"secid() {{ {write}return 3; }}").code == 2
+    undecided = """secid() { printf '{"outcome": "not_evaluated"}' > gate.json; return 3; }"""
+    assert gitlab(found, undecided).code == 3
 
 
 def test_the_gitlab_job_gates_nothing_where_nothing_is_added(prepared, tmp_path):
