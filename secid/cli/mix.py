@@ -92,7 +92,7 @@ def parse_shares(texts: list[str]) -> dict[str, float]:
 def _print(console: Console, found: MixResult, written: Blend | None) -> None:
     from rich.text import Text
 
-    from secid.cli.select import repeats_told
+    from secid.cli.outputs import repeats_told
     from secid.report.foreign import plain
 
     console.print(_shares_table(found))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from secid.cli.outputs import repeats_told
+
 if TYPE_CHECKING:
     from secid.study.select import By
 
@@ -62,11 +64,3 @@ def select(
     )
     for line in lines:
         stdout().print(plain(line), markup=False)
-
-
-def repeats_told(n: int) -> tuple[str, ...]:
-    """A sentence where negatives stand more than once in their row of a written file."""
-    if not n:
-        return ()
-    cells = "1 cell repeats a negative" if n == 1 else f"{n} cells repeat a negative"
-    return (f"{cells} of its row: here each has a column of its own, and trainers take no empty one",)

@@ -96,8 +96,8 @@ EXPLANATIONS = {
     "effective rank": (
         "number of directions that carry the weight, 1 to the dimension of the vectors; higher is more varied."
     ),
-    "diversity fraction": "1 − ECI_sem/tr M, 0 to 100 %: what repeated directions take off tr M. Near 0 the "
-    "score is tr M, a mean weight, and says nothing of variety.",
+    "diversity fraction": "1 − ECI_sem/tr M, 0 to 100 %: what repeated directions take off tr M. Near 0 ECI_sem is tr "
+    "M, a mean weight, and says nothing of variety; of ECI_B at larger budgets it does not speak.",
     "‖M‖": "Frobenius norm of M, 0 to tr M; nearer to tr M means fewer directions.",
     "eigenvalue share": "share of tr M on one direction, 0 to 100 %, largest first; flatter is more varied.",
     "shared": "queries and documents in both sources over the smaller one's, 0 to 100 %; neither way is better.",
