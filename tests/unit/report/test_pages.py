@@ -391,7 +391,8 @@ def test_all_findings_that_matter_are_on_the_terminal_and_the_rest_is_counted(ru
     assert len(re.findall(r"- \S", told[told.index("Watch out:") :])) == len(warnings(run)) == SHOWN_FINDINGS
     more = replace(run, warnings=tuple(f"{name} is odd" for name in ("this", "that", "it")))
     told = " ".join(printed(more).split())
-    assert "- This is odd. - That is odd. - It is odd. - 31 of 314" in told
+    assert "- This is odd. - That is odd. - It is odd." in told
+    assert told.index("- 31 of 314") < told.index("- This is odd.")  # positives among negatives come first
     assert "- 3 more in report.md" in told
     assert "more in report.md" not in printed(run)
 
