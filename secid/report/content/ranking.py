@@ -118,13 +118,14 @@ def _controls(run: Run) -> Part:
             *(_at_budget(control, run.budget) for _ in at),
             nats(control.eci_nats),
             interval(control.interval_95),
+            percent(control.diversity_fraction),
             count(control.n_queries),
             count(control.n_triplets),
             count(control.n_new_texts),
         )
         for control in run.controls
     )
-    head = ("ECI_sem (nats)", "95 % interval", "queries", "negatives", "new texts")
+    head = ("ECI_sem (nats)", "95 % interval", "diversity fraction", "queries", "negatives", "new texts")
     return Part(
         table=Table(caption=NOT_RANKED, columns=(foreign("control"), *at, *map(number, head)), rows=rows, folded=True)
     )

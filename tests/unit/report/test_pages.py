@@ -354,6 +354,14 @@ def test_the_score_of_budget_1_and_the_diversity_stand_beside_the_score_of_anoth
     assert re.search(r"168\.7 ±8\.7000\s+0\.5455\s+0\.6\s%\s+0\.99\s+0\.9\s%\s+330$", line)
 
 
+def test_the_diversity_stands_beside_the_score_of_a_control_too(run):
+    made = replace(run, controls=(replace(run.controls[0], diversity_fraction=0.25), *run.controls[1:]))
+    section = next(section for section in page_of(made).sections if section.anchor == "controls")
+    table = section.parts[-1].table
+    place = [column.title for column in table.columns].index("diversity fraction")
+    assert table.rows[0][place].startswith("25")
+
+
 def test_scores_on_equal_numbers_are_shown_where_sources_rank_by_them(run):
     """The larger source scores higher on all it has, and lower on as many as the other has: that is what ranks it."""
     whole = replace(run.sources[0].budget_curve[0], budget=1000.0, nats=179.7, interval_95=(170.0, 189.4))
