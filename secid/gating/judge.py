@@ -258,7 +258,7 @@ def _subject(item: Measured, scored: Scored, texts: TextFindings, against: Again
 
 def _controls_of(item: Measured, scored: Scored) -> dict[str, Columns]:
     """Controls of one source by kind. One that is drawn for all sources of a call counts on this one's queries alone,
-    so that it stands for this source's subjects whatever is judged beside it.
+    so that it stands for this source's subjects; its passages are drawn from all that are judged beside it.
     """
     own = names_of(item.query_keys)
     found = {

@@ -224,6 +224,11 @@ def parse_policy(table: Any, where: str) -> Policy:
         raise SettingsError(
             f"allow_not_evaluated names no check: {unknown[0]!r}", where=where, remedy=_nearest(unknown[0], CHECK_NAMES)
         )
+    asked = policy.controls.differ_from
+    if len(set(asked)) < len(asked):
+        raise SettingsError(
+            f"controls.differ_from names a control twice: {', '.join(asked)}", where=where, remedy="name each once"
+        )
     if policy.score.against == "named" and policy.score.named is None:
         raise SettingsError("score.against is 'named' but score.named is not given", where=where)
     if policy.score.named is not None and policy.score.against != "named":
@@ -252,6 +257,11 @@ def _explained(error: ValidationError, where: str) -> SettingsError:
         known = [*_model_at(place[:-1]).model_fields, *(["gate"] if len(place) == 1 else [])]
         return SettingsError(f"unknown key {'.'.join(place)!r}", where=where, remedy=_nearest(place[-1], known))
     key = ".".join(part for part in place if part in KEYS)
+    if problem["type"] == "model_type":
+        told = f"{key} = {problem['input']!r} is not allowed: it is a table"
+        return SettingsError(
+            told, where=where, remedy=f'write [gate.{key}], and "off" for the limits in it that may be'
+        )
     may_be_off = any("'off'" in problem["msg"] for problem in problems)
     return SettingsError(
         f"{key} = {problem['input']!r} is not allowed: {problem['msg'].lower()}",

@@ -29,6 +29,8 @@ from secid.settings import resolve
         ({"allow_not_evaluated": ["scor"]}, "names no check: 'scor'", "did you mean 'score'?"),
         ({"minimum_records": 0}, "minimum_records = 0 is not allowed", None),
         ({"score": 3}, "score = 3 is not allowed", None),
+        ({"score": "off"}, "score = 'off' is not allowed: it is a table", "write [gate.score]"),
+        ({"controls": {"differ_from": ["random", "random"]}}, "names a control twice: random, random", "each once"),
         ([], "expected a table", None),
     ],
 )
