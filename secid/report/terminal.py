@@ -153,6 +153,7 @@ def _controls(run: Run) -> Table:
     shown = _new(
         ("controls, not ranked", "left"),
         ("ECI_sem ±95 %", "right"),
+        ("div.", "right"),
         ("above", "right"),
         ("level", "right"),
         ("below", "right"),
@@ -160,7 +161,8 @@ def _controls(run: Run) -> Table:
     for control in run.controls:
         above, level, below = _placed(control)
         score = f"{nats(control.eci_nats)} {half_width(control.eci_nats, control.interval_95)}"
-        shown.add_row(_line(told_control(control)), score, str(above), str(level), str(below))
+        diversity = percent(control.diversity_fraction)
+        shown.add_row(_line(told_control(control)), score, diversity, str(above), str(level), str(below))
     return shown
 
 

@@ -360,6 +360,7 @@ def test_the_diversity_stands_beside_the_score_of_a_control_too(run):
     table = section.parts[-1].table
     place = [column.title for column in table.columns].index("diversity fraction")
     assert table.rows[0][place].startswith("25")
+    assert re.search(r"random .*±\d\.\d{4}\s+25\.0\s%", printed(made))
 
 
 def test_scores_on_equal_numbers_are_shown_where_sources_rank_by_them(run):
