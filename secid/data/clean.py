@@ -125,6 +125,12 @@ class Cleaner:
                 self._known.add(key)
         return found
 
+    def _n_cells(self, value: Any) -> int:
+        """How many negatives a cell or list may hold: texts, objects and lists, none empty; numbers if ids are."""
+        kinds = str | dict | list | int if self._binding.passage_ids else str | dict | list
+        cells = value if isinstance(value, list) else [value]
+        return sum(cell not in ("", {}, []) and isinstance(cell, kinds) and type(cell) is not bool for cell in cells)
+
     def _texts(self, cells: Iterable[Sequence[Any]]) -> list[str]:
         """Texts of the rows' passages, titles joined; [""] (never usable) where one needs a closer look."""
         passages = list(chain.from_iterable(cells))
@@ -149,7 +155,7 @@ class Cleaner:
             if late := self._late(row):
                 numbered = self._binding.later(row)
                 negatives = (*negatives, *(row[key] for key in numbered)) if numbered else negatives
-                n_late = sum(_n_cells(row[key]) for key in late if key not in numbered)
+                n_late = sum(self._n_cells(row[key]) for key in late if key not in numbered)
             if self._source_column:
                 split = self._split_of(row)
             if self._binding.labelled:
@@ -329,11 +335,6 @@ class Cleaner:
         return Defect(
             trouble.reason, self._path, line, shorten(trouble.detail), split, query=trouble.query, dropped=dropped
         )
-
-
-def _n_cells(value: Any) -> int:
-    """How many negatives a cell or list holds."""
-    return len(value) if isinstance(value, list) else int(value not in (None, "", {}))
 
 
 def _looked_up(lookup: Lookup, value: Any, what: str) -> str:

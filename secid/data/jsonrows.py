@@ -253,20 +253,21 @@ def json_object(stream: ByteStream) -> Parts:
             remedy="several values must stand on a line each (`jq -c .` writes so) or in one array",
         )
     rows = unwrap(value)
-    _refuse_several_lists(value, rows[0], stream.path)
+    if rows[0] is not value:
+        _refuse_several_lists(value, stream.path)
     yield Part(range(1, len(rows) + 1), rows)
 
 
-def _refuse_several_lists(value: Row, first: Row, path: str) -> None:
-    """Raises InputError where an object holds other lists of such records beside the one that is read."""
-    alike = [
+def _refuse_several_lists(value: Row, path: str) -> None:
+    """Raises InputError where a wrapper holds other lists of objects, perhaps of other keys, beside the one read."""
+    lists = [
         name
         for name, inner in (value.items() if isinstance(value, dict) else ())
-        if isinstance(inner, list) and inner and isinstance(inner[0], dict) and set(inner[0]) == set(first)
+        if isinstance(inner, list) and any(isinstance(row, dict) for row in inner)
     ]
-    if len(alike) > 1:
+    if len(lists) > 1:
         raise InputError(
-            f"several lists of records: {', '.join(alike)}", where=path, remedy="write each into a file of its own"
+            f"several lists of records: {', '.join(lists)}", where=path, remedy="write each into a file of its own"
         )
 
 

@@ -500,7 +500,10 @@ def test_several_lists_of_records_in_a_json_object_are_an_error(tmp_path: Path) 
     write_jsonl(path, [{"train": [row], "test": [row]}])
     with pytest.raises(InputError, match="several lists of records: train, test"):
         read(path)
-    write_jsonl(path, [{"train": [row], "labels": [{"id": 1}], "test": []}])
+    write_jsonl(path, [{"train": [row], "dev": [None, {**row, "id": 1}], "note": ["a"]}])  # of other keys, too
+    with pytest.raises(InputError, match="several lists of records: train, dev"):
+        read(path)
+    write_jsonl(path, [{"train": [row], "labels": ["a"], "info": {"id": 1}, "test": []}])
     assert len(read(path)[1]) == 1
 
 
@@ -559,6 +562,10 @@ def test_numbered_columns_behind_the_first_rows_are_read(suffix: str, flags: Any
     [
         (LATE, {"hard_negative": "m"}, 1),
         (LATE, {"hard_negative": None}, 0),
+        (LATE, {"wrong": False}, 0),
+        (LATE, {"wrong": 3}, 0),
+        (LATE, {"wrong": [True, None, "", "m"]}, 1),
+        (LATE, {"hard_negative": {"text": "m"}}, 1),
         ({"query": "q", "positive": ["p"], "negative": ["n"]}, {"negatives": ["m", "k"]}, 2),
         (
             {"question": "q", "positive_ctxs": [{"text": "p"}], "hard_negative_ctxs": [{"text": "n"}]},
