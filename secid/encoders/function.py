@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from secid.encoders.protocol import Float32Rows, Role
 from secid.encoders.rows import as_rows, finish_rows
 from secid.errors import EncoderError, SecidError
@@ -87,6 +85,6 @@ def _answer(function: EncodeFunction, texts: list[str], role: Role, dimension: i
 
 def _plain(values: Any) -> Any:
     """Tensors of any kind, with gradients or on a device, as arrays; other values as they are."""
-    if isinstance(values, torch.Tensor):
-        return values.detach().to("cpu", torch.float32).numpy()
+    if hasattr(values, "detach"):  # torch need not be loaded to tell
+        return values.detach().cpu().float().numpy()
     return [_plain(value) for value in values] if isinstance(values, list | tuple) else values

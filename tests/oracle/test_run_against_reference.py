@@ -387,7 +387,7 @@ def test_slices_are_runs_of_their_own_records_in_the_same_pool(sources, tmp_path
         reference.assert_close(
             {s.name: (s.score_nats, *s.interval_95) for s in part.sources},
             {s.name: (s.eci_nats, *s.interval_95) for s in alone.sources},
-            rel=1e-7,  # blocks are cut elsewhere, and a block's product is float32
+            rel=1e-6,  # blocks are cut elsewhere, and a block's product is float32
         )
         assert sum(s.n_triplets for s in part.sources) < sum(s.n_triplets for s in scored.run.sources)
         leader = scored.run.sources[0].name
