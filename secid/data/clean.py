@@ -23,6 +23,7 @@ Item = Record | Defect
 Dropped = Counter[tuple[str, str]]
 """Number of values that were left out, by (reason, detail)."""
 NONE_DROPPED: Dropped = Counter()
+NULL = ("missing_field", "absent or null")
 SEQUENCES = frozenset({list, tuple})
 FEW_ROWS = 4
 """Rows among which a bad one is no longer searched for by halves."""
@@ -304,11 +305,17 @@ class Cleaner:
         """Texts of the usable values, and (reason, detail) of the others, counted."""
         texts: list[str] = []
         dropped: Dropped = Counter()
+        n_null = 0
         for value in values:
+            if value is None:
+                n_null += 1  # lists may be padded with thousands of nulls: no exception for each
+                continue
             try:
                 texts.append(self._passage(value, empty))
             except _Unusable as trouble:
                 dropped[trouble.reason, trouble.detail] += 1
+        if n_null:
+            dropped[NULL] += n_null
         return texts, dropped
 
     def _passage(self, value: Any, empty: str) -> str:
@@ -320,7 +327,7 @@ class Cleaner:
             title = value.get("title")
             value = passage_id(value) if self._passage_of is not None else passage_text(value)
         if value is None:
-            raise _Unusable("missing_field", "absent or null")
+            raise _Unusable(*NULL)
         if self._passage_of is not None:
             return _looked_up(self._passage_of, value, "passage")
         if not isinstance(value, str):

@@ -33,6 +33,10 @@ USUAL_DICTIONARY, USUAL_WORD = 2 << 20, 16 << 10
 DICTIONARIES = frozenset({"RLE_DICTIONARY", "PLAIN_DICTIONARY"})
 """Encodings of a Parquet column in which one text may stand for many."""
 
+VIEWS = ("string_view", "binary_view")
+SHARED = ("list_view", "large_list_view", "run_end_encoded")
+"""Arrow types, as they are printed, in which one value may stand for those of many rows; views tell its length."""
+
 HEADER_BYTES = 64
 NEXT_NUMBER, STRUCTURE = 0x15, 12
 """Thrift's compact marks of a field: the next one, a 32-bit number; one of any number, a structure."""
@@ -195,10 +199,21 @@ def _longest_word(words: pa.Array) -> int:
 def _decoded_bytes(batch: pa.RecordBatch) -> int:
     """Bytes of the rows at most, once no value is left in a dictionary."""
     return sum(
-        len(leaf) * _longest(leaf) if pa.types.is_dictionary(leaf.type) else leaf.nbytes
+        len(leaf) * _longest(leaf) if pa.types.is_dictionary(leaf.type) else max(leaf.nbytes, _viewed_bytes(leaf))
         for column in batch.columns
         for leaf in _leaves(column)
     )
+
+
+def _viewed_bytes(leaf: pa.Array) -> int:
+    """Bytes of all texts of an array of views, each counted whole where several look at one; 0 for another array.
+
+    A view is 16 bytes, the first four of which are the text's length. Source: Arrow columnar format, view layout.
+    """
+    if str(leaf.type) not in VIEWS:
+        return 0
+    views = np.frombuffer(leaf.buffers()[1], np.int32, 4 * (leaf.offset + len(leaf))).reshape(-1, 4)
+    return int(views[leaf.offset :, 0].clip(min=0).sum(dtype=np.int64))
 
 
 def arrow_rows(file: Handle, path: str, columns: Sequence[str] | None, *, streamed: bool) -> Parts:
@@ -212,8 +227,24 @@ def arrow_rows(file: Handle, path: str, columns: Sequence[str] | None, *, stream
             reader = pa.ipc.open_file(source)
             batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
         names = _present(reader.schema, columns, path)
+        _refuse_shared(reader.schema, names, path)
         n_bytes = source.size() if isinstance(source, pa.NativeFile) else source.seek(0, 1)
     yield from _parts(batches, names, path, lambda number: source.tell() / n_bytes, checked=False)
+
+
+def _refuse_shared(schema: pa.Schema, names: Sequence[str], path: str) -> None:
+    """Raises SchemaError where a column's type lets many rows share one long value, so that their size is not told."""
+    for name in names:
+        waiting = [schema.field(name).type]
+        while waiting:
+            kind = waiting.pop()
+            if str(kind).startswith(SHARED):
+                raise SchemaError(
+                    f"the column {name} is of Arrow type {shorten(str(kind), 60)}, which secid does not read",
+                    where=path,
+                    remedy="write it as plain `string` or `list`, or the file as Parquet",
+                )
+            waiting.extend(kind.field(place).type for place in range(kind.num_fields))
 
 
 def group_sizes(path: str) -> list[int]:
@@ -344,7 +375,13 @@ def _damage(path: str) -> Iterator[None]:
     """pyarrow's errors in the user's words."""
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+    except MemoryError as error:  # pa.ArrowMemoryError is one
+        raise InputError(
+            f"not enough memory for rows of this size ({shorten(plainly(error), 160)})",
+            where=path,
+            remedy="free memory, or write the file with fewer rows a batch or row group, or shorter texts",
+        ) from error
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise InputError(
             f"cannot be read as Parquet or Arrow: cut short or damaged ({shorten(plainly(error), 160)})",
             where=path,

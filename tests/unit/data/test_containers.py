@@ -8,12 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from secid.data import jsonrows, rows, stream, tablerows
+from secid.data import columnar, jsonrows, rows, stream, tablerows
+from secid.data.clean import Cleaner
 from secid.data.containers import sniff
 from secid.data.stream import ByteStream
 from secid.errors import InputError, SchemaError, SecidError
@@ -347,6 +349,61 @@ def test_a_parquet_file_cut_short_is_an_error(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(InputError, match="cut short or damaged"):
         read(path)
+
+
+@pytest.mark.parametrize("problem", [pa.ArrowMemoryError("realloc of size 9"), MemoryError()])
+def test_a_lack_of_memory_is_not_called_damage(
+    problem: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.parquet", [{"query": "q", "positive": "p", "negative": "n"}])
+
+    def fail(*_: object, **__: object) -> None:
+        raise problem
+
+    monkeypatch.setattr(columnar, "_values", fail)
+    with pytest.raises(InputError, match="not enough memory for rows of this size"):
+        read(path)
+
+
+def arrow_file(path: Path, negative: pa.Array) -> Path:
+    texts = pa.array([f"text {n}" for n in range(len(negative))])
+    table = pa.table({"query": texts, "positive": texts, "negative": negative})
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["list_view", "large_list_view", "run_end_encoded", "struct"])
+def test_arrow_types_that_share_values_are_refused(kind: str, tmp_path: Path) -> None:
+    column = pa.RunEndEncodedArray.from_arrays(pa.array([9], pa.int32()), pa.array(["n"]))
+    if kind.endswith("view"):
+        column = pa.array([["n"]] * 9, getattr(pa, kind)(pa.string()))
+    elif kind == "struct":
+        column = pa.StructArray.from_arrays([column], ["text"])
+    with pytest.raises(SchemaError, match=r"the column negative is of Arrow type .*, which secid does not read"):
+        read(arrow_file(tmp_path / "a.arrow", column))
+
+
+def test_texts_that_share_views_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    n, long = 100, b"word " * 2000
+    views = np.array([[len(long), int.from_bytes(long[:4], "little"), 0, 0]] * n, np.int32)
+    buffers = [None, pa.py_buffer(views.tobytes()), pa.py_buffer(long)]
+    path = arrow_file(tmp_path / "a.arrow", pa.Array.from_buffers(pa.string_view(), n, buffers))
+    monkeypatch.setattr(columnar, "PIECE_BYTES", 20 * len(long))
+    seen: list[int] = []
+    values = columnar._values
+    monkeypatch.setattr(columnar, "_values", lambda batch, **k: seen.append(batch.num_rows) or values(batch, **k))
+    assert [item.negatives for item in read(path)[1]] == [(long.decode(),)] * n
+    assert (sum(seen) >= n, max(seen) < 20) == (True, True)
+
+
+def test_nulls_in_a_list_cost_no_exception(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.parquet", [{"query": "q", "pos": ["p"], "neg": ["n", *[None] * 50]}] * 9)
+    looked_at: list[object] = []
+    passage = Cleaner._passage
+    monkeypatch.setattr(Cleaner, "_passage", lambda *a: looked_at.append(a[1]) or passage(*a))
+    assert {item.dropped for item in read(path)[1]} == {(("missing_field", 50),)}
+    assert set(looked_at) == {"p", "n"}
 
 
 def test_parquet_columns_of_the_wrong_type_are_named(tmp_path: Path) -> None:
