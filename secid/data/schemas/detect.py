@@ -13,6 +13,7 @@ from typing import Any
 from secid.data.passages import leaves
 from secid.data.rows import Row, shorten
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, bind_columns, filled, number_of
+from secid.data.schemas.doubts import COLUMN_FLAGS, refuse_unread_negatives
 from secid.data.schemas.head import Head, Key, look_like_ids, make_head
 from secid.data.schemas.order import by_order, no_wider
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named, negative_groups
@@ -24,8 +25,6 @@ from secid.settings import Settings
 
 WRITTEN_LIST = re.compile(r"""\s*\[\s*["'].*["']\s*\]\s*""", re.DOTALL)
 """A list of texts as Python, numpy and JSON print it."""
-
-COLUMN_FLAGS = "--query-column, --positive-column and --negative-column name the columns; --format names the schema"
 
 
 def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
@@ -43,6 +42,8 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
         binding = replace(binding, schema="columns", title="columns named by flags")
     else:
         binding = _detected(head, settings, path)
+    if not settings.negative_column:
+        refuse_unread_negatives(binding, head, (settings.source_column, settings.positive_column), path)
     _check_labels(binding, head, settings, path)
     _refuse_written_lists(binding, head, path)
     # A column of negatives named in full is the only one that is asked for.

@@ -316,6 +316,29 @@ def test_several_readings_are_listed_with_the_flags_that_decide(tmp_path: Path) 
     assert reader.files[0].schema == "columns"
 
 
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [
+        ({"query": "q", "pos": ["p"], "neg": ["n"]}, "hard_neg"),
+        ({"query": "q", "positive": "p", "hard_negative": "n"}, "easy_negative"),
+        ({"query": "q", "positive": "p", "hard_negative_1": "n"}, "random_negative_1"),
+        ({"query": "q", "positive": "p", "hard_negs": ["n"]}, "randNegs"),
+        ({"query": "q", "positive": "p", "negative": "n"}, "negative_bm25"),
+        (SHAPES[0].example[0], "bm25_negative_passages"),
+        ({"question": "q", "positive_ctxs": [{"text": "p"}], "negative_ctxs": [{"text": "n"}]}, "bm25_negative_ctxs"),
+    ],
+)
+def test_negatives_that_no_reading_takes_are_named(row: Any, name: str, tmp_path: Path) -> None:
+    *_, negatives = row
+    path = write(tmp_path / "a.jsonl", [{**row, name: row[negatives]}])
+    with pytest.raises(SchemaError, match=f"several readings fit.*{name}") as caught:
+        read(path)
+    assert "--negative-column" in str(caught.value.remedy)
+    assert read(path, negative_column=name)[1][0].negatives == read(path, negative_column=negatives)[1][0].negatives
+    beside = {f"{name}_scores": [0.5], f"{name}_ids": [7], "num_negatives": 1, "negative_source": "bm25"}
+    assert len(read(write(tmp_path / "b.jsonl", [{**row, **beside}]))[1]) == 1
+
+
 def test_column_flags_take_lists_numbered_columns_and_positions(tmp_path: Path) -> None:
     row = {"a": "q", "b": ["p"], "c_1": "n", "c_2": "m"}
     flags = {"query_column": "a", "positive_column": "b", "negative_column": "c"}
