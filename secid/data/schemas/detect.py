@@ -23,8 +23,14 @@ from secid.data.schemas.table import SHAPES, Shape
 from secid.errors import SchemaError
 from secid.settings import Settings
 
-WRITTEN_LIST = re.compile(r"""\s*\[\s*["'].*["']\s*\]\s*""", re.DOTALL)
-"""A list of texts as Python, numpy and JSON print it."""
+SCALAR = r"(?:-?\d[\d.eE+-]{0,20}|None|null|[Tt]rue|[Ff]alse|nan|NaN)"
+LIST_BEGINS = re.compile(rf"""array\(|\{{\s*["']|[\[(]\s*(?:["']|{SCALAR}\s*,)|\[\s*(?:[\[({{]|array\()""")
+LIST_ENDS = re.compile(rf"""(?:["'\])}}]|,|[,:]\s*{SCALAR})\s*[\])}}]$|dtype=[^()]+\)$""")
+WRITTEN_NUMBERS = re.compile(r"\[[\s\d.,-]*\]")
+"""What a list, tuple, array or object begins and ends with where Python, numpy or JSON has printed it."""
+
+LAST = 64
+"""Characters in which its end is looked for, so that long texts cost nothing."""
 
 
 def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
@@ -224,12 +230,18 @@ def _refuse_written_lists(binding: Binding, head: Head, path: str) -> None:
     keys: Sequence[Key] = binding.columns if binding.columns is not None else list(head.kinds)
     for key in keys:
         texts = [value for value in head.column(key) if isinstance(value, str)]
-        if texts and 2 * sum(bool(WRITTEN_LIST.fullmatch(text)) for text in texts) > len(texts):
+        if texts and 2 * sum(map(_is_written, texts)) > len(texts):
             raise SchemaError(
                 f"the column {key} holds lists written as text: {shorten(texts[0], 60)}",
                 where=path,
                 remedy="write them as lists: in pandas `to_json(path, orient='records', lines=True)`",
             )
+
+
+def _is_written(text: str) -> bool:
+    text = text.strip()
+    ends = LIST_BEGINS.match(text) and LIST_ENDS.search(text[-LAST:])
+    return bool(ends or WRITTEN_NUMBERS.fullmatch(text))
 
 
 def _check_labels(binding: Binding, head: Head, settings: Settings, path: str) -> None:

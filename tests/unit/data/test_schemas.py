@@ -510,6 +510,47 @@ def test_lists_written_as_text_are_refused(
     assert len(read(write(tmp_path / f"b{suffix}", kept), format="triplet" if positive == "positive" else None)[1]) == 9
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "[{{'docid': '{0}', 'title': '', 'text': 'a'}}, {{'docid': '0', 'text': 'b'}}]",
+        '[{{"docid": "{0}", "title": "", "text": "a"}}]',
+        "array(['a {0}', 'b'], dtype=object)",
+        "{{'text': 'a {0}'}}",
+        "('a {0}', 'b')",
+        "('a {0}',)",
+        "[{0}, 1, 2]",
+        "[{0} 1 2]",
+        '[["a {0}", 0.5], ["b", 0.3]]',
+        '["a {0}", null]',
+        "[None, 'a {0}']",
+        "[array(['a {0}'], dtype=object)]",
+    ],
+)
+def test_other_spellings_of_written_lists_are_refused(written: str, tmp_path: Path) -> None:
+    row = {"query": "a question", "positive": "an answer"}
+    rows = [{**row, "negative": written.format(n)} for n in range(9)]
+    with pytest.raises(SchemaError, match="the column negative holds lists written as text"):
+        read(write(tmp_path / "a.csv", rows))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(defun f{0} (x) (car x))",
+        "[CLS] {0} [SEP]",
+        "[1] a, [2] b {0} [3]",
+        "{{ x = {0}; }}",
+        "(see {0})",
+        "((lambda (x) {0}))",
+    ],
+)
+def test_texts_in_brackets_are_no_written_lists(text: str, tmp_path: Path) -> None:
+    row = {"query": "a question", "positive": "an answer"}
+    rows = [{**row, "negative": text.format(n)} for n in range(9)]
+    assert len(read(write(tmp_path / "a.csv", rows))[1]) == 9
+
+
 @pytest.mark.parametrize("key", ["data", "train"])
 @pytest.mark.parametrize("n_rows", [1, 3])
 def test_records_with_a_column_of_objects_are_no_wrapper(key: str, n_rows: int, tmp_path: Path) -> None:
