@@ -13,7 +13,7 @@ from typing import Any
 from secid.data.passages import leaves
 from secid.data.rows import Row, shorten
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, bind_columns, filled, number_of
-from secid.data.schemas.doubts import COLUMN_FLAGS, refuse_unread_negatives
+from secid.data.schemas.doubts import COLUMN_FLAGS, refuse_guesses, refuse_unread_negatives
 from secid.data.schemas.head import Head, Key, look_like_ids, make_head
 from secid.data.schemas.order import by_order, no_wider
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named, negative_groups
@@ -62,6 +62,8 @@ def _detected(head: Head, settings: Settings, path: str) -> Binding:
         _refuse_early(head, path)
     found = _best_readings(_chosen(settings.format, path) if settings.format else SHAPES, head, settings)
     if len(found) == 1:
+        if not settings.format:
+            refuse_guesses(found[0], head, path)
         return found[0]
     if found:
         raise SchemaError(

@@ -34,7 +34,7 @@ def positional_triplet(head: Head) -> list[Binding]:
         return []
     if len(keys) == 3 and head.kinds[1] in LISTS and head.kinds[2] in LISTS - {"numbers"}:
         return [no_wider(bind_columns(head, 0, 1, [2]), head)] if not colbert(head) else []
-    if len(keys) > 3 and _is_score(head, keys[-1]):
+    if len(keys) > 3 and is_score(head, keys[-1]):
         keys = keys[:-1]
     if any(head.kinds[key] not in SCALARS for key in keys):
         return []
@@ -62,7 +62,8 @@ def _rest_negative(row: Any) -> tuple[Any, Any, Any]:
     return row[0], (row[1],), tuple(row[2:])
 
 
-def _is_score(head: Head, key: Key) -> bool:
+def is_score(head: Head, key: Key) -> bool:
+    """Whether a column holds numbers, a fraction among them."""
     values = head.column(key)
     return are_numbers(head, key) and any(isinstance(v, float) or (isinstance(v, str) and "." in v) for v in values)
 

@@ -339,6 +339,44 @@ def test_negatives_that_no_reading_takes_are_named(row: Any, name: str, tmp_path
     assert len(read(write(tmp_path / "b.jsonl", [{**row, **beside}]))[1]) == 1
 
 
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("query", "positive", "reasoning"), "no column of negatives"),
+        (("query", "passage", "generated_answer"), "no column of negatives"),
+        (("article", "summary", "headline"), "no known schema"),
+    ],
+)
+def test_a_third_text_is_no_negative_beside_known_names(names: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [dict(zip(names, TEXTS, strict=True))])
+    with pytest.raises(SchemaError, match=said) as caught:
+        read(path)
+    assert "--negative-column" in str(caught.value.remedy)
+    assert len(read(path, format="ordered-triplet")[1]) == 1
+    kept = [
+        dict(zip(named, TEXTS, strict=True))
+        for named in (("query", "positive", "bm25_neg"), ("sent0", "sent1", "sent2"))
+    ]
+    assert all(len(read(write(tmp_path / "b.jsonl", [row]))[1]) == 1 for row in kept)
+
+
+@pytest.mark.parametrize(
+    ("before", "behind"), [(["7"], []), (["q7"], []), (["q7", "d3"], ["1"]), ([], ["3"]), ([], ["bm25"])], ids=str
+)
+def test_ids_numbers_and_tags_are_no_texts_of_a_nameless_table(
+    before: list[str], behind: list[str], tmp_path: Path
+) -> None:
+    rows = [[*before, *(f"{text} {n}" for text in TEXTS), *behind] for n in range(4)]
+    path = write(tmp_path / "a.tsv", rows)
+    with pytest.raises(SchemaError, match="columns without names, of which") as caught:
+        read(path)
+    assert "--query-column" in str(caught.value.remedy)
+    flags = {f"{role}_column": str(len(before) + at) for at, role in enumerate(("query", "positive", "negative"))}
+    scored = [[f"{text} {n}" for text in TEXTS] + ["0.53"] for n in range(4)]
+    assert len(read(write(tmp_path / "b.tsv", scored))[1]) == 4
+    assert [record.negatives for record in read(path, **flags)[1]] == [(row[len(before) + 2],) for row in rows]
+
+
 def test_column_flags_take_lists_numbered_columns_and_positions(tmp_path: Path) -> None:
     row = {"a": "q", "b": ["p"], "c_1": "n", "c_2": "m"}
     flags = {"query_column": "a", "positive_column": "b", "negative_column": "c"}
