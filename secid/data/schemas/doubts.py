@@ -11,7 +11,7 @@ from secid.data.schemas.head import LISTS, Head
 from secid.data.schemas.order import TAG_LENGTH, is_score
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, named
 from secid.data.schemas.refusals import REFUSALS
-from secid.data.schemas.special import are_numbers
+from secid.data.schemas.special import are_numbers, is_pair
 from secid.errors import SchemaError
 
 COLUMN_FLAGS = "--query-column, --positive-column and --negative-column name the columns; --format names the schema"
@@ -66,10 +66,25 @@ NO_PASSAGE = re.compile(
 
 def refuse_guesses(binding: Binding, head: Head, path: str) -> None:
     """Raises SchemaError where a reading by the order of the columns takes one for what its looks deny."""
-    if head.named:
+    if binding.pairs:
+        _refuse_plain_lists(head, path)
+    elif head.named:
         _refuse_third_text(binding, head, path)
     elif not binding.labelled and not binding.passage_ids:
         _refuse_odd_positions(head, path)
+
+
+def _refuse_plain_lists(head: Head, path: str) -> None:
+    """Lists of two texts whose first differs in every row: an instruction would come again."""
+    for key in ("pos", "neg"):
+        firsts = [str(value[0]) for value in head.column(key) if is_pair(value)]
+        if len(firsts) > 2 and len(set(firsts)) == len(firsts):
+            raise SchemaError(
+                f"the lists of two texts under {key}: an instruction and a text, or two passages? "
+                f"The first differs in every row seen: {shorten(firsts[0], 60)}",
+                where=path,
+                remedy="--format instructor reads instructions; for passages write the query as one text",
+            )
 
 
 def _refuse_third_text(binding: Binding, head: Head, path: str) -> None:

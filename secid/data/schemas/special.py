@@ -140,7 +140,7 @@ def instructor(head: Head) -> list[Binding]:
     if not set(names) <= set(head.kinds):
         return []
     queries = head.column("query")
-    if 2 * sum(map(_is_pair, queries)) <= len(queries) or is_transposed(head):
+    if 2 * sum(map(is_pair, queries)) <= len(queries) or is_transposed(head):
         return []
 
     def extract(row: Any) -> tuple[Any, Any, Any]:
@@ -169,12 +169,13 @@ def is_transposed(head: Head) -> bool:
     return flat and len({len(value) for value in values}) == 1 and len(set(passages)) == len(passages) > 1
 
 
-def _is_pair(value: Any) -> bool:
+def is_pair(value: Any) -> bool:
+    """Whether a value is a list of two texts."""
     return isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)
 
 
 def _pairs(value: Any) -> Any:
-    return [value] if _is_pair(value) else value
+    return [value] if is_pair(value) else value
 
 
 def labelled_list(head: Head) -> list[Binding]:

@@ -491,6 +491,15 @@ def test_instruction_pairs_are_one_text_each(tmp_path: Path) -> None:
     assert record[:3] == ("q", ("p", "p2"), ("n",))
 
 
+def test_a_first_text_that_differs_in_every_row_is_no_instruction(tmp_path: Path) -> None:
+    rows = [{"query": ["i", f"q {n}"], "pos": [f"p {n}", f"o {n}"], "neg": ["i", f"n {n}"]} for n in range(4)]
+    path = write(tmp_path / "a.jsonl", rows)
+    with pytest.raises(SchemaError, match="two passages"):
+        read(path)
+    assert read(path, format="instructor")[1][0].positives == ("o 0",)
+    assert len(read(write(tmp_path / "b.jsonl", [{**row, "pos": ["i", row["pos"][1]]} for row in rows]))[1]) == 4
+
+
 def test_titles_can_be_left_out(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", list(SHAPES[0].example))
     assert read(path)[1][0].positives == ("T p",)
