@@ -30,7 +30,7 @@ FEW_ROWS = 4
 
 
 class Pair(NamedTuple):
-    """One labelled pair, to be grouped by query."""
+    """One labelled pair, to be grouped by query. n_late: negatives of its row in columns that the first rows lack."""
 
     split: str
     query: str
@@ -38,6 +38,7 @@ class Pair(NamedTuple):
     positive: bool
     path: str
     line: int
+    n_late: int = 0
 
 
 class _Unusable(Exception):  # noqa: N818 - never leaves this module
@@ -189,7 +190,8 @@ class Cleaner:
             texts, dropped = self._usable((passage,), "no_positive" if positive else "empty_negative")
             if not texts:
                 raise _Unusable(*_verdict(dropped, "missing_field"), asked, dropped)
-            return Pair(split or "", asked, texts[0], positive, self._path, line)
+            n_late = sum(self._n_cells(row[key]) for key in self._late(row))
+            return Pair(split or "", asked, texts[0], positive, self._path, line, n_late)
         except _Unusable as trouble:
             return self._defect(line, trouble, split)
 

@@ -33,7 +33,7 @@ class PairGroups:
 
     def __init__(self) -> None:
         self._database = temporary_database()
-        self._database.execute("CREATE TABLE pairs (key, split, query, passage, positive, path, line)")
+        self._database.execute("CREATE TABLE pairs (key, split, query, passage, positive, path, line, n_late)")
         self._waiting: list[tuple[bytes, Pair]] = []
 
     def add(self, pair: Pair) -> None:
@@ -47,7 +47,7 @@ class PairGroups:
     def _insert(self) -> None:
         self._database.execute("BEGIN")
         rows = ((key, *pair) for key, pair in self._waiting)
-        self._database.executemany("INSERT INTO pairs VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        self._database.executemany("INSERT INTO pairs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
         self._database.execute("COMMIT")
         self._waiting.clear()
 
@@ -59,7 +59,8 @@ class PairGroups:
         groups = database.execute("SELECT key, min(rowid) AS first FROM pairs GROUP BY key ORDER BY first")
         for key, _ in groups:
             rows = database.execute(
-                "SELECT split, query, passage, positive, path, line FROM pairs WHERE key = ? ORDER BY rowid", (key,)
+                "SELECT split, query, passage, positive, path, line, n_late FROM pairs WHERE key = ? ORDER BY rowid",
+                (key,),
             )
             yield _item([Pair._make(row) for row in rows])
         database.close()
@@ -69,8 +70,12 @@ def _item(pairs: list[Pair]) -> Item:
     first = pairs[0]
     positives = tuple(pair.passage for pair in pairs if pair.positive)
     negatives = tuple(pair.passage for pair in pairs if not pair.positive)
+    n_late = sum(pair.n_late for pair in pairs)
+    dropped = (("late_column", n_late),) if n_late else ()
     if positives and negatives:
-        return Record(first.query, positives, negatives, first.path, first.line, first.split, n_rows=len(pairs))
+        return Record(
+            first.query, positives, negatives, first.path, first.line, first.split, dropped, n_rows=len(pairs)
+        )
     reason = "no_negatives" if positives else "no_positive"
     detail = f"all rows of the query ({len(pairs)}) have one label"
     return Defect(reason, first.path, first.line, detail, first.split, len(pairs))

@@ -693,6 +693,14 @@ def test_other_negatives_behind_the_first_rows_are_counted(rows: Any, later: Any
     assert {item.negatives for item in found} == {("n",)}
 
 
+def test_labelled_pairs_count_late_negatives(tmp_path: Path) -> None:
+    rows = [{"query": f"q {n // 2}", "passage": f"p {n}", "label": n % 2} for n in range(160)]
+    rows[150:152] = [{**rows[150], "negative": "m"}, {**rows[151], "negatives": ["m", "k"], "flag": True}]
+    found = read(write(tmp_path / "a.jsonl", rows))[1]
+    assert [item.dropped for item in found[74:77]] == [(), (("late_column", 3),), ()]
+    assert {len(item.negatives) for item in found} == {1}
+
+
 def test_a_column_named_in_full_brings_no_others(tmp_path: Path) -> None:
     row = {"query": "q", "positive": "p", "negative_1": "n"}
     path = write(tmp_path / "a.jsonl", [*[row] * 70, {**row, "negative_2": "m"}])
