@@ -73,8 +73,7 @@ EXPLANATIONS = {
     "ECI_B": "log det(I + B·M), in nats, 0 or more, higher is more: the score of B negatives drawn from the "
     "source. Small B "
     "goes by total weight, large B by variety.",
-    "B = N": "the budget of as many negatives as the source has, 1 or more, so another for each source; neither way "
-    "is better.",
+    "B = N": "the budget of as many negatives as the source has, 1 or more; neither way is better.",
     "relative to the highest": "ECI_B over the highest of a source at that budget, 0 to 1 for sources; nearer to 1 is "
     "nearer to the lead.",
     "shortfall": "how much a sample of this size understates ECI_B on average, in nats, 0 or more; smaller is better.",
@@ -205,6 +204,12 @@ def told_control(control: ControlResult) -> str:
 def score_name(run: Run) -> str:
     """The number that the ranking is made by."""
     return "ECI_sem" if run.budget == 1.0 else f"ECI at B = {budget_text(run.budget)}"
+
+
+def compares(run: Run, control: ControlResult, at: float) -> bool:
+    """Whether a control's ECI_B may stand beside the sources': up to B = 1, or with as many negatives as each."""
+    numbers = [run.equal_numbers] if run.equal_numbers else run.sources
+    return at <= 1.0 or {item.n_triplets for item in numbers} == {control.n_triplets}
 
 
 def equal_numbers(run: Run) -> str:

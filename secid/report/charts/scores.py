@@ -19,7 +19,7 @@ from secid.report.charts.svg import (
     words,
 )
 from secid.report.numerals import nats
-from secid.report.words import kind_name, score_point
+from secid.report.words import compares, kind_name, score_point
 from secid.results import ControlResult, Measurement, Run
 
 NAMES, RIGHT, ROW, TOP = 176, 440, 26, 10
@@ -31,7 +31,11 @@ DIAMOND = 8.5
 
 def scores(run: Run, title: str, description: str) -> Markup:
     """One row a source in rank order, one a control below; a control's line crosses the sources."""
-    controls = [control for control in run.controls if score_point(control, run.budget).budget == run.budget]
+    controls = [
+        control
+        for control in run.controls
+        if score_point(control, run.budget).budget == run.budget and compares(run, control, run.budget)
+    ]
     shown = [control for control in controls if control.of is None]
     shuffled = {control.of: control for control in controls if control.of is not None}
     points = [score_point(item, run.budget) for item in (*run.sources, *controls)]

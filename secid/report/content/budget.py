@@ -8,7 +8,7 @@ from secid.report.charts.lines import lines
 from secid.report.foreign import named, plain, short
 from secid.report.numerals import SPACE, budget, fraction, nats, percent
 from secid.report.page import Chart, Part, Section, Table, described, foreign, number, wrapped
-from secid.report.words import equal_numbers, terms
+from secid.report.words import compares, equal_numbers, terms
 from secid.results import BudgetPoint, Run
 
 Curve = tuple[BudgetPoint, ...]
@@ -29,7 +29,8 @@ def budget_section(run: Run) -> Section | None:
     relative = {name: [(at, values[at] / highest[at]) for at in budgets] for name, values in curves.items()}
     random = next((control for control in run.controls if control.kind == "random"), None)
     control = {} if random is None else _nats(random.budget_curve)
-    reference = [(at, control[at] / highest[at]) for at in budgets if at in control]
+    may_stand = random is not None and all(compares(run, random, at) for at in budgets)
+    reference = [(at, control[at] / highest[at]) for at in budgets if at in control] if may_stand else []
     title = "Score at growing budgets, relative to the highest source"
     description = described(
         (name, ", ".join(f"{fraction(value)} at {budget(at)}" for at, value in points))
@@ -56,7 +57,9 @@ def budget_section(run: Run) -> Section | None:
     own = _table(whole, _shared(map(_nats, whole.values())), ", each source's own sample", folded=True)
     note = "Dotted: crossings." if run.crossings else ""
     if reference:
-        note = f"{note} Dashed: the control, on its own sample, of another size.".strip()
+        note = f"{note} Dashed: the control.".strip()
+    elif random is not None:
+        note = f"{note} The control has another number of negatives, so it does not compare beyond B = 1.".strip()
     drawn = [*relative.items(), *([(RANDOM, reference)] if reference else [])]
     parts = [Part(table=compared, chart=chart, note=note), _drawn(budgets, drawn)]
     parts += [Part(table=own)] if run.equal_numbers else []
@@ -134,7 +137,9 @@ def _crossings(run: Run) -> tuple[str, ...]:
         return ()
     largest = max(point.budget for source in run.sources for point in source.compared_curve)
     return tuple(
-        f"At B = {budget(item.budget)} {named(item.second)} overtakes {named(item.first)}." for item in run.crossings
+        f"At B = {budget(item.budget)} {named(item.second)} overtakes {named(item.first)}, by the estimates: the order "
+        "beyond is not tested."
+        for item in run.crossings
     ) or (f"No two sources change places between B = 1 and {budget(largest)}.",)
 
 

@@ -41,7 +41,9 @@ def test_what_equal_numbers_are_stands_beside_the_crossings(run):
     crossing = Crossing(first="bm25", second="dense", budget=3.44)
     made = replace(run, crossings=(crossing,), equal_numbers=EqualNumbers(n_queries=30, n_triplets=330))
     section = budget_section(made)
-    assert without_isolates(section.bullets[0]) == "At B = 3.44 dense overtakes bm25."
+    assert without_isolates(section.bullets[0]) == (
+        "At B = 3.44 dense overtakes bm25, by the estimates: the order beyond is not tested."
+    )
     assert "curves and crossings are on 30 queries and 330 negatives of each" in section.paragraphs[0]
 
 
@@ -93,3 +95,20 @@ def test_a_budget_of_an_edited_report_that_no_axis_holds_is_not_drawn(run):
     part = budget_section(replace(run, sources=sources)).parts[0]
     assert [column.title for column in part.table.columns][:2] == ["source", "B = 10"]
     assert "<svg" in part.chart.draw()
+
+
+def test_a_control_stands_beside_the_sources_at_their_number_of_negatives_alone(run):
+    """Beyond B = 1 a larger sample scores higher, so its line would cross the sources' by its size."""
+    control = next(item for item in run.controls if item.kind == "random")
+    alike = tuple(replace(source, n_triplets=control.n_triplets) for source in run.sources)
+    part = budget_section(replace(run, sources=alike)).parts[0]
+    assert "Dashed: the control." in part.note
+    assert "(control)" in part.chart.draw()
+    for other in (
+        replace(run, sources=(replace(alike[0], n_triplets=control.n_triplets - 1), *alike[1:])),
+        replace(run, sources=alike, equal_numbers=EqualNumbers(n_queries=3, n_triplets=control.n_triplets - 1)),
+    ):
+        part = budget_section(other).parts[0]
+        assert "Dashed" not in part.note
+        assert "another number of negatives" in part.note
+        assert "(control)" not in part.chart.draw()
