@@ -84,7 +84,7 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         return _no_room(error) if error.errno in NO_ROOM else _unexpected(error)
     except Exception as error:
-        return _unexpected(error)
+        return TERMINATED if error_of_ending(error) else _unexpected(error)
     if result == INTERRUPTED:  # typer turns Ctrl-C into this number, without a word
         _say("secid: interrupted; nothing half-written is left")
     return result if isinstance(result, int) else DONE
@@ -106,6 +106,13 @@ def _unexpected(error: Any) -> int:
     traceback.print_exc()
     _say("secid: internal error; please report it with the output of `secid doctor`")
     return INTERNAL
+
+
+def error_of_ending(error: BaseException | None) -> bool:
+    """Whether an error came of being told to end: what was broken off may fail in its own words on the way out."""
+    while error is not None and not isinstance(error, SystemExit):
+        error = error.__cause__ or error.__context__
+    return error is not None and error.code == TERMINATED
 
 
 def _terminate(number: int, frame: Any) -> None:

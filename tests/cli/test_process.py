@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import secid
+from secid.cli.app import error_of_ending
 from tests.cli.conftest import child_environment, listing, rows, start, write_rows
 from tests.tiny_bert import save_tiny_bert
 
@@ -48,11 +49,25 @@ def test_an_interrupted_run_leaves_nothing(slow, tmp_path, number, code):
     child = start_encoding(slow, tmp_path)
     child.send_signal(number)
     out, err = child.communicate(timeout=PATIENCE_SECONDS)
-    assert child.returncode == code
+    assert child.returncode == code, err
     assert out == ""
     assert "Traceback" not in err
     assert ("interrupted" in err) == (number == signal.SIGINT)
     assert listing(tmp_path) == []
+
+
+def test_an_error_on_the_way_out_is_no_error_of_ours():
+    def broken_off(first):
+        try:
+            try:
+                raise first
+            finally:
+                raise RuntimeError("closed")
+        except RuntimeError as error:
+            return error
+
+    assert error_of_ending(broken_off(SystemExit(143)))
+    assert not error_of_ending(broken_off(ValueError("ours")))
 
 
 def test_a_killed_run_is_cleared_away_by_the_next(slow, tiny, tmp_path, source, invoke):
