@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from secid.data.rows import shorten
+from secid.data.schemas.special import as_number
 from secid.errors import InputError
 
 NAME = re.compile(r"[^\W\d][\w.:/-]*(?: [\w.:/-]+){0,2}")
@@ -19,32 +20,35 @@ KNOWN_WORD = re.compile(
 )
 """Words that names of columns are made of."""
 
-CHANCE = 100
-"""A first row that is shorter than all others in every column is one by chance in at most one of so many tables."""
+LABEL = re.compile(r"[^\W\d_][^.?!,;。？！，；、؟،]{0,39}|\ufffd.{0,39}")
+"""What may name a column in any language: it starts with a letter, and has no mark of a sentence or list.
+
+Bytes that are no UTF-8 stand as U+FFFD: they may be letters, and the file is refused for them.
+"""
+
+NULLS = frozenset({"", "n/a", "na", "nan", "none", "null", "inf"})
+"""What stands for no value, or reads as a number, in a column of numbers."""
 
 
 def header_of(rows: Sequence[Sequence[str]], told: bool | None, path: str) -> tuple[str, ...]:
     """Names of the columns where the first row gives them, else ().
 
     rows : the first rows, at least one.   told : what the user says of it; None where he says nothing.
-    A header shows by two known names, or by a known one above cells unlike a name. Raises InputError for a first row
-    that may be a header by its looks alone: it is shorter than all others, or single ASCII words above phrases.
+    A header shows by two known names, by a known one above cells unlike a name, or by a name above numbers alone.
+    Raises InputError for a first row that may be a header by its looks: words over a column of numbers, single words
+    above phrases, or labels half as long as nearly all other rows.
     """
     first = [cell.strip() for cell in rows[0]]
     n_known = sum(map(_is_known, first))
     if told is not None or n_known >= 2:
         return _distinct(first, path) if told is not False else ()
-    below, in_doubt = rows[1:], False
-    if len(set(first)) == len(first) and all(NAME.fullmatch(cell) for cell in first):
-        cells = [cell for row in below for cell in row]
-        longest = max(map(len, first))
-        unlike = any(len(cell) > 2 * longest or cell[:1].isdigit() for cell in cells)
-        single_words = all(cell.isascii() and " " not in cell for cell in first)
-        phrases = 2 * sum(" " in cell for cell in cells) > len(cells)
-        if n_known and unlike:
-            return tuple(first)
-        in_doubt = single_words and phrases
-    if in_doubt or _stands_out(first, below):
+    below = [row for row in rows[1:] if len(row) == len(first)]
+    first[0] = first[0] or "index"  # what pandas leaves without a name
+    are_names = all(map(NAME.fullmatch, first))
+    over_numbers = any(_is_over_numbers(cell, [row[at] for row in below]) for at, cell in enumerate(first))
+    if are_names and (over_numbers or (n_known and _unlike(first, below))):
+        return _distinct(first, path)
+    if over_numbers or (are_names and _single_words(first, below)) or _stands_out(first, below):
         raise InputError(
             f"the first line may name the columns or be a row: {shorten(', '.join(first), 100)}",
             where=f"{path}:1",
@@ -58,12 +62,29 @@ def _is_known(name: str) -> bool:
     return bool(words) and all(KNOWN_WORD.fullmatch(word) for word in words)
 
 
+def _is_over_numbers(first: str, below: Sequence[str]) -> bool:
+    """Whether a word stands above a column of numbers alone."""
+    told = [cell for cell in below if cell.strip()]
+    is_word = first.lower() not in NULLS and any(map(str.isalpha, first)) and as_number(first) is None
+    return is_word and bool(told) and all(as_number(cell) is not None for cell in told)
+
+
+def _unlike(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    longest = max(map(len, first))
+    return any(len(cell) > 2 * longest or cell[:1].isdigit() for row in below for cell in row)
+
+
+def _single_words(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether different single words stand above cells that are phrases for the most part."""
+    phrases = [" " in cell for row in below for cell in row]
+    return len(set(first)) == len(first) and not any(" " in cell for cell in first) and 2 * sum(phrases) > len(phrases)
+
+
 def _stands_out(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Whether no cell has a digit and each is shorter than all below it, among so many that chance is no reason."""
-    same = [row for row in below if len(row) == len(first)]
-    if (len(same) + 1) ** len(first) < CHANCE or any(not cell or re.search(r"\d", cell) for cell in first):
-        return False
-    return all(len(name) < min(map(len, cells)) for name, cells in zip(first, zip(*same, strict=True), strict=True))
+    """Whether all cells may be labels, and nine of ten other rows are more than twice as long."""
+    labels = all(LABEL.fullmatch(cell) for cell in first)
+    n_longer = sum(sum(map(len, row)) > 2 * sum(map(len, first)) for row in below)
+    return labels and bool(below) and n_longer >= 0.9 * len(below)
 
 
 def _distinct(first: Sequence[str], path: str) -> tuple[str, ...]:

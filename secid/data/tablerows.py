@@ -37,7 +37,7 @@ def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row 
         strict=True,
     )
     header = dialect.header
-    skip = bool(header)
+    names: list[str] | None = None
     while True:
         first = lines.start_row()
         try:
@@ -49,10 +49,12 @@ def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row 
         else:
             if not (cells or lines.damage):
                 continue
-            if skip:
-                skip = False
+            if header and names is None:
+                names = cells
                 continue
             row = lines.damage or _row(cells, header, dialect.n_columns)
+            if cells == names:  # files joined by `cat`
+                row = Broken("broken_line", "the names of the columns again")
         n_lines = lines.number + 1 - first
         if isinstance(row, Broken) and n_lines > 1:
             told = Broken(row.reason, f"{row.detail}; a quotation mark joins {n_lines} lines")

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from secid.data.containers import sniff
 from secid.data.schemas.detect import detect
 from secid.data.schemas.table import SHAPES, Shape
+from secid.data.stream import ByteStream
 from secid.errors import InputError, SchemaError, SecidError
 from secid.records import Defect, Record
 from secid.settings import Settings
@@ -180,15 +182,64 @@ def test_a_header_of_odd_names_is_no_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "first", [["问题", "正例", "负例"], ["câu hỏi", "đoạn đúng", "đoạn sai"], ["수도", "서울", "부산"]]
+    "first",
+    [
+        ["问题", "正例", "负例"],
+        ["问题", "正例", "负例1"],
+        ["问题（用户）", "正例", "负例（不相关）"],
+        ["câu hỏi", "đoạn đúng", "đoạn sai"],
+        ["câu_hỏi", "dương_tính", "âm_tính_1"],
+        ["수도", "서울", "부산"],
+        ["질문", "정답", "부정1"],
+        ["السؤال", "الإجابة", "سلبي"],
+    ],
 )
-def test_a_first_line_that_may_be_a_header_or_a_row_is_refused(first: list[str], tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", [first, *ROWS])
-    with pytest.raises(InputError, match=r"a.csv:1: the first line may name the columns or be a row") as caught:
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".csv.gz"])
+@pytest.mark.parametrize("n_rows", [1, 9])
+def test_a_first_line_that_may_be_a_header_or_a_row_is_refused(
+    first: list[str], suffix: str, n_rows: int, tmp_path: Path
+) -> None:
+    path = write(tmp_path / f"a{suffix}", [first, *ROWS[:n_rows]])
+    with pytest.raises(InputError, match=r"a.[a-z.]+:1: the first line may name the columns or be a row") as caught:
         read(path)
     assert "--no-header" in str(caught.value.remedy)
-    assert [item.query for item in read(path, header=True)[1]] == [row[0] for row in ROWS]
-    assert [item.query for item in read(path, header=False)[1]] == [first[0], *(row[0] for row in ROWS)]
+    assert [item.query for item in read(path, header=True)[1]] == [row[0] for row in ROWS[:n_rows]]
+    assert [item.query for item in read(path, header=False)[1]] == [first[0], *(row[0] for row in ROWS[:n_rows])]
+
+
+@pytest.mark.parametrize("first", ["", "编号", "no", "Unnamed: 0"])
+@pytest.mark.parametrize("number", ["1", "-0.5", "true"])
+def test_a_word_above_numbers_alone_names_its_column(first: str, number: str, tmp_path: Path) -> None:
+    rows = [[number, *row] for row in ROWS]
+    path = write(tmp_path / "a.tsv", [[first, "查询", "正例", "负例"], *rows])
+    flags = {"query_column": "查询", "positive_column": "正例", "negative_column": "负例"}
+    assert [item.query for item in read(path, **flags)[1]] == [row[0] for row in ROWS]
+
+
+def test_a_sentence_in_a_column_of_numbers_is_asked_about(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "a.tsv", [["what is it?", "it is this.", "none of them"], *[[*row[:2], "7"] for row in ROWS]]
+    )
+    with pytest.raises(InputError, match="may name the columns or be a row"):
+        read(path)
+
+
+@pytest.mark.parametrize("missing", ["", "N/A", "nan", "None"])
+def test_a_missing_number_makes_no_header(missing: str, tmp_path: Path) -> None:
+    first = ["what is this?", "it is one of these.", missing]
+    path = write(tmp_path / "a.tsv", [first, *[[row[0], row[1], "1"] for row in ROWS]])
+    stream = ByteStream(str(path))
+    dialect = sniff(stream).dialect
+    stream.close()
+    assert dialect is not None
+    assert dialect.header == ()
+
+
+def test_a_header_in_the_middle_is_no_row(tmp_path: Path) -> None:
+    names = ["query", "positive", "negative"]
+    _, found = read(write(tmp_path / "a.csv", [names, *ROWS, names, *ROWS]))
+    (defect,) = [item for item in found if isinstance(item, Defect)]
+    assert (len(found), defect.reason, defect.line) == (2 * len(ROWS) + 1, "broken_line", len(ROWS) + 2)
 
 
 def test_keywords_above_keywords_are_a_row(tmp_path: Path) -> None:
