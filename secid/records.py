@@ -123,12 +123,14 @@ REASONS: Mapping[str, Reason] = {
     "no_positive": Reason("no labelled positive, or only empty ones", True),
     "no_negatives": Reason("no explicit negative", False),
     "empty_negative": Reason("a negative is empty or white space", True),
-    "unusable_positive": Reason("one of several positives is empty, null, no text, or not in the collection", True),
+    "unusable_positive": Reason(
+        "one of several positives is empty, null, no text, not in the collection, or late", True
+    ),
     "text_not_found": Reason("an id has no text in the collection", True),
     "too_large": Reason("a row larger than the reader's limit", True),
     "too_deep": Reason("JSON nested deeper than the reader's limit", True),
     "duplicate_key": Reason("a JSON object names one key twice", True),
-    "late_column": Reason("negatives in a column that the first rows of the file have not", True),
+    "late_column": Reason("negatives in a column that the first rows of the file have not, or have empty", True),
     "extra_columns": Reason("more or fewer columns than the header or the other rows", True),
 }
 """Every reason a row (Defect) or a single negative (Record.dropped) is left out under."""

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from secid.data.passages import join_title, passage_id, passage_text
 from secid.data.rows import Broken, shorten
-from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, filled, unnumbered
-from secid.data.schemas.patterns import NEGATIVE, fits
+from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, filled
+from secid.data.schemas.patterns import role_beside
 from secid.data.schemas.special import as_number
 from secid.records import NO_FIELDS, Block, Defect, Record, Scalar
 from secid.settings import Settings
@@ -77,6 +77,7 @@ class Cleaner:
         self._passage_of = passage_of if binding.passage_ids else None
         plain = not (binding.splits or binding.pairs or binding.labelled or self._source_column)
         self._known = set(binding.known)
+        self._roles: dict[str, str] = {}
         self._n_columns = len(set(binding.columns or ()))
         self._quick = plain and self._by is None and self._query_of is None and self._passage_of is None
 
@@ -112,19 +113,21 @@ class Cleaner:
         return None
 
     def _has_late_columns(self, rows: Sequence[Any]) -> bool:
-        """Whether rows that have all columns of the binding also have negatives where the first rows have none."""
+        """Whether rows that have all columns of the binding also have passages where the first rows have none."""
         if not self._known or sum(map(len, rows)) == self._n_columns * len(rows):
             return False
         return not self._known.issuperset(chain.from_iterable(rows)) and any(map(self._late, rows))
 
-    def _late(self, row: Any) -> list[str]:
-        """Columns of negatives that this row has and the first rows have not; others are known from now on."""
-        found = []
+    def _late(self, row: Any) -> dict[str, str]:
+        """Columns of passages, with their roles, that this row has and the first rows have not; others become known."""
+        found = {}
         for key in row.keys() - self._known if self._known and isinstance(row, dict) else ():
-            if fits(key, NEGATIVE) or (self._binding.numbered and unnumbered(key) == self._binding.numbered):
-                found.append(key)
-            else:
+            if key not in self._roles:
+                self._roles[key] = role_beside(key, self._binding)
+            if not self._roles[key]:
                 self._known.add(key)
+            elif row[key] is not None:
+                found[key] = self._roles[key]
         return found
 
     def _n_cells(self, value: Any) -> int:
@@ -151,32 +154,34 @@ class Cleaner:
     def items(self, line: int, row: Any) -> Iterator[Item]:
         """What one row gives, one item for each source it belongs to."""
         split: str | None = None if self._source_column or self._binding.splits else ""
-        n_late = 0
+        left_out: Dropped = Counter()
         try:
             query, positives, negatives = self._cells(row)
             if late := self._late(row):
                 numbered = self._binding.later(row)
                 negatives = (*negatives, *(row[key] for key in numbered)) if numbered else negatives
-                n_late = sum(self._n_cells(row[key]) for key in late if key not in numbered)
+                for key in late.keys() - set(numbered):
+                    reason = "late_column" if late[key] == "negative" else "unusable_positive"
+                    left_out[reason, key] += self._n_cells(row[key])
             if self._source_column:
                 split = self._split_of(row)
             if self._binding.labelled:
                 positives, negatives = self._by_label(positives, negatives)
             if not self._binding.splits:
-                yield self._record(line, query, positives, negatives, split or "", self._fields(row), n_late)
+                yield self._record(line, query, positives, negatives, split or "", self._fields(row), left_out)
                 return
             if not isinstance(negatives, dict):
                 reason = "no_negatives" if negatives is None else "wrong_type"
                 raise _Unusable(reason, f"{_kind(negatives)} where the miners' lists are expected")
         except _Unusable as trouble:
-            yield self._defect(line, trouble, split)
+            yield self._defect(line, trouble, split, left_out)
             return
         if not negatives:
-            yield self._defect(line, _Unusable("no_negatives"), None)
+            yield self._defect(line, _Unusable("no_negatives"), None, left_out)
         for key, values in negatives.items():
             name = f"{split}:{key}" if split else str(key)
-            yield self._record(line, query, positives, values, name, self._fields(row), n_late)
-            n_late = 0
+            yield self._record(line, query, positives, values, name, self._fields(row), left_out)
+            left_out = Counter()
 
     def pair(self, line: int, row: Any) -> Pair | Defect:
         """One labelled pair of a row; the defect where it is none."""
@@ -210,31 +215,25 @@ class Cleaner:
         negatives: Any,
         split: str,
         row_fields: Mapping[str, Scalar],
-        n_late: int,
+        left_out: Dropped,
     ) -> Item:
-        """The record of these cells. n_late: negatives of the row that no column of the binding holds."""
+        """The record of these cells. left_out: passages of the row in columns not read, by (reason, column)."""
         try:
             text = self._query(query)
             good, dropped = self._usable(self._listed(positives, "missing_field"), "no_positive")
             if not good:
                 # A null cell is a missing field; a list of nulls is a list without a positive.
                 raise _Unusable(*_verdict(dropped, "missing_field" if type(positives) is tuple else "no_positive"))
-            unusable = sum(n for (_, _), n in dropped.items())
+            left_out["unusable_positive", ""] += dropped.total()
             if type(negatives) is tuple and len(negatives) > 1:  # rows may have fewer negatives than columns
                 negatives = tuple(cell for cell in negatives if cell is not None) or negatives
             bad, dropped = self._usable(self._listed(negatives, "no_negatives"), "empty_negative")
             if not bad:
                 raise _Unusable(*_verdict(dropped, "no_negatives"), text, dropped)
         except _Unusable as trouble:
-            return self._defect(line, trouble, split)
-        left_out = _by_reason(dropped)
-        if unusable:
-            left_out["unusable_positive"] = unusable
-        if n_late:
-            left_out["late_column"] = n_late
-        return Record(
-            text, tuple(good), tuple(bad), self._path, line, split, tuple(sorted(left_out.items())), row_fields
-        )
+            return self._defect(line, trouble, split, left_out)
+        counts = tuple(sorted(_by_reason(left_out + dropped).items()))
+        return Record(text, tuple(good), tuple(bad), self._path, line, split, counts, row_fields)
 
     def _cells(self, row: Any) -> tuple[Any, Any, Any]:
         """The row's three cells; absent columns count as null."""
@@ -339,11 +338,13 @@ class Cleaner:
             raise _Unusable(empty)
         return text
 
-    def _defect(self, line: int, trouble: _Unusable, split: str | None) -> Defect:
+    def _defect(self, line: int, trouble: _Unusable, split: str | None, left_out: Dropped = NONE_DROPPED) -> Defect:
         dropped = tuple(sorted(_by_reason(trouble.dropped).items()))
-        return Defect(
-            trouble.reason, self._path, line, shorten(trouble.detail), split, query=trouble.query, dropped=dropped
-        )
+        reason, detail = trouble.reason, trouble.detail
+        late = [column for (why, column), n in left_out.items() if why == "late_column" and n]
+        if reason == "no_negatives" and late:
+            reason, detail = "late_column", f"its negatives are in {', '.join(late)}"
+        return Defect(reason, self._path, line, shorten(detail), split, query=trouble.query, dropped=dropped)
 
 
 def _looked_up(lookup: Lookup, value: Any, what: str) -> str:

@@ -171,9 +171,10 @@ class Reader:
             stream = ByteStream(file.path, share.span)
             return stream, json_lines(stream, from_start=share.span[0] == 0)
         stream = ByteStream(file.path)
-        columns = file.binding.columns if file.binding else None
-        if columns is not None:
-            columns = (*columns, *filter(None, (self._settings.source_column, self._settings.by)))
+        columns = None
+        if file.binding and file.binding.columns is not None:
+            asides = filter(None, (self._settings.source_column, self._settings.by))
+            columns = (*file.binding.columns, *file.binding.beside, *asides)
         groups = None if share is None or share.groups is None else range(*share.groups)
         return stream, open_parts(stream, file.container, columns, groups)
 

@@ -35,7 +35,9 @@ class Binding:
     either     : a single text may stand in place of a list.
     labelled   : `extract` gives (query, passage, label), one row a "pair", or (query, passages, labels), a "list".
     query_ids, passage_ids : ids stand in place of the texts.
-    known      : names of all columns of the first rows, beside which others would be new; empty where none would.
+    beside     : names of the columns of passages that are empty in the first rows and not read.
+    known      : names of the other columns of the first rows; empty where rows have no names.
+    counted    : roles ("positive", "negative") that no flag settles: columns of theirs that are not read are counted.
     numbered   : name of the columns of negatives but for the number at its end, where each holds one; else "".
     """
 
@@ -53,14 +55,20 @@ class Binding:
     labelled: Labelled = ""
     query_ids: bool = False
     passage_ids: bool = False
+    beside: tuple[str, ...] = ()
     known: frozenset[str] = frozenset()
+    counted: frozenset[str] = frozenset(("positive", "negative"))
     numbered: str = ""
 
     def later(self, row: Row) -> list[str]:
-        """Columns of negatives, numbered as the bound ones are, that this row has and the first rows have not."""
+        """Columns of one negative, numbered as the bound ones are, that this row has and the first rows have not."""
         if not self.known or not self.numbered or not isinstance(row, dict):
             return []
-        found = [key for key in row if key not in self.known and unnumbered(key) == self.numbered]
+        found = [
+            key
+            for key in row
+            if key not in self.known and unnumbered(key) == self.numbered and not isinstance(row[key], list)
+        ]
         return sorted(found, key=number_of)
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 from secid.data.passages import leaves
 from secid.data.rows import Row, shorten
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, bind_columns, filled, number_of
-from secid.data.schemas.doubts import COLUMN_FLAGS, refuse_guesses, refuse_unread_negatives
+from secid.data.schemas.doubts import COLUMN_FLAGS, refuse_guesses, refuse_unread
 from secid.data.schemas.head import Head, Key, look_like_ids, make_head
 from secid.data.schemas.order import by_order, no_wider
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named, negative_groups
@@ -48,13 +48,23 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
         binding = replace(binding, schema="columns", title="columns named by flags")
     else:
         binding = _detected(head, settings, path)
-    if not settings.negative_column:
-        refuse_unread_negatives(binding, head, (settings.source_column, settings.positive_column), path)
+    binding = replace(binding, counted=_unsettled(binding, settings))
+    beside = refuse_unread(binding, head, settings.source_column, path)
     _check_labels(binding, head, settings, path)
     _refuse_written_lists(binding, head, path)
-    # A column of negatives named in full is the only one that is asked for.
-    whole = not head.named or settings.negative_column in head.kinds
-    return binding if whole else replace(binding, known=frozenset(map(str, head.kinds)))
+    if not head.named:
+        return binding
+    if settings.negative_column in head.kinds:  # named in full it is the only one that is asked for
+        binding = replace(binding, numbered="")
+    return replace(binding, beside=beside, known=frozenset(map(str, head.kinds)).difference(beside))
+
+
+def _unsettled(binding: Binding, settings: Settings) -> frozenset[str]:
+    """The roles whose columns no flag of the user settles."""
+    if binding.labelled and settings.format:
+        return frozenset()
+    named = {"positive": settings.positive_column, "negative": settings.negative_column}
+    return frozenset(role for role, column in named.items() if not column)
 
 
 def _detected(head: Head, settings: Settings, path: str) -> Binding:

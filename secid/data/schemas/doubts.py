@@ -3,56 +3,48 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from secid.data.rows import shorten
 from secid.data.schemas.binding import Binding, unnumbered
 from secid.data.schemas.head import LISTS, Head
 from secid.data.schemas.order import TAG_LENGTH, is_score
-from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, named
+from secid.data.schemas.patterns import NEGATIVE, NEGATIVE_WORD, POSITIVE, QUERY, WORD, fits, named, role_beside
 from secid.data.schemas.refusals import REFUSALS
 from secid.data.schemas.special import are_numbers, is_pair
 from secid.errors import SchemaError
 
 COLUMN_FLAGS = "--query-column, --positive-column and --negative-column name the columns; --format names the schema"
 
-WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-NEGATIVE_WORD = re.compile(r"neg(ative)?s?", re.IGNORECASE)
-BESIDE = re.compile(
-    r"(?i)(p|doc|q)?ids?|idx|ind(ex|exes|ices)|scores?|sim(ilarity|ilarities)?|ranks?|labels?|num(ber)?|count|len(gth)?s?|types?|"
-    r"sources?|miners?|models?|methods?|splits?|reason(s|ing)?|explanations?|titles?|urls?|lang(uage)?s?|prompts?"
-)
-"""Words of columns that tell something of the negatives and hold none."""
 
+def refuse_unread(binding: Binding, head: Head, aside: str | None, path: str) -> tuple[str, ...]:
+    """The columns of passages by their names that the binding leaves out, since they are empty in the first rows.
 
-def refuse_unread_negatives(binding: Binding, head: Head, asides: Sequence[str | None], path: str) -> None:
-    """Raises SchemaError where a column is one of negatives by its name, and the binding leaves it out.
-
-    asides : columns that the user named for something else.
+    aside : a column that the user named for something else.
+    Raises SchemaError where one is not empty there.
     """
-    if binding.columns is None or binding.labelled:
-        return
-    unread = [
-        key
-        for key in map(str, head.kinds)
-        if key not in binding.columns and key not in asides and _holds_negatives(key, binding, head)
-    ]
-    if unread:
-        raise SchemaError(
-            f"several readings fit: the negatives are {binding.negatives}, or {', '.join(unread)}"
-            f"\n  columns: {shorten(head.describe(), 400)}",
-            where=path,
-            remedy="--negative-column names the column to read (one source each: score the file once for each column)",
-        )
+    if binding.columns is None:
+        return ()
+    beside = [key for key in map(str, head.kinds) if key not in binding.columns and key != aside]
+    beside = [key for key in beside if role_beside(key, binding) and _may_hold_passages(key, binding, head)]
+    # What a single odd row of many has is none.
+    filled = [key for key in beside if len([value for value in head.column(key) if value]) >= min(2, len(head.rows))]
+    for role, read in (("negative", binding.negatives), ("positive", binding.positives)):
+        unread = [key for key in filled if role_beside(key, binding) == role]
+        if unread:
+            tail = " (one source each: score the file once for each column)" if role == "negative" else ""
+            raise SchemaError(
+                f"several readings fit: the {role}s are {read}, or {', '.join(unread)}"
+                f"\n  columns: {shorten(head.describe(), 400)}",
+                where=path,
+                remedy=f"--{role}-column names the column to read{tail}",
+            )
+    return tuple(beside)
 
 
-def _holds_negatives(key: str, binding: Binding, head: Head) -> bool:
-    """Whether a column's name and cells are those of negatives. What a single odd row of many has is none."""
-    if len(head.column(key)) < min(2, len(head.rows)):
-        return False
-    words = WORD.findall(key)
-    if not any(map(NEGATIVE_WORD.fullmatch, words)) or any(map(BESIDE.fullmatch, words)):
-        return False
+def _may_hold_passages(key: str, binding: Binding, head: Head) -> bool:
+    """Whether a column's cells are empty or of the kind that passages of the file are."""
+    if head.kinds[key] in ("null", "empty"):
+        return True
     if binding.passage_ids:
         return head.kinds[key] in ("id", "ids", "text", "texts")
     return head.kinds[key] in ("text", "texts", "struct", "structs", "lists") and not head.is_ids(key)

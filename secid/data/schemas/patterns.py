@@ -28,6 +28,14 @@ NEGATIVE = (
 )
 """Tiers of names, the surest first: a later tier counts only where no earlier one is there."""
 
+WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+NEGATIVE_WORD = re.compile(r"neg(ative)?s?", re.IGNORECASE)
+BESIDE = re.compile(
+    r"(?i)(p|doc|q)?ids?|idx|ind(ex|exes|ices)|scores?|sim(ilarity|ilarities)?|ranks?|labels?|num(ber)?|count|len(gth)?s?|types?|"
+    r"sources?|miners?|models?|methods?|splits?|reason(s|ing)?|explanations?|titles?|urls?|lang(uage)?s?|prompts?"
+)
+"""Words of columns that tell something of the negatives and hold none."""
+
 
 def named(head: Head, tiers: tuple[str, ...]) -> list[str]:
     """Columns whose whole name fits the first tier that any column fits, letter case aside."""
@@ -41,6 +49,21 @@ def named(head: Head, tiers: tuple[str, ...]) -> list[str]:
 def fits(name: str, tiers: tuple[str, ...]) -> bool:
     """Whether a column's whole name fits some tier, letter case aside."""
     return any(re.fullmatch(tier, name, re.IGNORECASE) for tier in tiers)
+
+
+def role_beside(name: str, binding: Binding) -> Literal["", "positive", "negative"]:
+    """What a column that the binding does not read holds by its name, unless a flag settles that role.
+
+    A positive is one whose name differs from that of the column of positives in its number alone.
+    """
+    words = WORD.findall(name)
+    negative = any(map(NEGATIVE_WORD.fullmatch, words)) and not any(map(BESIDE.fullmatch, words))
+    if binding.numbered and unnumbered(name) == binding.numbered:
+        return "negative"
+    if negative or fits(name, NEGATIVE):
+        return "negative" if "negative" in binding.counted else ""
+    same = unnumbered(name) == unnumbered(binding.positives)
+    return "positive" if same and "positive" in binding.counted else ""
 
 
 def negative_groups(head: Head, names: list[str]) -> Iterator[list[Key]]:

@@ -744,6 +744,53 @@ def test_other_negatives_behind_the_first_rows_are_counted(rows: Any, later: Any
     assert {item.negatives for item in found} == {("n",)}
 
 
+EMPTY_AT_FIRST = [
+    {**LATE, "hard_negative": None},
+    {**LATE, "bm25_negatives": None},
+    {"query": "q", "positive": ["p"], "hard_negatives": ["n"], "negative_passages": None},
+]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".parquet", ".arrow"])
+@pytest.mark.parametrize("row", EMPTY_AT_FIRST)
+def test_negatives_in_a_column_that_is_empty_at_first_are_counted(row: Any, suffix: str, tmp_path: Path) -> None:
+    *_, column = row
+    later = {**row, column: ["m", "k"] if column.endswith("s") else "m"}
+    only = {**later, list(row)[2]: None}
+    found = read(write(tmp_path / f"a{suffix}", [*[row] * 70, later, row, only]))[1]
+    assert [item.dropped for item in found[69:72]] == [(), (("late_column", len(later[column])),), ()]
+    assert isinstance(found[72], Defect)
+    assert (found[72].reason, found[72].detail) == ("late_column", f"its negatives are in {column}")
+
+
+def test_one_odd_row_of_negatives_is_counted_where_it_is_among_the_first(tmp_path: Path) -> None:
+    found = read(write(tmp_path / "a.jsonl", [*[LATE] * 20, {**LATE, "hard_negative": "m"}, LATE]))[1]
+    assert [item.dropped for item in found[19:]] == [(), (("late_column", 1),), ()]
+
+
+def test_numbered_lists_behind_the_first_rows_are_counted(tmp_path: Path) -> None:
+    row = {"query": "q", "positive": "p", "negative_1": "n"}
+    found = read(write(tmp_path / "a.jsonl", [*[row] * 70, {**row, "negative_2": ["m", "k"]}]))[1]
+    assert (found[70].negatives, found[70].dropped) == (("n",), (("late_column", 2),))
+
+
+def test_a_second_positive_is_asked_about_or_counted(tmp_path: Path) -> None:
+    wider = {**LATE, "positive_2": "o"}
+    with pytest.raises(SchemaError, match=r"the positives are positive, or positive_2[^!]*--positive-column"):
+        read(write(tmp_path / "a.jsonl", [wider] * 3))
+    found = read(tmp_path / "a.jsonl", positive_column="positive")[1]
+    assert [item.dropped for item in found] == [()] * 3
+    found = read(write(tmp_path / "b.jsonl", [*[LATE] * 70, wider]))[1]
+    assert (found[70].positives, found[70].dropped) == (("p",), (("unusable_positive", 1),))
+
+
+def test_negatives_beside_a_labelled_list_are_asked_about(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [{"query": "q", "docs": ["p", "n"], "labels": [1, 0], "negatives": ["m"]}] * 3)
+    with pytest.raises(SchemaError, match="the negatives are docs by labels, or negatives"):
+        read(path)
+    assert {item.dropped for item in read(path, format="labelled-list")[1]} == {()}
+
+
 def test_labelled_pairs_count_late_negatives(tmp_path: Path) -> None:
     rows = [{"query": f"q {n // 2}", "passage": f"p {n}", "label": n % 2} for n in range(160)]
     rows[150:152] = [{**rows[150], "negative": "m"}, {**rows[151], "negatives": ["m", "k"], "flag": True}]
