@@ -20,7 +20,7 @@ from secid.measure.information import log_det_nats
 from secid.measure.mixture import union
 from secid.records import Record
 from secid.settings import Settings
-from secid.study.artifacts import read_states
+from secid.study.stored import read_states
 
 BUDGETS = (1.0, 100.0, 10_000.0)
 

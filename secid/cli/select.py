@@ -11,7 +11,14 @@ import typer
 from secid.cli.outputs import repeats_told
 
 if TYPE_CHECKING:
-    from secid.study.select import By
+    from collections.abc import Mapping
+
+    from secid.study.select import By, Selected
+
+ALWAYS = (
+    "Labelled positives, near copies of the positive (--near-copy of `secid score`) and repeats within a record are "
+    "left out whatever the rule."
+)
 
 
 def select(
@@ -53,14 +60,31 @@ def select(
     if json:
         sys.stdout.write(dumps(asdict(found), indent=2, ensure_ascii=False) + "\n")
         return
-    reasons = ", ".join(f"{reason} {count}" for reason, count in found.left_out.items()) or "nothing"
-    scores = f"{found.before_nats:.4f} nats before, {found.after_nats:.4f} after"
-    lines = (
-        f"wrote {found.path}: {found.n_after} of {found.n_before} negatives, {found.n_rows} rows",
+    for line in _lines(found):
+        stdout().print(plain(line), markup=False)
+
+
+def _lines(found: Selected) -> tuple[str, ...]:
+    from secid.report.numerals import plural
+    from secid.study.select import FLAGS, REPEAT
+
+    n_gone = sum(found.left_out.values())
+    always = {*FLAGS, REPEAT} & found.left_out.keys()
+    scores = (
+        f"{found.before_nats:.4f} nats before ({found.n_before:,}), {found.after_nats:.4f} after ({found.n_after:,})"
+    )
+    return (
+        f"wrote {found.path}: {found.n_after:,} of {found.n_listed:,} listed negatives, {plural(found.n_rows, 'row')}",
         *repeats_told(found.n_repeated),
-        f"left out: {reasons} ({found.left_out_path})",
+        f"left out: {n_gone:,}{_counted(found.left_out)}; which and why: {found.left_out_path}",
+        *((ALWAYS,) if always else ()),
+        *((f"rows not scored, not in the copy{_counted(found.rows_skipped)}",) if found.rows_skipped else ()),
         f"ECI at budget {found.budget:g} in the pool of the run: {scores}",
         found.remark,
     )
-    for line in lines:
-        stdout().print(plain(line), markup=False)
+
+
+def _counted(reasons: Mapping[str, int]) -> str:
+    """ " (top 3, repeat 1)"; nothing where there is none."""
+    told = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
+    return f" ({told})" if told else ""

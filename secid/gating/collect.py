@@ -34,8 +34,8 @@ from secid.records import Source
 from secid.report.document import read_run
 from secid.results import BudgetPoint, IdfInfo, Run, SourceResult
 from secid.settings import Settings
-from secid.study.artifacts import read_frequencies
 from secid.study.originals import check_unchanged, settings_of
+from secid.study.stored import read_frequencies
 from secid.whole import make_folder, write_together
 
 DIFFERS_Z = 3.0
@@ -56,7 +56,7 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
             where=str(folder),
             remedy="score again without --budget",
         )
-    frequencies, _ = read_frequencies(folder / "state" / "idf.safetensors")
+    frequencies, _ = read_frequencies(folder)
     columns = folder_columns(folder, {source.name: source.eci_nats for source in run.sources})
     texts, positives, notes = _texts_of(run)
     settings = {name: run.settings[name]["value"] for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,31 +136,32 @@ def folder_columns(folder: Path, scores: Mapping[str, float]) -> dict[str, Colum
     Raises InputError where the folder lacks a table or was written by a secid that kept less.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
 
-    try:
-        wanted = ["source", "record", "negative", "query", *NEEDED]
-        table = pq.read_table(folder / "negatives.parquet", columns=wanted)
-        index = json.loads((folder / "state" / "index.json").read_text(encoding="utf-8"))
-        states = {entry["source"]: load_file(folder / "state" / entry["file"]) for entry in index}
-    except (OSError, ValueError, KeyError, pa.ArrowInvalid, SafetensorError) as error:
-        raise InputError(
-            f"not a whole run folder: {error}", where=str(folder), remedy="write it again with `secid score --run`"
-        ) from error
+    from secid.study.stored import QUERY_INFLUENCE, QUERY_KEYS, read_negatives, read_tensors, source_entries
+
+    wanted = ["source", "record", "negative", "query", *NEEDED]
+    table = read_negatives(folder, wanted)
+    entries = {entry.name: entry for entry in source_entries(folder)}
+    for name in scores:
+        if name not in entries:
+            raise InputError(f"is not of the report beside it: no {name}", where=str(folder / "state" / "index.json"))
     by_name = table.column("source").combine_chunks().cast(pa.string()).to_numpy(zero_copy_only=False)
     arrays = {name: table.column(name).to_numpy() for name in wanted[1:]}
-    return {
-        name: _source_columns({key: array[by_name == name] for key, array in arrays.items()}, states[name], score)
-        for name, score in scores.items()
-    }
+    found = {}
+    for name, score in scores.items():
+        keys, influence = read_tensors(folder, entries[name], (QUERY_KEYS, QUERY_INFLUENCE))
+        own = {key: array[by_name == name] for key, array in arrays.items()}
+        found[name] = _source_columns(own, keys.numpy(), influence.numpy(), score)
+    return found
 
 
 def _source_columns(
-    arrays: Mapping[str, npt.NDArray[np.generic]], state: Mapping[str, npt.NDArray[np.generic]], score: float
+    arrays: Mapping[str, npt.NDArray[np.generic]],
+    query_keys: npt.NDArray[np.uint8],
+    query_influence: Floats,
+    score: float,
 ) -> Columns:
-    names = names_of(state["query_keys"].astype(np.uint8))
+    names = names_of(query_keys)
     values = {name: arrays[name].astype(np.float64) for name in NEEDED}
     share, negative = _shares(arrays["record"].astype(np.int64), arrays["negative"].astype(np.int64))
     return Columns(
@@ -169,7 +169,7 @@ def _source_columns(
         cluster=arrays["query"].astype(np.int64),
         share=share,
         values=values,
-        score=Estimate(score, names, state["query_influence"].astype(np.float64)),
+        score=Estimate(score, names, query_influence),
         negative=negative,
     )
 

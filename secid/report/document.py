@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 BYTE_ORDER_MARK = "\ufeff"
+AGAIN = "name a run folder of `secid score`, or a report.json; where this was one, score again with --run"
 
 
 @cache
@@ -78,9 +79,10 @@ def from_json(text: str | bytes, where: str = "report.json") -> Run:
         version = json.loads(text, parse_constant=_no_number)["schema_version"]
         major = str(version).split(".")[0]
     except (ValueError, RecursionError) as error:
-        raise InputError(f"not a secid report: no JSON document, or only part of one: {error}", where=where) from error
+        message = f"not a secid report: no JSON document, or only part of one: {error}"
+        raise InputError(message, where=where, remedy=AGAIN) from error
     except (KeyError, TypeError) as error:
-        raise InputError("not a secid report: no schema_version", where=where) from error
+        raise InputError("not a secid report: no schema_version", where=where, remedy=AGAIN) from error
     if major != SCHEMA_VERSION.split(".")[0]:
         raise InputError(
             f"report of schema version {version}; this secid reads version {SCHEMA_VERSION.split('.')[0]}.x",
@@ -91,9 +93,9 @@ def from_json(text: str | bytes, where: str = "report.json") -> Run:
         run = _adapter().validate_json(text)
     except ValidationError as error:
         message = error.errors(include_url=False)[0]["msg"]
-        raise InputError(f"not a valid report: {_place(error)}: {message}", where=where) from error
+        raise InputError(f"not a valid report: {_place(error)}: {message}", where=where, remedy=AGAIN) from error
     if not run.sources:
-        raise InputError("not a valid report: sources: it holds none", where=where, remedy="score again")
+        raise InputError("not a valid report: sources: it holds none", where=where, remedy=AGAIN)
     return run
 
 
@@ -112,9 +114,7 @@ def read_run(folder: Path) -> Run:
     try:
         return from_json(path.read_bytes(), str(path))
     except OSError as error:
-        raise InputError(
-            f"cannot read the report: {error.strerror}", where=str(path), remedy="name a run folder of `secid score`"
-        ) from error
+        raise InputError(f"cannot read the report: {error.strerror}", where=str(path), remedy=AGAIN) from error
 
 
 def json_schema() -> dict[str, Any]:

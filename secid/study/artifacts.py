@@ -1,28 +1,29 @@
-"""The tables of a run folder that are too large for a page: every triplet's numbers, and the states."""
+"""The tables of a run folder that are too large for a page: every triplet's numbers, and the states.
+
+`secid.study.stored` reads them again, and tells by checksums where one is no longer as it was written.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as numpy_bytes
 from safetensors.torch import save as torch_bytes
 
-from secid.errors import InputError
 from secid.lexical import DocumentFrequencies
 from secid.measure.buckets import BUCKETS
-from secid.measure.information import InformationState
 from secid.records import encodable
-from secid.results import IdfInfo, control_name
+from secid.results import IdfInfo
+from secid.study.stored import INFORMATION, QUERY_INFLUENCE, QUERY_KEYS
 
 if TYPE_CHECKING:
     from secid.study.controls import Control
@@ -72,7 +73,7 @@ def write_negatives(
 
     flags : by source and bucket, (T,) which triplets are in it; a bucket that is not evaluated is null.
     """
-    with pq.ParquetWriter(path, NEGATIVES_SCHEMA, compression="zstd") as writer:
+    with pq.ParquetWriter(path, NEGATIVES_SCHEMA, compression="zstd", write_page_checksum=True) as writer:
         for item in measured:
             for batch in _batches(item, flags[item.name]):
                 writer.write_batch(batch)
@@ -118,23 +119,8 @@ def write_frequencies(table: DocumentFrequencies, info: IdfInfo, path: Path) -> 
     path.write_bytes(numpy_bytes(tensors, {name: str(value) for name, value in vars(info).items()}))
 
 
-def read_frequencies(path: Path) -> tuple[DocumentFrequencies, IdfInfo]:
-    """What `write_frequencies` wrote. Raises InputError where the file is no such table or was changed."""
-    try:
-        with safe_open(path, "np") as file:
-            table = DocumentFrequencies(file.get_tensor("keys"), file.get_tensor("counts"), 0)
-            head = file.metadata()
-        info = IdfInfo(head["corpus"], head["tokenizer"], int(head["n_texts"]), int(head["n_tokens"]), head["sha256"])
-    except (OSError, KeyError, ValueError, TypeError, SafetensorError) as error:
-        raise InputError(f"not a table of document frequencies: {error}", where=str(path)) from error
-    table = replace(table, n_documents=info.n_texts)
-    if table.sha256() != info.sha256:
-        raise InputError("the table does not match its own hash", where=str(path), remedy="write the baseline again")
-    return table, info
-
-
 def write_state(measured: Iterable[Measured], folder: Path) -> None:
-    """state/: the information sum of each source in safetensors, and an index that names them.
+    """state/: the information sum of each source in safetensors, and an index that names them and their SHA-256.
 
     query_keys (Q, 16) and query_influence (Q,) are what a paired comparison with another run needs:
     the text key of each query and its sum of influences over N at the first budget (METHOD 8).
@@ -144,13 +130,20 @@ def write_state(measured: Iterable[Measured], folder: Path) -> None:
     for number, item in enumerate(measured):
         name = f"source-{number:04d}.safetensors"
         tensors = {
-            "information_total": item.state.total.contiguous(),
-            "query_keys": torch.from_numpy(item.query_keys.copy()),
-            "query_influence": torch.from_numpy(item.influence.per_query[:, 0].copy()),
+            INFORMATION: item.state.total.contiguous(),
+            QUERY_KEYS: torch.from_numpy(item.query_keys.copy()),
+            QUERY_INFLUENCE: torch.from_numpy(item.influence.per_query[:, 0].copy()),
         }
-        (folder / name).write_bytes(torch_bytes(tensors))
-        index.append({"source": item.name, "file": name, "n_negatives": item.state.n_negatives})
+        entry = {"source": item.name, "file": name, "n_negatives": item.state.n_negatives}
+        index.append({**entry, "sha256": _written(folder / name, tensors)})
     (folder / "index.json").write_text(json.dumps(index, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _written(path: Path, tensors: dict[str, torch.Tensor]) -> str:
+    """Writes a file of tensors; its SHA-256."""
+    data = torch_bytes(tensors)
+    path.write_bytes(data)
+    return hashlib.sha256(data).hexdigest()
 
 
 def write_control_states(controls: Sequence[tuple[Control, Measured]], folder: Path) -> None:
@@ -161,49 +154,6 @@ def write_control_states(controls: Sequence[tuple[Control, Measured]], folder: P
     index = []
     for number, (control, item) in enumerate(controls):
         name = f"control-{number:04d}.safetensors"
-        (folder / name).write_bytes(torch_bytes({"information_total": item.state.total.contiguous()}))
-        index.append({"control": control.kind, "of": control.of, "file": name, "n_negatives": item.state.n_negatives})
+        entry = {"control": control.kind, "of": control.of, "file": name, "n_negatives": item.state.n_negatives}
+        index.append({**entry, "sha256": _written(folder / name, {INFORMATION: item.state.total.contiguous()})})
     (folder / "controls.json").write_text(json.dumps(index, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def read_states(folder: Path) -> dict[str, InformationState]:
-    """States of a run folder's sources by name, in rank order. folder: the run folder.
-
-    Raises InputError where a state is missing or damaged.
-    """
-    return dict(_states(folder, "index.json", lambda entry: str(entry["source"])))
-
-
-def read_control_states(folder: Path) -> dict[str, InformationState]:
-    """States of a run folder's controls by label: "control random", "control shuffled of NAME". Raises as above."""
-    return dict(_states(folder, "controls.json", _label))
-
-
-def _states(
-    folder: Path, index: str, name_of: Callable[[Mapping[str, Any]], str]
-) -> list[tuple[str, InformationState]]:
-    path = folder / "state" / index
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-        return [(name_of(e), _state(path.parent / e["file"], float(e["n_negatives"]))) for e in entries]
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise InputError(
-            f"not a state that this secid can read: {error}", where=str(path), remedy="score the sources again"
-        ) from error
-
-
-def _label(entry: Mapping[str, Any]) -> str:
-    return f"control {control_name(entry['control'], entry['of'])}"
-
-
-def _state(path: Path, n_negatives: float) -> InformationState:
-    with safe_open(path, "pt") as file:
-        total = file.get_tensor("information_total")
-    if (
-        total.dtype != torch.float64
-        or total.ndim != 2
-        or total.shape[0] != total.shape[1]
-        or not total.isfinite().all()
-    ):
-        raise ValueError(f"{path.name} holds no finite square float64 matrix")
-    return InformationState(total, n_negatives)

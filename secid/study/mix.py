@@ -16,8 +16,8 @@ from secid.errors import InputError, UsageError
 from secid.measure.information import InformationState, log_det_nats
 from secid.measure.mixture import SLACK, Bounds, Mixture, best_mixture, mixed
 from secid.settings import FIELDS
-from secid.study.artifacts import read_control_states, read_states
 from secid.study.finish import CURVE_BUDGETS
+from secid.study.stored import read_control_states, read_states
 
 MIX_SCHEMA_VERSION = "1.0"
 VERTEX_SHARE = 0.99

@@ -11,27 +11,31 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from secid.data.clean import Item
 from secid.data.rewrite import check_output, rewrite
 from secid.encoders import Encoder
-from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError, plainly
+from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
 from secid.plan import PlannedSource
 from secid.progress import Progress
 from secid.records import Record, Source
 from secid.results import BudgetPoint, Run, SourceResult
 from secid.settings import FIELDS, Resolved
-from secid.study.artifacts import read_frequencies
 from secid.study.originals import find_source, plan_again, settings_of
 from secid.study.outputs import written_lines
 from secid.study.score import score_sources
+from secid.study.stored import read_frequencies, read_negatives
 
 By = Literal["weight", "influence", "information"]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+
+COLUMNS = ("source", "record", "negative", "weight", "influence", "information")
+FLAGS = {"labelled_positive": "in_equals_positive", "near_copy": "in_near_copy"}
+"""What no selection keeps, whatever the rule, by reason: the column that flags it."""
+REPEAT = "repeat"
+"""Why the second and further copies of a negative in a record are left out: they are scored once, together."""
+UNSCORED = "not scored: outside the sample or the first K"
 
 CIRCULAR = (
     "Selecting and scoring with the same encoder is circular: the score rises because it is what was selected by. "
@@ -67,34 +71,43 @@ class Rule:
 
 @dataclass(frozen=True)
 class Numbers:
-    """The columns of negatives.parquet of one source, (T,) each, in the order of the plan's triplets."""
+    """The columns of negatives.parquet of one source, (T,) each, in the order of the plan's triplets.
+
+    labelled_positive : labelled a positive of its query by any source of the run.   near_copy : of a scored positive.
+    """
 
     weight: Floats
     influence: Floats
     information: Floats
+    labelled_positive: Flags
+    near_copy: Flags
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Selection:
     """What was written.
 
-    n_before, n_after : distinct negatives of the source's records.   n_rows : rows of the copy.
-    n_repeated        : cells that repeat a negative of their row, where each has a column of its own.
-    left_out          : negatives as listed in the file, copies included, by reason; rows that were
-                        not scored count as one each.
+    n_listed     : usable negatives as the source's rows list them, repeats included: n_after + sum(left_out).
+    n_before, n_after : distinct negatives of the source's records, as scored and as kept.
+    n_rows       : rows of the copy.   n_repeated : cells that repeat a negative of their row, where each has a
+                   column of its own.
+    left_out     : listed negatives that are not in the copy, by reason.
+    rows_skipped : rows that give no record, by reason. They are not in the copy, and what they list is not counted.
     """
 
     source: str
     path: str
     left_out_path: str
+    n_listed: int
     n_before: int
     n_after: int
     n_rows: int
     n_repeated: int
     left_out: dict[str, int]
+    rows_skipped: dict[str, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Selected(Selection):
     """The copy and its score beside the original's, in the same pool (IDF table) and at the same budget.
 
@@ -124,7 +137,7 @@ def select(run: Run, folder: Path, name: str, rule: Rule, out: Path, work: Path)
     """Writes the filtered copy of a source, and beside it OUT.left-out.jsonl.
 
     folder : the run folder.   work : an empty folder for temporary files.
-    Every copy of a negative within its record shares its fate.
+    Whatever the rule, labelled positives, near copies of the positive and repeats within a record are left out.
     Raises InputError where the original has changed, SchemaError where it cannot be rewritten in place.
     """
     if run.early_stop is not None:
@@ -138,24 +151,27 @@ def select(run: Run, folder: Path, name: str, rule: Rule, out: Path, work: Path)
     original = originals[name]
     planned = original.planned
     check_output(original.paths, settings, out)
-    numbers = read_numbers(folder / "negatives.parquet", name, planned)
+    numbers = read_numbers(folder, name, planned)
     reasons = reasons_left_out(planned, numbers, rule)
     if all(reasons):
-        raise NothingToScoreError("the rule leaves no negative", where=name, remedy="ask for less")
+        counts = ", ".join(f"{reason} {count:,}" for reason, count in sorted(Counter(reasons).items()))
+        raise NothingToScoreError(f"no negative is left ({counts})", where=name, remedy="ask for less")
     keep = np.array([not reason for reason in reasons], np.bool_)
     left_out_path = out.with_name(f"{out.name}.left-out.jsonl")
     with written_lines(left_out_path) as lines:
         log = _Log(planned, numbers, reasons, lines)
         copied = rewrite(original.paths, settings, original.split, log.decide, out, _width(planned, keep))
     return Selection(
-        name,
-        str(out),
-        str(left_out_path),
-        planned.n_triplets,
-        int(keep.sum()),
-        copied.n_rows,
-        copied.n_repeated,
-        dict(sorted(log.counts.items())),
+        source=name,
+        path=str(out),
+        left_out_path=str(left_out_path),
+        n_listed=len(planned.listed),
+        n_before=planned.n_triplets,
+        n_after=int(keep.sum()),
+        n_rows=copied.n_rows,
+        n_repeated=copied.n_repeated,
+        left_out=dict(sorted(log.left_out.items())),
+        rows_skipped=dict(sorted(log.rows_skipped.items())),
     )
 
 
@@ -172,9 +188,8 @@ def rescore(run: Run, folder: Path, written: Selection, encoder: Encoder, work: 
         )
     settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
     resolved = Resolved(settings, dict.fromkeys(FIELDS, "run"))
-    pool = folder / "state" / "idf.safetensors"
     source = Source(written.source, (written.path,))
-    scored = score_sources([source], encoder, resolved, work, progress, read_frequencies(pool)[0])
+    scored = score_sources([source], encoder, resolved, work, progress, read_frequencies(folder)[0])
     before, after = _point(find_source(run, written.source), run.budget), _point(scored.run.sources[0], run.budget)
     return Selected(
         **vars(written),
@@ -200,42 +215,42 @@ def _point(source: SourceResult, budget: float) -> BudgetPoint:
     return next(point for point in source.budget_curve if point.budget == budget)
 
 
-def read_numbers(path: Path, name: str, planned: PlannedSource) -> Numbers:
+def read_numbers(folder: Path, name: str, planned: PlannedSource) -> Numbers:
     """A source's columns of negatives.parquet; several positives of a negative give the mean weight.
 
-    Raises InputError where the table is not that of these files.
+    Raises InputError where the table is damaged, or is not that of these files.
     """
-    try:
-        table = pq.read_table(
-            path,
-            columns=["source", "record", "negative", "weight", "influence", "information"],
-            filters=pc.field("source") == name,
-        )
-    except (OSError, pa.ArrowException, KeyError) as error:
-        raise InputError(
-            f"cannot be read ({plainly(error)})", where=str(path), remedy="score the source again"
-        ) from error
+    table = read_negatives(folder, [*COLUMNS, *FLAGS.values()], name)
     record, negative = table["record"].to_numpy(), table["negative"].to_numpy()
     fits = len(record) > 0 and int(record.max()) < planned.n_records
     place = planned.negative_offsets[record] + negative if fits else record
     if not fits or not np.array_equal(np.unique(place), np.arange(planned.n_triplets)):
         raise InputError(
-            f"holds other negatives than the files of {name} now give", where=str(path), remedy="score the source again"
+            f"holds other negatives than the files of {name} now give",
+            where=str(folder / "negatives.parquet"),
+            remedy="score the source again",
         )
 
     def summed(column: str) -> Floats:
         return np.bincount(place, table[column].to_numpy(), planned.n_triplets).astype(np.float64)
 
     n_positives = np.bincount(place, minlength=planned.n_triplets)
-    return Numbers(summed("weight") / n_positives, summed("influence"), summed("information"))
+    return Numbers(
+        summed("weight") / n_positives,
+        summed("influence"),
+        summed("information"),
+        **{reason: summed(column) > 0 for reason, column in FLAGS.items()},
+    )
 
 
 def reasons_left_out(planned: PlannedSource, numbers: Numbers, rule: Rule) -> list[str]:
     """(T,) why each negative is left out; "" for those that stay. Of equals the one listed first stays."""
     reasons = np.full(planned.n_triplets, "", dtype=object)
+    for reason in reversed(FLAGS):  # of several, the first is told
+        reasons[getattr(numbers, reason)] = reason
     if rule.min_weight is not None:
         # Written as "stays if", so that NaN goes
-        reasons[~(numbers.weight >= rule.min_weight)] = "min_weight"
+        reasons[(reasons == "") & ~(numbers.weight >= rule.min_weight)] = "min_weight"
     value: Floats = getattr(numbers, rule.by)
     if rule.top is not None:
         staying = np.flatnonzero(reasons == "")
@@ -263,33 +278,45 @@ class _Log:
     def __init__(self, planned: PlannedSource, numbers: Numbers, reasons: Sequence[str], lines: Any) -> None:
         self._planned, self._numbers, self._reasons, self._lines = planned, numbers, reasons, lines
         self._done = 0
-        self.counts: Counter[str] = Counter()
+        self._met = np.zeros(planned.n_triplets, np.bool_)
+        self.left_out: Counter[str] = Counter()
+        self.rows_skipped: Counter[str] = Counter()
 
     def decide(self, item: Item) -> list[int]:
         if not isinstance(item, Record):
-            self._tell(item.path, item.line, None, None, f"not scored: {item.reason}")
+            self.rows_skipped[item.reason] += 1
+            self._tell(item.path, item.line, None, -1, f"not scored: {item.reason}")
             return []
         triplets = self._planned.listed[self._done : self._done + len(item.negatives)]
         self._done += len(item.negatives)
         stays = []
         for ordinal, triplet in enumerate(triplets.tolist()):
-            reason = "not scored: outside the sample or the first K" if triplet < 0 else self._reasons[triplet]
+            reason = self._reason(triplet)
             if reason:
-                self._tell(item.path, item.line, ordinal, triplet if triplet >= 0 else None, reason)
+                self.left_out[reason] += 1
+                self._tell(item.path, item.line, ordinal, triplet, reason)
             else:
                 stays.append(ordinal)
         return stays
 
-    def _tell(self, path: str, line: int, ordinal: int | None, triplet: int | None, reason: str) -> None:
-        self.counts[reason] += 1
+    def _reason(self, triplet: int) -> str:
+        if triplet < 0:
+            return UNSCORED
+        if self._met[triplet]:
+            return REPEAT
+        self._met[triplet] = True
+        return self._reasons[triplet]
+
+    def _tell(self, path: str, line: int, ordinal: int | None, triplet: int, reason: str) -> None:
+        """One line of the file. ordinal: None for a whole row.   triplet: -1 where there is none."""
         numbers = self._numbers
         told = {
             "path": path,
             "line": line,
             "ordinal": ordinal,
-            "weight": None if triplet is None else float(numbers.weight[triplet]),
-            "influence": None if triplet is None else float(numbers.influence[triplet]),
-            "information": None if triplet is None else float(numbers.information[triplet]),
+            "weight": None if triplet < 0 else float(numbers.weight[triplet]),
+            "influence": None if triplet < 0 else float(numbers.influence[triplet]),
+            "information": None if triplet < 0 else float(numbers.information[triplet]),
             "reason": reason,
         }
         self._lines.write(json.dumps(told, ensure_ascii=False) + "\n")

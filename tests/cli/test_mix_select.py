@@ -22,7 +22,7 @@ from secid.measure.information import log_det_nats
 from secid.measure.mixture import union
 from secid.records import Record
 from secid.settings import Settings
-from secid.study.artifacts import read_states
+from secid.study.stored import read_states
 from tests.cli.conftest import rows, write_rows
 
 STYLES = ("plain", "terse")
@@ -346,7 +346,7 @@ def test_select_json_is_that_of_the_api(scored, invoke):
         (["--source", "none", "--top", 2], "no source 'none'"),
         (["--source", "plain", "--top", 0], "at least 1"),
         (["--source", "plain", "--min-weight", 1.5], "between 0 and 1"),
-        (["--source", "plain", "--min-weight", 1.0], "leaves no negative"),
+        (["--source", "plain", "--min-weight", 1.0], "no negative is left (min_weight 48)"),
         (["--source", "plain", "--top", 1, "--by", "beauty"], "unknown column"),
     ],
 )
@@ -425,7 +425,8 @@ def test_defects_duplicates_and_dropped_cells_do_not_shift_the_selection(tmp_pat
     api.score(["in.jsonl"], str(tiny), run="run", controls="none", max_bad_fraction=0.2)
     found = api.select("run", "out.jsonl", top=1)
     assert found.n_after == 29
-    assert found.left_out["not scored: no_positive"] == 1
+    assert found.rows_skipped == {"no_positive": 1}
+    assert found.left_out["repeat"] == 2
     kept = records("out.jsonl")
     assert len({record.query for record in kept}) == 29
     assert all(len(set(record.negatives)) == 1 for record in kept)
@@ -435,6 +436,64 @@ def test_defects_duplicates_and_dropped_cells_do_not_shift_the_selection(tmp_pat
         record = originals[row["line"]]
         best[record.query] = record.negatives[row["ordinal"]]
     assert {record.query: record.negatives[0] for record in kept} == best
+
+
+def with_what_is_no_negative(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A labelled positive in row 0, a copy of the positive in other case in row 1, repeats in rows 2 and 3."""
+    table[0]["pos"].append("a second answer")
+    table[0]["neg"].append("a second answer")
+    table[1]["neg"].append(table[1]["pos"][0].upper())
+    table[2]["neg"] += table[2]["neg"][:2]
+    table.append({**table[3], "neg": [table[3]["neg"][0], "one more passage"]})
+    return table
+
+
+@pytest.mark.parametrize("rule", [{"min_weight": 0.0}, {"top": 2}, {"max_negatives": 7, "by": "information"}])
+def test_what_is_no_negative_is_left_out_whatever_the_rule(tmp_path, tiny, rule):
+    write_rows(tmp_path / "in.jsonl", with_what_is_no_negative(list(rows(12, 4))))
+    api.score(["in.jsonl"], str(tiny), run="run", controls="none")
+    found = api.select("run", "out.jsonl", **rule)
+    told = [json.loads(line) for line in Path(found.left_out_path).read_text("utf-8").splitlines()]
+    originals = {record.line: record for record in records("in.jsonl")}
+    by_reason: dict[str, list[str]] = {}
+    for line in told:
+        by_reason.setdefault(line["reason"], []).append(originals[line["line"]].negatives[line["ordinal"]])
+    assert by_reason["labelled_positive"] == ["a second answer"]
+    assert by_reason["near_copy"] == [originals[2].positives[0].upper()]
+    assert sorted(by_reason["repeat"]) == sorted([*originals[3].negatives[:2], originals[4].negatives[0]])
+    kept = [(record.query, text) for record in records("out.jsonl") for text in record.negatives]
+    assert len(kept) == len(set(kept))
+
+
+def test_what_another_source_labels_as_positive_is_left_out_too(tmp_path, tiny):
+    labels, miner = list(rows(12, 2, "plain")), list(rows(12, 2, "terse"))
+    labels[0]["pos"].append("a second answer")
+    miner[0]["neg"].append("a second answer")
+    for name, table in (("labels", labels), ("miner", miner)):
+        write_rows(tmp_path / f"{name}.jsonl", table)
+    api.score(["labels.jsonl", "miner.jsonl"], str(tiny), run="run", controls="none")
+    assert api.select("run", "out.jsonl", source="miner", min_weight=0.0).left_out == {"labelled_positive": 1}
+
+
+def test_counts_of_a_selection_add_up(tmp_path, tiny, invoke):
+    """Listed negatives = kept + left out, in the output and in the file; rows without a record stand apart."""
+    table = [*with_what_is_no_negative(list(rows(12, 4))), {"query": "no positive", "pos": [], "neg": ["x", "y"]}]
+    write_rows(tmp_path / "in.jsonl", table)
+    api.score(["in.jsonl"], str(tiny), run="run", controls="none", max_bad_fraction=0.2)
+    found = api.select("run", "out.jsonl", top=2)
+    assert found.n_listed == sum(len(record.negatives) for record in records("in.jsonl")) == 54
+    assert found.n_listed == found.n_after + sum(found.left_out.values())
+    assert found.n_after == len(listed("out.jsonl")) == 24
+    assert found.n_before == found.n_listed - found.left_out["repeat"] == 51
+    assert found.rows_skipped == {"no_positive": 1}
+    told = [json.loads(line) for line in Path(found.left_out_path).read_text("utf-8").splitlines()]
+    assert Counter(line["reason"] for line in told) == {**found.left_out, "not scored: no_positive": 1}
+    _, out, _ = invoke("select", "run", "--top", 2, "--write", "again.jsonl")
+    flat = " ".join(out.split())
+    assert "24 of 54 listed negatives" in flat
+    assert "left out: 30 (labelled_positive 1, near_copy 1, repeat 3, top 25)" in flat
+    assert "Labelled positives, near copies of the positive" in flat
+    assert "rows not scored, not in the copy (no_positive 1)" in flat
 
 
 def test_a_sampled_run_selects_among_what_it_scored(tmp_path, tiny):

@@ -1,0 +1,97 @@
+"""A run folder whose files are gone or changed: each is named, with what to do, and nothing is computed from it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from secid import api
+from tests.cli.conftest import rows, write_rows
+
+COMMANDS = {
+    "mix": ("mix", "run", "--with-controls"),
+    "select": ("select", "run", "--source", "plain", "--top", 1, "--write", "kept.jsonl"),
+    "report": ("report", "run", "--to", "page.html"),
+    "baseline": ("baseline", "run", "--out", "base.json"),
+}
+READ_BY = {
+    "report.json": ("mix", "select", "report", "baseline"),
+    "negatives.parquet": ("select", "baseline"),
+    "state/idf.safetensors": ("select", "baseline"),
+    "state/index.json": ("mix", "baseline"),
+    "state/source-0001.safetensors": ("mix", "baseline"),
+    "state/controls.json": ("mix",),
+    "state/control-0000.safetensors": ("mix",),
+}
+
+
+def removed(path: Path) -> None:
+    path.unlink()
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def noise(path: Path) -> None:
+    path.write_bytes(bytes(place * 37 % 251 for place in range(path.stat().st_size)))
+
+
+def specks(path: Path) -> None:
+    """A bit here and there, all along the file but for its ends: what only a checksum tells."""
+    data = bytearray(path.read_bytes())
+    for place in range(len(data) // 4, len(data) * 3 // 4, 16):
+        data[place] ^= 0x01
+    path.write_bytes(bytes(data))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, tiny) -> Path:
+    """A folder with a run of two sources over the same queries."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for style in ("plain", "terse"):
+            write_rows(folder / f"{style}.jsonl", rows(12, 4, style))
+        api.score(["plain.jsonl", "terse.jsonl"], str(tiny), run="run")
+    return folder
+
+
+@pytest.mark.parametrize("name", READ_BY)
+@pytest.mark.parametrize("harm", [removed, cut, emptied, noise, specks])
+def test_the_file_is_named_with_what_to_do(whole, tmp_path, monkeypatch, invoke, name, harm):
+    shutil.copytree(whole, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    harm(Path("run") / name)
+    for command in READ_BY[name]:
+        before = set(Path().iterdir())
+        code, _, err = invoke(*COMMANDS[command])
+        assert code == 2, (command, err)
+        assert f"{Path('run') / name}: " in err
+        assert "score again with --run" in err
+        assert set(Path().iterdir()) == before
+
+
+def test_an_undamaged_run_serves_all(whole, tmp_path, monkeypatch, invoke):
+    shutil.copytree(whole, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    for command in COMMANDS.values():
+        code, _, err = invoke(*command)
+        assert code == 0, err
+
+
+def test_a_state_of_a_folder_without_checksums_is_read(whole, tmp_path, invoke):
+    """Folders of an earlier secid list none."""
+    shutil.copytree(whole, tmp_path / "copy")
+    index = tmp_path / "copy/run/state/index.json"
+    entries = [{key: e[key] for key in e if key != "sha256"} for e in json.loads(index.read_text("utf-8"))]
+    assert all("sha256" in e for e in json.loads(index.read_text("utf-8")))
+    index.write_text(json.dumps(entries), "utf-8")
+    assert api.mix(tmp_path / "copy/run") == api.mix(whole / "run")
