@@ -132,7 +132,7 @@ def early(plan: object, embedder: object, bench: object, items: list, settings: 
 
     truth = {item.name: item.nats(1.0) for item in items}
     when: dict[tuple[str, str], list[int]] = {pair: [] for pair in combinations(sorted(truth), 2)}
-    wrong, established, stopped = 0, 0, []
+    wrong, established, stopped, five = 0, 0, [], []
     for seed in range(n_seeds):
         own = replace(settings, seed=seed, until_ranked=0.95)
         _, _, stop = rank_early(plan, embedder, bench, own, Silent())
@@ -146,9 +146,13 @@ def early(plan: object, embedder: object, bench: object, items: list, settings: 
                 any_wrong |= truth[pair.first] < truth[pair.second]
         wrong += any_wrong
         stopped.append(stop.looks[-1].n_queries)
+        five.append(next((look.n_queries for look in stop.looks if look.n_decided >= len(when) - 1), n_queries))
     print(f"\nearly stop at 0.95, {n_seeds} seeds, looks {look_sizes(len(plan.queries))}, first look {FIRST_LOOK}")
     print(f"  runs with any wrong order before the last look: {wrong} of {n_seeds} ({established} orders established)")
-    print(f"  queries when it stopped: median {np.median(stopped):.0f} of {len(plan.queries)}")
+    print(f"  queries when it stopped: median {np.median(stopped):.0f}, mean {np.mean(stopped):.0f} of {n_queries}")
+    print(
+        f"  all pairs but one decided by 10 % of the queries: {np.mean(np.array(five) <= n_queries / 10):.1%} of runs"
+    )
     for pair, sizes in when.items():
         shares = np.array(sizes) / len(plan.queries)
         print(

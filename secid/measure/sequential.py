@@ -2,7 +2,7 @@
 
 An estimate from nested samples moves like Brownian motion in information time, 1 / variance. From that
 follows the chance that it leaves a band at any look though nothing is there, and from the chance that may
-be spent the band: one nominal level for all looks (Pocock's).
+be spent the band: more than half of it at the first look, the rest at one nominal level for all others.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ Floats = npt.NDArray[np.float64]
 
 LARGEST_GROUP = 10
 """Sources joined by open pairs beyond which all their pairs are counted: the exact count takes 3^n steps."""
+FIRST_SHARE = 0.6
+"""Of the error, spent at the first look: of 0.4 to 0.9 what needed the fewest queries on average."""
 NODES = 101
 """Gauss-Legendre nodes of each look's density: Pocock's published constants come out to all their digits."""
 
@@ -32,17 +34,17 @@ def information_times(sizes: npt.ArrayLike, population: npt.ArrayLike) -> Floats
     return np.asarray(n / (1.0 - n / np.asarray(population)))
 
 
-def spent(times: Floats, level: float) -> Floats:
-    """(L,) chance, without any difference, of a two-sided p <= level at that look or an earlier one, in [0, 1].
+def spent(times: Floats, levels: npt.ArrayLike) -> Floats:
+    """(L,) chance, without any difference, of a two-sided p <= its level at that look or an earlier one, in [0, 1].
 
-    times : information times of the looks, rising.   Source: METHOD 8.
+    times : information times of the looks, rising.   levels : (L,), or one for all.   Source: METHOD 8.
     """
-    edge = -ndtri(level / 2.0)
+    edges = np.broadcast_to(-ndtri(np.asarray(levels) / 2.0), len(times))
     nodes, masses = np.polynomial.legendre.leggauss(NODES)
     inside = []
     points, density = np.zeros(1), np.ones(1)
     before = 0.0
-    for now in times:
+    for now, edge in zip(times, edges, strict=True):
         half = edge * np.sqrt(now)
         places, widths = nodes * half, masses * half
         density = _normal_density(places[:, None] - points[None, :], now - before) @ density
@@ -52,16 +54,24 @@ def spent(times: Floats, level: float) -> Floats:
     return 1.0 - np.array(inside)
 
 
-def level_of_a_look(times: Floats, alpha: float) -> float:
-    """The two-sided nominal p that each look may use, so that all looks together err with chance alpha.
+def levels_of_looks(times: Floats, alpha: float) -> Floats:
+    """(L,) two-sided nominal p that each look may use, so that all looks together err with chance alpha.
 
-    times : (L,) as in `spent`, at least one.   alpha : in (0, 1).   Returns a level in [alpha / L, alpha].
+    The first has FIRST_SHARE of it, the others one level.
+    times : (L,) as in `spent`, at least one.   alpha : in (0, 1).
     """
     if len(times) == 1:
-        return alpha
+        return np.array([alpha])
     from scipy.optimize import brentq
 
-    return float(brentq(lambda level: spent(times, level)[-1] - alpha, alpha / len(times), alpha, xtol=1e-12))
+    first, others = FIRST_SHARE * alpha, np.arange(len(times)) > 0
+
+    def excess(level: float) -> float:
+        return float(spent(times, np.where(others, level, first))[-1]) - alpha
+
+    # One look has the rest to itself at the least, and at the most none of it errs where the first one did
+    level = brentq(excess, (alpha - first) / (len(times) - 1), alpha, xtol=1e-12)
+    return np.where(others, level, first)
 
 
 def most_equal(open_pairs: Iterable[tuple[str, str]]) -> int:

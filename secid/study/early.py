@@ -1,10 +1,11 @@
 """Early stop: score growing nested samples until every pair of sources is separated, and encode no more.
 
-All looks use one nominal level, wide enough that together they err with the chance allowed (Pocock's boundary,
-exact for samples that grow without replacement). Among pairs Shaffer's form of Holm's procedure holds the chance of
-any wrong order: where at most m of the open pairs can all be level, each may use 1/m of the error; with --tie, whose
-pairs may err the other way, m is the number of open pairs. A pair once decided stays so. Student's t with n - 1
-degrees takes the place of the normal: looks are small. A look at all queries of the files leaves nothing to chance.
+Most of the error is spent at the first look, the rest at one nominal level for all others, such that together they
+err with the chance allowed (exact for samples that grow without replacement). Among pairs Shaffer's form of Holm's
+procedure holds the chance of any wrong order: where at most m of the open pairs can all be level, each may use 1/m of
+the error; with --tie, whose pairs may err the other way, m is the number of open pairs. A pair once decided stays so.
+Student's t with n - 1 degrees takes the place of the normal: looks are small. A look at all queries of the files leaves
+nothing to chance.
 Source: METHOD 8.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 
 import numpy as np
@@ -22,7 +23,7 @@ from scipy.special import stdtr, stdtrit
 from secid.distinct import distinct
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets
-from secid.measure.sequential import information_times, level_of_a_look, most_equal, spent
+from secid.measure.sequential import information_times, levels_of_looks, most_equal, spent
 from secid.measure.uncertainty import FEWEST_QUERIES, ROUNDING_NATS, difference
 from secid.plan import Plan, select
 from secid.progress import Progress
@@ -43,6 +44,8 @@ LARGEST_GAIN = 1e6
 """Of information from one look to the next: from here on the looks are as good as independent."""
 Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
+Levels = Callable[[int], Floats]
+"""The nominal two-sided p of each look, (L,), by the number of pairs that share the error."""
 
 
 def look_sizes(n_queries: int, first: int = FIRST_LOOK) -> tuple[int, ...]:
@@ -124,7 +127,7 @@ def rank_early(
         plan.n_queries_read,
     )
     times = looks.times
-    level = cache(lambda n_open: level_of_a_look(times, alpha / n_open) if len(times) else alpha)
+    levels = cache(lambda n_sharing: levels_of_looks(times, alpha / n_sharing) if len(times) else np.array([alpha]))
     part, triplets = plan, list[Triplets]()
     for number, size in enumerate(looks.sizes):
         part = _first_queries(plan, position < (size - 0.5) / len(position))
@@ -136,9 +139,10 @@ def rank_early(
             for planned, rows, ready in zip(part.sources, triplets, looks.ready[number], strict=True)
             if ready
         ]
-        used = _used(times, level, _sharing(open_pairs, settings.tie), number) if len(times) else 0.0
+        place = min(number, len(times) - 1)  # a look at all queries errs with no chance
+        used = _used(times, levels, _sharing(open_pairs, settings.tie), place) if len(times) else 0.0
         seen = dict(zip(names, looks.seen[number].tolist(), strict=True))
-        found = _decided(items, open_pairs, level, size, seen, settings.tie)
+        found = _decided(items, open_pairs, partial(_level, levels, place), size, seen, settings.tie)
         pairs += found
         decided = {tuple(sorted((pair.first, pair.second))) for pair in found}
         open_pairs = [pair for pair in open_pairs if pair not in decided]
@@ -189,9 +193,14 @@ def _sharing(open_pairs: Sequence[tuple[str, str]], tie: float | None) -> int:
     return most_equal(open_pairs) if tie is None else len(open_pairs)
 
 
-def _used(times: Floats, level: Callable[[int], float], n_sharing: int, number: int) -> float:
+def _level(levels: Levels, look: int, n_sharing: int) -> float:
+    """The nominal two-sided p of a look, where so many pairs share the error."""
+    return float(levels(n_sharing)[look])
+
+
+def _used(times: Floats, levels: Levels, n_sharing: int, look: int) -> float:
     """Chance of a wrong order up to a look, at most: that of one pair, for each that shares the error."""
-    return float(n_sharing * spent(times, level(n_sharing))[min(number, len(times) - 1)])
+    return float(n_sharing * spent(times, levels(n_sharing))[look])
 
 
 def _decided(

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 
 from secid.measure.blocks import Triplets
 from secid.measure.information import InformationState, log_det_nats, trace
-from secid.measure.sequential import level_of_a_look
+from secid.measure.sequential import levels_of_looks
 from secid.measure.spectrum import spectrum
 from secid.measure.summary import GateTable, gate_means
 from secid.measure.sweep import Scalars, Variant
@@ -29,7 +29,7 @@ from secid.measure.uncertainty import (
     reach_95,
 )
 from secid.plan import PlannedSource
-from secid.results import Against, BudgetPoint, Comparison, ControlResult, InputFile, SourceResult
+from secid.results import Against, BudgetPoint, Comparison, ControlResult, EarlyStop, InputFile, SourceResult
 from secid.settings import Settings
 from secid.study.controls import Control
 from secid.study.inspect import Findings
@@ -147,16 +147,16 @@ def difference_interval(gap: Difference, budget: float) -> tuple[float, float]:
     return (gap.nats - half, gap.nats + half)
 
 
-def compare(ranked: Sequence[Measured], budget: float, looks: Sequence[int] = ()) -> tuple[Comparison, ...]:
+def compare(ranked: Sequence[Measured], budget: float, stop: EarlyStop | None = None) -> tuple[Comparison, ...]:
     """All pairs of sources at the run's budget, the higher-scored first, with Holm-adjusted p.
 
-    looks : sizes of an early stop's looks: an order is then established at the level that all of them share, since
-    the sample was ended for what it showed. Source: METHOD 8.
+    stop : an early stop: an order is then established at the level of the look that ended it, since the sample was
+    ended for what it showed. Source: METHOD 8.
     """
     pairs = list(combinations(ranked, 2))
     gaps = [difference(a.influence, b.influence, a.nats(budget) - b.nats(budget)) for a, b in pairs]
     p_values = np.array([gap.p() for gap in gaps])
-    steps, established = _holm_steps(p_values, looks)
+    steps, established = _holm_steps(p_values, stop)
     return tuple(
         Comparison(
             first=first.name,
@@ -178,21 +178,26 @@ def compare(ranked: Sequence[Measured], budget: float, looks: Sequence[int] = ()
     )
 
 
-def _holm_steps(p_values: Floats, looks: Sequence[int]) -> tuple[list[int], list[bool]]:
+def _holm_steps(p_values: Floats, stop: EarlyStop | None) -> tuple[list[int], list[bool]]:
     """By pair: among how many its step shares the error, and whether its order is established.
 
     Pairs that stay open all wait for the first of them, so they have its step.
     """
-    times = np.asarray(looks, np.float64)
     steps, established = [0] * len(p_values), [False] * len(p_values)
     step, standing = len(p_values), True
     for place in np.argsort(p_values, kind="stable").tolist():
         steps[place] = step
-        share = ESTABLISHED_P / step
-        standing = standing and bool(p_values[place] < (level_of_a_look(times, share) if len(times) else share))
+        standing = standing and bool(p_values[place] < _level(ESTABLISHED_P / step, stop))
         established[place] = standing
         step -= standing
     return steps, established
+
+
+def _level(alpha: float, stop: EarlyStop | None) -> float:
+    """What the sample's end leaves of the error of a pair."""
+    if stop is None:
+        return alpha
+    return float(levels_of_looks(np.asarray(stop.planned_looks, np.float64), alpha)[len(stop.looks) - 1])
 
 
 def _needed(gap: Difference, step: int, power: float) -> int | None:

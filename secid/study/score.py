@@ -89,8 +89,7 @@ def finished(
     ranked, cut = [found.items[place] for place in order], [cut[place] for place in order]
     level = [found.level[place] if found.level else None for place in order]
     names = [item.name for item in ranked]
-    looks = found.early_stop.planned_looks if found.early_stop else ()
-    comparisons = compare(cut, settings.budget, looks)
+    comparisons = compare(cut, settings.budget, found.early_stop)
     groups = rank_groups(names, comparisons)
     blocks = blocks_of(settings.block, names)
     pool = distinct(np.concatenate([ids for item in ranked for ids in _documents(item.triplets)]))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from secid.measure.sequential import information_times, level_of_a_look, most_equal, spent
+from secid.measure.sequential import FIRST_SHARE, information_times, levels_of_looks, most_equal, spent
 
 # Pocock (1977), two-sided 0.05 and 0.01, equally spaced looks
 CONSTANTS = [
@@ -23,12 +23,13 @@ CONSTANTS = [
 
 @pytest.mark.parametrize(("n_looks", "alpha", "constant"), CONSTANTS)
 def test_equally_spaced_looks_give_the_published_constants(n_looks, alpha, constant):
-    level = level_of_a_look(np.arange(1.0, n_looks + 1), alpha)
-    assert norm.isf(level / 2) == pytest.approx(constant, abs=6e-4)
+    times = np.arange(1.0, n_looks + 1)
+    narrower, wider = (spent(times, 2 * norm.sf(constant + step))[-1] for step in (6e-4, -6e-4))
+    assert narrower < alpha < wider
 
 
 def test_one_look_may_use_all_of_the_error():
-    assert level_of_a_look(np.array([7.0]), 0.05) == 0.05
+    assert levels_of_looks(np.array([7.0]), 0.05) == 0.05
     assert spent(np.array([7.0]), 0.05) == pytest.approx([0.05], abs=1e-12)
 
 
@@ -36,22 +37,27 @@ def test_samples_without_replacement_cross_as_often_as_computed():
     """Means of growing samples out of one finite population, drawn for real."""
     generator = np.random.default_rng(0)
     population, sizes = generator.standard_normal(400), [20, 40, 100, 250]
-    level = level_of_a_look(information_times(sizes, len(population)), 0.2)
+    times = information_times(sizes, len(population))
+    levels = levels_of_looks(times, 0.2)
     n_runs = 20_000
     drawn = generator.permuted(np.broadcast_to(population, (n_runs, 400)), axis=1)
     crossed = np.zeros(n_runs, bool)
     shares = []
-    for size in sizes:
+    for size, level in zip(sizes, levels, strict=True):
         error = population.std(ddof=1) * np.sqrt((1 - size / 400) / size)
         crossed |= np.abs(drawn[:, :size].mean(1) - population.mean()) > norm.isf(level / 2) * error
         shares.append(crossed.mean())
-    assert shares == pytest.approx(spent(information_times(sizes, 400), level), abs=0.012)  # 4 Monte Carlo errors
-    assert spent(information_times(sizes, 400), 1.5 * level)[-1] > 0.2 + 0.012  # a wider level would be noticed
+    assert shares == pytest.approx(spent(times, levels), abs=0.012)  # 4 Monte Carlo errors
+    assert spent(times, 1.5 * levels)[-1] > 0.2 + 0.012  # wider levels would be noticed
 
 
 def test_what_is_spent_rises_and_ends_at_the_chance_allowed():
     times = information_times([30, 45, 67, 101, 151], 1000)
-    used = spent(times, level_of_a_look(times, 0.05 / 6))
+    levels = levels_of_looks(times, 0.05 / 6)
+    used = spent(times, levels)
+    assert used[0] == pytest.approx(levels[0])
+    assert levels[0] == FIRST_SHARE * 0.05 / 6
+    assert (levels[1:] == levels[1]).all()
     assert (np.diff(used) > 0).all()
     assert used[-1] == pytest.approx(0.05 / 6, rel=1e-6)
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from secid.measure.sequential import information_times, level_of_a_look
+from secid.measure.sequential import information_times, levels_of_looks
 from secid.measure.uncertainty import Influence
-from secid.study.early import FIRST_LOOK, Looks, _decided, look_sizes, looks_of
+from secid.study.early import FIRST_LOOK, Looks, _decided, _level, look_sizes, looks_of
 
 NAMES = ("a", "b", "c")
 PAIRS = [("a", "b"), ("a", "c"), ("b", "c")]
@@ -37,16 +37,16 @@ def wrong_share(level_times: float, n_runs: int, seed: int) -> float:
     n = 200
     wrong = 0
     sizes = [size for size in look_sizes(n) if size < n]
-    level = cache(lambda n_open: level_times * level_of_a_look(information_times(sizes, n), 0.2 / n_open))
+    levels = cache(lambda n_open: level_times * levels_of_looks(information_times(sizes, n), 0.2 / n_open))
     for _ in range(n_runs):
         # Differences of a hundredth of a standard deviation: any order declared is chance
         table = {name: generator.standard_normal(n) + 0.01 * place for place, name in enumerate(NAMES)}
         truth = {name: values.mean() for name, values in table.items()}
         drawn = generator.permutation(n)
         open_pairs, failed = list(PAIRS), False
-        for size in sizes:
+        for look, size in enumerate(sizes):
             items = [item(name, values[drawn[:size]]) for name, values in table.items()]
-            found = _decided(items, open_pairs, level, size, seen(size / n), None)
+            found = _decided(items, open_pairs, partial(_level, levels, look), size, seen(size / n), None)
             failed |= any(truth[pair.first] < truth[pair.second] for pair in found)
             decided = {tuple(sorted((pair.first, pair.second))) for pair in found}
             open_pairs = [pair for pair in open_pairs if pair not in decided]
@@ -103,7 +103,7 @@ def test_a_score_that_rests_on_few_queries_is_not_judged_before_they_are_seen():
     rare = np.where(np.arange(600) % 20 == 0, 1.5, 0.0) + 0.003 * generator.standard_normal(600)
     even = np.full(600, 0.02) + 0.003 * generator.standard_normal(600)
     sizes = look_sizes(600)
-    level = cache(lambda n_open: level_of_a_look(information_times(sizes[:-1], 600), 0.05 / n_open))
+    level = cache(lambda n_open: levels_of_looks(information_times(sizes[:-1], 600), 0.05 / n_open)[0])
     wrong = {"planned": 0, "thirty": 0}
     for _ in range(200):
         drawn = generator.permutation(600)
@@ -190,7 +190,7 @@ def test_times_rise_as_those_of_the_source_that_gains_most():
     slow, both = (looks_of(queries, position, n_read, sum(n_read)) for n_read in ((9000, 9000), (9000, 300)))
     assert slow.sizes == both.sizes
     assert (np.diff(np.log(both.times)) > np.diff(np.log(slow.times))).all()
-    assert level_of_a_look(both.times, 0.05) < level_of_a_look(slow.times, 0.05)
+    assert levels_of_looks(both.times, 0.05)[-1] < levels_of_looks(slow.times, 0.05)[-1]
     whole = looks_of([np.arange(150), np.arange(600)], np.arange(600) / 600, [150, 6000], 6000)
     assert (whole.seen[1:, 0] == 1.0).all()
     assert np.isfinite(whole.times).all()
@@ -206,7 +206,7 @@ def test_a_source_of_rare_strong_queries_keeps_its_place_among_sources_of_other_
     for seed in range(200):
         queries, position = places_of(600, 600, 600, 600, seed=seed)
         looks = looks_of(queries, position, [600] * 4, 2400)
-        level = cache(lambda n_open, times=looks.times: level_of_a_look(times, 0.05 / n_open))
+        level = cache(lambda n_open, times=looks.times: levels_of_looks(times, 0.05 / n_open)[0])
         for how, size, ready in (
             ("planned", looks.sizes[0], looks.ready[0]),
             ("together", FIRST_LOOK, np.ones(4, np.bool_)),
