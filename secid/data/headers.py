@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from secid.data.rows import shorten
+from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits
 from secid.data.schemas.special import as_number
 from secid.errors import InputError
 
@@ -25,6 +26,9 @@ LABEL = re.compile(r"[^\W\d_][^.?!,;。？！，；、؟،]{0,39}|\ufffd.{0,39}"
 
 Bytes that are no UTF-8 stand as U+FFFD: they may be letters, and the file is refused for them.
 """
+
+CHANCE = 1000
+"""A first row that is shorter than all others in every column is one by chance in at most one of so many tables."""
 
 NULLS = frozenset({"", "n/a", "na", "nan", "none", "null", "inf"})
 """What stands for no value, or reads as a number, in a column of numbers."""
@@ -59,7 +63,8 @@ def header_of(rows: Sequence[Sequence[str]], told: bool | None, path: str) -> tu
 
 def _is_known(name: str) -> bool:
     words = re.findall(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+", name)
-    return bool(words) and all(KNOWN_WORD.fullmatch(word) for word in words)
+    known = bool(words) and all(KNOWN_WORD.fullmatch(word) for word in words)
+    return known or fits(name, (QUERY[-1], POSITIVE[-1], NEGATIVE[-1]))
 
 
 def _is_over_numbers(first: str, below: Sequence[str]) -> bool:
@@ -81,10 +86,12 @@ def _single_words(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
 
 
 def _stands_out(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Whether all cells may be labels, and nine of ten other rows are more than twice as long."""
-    labels = all(LABEL.fullmatch(cell) for cell in first)
+    """Whether all cells may be labels, and nine of ten rows below are twice as long, or all longer in each column."""
+    if not below or not all(map(LABEL.fullmatch, first)):
+        return False
     n_longer = sum(sum(map(len, row)) > 2 * sum(map(len, first)) for row in below)
-    return labels and bool(below) and n_longer >= 0.9 * len(below)
+    shorter = all(len(name) < min(map(len, cells)) for name, cells in zip(first, zip(*below, strict=True), strict=True))
+    return n_longer >= 0.9 * len(below) or (shorter and (len(below) + 1) ** len(first) >= CHANCE)
 
 
 def _distinct(first: Sequence[str], path: str) -> tuple[str, ...]:

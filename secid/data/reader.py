@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from secid.data.clean import Cleaner, Item, Pair
-from secid.data.collection import Collection, open_collection
+from secid.data.collection import Collection, Role, open_collection
 from secid.data.containers import COLUMNAR, Container, open_parts, sniff
 from secid.data.grouping import PairGroups
 from secid.data.jsonrows import json_lines
@@ -305,18 +305,24 @@ def _shape(file: _File) -> FileShape:
 
 
 def _collection_for(binding: Binding, path: str, settings: Settings) -> Collection:
-    if settings.collection is None and settings.corpus is None:
-        what = "ids of queries and passages" if binding.query_ids else "ids of passages"
+    given = [settings.collection, settings.corpus if binding.passage_ids else settings.queries]
+    if given == [None, None]:
+        what = " and ".join(["queries"] * binding.query_ids + ["passages"] * binding.passage_ids)
         raise InputError(
-            f"holds {what}, not texts ({binding.mapping}), and no collection was given",
+            f"holds ids of {what}, not texts ({binding.mapping}), and no collection was given",
             where=path,
             remedy="--collection DIR (a BEIR folder), or --corpus FILE and --queries FILE, resolve the ids; "
             "if they are texts, --format names the schema",
         )
     collection = open_collection(settings)
-    if binding.query_ids and not collection.has("queries"):
-        there = "no file of queries was given" if settings.collection is None else f"{settings.collection} holds none"
-        raise InputError(f"holds ids of queries, and {there}", where=path, remedy="--queries FILE names their texts")
+    roles: tuple[tuple[Role, str, bool], ...] = (
+        ("queries", "queries", binding.query_ids),
+        ("passages", "corpus", binding.passage_ids),
+    )
+    for role, flag, needed in roles:
+        if needed and not collection.has(role):
+            there = f"{settings.collection} holds none" if settings.collection else f"no file of {role} was given"
+            raise InputError(f"holds ids of {role}, and {there}", where=path, remedy=f"--{flag} FILE names their texts")
     return collection
 
 

@@ -12,13 +12,14 @@ from typing import Any
 
 from secid.data.passages import leaves
 from secid.data.rows import Row, shorten
+from secid.data.schemas.advice import column_flags, negative_flag, seen
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, bind_columns, filled, number_of
-from secid.data.schemas.doubts import COLUMN_FLAGS, refuse_guesses, refuse_unread
+from secid.data.schemas.doubts import refuse_guesses, refuse_unread
 from secid.data.schemas.head import Head, Key, look_like_ids, make_head
 from secid.data.schemas.order import by_order, no_wider
-from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named, negative_groups
+from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, named, negative_groups
 from secid.data.schemas.refusals import REFUSALS
-from secid.data.schemas.special import are_miners, as_number
+from secid.data.schemas.special import QUERY_ID, are_miners, as_number
 from secid.data.schemas.table import SHAPES, Shape
 from secid.errors import SchemaError
 from secid.settings import Settings
@@ -79,9 +80,9 @@ def _detected(head: Head, settings: Settings, path: str) -> Binding:
         raise SchemaError(
             "several readings fit:\n"
             + "\n".join(f"    {binding.schema}: {binding.mapping}" for binding in found)
-            + f"\n  columns: {shorten(head.describe(), 400)}",
+            + f"{seen(head)}",
             where=path,
-            remedy=COLUMN_FLAGS,
+            remedy=column_flags(head),
         )
     raise _unknown(head, settings, path)
 
@@ -151,33 +152,34 @@ def _with_ids(binding: Binding, head: Head) -> Binding:
         return binding
     passage_ids = look_like_ids(passages)
     whole = bool(queries) and all(type(query) is int for query in queries)
-    return replace(binding, passage_ids=passage_ids, query_ids=whole or (passage_ids and look_like_ids(queries)))
+    by_name = passage_ids or fits(binding.query, QUERY_ID)
+    return replace(binding, passage_ids=passage_ids, query_ids=whole or (by_name and look_like_ids(queries)))
 
 
 def _refuse_early(head: Head, path: str) -> None:
-    """The shapes that would else be taken for something they are not: all refusals but the last, general one."""
-    for refusal in REFUSALS[:-1]:
-        if refusal.fits(head):
+    """The shapes that would else be taken for something they are not."""
+    for refusal in REFUSALS:
+        if not refusal.late and refusal.fits(head):
             raise SchemaError(refusal.message, where=path, remedy=refusal.remedy)
 
 
 def _unknown(head: Head, settings: Settings, path: str) -> SchemaError:
-    seen = f"columns: {shorten(head.describe(), 400)}"
     if settings.format:
         example = _chosen(settings.format, path)[0].example
         return SchemaError(
-            f"the file has not the shape of --format {settings.format}\n  {seen}",
+            f"the file has not the shape of --format {settings.format}{seen(head)}",
             where=path,
             remedy=f"a row of that schema: {shorten(json.dumps(example[0]), 400)}",
         )
     if "bytes" in head.kinds.values():
         return SchemaError(
-            f"columns of bytes, where texts are expected\n  {seen}", where=path, remedy="make them text (UTF-8) first"
+            f"columns of bytes, where texts are expected{seen(head)}", where=path, remedy="make them text (UTF-8) first"
         )
-    last = REFUSALS[-1]
-    if last.fits(head):
-        return SchemaError(f"{last.message}\n  {seen}", where=path, remedy=last.remedy)
-    return SchemaError(f"no known schema of records with negatives\n  {seen}", where=path, remedy=COLUMN_FLAGS)
+    for refusal in REFUSALS:
+        if refusal.late and refusal.fits(head):
+            remedy = f"{negative_flag(head)}; {refusal.remedy}" if refusal is REFUSALS[-1] else refusal.remedy
+            return SchemaError(f"{refusal.message}{seen(head)}", where=path, remedy=remedy)
+    return SchemaError(f"no known schema of records with negatives{seen(head)}", where=path, remedy=column_flags(head))
 
 
 def _chosen(name: str, path: str) -> tuple[Shape, ...]:
@@ -234,7 +236,7 @@ def _undecided(head: Head, flag: str, found: list[str], path: str) -> SchemaErro
     message = flag if " " in flag else f"{flag} is needed too: " + (
         f"{', '.join(found)} all fit" if found else "no column's name says it"
     )  # fmt: skip
-    return SchemaError(f"{message}\n  columns: {shorten(head.describe(), 400)}", where=path, remedy=COLUMN_FLAGS)
+    return SchemaError(f"{message}{seen(head)}", where=path, remedy=column_flags(head))
 
 
 def _refuse_written_lists(binding: Binding, head: Head, path: str) -> None:

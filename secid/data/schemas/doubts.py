@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 
 from secid.data.rows import shorten
+from secid.data.schemas.advice import column_flags, negative_flag, seen
 from secid.data.schemas.binding import Binding, unnumbered
 from secid.data.schemas.head import LISTS, Head
 from secid.data.schemas.order import TAG_LENGTH, is_score
-from secid.data.schemas.patterns import NEGATIVE, NEGATIVE_WORD, POSITIVE, QUERY, WORD, fits, named, role_beside
+from secid.data.schemas.patterns import NEGATIVE, NEGATIVE_WORD, POSITIVE, QUERY, fits, has_word, named, role_beside
 from secid.data.schemas.refusals import REFUSALS
 from secid.data.schemas.special import are_numbers, is_pair
 from secid.errors import SchemaError
-
-COLUMN_FLAGS = "--query-column, --positive-column and --negative-column name the columns; --format names the schema"
 
 
 def refuse_unread(binding: Binding, head: Head, aside: str | None, path: str) -> tuple[str, ...]:
@@ -33,8 +32,7 @@ def refuse_unread(binding: Binding, head: Head, aside: str | None, path: str) ->
         if unread:
             tail = " (one source each: score the file once for each column)" if role == "negative" else ""
             raise SchemaError(
-                f"several readings fit: the {role}s are {read}, or {', '.join(unread)}"
-                f"\n  columns: {shorten(head.describe(), 400)}",
+                f"several readings fit: the {role}s are {read}, or {', '.join(unread)}{seen(head)}",
                 where=path,
                 remedy=f"--{role}-column names the column to read{tail}",
             )
@@ -85,14 +83,14 @@ def _refuse_third_text(binding: Binding, head: Head, path: str) -> None:
         return
     query, positive, third = binding.columns
     known = query in named(head, QUERY) and positive in named(head, POSITIVE)
-    is_negative = fits(third, NEGATIVE) or any(map(NEGATIVE_WORD.fullmatch, WORD.findall(third)))
+    is_negative = fits(third, NEGATIVE) or has_word(third, NEGATIVE_WORD)
     if known and not is_negative and unnumbered(third) != unnumbered(positive):
-        message, remedy = REFUSALS[-1].message, REFUSALS[-1].remedy
+        message, remedy = REFUSALS[-1].message, f"{negative_flag(head)}; {REFUSALS[-1].remedy}"
     elif any(map(NO_PASSAGE.fullmatch, (positive, third))):
-        message, remedy = "no known schema of records with negatives", COLUMN_FLAGS
+        message, remedy = "no known schema of records with negatives", column_flags(head)
     else:
         return
-    raise SchemaError(f"{message}\n  columns: {shorten(head.describe(), 400)}", where=path, remedy=remedy)
+    raise SchemaError(f"{message}{seen(head)}", where=path, remedy=remedy)
 
 
 def _refuse_odd_positions(head: Head, path: str) -> None:
@@ -106,9 +104,9 @@ def _refuse_odd_positions(head: Head, path: str) -> None:
         said = ", ".join(str(key) for key in sorted({*marks, *tags}, key=int))
         raise SchemaError(
             f"columns without names, of which {said} (counted from 0) hold ids, numbers, labels or one value, no texts"
-            f"\n  columns: {shorten(head.describe(), 400)}",
+            f"{seen(head)}",
             where=path,
-            remedy=COLUMN_FLAGS,
+            remedy=column_flags(head),
         )
 
 

@@ -49,10 +49,6 @@ class Head:
         """Whether every value of a column is an id by its looks. False where there is none."""
         return look_like_ids(self.column(key))
 
-    def describe(self) -> str:
-        """Columns and kinds, for messages: "query: text, pos: texts"."""
-        return ", ".join(f"{key}: {kind}" for key, kind in self.kinds.items())
-
 
 def cell(row: Row, key: Key) -> Any:
     """A row's value under a name or position; None where it is absent."""

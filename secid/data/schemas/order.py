@@ -8,7 +8,7 @@ from typing import Any
 
 from secid.data.schemas.binding import Binding, bind_columns
 from secid.data.schemas.head import LISTS, SCALARS, Head, Key
-from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named
+from secid.data.schemas.patterns import NEGATIVE, NEGATIVE_WORD, POSITIVE, POSITIVE_WORD, QUERY, has_word, named
 from secid.data.schemas.special import are_numbers, as_number, pair_binding
 
 RESERVED = re.compile(r"(?i)labels?|scores?")
@@ -38,7 +38,7 @@ def positional_triplet(head: Head) -> list[Binding]:
         keys = keys[:-1]
     if any(head.kinds[key] not in SCALARS for key in keys):
         return []
-    if len(keys) == 3 and _is_a_tag(head, 0, 2) and not head.is_ids(2):
+    if len(keys) == 3 and is_a_tag(head, 0, 2) and not head.is_ids(2):
         return []
     if len(keys) == 3 or len({len(row) for row in head.rows}) == 1:
         return [no_wider(bind_columns(head, 0, 1, keys[2:]), head)]
@@ -102,7 +102,7 @@ def by_order(head: Head) -> list[Binding]:
     texts = [key for key in keys if head.kinds[key] == "text"]
     if len(texts) != 3 or len(keys) != 3 or any(head.is_ids(key) for key in texts):
         return []
-    if _names_say_otherwise(head, texts) or any(_is_a_tag(head, texts[0], key) for key in texts[1:]):
+    if _names_say_otherwise(head, texts) or any(is_a_tag(head, texts[0], key) for key in texts[1:]):
         return []
     binding = bind_columns(head, texts[0], texts[1], texts[2:], note="by the order of the columns")
     return [binding]
@@ -116,10 +116,12 @@ def _names_say_otherwise(head: Head, texts: list[Key]) -> bool:
         or bool({first, third} & set(named(head, POSITIVE[:1])))
         or third in named(head, POSITIVE[1:])
         or bool({first, second} & set(named(head, NEGATIVE)))
+        or has_word(str(third), POSITIVE_WORD)
+        or has_word(str(second), NEGATIVE_WORD)
     )
 
 
-def _is_a_tag(head: Head, query: Key, key: Key) -> bool:
+def is_a_tag(head: Head, query: Key, key: Key) -> bool:
     """Whether a column holds a few short words for many queries: topics or classes ("entailment"), no passages."""
     values = {value for value in head.column(key) if isinstance(value, str)}
     queries = {value for value in head.column(query) if isinstance(value, str)}

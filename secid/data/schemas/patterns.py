@@ -16,25 +16,41 @@ Bind = Callable[[Head], list[Binding]]
 Form = Literal["cells", "lists", "any"]
 """Single cells throughout; lists on at least one side; or either, row by row."""
 
-NOUN = "(passage|text|doc|document|ctx|example|answer|sentence)s?"
-QUERY = (r"(user_|search_)?query(_text)?|anchor", r"question(_text)?", r"q|sentence1?|sent0|search_term|claim")
+NOUN = "(passage|text|doc|document|ctx|context|example|answer|sentence)s?"
+QUERY = (
+    r"((user|search)[_ -]?)?query([_ -]?text)?|anchor",
+    r"question([_ -]?text)?",
+    r"q|sentence1?|sent0|search_term|claim",
+    r"查[询詢]|[问問][题題]|質問|クエリ|질문|질의|쿼리|câu[_ ]hỏi|truy[_ ]vấn",
+)
 POSITIVE = (
-    rf"pos(itive)?s?([_ ]{NOUN})?|(gold|relevant)([_ ]{NOUN})?",
-    r"(passage|document|doc|answer|context)(_text)?|sentence2|sent1",
+    rf"pos(itive)?s?([_ -]?{NOUN})?|(gold|relevant)([_ -]?{NOUN})?",
+    r"(passage|document|doc|answer|context)([_ -]?text)?|sentence2|sent1",
+    r"正(例|样本|樣本|解)|정답|긍정|(đoạn[_ ])?đúng|dương[_ ]tính",
 )
 NEGATIVE = (
-    rf"(hard[_ ]?)?neg(ative)?s?([_ ]{NOUN})?([_ -]?\d+)?|irrelevant([_ ]{NOUN})?|distractors?",
-    rf"(wrong|bad|incorrect|false)([_ ]{NOUN})?([_ -]?\d+)?",
+    rf"(hard[_ -]?)?neg(ative)?s?([_ -]?{NOUN})?([_ -]?\d+)?|irrelevant([_ -]?{NOUN})?|distractors?",
+    rf"(wrong|bad|incorrect|false)([_ -]?{NOUN})?([_ -]?\d+)?",
+    r"(([难難]|困[难難])?[负負](例|样本|樣本)|不正解|오답|부정|(đoạn[_ ])?sai|âm[_ ]tính)([_ -]?\d+)?",
 )
-"""Tiers of names, the surest first: a later tier counts only where no earlier one is there."""
+"""Tiers of names, the surest first: a later tier counts only where no earlier one is there.
+
+The last tier of each is the commonest names in Chinese, Japanese, Korean and Vietnamese.
+"""
 
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-NEGATIVE_WORD = re.compile(r"neg(ative)?s?", re.IGNORECASE)
+POSITIVE_WORD = re.compile(r"pos(itive)?s?|gold|relevant|correct", re.IGNORECASE)
+NEGATIVE_WORD = re.compile(r"neg(ative)?s?|irrelevant|wrong|incorrect", re.IGNORECASE)
 BESIDE = re.compile(
     r"(?i)(p|doc|q)?ids?|idx|ind(ex|exes|ices)|scores?|sim(ilarity|ilarities)?|ranks?|labels?|num(ber)?|count|len(gth)?s?|types?|"
     r"sources?|miners?|models?|methods?|splits?|reason(s|ing)?|explanations?|titles?|urls?|lang(uage)?s?|prompts?"
 )
 """Words of columns that tell something of the negatives and hold none."""
+
+
+def has_word(name: str, word: re.Pattern[str]) -> bool:
+    """Whether one of the words that a name is made of is such a word."""
+    return any(map(word.fullmatch, WORD.findall(name)))
 
 
 def named(head: Head, tiers: tuple[str, ...]) -> list[str]:
@@ -56,8 +72,7 @@ def role_beside(name: str, binding: Binding) -> Literal["", "positive", "negativ
 
     A positive is one whose name differs from that of the column of positives in its number alone.
     """
-    words = WORD.findall(name)
-    negative = any(map(NEGATIVE_WORD.fullmatch, words)) and not any(map(BESIDE.fullmatch, words))
+    negative = has_word(name, NEGATIVE_WORD) and not has_word(name, BESIDE)
     if binding.numbered and unnumbered(name) == binding.numbered:
         return "negative"
     if negative or fits(name, NEGATIVE):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from secid.data.schemas.head import LISTS, Head
-from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named
+from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, named
 from secid.data.schemas.special import is_transposed
 
 MINE = "secid scores negatives that are there: find some first, with BM25 or a dense retriever over the corpus"
@@ -15,11 +15,12 @@ COLLECTION = "give it as --collection (the folder) or --corpus/--queries, beside
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A shape that cannot be scored, why, and what to do with it."""
+    """A shape that cannot be scored, why, and what to do with it. late: only where no schema fits."""
 
     fits: Callable[[Head], bool]
     message: str
     remedy: str
+    late: bool = False
 
 
 def _has(*names: str) -> Callable[[Head], bool]:
@@ -51,6 +52,19 @@ def _is_chat(head: Head) -> bool:
     return spoken and "positive_messages" not in kinds and not named(head, POSITIVE[:1])
 
 
+def _is_nested(head: Head) -> bool:
+    """Whether records lie inside objects of the rows."""
+    inner = [value for key in head.kinds if head.kinds[key] == "struct" for value in head.typical(key)]
+    known = [any(fits(name, NEGATIVE) for name in value) and any(fits(name, (*QUERY, *POSITIVE[:1])) for name in value)
+             for value in inner]  # fmt: skip
+    return any(known) and not named(head, NEGATIVE)
+
+
+def _has_several_queries(head: Head) -> bool:
+    queries = named(head, QUERY)
+    return bool(queries) and all(head.kinds[key] == "texts" for key in queries) and bool(named(head, NEGATIVE))
+
+
 def _has_no_negatives(head: Head) -> bool:
     return bool(named(head, QUERY)) and bool(named(head, POSITIVE)) and not named(head, NEGATIVE)
 
@@ -59,6 +73,9 @@ REFUSALS = (
     Refusal(_has("queries", "corpus", "relevant_docs"), "a LlamaIndex data set: it has no negatives", MINE),
     Refusal(is_transposed, "one object that holds a whole table by columns or by numbered rows",
             "write the table by rows: in pandas `to_json(path, orient='records', lines=True)`"),
+    Refusal(_is_nested, "the records lie one level deeper, inside objects",
+            "write one record a line: `jq -c .NAME` for rows that hold theirs under NAME, `jq -c '.[]'` for records "
+            "by id, `jq -c 'to_entries[] | {query: .key} + .value'` for records by query"),
     Refusal(_has("query-id", "corpus-id"), "relevance judgements (qrels), not records with negatives", COLLECTION),
     Refusal(_is_trec_qrels, "TREC relevance judgements or a run, not records with negatives", COLLECTION),
     Refusal(_has("prompt", "chosen", "rejected"), "preference pairs of a chat model, not retrieval records",
@@ -67,6 +84,8 @@ REFUSALS = (
     Refusal(_is_chat, "conversations without positives and negatives", MINE),
     Refusal(_is_collection, "a collection of texts, not records with negatives", COLLECTION),
     Refusal(_is_headless_pair, "two columns without names (ids and texts, or pairs): no negatives", MINE),
+    Refusal(_has_several_queries, "lists of queries, where one text is expected",
+            "write a row for each query", late=True),
     Refusal(_has_no_negatives, "a query and positives but no column of negatives",
-            f"name it with --negative-column; if there is none: {MINE}"),
+            f"if there is none: {MINE}", late=True),
 )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 
 from secid.data.passages import passage_id, passage_text
 from secid.data.schemas.binding import Binding, bind_columns
-from secid.data.schemas.head import LISTS, SCALARS, Head, Key
+from secid.data.schemas.head import LISTS, SCALARS, Head, Key, make_head
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named
 
 FIELD = re.compile(r"(?i)((doc|passage)_?|p)?ids?|(doc|passage)s?|(document|text|content|title|score|label)s?")
@@ -23,7 +23,12 @@ PASSAGE = (
 )
 PASSAGE_ID = (r"pid|doc_?id|(passage|document|corpus)[_-]id",)
 QUERY_ID = (r"qid|query[_-]id",)
-LABEL = (r"labels?|(is_)?(relevant|selected|positive|correct)|relevance|rel", r"scores?|similarity(_score)?")
+POSITIVE_IDS = r"pos(itive)?s?[_-]?((passage|document|doc|corpus|p)[_-]?)?ids?"
+NEGATIVE_IDS = r"(hard[_-]?)?neg(ative)?s?[_-]?((passage|document|doc|corpus|p)[_-]?)?ids?"
+LABEL = (
+    r"labels?|((is|has)_)?(relevant|selected|positive|correct|answer)|relevance|rel",
+    r"(similarity_)?scores?|similarity",
+)
 DOCS = (r"docs|documents|passages|paragraphs|candidates|contexts|ctxs|texts",)
 
 
@@ -179,7 +184,7 @@ def _pairs(value: Any) -> Any:
 
 
 def labelled_list(head: Head) -> list[Binding]:
-    """A list of passages and a list of their labels."""
+    """A list of passages and a list of their labels, or objects with a passage and its label each."""
     bindings = []
     for query in named(head, QUERY) or named(head, QUERY_ID):
         for docs in named(head, DOCS):
@@ -188,12 +193,26 @@ def labelled_list(head: Head) -> list[Binding]:
                 columns: tuple[str, ...] = (query, docs)
                 bindings.append(_list_binding(query, f"{docs}.passage_text", "is_selected", extract, columns))
             elif head.kinds[docs] in LISTS:
-                bindings.extend(
+                found = [
                     _list_binding(query, docs, label, itemgetter(query, docs, label), (query, docs, label))
                     for label in named(head, LABEL)
                     if head.kinds[label] in LISTS
-                )
+                ]
+                bindings.extend(found or _labelled_objects(head, query, docs))
     return bindings
+
+
+def _labelled_objects(head: Head, query: str, docs: str) -> list[Binding]:
+    """Objects that say of themselves whether they are positive."""
+    passages = [item for value in head.typical(docs) for item in value if isinstance(item, dict)]
+    if head.kinds[docs] != "structs" or not all(isinstance(passage_text(item), str) for item in passages):
+        return []
+    label = next(iter(named(make_head(passages), LABEL)), None)
+
+    def extract(row: Any) -> tuple[Any, Any, Any]:
+        return row[query], row[docs], [passage.get(label) for passage in row[docs]]
+
+    return [] if label is None else [_list_binding(query, docs, f"their {label}", extract, (query, docs))]
 
 
 def _ms_marco_extract(query: str, docs: str) -> Callable[[Any], tuple[Any, Any, Any]]:

@@ -149,19 +149,19 @@ SHAPES = (
     ),
     Shape(
         "ids", "ids and a corpus",
-        columns((*QUERY, special.QUERY_ID[0]), POSITIVE, NEGATIVE, "cells"),
+        columns((*QUERY, *special.QUERY_ID), POSITIVE, NEGATIVE, "cells"),
         ({"query": 11, "positive": 1, "negative": 2},),
         ids=True, rank=1,
     ),
     Shape(
         "triplet", "sentence-transformers triplet or n-tuple",
-        columns(QUERY, POSITIVE, NEGATIVE, "cells"),
+        columns((*QUERY, *special.QUERY_ID), POSITIVE, NEGATIVE, "cells"),
         ({"query": "q", "positive": "p", "negative_1": "n", "negative_2": "m"},),
         ids=False, rank=1,
     ),
     Shape(
         "lists", "lists of positives and negatives (reranking)",
-        columns(QUERY, POSITIVE, NEGATIVE, "lists"),
+        columns((*QUERY, *special.QUERY_ID), POSITIVE, NEGATIVE, "lists"),
         ({"query": "q", "positive": ["p"], "negative": ["n"]},),
         rank=1,
     ),
@@ -169,6 +169,12 @@ SHAPES = (
         "objects", "objects that hold a text each", objects,
         ({"query": {"text": "q"}, "positive": {"title": "T", "text": "p"}, "negative": {"text": "n"}},),
         ids=False, rank=1,
+    ),
+    Shape(
+        "id-columns", "columns named as ids",
+        columns((*QUERY, *special.QUERY_ID), special.POSITIVE_IDS, special.NEGATIVE_IDS, "any"),
+        ({"query_id": "11", "positive_id": "d1", "negative_ids": ["d2"]},),
+        ids=True, rank=2,
     ),
     Shape(
         "ordered-triplet", "three columns of text, by their order", order.by_order,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import sys
 from decimal import Decimal
 from pathlib import Path
@@ -184,13 +185,13 @@ def test_a_header_of_odd_names_is_no_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "first",
     [
-        ["问题", "正例", "负例"],
-        ["问题", "正例", "负例1"],
-        ["问题（用户）", "正例", "负例（不相关）"],
-        ["câu hỏi", "đoạn đúng", "đoạn sai"],
-        ["câu_hỏi", "dương_tính", "âm_tính_1"],
+        ["提问", "好文档", "坏文档"],
+        ["提问", "好文档", "坏文档1"],
+        ["提问（用户）", "正例", "坏文档（不相关）"],
+        ["hỏi", "văn bản tốt", "văn bản xấu"],
+        ["người_dùng", "văn_bản_tốt", "văn_bản_xấu_1"],
         ["수도", "서울", "부산"],
-        ["질문", "정답", "부정1"],
+        ["물음", "좋은글", "나쁜글1"],
         ["السؤال", "الإجابة", "سلبي"],
     ],
 )
@@ -222,6 +223,94 @@ def test_a_sentence_in_a_column_of_numbers_is_asked_about(tmp_path: Path) -> Non
     )
     with pytest.raises(InputError, match="may name the columns or be a row"):
         read(path)
+
+
+@pytest.mark.parametrize(
+    "names", [["查询", "正例", "负例1"], ["câu hỏi", "đoạn_đúng", "âm tính 1"], ["질문", "정답", "오답"]]
+)
+@pytest.mark.parametrize("suffix", [".csv", ".tsv.gz", ".jsonl", ".parquet"])
+def test_the_commonest_foreign_names_are_known(names: list[str], suffix: str, tmp_path: Path) -> None:
+    order = (0, 2, 1)
+    rows = [{names[at]: row[at] for at in order} for row in ROWS]
+    reader, found = read(write(tmp_path / f"a{suffix}", rows))
+    assert reader.files[0].schema == "triplet"
+    assert [item[:3] for item in found] == [(row[0], (row[1],), (row[2],)) for row in ROWS]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".json", ".parquet", ".arrow"])
+def test_unknown_names_are_told_with_examples_and_the_flags_that_read_them(suffix: str, tmp_path: Path) -> None:
+    names = ["号码", "提问", "好 文档", "坏文档1", "坏文档2"]
+    rows = [dict(zip(names, [n, *row, f"m {n} n"], strict=True)) for n, row in enumerate(ROWS)]
+    path = write(tmp_path / f"a{suffix}", rows)
+    with pytest.raises(SchemaError, match="no known schema") as caught:
+        read(path)
+    assert f"    提问: text, {ROWS[0][0]}\n" in str(caught.value)
+    flags = shlex.split(str(caught.value.remedy).partition(": ")[2])
+    assert flags == ["--query-column", "提问", "--positive-column", "好 文档", "--negative-column", "坏文档"]
+    _, found = read(
+        path, **{flag[2:].replace("-", "_"): name for flag, name in zip(flags[::2], flags[1::2], strict=True)}
+    )
+    assert found[0][:3] == (ROWS[0][0], (ROWS[0][1],), (ROWS[0][2], "m 0 n"))
+
+
+def test_columns_without_names_are_told_by_position(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", [[str(n), *row, "bm25"] for n, row in enumerate(ROWS)])
+    with pytest.raises(SchemaError, match="columns without names, of which 0, 4") as caught:
+        read(path)
+    assert "--query-column 1 --positive-column 2 --negative-column 3" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"query": "a b", "pos": ["c d"], "bm25_neg": ["e f"], "dense_neg": ["g h"]}, "bm25_neg or dense_neg, if that"),
+        (
+            {"query": "a b", "positive": "c d", "id": 1, "negative_1_text": "e f", "note": "g h"},
+            "--negative-column negative_1_text, if",
+        ),
+        ({"query": "a b", "positive": "c d", "top_k": ["e f"]}, "--negative-column top_k, if"),
+    ],
+)
+def test_columns_that_may_be_negatives_are_named(row: Any, said: str, tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="no column of negatives") as caught:
+        read(write(tmp_path / "a.jsonl", [row]))
+    assert said in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("query", "doc_neg", "doc_pos"), ("request", "text_neg", "text_pos"), ("text", "wrongText", "correctText")],
+)
+def test_order_does_not_overrule_words_inside_names(names: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match=r"no known schema|no column of negatives"):
+        read(write(tmp_path / "a.jsonl", [dict(zip(names, TEXTS, strict=True))]))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{"queryText": "q", "positiveDoc": "p", "hardNegatives": ["n"]}, {"query": "q", "pos": "p", "negContexts": ["n"]}],
+)
+def test_names_in_camel_case_are_known(row: Any, tmp_path: Path) -> None:
+    _, (record,) = read(write(tmp_path / "a.jsonl", [row]))
+    assert record[:3] == ("q", ("p",), ("n",))
+
+
+@pytest.mark.parametrize("docs", ["docs", "ctxs", "passages"])
+@pytest.mark.parametrize("label", ["label", "is_selected", "has_answer"])
+def test_passages_that_hold_their_labels(docs: str, label: str, tmp_path: Path) -> None:
+    passages = [{"text": "n", label: 0}, {"title": "T", "text": "p", label: True}, {"text": "m", label: 0}]
+    reader, (record,) = read(write(tmp_path / "a.jsonl", [{"query": "q", docs: passages}]))
+    assert (reader.files[0].schema, record[:3]) == ("labelled-list", ("q", ("T p",), ("n", "m")))
+
+
+@pytest.mark.parametrize("positive", ["p", ["p"]])
+def test_ids_of_queries_beside_texts_of_passages(positive: Any, collection: str, tmp_path: Path) -> None:
+    negative = ["n", "m"] if isinstance(positive, list) else "n"
+    path = write(tmp_path / "a.jsonl", [{"query_id": "11", "positive": positive, "negative": negative}])
+    with pytest.raises(InputError, match="holds ids of queries, not texts"):
+        read(path)
+    for given in ({"collection": collection}, {"queries": f"{collection}/queries.jsonl"}):
+        assert read(path, **given)[1][0][:3] == ("q", ("p",), tuple(negative))
 
 
 @pytest.mark.parametrize("missing", ["", "N/A", "nan", "None"])
@@ -329,7 +418,14 @@ def test_id_columns_are_no_texts(tmp_path: Path) -> None:
         ({"instruction": "a", "input": "b", "output": "c"}, "instruction-tuning"),
         ({"messages": [{"role": "user", "content": "hi"}]}, "conversations"),
         ({"query": "q", "positive": "p"}, "no column of negatives"),
-        ({"foo": 1, "bar": 2}, "foo: id, bar: id"),
+        ({"id": 1, "data": {"query": "q a", "positive": "p", "negative": "n"}}, "one level deeper"),
+        (
+            {"q1": {"query": "q a", "pos": ["p"], "neg": ["n"]}, "q2": {"query": "q a", "pos": ["p"], "neg": ["n"]}},
+            "deeper",
+        ),
+        ({"what is it": {"positive": "p", "negative": "n"}}, "one level deeper"),
+        ({"query": ["q a", "q b", "q c"], "positive": ["p"], "negative": ["n"]}, "lists of queries"),
+        ({"foo": 1, "bar": 2}, "foo: id, 1\n    bar: id, 2"),
         (["a b", "c d"], "two columns"),
         ({"query": ["a b", "c d"], "pos": ["e f", "g h"], "neg": ["i j", "k l"]}, "a whole table"),
         ({name: {"0": "a b", "1": "c d"} for name in ("query", "positive", "negative")}, "a whole table"),
@@ -441,7 +537,7 @@ def test_column_flags_take_lists_numbered_columns_and_positions(tmp_path: Path) 
 
 def test_a_column_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [{"query": "q", "pos": ["p"], "neg": ["n"]}])
-    with pytest.raises(SchemaError, match=r"'quary' is not there.*\n.*query: text"):
+    with pytest.raises(SchemaError, match=r"'quary' is not there\n  columns:\n    query: text, q"):
         read(path, query_column="quary")
 
 
@@ -532,7 +628,7 @@ def test_source_column_splits_by_value(tmp_path: Path) -> None:
 def test_a_source_column_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     for row in ({"query": "q", "positive": "p", "negative": "n", "miner": "x"}, ["q a", "p a", "n a"]):
         path = write(tmp_path / "a.jsonl", [row])
-        with pytest.raises(SchemaError, match=r"--source-column 'nope' is not there\n.*columns: "):
+        with pytest.raises(SchemaError, match=r"--source-column 'nope' is not there\n  columns:\n"):
             read(path, source_column="nope")
 
 

@@ -1,0 +1,104 @@
+"""What an error says of columns whose roles are open: an example of each, and flags that would name them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from secid.data.passages import passage_text
+from secid.data.rows import shorten
+from secid.data.schemas.binding import unnumbered
+from secid.data.schemas.head import Head, Key
+from secid.data.schemas.order import ID_NAME, RESERVED, is_a_tag
+from secid.data.schemas.patterns import NEGATIVE, NEGATIVE_WORD, POSITIVE, QUERY, fits, has_word, named
+from secid.data.schemas.special import are_numbers
+
+COLUMN_FLAGS = "--query-column, --positive-column and --negative-column name the columns; --format names the schema"
+
+SHOWN = 16
+"""Columns that are shown; an object keyed by query may have thousands."""
+
+EXAMPLE_LENGTH = 60
+
+
+def seen(head: Head) -> str:
+    """The columns with their kinds and an example each, one a line; to stand behind a message."""
+    lines = [f"    {key}: {kind}{_example(head, key)}" for key, kind in list(head.kinds.items())[:SHOWN]]
+    more = len(head.kinds) - len(lines)
+    return "\n  columns:\n" + "\n".join([*lines, *([f"    … and {more} more"] if more else [])])
+
+
+def _example(head: Head, key: Key) -> str:
+    value = next(iter(head.typical(key)), None)
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return ", " + shorten(text, EXAMPLE_LENGTH)
+
+
+def column_flags(head: Head) -> str:
+    """The flags that name query, positive and negative of these columns; which they are without names where unknown."""
+    told = _roles(head)
+    if told is None:
+        return COLUMN_FLAGS
+    flags = zip(("query", "positive", "negative"), told, strict=True)
+    asked = " ".join(f"--{role}-column {_quoted(name)}" for role, name in flags)
+    return f"if these are query, positive and negatives: {asked}"
+
+
+def negative_flag(head: Head) -> str:
+    """The flag that names the negatives, where query and positive are known."""
+    words = [str(key) for key in head.kinds if has_word(str(key), NEGATIVE_WORD) and _may_hold_texts(head, key)]
+    told = _roles(head)
+    found = words or ([told[2]] if told else [])
+    if not found:
+        return "--negative-column names it"
+    several = " (one source each: score the file once for each)" if len(found) > 1 else ""
+    return f"--negative-column {' or '.join(map(_quoted, found))}, if that holds them{several}"
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"[\w.:/@][\w.:/@-]*", name) else shlex.quote(name)
+
+
+def _roles(head: Head) -> tuple[str, str, str] | None:
+    """Columns that may be query, positive and negatives: by name where one fits, else in order; None where too few."""
+    texts = [key for key in head.kinds if _may_hold_texts(head, key)]
+    roles: list[Key] = []
+    for names in (QUERY, POSITIVE, NEGATIVE):
+        left = [key for key in texts if key not in roles]
+        if not roles:
+            left = [key for key in left if head.kinds[key] == "text"]
+        free = [key for key in left if not _is_of_another(str(key), names)]
+        fitting = [key for key in named(head, names) if key in left] or free
+        if not fitting:
+            return None
+        roles.append(fitting[0])
+    query, positive, negative = map(str, roles)
+    stem = unnumbered(negative)
+    of_stem = [key for key in texts if head.named and key not in roles[:2] and unnumbered(str(key)) == stem]
+    return query, positive, stem if stem and len(of_stem) > 1 else negative
+
+
+def _is_of_another(name: str, names: Sequence[str]) -> bool:
+    return any(fits(name, tuple(other)) for other in (QUERY, POSITIVE[:1], NEGATIVE) if other[0] != names[0])
+
+
+def _may_hold_texts(head: Head, key: Key) -> bool:
+    """Whether a column's cells may be queries or passages: texts or objects with one, no ids, numbers, labels."""
+    kind = head.kinds[key]
+    if ID_NAME.fullmatch(str(key)) or RESERVED.fullmatch(str(key)):
+        return False
+    if kind in ("struct", "structs"):
+        return isinstance(_inner_text(head.typical(key)[0]), str)
+    first = next(iter(head.kinds))
+    is_tag = kind == "text" and key != first and is_a_tag(head, first, key)
+    return kind in ("text", "texts") and not (head.is_ids(key) or are_numbers(head, key) or is_tag)
+
+
+def _inner_text(value: Any) -> Any:
+    passage = next((item for item in value if isinstance(item, dict)), {}) if isinstance(value, list) else value
+    return passage_text(passage)
