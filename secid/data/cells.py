@@ -45,15 +45,16 @@ class Layout:
 def layout_of(binding: Binding, path: str) -> Layout:
     """The layout of a file's negatives.
 
-    Raises SchemaError where they cannot be rewritten in place: rows that hold several sources, and
-    passages that a label makes negative.
+    Raises SchemaError where they cannot be rewritten in place: rows that hold several sources,
+    passages that a label makes negative, and titles in columns of their own.
     """
-    if binding.splits or binding.labelled:
+    if binding.splits or binding.labelled or binding.titles:
         what = "several sources in one row" if binding.splits else "labelled passages"
         raise SchemaError(
-            f"{binding.schema} holds {what}, which secid reads but does not write",
+            f"{binding.schema} holds {what if not binding.titles else 'titles in columns of their own'}, "
+            "which secid reads but does not write",
             where=path,
-            remedy="turn it into one row a query with a list of negatives first",
+            remedy="turn it into one row a query with a list of negatives first, titles within the texts",
         )
     if binding.columns is None:
         first, _, last = binding.negatives.partition("…")

@@ -21,6 +21,7 @@ from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, named, 
 from secid.data.schemas.refusals import REFUSALS
 from secid.data.schemas.special import QUERY_ID, are_miners, as_number
 from secid.data.schemas.table import SHAPES, Shape
+from secid.data.schemas.titles import with_titles
 from secid.errors import SchemaError
 from secid.settings import Settings
 
@@ -49,7 +50,7 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
         binding = replace(binding, schema="columns", title="columns named by flags")
     else:
         binding = _detected(head, settings, path)
-    binding = replace(binding, counted=_unsettled(binding, settings))
+    binding = replace(with_titles(binding, head, joined=settings.titles), counted=_unsettled(binding, settings))
     beside = refuse_unread(binding, head, settings.source_column, path)
     _check_labels(binding, head, settings, path)
     _refuse_written_lists(binding, head, path)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from secid.data.containers import sniff
+from secid.data.rewrite import check_output
 from secid.data.schemas.detect import detect
 from secid.data.schemas.table import SHAPES, Shape
 from secid.data.stream import ByteStream
@@ -301,6 +302,55 @@ def test_passages_that_hold_their_labels(docs: str, label: str, tmp_path: Path) 
     passages = [{"text": "n", label: 0}, {"title": "T", "text": "p", label: True}, {"text": "m", label: 0}]
     reader, (record,) = read(write(tmp_path / "a.jsonl", [{"query": "q", docs: passages}]))
     assert (reader.files[0].schema, record[:3]) == ("labelled-list", ("q", ("T p",), ("n", "m")))
+
+
+FLAT = {"query": "q", "pos_text": "p", "pos_title": "T", "neg_text": "n", "neg_title": "T"}
+NUMBERED = {"query": "q", "positive": "p", "positive_title": "T", "negative_1": "n", "negative_2": "m"}
+TITLES_OF_LISTS = {"query": "q", "pos": ["p"], "pos_titles": ["T"], "neg": ["n", "m"], "negTitles": ["T", ""]}
+
+
+@pytest.mark.parametrize(
+    ("row", "negatives"),
+    [
+        (FLAT, ("T n",)),
+        ({**NUMBERED, "negative_1_title": "T", "negative_2_title": ""}, ("T n", "m")),
+        ({**NUMBERED, "negative_title_1": "T", "negative_title_2": "U"}, ("T n", "U m")),
+        (TITLES_OF_LISTS, ("T n", "m")),
+        ({"query": "q", "docs": ["p", "n"], "titles": ["T", "T"], "labels": [1, 0]}, ("T n",)),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_titles_in_columns_of_their_own_are_joined(row: Any, negatives: Any, suffix: str, tmp_path: Path) -> None:
+    path = write(tmp_path / f"a{suffix}", [row])
+    reader, (record,) = read(path)
+    assert record[:3] == ("q", ("T p",), negatives)
+    assert "titles joined: " in reader.files[0].mapping
+    reader, (record,) = read(path, titles=False)
+    assert record.positives == ("p",)
+    assert "titles left out: " in reader.files[0].mapping
+
+
+def test_titles_of_flat_tables_and_of_labelled_pairs_are_joined(tmp_path: Path) -> None:
+    assert read(write(tmp_path / "a.tsv", [FLAT]))[1][0][:3] == ("q", ("T p",), ("T n",))
+    pairs = [{"query": "q", "passage": text, "passage_title": "T", "label": text == "p"} for text in "pn"]
+    assert read(write(tmp_path / "b.jsonl", pairs))[1][0][:3] == ("q", ("T p",), ("T n",))
+
+
+def test_a_title_that_may_be_anyone_s_is_said_to_be_left_out(tmp_path: Path) -> None:
+    reader, (record,) = read(write(tmp_path / "a.jsonl", [{"title": "T", "query": "q", "pos": ["p"], "neg": ["n"]}]))
+    assert record[:3] == ("q", ("p",), ("n",))
+    assert reader.files[0].mapping.endswith("(titles left out: title)")
+
+
+def test_titles_that_are_not_as_many_as_the_passages_are_counted(tmp_path: Path) -> None:
+    (defect,) = read(write(tmp_path / "a.jsonl", [{**TITLES_OF_LISTS, "negTitles": ["T"]}]))[1]
+    assert (defect.reason, "1 titles for 2 passages" in defect.detail) == ("wrong_type", True)
+
+
+def test_a_copy_of_titles_in_columns_of_their_own_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [TITLES_OF_LISTS])
+    with pytest.raises(SchemaError, match="titles in columns of their own"):
+        check_output([str(path)], Settings(), tmp_path / "out.jsonl")
 
 
 @pytest.mark.parametrize("positive", ["p", ["p"]])
