@@ -16,6 +16,7 @@ from secid.data.schemas.advice import column_flags, negative_flag, seen
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, bind_columns, filled, number_of
 from secid.data.schemas.doubts import refuse_guesses, refuse_unread
 from secid.data.schemas.head import Head, Key, look_like_ids, make_head
+from secid.data.schemas.joined import refuse_joined
 from secid.data.schemas.order import by_order, no_wider
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, named, negative_groups
 from secid.data.schemas.refusals import REFUSALS
@@ -54,6 +55,8 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
     beside = refuse_unread(binding, head, settings.source_column, path)
     _check_labels(binding, head, settings, path)
     _refuse_written_lists(binding, head, path)
+    if not settings.format:
+        refuse_joined(binding, head, path)
     if not head.named:
         return binding
     if settings.negative_column in head.kinds:  # named in full it is the only one that is asked for

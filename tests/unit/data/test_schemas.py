@@ -304,6 +304,47 @@ def test_passages_that_hold_their_labels(docs: str, label: str, tmp_path: Path) 
     assert (reader.files[0].schema, record[:3]) == ("labelled-list", ("q", ("T p",), ("n", "m")))
 
 
+def passages(n: int, joined: str) -> str:
+    return joined.join(f"Passage {n} {m} tells at length of old towns and their walls." for m in range(3))
+
+
+@pytest.mark.parametrize("mark", [" ||| ", "|||", " [SEP] ", "\n", "\n\n", "\t", " || ", "\n- ", " ### "])
+@pytest.mark.parametrize("negatives", ["negatives", "负例"])
+def test_passages_joined_in_one_cell_are_refused(mark: str, negatives: str, tmp_path: Path) -> None:
+    rows = [{"query": f"q {n}", "positive": f"Answer {n} tells of it.", negatives: passages(n, mark)} for n in range(9)]
+    path = write(tmp_path / "a.jsonl", rows)
+    with pytest.raises(SchemaError, match=f"9 of 9 negatives under {negatives} seem to be several passages") as caught:
+        read(path)
+    assert "--format triplet reads it so" in str(caught.value.remedy)
+    assert len(read(path, format="triplet")[1]) == 9
+
+
+def test_positives_joined_in_one_cell_are_refused(tmp_path: Path) -> None:
+    rows = [["a query", "one passage ||| another one", "a negative"]] * 3
+    with pytest.raises(SchemaError, match="3 of 3 positives under 1 seem"):
+        read(write(tmp_path / "a.tsv", rows))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        lambda n: passages(n, "\n") if n % 3 else passages(n, " "),  # some documents of paragraphs
+        lambda n: "\n".join([passages(n, " ")] * (1 + n % 4)),
+        lambda n: f"a = b || c{n}\n    if a:\n        return c | d\n",
+        lambda n: f"Heading {n}\n{passages(n, ' ')}" if n % 2 else f"|x| < {n}",
+        lambda n: passages(n, " ||| ") if n == 1 else passages(n, " "),
+    ],
+)
+def test_marks_within_passages_are_no_reason_to_refuse(text: Any, tmp_path: Path) -> None:
+    rows = [{"query": f"q {n}", "positive": f"Answer {n} tells of it.", "negative": text(n)} for n in range(20)]
+    assert len(read(write(tmp_path / "a.jsonl", rows))[1]) == 20
+
+
+def test_a_break_that_positives_have_too_is_one_of_the_corpus(tmp_path: Path) -> None:
+    rows = [{"query": f"q {n}", "pos": passages(n, "\n"), "neg": passages(n + 50, "\n")} for n in range(20)]
+    assert len(read(write(tmp_path / "a.jsonl", rows))[1]) == 20
+
+
 FLAT = {"query": "q", "pos_text": "p", "pos_title": "T", "neg_text": "n", "neg_title": "T"}
 NUMBERED = {"query": "q", "positive": "p", "positive_title": "T", "negative_1": "n", "negative_2": "m"}
 TITLES_OF_LISTS = {"query": "q", "pos": ["p"], "pos_titles": ["T"], "neg": ["n", "m"], "negTitles": ["T", ""]}
