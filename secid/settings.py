@@ -80,7 +80,7 @@ class Settings:
     budget: float = setting(1.0, "Budget B of the ranking, log det(I + B M); 1 is the paper's score.", gt=0, le=1e12)
     until_ranked: float | None = setting(
         None,
-        "Score growing samples until the order is established with this confidence, such as 0.95.",
+        "Score growing samples until the order is established with this confidence, such as 0.95. Needs budget 1.",
         gt=0.5,
         le=0.9999,
     )
@@ -88,7 +88,7 @@ class Settings:
     controls: str = setting(
         "all",
         "Controls to score: all, none, or a comma-separated list of random, known_positive, shuffled, query_echo, "
-        "bm25_pool and dense_pool.",
+        "bm25_pool and dense_pool (spaces do for underscores).",
     )
     control_queries: int = setting(1000, "Queries that controls are sampled on.", ge=2)
     high_coverage: float = setting(0.5, "Coverage at and above which a negative counts as highly covered.", ge=0, le=1)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "alone: the source's own score in nats, higher is better. slope: nats that a unit more of its share would add, "
-    "level over all sources that the bounds leave free. loss without: nats lost when it is left out."
+    "level over all sources that the bounds leave free. loss without: nats lost when it is left out and the others are "
+    "mixed anew; a fixed share of it is set free, so below 0 that share costs more than the source gives."
 )
 
 
@@ -104,7 +105,8 @@ def _print(console: Console, found: MixResult, written: Blend | None) -> None:
     ]
     for line in lines:
         console.print(Text(line))
-    console.print(_hybrids_table(found))
+    if found.hybrids:
+        console.print(_hybrids_table(found))
     for remark in found.remarks:
         console.print(Text(plain(remark), style="yellow"))
     if written is not None:
@@ -113,12 +115,28 @@ def _print(console: Console, found: MixResult, written: Blend | None) -> None:
         for line in repeats_told(written.n_repeated):
             console.print(Text(line))
         console.print(Text(f"where each comes from: {plain(written.provenance_path)}"))
-        console.print(
-            Text(
-                f"{written.n_alone} of {written.n_records} records have candidates of fewer than two sources; "
-                f"{written.n_short} negatives were short and made up by other sources where they could be"
-            )
-        )
+        for line in _drawing_told(written):
+            console.print(Text(line))
+
+
+def _drawing_told(written: Blend) -> list[str]:
+    """What was short in the drawing, in sentences."""
+    from secid.report.foreign import plain
+    from secid.report.numerals import plural
+
+    names = [plain(name) for name in written.n_negatives]
+    if len(names) == 1:
+        told = [f"{names[0]} has the whole share, so nothing is mixed in"]
+    else:
+        told = [
+            f"{written.n_alone:,} of {plural(written.n_records, 'record')} have candidates of fewer than two sources"
+        ]
+    if written.n_positive:
+        told.append(f"{plural(written.n_positive, 'labelled positive')} among the candidates left out")
+    if written.n_short:
+        asked = plural(written.n_short, "negative that shares asked for was", "negatives that shares asked for were")
+        told.append(f"{asked} not there; other sources made up for it where they could")
+    return told
 
 
 def _shares_table(found: MixResult) -> Table:
@@ -127,6 +145,7 @@ def _shares_table(found: MixResult) -> Table:
     from rich.text import Text
 
     from secid.report.foreign import plain
+    from secid.report.numerals import percent
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
     table.add_column("source", overflow="fold", ratio=1, min_width=12)
@@ -134,7 +153,7 @@ def _shares_table(found: MixResult) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for part in found.parts:
         loss = "–" if part.loss_without_nats is None else f"{part.loss_without_nats:.4f}"
-        share = f"{part.share:.1%}" + (" fixed" if part.fixed else "")
+        share = percent(part.share) + (" fixed" if part.fixed else "")
         table.add_row(Text(plain(part.name)), share, f"{part.single_nats:.4f}", f"{part.slope_nats:.4f}", loss)
     return table
 

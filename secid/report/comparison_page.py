@@ -112,11 +112,11 @@ def _ranks(found: RunComparison) -> Section:
     rows = []
     for item in found.sources:
         cells = [short(item.name), _files_told(item, found.runs)]
-        for rank, group, score, ends in zip(
-            item.ranks, item.rank_groups, item.scores_nats, item.intervals_95, strict=True
+        for rank, group, score, ends, at in zip(
+            item.ranks, item.rank_groups, item.scores_nats, item.intervals_95, found.budgets, strict=True
         ):
             known = rank is not None and score is not None and ends is not None
-            cells.append(f"{rank} ({group}) {nats(score)}\n({interval(ends, ' ')})" if known and ends else "–")
+            cells.append(f"{rank} ({group}) {nats(score)}\n({interval(ends, ' ', at)})" if known and ends else "–")
         rows.append(tuple(cells))
     stability = [
         f"{named(label)}: fewer than two sources in common with {named(found.runs[0])}, so no order to compare."

@@ -6,6 +6,8 @@ from math import isfinite
 
 SPACE = "\u00a0"
 SMALLEST_P = 1e-4
+UNTOLD, HALF_UNTOLD = "unknown: too few queries", "±?"
+"""In the place of an interval, in sentences and tables, and in the narrow columns of a terminal."""
 ROUNDING = 1e-12
 """Nats below which a difference is left by adding float64 numbers in another order."""
 
@@ -25,13 +27,25 @@ def nats(value: float | None, *, signed: bool = False) -> str:
     return _minus(f"{value:+,.{decimals}f}" if signed else f"{value:,.{decimals}f}")
 
 
-def interval(ends: tuple[float, float], space: str = SPACE) -> str:
-    """Both ends of an interval, in nats. space: an ordinary one lets it break where room is scarce."""
+def is_untold(ends: tuple[float, float], budget: float) -> bool:
+    """Whether an interval of a score, or of a difference, at a budget is all that there can be: too few queries."""
+    return tuple(ends) in ((0.0, budget), (-budget, budget))
+
+
+def interval(ends: tuple[float, float], space: str = SPACE, budget: float = 1.0) -> str:
+    """Both ends of an interval at a budget, in nats; UNTOLD where there are too few queries for one.
+
+    space: an ordinary one lets it break where room is scarce.
+    """
+    if is_untold(ends, budget):
+        return UNTOLD
     return f"{nats(ends[0])}{space}to{space}{nats(ends[1])}"
 
 
-def half_width(value: float, ends: tuple[float, float]) -> str:
-    """The upper half of an interval (the lower one may be cut at zero)."""
+def half_width(value: float, ends: tuple[float, float], budget: float = 1.0) -> str:
+    """The upper half of an interval (the lower one may be cut at zero); HALF_UNTOLD where there is none to tell."""
+    if is_untold(ends, budget):
+        return HALF_UNTOLD
     return f"±{nats(ends[1] - value)}"
 
 

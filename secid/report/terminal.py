@@ -17,7 +17,7 @@ from secid.report.content.early import early_told
 from secid.report.content.slices import slices_told
 from secid.report.foreign import plain, short, without_isolates
 from secid.report.names import told_apart
-from secid.report.numerals import count, fraction, half_width, nats, percent
+from secid.report.numerals import HALF_UNTOLD, UNTOLD, count, fraction, half_width, is_untold, nats, percent
 from secid.report.trimmed import Trimmed
 from secid.report.unstable import unstable
 from secid.report.verdict import in_a_line, warning, warnings
@@ -74,6 +74,8 @@ def table(run: Run) -> RenderableType:
         parts += [_line(""), _line(_ablation_legend(run))]
     for item in run.ablations:
         parts += [_line(""), _ablation(run, item), _line(f"{plain(in_words(item.name))}: {told(item)}")]
+    if _untold(run):
+        parts.append(_line(f"{HALF_UNTOLD}: interval {UNTOLD}."))
     parts.append(_line(""))
     parts += [_line(line, "yellow") for line in [*skipped_lines(run), *missing_lines(run)]]
     if run.early_stop is not None:
@@ -84,6 +86,14 @@ def table(run: Run) -> RenderableType:
     parts += [*_findings(run), *([_labelled("Settings", settings)] if settings else [])]
     parts.append(_labelled("Verdict", in_a_line(run)))
     return Group(*parts)
+
+
+def _untold(run: Run) -> bool:
+    """Whether any score shown has too few queries for an interval."""
+    points = [score_point(source, run.budget) for source in run.sources]
+    return any(is_untold(point.interval_95, run.budget) for point in points) or any(
+        is_untold(control.interval_95, 1.0) for control in run.controls
+    )
 
 
 def _line(text: str, style: str = "") -> Text:
@@ -140,7 +150,7 @@ def _ranking(run: Run) -> Table:
         shown.add_row(
             f"{source.rank} ({source.rank_group})",
             Text(short(source.name)),
-            f"{nats(point.nats)} {half_width(point.nats, point.interval_95)}",
+            f"{nats(point.nats)} {half_width(point.nats, point.interval_95, run.budget)}",
             *(() if at_one else (nats(source.eci_nats),)),
             percent(source.diversity_fraction),
             " ".join([*(f"{mean:.2f}" for mean in gates[: len(means)]), f"{percent(source.inversion_fraction):>6}"]),

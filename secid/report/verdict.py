@@ -72,20 +72,21 @@ def ranking(run: Run) -> str:
     point = score_point(leader, run.budget)
     on = " on equal numbers" if run.equal_numbers and run.budget > 1.0 else ""
     at = "" if run.budget == 1.0 else f"at B{SPACE}={SPACE}{budget(run.budget)}{on} "
-    score = f"{nats(point.nats)} nats {at}(95{SPACE}% interval {interval(point.interval_95)})"
+    score = f"{nats(point.nats)} nats {at}(95{SPACE}% interval {interval(point.interval_95, budget=run.budget)})"
     if how == "alone":
         return f"{named(leader.name)} scores {score}; one source alone has no rank."
     if how == "unknown":
         return f"{named(leader.name)} scores highest, {score}, but the sources were not compared."
     if how == "first":
         pair = _pair(run, leader.name, run.sources[1].name)
-        return f"{named(leader.name)} ranks first {at}and its lead is established: {_lead(pair, run.sources[1].name)}."
+        lead = _lead(pair, run.sources[1].name, run.budget)
+        return f"{named(leader.name)} ranks first {at}and its lead is established: {lead}."
     rivals = [pair.second if pair.first == leader.name else pair.first for pair in _open_pairs(run)]
     pair = _open_pairs(run)[0]
     between = f"First place is open {at}between {_names([leader.name, *rivals])}"
     if abs(pair.difference_nats) < ROUNDING:
         return f"{between}: {named(leader.name)} and {named(rivals[0])} score the same."
-    return f"{between}: {named(leader.name)} is {_lead(pair, rivals[0], _tested(run, pair))}."
+    return f"{between}: {named(leader.name)} is {_lead(pair, rivals[0], run.budget, _tested(run, pair))}."
 
 
 def _tested(run: Run, pair: Comparison) -> str:
@@ -104,8 +105,8 @@ def _pair(run: Run, first: str, second: str) -> Comparison:
     return next(pair for pair in run.comparisons if {pair.first, pair.second} == {first, second})
 
 
-def _lead(pair: Comparison, other: str, remark: str = "") -> str:
-    ahead = f"{nats(pair.difference_nats)} nats (95{SPACE}% interval {interval(pair.interval_95)}{remark})"
+def _lead(pair: Comparison, other: str, at: float, remark: str = "") -> str:
+    ahead = f"{nats(pair.difference_nats)} nats (95{SPACE}% interval {interval(pair.interval_95, budget=at)}{remark})"
     return f"{ahead} ahead of {named(other)}"
 
 

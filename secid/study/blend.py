@@ -49,7 +49,7 @@ class Blend:
     n_records    : records of the base.   n_rows : rows of the file.   n_negatives : drawn ones, by source.
     n_repeated   : cells that repeat a negative of their row, where each has a column of its own.
     n_short      : negatives that a source's share asked of it and it did not have; others gave them where they could.
-    n_alone      : records whose query no other source of the mixture has.
+    n_alone      : records with candidates of fewer than two of the mixture's sources; 0 where it is one source alone.
     n_positive   : candidates of the base's queries left out because the run labels them as positives of the query.
     """
 
@@ -141,7 +141,7 @@ def _drawn(
         quotas = np.diff(edges, prepend=0)
         picked, missing = _picked(pools, quotas.tolist(), [planned.negatives for planned in sources.values()])
         n_short += missing
-        n_alone += sum(bool(pool) for pool in pools) < 2
+        n_alone += len(pools) > 1 and sum(map(bool, pools)) < 2
         drawn.append([Draw(names[place], triplet) for place, triplet in picked])
     n_positive = sum(_n_positive(planned, base.query) for planned in sources.values())
     return drawn, {"n_short": n_short, "n_alone": n_alone, "n_positive": n_positive}

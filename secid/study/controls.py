@@ -37,7 +37,7 @@ def chosen_kinds(text: str) -> tuple[str, ...]:
     """The kinds that the setting asks for, in the order of KINDS. Raises UsageError for an unknown one."""
     if text in ("all", "none"):
         return KINDS if text == "all" else ()
-    asked = [part.strip() for part in text.split(",")]
+    asked = ["_".join(part.replace("-", " ").split()) for part in text.split(",")]  # as pages write them, too
     for name in asked:
         if name not in KINDS:
             alone = f"{name!r} stands alone, got {text!r}" if name in ("all", "none") else f"unknown control {name!r}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations, pairwise
+from math import ceil, log10
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +13,8 @@ from secid.results import Crossing
 from secid.study.finish import Measured
 
 Floats = npt.NDArray[np.float64]
-CROSSING_POINTS = 200
-"""Budgets between which curves are looked at for crossings: to 1e4 a factor of about 1.05 apart, to 1e12 of 1.15;
-closer pairs cancel out."""
+STEPS_PER_DECADE = 50
+"""Of the budgets between which curves are looked at for crossings: two within a factor of 1.05 may cancel out."""
 LEVEL_FRACTION = 1e-6
 """Curves nearer than METHOD 11's precision are level: the same source read in another order crosses itself nowhere."""
 
@@ -22,7 +22,7 @@ LEVEL_FRACTION = 1e-6
 def crossings(items: Sequence[Measured], largest: float) -> tuple[Crossing, ...]:
     """Budgets from 1 to the largest at which two sources of equal size change places, every time. Source: METHOD 7."""
     found = []
-    grid = np.geomspace(1.0, largest, CROSSING_POINTS)
+    grid = np.geomspace(1.0, largest, 1 + ceil(STEPS_PER_DECADE * log10(largest)))
     curves = {item.name: _spectral_curve(item, grid) for item in items}
     for first, second in combinations(items, 2):
         (a, nats_a), (b, nats_b) = curves[first.name], curves[second.name]

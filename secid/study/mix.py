@@ -233,8 +233,10 @@ def _remarks(
         "This maximises the score, not retrieval: whether the mixture trains a better encoder is not measured here.",
         f"Certificate: no mixture within the bounds holds more than {best.gap_nats:.2g} nats above this one.",
     ]
+    if len(parts) == 1:
+        return (*remarks, f"{name} is the only source of this run: there is nothing to mix it with.")
     largest = max(parts, key=lambda part: part.share)
-    if len(parts) > 1 and largest.share >= VERTEX_SHARE:
+    if largest.share >= VERTEX_SHARE:
         rule = budget == 1.0 and not held
         why = " At B = 1 the score is nearly the mean weight, so this is the rule." if rule else ""
         remarks.append(f"At budget {budget:g} the best mixture is {largest.name} almost alone.{why}")

@@ -114,6 +114,37 @@ def test_controls_take_a_share_only_when_asked(scored, invoke):
     assert "stand in no file" in err
 
 
+def test_a_fixed_share_that_costs_is_explained(scored, invoke):
+    _, out, _ = invoke("mix", scored, "--with-controls", "--fix", "control query echo=0.3")
+    flat = " ".join(out.split())
+    assert "a fixed share of it is set free, so below 0 that share costs more than the source gives" in flat
+    (echo,) = [p for p in api.mix(scored, with_controls=True, fixed={"control query echo": 0.3}).parts if p.fixed]
+    assert echo.loss_without_nats is not None
+    assert echo.loss_without_nats < 0  # the case that the legend speaks of
+
+
+def test_one_source_is_not_mixed(tmp_path, tiny, invoke):
+    write_rows(tmp_path / "plain.jsonl", rows(12, 4))
+    api.score(["plain.jsonl"], str(tiny), run="run", controls="none")
+    code, out, _ = invoke("mix", "run")
+    flat = " ".join(out.split())
+    assert code == 0
+    assert "plain is the only source of this run: there is nothing to mix it with." in flat
+    for text in ("half of each", "0 nats more", "almost alone"):
+        assert text not in flat
+
+
+def test_what_is_short_in_a_mixed_file_is_told_as_it_is(scored, invoke):
+    """One source with the whole share has no candidates of others, though all sources know all queries."""
+    _, out, _ = invoke("mix", scored, "--fix", "plain=1", "--write", "alone.jsonl")
+    flat = " ".join(out.split())
+    assert "plain has the whole share, so nothing is mixed in" in flat
+    assert "fewer than two" not in flat
+    assert api.write_mixture(scored, {"plain": 1.0}, "again.jsonl").n_alone == 0
+    _, out, _ = invoke("mix", scored, "--fix", "plain=0.5", "--write", "both.jsonl")
+    assert "0 of 12 records have candidates of fewer than two sources" in " ".join(out.split())
+
+
 def test_a_source_named_like_a_control_is_not_taken_for_it(tmp_path, tiny):
     write_rows(tmp_path / "control random.jsonl", rows(20, 2, "plain"))
     api.score(["control random.jsonl"], str(tiny), run="run", controls="random")

@@ -18,9 +18,9 @@ from secid.report.charts.svg import (
     ticks,
     words,
 )
-from secid.report.numerals import nats
+from secid.report.numerals import is_untold, nats
 from secid.report.words import compares, kind_name, score_point
-from secid.results import ControlResult, Measurement, Run
+from secid.results import BudgetPoint, ControlResult, Measurement, Run
 
 NAMES, RIGHT, ROW, TOP = 176, 440, 26, 10
 NAME_ROOM = NAMES - 24
@@ -39,7 +39,7 @@ def scores(run: Run, title: str, description: str) -> Markup:
     shown = [control for control in controls if control.of is None]
     shuffled = {control.of: control for control in controls if control.of is not None}
     points = [score_point(item, run.budget) for item in (*run.sources, *controls)]
-    low, high = around([end for point in points for end in (*point.interval_95, point.nats)], zero=True)
+    low, high = around([value for point in points for value in (*_ends(point, run.budget), point.nats)], zero=True)
     scale = Scale(low, high, NAMES + 8, RIGHT)
     sources_end = TOP + ROW * len(run.sources)
     controls_start = sources_end + (24 if shown else 0)
@@ -90,14 +90,16 @@ def _groups(run: Run) -> list[Markup]:
 
 def _bar(item: Measurement, budget: float, y: float, scale: Scale, number: int | None) -> list[Markup]:
     point = score_point(item, budget)
-    start, end = (scale(value) for value in point.interval_95)
     class_ = "ctl" if number is None else "src"
-    return [
-        line(start, y, end, y, f"{class_} whisker"),
-        line(start, y - 4, start, y + 4, f"{class_} cap"),
-        line(end, y - 4, end, y + 4, f"{class_} cap"),
-        _mark(scale(point.nats), y, class_, nats(point.nats)),
-    ]
+    ends = [scale(value) for value in _ends(point, budget)]
+    whisker = [line(ends[0], y, ends[1], y, f"{class_} whisker")] if ends else []
+    caps = [line(end, y - 4, end, y + 4, f"{class_} cap") for end in ends]
+    return [*whisker, *caps, _mark(scale(point.nats), y, class_, nats(point.nats))]
+
+
+def _ends(point: BudgetPoint, budget: float) -> tuple[float, ...]:
+    """The ends of the interval; none where there are too few queries for one."""
+    return () if is_untold(point.interval_95, budget) else point.interval_95
 
 
 def _mark(x: float, y: float, class_: str, tip: str) -> Markup:

@@ -11,6 +11,7 @@ from secid.report.words import terms
 from secid.results import EarlyStop, Run
 
 SHOWN_PAIRS = 8
+OTHER_FREQUENCIES = ": the whole files have other ones, at which a close pair may be ordered otherwise."
 DECIDED = (
     "Decided speaks of these files, established and the rank groups of the process that made them: other queries could "
     "order a decided pair the other way, so it may share a rank group."
@@ -25,9 +26,11 @@ def early_told(run: Run, stop: EarlyStop) -> list[str]:
         f"Looks at growing samples needed vectors of {count(stop.n_texts_encoded)} of the {count(stop.n_texts)} "
         "distinct queries and passages that scoring without them would need, those from the cache included."
     )
-    idf = " (IDF of the sample that --max-records took)" if _limited(run) else ""
+    counted = _limited(run) and run.idf.corpus != "uniform"
+    sample = f"all queries of these files at the document frequencies of what {_max_records(run)} takes"
     sure = (
-        f"Every decided order is that of these files read whole{idf}, with a confidence of {percent(stop.confidence)}."
+        f"Every decided order is that of {sample if counted else 'these files read whole'}, with a confidence of "
+        f"{percent(stop.confidence)}{OTHER_FREQUENCIES if counted else '.'}"
     )
     return [
         f"{needed} {sure}{tie}",

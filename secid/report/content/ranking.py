@@ -30,7 +30,7 @@ def ranking_section(run: Run) -> Section:
                 short(source.name),
                 f"{count(source.rank)} ({count(source.rank_group)})",
                 nats(point.nats),
-                interval(point.interval_95),
+                interval(point.interval_95, budget=run.budget),
                 percent(source.diversity_fraction),
                 percent(source.probability_first),
                 count(source.n_queries),
@@ -41,9 +41,10 @@ def ranking_section(run: Run) -> Section:
     head = ("rank (group)", f"{score_name(run)} (nats)", *numbers)
     title = "Scores of the sources with 95 % intervals, controls below"
     description = described(
-        (source.name, f"{nats(point.nats)}, interval {interval(point.interval_95)}, rank group {source.rank_group}")
+        (source.name, f"{nats(point.nats)}, interval {within}, rank group {source.rank_group}")
         for source in run.sources
         for point in [score_point(source, run.budget)]
+        for within in [interval(point.interval_95, budget=run.budget)]
     )
     dashed = (
         " Dashed lines: controls. Hollow diamonds: the source's own negatives shuffled. Their numbers stand in the "
@@ -133,7 +134,7 @@ def _controls(run: Run) -> Part:
 
 def _at_budget(control: ControlResult, budget: float) -> str:
     point = score_point(control, budget)
-    return f"{nats(point.nats)}\n({interval(point.interval_95, ' ')})" if point.budget == budget else "–"
+    return f"{nats(point.nats)}\n({interval(point.interval_95, ' ', budget)})" if point.budget == budget else "–"
 
 
 def _against(run: Run) -> Part:
@@ -191,7 +192,7 @@ def pairs_section(run: Run) -> Section | None:
         (
             f"{named(pair.first, 40)} over {named(pair.second, 40)}",
             nats(pair.difference_nats, signed=True),
-            interval(pair.interval_95),
+            interval(pair.interval_95, budget=run.budget),
             probability(pair.p_holm),
             "established" if pair.established else "open",
             count(pair.queries_needed_80),

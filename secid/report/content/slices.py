@@ -33,7 +33,7 @@ def slices_section(run: Run) -> Section | None:
     table = Table(
         caption="Rank (rank group) and score in nats with 95 % interval by slice",
         columns=columns,
-        rows=tuple(_row(item, names) for item in shown),
+        rows=tuple(_row(item, names, run.budget) for item in shown),
     )
     return Section(
         anchor="slices",
@@ -113,14 +113,16 @@ def _value(item: Slice) -> str:
     return f"“{item.value}”" if item.value == ABSENT else item.value or ABSENT
 
 
-def _row(item: Slice, names: list[str]) -> tuple[str, ...]:
+def _row(item: Slice, names: list[str], budget: float) -> tuple[str, ...]:
     found = {source.name: source for source in item.sources}
     n_queries = max((source.n_queries for source in item.sources), default=0)
-    cells = (_cell(found.get(name)) for name in names)
+    cells = (_cell(found.get(name), budget) for name in names)
     return (short(_value(item)), count(n_queries), *cells, fraction(item.stability))
 
 
-def _cell(source: SliceSource | None) -> str:
+def _cell(source: SliceSource | None, budget: float) -> str:
     if source is None:
         return "–"
-    return f"{source.rank} ({source.rank_group}) {nats(source.score_nats)}\n({interval(source.interval_95, ' ')})"
+    return (
+        f"{source.rank} ({source.rank_group}) {nats(source.score_nats)}\n({interval(source.interval_95, ' ', budget)})"
+    )

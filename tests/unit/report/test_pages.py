@@ -500,7 +500,11 @@ def test_an_early_stop_says_what_to_do_about_pairs_that_are_open(run):
     told = " ".join(printed(made).split())
     assert "Undecided: bm25 and dense. The looks ended at --max-records 120: more queries may decide. Decided" in told
     assert "2 pairs open there: to narrow the intervals, raise --max-records 120." in told  # all looks were made
-    assert "of these files read whole (IDF of the sample that --max-records took), with" in told
+    sample = "that of all queries of these files at the document frequencies of what --max-records 120 takes, with a"
+    assert sample in told
+    assert "the whole files have other ones, at which a close pair may be ordered otherwise." in told
+    uniform = " ".join(printed(replace(made, idf=replace(made.idf, corpus="uniform"))).split())
+    assert "that of these files read whole, with a confidence" in uniform  # words count alike in any sample
     stopped = replace(made, early_stop=replace(made.early_stop, planned_looks=(20, 120)))
     told = " ".join(printed(stopped).split())
     assert "2 pairs open there: to narrow the intervals, score without --until-ranked." in told
@@ -511,6 +515,34 @@ def test_an_early_stop_says_what_to_do_about_pairs_that_are_open(run):
         assert "dense. The looks ended at --max-records: more queries" in " ".join(printed(edited).split())
     settled = replace(made, comparisons=tuple(replace(pair, established=True) for pair in pairs))
     assert "open there" not in printed(settled)
+
+
+def test_few_queries_have_no_interval_on_any_page(run):
+    """One rule: what is too few for an interval in a sentence has none in tables, charts and on the terminal."""
+    few, small = (
+        replace(
+            item,
+            interval_95=(0.0, 1.0),
+            budget_curve=tuple(replace(point, interval_95=(0.0, point.budget)) for point in item.budget_curve),
+        )
+        for item in (run.controls[1], run.sources[-1])
+    )
+    pair = replace(run.comparisons[0], interval_95=(-1.0, 1.0))
+    made = replace(
+        run,
+        sources=(*run.sources[:-1], small),
+        controls=(run.controls[0], few, *run.controls[2:]),
+        comparisons=(pair, *run.comparisons[1:]),
+    )
+    text, page, wide = printed(made), to_markdown(made), to_html(made)
+    assert re.search(rf"{few.eci_nats:.4f} +±\?", text)
+    assert re.search(rf"{small.eci_nats:.4f} +±\?", text)
+    assert "±?: interval unknown: too few queries." in " ".join(text.split())
+    assert "±?" not in printed(run)
+    for shown in (text, page, wide):
+        assert "to 1.0000" not in shown.replace("\u00a0", " ")
+    assert page.count("unknown: too few queries") >= to_markdown(run).count("unknown: too few queries") + 3
+    assert wide.count("ctl cap") == to_html(run).count("ctl cap") - 2
 
 
 def test_numbers_are_never_cut_in_the_terminal(run):

@@ -104,6 +104,7 @@ def test_echoes_are_the_queries_own_texts(made):
 def test_controls_are_chosen_by_name():
     assert chosen_kinds("none") == ()
     assert chosen_kinds("shuffled, random") == ("random", "shuffled")
+    assert chosen_kinds("dense pool, known-positive,bm25_pool") == ("known_positive", "bm25_pool", "dense_pool")
     with pytest.raises(UsageError, match="unknown control 'rnadom'"):
         chosen_kinds("rnadom")
     with pytest.raises(UsageError, match="'all' stands alone, got 'all,random'"):

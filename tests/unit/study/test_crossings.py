@@ -49,3 +49,16 @@ def test_crossings_are_sought_up_to_the_largest_budget_alone():
     sources = [source("flat", [0.1, 0.1]), source("steep", [0.5, 0.0])]
     assert crossings(sources, 29.0) == ()
     assert len(crossings(sources, 31.0)) == 1
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-9])
+def test_the_grid_is_as_fine_at_large_budgets(scale):
+    """1 + 11.01 B + 10.11 B² + 0.1 B³ less b's polynomial is 0.1 B (B − 1) (B − 1.1): curves cross at 1 and 1.1."""
+    product, total = 10.11 + 0.21, 11.01 - 0.11
+    root = np.sqrt(total**2 / 4 - product)
+    a = source("a", [10 * scale, 1 * scale, 0.01 * scale])
+    b = source("b", [(total / 2 + root) * scale, (total / 2 - root) * scale, 0.0])
+    found = [crossing.budget * scale for crossing in crossings([a, b], 1e12)]
+    assert found[-1] == pytest.approx(1.1, rel=1e-6)
+    if scale < 1.0:  # B = 1 itself is where the search begins
+        assert found == pytest.approx([1.0, 1.1], rel=1e-6)
