@@ -14,7 +14,7 @@ from typing import BinaryIO, Literal
 
 from secid.data.headers import header_of
 from secid.data.jsonrows import BOM, json_array, json_lines, json_object, unwrap
-from secid.data.rows import Parts, Row, Rows, gathered, numbered, shorten
+from secid.data.rows import ENCODING, Parts, Row, Rows, gathered, numbered, shorten
 from secid.data.stream import CHUNK, ByteStream, once_only
 from secid.data.tablerows import Dialect, table_rows
 from secid.errors import InputError
@@ -44,6 +44,7 @@ SPOOL_LIMIT = 16 << 30
 """Largest columnar file unpacked to a temporary one (16 GiB): such files need random access."""
 
 SNIFFED_LINES = 50
+OTHER_DELIMITERS = {";": "semicolons", "|": "vertical bars", "，": "full-width commas", "；": "full-width semicolons"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,9 @@ def sniff(stream: ByteStream, header: bool | None = None) -> Container:
             raise InputError(
                 f"this is {what}",
                 where=stream.path,
-                remedy="secid reads .jsonl, .json, .csv, .tsv, .parquet and .arrow, each also .gz or .zst",
+                remedy=ENCODING
+                if "UTF" in what
+                else "secid reads .jsonl, .json, .csv, .tsv, .parquet and .arrow, each also .gz or .zst",
             )
     if head[257:262] == b"ustar":
         raise InputError("this is a tar archive", where=stream.path, remedy="unpack it and name the files")
@@ -155,9 +158,12 @@ def sniff_table(head: bytes, path: str, header: bool | None = None) -> Dialect:
     suffixes = PurePath(path).suffixes
     if first.lower().startswith("sep="):
         raise InputError("the first line is a note to Excel (sep=)", where=f"{path}:1", remedy="take that line out")
-    if delimiter not in first and first.count(";") > 1:
+    other = next((mark for mark in OTHER_DELIMITERS if first.count(mark) > 1), None)
+    if delimiter not in first and other is not None:
         raise InputError(
-            "fields separated by semicolons", where=path, remedy="write it with commas or tabs between the fields"
+            f"fields separated by {OTHER_DELIMITERS[other]}",
+            where=path,
+            remedy="write it with commas or tabs between the fields",
         )
     if delimiter not in first and not {".csv", ".tsv"} & set(suffixes):
         raise InputError(
@@ -173,7 +179,7 @@ def sniff_table(head: bytes, path: str, header: bool | None = None) -> Dialect:
         names = header_of(rows, header, path)
     except InputError:
         if "\ufffd" in first:
-            raise InputError("not valid UTF-8", where=f"{path}:1", remedy="write the file in UTF-8") from None
+            raise InputError("not valid UTF-8", where=f"{path}:1", remedy=ENCODING) from None
         raise
     return Dialect(delimiter, quoted, names, len(rows[0]))
 

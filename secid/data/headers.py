@@ -87,8 +87,10 @@ def _single_words(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
 
 def _stands_out(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether all cells may be labels, and nine of ten rows below are twice as long, or all longer in each column."""
-    if not below or not all(map(LABEL.fullmatch, first)):
+    if not all(map(LABEL.fullmatch, first)):
         return False
+    if not below:  # a file of a header alone, as an empty table is written
+        return not any(" " in cell or len(cell) == 1 for cell in first)
     n_longer = sum(sum(map(len, row)) > 2 * sum(map(len, first)) for row in below)
     shorter = all(len(name) < min(map(len, cells)) for name, cells in zip(first, zip(*below, strict=True), strict=True))
     return n_longer >= 0.9 * len(below) or (shorter and (len(below) + 1) ** len(first) >= CHANCE)

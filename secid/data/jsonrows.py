@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from secid.data.rows import ROW_LIMIT, Broken, Part, Parts, Row, shorten
+from secid.data.rows import ENCODING, ROW_LIMIT, Broken, Part, Parts, Row, shorten
 from secid.data.schemas.patterns import NEGATIVE, QUERY, fits
 from secid.data.stream import CHUNK, ByteStream
 from secid.errors import InputError
@@ -98,8 +98,18 @@ def _second_word(text: bytes, problem: str) -> Any:
     except RecursionError:
         return TOO_DEEP
     except ValueError:
-        return Broken("broken_line", shorten(problem))
+        return Broken("broken_line", shorten(problem + _hint(text)))
     return value
+
+
+def _hint(text: bytes) -> str:
+    """What is wrong with a line that a program has written so, and how it would be right."""
+    text = text.strip()
+    if text.endswith((b"},", b"],")):
+        return "; a comma ends the line, as in an array without its brackets"
+    if text.startswith((b"{'", b"['")):
+        return "; single quotes are Python's, not JSON's: `json.dumps` writes it"
+    return ""
 
 
 def count_keys(value: Any) -> int:
@@ -168,7 +178,7 @@ class _Window:
         try:
             text = self._decode(data, final=not data)
         except UnicodeDecodeError as error:
-            raise InputError(f"not valid UTF-8 ({error.reason})", where=self._stream.path) from error
+            raise InputError(f"not valid UTF-8 ({error.reason})", where=self._stream.path, remedy=ENCODING) from error
         self._text = self._text[self._at :] + text
         self._at = 0
         self._done = not data
@@ -209,7 +219,8 @@ class _Window:
             except RecursionError as error:
                 raise InputError(f"element {number} is nested too deep", where=self._stream.path) from error
             except ValueError as error:
-                problem = str(error)
+                comma = "a comma before the end" if self._text[self._at : self._at + 1] == "]" else ""
+                problem = comma or str(error)
             else:
                 # A number at the window's edge may go on behind it.
                 if end < len(self._text) or not self._more():
@@ -272,10 +283,19 @@ def _refuse_several_lists(value: Row, path: str) -> None:
 
 
 def unwrap(value: Row) -> list[Row]:
-    """The records inside a JSON object: those of its wrapper key, else itself, as where it names query and negative."""
+    """The records inside a JSON object: a list under a wrapper's key, or one of objects with query and negatives.
+
+    The object itself where it names query and negative, or holds no such list.
+    """
     if isinstance(value, dict) and not all(any(fits(key, role) for key in value) for role in (QUERY, NEGATIVE)):
-        for name in WRAPPERS:
-            inner = value.get(name)
-            if isinstance(inner, list) and inner and isinstance(inner[0], dict):
-                return [row if isinstance(row, dict | list) else {} for row in inner]
+        lists = [
+            name for name, inner in value.items() if isinstance(inner, list) and inner and isinstance(inner[0], dict)
+        ]
+        records = [
+            name for name in lists if all(any(fits(key, role) for key in value[name][0]) for role in (QUERY, NEGATIVE))
+        ]
+        for name in (*(name for name in WRAPPERS if name in lists), *records):
+            return [row if isinstance(row, dict | list) else {} for row in value[name]]
+        if len(value) == 1 and isinstance(inner := next(iter(value.values())), dict):
+            return rows if (rows := unwrap(inner)) != [inner] else [value]
     return [value]

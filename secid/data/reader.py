@@ -16,7 +16,7 @@ from secid.data.collection import Collection, Role, open_collection
 from secid.data.containers import COLUMNAR, Container, open_parts, sniff
 from secid.data.grouping import PairGroups
 from secid.data.jsonrows import json_lines
-from secid.data.rows import Broken, Part, Parts, Row, numbered
+from secid.data.rows import ENCODING, Broken, Part, Parts, Row, numbered
 from secid.data.schemas.binding import Binding
 from secid.data.schemas.detect import detect
 from secid.data.shares import Share, cut
@@ -81,7 +81,11 @@ class Reader:
         self._files = [self._inspect(path) for path in source.paths]
         self.files = tuple(_shape(file) for file in self._files)
         if all(file.binding is None for file in self._files):
-            raise InputError("holds no row", where=", ".join(source.paths[:3]))
+            raise InputError(
+                "holds no row",
+                where=", ".join(source.paths[:3]),
+                remedy="it is empty, or holds the names of columns alone",
+            )
         once = any(file.pending for file in self._files)
         self.n_bytes = None if once else sum(Path(path).stat().st_size for path in source.paths)
         self._stream: ByteStream | None = None
@@ -193,7 +197,7 @@ class Reader:
                 raise InputError(
                     f"none of the first {len(tried)} rows can be read; the first: {detail}",
                     where=f"{path}:{line}",
-                    remedy="is it JSON lines, CSV, TSV, Parquet or Arrow, in UTF-8?",
+                    remedy=ENCODING if "UTF-8" in detail else "is it JSON lines, CSV, TSV, Parquet or Arrow, in UTF-8?",
                 )
             keep = once_only(path)
             pending = (stream, chain(head, parts)) if keep else None

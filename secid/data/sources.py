@@ -187,8 +187,10 @@ def _folder(path: str) -> list[Source]:
     files = _folder_files(path)
     name = Path(path).resolve().name
     if not files:
+        inner = sorted(child.name for child in Path(path).iterdir() if child.is_dir())
+        more = f"; folders within are not looked into, name one: {', '.join(inner[:3])}" if inner else ""
         raise InputError(
-            "the folder holds no data file", where=path, remedy=f"looked for {', '.join(SUFFIXES)}, packed or not"
+            "the folder holds no data file", where=path, remedy=f"looked for {', '.join(SUFFIXES)}, packed or not{more}"
         )
     if _is_saved_dataset(Path(path)) or len({_folder_stem(file) for file in files}) == 1:
         return [Source(name, _checked_shards(files))]

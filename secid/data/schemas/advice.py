@@ -26,6 +26,8 @@ EXAMPLE_LENGTH = 60
 
 def seen(head: Head) -> str:
     """The columns with their kinds and an example each, one a line; to stand behind a message."""
+    if not head.kinds:
+        return ": the rows are empty"
     lines = [f"    {key}: {kind}{_example(head, key)}" for key, kind in list(head.kinds.items())[:SHOWN]]
     more = len(head.kinds) - len(lines)
     return "\n  columns:\n" + "\n".join([*lines, *([f"    … and {more} more"] if more else [])])
@@ -94,6 +96,8 @@ def _may_hold_texts(head: Head, key: Key) -> bool:
         return False
     if kind in ("struct", "structs"):
         return isinstance(_inner_text(head.typical(key)[0]), str)
+    if kind == "text" and len(head.rows) > 1 and len(set(head.column(key))) == 1:
+        return False  # an instruction or a topic, the same for all
     first = next(iter(head.kinds))
     is_tag = kind == "text" and key != first and is_a_tag(head, first, key)
     return kind in ("text", "texts") and not (head.is_ids(key) or are_numbers(head, key) or is_tag)

@@ -14,7 +14,7 @@ from secid.data.passages import leaves
 from secid.data.rows import Row, shorten
 from secid.data.schemas.advice import column_flags, negative_flag, seen
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, bind_columns, filled, number_of
-from secid.data.schemas.doubts import refuse_guesses, refuse_unread
+from secid.data.schemas.doubts import refuse_guesses, refuse_names, refuse_textless, refuse_unread
 from secid.data.schemas.head import Head, Key, look_like_ids, make_head
 from secid.data.schemas.joined import refuse_joined
 from secid.data.schemas.order import by_order, no_wider
@@ -44,6 +44,8 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
     and the flags that decide.
     """
     head = make_head(rows)
+    if not head.named and settings.header is None:
+        refuse_names(head, path)
     if settings.source_column is not None and settings.source_column not in head.kinds:
         raise _undecided(head, f"--source-column {settings.source_column!r} is not there", [], path)
     if settings.query_column or settings.positive_column or settings.negative_column:
@@ -55,6 +57,7 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
     beside = refuse_unread(binding, head, settings.source_column, path)
     _check_labels(binding, head, settings, path)
     _refuse_written_lists(binding, head, path)
+    refuse_textless(binding, head, path)
     if not settings.format:
         refuse_joined(binding, head, path)
     if not head.named:

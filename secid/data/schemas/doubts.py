@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from secid.data.rows import shorten
+from secid.data.headers import header_of
+from secid.data.passages import TEXT_KEYS, passage_text
+from secid.data.rows import Row, shorten
 from secid.data.schemas.advice import column_flags, negative_flag, seen
-from secid.data.schemas.binding import Binding, unnumbered
+from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, filled, unnumbered
 from secid.data.schemas.head import LISTS, Head
 from secid.data.schemas.order import TAG_LENGTH, is_score
 from secid.data.schemas.patterns import NEGATIVE, NEGATIVE_WORD, POSITIVE, QUERY, fits, has_word, named, role_beside
 from secid.data.schemas.refusals import REFUSALS
 from secid.data.schemas.special import are_numbers, is_pair
-from secid.errors import SchemaError
+from secid.errors import InputError, SchemaError
 
 
 def refuse_unread(binding: Binding, head: Head, aside: str | None, path: str) -> tuple[str, ...]:
@@ -46,6 +49,48 @@ def _may_hold_passages(key: str, binding: Binding, head: Head) -> bool:
     if binding.passage_ids:
         return head.kinds[key] in ("id", "ids", "text", "texts")
     return head.kinds[key] in ("text", "texts", "struct", "structs", "lists") and not head.is_ids(key)
+
+
+def refuse_textless(binding: Binding, head: Head, path: str) -> None:
+    """Raises SchemaError where most passages are objects whose text has no known name."""
+    if binding.passage_ids or binding.splits:
+        return
+    passages = [value for row in head.rows for value in _passages_of(row, binding)]
+    textless = [value for value in passages if isinstance(value, dict) and passage_text(value) is None]
+    if 2 * len(textless) > len(passages):
+        keys = ", ".join(dict.fromkeys(str(key) for value in textless for key in value))
+        raise SchemaError(
+            f"passages are objects, and none of their keys is known to hold the text: {shorten(keys, 200)}{seen(head)}",
+            where=path,
+            remedy=f"name it text; known are {', '.join(TEXT_KEYS)}",
+        )
+
+
+def _passages_of(row: Row, binding: Binding) -> list[Any]:
+    try:
+        cells = binding.extract(filled(row, binding))[1 : 2 if binding.labelled else 3]
+    except NOT_THE_SHAPE:
+        return []
+    return [value for cell in cells for value in (cell if isinstance(cell, list | tuple) else (cell,))]
+
+
+HEADER_ROWS = 20
+"""Rows that a first one of names is looked for by; it tells itself from few."""
+
+
+def refuse_names(head: Head, path: str) -> None:
+    """Raises SchemaError where the first of rows without names holds the names, as a table's header does."""
+    rows = [[str(cell) for cell in row] for row in head.rows[:HEADER_ROWS] if len(row) == len(head.rows[0])]
+    try:
+        names = header_of(rows, None, path)
+    except InputError:
+        names = tuple(rows[0])
+    if names:
+        raise SchemaError(
+            f"the first row may name the columns or be one of texts: {shorten(', '.join(names), 100)}",
+            where=path,
+            remedy="take it out, or write each row as an object; --no-header says that it is a row",
+        )
 
 
 NO_PASSAGE = re.compile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from statistics import median
@@ -15,7 +16,10 @@ from secid.errors import SchemaError
 MARKS = ("|||", "[SEP]", "<sep>", "</s>")
 """What stands between joined texts and hardly within one."""
 
-BREAKS = ("\n\n", "\n", "\t", " || ", " | ", "###", "---", ";;")
+NUMBERS = "1. … 2. …"
+NUMBERED = re.compile(r"(?:^|(?<=\s))[1-9]\d?[.)、](?=\D)")
+
+BREAKS = (NUMBERS, "\n\n", "\n", "\t", " || ", " | ", "###", "---", ";;", "；")
 """What may stand within one passage, too: it joins several only where it divides nearly all cells alike."""
 
 MARKED = 0.5
@@ -66,6 +70,8 @@ def refuse_joined(binding: Binding, head: Head, path: str) -> None:
 
 
 def _parts(text: str, mark: str) -> list[str]:
+    if mark == NUMBERS:
+        return [part for part in NUMBERED.split(text) if part.strip()] if NUMBERED.match(text) else [text]
     return [part for part in text.split(mark) if part.strip()]
 
 
@@ -82,7 +88,7 @@ def _break(texts: Sequence[str], positives: Sequence[str]) -> str | None:
         parts = [_parts(text, mark) for text in texts]
         n_parts, n_alike = Counter(map(len, parts)).most_common(1)[0] if parts else (1, 0)
         long = sum(all(len(part) >= PART_LENGTH * usual for part in found) for found in parts)
-        elsewhere = sum(mark in text.strip() for text in positives)
+        elsewhere = sum(len(_parts(text, mark)) > 1 for text in positives)
         enough = n_alike >= max(FEWEST, ALIKE * len(texts)) and long >= ALIKE * len(texts)
         if n_parts > 1 and enough and elsewhere <= OTHERWISE * len(positives):
             return mark

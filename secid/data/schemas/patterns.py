@@ -24,12 +24,12 @@ QUERY = (
     r"查[询詢]|[问問][题題]|質問|クエリ|질문|질의|쿼리|câu[_ ]hỏi|truy[_ ]vấn",
 )
 POSITIVE = (
-    rf"pos(itive)?s?([_ -]?{NOUN})?|(gold|relevant)([_ -]?{NOUN})?",
+    rf"pos(itive)?s?([_ -]?{NOUN})?|(gold|relevant|correct)([_ -]?{NOUN})?",
     r"(passage|document|doc|answer|context)([_ -]?text)?|sentence2|sent1",
     r"正(例|样本|樣本|解)|정답|긍정|(đoạn[_ ])?đúng|dương[_ ]tính",
 )
 NEGATIVE = (
-    rf"(hard[_ -]?)?neg(ative)?s?([_ -]?{NOUN})?([_ -]?\d+)?|irrelevant([_ -]?{NOUN})?|distractors?",
+    rf"(hard[_ -]?)?neg(ative)?s?([_ -]?{NOUN})?([_ -]?\d+)?|irrelevant([_ -]?{NOUN})?|distractors?([_ -]?\d+)?",
     rf"(wrong|bad|incorrect|false)([_ -]?{NOUN})?([_ -]?\d+)?",
     r"(([难難]|困[难難])?[负負](例|样本|樣本)|不正解|오답|부정|(đoạn[_ ])?sai|âm[_ ]tính)([_ -]?\d+)?",
 )

@@ -26,7 +26,7 @@ QUERY_ID = (r"qid|query[_-]id",)
 POSITIVE_IDS = r"pos(itive)?s?[_-]?((passage|document|doc|corpus|p)[_-]?)?ids?"
 NEGATIVE_IDS = r"(hard[_-]?)?neg(ative)?s?[_-]?((passage|document|doc|corpus|p)[_-]?)?ids?"
 LABEL = (
-    r"labels?|((is|has)_)?(relevant|selected|positive|correct|answer)|relevance|rel",
+    r"labels?|((is|has)_)?(relevant|selected|positive|correct)|has_answer|relevance|rel",
     r"(similarity_)?scores?|similarity",
 )
 DOCS = (r"docs|documents|passages|paragraphs|candidates|contexts|ctxs|texts",)

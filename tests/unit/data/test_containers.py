@@ -96,7 +96,7 @@ def test_nan_and_infinity_beside_the_texts_do_no_harm(items: Items) -> None:
 def test_lines_in_another_encoding_are_told_so(items: Items) -> None:
     row = {"query": "问题是什么", "pos": ["答案在这里"], "neg": ["另一个段落"]}
     lines = (json.dumps(row, ensure_ascii=False) + "\n").encode("gb18030") * 70
-    with pytest.raises(InputError, match=r"not valid UTF-8(.|\n)*in UTF-8\?"):
+    with pytest.raises(InputError, match=r"not valid UTF-8(.|\n)*`iconv -f GB18030"):
         items(lines)
 
 
@@ -178,6 +178,12 @@ def test_a_file_without_rows_is_an_error(content: bytes, items: Items) -> None:
         (b"\x80\x04\x95", "pickle"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS"),
         (b"query;positive;negative\nq a;p a;n a\n", "separated by semicolons"),
+        (b"query|positive|negative\nq a|p a|n a\n", "separated by vertical bars"),
+        ("查询，正例，负例\n问，答，错\n".encode(), "separated by full-width commas"),
+        (json.dumps([json.loads(GOOD)], ensure_ascii=False).replace("q", "问").encode("gb18030"), "iconv -f"),
+        (b'[{"query": "q", "pos": ["p"], "neg": ["n"]},\n]', "a comma before the end"),
+        (b"{'query': 'q', 'pos': ['p'], 'neg': ['n']}\n" * 2, "single quotes are Python's"),
+        (GOOD.strip() + b",\n" + GOOD.strip() + b",\n", "a comma ends the line"),
         (b"sep=,\nquery,positive,negative\nq a,p a,n a\n", "note to Excel"),
         (b"a.jsonl".ljust(257, b"\0") + b"ustar\0" + b"00".ljust(249, b"\0") + GOOD, "a tar archive"),
         (GOOD.strip() * 3, "on a line each"),

@@ -305,10 +305,13 @@ def test_passages_that_hold_their_labels(docs: str, label: str, tmp_path: Path) 
 
 
 def passages(n: int, joined: str) -> str:
-    return joined.join(f"Passage {n} {m} tells at length of old towns and their walls." for m in range(3))
+    texts = [f"Passage {n} {m} tells at length of old towns and their walls." for m in range(3)]
+    if joined == "2.":
+        return " ".join(f"{m}. {text}" for m, text in enumerate(texts, 1))
+    return joined.join(texts)
 
 
-@pytest.mark.parametrize("mark", [" ||| ", "|||", " [SEP] ", "\n", "\n\n", "\t", " || ", "\n- ", " ### "])
+@pytest.mark.parametrize("mark", [" ||| ", "|||", " [SEP] ", "\n", "\n\n", "\t", " || ", "\n- ", " ### ", "；", "2."])
 @pytest.mark.parametrize("negatives", ["negatives", "负例"])
 def test_passages_joined_in_one_cell_are_refused(mark: str, negatives: str, tmp_path: Path) -> None:
     rows = [{"query": f"q {n}", "positive": f"Answer {n} tells of it.", negatives: passages(n, mark)} for n in range(9)]
@@ -402,6 +405,40 @@ def test_ids_of_queries_beside_texts_of_passages(positive: Any, collection: str,
         read(path)
     for given in ({"collection": collection}, {"queries": f"{collection}/queries.jsonl"}):
         assert read(path, **given)[1][0][:3] == ("q", ("p",), tuple(negative))
+
+
+@pytest.mark.parametrize("names", [["query", "positive", "negative"], ["提问", "好文档", "坏文档1"]])
+@pytest.mark.parametrize("suffix", [".jsonl", ".json"])
+def test_a_first_array_that_may_be_names_is_refused(names: list[str], suffix: str, tmp_path: Path) -> None:
+    path = write(tmp_path / f"a{suffix}", [names, *ROWS])
+    with pytest.raises(SchemaError, match="first row may name the columns"):
+        read(path)
+    assert len(read(path, header=False)[1]) == len(ROWS) + 1
+
+
+def test_a_table_of_a_header_alone_is_no_row(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="may name the columns or be a row"):
+        read(write(tmp_path / "a.csv", [["提问", "好文档", "坏文档"]]))
+
+
+def test_objects_without_a_known_text_are_refused_once(tmp_path: Path) -> None:
+    rows = [{"query": "q", "pos": [{"Body_Text": "p", "rank": 1}], "neg": [{"Body_Text": "n", "rank": 2}]}] * 3
+    with pytest.raises(SchemaError, match="known to hold the text: Body_Text, rank") as caught:
+        read(write(tmp_path / "a.jsonl", rows))
+    assert "name it text" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize("wrapper", ["results", "triplets", "dataset"])
+def test_a_list_of_records_is_found_whatever_its_key(wrapper: str, tmp_path: Path) -> None:
+    rows: Any = [{"query": f"q {n}", "positive": "p", "negative": "n"} for n in range(3)]
+    value = {"version": 2, wrapper: rows} if wrapper != "dataset" else {wrapper: {"train": rows}}
+    (tmp_path / "a.json").write_text(json.dumps(value), encoding="utf-8")
+    assert [item.query for item in read(tmp_path / "a.json")[1]] == ["q 0", "q 1", "q 2"]
+
+
+def test_distractors_are_numbered_negatives(tmp_path: Path) -> None:
+    row = {"question": "q", "correct_answer": "p", "distractor1": "n", "distractor2": "m"}
+    assert read(write(tmp_path / "a.jsonl", [row]))[1][0][:3] == ("q", ("p",), ("n", "m"))
 
 
 @pytest.mark.parametrize("missing", ["", "N/A", "nan", "None"])
