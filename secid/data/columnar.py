@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,34 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from secid.data.pages import BATCH_ROWS, batch_rows
 from secid.data.rows import ROW_LIMIT, Broken, Part, Parts, Row, shorten
 from secid.errors import InputError, SchemaError, plainly
-
-BATCH_ROWS = 1024
-"""Rows decoded at once: rows of ten passages come to about 5 MB, and larger batches read no faster."""
-
-BATCH_BYTES = 64 << 20
-"""Bytes that the rows decoded at once may have; a few rows where they are of megabytes."""
-
-PIECE_BYTES = 16 << 20
-"""Bytes of the rows that are made Python values at once."""
-
-PROBE_ROWS = 64
-"""Rows read for a look at a dictionary: one of them should use it."""
-
-USUAL_DICTIONARY, USUAL_WORD = 2 << 20, 16 << 10
-"""Bytes of a dictionary and of its words on average beyond which it is looked at (10 ms): writers stop near 1 MiB."""
-
-DICTIONARIES = frozenset({"RLE_DICTIONARY", "PLAIN_DICTIONARY"})
-"""Encodings of a Parquet column in which one text may stand for many."""
+from secid.texts import PIECE_BYTES
 
 VIEWS = ("string_view", "binary_view")
 SHARED = ("list_view", "large_list_view", "run_end_encoded")
 """Arrow types, as they are printed, in which one value may stand for those of many rows; views tell its length."""
-
-HEADER_BYTES = 64
-NEXT_NUMBER, STRUCTURE = 0x15, 12
-"""Thrift's compact marks of a field: the next one, a 32-bit number; one of any number, a structure."""
 
 WIDTHS = {pa.string(): np.int32, pa.binary(): np.int32, pa.large_string(): np.int64, pa.large_binary(): np.int64}
 """Of the offsets of texts."""
@@ -59,107 +39,19 @@ def parquet_rows(file: Handle, path: str, columns: Sequence[str] | None, groups:
         groups = range(table.num_row_groups) if groups is None else groups
         n_rows = table.metadata.num_rows
         before = sum(table.metadata.row_group(group).num_rows for group in range(groups.start))
-    batches = _batches(file, table, names, groups)
+    batches = _batches(file, table, names, groups, path)
     # The Parquet decoder makes its offsets itself.
     yield from _parts(batches, names, path, lambda number: number / n_rows, checked=True, before=before)
 
 
 def _batches(
-    file: Handle, table: pq.ParquetFile, names: Sequence[str], groups: Iterable[int]
+    file: Handle, table: pq.ParquetFile, names: Sequence[str], groups: Iterable[int], path: str
 ) -> Iterator[pa.RecordBatch]:
-    """The row groups' rows in batches of BATCH_ROWS; fewer where rows are so large that these outgrow BATCH_BYTES."""
-    words = _Words(file, table)
+    """The row groups' rows in batches, few where they are large."""
     for number in groups:
-        size = _row_bytes(table.metadata.row_group(number), names, words, number)
-        n_rows = min(BATCH_ROWS, max(1, int(BATCH_BYTES / max(1.0, size))))
+        with Path(file).open("rb") if isinstance(file, str) else nullcontext(file) as opened:
+            n_rows = batch_rows(table.metadata.row_group(number), names, opened, path)
         yield from table.iter_batches(batch_size=n_rows, columns=_paths(names), row_groups=[number])
-
-
-class _Words:
-    """The dictionaries of a Parquet file. They are looked at where a text may stand there once for many rows."""
-
-    def __init__(self, file: Handle, table: pq.ParquetFile) -> None:
-        self._file, self._table = file, table
-        self._coded: pq.ParquetFile | None = None
-
-    def may_be_long(self, chunk: Any) -> bool:
-        """Whether a dictionary is larger than usual, by the header of its page. chunk: metadata of a column."""
-        if chunk.dictionary_page_offset is None:
-            return True
-        if isinstance(self._file, str):
-            with Path(self._file).open("rb") as file:
-                file.seek(chunk.dictionary_page_offset)
-                head = file.read(HEADER_BYTES)
-        else:
-            self._file.seek(chunk.dictionary_page_offset)
-            head = self._file.read(HEADER_BYTES)
-        n_bytes, n_words = _page_sizes(head) or (USUAL_DICTIONARY + 1, 1)
-        return n_bytes > USUAL_DICTIONARY or n_bytes > USUAL_WORD * n_words
-
-    def longest(self, group: int, names: Sequence[str]) -> dict[str, int]:
-        """Bytes of the longest word of each column's dictionaries in a row group; 0 where none was met."""
-        if self._coded is None:
-            leaves = [self._table.schema.column(place) for place in range(len(self._table.schema))]
-            texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-            self._coded = _opened(self._file, read_dictionary=texts, metadata=self._table.metadata)
-        rows = next(self._coded.iter_batches(PROBE_ROWS, row_groups=[group], columns=_paths(names)))
-        return {name: _longest(column) for name, column in zip(rows.schema.names, rows.columns, strict=True)}
-
-
-def _page_sizes(head: bytes) -> tuple[int, int] | None:
-    """Unpacked bytes and words of a dictionary's page from its Thrift header; None where it is another one.
-
-    Its first fields are numbers (type, unpacked and packed bytes, perhaps a checksum), then the structure of a
-    dictionary, which begins with the number of its words. Source: parquet.thrift, PageHeader.
-    """
-    numbers: list[int] = []
-    at = 0
-    try:
-        while head[at] == NEXT_NUMBER:
-            value, at = _number(head, at + 1)
-            numbers.append(value)
-        if len(numbers) < 3 or head[at] & 15 != STRUCTURE or head[at + 1] != NEXT_NUMBER:
-            return None
-        return numbers[1], _number(head, at + 2)[0]
-    except IndexError:
-        return None
-
-
-def _number(head: bytes, at: int) -> tuple[int, int]:
-    """The number that starts there, not negative, in 7 bits a byte and a bit for its sign; and where it ends."""
-    value = shift = 0
-    while True:
-        value |= (head[at] & 127) << shift
-        shift += 7
-        at += 1
-        if head[at - 1] < 128:
-            return value >> 1, at
-
-
-def _row_bytes(group: Any, names: Sequence[str], words: _Words, number: int) -> float:
-    """Bytes of a decoded row of a row group, on average, if every value in a long dictionary were its longest one.
-
-    group : the row group's metadata.   number : its place in the file.
-    """
-    n_rows: int = max(1, group.num_rows)
-    size = 0.0
-    coded: dict[str, tuple[int, int]] = {}
-    for chunk in map(group.column, range(group.num_columns)):
-        name = next((name for name in names if f"{chunk.path_in_schema}.".startswith(f"{name}.")), None)
-        if name is None:
-            continue
-        size += chunk.total_uncompressed_size / n_rows
-        if (
-            chunk.physical_type == "BYTE_ARRAY"
-            and DICTIONARIES.intersection(chunk.encodings)
-            and words.may_be_long(chunk)
-        ):
-            n_values, n_bytes = coded.get(name, (0, 0))
-            coded[name] = n_values + chunk.num_values, max(n_bytes, chunk.total_uncompressed_size)
-    if sum(n * n_bytes for n, n_bytes in coded.values()) * min(1.0, BATCH_ROWS / n_rows) <= BATCH_BYTES:
-        return size
-    found = words.longest(number, list(coded))
-    return size + sum(n * (found.get(name) or n_bytes) for name, (n, n_bytes) in coded.items()) / n_rows
 
 
 def _leaves(array: pa.Array) -> Iterator[pa.Array]:
@@ -276,7 +168,22 @@ def _parts(
     before: int = 0,
 ) -> Parts:
     """Rows of the batches. done: share of the file behind a row number.   before: rows of the file before them."""
-    number = before
+    number, rows, total = before, list[Row | Broken](), 0
+    for piece, n_bytes, sound in _pieces(batches, names, path, checked=checked):
+        if rows and (len(rows) + piece.num_rows > BATCH_ROWS or total + n_bytes > PIECE_BYTES):
+            yield Part(range(number + 1, number + 1 + len(rows)), rows, done(number + len(rows)))
+            number, rows, total = number + len(rows), [], 0
+        rows += _batch_rows(piece, path, checked=sound)
+        total += n_bytes
+        del piece
+    if rows:
+        yield Part(range(number + 1, number + 1 + len(rows)), rows, done(number + len(rows)))
+
+
+def _pieces(
+    batches: Iterator[pa.RecordBatch], names: Sequence[str], path: str, *, checked: bool
+) -> Iterator[tuple[pa.RecordBatch, int, bool]]:
+    """The batches' columns cut into pieces, with their bytes and whether they are sound."""
     batches = iter(batches)
     while True:
         with _damage(path):
@@ -285,11 +192,10 @@ def _parts(
             return
         batch = batch.select(names)
         sound = checked or _is_sound(batch)
-        for piece in _pieces(batch, sound):
-            rows = _batch_rows(piece, path, checked=sound)
-            numbers = range(number + 1, number + 1 + len(rows))
-            number += len(rows)
-            yield Part(numbers, rows, done(number))
+        pieces = list(_halves(batch, sound))
+        del batch  # or it would stay while the next one is decoded
+        while pieces:
+            yield *pieces.pop(0), sound
 
 
 def _is_sound(batch: pa.RecordBatch) -> bool:
@@ -301,14 +207,15 @@ def _is_sound(batch: pa.RecordBatch) -> bool:
     return True
 
 
-def _pieces(batch: pa.RecordBatch, sound: bool) -> Iterator[pa.RecordBatch]:
-    """The batch in halves of halves, down to BATCH_ROWS and PIECE_BYTES; of an unsound one the bytes are not known."""
+def _halves(batch: pa.RecordBatch, sound: bool) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Halves of halves to BATCH_ROWS and PIECE_BYTES, with their bytes; of an unsound batch these are not known."""
     n = batch.num_rows
-    if n > BATCH_ROWS or (sound and n > 1 and _decoded_bytes(batch) > PIECE_BYTES):
-        yield from _pieces(batch.slice(0, n // 2), sound)
-        yield from _pieces(batch.slice(n // 2), sound)
+    n_bytes = _decoded_bytes(batch) if sound else 0
+    if n > BATCH_ROWS or (n > 1 and n_bytes > PIECE_BYTES):
+        yield from _halves(batch.slice(0, n // 2), sound)
+        yield from _halves(batch.slice(n // 2), sound)
     elif n:
-        yield batch
+        yield batch, n_bytes
 
 
 def _batch_rows(batch: pa.RecordBatch, path: str, *, checked: bool) -> list[Row | Broken]:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from secid.data import columnar, reader, rows
+from secid.data import columnar, pages, reader, rows
 from secid.data.containers import open_parts, sniff
 from secid.data.rows import Broken, gathered
 from secid.data.stream import ByteStream
+from secid.errors import InputError
 from secid.texts import TextSpool, pieces
 
 from .conftest import read
@@ -47,7 +50,7 @@ KINDS = ["text", "list", "categories", "arrow"]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_few_rows_of_megabytes_are_decoded_at_once(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columnar, "BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(pages, "BATCH_BYTES", 1 << 20)
     monkeypatch.setattr(columnar, "PIECE_BYTES", 1 << 20)
     path = repeated(tmp_path / "a", 1 << 18, kind)  # words longer than usual in a dictionary of a usual size
     flags = {"query_column": "query", "positive_column": "pos", "negative_column": "neg"}
@@ -61,7 +64,7 @@ def test_few_rows_of_megabytes_are_decoded_at_once(kind: str, tmp_path: Path, mo
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_over_the_limit_is_passed_over(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columnar, "BATCH_BYTES", 1 << 18)
+    monkeypatch.setattr(pages, "BATCH_BYTES", 1 << 18)
     monkeypatch.setattr(columnar, "PIECE_BYTES", 1 << 18)
     monkeypatch.setattr(columnar, "ROW_LIMIT", 1 << 20)
     path = repeated(tmp_path / "a", 1 << 21, kind)
@@ -80,21 +83,78 @@ def test_usual_rows_are_decoded_by_the_thousand(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
-def test_sizes_of_a_dictionary_stand_in_its_header(compression: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_sizes_stand_in_the_headers_of_pages(compression: str, version: str, tmp_path: Path) -> None:
     words = [f"word {n} " + "x" * n for n in range(300)]
-    pq.write_table(pa.table({"neg": words * 2}), tmp_path / "a", compression=compression)
+    table = pa.table({"neg": words * 2 + [None, words[0]]})
+    pq.write_table(table, tmp_path / "a", compression=compression, data_page_version=version)
     chunk = pq.ParquetFile(tmp_path / "a").metadata.row_group(0).column(0)
-    head = (tmp_path / "a").read_bytes()[chunk.dictionary_page_offset :]
-    assert columnar._page_sizes(head[: columnar.HEADER_BYTES]) == (sum(len(word) + 4 for word in words), 300)
-    assert columnar._page_sizes(head[:5]) is None
-    assert columnar._page_sizes(b"\x00" * 64) is None
+    with (tmp_path / "a").open("rb") as file:
+        first, second = pages._pages(file, chunk)
+        assert first[:2] == (pages.DICTIONARY_PAGE, sum(len(word) + 4 for word in words))
+        assert (first.n_values, second.n_values) == (300, 602)
+        assert second.start + second.n_packed == chunk.dictionary_page_offset + chunk.total_compressed_size
+        assert pages._repeated_bytes(file, chunk) == len(words[-1])
 
 
-def test_usual_dictionaries_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columnar._Words, "longest", None)
-    names = [f"number {n} " + "x" * 500 for n in range(5000)]
-    pq.write_table(pa.table({"query": names, "pos": names, "neg": [[name] * 5 for name in names]}), tmp_path / "a")
+@pytest.mark.parametrize("head", [b"", b"\x15", b"\x00" * 64, b"\x1c" * 8192, b"\x19" * 64, b"\x15\x01" * 5000])
+def test_what_is_no_header_of_a_page_ends_them(head: bytes) -> None:
+    chunk = SimpleNamespace(dictionary_page_offset=0, data_page_offset=0, total_compressed_size=9999)
+    assert list(pages._pages(io.BytesIO(head), chunk)) == []
+
+
+def test_dictionaries_of_words_used_once_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "_longest_word", None)
+    names = [f"number {n} " + "x" * 500 for n in range(5000)]  # more than a dictionary holds
+    pq.write_table(pa.table({"query": names, "pos": names, "neg": [[name] for name in names]}), tmp_path / "a")
     assert sum(len(part.rows) for part in columnar.parquet_rows(str(tmp_path / "a"), "a", None)) == 5000
+
+
+def decoded(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Rows of each batch that is decoded, where these may come to 1 MiB."""
+    monkeypatch.setattr(pages, "BATCH_BYTES", 1 << 20)
+    table = pq.ParquetFile(path)
+    return [batch.num_rows for batch in columnar._batches(str(path), table, table.schema_arrow.names, range(1), "a")]
+
+
+def test_one_long_word_in_a_short_dictionary_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [f"word {n}" for n in range(99)] + ["x" * (1 << 17)]
+    pq.write_table(pa.table({"neg": words[:99] + words[99:] * 99}), tmp_path / "a")
+    assert max(decoded(tmp_path / "a", monkeypatch)) <= 8
+
+
+def test_long_rows_that_lie_together_are_decoded_by_the_dozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"text {n}" for n in range(50_000)]
+    texts[100:400] = ["x" * (1 << 14)] * 300
+    pq.write_table(pa.table({"neg": texts}), tmp_path / "a", use_dictionary=False, write_batch_size=64)
+    assert max(decoded(tmp_path / "a", monkeypatch)) <= 64
+
+
+def test_long_lists_that_lie_together_are_decoded_by_the_dozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = [[f"text {n}"] for n in range(50_000)]
+    lists[100:400] = [[f"text {n} " + "x" * 100 for n in range(50)]] * 300
+    pq.write_table(pa.table({"neg": lists}), tmp_path / "a", use_dictionary=False)
+    assert max(decoded(tmp_path / "a", monkeypatch)) <= pages.CLUSTER_ROWS
+
+
+def test_lists_padded_with_nulls_are_decoded_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"neg": [["n"] + [None] * 20_000] * 200}), tmp_path / "a")
+    assert max(decoded(tmp_path / "a", monkeypatch)) <= 3
+
+
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_a_page_over_the_limit_is_refused(
+    use_dictionary: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(pages, "PAGE_LIMIT", 3 << 19)
+    names = [f"number {n}" for n in range(300)]
+    table = pa.table({"query": names, "positive": names, "negative": [name + "x" * 8000 for name in names]})
+    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=use_dictionary)
+    with pytest.raises(InputError, match=r"a page of 2 MiB in negative, [^!]*write_batch_size=16"):
+        read(tmp_path / "a.parquet")
+    pq.write_table(table, tmp_path / "b.parquet", use_dictionary=False, write_batch_size=16)
+    assert len(read(tmp_path / "b.parquet")[1]) == 300
 
 
 def test_the_head_is_as_short_as_its_rows_are_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
