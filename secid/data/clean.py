@@ -30,9 +30,13 @@ FEW_ROWS = 4
 
 
 class Pair(NamedTuple):
-    """One labelled pair, to be grouped by query. n_late: negatives of its row in columns that the first rows lack."""
+    """One labelled pair, to be grouped by query.
 
-    split: str
+    split : as in Record; None for a positive of no source.
+    n_late: negatives of its row in columns that the first rows lack.
+    """
+
+    split: str | None
     query: str
     passage: str
     positive: bool
@@ -188,15 +192,15 @@ class Cleaner:
         split: str | None = None if self._source_column else ""
         try:
             query, passage, label = self._cells(row)
-            if self._source_column:
-                split = self._split_of(row)
             positive = self._is_positive(label)
+            if self._source_column and not (positive and row.get(self._source_column) is None):
+                split = self._split_of(row)
             asked = self._query(query)
             texts, dropped = self._usable((passage,), "no_positive" if positive else "empty_negative")
             if not texts:
                 raise _Unusable(*_verdict(dropped, "missing_field"), asked, dropped)
             n_late = sum(self._n_cells(row[key]) for key in self._late(row))
-            return Pair(split or "", asked, texts[0], positive, self._path, line, n_late)
+            return Pair(split, asked, texts[0], positive, self._path, line, n_late)
         except _Unusable as trouble:
             return self._defect(line, trouble, split)
 

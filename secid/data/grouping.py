@@ -29,7 +29,10 @@ def temporary_database() -> sqlite3.Connection:
 
 
 class PairGroups:
-    """Collects pairs and gives one record, or defect, for each query and source."""
+    """Collects pairs and gives one record, or defect, for each query and source.
+
+    A positive belongs to the query: a source that labels none for it takes those of the query's other sources.
+    """
 
     def __init__(self) -> None:
         self._database = temporary_database()
@@ -38,9 +41,8 @@ class PairGroups:
 
     def add(self, pair: Pair) -> None:
         """Take one pair."""
-        text = f"{pair.split}\0{pair.query}".encode()
         # 16 bytes sort and compare faster than queries; two texts never share them in practice.
-        self._waiting.append((blake2b(text, digest_size=16).digest(), pair))
+        self._waiting.append((blake2b(pair.query.encode(), digest_size=16).digest(), pair))
         if len(self._waiting) >= INSERT_ROWS:
             self._insert()
 
@@ -55,20 +57,27 @@ class PairGroups:
         """One item a (source, query), in order of first appearance, passages in file order. Ends the collection."""
         self._insert()
         database = self._database
-        database.execute("CREATE INDEX by_key ON pairs (key)")
-        groups = database.execute("SELECT key, min(rowid) AS first FROM pairs GROUP BY key ORDER BY first")
-        for key, _ in groups:
+        database.execute("CREATE INDEX by_key ON pairs (key, split)")
+        groups = database.execute(
+            "SELECT key, split, min(rowid) AS first FROM pairs GROUP BY key, split ORDER BY first"
+        )
+        for key, split, _ in groups:
             rows = database.execute(
-                "SELECT split, query, passage, positive, path, line, n_late FROM pairs WHERE key = ? ORDER BY rowid",
-                (key,),
+                "SELECT split, query, passage, positive, path, line, n_late FROM pairs "
+                "WHERE key = ? AND split IS ? ORDER BY rowid",
+                (key, split),
             )
-            yield _item([Pair._make(row) for row in rows])
+            pairs = [Pair._make(row) for row in rows]
+            positives = [pair.passage for pair in pairs if pair.positive]
+            if split and not positives:
+                others = database.execute("SELECT passage FROM pairs WHERE key = ? AND positive ORDER BY rowid", (key,))
+                positives = [passage for (passage,) in others]
+            yield _item(pairs, tuple(positives))
         database.close()
 
 
-def _item(pairs: list[Pair]) -> Item:
+def _item(pairs: list[Pair], positives: tuple[str, ...]) -> Item:
     first = pairs[0]
-    positives = tuple(pair.passage for pair in pairs if pair.positive)
     negatives = tuple(pair.passage for pair in pairs if not pair.positive)
     n_late = sum(pair.n_late for pair in pairs)
     dropped = (("late_column", n_late),) if n_late else ()

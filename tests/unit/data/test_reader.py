@@ -124,6 +124,27 @@ def test_groups_larger_than_memory_give_the_same(tmp_path: Path, monkeypatch: py
     assert sum(len(item.positives) + len(item.negatives) for item in whole if isinstance(item, Record)) == 5000
 
 
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize("of_positives", ["gold", None])
+def test_positives_count_for_all_sources_of_their_query(of_positives: Any, suffix: str, tmp_path: Path) -> None:
+    rows = [
+        {"query": "q", "passage": "n", "label": 0, "miner": "bm25"},
+        {"query": "q", "passage": "p", "label": 1, "miner": of_positives},
+        {"query": "q", "passage": "m", "label": 0, "miner": "dense"},
+        {"query": "q", "passage": "own", "label": 1, "miner": "dense"},
+        {"query": "r", "passage": "o", "label": 0, "miner": "dense"},
+        {"query": "r", "passage": "h", "label": 0, "miner": None},
+    ]
+    null, *found = read(write(tmp_path / f"a{suffix}", rows), source_column="miner")[1]
+    assert (null.reason, null.line) == ("missing_field", 6)
+    assert [(item.split, item.positives, item.negatives) for item in found if isinstance(item, Record)] == [
+        ("bm25", ("p", "own"), ("n",)),
+        ("dense", ("own",), ("m",)),
+    ]
+    defects = [(item.split, item.reason, item.n_rows) for item in found if isinstance(item, Defect)]
+    assert defects == [(of_positives, "no_negatives", 1), ("dense", "no_positive", 1)]
+
+
 def test_pairs_are_grouped_within_their_source_column(tmp_path: Path) -> None:
     rows = [
         {"query": "q", "passage": text, "label": label, "miner": miner}
