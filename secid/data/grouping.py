@@ -83,7 +83,7 @@ def _item(pairs: list[Pair], positives: tuple[str, ...]) -> Item:
     dropped = (("late_column", n_late),) if n_late else ()
     if positives and negatives:
         return Record(
-            first.query, positives, negatives, first.path, first.line, first.split, dropped, n_rows=len(pairs)
+            first.query, positives, negatives, first.path, first.line, first.split or "", dropped, n_rows=len(pairs)
         )
     reason = "no_negatives" if positives else "no_positive"
     detail = f"all rows of the query ({len(pairs)}) have one label"
