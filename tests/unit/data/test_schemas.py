@@ -227,7 +227,7 @@ def test_a_sentence_in_a_column_of_numbers_is_asked_about(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "names", [["查询", "正例", "负例1"], ["câu hỏi", "đoạn_đúng", "âm tính 1"], ["질문", "정답", "오답"]]
+    "names", [["查询", "正例", "负例1"], ["câu hỏi", "đoạn_đúng", "âm tính 1"], ["질문", "정답문서", "오답문서2"]]
 )
 @pytest.mark.parametrize("suffix", [".csv", ".tsv.gz", ".jsonl", ".parquet"])
 def test_the_commonest_foreign_names_are_known(names: list[str], suffix: str, tmp_path: Path) -> None:
