@@ -13,7 +13,8 @@ from secid.records import REASONS, Record
 
 from .conftest import read
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^### (?P<heading>.*?)$|^```(?P<language>\w+)\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -59,6 +60,15 @@ def test_each_refused_example_is_refused_with_a_remedy(heading, text, tmp_path):
 
 def test_every_schema_has_an_example():
     assert {schema for schema, _, _ in READ} == {shape.name for shape in SHAPES}
+
+
+def test_what_the_table_of_refusals_quotes_is_said_by_the_code():
+    table = PAGE.partition("| the error says |")[2].partition("\n\n")[0]
+    quoted = [text for row in table.splitlines()[2:] for text in re.findall(r"`(.+?)`", row.split(" | ")[0])]
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "secid" / "data").rglob("*.py"))
+    said = re.sub(r"\"\s+f?\"", "", code)
+    assert len(quoted) > 25
+    assert [text for text in quoted if text not in said] == []
 
 
 def test_the_table_of_reasons_is_the_code_s():
