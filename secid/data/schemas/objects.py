@@ -1,4 +1,4 @@
-"""Binder of rows whose cells are objects with a text each, the query's too."""
+"""Binder of rows whose cells are objects with a text each; the query may be one, too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named, negati
 
 
 def objects(head: Head) -> list[Binding]:
-    """Objects that hold a text each, the query's too."""
+    """Objects that hold a text each; the query may be one, too."""
 
     def with_text(names: tuple[str, ...]) -> list[str]:
         found = [key for key in named(head, names) if head.kinds[key] in ("struct", "structs")]
@@ -21,10 +21,13 @@ def objects(head: Head) -> list[Binding]:
 
     bindings = []
     negatives = negative_groups(head, with_text(NEGATIVE))
-    for query, positive, group in product(with_text(QUERY), with_text(POSITIVE), negatives):
+    queries = with_text(QUERY) or [key for key in named(head, QUERY) if head.kinds[key] == "text"]
+    for query, positive, group in product(queries, with_text(POSITIVE), negatives):
         found = bind_columns(head, query, positive, group)
         if head.kinds[query] == "struct":
-            bindings.append(replace(found, query=f"the text of {query}", extract=_query_inside(found.extract)))
+            found = replace(found, query=f"the text of {query}", extract=_query_inside(found.extract))
+        if head.kinds[query] in ("struct", "text"):
+            bindings.append(found)
     return bindings
 
 

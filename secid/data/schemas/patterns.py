@@ -16,6 +16,7 @@ Bind = Callable[[Head], list[Binding]]
 Form = Literal["cells", "lists", "any"]
 """Single cells throughout; lists on at least one side; or either, row by row."""
 
+VIETNAMESE = "((đoạn|đoạn[_ ]văn|văn[_ ]bản|tài[_ ]liệu|câu)[_ ])?"
 TEXTS = "([_ ]?(文档|文本|文書|段落|문서|지문|단락|텍스트))?"
 NOUN = "(passage|text|doc|document|ctx|context|example|answer|sentence)s?"
 QUERY = (
@@ -27,12 +28,12 @@ QUERY = (
 POSITIVE = (
     rf"pos(itive)?s?([_ -]?{NOUN})?|(gold|relevant|correct)([_ -]?{NOUN})?",
     r"(passage|document|doc|answer|context)([_ -]?text)?|sentence2|sent1",
-    rf"(正(例|样本|樣本|解)|정답|긍정|(đoạn[_ ])?đúng|dương[_ ]tính){TEXTS}",
+    rf"(正(例|样本|樣本|解)|정답|긍정|{VIETNAMESE}đúng|dương[_ ]tính){TEXTS}",
 )
 NEGATIVE = (
     rf"(hard[_ -]?)?neg(ative)?s?([_ -]?{NOUN})?([_ -]?\d+)?|irrelevant([_ -]?{NOUN})?|distractors?([_ -]?\d+)?",
     rf"(wrong|bad|incorrect|false)([_ -]?{NOUN})?([_ -]?\d+)?",
-    rf"(([难難]|困[难難])?[负負](例|样本|樣本)|不正解|오답|부정|(đoạn[_ ])?sai|âm[_ ]tính){TEXTS}([_ -]?\d+)?",
+    rf"(([难難]|困[难難])?[负負](例|样本|樣本)|不正解|오답|부정|{VIETNAMESE}sai|âm[_ ]tính){TEXTS}([_ -]?\d+)?",
 )
 """Tiers of names, the surest first: a later tier counts only where no earlier one is there.
 

@@ -27,7 +27,7 @@ POSITIVE_IDS = r"pos(itive)?s?[_-]?((passage|document|doc|corpus|p)[_-]?)?ids?"
 NEGATIVE_IDS = r"(hard[_-]?)?neg(ative)?s?[_-]?((passage|document|doc|corpus|p)[_-]?)?ids?"
 LABEL = (
     r"labels?|((is|has)_)?(relevant|selected|positive|correct)|has_answer|relevance|rel",
-    r"(similarity_)?scores?|similarity",
+    r"((similarity|relevance)_)?scores?|similarity",
 )
 DOCS = (r"docs|documents|passages|paragraphs|candidates|contexts|ctxs|texts",)
 
@@ -123,7 +123,8 @@ def ms_swift(head: Head) -> list[Binding]:
 
 
 def _last(conversations: list[Any]) -> list[Any]:
-    return [turns[-1]["content"] if isinstance(turns, list) else turns["content"] for turns in conversations]
+    ends = [turns[-1] if isinstance(turns, list) else turns for turns in conversations]
+    return [turn if isinstance(turn, str) else turn["content"] for turn in ends]
 
 
 def nomic(head: Head) -> list[Binding]:

@@ -227,7 +227,8 @@ def test_a_sentence_in_a_column_of_numbers_is_asked_about(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "names", [["查询", "正例", "负例1"], ["câu hỏi", "đoạn_đúng", "âm tính 1"], ["질문", "정답문서", "오답문서2"]]
+    "names",
+    [["查询", "正例", "负例1"], ["câu hỏi", "văn_bản_đúng", "đoạn văn sai 1"], ["질문", "정답문서", "오답문서2"]],
 )
 @pytest.mark.parametrize("suffix", [".csv", ".tsv.gz", ".jsonl", ".parquet"])
 def test_the_commonest_foreign_names_are_known(names: list[str], suffix: str, tmp_path: Path) -> None:
@@ -294,6 +295,26 @@ def test_order_does_not_overrule_words_inside_names(names: tuple[str, ...], tmp_
 def test_names_in_camel_case_are_known(row: Any, tmp_path: Path) -> None:
     _, (record,) = read(write(tmp_path / "a.jsonl", [row]))
     assert record[:3] == ("q", ("p",), ("n",))
+
+
+def test_messages_may_be_plain_texts(tmp_path: Path) -> None:
+    row = {"messages": [{"role": "user", "content": "q"}], "positive_messages": ["p"], "negative_messages": ["n", "m"]}
+    assert read(write(tmp_path / "a.jsonl", [row]))[1][0][:3] == ("q", ("p",), ("n", "m"))
+
+
+@pytest.mark.parametrize("negative", [{"text": "n", "rank": 1}, [{"text": "n"}]])
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_a_query_that_is_a_text_beside_passages_that_are_objects(negative: Any, suffix: str, tmp_path: Path) -> None:
+    rows = [{"query": "q", "positive": {"title": "T", "text": "p", "score": 1}, "negative": negative}] * 2
+    _, found = read(write(tmp_path / f"a{suffix}", rows))
+    assert [item[:3] for item in found] == [("q", ("T p",), ("n",))] * 2
+
+
+def test_relevance_scores_are_labels_that_a_score_cuts(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [{"query": "q", "documents": ["p", "n", "m"], "relevance_scores": [3, 1, 0]}])
+    with pytest.raises(SchemaError, match="labels other than 0 and 1"):
+        read(path)
+    assert read(path, positive_score=3)[1][0][:3] == ("q", ("p",), ("n", "m"))
 
 
 @pytest.mark.parametrize("docs", ["docs", "ctxs", "passages"])
