@@ -12,7 +12,7 @@ from secid.data.passages import join_title, passage_id, passage_text
 from secid.data.rows import Broken, shorten
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, filled
 from secid.data.schemas.patterns import role_beside
-from secid.data.schemas.special import as_number
+from secid.data.schemas.special import as_label
 from secid.records import NO_FIELDS, Block, Defect, Record, Scalar
 from secid.settings import Settings
 
@@ -272,7 +272,7 @@ class Cleaner:
     def _is_positive(self, label: Any) -> bool:
         if label is None:
             raise _Unusable("missing_field", "a label is null")
-        number = as_number(label)
+        number = as_label(label)
         if number is None or math.isnan(number):
             raise _Unusable("wrong_type", f"label {shorten(str(label), 60)!r} is no number")
         if self._threshold is not None:

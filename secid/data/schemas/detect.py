@@ -14,13 +14,20 @@ from secid.data.passages import leaves
 from secid.data.rows import Row, shorten
 from secid.data.schemas.advice import column_flags, negative_flag, seen
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, bind_columns, filled, number_of
-from secid.data.schemas.doubts import refuse_guesses, refuse_names, refuse_textless, refuse_unread
+from secid.data.schemas.doubts import (
+    refuse_guesses,
+    refuse_lists_in_lists,
+    refuse_names,
+    refuse_textless,
+    refuse_unread,
+    refuse_words,
+)
 from secid.data.schemas.head import Head, Key, look_like_ids, make_head
 from secid.data.schemas.joined import refuse_joined
 from secid.data.schemas.order import by_order, no_wider
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, named, negative_groups
 from secid.data.schemas.refusals import REFUSALS
-from secid.data.schemas.special import QUERY_ID, are_miners, as_number
+from secid.data.schemas.special import QUERY_ID, are_miners, are_numbers, as_label, as_number
 from secid.data.schemas.table import SHAPES, Shape
 from secid.data.schemas.titles import with_titles
 from secid.errors import SchemaError
@@ -57,6 +64,7 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
     beside = refuse_unread(binding, head, settings.source_column, path)
     _check_labels(binding, head, settings, path)
     _refuse_written_lists(binding, head, path)
+    refuse_lists_in_lists(binding, head, path)
     refuse_textless(binding, head, path)
     if not settings.format:
         refuse_joined(binding, head, path)
@@ -182,11 +190,14 @@ def _unknown(head: Head, settings: Settings, path: str) -> SchemaError:
         return SchemaError(
             f"columns of bytes, where texts are expected{seen(head)}", where=path, remedy="make them text (UTF-8) first"
         )
+    refuse_words([value for key in named(head, ("labels?|relevance",)) for value in leaves(head.column(key))], path)
     for refusal in REFUSALS:
         if refusal.late and refusal.fits(head):
             remedy = f"{negative_flag(head)}; {refusal.remedy}" if refusal is REFUSALS[-1] else refusal.remedy
             return SchemaError(f"{refusal.message}{seen(head)}", where=path, remedy=remedy)
-    return SchemaError(f"no known schema of records with negatives{seen(head)}", where=path, remedy=column_flags(head))
+    labelled = any(are_numbers(head, key) and {*map(as_number, head.column(key))} == {0.0, 1.0} for key in head.kinds)
+    remedy = column_flags(head) + ("; for labelled pairs name them query, passage and label" if labelled else "")
+    return SchemaError(f"no known schema of records with negatives{seen(head)}", where=path, remedy=remedy)
 
 
 def _chosen(name: str, path: str) -> tuple[Shape, ...]:
@@ -276,6 +287,7 @@ def _check_labels(binding: Binding, head: Head, settings: Settings, path: str) -
         except NOT_THE_SHAPE:
             continue
         labels.extend(found if isinstance(found, list) else [found])
+    refuse_words(labels, path)
     if binding.labelled == "pair" and not settings.format and len(set(map(str, labels))) == 1 and by_order(head):
         raise SchemaError(
             f"labelled pairs ({binding.mapping}), or three columns of text in order (query, positive, negative)? "
@@ -283,7 +295,7 @@ def _check_labels(binding: Binding, head: Head, settings: Settings, path: str) -
             where=path,
             remedy="--format labelled-pair or --format ordered-triplet decides",
         )
-    odd = [number for label in labels if (number := as_number(label)) not in (None, 0.0, 1.0)]
+    odd = [number for label in labels if (number := as_label(label)) not in (None, 0.0, 1.0)]
     # `secid check` takes any number of bad rows, but what the labels mean must be said there too.
     single = settings.max_bad_fraction if math.isfinite(settings.max_bad_fraction) else Settings().max_bad_fraction
     if len(odd) > single * len(labels):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from secid.data.headers import header_of
@@ -10,11 +11,11 @@ from secid.data.passages import TEXT_KEYS, passage_text
 from secid.data.rows import Row, shorten
 from secid.data.schemas.advice import column_flags, negative_flag, seen
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, filled, unnumbered
-from secid.data.schemas.head import LISTS, Head
+from secid.data.schemas.head import LISTS, Head, Key
 from secid.data.schemas.order import TAG_LENGTH, is_score
 from secid.data.schemas.patterns import NEGATIVE, NEGATIVE_WORD, POSITIVE, QUERY, fits, has_word, named, role_beside
 from secid.data.schemas.refusals import REFUSALS
-from secid.data.schemas.special import are_numbers, is_pair
+from secid.data.schemas.special import LABEL_WORDS, are_numbers, as_label, is_pair
 from secid.errors import InputError, SchemaError
 
 
@@ -55,9 +56,11 @@ def refuse_textless(binding: Binding, head: Head, path: str) -> None:
     """Raises SchemaError where most passages are objects whose text has no known name."""
     if binding.passage_ids or binding.splits:
         return
-    passages = [value for row in head.rows for value in _passages_of(row, binding)]
-    textless = [value for value in passages if isinstance(value, dict) and passage_text(value) is None]
-    if 2 * len(textless) > len(passages):
+    for place in (1,) if binding.labelled else (1, 2):
+        passages = [value for row in head.rows for value in _passages_of(row, place, binding)]
+        textless = [value for value in passages if isinstance(value, dict) and passage_text(value) is None]
+        if 2 * len(textless) <= len(passages):
+            continue
         keys = ", ".join(dict.fromkeys(str(key) for value in textless for key in value))
         raise SchemaError(
             f"passages are objects, and none of their keys is known to hold the text: {shorten(keys, 200)}{seen(head)}",
@@ -66,12 +69,36 @@ def refuse_textless(binding: Binding, head: Head, path: str) -> None:
         )
 
 
-def _passages_of(row: Row, binding: Binding) -> list[Any]:
+def _passages_of(row: Row, place: int, binding: Binding) -> Sequence[Any]:
     try:
-        cells = binding.extract(filled(row, binding))[1 : 2 if binding.labelled else 3]
+        cell = binding.extract(filled(row, binding))[place]
     except NOT_THE_SHAPE:
-        return []
-    return [value for cell in cells for value in (cell if isinstance(cell, list | tuple) else (cell,))]
+        return ()
+    return cell if isinstance(cell, list | tuple) else (cell,)
+
+
+def refuse_lists_in_lists(binding: Binding, head: Head, path: str) -> None:
+    """Raises SchemaError where passages stand in lists of their own, with a score or together."""
+    keys: Sequence[Key] = binding.columns if binding.columns is not None else list(head.kinds)
+    for key in keys if not binding.pairs and binding.schema != "ms-swift" else ():
+        if head.kinds.get(key) == "lists":
+            raise SchemaError(
+                f"the column {key} holds lists in lists: {shorten(str(head.typical(key)[0]), 60)}",
+                where=path,
+                remedy="write each passage as a text, or as an object with `text`, all in one list",
+            )
+
+
+def refuse_words(labels: Sequence[Any], path: str) -> None:
+    """Raises SchemaError where most labels are words that do not say which passages are positives."""
+    words = [label for label in labels if isinstance(label, str) and as_label(label) is None]
+    if 2 * len(words) > len(labels):
+        shown = ", ".join(shorten(word, 30) for word in list(dict.fromkeys(words))[:6])
+        raise SchemaError(
+            f"labels in words ({shown}): which of them are positives?",
+            where=path,
+            remedy=f"write 1 and 0 (known words are {', '.join(LABEL_WORDS)}), or scores, with --positive-score X",
+        )
 
 
 HEADER_ROWS = 20

@@ -29,6 +29,11 @@ LABEL = (
     r"labels?|((is|has)_)?(relevant|selected|positive|correct)|has_answer|relevance|rel",
     r"((similarity|relevance)_)?scores?|similarity",
 )
+LABEL_WORDS = {
+    **dict.fromkeys(("relevant", "positive", "pos", "yes"), 1.0),
+    **dict.fromkeys(("irrelevant", "not relevant", "non-relevant", "negative", "neg", "no"), 0.0),
+}
+"""Words that labels go by, in any letter case. Those of other tasks ("entailment") do not say which is positive."""
 DOCS = (r"docs|documents|passages|paragraphs|candidates|contexts|ctxs|texts",)
 
 
@@ -234,7 +239,8 @@ def labelled_pair(head: Head) -> list[Binding]:
             if head.kinds[passage] not in SCALARS | {"struct"} or head.kinds[query] not in SCALARS:
                 continue
             for label in named(head, LABEL):
-                if are_numbers(head, label):
+                values = head.column(label)
+                if values and all(as_label(value) is not None for value in values):
                     title = "title" if head.kinds.get("title") == "text" else None
                     bindings.append(pair_binding(query, passage, label, title))
     return bindings
@@ -267,8 +273,14 @@ def are_numbers(head: Head, key: Key) -> bool:
     return bool(values) and all(as_number(value) is not None for value in values)
 
 
+def as_label(value: Any) -> float | None:
+    """A label as a number: "relevant" is 1, "no" is 0; None where it is none."""
+    word = value.strip().lower().replace("_", " ") if isinstance(value, str) else ""
+    return LABEL_WORDS.get(word, as_number(value))
+
+
 def as_number(value: Any) -> float | None:
-    """A label as a number; None where it is none. True is 1, "0.5" is 0.5."""
+    """A cell as a number; None where it is none. True is 1, "0.5" is 0.5."""
     if isinstance(value, str):
         value = {"true": "1", "false": "0"}.get(value.strip().lower(), value)
     try:

@@ -1036,6 +1036,64 @@ def test_negatives_beside_a_labelled_list_are_asked_about(tmp_path: Path) -> Non
     assert {item.dropped for item in read(path, format="labelled-list")[1]} == {()}
 
 
+WORDS = [
+    ("relevant", "irrelevant"),
+    ("Relevant", "not_relevant"),
+    ("yes", "no"),
+    ("Positive", "Negative"),
+    ("True", "False"),
+]
+
+
+@pytest.mark.parametrize(("positive", "negative"), WORDS)
+def test_labels_may_be_words(positive: str, negative: str, tmp_path: Path) -> None:
+    rows = [{"query": "q", "passage": "p", "label": positive}, {"query": "q", "passage": "n", "label": negative}]
+    for suffix in (".jsonl", ".csv"):
+        (item,) = read(write(tmp_path / f"a{suffix}", rows))[1]
+        assert (item.positives, item.negatives) == (("p",), ("n",))
+    (item,) = read(write(tmp_path / "b.jsonl", [{"query": "q", "docs": ["n", "p"], "labels": [negative, positive]}]))[1]
+    assert (item.positives, item.negatives) == (("p",), ("n",))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"query": "q", "passage": "p", "label": "entailment"},
+        {"query": "q", "passage": "p", "label": "相关"},
+        {"sentence1": "q", "sentence2": "p", "label": "neutral"},
+        {"query": "q", "docs": ["p", "n"], "labels": ["Perfect", "Bad"]},
+    ],
+)
+def test_other_labels_in_words_are_asked_about(row: Any, tmp_path: Path) -> None:
+    with pytest.raises(
+        SchemaError, match=r"labels in words \((entailment|相关|neutral|Perfect, Bad)\): which[^!]*write 1 and 0"
+    ):
+        read(write(tmp_path / "a.jsonl", [row] * 3))
+
+
+def test_foreign_labelled_pairs_are_told_how_to_be_named(tmp_path: Path) -> None:
+    rows = [{"질문": f"q {n // 2}", "문단": f"p {n}", "레이블": n % 2} for n in range(8)]
+    with pytest.raises(SchemaError, match="for labelled pairs name them query, passage and label"):
+        read(write(tmp_path / "a.jsonl", rows))
+
+
+@pytest.mark.parametrize("negatives", [[["n text", 0.5], ["m text", 0.3]], [["n text", "m text"], ["k text"]]])
+@pytest.mark.parametrize("names", ["positive negatives", "pos neg"])
+def test_lists_in_lists_are_refused(names: str, negatives: Any, tmp_path: Path) -> None:
+    positive, negative = names.split()
+    path = write(
+        tmp_path / "a.jsonl", [{"query": f"q {n}", positive: ["p text"], negative: negatives} for n in range(3)]
+    )
+    with pytest.raises(SchemaError, match=rf"the column {negative} holds lists in lists: \[\['n text'"):
+        read(path)
+
+
+def test_negatives_without_a_text_are_told_beside_good_positives(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [{"query": "q", "pos": ["p"], "neg": [{"negative": "n", "score": 0.5}]}] * 3)
+    with pytest.raises(SchemaError, match="none of their keys is known to hold the text: negative, score"):
+        read(path)
+
+
 def test_labelled_pairs_count_late_negatives(tmp_path: Path) -> None:
     rows = [{"query": f"q {n // 2}", "passage": f"p {n}", "label": n % 2} for n in range(160)]
     rows[150:152] = [{**rows[150], "negative": "m"}, {**rows[151], "negatives": ["m", "k"], "flag": True}]
