@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
+
 import numpy as np
 import pytest
 import torch
 
 from secid.measure.blocks import Triplets, Vectors, padded_blocks
-from secid.measure.information import InformationState, log_det_nats
+from secid.measure.information import InformationState, log_det_nats, trace
+from secid.measure.spectrum import spectrum
 from secid.measure.sweep import Variant, sweep
 
 D, RECORDS = 48, 2000
@@ -41,13 +45,17 @@ def part_state(vectors: Vectors, rows: Triplets, coverage: np.ndarray, records: 
     return [swept.state(variant) for variant in VARIANTS]
 
 
+def numbers(state: InformationState) -> np.ndarray:
+    """Scores at four budgets, trace, Frobenius norm, effective rank, top eigenvalues."""
+    matrix, found = state.matrix(), spectrum(state.matrix())
+    scores = [log_det_nats(matrix, budget) for budget in (1.0, 10.0, 1000.0, 1e5)]
+    return np.array([*scores, trace(matrix), found.frobenius, found.effective_rank, *found.top_eigenvalue_shares])
+
+
 def relative(one: InformationState, other: InformationState) -> float:
-    """Largest relative difference of the matrices' entries (to the largest) and of the scores at two budgets."""
+    """Largest relative difference of the matrices' entries (to the largest) and of what is read off them."""
     entries = float((one.matrix() - other.matrix()).abs().max() / other.matrix().abs().max())
-    scores = [
-        abs(log_det_nats(one.matrix(), budget) / log_det_nats(other.matrix(), budget) - 1) for budget in (1.0, 1000.0)
-    ]
-    return max(entries, *scores)
+    return max(entries, float(np.abs(numbers(one) / numbers(other) - 1).max()))
 
 
 def test_parts_of_whole_blocks_merge_to_the_last_bits():
@@ -65,11 +73,15 @@ def test_parts_of_whole_blocks_merge_to_the_last_bits():
         assert relative(missing, whole[place]) > 1e-3
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_any_parts_merge_to_float32_rounding_of_one_block(seed):
+@pytest.mark.parametrize(("seed", "n_parts"), [(0, 2), (1, 3), (2, 7)])
+def test_any_parts_merge_to_float32_rounding_of_one_block(seed, n_parts):
     vectors, rows, coverage = made(seed)
     whole = part_state(vectors, rows, coverage, np.arange(RECORDS))
-    chosen = np.random.default_rng(seed).random(RECORDS) < 0.4
+    generator = np.random.default_rng(seed)
+    part = generator.choice(n_parts, RECORDS, p=generator.dirichlet(np.ones(n_parts)))  # uneven
+    parts = [part_state(vectors, rows, coverage, np.flatnonzero(part == number)) for number in np.unique(part)]
     for place in range(len(VARIANTS)):
-        parts = [part_state(vectors, rows, coverage, np.flatnonzero(side))[place] for side in (chosen, ~chosen)]
-        assert relative(parts[0] + parts[1], whole[place]) < 5e-7
+        merged = reduce(add, (states[place] for states in parts))
+        assert merged.n_negatives == whole[place].n_negatives
+        assert relative(merged, whole[place]) < 5e-7
+        assert relative(merged + parts[0][place], whole[place]) > 1e-3
