@@ -86,12 +86,14 @@ class Binding:
 def bind_columns(head: Head, query: Key, positive: Key, negatives: Sequence[Key], **options: Any) -> Binding:
     """Binding of plain columns: a query, a positive, and one or several columns of negatives.
 
-    A column is read as single cells or as lists by its commonest kind; several columns of
-    negatives are single cells each.
+    A column is read as single cells or as lists by its commonest kind, row by row where the first rows
+    have only nulls; several columns of negatives are single cells each.
     """
     kinds = head.kinds
-    scalar_positive = kinds[positive] not in LISTS and not options.get("either")
-    scalar_negative = len(negatives) > 1 or (kinds[negatives[0]] not in LISTS and not options.get("either"))
+    unknown = "null" in (kinds[positive], kinds[negatives[0]]) and len(negatives) == 1
+    options["either"] = options.get("either") or unknown
+    scalar_positive = kinds[positive] not in LISTS and not options["either"]
+    scalar_negative = len(negatives) > 1 or (kinds[negatives[0]] not in LISTS and not options["either"])
     return Binding(
         query=str(query),
         positives=str(positive),

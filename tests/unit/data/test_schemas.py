@@ -1094,6 +1094,18 @@ def test_negatives_without_a_text_are_told_beside_good_positives(tmp_path: Path)
         read(path)
 
 
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize("negatives", ["n", ["n", "m"]])
+@pytest.mark.parametrize("positive", ["p", ["p"]])
+def test_negatives_that_are_null_in_all_first_rows_are_read(
+    positive: Any, negatives: Any, suffix: str, tmp_path: Path
+) -> None:
+    row = {"query": "q", "pos": positive, "neg": None}
+    found = read(write(tmp_path / f"a{suffix}", [*[row] * 70, {**row, "neg": negatives}]))[1]
+    assert [item.reason for item in found[:70]] == ["no_negatives"] * 70
+    assert (found[70].positives, found[70].negatives) == (("p",), tuple(negatives))
+
+
 def test_labelled_pairs_count_late_negatives(tmp_path: Path) -> None:
     rows = [{"query": f"q {n // 2}", "passage": f"p {n}", "label": n % 2} for n in range(160)]
     rows[150:152] = [{**rows[150], "negative": "m"}, {**rows[151], "negatives": ["m", "k"], "flag": True}]
