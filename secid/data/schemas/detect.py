@@ -56,7 +56,9 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
     if settings.source_column is not None and settings.source_column not in head.kinds:
         raise _undecided(head, f"--source-column {settings.source_column!r} is not there", [], path)
     if settings.query_column or settings.positive_column or settings.negative_column:
-        binding = _with_ids(_overruled(head, settings, path), head)
+        binding = _with_ids(_overruled(head, settings, path), head, settings)
+        if settings.format and not (settings.collection or settings.corpus or settings.queries):
+            binding = replace(binding, passage_ids=False, query_ids=False)
         binding = replace(binding, schema="columns", title="columns named by flags")
     else:
         binding = _detected(head, settings, path)
@@ -142,7 +144,7 @@ def _bindings(shape: Shape, head: Head, settings: Settings) -> list[Binding]:
     Where the user named the schema, words that look like ids are texts, unless the schema is one
     of ids or a collection was given.
     """
-    bindings = [_with_ids(binding, head) for binding in shape.bind(head)]
+    bindings = [_with_ids(binding, head, settings) for binding in shape.bind(head)]
     if settings.format and not (shape.ids or (shape.ids is None and (settings.collection or settings.corpus))):
         bindings = [replace(binding, passage_ids=False, query_ids=False) for binding in bindings]
     return [
@@ -152,7 +154,7 @@ def _bindings(shape: Shape, head: Head, settings: Settings) -> list[Binding]:
     ]
 
 
-def _with_ids(binding: Binding, head: Head) -> Binding:
+def _with_ids(binding: Binding, head: Head, settings: Settings) -> Binding:
     """The binding with `query_ids` and `passage_ids` set from what the head holds."""
     queries: list[Any] = []
     passages: list[Any] = []
@@ -166,9 +168,10 @@ def _with_ids(binding: Binding, head: Head) -> Binding:
     if binding.pairs:
         return binding
     passage_ids = look_like_ids(passages)
-    whole = bool(queries) and all(type(query) is int for query in queries)
-    by_name = passage_ids or fits(binding.query, QUERY_ID)
-    return replace(binding, passage_ids=passage_ids, query_ids=whole or (by_name and look_like_ids(queries)))
+    whole = bool(queries) and all(type(query) is int or str(query).isdecimal() for query in queries)
+    # A word with a digit may be a query, unless its column or a file of queries says otherwise.
+    told = passage_ids or fits(binding.query, QUERY_ID) or settings.collection or settings.queries
+    return replace(binding, passage_ids=passage_ids, query_ids=whole or bool(told and look_like_ids(queries)))
 
 
 def _refuse_early(head: Head, path: str) -> None:

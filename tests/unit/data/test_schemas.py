@@ -418,6 +418,15 @@ def test_a_copy_of_titles_in_columns_of_their_own_is_refused(tmp_path: Path) -> 
         check_output([str(path)], Settings(), tmp_path / "out.jsonl")
 
 
+def test_a_column_flag_may_name_ids_of_queries(collection: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", [["11", "a p", "a n"]])
+    flags = {"query_column": "0", "positive_column": "1", "negative_column": "2"}
+    with pytest.raises(InputError, match="holds ids of queries, not texts"):
+        read(path, **flags)
+    assert read(path, **flags, collection=collection)[1][0].query == "q"
+    assert read(path, **flags, format="triplet")[1][0].query == "11"
+
+
 @pytest.mark.parametrize("positive", ["p", ["p"]])
 def test_ids_of_queries_beside_texts_of_passages(positive: Any, collection: str, tmp_path: Path) -> None:
     negative = ["n", "m"] if isinstance(positive, list) else "n"
