@@ -318,7 +318,8 @@ class Cleaner:
             try:
                 texts.append(self._passage(value, empty))
             except _Unusable as trouble:
-                dropped[trouble.reason, trouble.detail] += 1
+                # A list where a text is expected leaves out all of its texts.
+                dropped[trouble.reason, trouble.detail] += max(1, self._n_cells(value))
         if n_null:
             dropped[NULL] += n_null
         return texts, dropped

@@ -1028,6 +1028,12 @@ def test_numbered_lists_behind_the_first_rows_are_counted(tmp_path: Path) -> Non
     assert (found[70].negatives, found[70].dropped) == (("n",), (("late_column", 2),))
 
 
+def test_a_list_in_a_column_of_texts_counts_as_many_as_it_holds(tmp_path: Path) -> None:
+    row = {"query": "q", "positive": "p", "negative": "n", "negative_2": None}
+    found = read(write(tmp_path / "a.jsonl", [*[row] * 70, {**row, "negative_2": ["m", None, "k"]}]))[1]
+    assert (found[70].negatives, found[70].dropped) == (("n",), (("wrong_type", 2),))
+
+
 def test_a_second_positive_is_asked_about_or_counted(tmp_path: Path) -> None:
     wider = {**LATE, "positive_2": "o"}
     with pytest.raises(SchemaError, match=r"the positives are positive, or positive_2[^!]*--positive-column"):
