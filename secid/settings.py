@@ -21,6 +21,7 @@ IdfCorpus = Literal["pooled", "own", "pooled_with_queries", "uniform"]
 Pooling = Literal["mean", "cls", "last", "max", "mean_sqrt_len"]
 Positives = Literal["first", "random", "hardest", "easiest", "all"]
 Dtype = Literal["auto", "float32", "bf16", "fp16"]
+Sums = Literal["float32", "float64"]
 OnBad = Literal["skip", "fail"]
 
 
@@ -42,6 +43,11 @@ class Settings:
     first_k: int | None = setting(None, "Score only the first K negatives of a record.", ge=1)
     max_records: int | None = setting(None, "Score a seeded sample of at most this many queries per source.", ge=1)
     seed: int = setting(0, "Seed of every sample and draw.", ge=0, le=2**32 - 1)
+    sums: Sums = setting(
+        "float32",
+        "Number format of the sums within a block of 2,048 negatives; with float64 the states of any parts of a source "
+        "add up to the whole's to 1e-12 (METHOD 11).",
+    )
 
     # reading
     format: str | None = setting(None, "Schema of the files, if detection is to be overruled.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-METHOD = ("temperature", "tokenizer", "idf", "positives", "first_k", "max_records", "seed")
+METHOD = ("temperature", "tokenizer", "idf", "positives", "first_k", "max_records", "seed", "sums")
 READING = (
     "format", "query_column", "positive_column", "negative_column", "source_column", "titles",
     "header", "collection", "corpus", "queries", "positive_score", "on_bad", "max_bad_fraction",

@@ -24,9 +24,9 @@ from secid.settings import DEFAULTS
 Index = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-PANEL_COLUMNS = 128
-"""Columns that a symmetric product is made by. Measured at 768 dimensions: 0.6 of the time of the whole product, where
-half of it would be the least; narrower panels gain nothing."""
+PANEL_COLUMNS = {torch.float32: 128, torch.float64: 384}
+"""Columns that a symmetric product is made by. Measured at 768 dimensions: 0.6 of the time of the whole product in
+float32, where half of it would be the least; narrower panels gain nothing."""
 DOT_ROUNDING = 1e-12
 """Far above the error of a float64 dot product of unit rows (1e-16 times sqrt d), far below any real gap."""
 
@@ -92,6 +92,7 @@ def sweep(
     smallest_distance: float = FLOAT32_DISTANCE,
     temperature: float = DEFAULTS.temperature,
     position: Floats | None = None,
+    sums: torch.dtype = torch.float32,
 ) -> Sweep:
     """Dot products of all triplets and one information sum per variant.
 
@@ -100,13 +101,15 @@ def sweep(
     temperature       : of the record softmax.
     position          : (T,) place of each triplet's query in the nested sample, in [0, 1); needed by
                         variants with a sample below 1.
+    sums : of the products within a block; across blocks they are float64. In float64 the states of any parts of the
+           records add up to the whole's to 1e-12, in float32 only those of whole blocks.
     Same result to rounding for any order of records and any block size; zeros for no triplets.
     Source: METHOD 2, 11.
     """
     d, n = vectors.dimension, len(triplets)
     device = vectors.passages.device
     kept = [torch.zeros(n, dtype=torch.float64, device=device) for _ in range(4)]
-    sums = {variant: torch.zeros(d, d, dtype=torch.float64, device=device) for variant in variants}
+    totals = {variant: torch.zeros(d, d, dtype=torch.float64, device=device) for variant in variants}
     weights, counts = dict.fromkeys(variants, 0.0), dict.fromkeys(variants, 0.0)
     places_in_sample = None if position is None else torch.from_numpy(position).to(device)
     known = {name: torch.from_numpy(values).to(device) for name, values in coverages.items()}
@@ -119,10 +122,11 @@ def sweep(
         for column, values in zip(kept, _columns(dots), strict=True):
             column[places[real]] = values[real]
         gradient[block.groups] = _record_gradient(dots, difference, real, block.k, temperature)
+        difference = difference.to(sums)
         usable = real & (dots.squared_distance > smallest_distance**2)
         scale = usable / torch.where(usable, dots.squared_distance, 1.0)
         counted = real.double() if share is None else real * share[places]
-        for variant, total in sums.items():
+        for variant, total in totals.items():
             triplet_gates = gates(dots, known[variant.coverage][places], variant.temperature)
             amount = WEIGHTS[variant.weight](triplet_gates, dots, variant.temperature) * counted
             rows, kept_amount, number = difference, amount * scale, counted
@@ -134,7 +138,7 @@ def sweep(
             weights[variant] += float(amount.sum())
             counts[variant] += float(number.sum())
     scalars = Scalars(*(column.cpu().numpy() for column in kept))
-    matrices = {variant: _mirrored(total.cpu()) for variant, total in sums.items()}
+    matrices = {variant: _mirrored(total.cpu()) for variant, total in totals.items()}
     return Sweep(scalars, gradient, matrices, weights, counts)
 
 
@@ -192,9 +196,9 @@ def _columns(dots: Dots) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def _add_upper(total: Tensor, rows: Tensor, weighted: Tensor) -> None:
     """Adds rows^T weighted to `total`, right in the upper triangle only: the rest is its mirror image."""
-    d = rows.shape[1]
-    for start in range(0, d, PANEL_COLUMNS):
-        stop = min(d, start + PANEL_COLUMNS)
+    d, columns = rows.shape[1], PANEL_COLUMNS[rows.dtype]
+    for start in range(0, d, columns):
+        stop = min(d, start + columns)
         total[:stop, start:stop] += rows[:, :stop].T @ weighted[:, start:stop]
 
 

@@ -35,7 +35,7 @@ SCORING = (
     *("format", "query_column", "positive_column", "negative_column", "source_column", "titles", "collection"),
     *("corpus", "queries", "header", "positive_score"),
     *("revision", "max_length", "device", "dtype", "trust_remote_code", "allow_pickle"),
-    *("until_ranked", "tie"),
+    *("until_ranked", "tie", "sums"),
 )
 """Settings by which other texts, or the same by another encoder, are scored: the same kind of number."""
 HARMLESS = frozenset(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from secid.distinct import distinct
 from secid.measure.blocks import Triplets, Vectors
@@ -53,7 +54,7 @@ class Bench:
         settings, base = self.settings, base_variant(self.settings)
         wanted = list(dict.fromkeys([base, *variants]))
         named = {variant.coverage: self.coverages.negatives(rows, *variant.coverage.split("/")) for variant in wanted}
-        swept = sweep(self.vectors, rows, named, wanted, self.smallest_distance, settings.temperature, position)
+        swept = self._sweep(rows, named, wanted, position)
         gates = gate_table(swept.scalars.dots(), named[base.coverage], settings.temperature)
         state = swept.state(base)
         budgets = budgets or curve_budgets(settings.budget, state.n_negatives)
@@ -81,7 +82,7 @@ class Bench:
         """
         settings, base, rows = self.settings, base_variant(self.settings), subset(item.triplets, keep)
         covered = {base.coverage: item.coverage[keep]}
-        swept = sweep(self.vectors, rows, covered, [base], self.smallest_distance, settings.temperature)
+        swept = self._sweep(rows, covered, [base])
         gates = gate_table(swept.scalars.dots(), covered[base.coverage], settings.temperature)
         state, queries, none = swept.state(base), distinct(rows.query), np.zeros(len(rows))
         effect = Influence((budget,), none, none, queries, np.zeros((len(queries), 1)), np.zeros(0))
@@ -101,6 +102,24 @@ class Bench:
             influence=effect,
             query_keys=self.query_keys[queries],
             variants={},
+        )
+
+    def _sweep(
+        self,
+        rows: Triplets,
+        coverages: Mapping[str, Floats],
+        variants: Sequence[Variant],
+        position: Floats | None = None,
+    ) -> Sweep:
+        return sweep(
+            self.vectors,
+            rows,
+            coverages,
+            variants,
+            self.smallest_distance,
+            self.settings.temperature,
+            position,
+            getattr(torch, self.settings.sums),
         )
 
 

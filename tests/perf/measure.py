@@ -87,7 +87,7 @@ def child(folder: Path, n_queries: int, d: int, repeats: int, budgets: int) -> d
     rows = triplets_of(n_queries)
     coverage = np.random.default_rng(2).uniform(0, 1, len(rows))
     before, own = peak_megabytes(), OwnMemory()
-    found: dict[str, list[float]] = {"bare": [], "first pass": [], "second pass": []}
+    found: dict[str, list[float]] = {"bare": [], "first pass": [], "second pass": [], "first, float64": []}
     for _ in range(repeats):
         found["bare"].append(bare_seconds(len(rows), d))
         start = time.perf_counter()
@@ -99,6 +99,9 @@ def child(folder: Path, n_queries: int, d: int, repeats: int, budgets: int) -> d
         start = time.perf_counter()
         influence(vectors, rows, swept.scalars, amount, swept.state(BASE), FLOAT32_DISTANCE, points)
         found["second pass"].append(time.perf_counter() - start)
+        start = time.perf_counter()
+        sweep(vectors, rows, {"base": coverage}, [BASE], sums=torch.float64)
+        found["first, float64"].append(time.perf_counter() - start)
     return {
         "seconds": found,
         "before_mb": before,
@@ -176,7 +179,7 @@ def main() -> None:
     bare = median(seconds["bare"])
     print(f"{options.triplets:,} triplets x {options.dimension}, {torch.get_num_threads()} threads")
     print(f"bare product    {bare:8.2f} s")
-    for name in ("first pass", "second pass"):
+    for name in ("first pass", "second pass", "first, float64"):
         ratios = [own / product for own, product in zip(seconds[name], seconds["bare"], strict=True)]
         print(f"{name:<15} {median(seconds[name]):8.2f} s, {median(ratios):.2f} times the bare product")
     print(f"budgets of the second pass: {found['n_budgets']}")

@@ -35,13 +35,15 @@ def made(seed: int) -> tuple[Vectors, Triplets, np.ndarray]:
     return vectors, rows, generator.uniform(0, 1, n)
 
 
-def part_state(vectors: Vectors, rows: Triplets, coverage: np.ndarray, records: np.ndarray) -> list[InformationState]:
+def part_state(
+    vectors: Vectors, rows: Triplets, coverage: np.ndarray, records: np.ndarray, sums: torch.dtype = torch.float32
+) -> list[InformationState]:
     """The states of some records, as a run over them alone would leave them."""
     keep = np.flatnonzero(np.isin(rows.record, records))
     counts = np.diff(rows.record_offsets)[np.sort(records)]
     offsets = np.concatenate([[0], np.cumsum(counts)])
     part = Triplets(rows.query[keep], rows.positive[keep], rows.negative[keep], offsets, rows.record[keep], keep)
-    swept = sweep(vectors, part, {"base": coverage[keep]}, VARIANTS)
+    swept = sweep(vectors, part, {"base": coverage[keep]}, VARIANTS, sums=sums)
     return [swept.state(variant) for variant in VARIANTS]
 
 
@@ -73,15 +75,17 @@ def test_parts_of_whole_blocks_merge_to_the_last_bits():
         assert relative(missing, whole[place]) > 1e-3
 
 
+@pytest.mark.parametrize(("sums", "bound"), [(torch.float32, 5e-7), (torch.float64, 1e-12)])
 @pytest.mark.parametrize(("seed", "n_parts"), [(0, 2), (1, 3), (2, 7)])
-def test_any_parts_merge_to_float32_rounding_of_one_block(seed, n_parts):
+def test_any_parts_merge_to_the_rounding_of_the_sums(seed, n_parts, sums, bound):
     vectors, rows, coverage = made(seed)
-    whole = part_state(vectors, rows, coverage, np.arange(RECORDS))
+    whole = part_state(vectors, rows, coverage, np.arange(RECORDS), sums)
     generator = np.random.default_rng(seed)
     part = generator.choice(n_parts, RECORDS, p=generator.dirichlet(np.ones(n_parts)))  # uneven
-    parts = [part_state(vectors, rows, coverage, np.flatnonzero(part == number)) for number in np.unique(part)]
+    parts = [part_state(vectors, rows, coverage, np.flatnonzero(part == number), sums) for number in np.unique(part)]
     for place in range(len(VARIANTS)):
         merged = reduce(add, (states[place] for states in parts))
         assert merged.n_negatives == whole[place].n_negatives
-        assert relative(merged, whole[place]) < 5e-7
+        assert relative(merged, whole[place]) < bound
+        assert relative(merged, whole[place]) > 1e-12 or sums == torch.float64
         assert relative(merged + parts[0][place], whole[place]) > 1e-3

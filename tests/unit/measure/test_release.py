@@ -46,7 +46,7 @@ def test_rows_are_gathered_by_windows_in_both_passes_and_results_stay(tmp_path, 
     monkeypatch.setattr(blocks, "BLOCK_TRIPLETS", 16)
     monkeypatch.setattr(blocks, "WINDOW_BYTES", 64 * 4 * D)
     monkeypatch.setattr(mapped, "PART_BYTES", 30 * 4 * D)
-    monkeypatch.setattr(sweep_module, "PANEL_COLUMNS", 5)
+    monkeypatch.setattr(sweep_module, "PANEL_COLUMNS", {torch.float32: 5})
     files = {
         name: MappedRows(tmp_path / name, len(own), D) for name, own in (("q", plain.queries), ("p", plain.passages))
     }
