@@ -54,6 +54,9 @@ class Settings:
     query_column: str | None = setting(None, "Column that holds the query.")
     positive_column: str | None = setting(None, "Column that holds the positive.")
     negative_column: str | None = setting(None, "Column, or prefix of numbered columns, that holds the negatives.")
+    label_column: str | None = setting(
+        None, "Column of labels or scores: the passages, named by --positive-column, are positives or negatives by it."
+    )
     source_column: str | None = setting(None, "Column whose values split a file into sources file:value.")
     titles: bool = setting(True, "Join a passage's title before its text.")
     collection: str | None = setting(None, "BEIR folder that resolves ids to texts (corpus.jsonl, queries.jsonl).")

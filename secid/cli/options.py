@@ -19,7 +19,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 METHOD = ("temperature", "tokenizer", "idf", "positives", "first_k", "max_records", "seed", "sums")
 READING = (
-    "format", "query_column", "positive_column", "negative_column", "source_column", "titles",
+    "format", "query_column", "positive_column", "negative_column", "label_column", "source_column", "titles",
     "header", "collection", "corpus", "queries", "positive_score", "on_bad", "max_bad_fraction",
 )  # fmt: skip
 ENCODER = (

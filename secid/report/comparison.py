@@ -32,7 +32,16 @@ UNLIKE = (
 """Settings under which a score is another number."""
 SCORING = (
     *("encoder", "tokenizer", "idf", "max_records", "seed"),
-    *("format", "query_column", "positive_column", "negative_column", "source_column", "titles", "collection"),
+    *(
+        "format",
+        "query_column",
+        "positive_column",
+        "negative_column",
+        "label_column",
+        "source_column",
+        "titles",
+        "collection",
+    ),
     *("corpus", "queries", "header", "positive_score"),
     *("revision", "max_length", "device", "dtype", "trust_remote_code", "allow_pickle"),
     *("until_ranked", "tie", "sums"),

@@ -8,15 +8,19 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from secid.data.passages import passage_text
+from secid.data.passages import leaves, passage_text
 from secid.data.rows import shorten
 from secid.data.schemas.binding import unnumbered
 from secid.data.schemas.head import Head, Key
 from secid.data.schemas.order import ID_NAME, RESERVED, is_a_tag
 from secid.data.schemas.patterns import NEGATIVE, NEGATIVE_WORD, POSITIVE, QUERY, fits, has_word, named
-from secid.data.schemas.special import are_numbers
+from secid.data.schemas.special import are_numbers, as_label
 
-COLUMN_FLAGS = "--query-column, --positive-column and --negative-column name the columns; --format names the schema"
+COLUMN_FLAGS = (
+    "--query-column, --positive-column and --negative-column (or --label-column) name the columns; --format the schema"
+)
+
+ROLES = ("query", "positive", "negative")
 
 SHOWN = 16
 """Columns that are shown; an object keyed by query may have thousands."""
@@ -44,18 +48,24 @@ def _example(head: Head, key: Key) -> str:
 def column_flags(head: Head) -> str:
     """The flags that name query, positive and negative of these columns; which they are without names where unknown."""
     told = _roles(head)
-    if told is None:
-        return COLUMN_FLAGS
-    flags = zip(("query", "positive", "negative"), told, strict=True)
-    asked = " ".join(f"--{role}-column {_quoted(name)}" for role, name in flags)
-    return f"if these are query, positive and negatives: {asked}"
+    label = next((str(key) for key in head.kinds if {*map(as_label, leaves(head.column(key)))} == {0.0, 1.0}), None)
+    if len(told) == len(ROLES):
+        return f"if these are query, positive and negatives: {_flags(ROLES, told)}"
+    if len(told) == len(ROLES) - 1 and label is not None:
+        roles = (*ROLES[:-1], "label")
+        return f"if these are query, passages and their labels: {_flags(roles, (*told, label))}"
+    return COLUMN_FLAGS
+
+
+def _flags(roles: Sequence[str], names: Sequence[str]) -> str:
+    return " ".join(f"--{role}-column {_quoted(name)}" for role, name in zip(roles, names, strict=True))
 
 
 def negative_flag(head: Head) -> str:
     """The flag that names the negatives, where query and positive are known."""
     words = [str(key) for key in head.kinds if has_word(str(key), NEGATIVE_WORD) and _may_hold_texts(head, key)]
     told = _roles(head)
-    found = words or ([told[2]] if told else [])
+    found = words or list(told[2:])
     if not found:
         return "--negative-column names it"
     several = " (one source each: score the file once for each)" if len(found) > 1 else ""
@@ -66,8 +76,8 @@ def _quoted(name: str) -> str:
     return name if re.fullmatch(r"[\w.:/@][\w.:/@-]*", name) else shlex.quote(name)
 
 
-def _roles(head: Head) -> tuple[str, str, str] | None:
-    """Columns that may be query, positive and negatives: by name where one fits, else in order; None where too few."""
+def _roles(head: Head) -> tuple[str, ...]:
+    """Columns that may be query, positive and negatives: by name, else in order; fewer where none is left."""
     texts = [key for key in head.kinds if _may_hold_texts(head, key)]
     roles: list[Key] = []
     for names in (QUERY, POSITIVE, NEGATIVE):
@@ -77,12 +87,12 @@ def _roles(head: Head) -> tuple[str, str, str] | None:
         free = [key for key in left if not _is_of_another(str(key), names)]
         fitting = [key for key in named(head, names) if key in left] or free
         if not fitting:
-            return None
+            break
         roles.append(fitting[0])
-    query, positive, negative = map(str, roles)
-    stem = unnumbered(negative)
+    told = tuple(map(str, roles))
+    stem = unnumbered(told[2]) if len(told) == len(ROLES) else ""
     of_stem = [key for key in texts if head.named and key not in roles[:2] and unnumbered(str(key)) == stem]
-    return query, positive, stem if stem and len(of_stem) > 1 else negative
+    return (*told[:2], stem) if stem and len(of_stem) > 1 else told
 
 
 def _is_of_another(name: str, names: Sequence[str]) -> bool:

@@ -22,12 +22,20 @@ from secid.data.schemas.doubts import (
     refuse_unread,
     refuse_words,
 )
-from secid.data.schemas.head import Head, Key, look_like_ids, make_head
+from secid.data.schemas.head import LISTS, Head, Key, look_like_ids, make_head
 from secid.data.schemas.joined import refuse_joined
 from secid.data.schemas.order import by_order, no_wider
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, named, negative_groups
 from secid.data.schemas.refusals import REFUSALS
-from secid.data.schemas.special import QUERY_ID, are_miners, are_numbers, as_label, as_number
+from secid.data.schemas.special import (
+    DOCS,
+    PASSAGE,
+    QUERY_ID,
+    are_miners,
+    as_label,
+    list_binding,
+    pair_binding,
+)
 from secid.data.schemas.table import SHAPES, Shape
 from secid.data.schemas.titles import with_titles
 from secid.errors import SchemaError
@@ -55,7 +63,7 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
         refuse_names(head, path)
     if settings.source_column is not None and settings.source_column not in head.kinds:
         raise _undecided(head, f"--source-column {settings.source_column!r} is not there", [], path)
-    if settings.query_column or settings.positive_column or settings.negative_column:
+    if settings.query_column or settings.positive_column or settings.negative_column or settings.label_column:
         binding = _with_ids(_overruled(head, settings, path), head, settings)
         if settings.format and not (settings.collection or settings.corpus or settings.queries):
             binding = replace(binding, passage_ids=False, query_ids=False)
@@ -198,8 +206,7 @@ def _unknown(head: Head, settings: Settings, path: str) -> SchemaError:
         if refusal.late and refusal.fits(head):
             remedy = f"{negative_flag(head)}; {refusal.remedy}" if refusal is REFUSALS[-1] else refusal.remedy
             return SchemaError(f"{refusal.message}{seen(head)}", where=path, remedy=remedy)
-    labelled = any(are_numbers(head, key) and {*map(as_number, head.column(key))} == {0.0, 1.0} for key in head.kinds)
-    remedy = column_flags(head) + ("; for labelled pairs name them query, passage and label" if labelled else "")
+    remedy = column_flags(head)
     return SchemaError(f"no known schema of records with negatives{seen(head)}", where=path, remedy=remedy)
 
 
@@ -218,6 +225,8 @@ def _chosen(name: str, path: str) -> tuple[Shape, ...]:
 def _overruled(head: Head, settings: Settings, path: str) -> Binding:
     """Columns named by flags; a role without a flag is found by its name."""
     query = _column(head, settings.query_column, QUERY, "--query-column", path)
+    if settings.label_column:
+        return _labelled(head, query, settings, path)
     positive = _column(head, settings.positive_column, POSITIVE, "--positive-column", path)
     if settings.negative_column:
         negatives = _negative_columns(head, settings.negative_column, path)
@@ -229,6 +238,17 @@ def _overruled(head: Head, settings: Settings, path: str) -> Binding:
     splits = len(negatives) == 1 and head.kinds[negatives[0]] == "struct" and are_miners(head, negatives[0])
     binding = bind_columns(head, query, positive, negatives, splits=splits, either=splits)
     return binding if head.named else no_wider(binding, head)
+
+
+def _labelled(head: Head, query: Key, settings: Settings, path: str) -> Binding:
+    """A passage and its label a row, or a list of either."""
+    if settings.negative_column:
+        raise _undecided(head, "--label-column makes the negatives, --negative-column names others", [], path)
+    label = _column(head, settings.label_column, (), "--label-column", path)
+    passage = _column(head, settings.positive_column, (*PASSAGE, *DOCS), "--positive-column", path)
+    if head.kinds[passage] in LISTS:
+        return list_binding(query, passage, label)
+    return pair_binding(query, passage, label, None)
 
 
 def _column(head: Head, given: str | None, tiers: tuple[str, ...], flag: str, path: str) -> Key:

@@ -197,13 +197,9 @@ def labelled_list(head: Head) -> list[Binding]:
             if head.kinds[docs] == "struct" and all("is_selected" in value for value in head.typical(docs)):
                 extract = _ms_marco_extract(query, docs)
                 columns: tuple[str, ...] = (query, docs)
-                bindings.append(_list_binding(query, f"{docs}.passage_text", "is_selected", extract, columns))
+                bindings.append(_of_list(query, f"{docs}.passage_text", "is_selected", extract, columns))
             elif head.kinds[docs] in LISTS:
-                found = [
-                    _list_binding(query, docs, label, itemgetter(query, docs, label), (query, docs, label))
-                    for label in named(head, LABEL)
-                    if head.kinds[label] in LISTS
-                ]
+                found = [list_binding(query, docs, label) for label in named(head, LABEL) if head.kinds[label] in LISTS]
                 bindings.extend(found or _labelled_objects(head, query, docs))
     return bindings
 
@@ -218,14 +214,20 @@ def _labelled_objects(head: Head, query: str, docs: str) -> list[Binding]:
     def extract(row: Any) -> tuple[Any, Any, Any]:
         return row[query], row[docs], [passage.get(label) for passage in row[docs]]
 
-    return [] if label is None else [_list_binding(query, docs, f"their {label}", extract, (query, docs))]
+    return [] if label is None else [_of_list(query, docs, f"their {label}", extract, (query, docs))]
 
 
 def _ms_marco_extract(query: str, docs: str) -> Callable[[Any], tuple[Any, Any, Any]]:
     return lambda row: (row[query], row[docs]["passage_text"], row[docs]["is_selected"])
 
 
-def _list_binding(query: str, docs: str, label: str, extract: Any, columns: tuple[str, ...]) -> Binding:
+def list_binding(query: Key, docs: Key, label: Key) -> Binding:
+    """Binding of a list of passages beside the list of their labels."""
+    columns = tuple(map(str, (query, docs, label))) if isinstance(query, str) else None
+    return _of_list(str(query), str(docs), str(label), itemgetter(query, docs, label), columns)
+
+
+def _of_list(query: str, docs: str, label: str, extract: Any, columns: tuple[str, ...] | None) -> Binding:
     return Binding(query, f"{docs} by {label}", f"{docs} by {label}", extract, columns, labelled="list")
 
 

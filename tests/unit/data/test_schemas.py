@@ -1086,10 +1086,28 @@ def test_other_labels_in_words_are_asked_about(row: Any, tmp_path: Path) -> None
         read(write(tmp_path / "a.jsonl", [row] * 3))
 
 
-def test_foreign_labelled_pairs_are_told_how_to_be_named(tmp_path: Path) -> None:
-    rows = [{"질문": f"q {n // 2}", "문단": f"p {n}", "레이블": n % 2} for n in range(8)]
-    with pytest.raises(SchemaError, match="for labelled pairs name them query, passage and label"):
-        read(write(tmp_path / "a.jsonl", rows))
+LABELLED_PAIRS = [{"질문": f"q {n // 2}", "문단": f"p {n}", "레이블": n % 2} for n in range(8)]
+LABELLED_LISTS = [{"질문": f"q {n}", "문단": [f"p {2 * n}", f"p {2 * n + 1}"], "레이블": [0, 1]} for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "rows"),
+    [(suffix, LABELLED_PAIRS) for suffix in (".csv", ".tsv", ".jsonl", ".parquet")]
+    + [(suffix, LABELLED_LISTS) for suffix in (".json", ".parquet")],
+)
+def test_labelled_passages_under_foreign_names_are_told_the_flags_that_read_them(suffix, rows, tmp_path: Path) -> None:
+    path = write(tmp_path / f"a{suffix}", rows)
+    with pytest.raises(SchemaError, match="if these are query, passages and their labels") as caught:
+        read(path)
+    assert str(caught.value.remedy).endswith("--query-column 질문 --positive-column 문단 --label-column 레이블")
+    _, found = read(path, query_column="질문", positive_column="문단", label_column="레이블")
+    assert [item[:3] for item in found] == [(f"q {n}", (f"p {2 * n + 1}",), (f"p {2 * n}",)) for n in range(4)]
+
+
+def test_a_label_column_and_a_negative_column_exclude_each_other(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", LABELLED_PAIRS)
+    with pytest.raises(SchemaError, match="--label-column makes the negatives"):
+        read(path, query_column="질문", positive_column="문단", label_column="레이블", negative_column="문단")
 
 
 @pytest.mark.parametrize("negatives", [[["n text", 0.5], ["m text", 0.3]], [["n text", "m text"], ["k text"]]])
