@@ -49,6 +49,8 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     """The row groups' rows in batches, few where they are large."""
     for number in groups:
+        # Damaged metadata of a column raise here, and in `RowGroupMetaData.column` end the process. No row is decoded.
+        next(table.reader.iter_batches(0, [number], range(table.metadata.num_columns)), None)
         with Path(file).open("rb") if isinstance(file, str) else nullcontext(file) as opened:
             n_rows = batch_rows(table.metadata.row_group(number), names, opened, path)
         yield from table.iter_batches(batch_size=n_rows, columns=_paths(names), row_groups=[number])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -355,6 +357,34 @@ def test_a_parquet_file_cut_short_is_an_error(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(InputError, match="cut short or damaged"):
         read(path)
+
+
+FLIPPED = """
+import io, sys
+from pathlib import Path
+from secid.data.columnar import parquet_rows
+from secid.errors import InputError
+
+sound = Path(sys.argv[1]).read_bytes()
+footer = int.from_bytes(sound[-8:-4], "little")
+n_refused = 0
+for at in range(len(sound) - 8 - footer, len(sound)):
+    damaged = bytearray(sound)
+    damaged[at] += 1 if damaged[at] < 255 else -1
+    try:
+        list(parquet_rows(io.BytesIO(damaged), "a.parquet", None))
+    except InputError:
+        n_refused += 1
+print(n_refused)
+"""
+
+
+def test_no_damaged_footer_of_a_parquet_file_ends_the_process(tmp_path: Path) -> None:
+    rows = [{"query": f"q {n}", "negatives": [f"n {n}", None, "m"]} for n in range(20)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    done = subprocess.run([sys.executable, "-c", FLIPPED, tmp_path / "a.parquet"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 100
 
 
 @pytest.mark.parametrize("problem", [pa.ArrowMemoryError("realloc of size 9"), MemoryError()])
