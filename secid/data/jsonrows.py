@@ -1,6 +1,7 @@
 """Rows of JSON: lines, a streamed array, a whole object.
 
-orjson parses. Where it refuses what Python's json writes (NaN, Infinity) json has the second word.
+orjson parses. Where it refuses what Python's json writes (NaN, Infinity) json has the second word; NaN is null,
+since pandas means a missing cell by it.
 """
 
 from __future__ import annotations
@@ -88,11 +89,11 @@ def parse_row(text: bytes) -> Row | Broken:
 
 
 def _second_word(text: bytes, problem: str) -> Any:
-    """What Python's json reads where orjson does not: NaN, Infinity, numbers beyond float64."""
+    """What Python's json reads where orjson does not: NaN (as null), Infinity, numbers beyond float64."""
     if "depth" in problem:
         return TOO_DEEP
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=lambda name: None if name == "NaN" else float(name))
         # A lone surrogate (\ud800) passes json but is no text: it could never be written as UTF-8.
         json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:

@@ -90,6 +90,23 @@ def test_bom_crlf_blank_lines_and_a_last_line_without_newline(items: Items) -> N
     assert [item.line for item in found] == [1, 4]
 
 
+@pytest.mark.parametrize("n_missing", [12, 28, 64])
+@pytest.mark.parametrize("cell", ["n", ["n", "m"]])
+def test_nan_for_a_missing_cell_is_null(n_missing: int, cell: Any, items: Items) -> None:
+    def lines(missing: float | None) -> bytes:
+        rows = [{"query": f"q{at}", "positive": f"p{at}", "negative": cell} for at in range(70)]
+        if cell == "n":
+            rows = [{**row, "negative_1": "m"} for row in rows]
+        last = list(rows[0])[-1]
+        rows = [{**row, last: missing} if at < n_missing else row for at, row in enumerate(rows)]
+        return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+    found = items(lines(float("nan")))
+    assert found == items(lines(None))
+    n_lost = n_missing if cell == "n" else 2 * n_missing
+    assert sum(len(item.negatives) for item in found if isinstance(item, Record)) == 140 - n_lost
+
+
 def test_nan_and_infinity_beside_the_texts_do_no_harm(items: Items) -> None:
     content = b'{"query": "q", "pos": ["p"], "neg": ["n"], "pos_scores": [NaN], "neg_scores": [-Infinity, 1e999]}\n'
     assert reasons(items(content)) == [""]
