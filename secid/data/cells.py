@@ -5,123 +5,229 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
-from secid.data.clean import Cleaner
 from secid.data.passages import ID_KEYS, TEXT_KEYS, TITLE_KEY
 from secid.data.rows import Row
-from secid.data.schemas.binding import Binding
+from secid.data.schemas.binding import Binding, unnumbered
 from secid.errors import SchemaError
-from secid.records import Record
 
 Key = str | int
-PARALLEL = re.compile(r"(?i)(neg(ative)?s?|hard_neg(ative)?s?)_(scores?|ids?|labels?|doc_?ids?|pids?|logits?|indices)")
+Path = tuple[Key, ...]
+"""Keys and positions that lead from a row to a value inside it."""
+
+AnyKey = TypeVar("AnyKey", bound=Key)
+ASIDE = r"(scores?|ids?|labels?|titles?|doc_?ids?|pids?|logits?|indices|ranks?|urls?)"
+PARALLEL = re.compile(rf"(?i)(neg(ative)?s?|hard_neg(ative)?s?)_{ASIDE}")
 """Columns that say something of each negative and go with it, where they are lists of the same length."""
+
+
+class Chosen(NamedTuple):
+    """One cell of the copy. place: of the row's own cell it is; None for another source's."""
+
+    place: int | None
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a file that hold negatives.
+    """The columns of a file that hold negatives of one source.
 
     keys : one column (a list, an object of lists, or a cell), or several columns of one cell each.
     rest : rows without names whose negatives are all that follows the positive.
     inner: the list inside an object of parallel lists ("doc_id"), else "".
+    miner: row -> name of the source's list inside an object of miners; None where there is no such object.
+    apart: lists of other sources stand in other columns of the row.
+    whole: a row is one labelled passage.
     pairs: cells are [instruction, text].   ids: cells hold ids, not texts.
     later: columns of a row that are like `keys` and were not in the file's first rows.
+    titles: (column, column of its titles).   beside: columns of lists that go along with a labelled one.
+    names: of the columns of the file's first row.
     """
 
     keys: tuple[Key, ...]
     rest: bool = False
     inner: str = ""
+    miner: Callable[[Row], str] | None = field(default=None, compare=False)
+    apart: bool = False
+    whole: bool = False
     pairs: bool = False
     ids: bool = False
     later: Callable[[Row], Sequence[str]] = field(default=lambda row: (), compare=False)
+    titles: tuple[tuple[str, str], ...] = ()
+    beside: tuple[str, ...] = field(default=(), compare=False)
+    names: tuple[str, ...] = field(default=(), compare=False)
 
     def of_row(self, row: Row) -> tuple[Key, ...]:
         """The keys of this row: some rows have more than others."""
         return tuple(range(2, len(row))) if self.rest else (*self.keys, *self.later(row))
 
+    def path(self, row: Row) -> Path | None:
+        """Where the negatives of this row lie; None where each has a column of its own."""
+        keys = self.of_row(row)
+        if len(keys) != 1 or self.rest:
+            return None
+        return (*keys, self.miner(row)) if self.miner else (*keys, self.inner) if self.inner else keys
 
-def layout_of(binding: Binding, path: str) -> Layout:
-    """The layout of a file's negatives.
+    def list_path(self, row: Row) -> Path | None:
+        """Where the list of this row's negatives lies; None where there is none."""
+        path = self.path(row)
+        return path if path and _is_list(value_at(row, path), self.pairs) else None
 
-    Raises SchemaError where they cannot be rewritten in place: rows that hold several sources,
-    passages that a label makes negative, and titles in columns of their own.
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What becomes of a row. All else stays.
+
+    lists   : paths of lists, with the cells that each holds in the copy; places are those in the list. What is no list
+              (a lone negative, left out) becomes null.
+    columns : columns of one cell each that are alike, with the cells of the first of them; the others go. Places are
+              those in the columns, None is a column that is not there.
+    n_repeated : cells that repeat a negative of the row, since trainers take no empty one.
     """
-    if binding.splits or binding.labelled or binding.titles:
-        what = "several sources in one row" if binding.splits else "labelled passages"
-        raise SchemaError(
-            f"{binding.schema} holds {what if not binding.titles else 'titles in columns of their own'}, "
-            "which secid reads but does not write",
-            where=path,
-            remedy="turn it into one row a query with a list of negatives first, titles within the texts",
-        )
-    if binding.columns is None:
+
+    lists: Sequence[tuple[Path, Sequence[Chosen]]] = ()
+    columns: Sequence[tuple[Sequence[Key | None], Sequence[Chosen]]] = ()
+    n_repeated: int = 0
+
+
+def layout_of(binding: Binding, head: Sequence[Row], split: str, source_column: str | None) -> Layout:
+    """The layout of a file's negatives of one source.
+
+    head : the file's first good rows.   split : as in Record.   source_column : as in Settings.
+    """
+    if binding.labelled == "pair":
+        return Layout((), whole=True)
+    ids, columns = binding.passage_ids, binding.columns
+    if columns is None:
         first, _, last = binding.negatives.partition("…")
         if "…" in binding.negatives and not last:
-            return Layout((), rest=True, ids=binding.passage_ids)
-        return Layout(tuple(range(int(first), int(last or first) + 1)), ids=binding.passage_ids)
-    inner = binding.negatives.partition(".")[2] if binding.schema == "simlm" else ""
-    return Layout(binding.columns[2:], inner=inner, pairs=binding.pairs, ids=binding.passage_ids, later=binding.later)
+            return Layout((), rest=True, ids=ids)
+        return Layout(tuple(range(int(first), int(last or first) + 1)), ids=ids)
+    if binding.labelled:
+        beside = columns[2:] if binding.inner else _as_long(head, columns[1:])
+        return Layout(columns[1:2], inner=binding.inner, ids=ids, beside=beside)
+
+    def miner(row: Row) -> str:
+        prefix = f"{value_at(row, (source_column,))}:" if source_column else ""
+        return split.removeprefix(prefix)
+
+    if binding.split_lists:
+        own = [column for name, column in binding.split_lists if split == name or split.endswith(f":{name}")]
+        return Layout(tuple(own[:1]), apart=True, ids=ids)
+    return Layout(
+        columns[2:],
+        inner=binding.inner,
+        miner=miner if binding.splits else None,
+        apart=binding.splits,
+        pairs=binding.pairs,
+        ids=ids,
+        later=binding.later,
+        titles=binding.titles,
+        names=tuple(map(str, head[0])),
+    )
+
+
+def _as_long(head: Sequence[Row], columns: Sequence[str]) -> tuple[str, ...]:
+    """The other columns whose lists are as long as those of `columns`, wherever the first rows have one."""
+    found: dict[str, bool] = {}
+    for row in head:
+        lengths = {_length(value_at(row, (name,))) for name in columns}
+        for name, value in row.items() if isinstance(row, dict) and len(lengths) == 1 and None not in lengths else ():
+            if value is not None:
+                found[name] = found.get(name, True) and _length(value) in lengths
+    return tuple(name for name, fits in found.items() if fits and name != columns[0])
+
+
+def _length(value: Any) -> int | None:
+    return len(value) if isinstance(value, list) else None
 
 
 def cells_of(row: Row, layout: Layout) -> list[Any]:
-    """All cells of a row's negatives, usable or not, in the order that the reader takes them."""
-    keys = layout.of_row(row)
-    if len(keys) != 1 or layout.rest:
-        return [_at(row, key) for key in keys]
-    value = _at(row, keys[0])
-    if layout.inner:
-        return list(value[layout.inner])
-    return list(value) if is_list(value, layout) else [value]
+    """All cells of a row's negatives (of all its labelled passages), usable or not, in the order of the reader."""
+    path = layout.list_path(row)
+    return list(value_at(row, path)) if path else [value_at(row, (key,)) for key in layout.of_row(row)]
 
 
-def is_list(value: Any, layout: Layout) -> bool:
-    """Whether a column's value is a list of negatives, not a lone [instruction, text] pair."""
-    lone_pair = layout.pairs and isinstance(value, list) and len(value) == 2 and all(isinstance(x, str) for x in value)
-    return isinstance(value, list) and not lone_pair
+def edit_of(row: Row, layout: Layout, chosen: Sequence[Chosen], width: int | None) -> Edit:
+    """The edit by which a row holds the chosen cells in place of its own, and what goes along with them.
 
-
-def with_cells(row: Row, layout: Layout, values: Sequence[Any]) -> Row:
-    """The row with these cells as its only negatives; columns of one cell beyond them are null."""
-    keys = layout.of_row(row)
-    if len(keys) == 1 and not layout.rest:
-        old = _at(row, keys[0])
-        new: Any = {layout.inner: list(values)} if layout.inner else values[0]
-        return _set(row, {keys[0]: list(values) if is_list(old, layout) else new})
-    return _set(row, dict(zip(keys, [*values, *[None] * (len(keys) - len(values))], strict=True)))
-
-
-def usable(row: Row, line: int, record: Record, layout: Layout, cleaner: Cleaner) -> list[int]:
-    """Places among the row's cells of the record's negatives, in order.
-
-    Where the reader left some out, it is asked about each cell alone.
-    Raises SchemaError where the two do not come to the same number.
+    chosen : empty only where other sources' negatives stand in the row.   width : as in `rewrite`.
     """
-    cells = cells_of(row, layout)
-    if len(cells) == len(record.negatives):
-        return list(range(len(cells)))
-    found = [
-        place
-        for place, cell in enumerate(cells)
-        if any(isinstance(item, Record) for item in cleaner.items(line, with_cells(row, layout, [cell])))
-    ]
-    if len(found) != len(record.negatives):
-        raise SchemaError(
-            f"{len(found)} negatives found again of {len(record.negatives)} read", where=f"{record.path}:{line}"
-        )
-    return found
+    path = layout.list_path(row) if chosen else layout.path(row)
+    if path:
+        others = _beside(row, layout, path)
+        return Edit(lists=[(path, chosen), *((other, _along(chosen, str(other[-1]))) for other in others)])
+    keys = layout.of_row(row)
+    n_kept = len(chosen) if layout.rest else len(keys_kept(keys, width))
+    kept = [chosen[place % len(chosen)] for place in range(n_kept)]
+    names = tuple(dict.fromkeys((*layout.names, *row))) if isinstance(row, dict) else ()
+    families = companions(keys, names, layout.titles)
+    along = [(family, _along(kept, str(next(filter(None, family))))) for family in families]
+    n_repeated = max(0, n_kept - len(chosen)) if len(keys) > 1 and not layout.rest else 0
+    return Edit(columns=[(keys, kept), *along], n_repeated=n_repeated)
 
 
-def parallels(row: Row, layout: Layout, n_cells: int) -> list[str]:
-    """Names of the columns that hold one value for each negative of this row."""
-    if not isinstance(row, dict) or len(layout.keys) != 1:
+def _along(chosen: Sequence[Chosen], name: str) -> list[Chosen]:
+    """The same places elsewhere. For a negative of another source nothing is known; its text holds its title."""
+    unknown = "" if "title" in name.lower() else None
+    return [Chosen(cell.place, unknown) for cell in chosen]
+
+
+def _beside(row: Row, layout: Layout, path: Path) -> list[Path]:
+    """Paths of the row's other lists that hold one value for each cell of the list under a path."""
+    if not isinstance(row, dict):
         return []
-    return [
-        name
-        for name, value in row.items()
-        if name not in layout.keys and PARALLEL.fullmatch(name) and isinstance(value, list) and len(value) == n_cells
-    ]
+    name, n_cells = str(path[0]), _length(value_at(row, path))
+    found: list[Path] = [(name, inner) for inner in row[name] if inner != path[1]] if layout.inner else []
+    tail = path[1:] if layout.miner else ()
+    found += [(other, *tail) for other in row if _goes_along(other, name, layout)]
+    return [at for at in found if n_cells is not None and _length(value_at(row, at)) == n_cells]
+
+
+def _goes_along(other: str, name: str, layout: Layout) -> bool:
+    if other == name:
+        return False
+    if layout.apart and not layout.miner and other.lower().startswith("hard") != name.startswith("hard"):
+        return False  # of the other list of negatives
+    named = PARALLEL.fullmatch(other) or re.fullmatch(rf"(?i){re.escape(name)}_{ASIDE}", other)
+    return bool(named) or other in layout.beside or (name, other) in layout.titles
+
+
+@lru_cache(maxsize=64)
+def companions(
+    keys: tuple[Key, ...], names: tuple[str, ...], titles: tuple[tuple[str, str], ...]
+) -> tuple[tuple[Key | None, ...], ...]:
+    """Columns that say something of the negative in each of `keys`, as "negative_2_score" does of "negative_2".
+
+    One family a kind, each with a name (or None) for each of the keys.
+    """
+    families: dict[str, dict[Key, Key]] = {}
+    for key in map(str, keys if names else ()):
+        stem = unnumbered(key)
+        number = key[len(stem) :]
+        at = re.escape(number)
+        pattern = re.compile(rf"(?i){re.escape(stem)}({at}[_ -]?{ASIDE}|[_ -]?{ASIDE}{at})")
+        for name in names:
+            if name not in keys and pattern.fullmatch(name):
+                families.setdefault(name.replace(number, "", 1), {})[key] = name
+    known = {name for family in families.values() for name in family.values()}
+    own_titles: dict[Key, Key] = {key: title for key, title in titles if key in keys and title not in known}
+    found = [*families.values(), *([own_titles] if own_titles else [])]
+    return tuple(tuple(family.get(key) for key in keys) for family in found)
+
+
+def keys_kept(keys: Sequence[AnyKey], width: int | None) -> Sequence[AnyKey]:
+    """The first columns of negatives that the copy keeps."""
+    return keys if width is None else keys[:width]
+
+
+def columns_gone(layout: Layout, names: Sequence[str], width: int | None) -> set[Key]:
+    """Columns among `names` that the copy of a table has no more."""
+    families = (layout.keys, *companions(layout.keys, tuple(names), layout.titles))
+    kept = len(keys_kept(layout.keys, width))
+    return {key for family in families for key in family[kept:] if key is not None}
 
 
 def foreign_cell(text: str, like: Any, layout: Layout, where: str) -> Any:
@@ -136,18 +242,26 @@ def foreign_cell(text: str, like: Any, layout: Layout, where: str) -> Any:
         return [like[0], text]
     key = next((name for name in TEXT_KEYS if isinstance(like, Mapping) and name in like), None)
     if key is None or layout.ids:
-        raise SchemaError("this schema has no room for the text of another source's negative", where=where)
+        raise SchemaError(
+            "this schema has no room for the text of another source's negative",
+            where=where,
+            remedy="--base NAME writes in the schema of another source, one whose rows hold texts",
+        )
     empty = {TITLE_KEY: "", **{name: "" for name in ID_KEYS if isinstance(like.get(name), str)}, key: text}
     return {name: empty.get(name) for name in like}
 
 
-def _at(row: Row, key: Key) -> Any:
-    if isinstance(row, dict):
-        return row.get(str(key))
-    return row[int(key)] if int(key) < len(row) else None
+def value_at(row: Any, path: Sequence[Any]) -> Any:
+    """The value under a path; None where there is none."""
+    for key in path:
+        if isinstance(row, dict):
+            row = row.get(key)
+        else:
+            row = row[key] if isinstance(row, list) and isinstance(key, int) and key < len(row) else None
+    return row
 
 
-def _set(row: Row, values: Mapping[Key, Any]) -> Row:
-    if isinstance(row, dict):
-        return {**row, **{str(key): value for key, value in values.items()}}
-    return [values.get(place, cell) for place, cell in enumerate(row)]
+def _is_list(value: Any, pairs: bool) -> bool:
+    """Whether a column's value is a list of negatives, not a lone [instruction, text] pair."""
+    lone_pair = pairs and isinstance(value, list) and len(value) == 2 and all(isinstance(x, str) for x in value)
+    return isinstance(value, list) and not lone_pair

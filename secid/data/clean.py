@@ -183,7 +183,7 @@ class Cleaner:
         if not negatives:
             yield self._defect(line, _Unusable("no_negatives"), None, left_out)
         for key, values in negatives.items():
-            name = f"{split}:{key}" if split else str(key)
+            name = self._split_name(row, key)
             yield self._record(line, query, positives, values, name, self._fields(row), left_out)
             left_out = Counter()
 
@@ -193,7 +193,7 @@ class Cleaner:
         try:
             query, passage, label = self._cells(row)
             positive = self._is_positive(label)
-            if self._source_column and not (positive and row.get(self._source_column) is None):
+            if self._source_column and not (positive and row.get(self._source_column) in (None, "")):
                 split = self._split_of(row)
             asked = self._query(query)
             texts, dropped = self._usable((passage,), "no_positive" if positive else "empty_negative")
@@ -203,6 +203,30 @@ class Cleaner:
             return Pair(split, asked, texts[0], positive, self._path, line, n_late)
         except _Unusable as trouble:
             return self._defect(line, trouble, split)
+
+    def places(self, row: Any, record: Record) -> tuple[list[int], list[int]]:
+        """Places among a row's passages of the record's negatives, in order, and of those that a label makes positives.
+
+        record : what `items` made of the row, for one of its sources.
+        """
+        _, positives, cells = self._cells(row)
+        if late := self._binding.later(row):
+            cells = (*cells, *(row[key] for key in late))
+        fixed: list[int] = []
+        if self._binding.labelled:
+            fixed = [place for place, label in enumerate(cells) if self._is_positive(label)]
+            cells = positives
+        elif self._binding.splits:
+            cells = next(values for key, values in cells.items() if self._split_name(row, key) == record.split)
+        cells = self._listed(cells, "no_negatives")
+        found = sorted(set(range(len(cells))).difference(fixed))
+        if len(found) != len(record.negatives):  # the reader left some out
+            found = [place for place in found if self._usable((cells[place],), "empty_negative")[0]]
+        return found, fixed
+
+    def _split_name(self, row: Any, key: Any) -> str:
+        """Name of the source whose negatives lie under a key of the row."""
+        return f"{self._split_of(row)}:{key}" if self._source_column else str(key)
 
     def _fields(self, row: Any) -> Mapping[str, Scalar]:
         """The column that the run is sliced by; a value that is no scalar counts as absent."""

@@ -55,6 +55,10 @@ class PairGroups:
 
     def items(self) -> Iterator[Item]:
         """One item a (source, query), in order of first appearance, passages in file order. Ends the collection."""
+        return (item for item, _ in self.groups())
+
+    def groups(self) -> Iterator[tuple[Item, list[Pair]]]:
+        """The same items, each with the pairs that it was made of."""
         self._insert()
         database = self._database
         database.execute("CREATE INDEX by_key ON pairs (key, split)")
@@ -72,7 +76,7 @@ class PairGroups:
             if split and not positives:
                 others = database.execute("SELECT passage FROM pairs WHERE key = ? AND positive ORDER BY rowid", (key,))
                 positives = [passage for (passage,) in others]
-            yield _item(pairs, tuple(positives))
+            yield _item(pairs, tuple(positives)), pairs
         database.close()
 
 

@@ -26,10 +26,10 @@ class Member(NamedTuple):
     value: Span
 
 
-def members(text: str) -> list[Member]:
-    """The members of the object that the text holds, in order. Raises ValueError where it holds none."""
+def members(text: str, start: int = 0) -> list[Member]:
+    """The members of the object that begins at `start`, in order. Raises ValueError where none does."""
     found = []
-    at = _after(text, 0, "{")
+    at = _after(text, start, "{")
     while text[at] != "}":
         start = at
         if text[at] != '"':
@@ -49,6 +49,13 @@ def elements(text: str, start: int = 0) -> list[Span]:
         found.append(_value(text, at))
         at = _next(text, found[-1].end, "]")
     return found
+
+
+def values(text: str, start: int = 0) -> dict[str | int, Span]:
+    """Where the values of the object or array that begins at `start` stand, by key or position."""
+    if text[_skip(text, start)] == "[":
+        return dict(enumerate(elements(text, start)))
+    return {member.key: member.value for member in members(text, start)}
 
 
 def array_text(text: str, spans: Sequence[Span], items: Sequence[str]) -> str:

@@ -178,7 +178,8 @@ class Reader:
         columns = None
         if file.binding and file.binding.columns is not None:
             asides = filter(None, (self._settings.source_column, self._settings.by))
-            columns = (*file.binding.columns, *file.binding.titles, *file.binding.beside, *asides)
+            titles = (title for _, title in file.binding.titles)
+            columns = (*file.binding.columns, *titles, *file.binding.beside, *asides)
         groups = None if share is None or share.groups is None else range(*share.groups)
         return stream, open_parts(stream, file.container, columns, groups)
 

@@ -15,23 +15,25 @@ from typing import BinaryIO, cast
 
 import zstandard
 
-from secid.data.cells import Layout, cells_of, foreign_cell, layout_of, parallels, usable
-from secid.data.clean import Cleaner, Item
+from secid.data.cells import Chosen, Edit, Layout, cells_of, edit_of, foreign_cell, layout_of
+from secid.data.clean import Cleaner, Item, Pair
 from secid.data.collection import open_collection
 from secid.data.containers import Container, open_parts, open_rows, sniff
+from secid.data.grouping import PairGroups
 from secid.data.reader import first_rows
 from secid.data.rows import Broken, Row
+from secid.data.schemas.binding import Binding
 from secid.data.schemas.detect import detect
 from secid.data.stream import ByteStream, once_only
-from secid.data.writers import Chosen, n_filled, writer_for
+from secid.data.writers import writer_for
 from secid.errors import InputError, OutputError, SchemaError
 from secid.records import Record
 from secid.settings import Settings
 
 Decide = Callable[[Item], Sequence[int | str]]
-"""What becomes of a row: for each negative of the copy the place of an own one among the record's, or
-the text of another. Empty: the row is left out. Called once for every row of the source, in the
-order of reading, defects included (their answer counts for nothing)."""
+"""What becomes of a record of the source: for each negative of the copy the place of an own one among the record's, or
+the text of another. Empty: all are left out. Called once for every record, in the order of reading, and for every
+defect that is not in the copy (the answer counts for nothing). A labelled pair is a record of its own here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,16 @@ class _Understood:
 
 
 @dataclass(frozen=True, slots=True)
+class _Task:
+    """One copy. split, decide, width, mixed: as in `rewrite`."""
+
+    split: str
+    decide: Decide
+    width: int | None
+    mixed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Copied:
     """What a copy holds. n_repeated: cells that repeat a negative of their row, since trainers take no empty one."""
 
@@ -51,33 +63,36 @@ class Copied:
 
 
 def rewrite(
-    paths: Sequence[str], settings: Settings, split: str, decide: Decide, out: Path, width: int | None = None
+    paths: Sequence[str],
+    settings: Settings,
+    split: str,
+    decide: Decide,
+    out: Path,
+    width: int | None = None,
+    *,
+    mixed: bool = False,
 ) -> Copied:
     """Writes the copy of all files of a source, one after another, into one file.
 
-    split : value of the source column that the source is, "" where the file holds one source.
+    split : as in Record: which source of the files it is, "" where they hold one.
     width : columns of negatives that the copy keeps, where each negative has its own column; rows
             with fewer repeat theirs from the first. None: all of them.
+    mixed : whether `decide` gives texts of other sources. Then rows of the files' other sources are not in the
+            copy; else they are as they were, and so are other sources' negatives within a row.
     Raises SchemaError or InputError where the files cannot be rewritten, OutputError where `out` exists
     or cannot be written.
     """
-    files = [_understand(path, settings) for path in paths]
-    if len({(file.container.kind, file.container.dialect, file.layout) for file in files}) > 1:
-        raise SchemaError("the files of this source have several schemas, and the copy is one file", where=paths[0])
-    if out.exists():
-        raise OutputError("already exists", where=str(out), remedy="name another file; nothing is replaced")
+    files = _files(paths, settings, split, out, mixed)
+    task = _Task(split, decide, width if mixed or not split else None, mixed)
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     try:
         with _packed(partial, out) as file:
-            writer = writer_for(files[0].container, files[0].layout, paths, out, file, width)
+            writer = writer_for(files[0].container, files[0].layout, paths, out, file, task.width)
             n_rows = n_repeated = 0
-            for understood in files:
-                for row, raw, chosen in _decided(understood, split, decide):
-                    writer.add(
-                        row, raw, chosen, parallels(row, understood.layout, len(cells_of(row, understood.layout)))
-                    )
-                    n_rows += 1
-                    n_repeated += n_filled(row, understood.layout, len(chosen), width)
+            for row, raw, edit in _passages(files, task) if files[0].layout.whole else _edited(files, task):
+                writer.add(row, raw, edit)
+                n_rows += 1
+                n_repeated += edit.n_repeated
             writer.end()
         partial.replace(out)
     except OSError as error:
@@ -87,37 +102,89 @@ def rewrite(
     return Copied(n_rows, n_repeated)
 
 
-def check_output(paths: Sequence[str], settings: Settings, out: Path) -> None:
+def check_output(paths: Sequence[str], settings: Settings, split: str, out: Path, *, mixed: bool = False) -> None:
     """Raises what `rewrite` would raise before it writes the first row."""
-    files = [_understand(path, settings) for path in paths]
+    files = _files(paths, settings, split, out, mixed)
     writer_for(files[0].container, files[0].layout, paths, out, None, None)
+
+
+def _files(paths: Sequence[str], settings: Settings, split: str, out: Path, mixed: bool) -> list[_Understood]:
+    files = [_understand(path, settings, split, mixed) for path in paths]
+    if len({(file.container.kind, file.container.dialect, file.layout) for file in files}) > 1:
+        raise SchemaError(
+            "the files of this source have several schemas, and the copy is one file",
+            where=paths[0],
+            remedy="score them as a source each",
+        )
     if out.exists():
         raise OutputError("already exists", where=str(out), remedy="name another file; nothing is replaced")
+    return files
 
 
-def _decided(file: _Understood, split: str, decide: Decide) -> Iterator[tuple[Row, bytes | None, list[Chosen]]]:
-    """The rows that stay, as parsed and as they stand in the file, with their new negatives."""
-    for line, row, raw in _raw_rows(file):
-        for item in file.cleaner.items(line, row):
-            if item.split not in (split, None):
+def _edited(files: Sequence[_Understood], task: _Task) -> Iterator[tuple[Row, bytes | None, Edit]]:
+    """The rows of the copy, as parsed and as they stand in the file, with their edits."""
+    for file in files:
+        for line, row, raw in _raw_rows(file):
+            items = list(file.cleaner.items(line, row))
+            own = next((item for item in items if item.split in (task.split, None)), None)
+            others = [] if task.mixed else [item for item in items if item is not own]
+            stays = any(isinstance(item, Record) for item in others) or (own is None and bool(others))
+            answer = task.decide(own) if own is not None and (isinstance(own, Record) or not stays) else ()
+            if isinstance(row, Broken):
                 continue
-            answer = decide(item)
-            if not isinstance(item, Record) or not answer or isinstance(row, Broken):
-                continue
-            yield row, raw, _chosen(file, row, line, item, answer)
+            if isinstance(own, Record) and (answer or stays):
+                yield row, raw, edit_of(row, file.layout, _chosen(file, row, own, answer), task.width)
+            elif stays:
+                yield row, raw, Edit()
 
 
-def _chosen(file: _Understood, row: Row, line: int, record: Record, answer: Sequence[int | str]) -> list[Chosen]:
+def _chosen(file: _Understood, row: Row, record: Record, answer: Sequence[int | str]) -> list[Chosen]:
+    """The cells of the row's copy: labelled positives where they stand, then what the answer names."""
     cells = cells_of(row, file.layout)
-    places = usable(row, line, record, file.layout, file.cleaner)
-    where = f"{file.path}:{line}"
-    chosen = []
-    for part in answer:
-        if isinstance(part, str):
-            chosen.append(Chosen(None, foreign_cell(part, cells[places[0]], file.layout, where)))
-        else:
-            chosen.append(Chosen(places[part], cells[places[part]]))
-    return chosen
+    where = f"{file.path}:{record.line}"
+    places, positives = file.cleaner.places(row, record)
+    if len(places) != len(record.negatives):
+        raise SchemaError(f"{len(places)} negatives found again of {len(record.negatives)} read", where=where)
+    if positives:
+        return [Chosen(place, None) for place in sorted([*positives, *(places[int(part)] for part in answer)])]
+    return [
+        Chosen(None, foreign_cell(part, cells[places[0]], file.layout, where))
+        if isinstance(part, str)
+        else Chosen(places[part], None)
+        for part in answer
+    ]
+
+
+def _passages(files: Sequence[_Understood], task: _Task) -> Iterator[tuple[Row, bytes | None, Edit]]:
+    """The rows of labelled pairs that stay: all but the negatives left out and what cannot be used."""
+    staying = _pairs_staying(files, task)
+    for file in files:
+        for line, row, raw in _raw_rows(file):
+            if staying[file.path][line] and not isinstance(row, Broken):
+                yield row, raw, Edit()
+
+
+def _pairs_staying(files: Sequence[_Understood], task: _Task) -> dict[str, bytearray]:
+    """For each file, by line, whether the row stays. A query's rows may be anywhere, so that all are read first."""
+    groups, staying = PairGroups(), {file.path: bytearray() for file in files}
+    for file in files:
+        stays = staying[file.path]
+        for line, row, _ in _raw_rows(file):
+            found = file.cleaner.pair(line, row)
+            stays.extend(bytes(line + 1 - len(stays)))
+            stays[line] = isinstance(found, Pair) or found.split not in (task.split, None)
+            if isinstance(found, Pair):
+                groups.add(found)
+            elif not stays[line]:
+                task.decide(found)
+    for item, pairs in groups.groups():
+        for pair in pairs if item.split == task.split else ():
+            if not pair.positive:
+                alone = item._replace(path=pair.path, line=pair.line)
+                if isinstance(alone, Record):
+                    alone = alone._replace(negatives=(pair.passage,))
+                staying[pair.path][pair.line] = len(task.decide(alone)) > 0 and isinstance(alone, Record)
+    return staying
 
 
 def _raw_rows(file: _Understood) -> Iterator[tuple[int, Row | Broken, bytes | None]]:
@@ -150,7 +217,7 @@ class _KeptLines:
             yield line
 
 
-def _understand(path: str, settings: Settings) -> _Understood:
+def _understand(path: str, settings: Settings, split: str, mixed: bool) -> _Understood:
     """Container, layout and cleaner of a file, as the reader finds them from its first rows."""
     if once_only(path):
         raise InputError("cannot be read a second time", where=path, remedy="save it to a file and score that")
@@ -163,11 +230,24 @@ def _understand(path: str, settings: Settings) -> _Understood:
     if not head:
         raise InputError("holds no row that can be read", where=path)
     binding = detect(head, settings, path)
-    layout = layout_of(binding, path)
+    if mixed:
+        _refuse_foreign(binding, path)
+    layout = layout_of(binding, head, split, settings.source_column)
     if not (binding.query_ids or binding.passage_ids):
         return _Understood(path, container, layout, Cleaner(binding, path, settings))
     collection = open_collection(settings)
     return _Understood(path, container, layout, Cleaner(binding, path, settings, collection.query, collection.passage))
+
+
+def _refuse_foreign(binding: Binding, path: str) -> None:
+    """Raises SchemaError where a negative of another source would be told as what it is not."""
+    what = "the name of a miner that did not find it" if binding.splits else "a label that nobody gave"
+    if binding.splits or binding.labelled:
+        raise SchemaError(
+            f"in the schema {binding.schema} a negative of another source would need {what}",
+            where=path,
+            remedy="--base NAME writes in the schema of another source, one whose rows list negatives",
+        )
 
 
 def _packed(partial: Path, out: Path) -> BinaryIO:

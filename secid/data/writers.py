@@ -7,16 +7,15 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, Protocol
 
-from secid.data.cells import Key, Layout, is_list
+from secid.data.cells import Chosen, Edit, Layout, columns_gone, value_at
 from secid.data.containers import Container
-from secid.data.jsonedit import Member, Span, array_text, elements, members, removals, replaced
+from secid.data.jsonedit import Span, array_text, elements, members, removals, replaced, values
 from secid.data.jsonrows import BOM
 from secid.data.rows import Row
 from secid.errors import OutputError, SchemaError
 
-AnyKey = TypeVar("AnyKey", bound=Key)
 SUFFIXES = {
     "jsonl": (".jsonl", ".ndjson"),
     "json_array": (".json",),
@@ -27,18 +26,11 @@ PARQUET_ROWS = 1024
 """Rows put together into one row group's batch: the readers' own batch size."""
 
 
-class Chosen(NamedTuple):
-    """One negative of the copy. place: of the row's own cell it is; None for another source's."""
-
-    place: int | None
-    value: Any
-
-
 class Writer(Protocol):
     """Takes the rows of the copy in order."""
 
-    def add(self, row: Row, raw: bytes | None, chosen: Sequence[Chosen], parallel: Sequence[str]) -> None:
-        """One row. raw: its line in the original; parallel: columns that hold one value a negative."""
+    def add(self, row: Row, raw: bytes | None, edit: Edit) -> None:
+        """One row, edited. raw: its line in the original."""
 
     def end(self) -> None:
         """After the last row."""
@@ -53,7 +45,11 @@ def writer_for(
     """
     known = SUFFIXES.get(container.kind)
     if known is None or (container.kind == "parquet" and container.compression):
-        raise SchemaError(f"secid reads this container but does not write it: {container}", where=paths[0])
+        raise SchemaError(
+            f"secid reads this container but does not write it: {container}",
+            where=paths[0],
+            remedy="save the rows as JSON lines or Parquet, and score that",
+        )
     names = [out.name.removesuffix(packing) for packing in (".gz", ".zst") if out.name.endswith(packing)] or [out.name]
     if not names[0].endswith(known) or (container.kind == "parquet" and names[0] != out.name):
         raise OutputError(
@@ -64,19 +60,19 @@ def writer_for(
         return ParquetWriter(paths, layout, to, width)
     if container.kind == "table":
         return TableWriter(container, layout, paths, to, width)
-    return JsonWriter(container.kind == "json_array", layout, to, width)
+    return JsonWriter(container.kind == "json_array", to)
 
 
 class JsonWriter:
     """JSON lines, edited in their text; or one array, whose elements are written anew."""
 
-    def __init__(self, array: bool, layout: Layout, file: BinaryIO, width: int | None) -> None:
-        self._array, self._layout, self._file, self._width = array, layout, file, width
+    def __init__(self, array: bool, file: BinaryIO) -> None:
+        self._array, self._file = array, file
         self._n_rows = 0
 
-    def add(self, row: Row, raw: bytes | None, chosen: Sequence[Chosen], parallel: Sequence[str]) -> None:
+    def add(self, row: Row, raw: bytes | None, edit: Edit) -> None:
         line = json.dumps(row, ensure_ascii=False) if raw is None else raw.removeprefix(BOM).decode().rstrip("\r\n")
-        edited = json_text(line, row, self._layout, chosen, parallel, self._width).encode()
+        edited = json_text(line, row, edit).encode()
         if self._array:
             self._file.write((b",\n" if self._n_rows else b"[\n") + edited)
         else:
@@ -89,126 +85,105 @@ class JsonWriter:
             self._file.write(b"\n]\n" if self._n_rows else b"[]\n")
 
 
-def json_text(
-    text: str, row: Row, layout: Layout, chosen: Sequence[Chosen], parallel: Sequence[str], width: int | None
-) -> str:
-    """The text of a JSON row with other negatives; all else as it stands."""
-    if isinstance(row, list):
-        return _positional_text(text, layout, row, chosen, width)
-    found = members(text)
-    spans = {member.key: member.value for member in found}
-    keys = layout.of_row(row)
-    if len(keys) > 1:
-        return replaced(text, _columns_changed(text, found, [str(key) for key in keys], chosen, width))
-    key = str(keys[0])
-    if layout.inner:
-        return replaced(text, [(spans[key], json.dumps(_lists_cut(row[key], layout, chosen), ensure_ascii=False))])
-    if not is_list(row[key], layout):
-        return replaced(text, [(spans[key], _cell_text(text, [spans[key]], chosen[0]))])
+def json_text(text: str, row: Row, edit: Edit) -> str:
+    """The text of a JSON row, edited; all else as it stands."""
+    if isinstance(row, list) and edit.columns:
+        return _positional_text(text, edit)
     changes = []
-    places = [cell.place for cell in chosen]
-    for name in (key, *parallel):
-        cells = elements(text, spans[name].start)
-        if places == list(range(len(cells))):
+    spans = values(text) if edit.lists else {}
+    for path, chosen in edit.lists:
+        span = spans[path[0]]
+        for key in path[1:]:
+            span = values(text, span.start)[key]
+        if text[span.start] != "[":
+            changes.append((span, "null"))
             continue
-        items = [
-            text[slice(*cells[cell.place])] if cell.place is not None else json.dumps(cell.value, ensure_ascii=False)
-            for cell in (chosen if name == key else [Chosen(cell.place, None) for cell in chosen])
-        ]
-        changes.append((spans[name], array_text(text, cells, items)))
+        cells = elements(text, span.start)
+        if [cell.place for cell in chosen] != list(range(len(cells))):
+            changes.append((span, array_text(text, cells, [_cell_text(text, cells, cell) for cell in chosen])))
+    if edit.columns:
+        changes += _columns_changed(text, edit)
     return replaced(text, changes)
 
 
-def _columns_changed(
-    text: str, found: Sequence[Member], keys: Sequence[str], chosen: Sequence[Chosen], width: int | None
-) -> list[tuple[Span, str]]:
+def _columns_changed(text: str, edit: Edit) -> list[tuple[Span, str]]:
     """The changes by which a row holds the columns kept and no other.
 
     A row of JSON may lack any of its columns: a kept one that it lacks takes the place of one that goes.
     """
-    own = {member.key: member for member in found if member.key in keys}
-    cells = [own[key].value if key in own else None for key in keys]
-    kept = keys_kept(keys, width)
-    free = [key for key in own if key not in kept]
+    found = members(text)
+    spans = {member.key: member for member in found}
+    new: dict[str, str] = {}
+    gone: list[str] = []
+    for family, chosen in edit.columns:
+        keys = [None if key is None else str(key) for key in family]
+        cells = [spans[key].value if key in spans else None for key in keys]
+        for key, cell in zip(keys, chosen, strict=False):
+            value = _cell_text(text, cells, cell)
+            if key is not None and (key in spans or value != "null"):
+                new[key] = value
+        gone += [key for key in keys[len(chosen) :] if key in spans]
+    end = max(spans[key].value.end for key in (*new, *gone) if key in spans)
     changes, added = [], ""
-    for key, cell in zip(kept, repeated(chosen, len(kept)), strict=True):
-        value = _cell_text(text, cells, cell)
+    for key, value in new.items():
         member = f"{json.dumps(key, ensure_ascii=False)}: {value}"
-        if key in own:
-            changes.append((own[key].value, value))
-        elif free:
-            instead = own[free.pop(0)]
+        if key in spans:
+            changes.append((spans[key].value, value))
+        elif gone:
+            instead = spans[gone.pop(0)]
             changes.append((Span(instead.start, instead.value.end), member))
         else:
             added += f", {member}"
-    end = max(member.value.end for member in own.values())
-    return [*changes, (Span(end, end), added), *((span, "") for span in removals(found, free))]
+    return [*changes, (Span(end, end), added), *((span, "") for span in removals(found, gone))]
 
 
-def _positional_text(text: str, layout: Layout, row: list[Any], chosen: Sequence[Chosen], width: int | None) -> str:
+def _positional_text(text: str, edit: Edit) -> str:
     spans = elements(text)
-    keys = layout.of_row(row)
-    if len(keys) == 1 and not layout.rest and isinstance(row[int(keys[0])], list):
-        cells = elements(text, spans[int(keys[0])].start)
-        items = [_cell_text(text, cells, cell) for cell in chosen]
-        return replaced(text, [(spans[int(keys[0])], array_text(text, cells, items))])
-    own = [spans[int(key)] for key in keys]
-    n_kept = len(chosen) if layout.rest else len(keys_kept(keys, width))
-    items = [_cell_text(text, own, cell) for cell in repeated(chosen, n_kept)]
+    ((keys, chosen),) = edit.columns
+    own = [spans[key] for key in keys if isinstance(key, int)]
+    items = [_cell_text(text, own, cell) for cell in chosen]
     others = [text[slice(*span)] for place, span in enumerate(spans) if place not in keys]
     return array_text(text, spans, [*others[:2], *items, *others[2:]])
 
 
 def _cell_text(text: str, spans: Sequence[Span | None], cell: Chosen) -> str:
-    span = None if cell.place is None else spans[cell.place]
-    return json.dumps(cell.value, ensure_ascii=False) if span is None else text[slice(*span)]
+    """The text of a cell as it stands in the row; of a column that the row lacks null."""
+    if cell.place is None:
+        return json.dumps(cell.value, ensure_ascii=False)
+    span = spans[cell.place]
+    return "null" if span is None else text[slice(*span)]
 
 
-def keys_kept(keys: Sequence[AnyKey], width: int | None) -> Sequence[AnyKey]:
-    """The first columns of negatives that the copy keeps."""
-    return keys if width is None else keys[:width]
+def edited(row: Row, edit: Edit) -> Row:
+    """The row with what the edit puts into its lists and columns."""
+    for path, chosen in edit.lists:
+        own = value_at(row, path)
+        row = _put(row, path, [_value(own, cell) for cell in chosen] if isinstance(own, list) else None)
+    if isinstance(row, list):
+        for keys, chosen in edit.columns:
+            others = [cell for place, cell in enumerate(row) if place not in keys]
+            own = [row[key] for key in keys if isinstance(key, int)]
+            row = [*others[:2], *(_value(own, cell) for cell in chosen), *others[2:]]
+        return row
+    new = dict(row)
+    for keys, chosen in edit.columns:
+        own = [value_at(row, (key,)) for key in keys]
+        new.update((str(key), _value(own, cell)) for key, cell in zip(keys, chosen, strict=False) if key is not None)
+    return new
 
 
-def repeated(chosen: Sequence[Chosen], n: int) -> list[Chosen]:
-    """Exactly n of the chosen: the first ones, or all of them over again from the first."""
-    return [chosen[place % len(chosen)] for place in range(n)]
+def _value(own: Sequence[Any], cell: Chosen) -> Any:
+    return cell.value if cell.place is None else own[cell.place]
 
 
-def n_filled(row: Row, layout: Layout, n_chosen: int, width: int | None) -> int:
-    """How many cells of a row repeat a negative, where each has a column of its own."""
-    keys = layout.of_row(row)
-    if len(keys) < 2 or layout.rest:
-        return 0
-    return max(0, len(keys_kept(keys, width)) - n_chosen)
-
-
-def _lists_cut(value: dict[str, Any], layout: Layout, chosen: Sequence[Chosen]) -> dict[str, Any]:
-    """An object of parallel lists with the chosen places of each list as long as that of the negatives."""
-    n = len(value[layout.inner])
-    return {
-        name: [cell[c.place] for c in chosen if c.place is not None]
-        if isinstance(cell, list) and len(cell) == n
-        else cell
-        for name, cell in value.items()
-    }
-
-
-def column_values(
-    row: dict[str, Any], layout: Layout, chosen: Sequence[Chosen], parallel: Sequence[str], width: int | None
-) -> dict[str, Any]:
-    """New values of the columns that change, by name."""
-    if len(layout.keys) > 1:
-        kept = keys_kept(layout.keys, width)
-        return {str(key): cell.value for key, cell in zip(kept, repeated(chosen, len(kept)), strict=True)}
-    key = str(layout.keys[0])
-    if layout.inner:
-        return {key: _lists_cut(row[key], layout, chosen)}
-    if not is_list(row[key], layout):
-        return {key: chosen[0].value}
-    values: dict[str, Any] = {key: [cell.value for cell in chosen]}
-    for name in parallel:
-        values[name] = [None if cell.place is None else row[name][cell.place] for cell in chosen]
-    return values
+def _put(row: Any, path: Sequence[Any], value: Any) -> Any:
+    """A copy of a row with another value under a path."""
+    if not path:
+        return value
+    inside = _put(row[path[0]], path[1:], value)
+    if isinstance(row, dict):
+        return {**row, path[0]: inside}
+    return [inside if place == path[0] else cell for place, cell in enumerate(row)]
 
 
 class TableWriter:
@@ -220,7 +195,6 @@ class TableWriter:
         dialect = container.dialect
         if dialect is None:
             raise SchemaError("a table without a dialect", where=paths[0])
-        self._layout, self._width = layout, width
         self._text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
         self._writer = csv.writer(
             self._text,
@@ -229,20 +203,14 @@ class TableWriter:
             quotechar='"' if dialect.quoted else None,
             lineterminator="\n",
         )
-        gone = set(layout.keys[len(keys_kept(layout.keys, width)) :])
+        gone = columns_gone(layout, dialect.header, width)
         self._columns = [name for name in dialect.header if name not in gone]
         if dialect.header:
             self._writer.writerow(self._columns)
 
-    def add(self, row: Row, raw: bytes | None, chosen: Sequence[Chosen], parallel: Sequence[str]) -> None:
-        if isinstance(row, dict):
-            values = {**row, **column_values(row, self._layout, chosen, (), self._width)}
-            cells = [values[name] for name in self._columns]
-        else:
-            keys = self._layout.of_row(row)
-            n_kept = len(chosen) if self._layout.rest else len(keys_kept(keys, self._width))
-            others = [cell for place, cell in enumerate(row) if place not in keys]
-            cells = [*others[:2], *(cell.value for cell in repeated(chosen, n_kept)), *others[2:]]
+    def add(self, row: Row, raw: bytes | None, edit: Edit) -> None:
+        new = edited(row, edit)
+        cells = [new[name] for name in self._columns] if isinstance(new, dict) else new
         try:
             self._writer.writerow(cells)
         except csv.Error as error:
@@ -260,9 +228,8 @@ class ParquetWriter:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        self._layout, self._width = layout, width
         schema = pq.read_schema(paths[0])
-        gone = {str(key) for key in layout.keys[len(keys_kept(layout.keys, width)) :]}
+        gone = columns_gone(layout, schema.names, width)
         if gone:
             # What `datasets` notes of the columns would no longer be true.
             metadata = {key: value for key, value in (schema.metadata or {}).items() if key != b"huggingface"}
@@ -272,9 +239,10 @@ class ParquetWriter:
         self._batch = pa.RecordBatch
         self._file = pq.ParquetWriter(file, schema)
 
-    def add(self, row: Row, raw: bytes | None, chosen: Sequence[Chosen], parallel: Sequence[str]) -> None:
-        if isinstance(row, dict):
-            self._rows.append({**row, **column_values(row, self._layout, chosen, parallel, self._width)})
+    def add(self, row: Row, raw: bytes | None, edit: Edit) -> None:
+        new = edited(row, edit)
+        if isinstance(new, dict):
+            self._rows.append(new)
         if len(self._rows) >= PARQUET_ROWS:
             self._flush()
 

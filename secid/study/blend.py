@@ -85,12 +85,12 @@ def write_blend(run: Run, shares: Mapping[str, float], asked: str | None, out: P
     plan, originals = plan_again(run, [source.name for source in run.sources], settings, work)
     try:
         original = originals[base]
-        check_output(original.paths, settings, out)
+        check_output(original.paths, settings, original.split, out, mixed=True)
         drawn, told = _drawn(plan, {name: originals[name].planned for name in names}, shares, original.planned, seed)
         provenance = out.with_name(f"{out.name}.provenance.jsonl")
         with written_lines(provenance) as lines:
             dealer = _Dealer(plan, originals, base, drawn, lines)
-            copied = rewrite(original.paths, settings, original.split, dealer.decide, out)
+            copied = rewrite(original.paths, settings, original.split, dealer.decide, out, mixed=True)
     finally:
         plan.close()
     return Blend(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -91,14 +91,22 @@ def plan_again(run: Run, names: Sequence[str], settings: Settings, folder: Path)
 
 
 def _matching(name: str, source: Source, plan: Plan) -> Original:
-    """The planned source that had this name: the longest split that the name ends in."""
+    """The planned source that had this name."""
     splits: Mapping[str, PlannedSource] = {
         planned.name.removeprefix(source.name).removeprefix(":"): planned
         for planned in plan.sources
         if planned.source is source
     }
+    split = split_of(name, splits, source.paths[0])
+    return Original(name, split, splits[split])
+
+
+def split_of(name: str, splits: Iterable[str], path: str) -> str:
+    """The split that a source's name stands for: the longest one that the name ends in.
+
+    Raises InputError where the file under `path` gives none that fits.
+    """
     fitting = [split for split in splits if not split or name.endswith(f":{split}")]
     if not fitting:
-        raise InputError(f"no longer gives the source {name!r}", where=source.paths[0], remedy="score it again")
-    split = max(fitting, key=len)
-    return Original(name, split, splits[split])
+        raise InputError(f"no longer gives the source {name!r}", where=path, remedy="score it again")
+    return max(fitting, key=len)

@@ -21,7 +21,7 @@ from secid.progress import Progress
 from secid.records import Record, Source
 from secid.results import BudgetPoint, Run, SourceResult
 from secid.settings import FIELDS, Resolved
-from secid.study.originals import find_source, plan_again, settings_of
+from secid.study.originals import PLACEHOLDER, find_source, plan_again, settings_of, split_of
 from secid.study.outputs import written_lines
 from secid.study.score import score_sources
 from secid.study.stored import read_frequencies, read_negatives
@@ -89,10 +89,10 @@ class Selection:
 
     n_listed     : usable negatives as the source's rows list them, repeats included: n_after + sum(left_out).
     n_before, n_after : distinct negatives of the source's records, as scored and as kept.
-    n_rows       : rows of the copy.   n_repeated : cells that repeat a negative of their row, where each has a
-                   column of its own.
+    n_rows       : rows of the copy, those of the file's other sources too.
+    n_repeated   : cells that repeat a negative of their row, where each has a column of its own.
     left_out     : listed negatives that are not in the copy, by reason.
-    rows_skipped : rows that give no record, by reason. They are not in the copy, and what they list is not counted.
+    rows_skipped : rows that give no record and are not in the copy, by reason. What they list is not counted.
     """
 
     source: str
@@ -150,7 +150,7 @@ def select(run: Run, folder: Path, name: str, rule: Rule, out: Path, work: Path)
     plan.close()
     original = originals[name]
     planned = original.planned
-    check_output(original.paths, settings, out)
+    check_output(original.paths, settings, original.split, out)
     numbers = read_numbers(folder, name, planned)
     reasons = reasons_left_out(planned, numbers, rule)
     if all(reasons):
@@ -188,9 +188,11 @@ def rescore(run: Run, folder: Path, written: Selection, encoder: Encoder, work: 
         )
     settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
     resolved = Resolved(settings, dict.fromkeys(FIELDS, "run"))
-    source = Source(written.source, (written.path,))
+    source = Source(PLACEHOLDER, (written.path,))
     scored = score_sources([source], encoder, resolved, work, progress, read_frequencies(folder)[0])
-    before, after = _point(find_source(run, written.source), run.budget), _point(scored.run.sources[0], run.budget)
+    splits = {found.name.removeprefix(source.name).removeprefix(":"): found for found in scored.run.sources}
+    before = _point(find_source(run, written.source), run.budget)
+    after = _point(splits[split_of(written.source, splits, written.path)], run.budget)
     return Selected(
         **vars(written),
         budget=run.budget,

@@ -447,6 +447,108 @@ def test_select_round_trips(tmp_path, tiny, shape, suffix):
     assert np.allclose(sorted((t["weight"] for t in told), reverse=True), weights[13:])
 
 
+Items = list[dict[str, Any]]
+
+
+def as_pairs(tables: dict[str, Items]) -> Items:
+    """Labelled pairs; positives come last and name no source."""
+    found = []
+    for style, items in tables.items():
+        found += [{"query": i["query"], "passage": text, "label": 0, "by": style} for i in items for text in i["neg"]]
+    positives = {(i["query"], text) for items in tables.values() for i in items for text in i["pos"]}
+    return [*found, *({"query": q, "passage": text, "label": 1, "by": None} for q, text in sorted(positives))]
+
+
+def as_labelled_lists(tables: dict[str, Items]) -> Items:
+    return [
+        {
+            "query": i["query"],
+            "docs": [*i["neg"], *i["pos"]],
+            "labels": [0] * len(i["neg"]) + [1] * len(i["pos"]),
+            "by": by,
+        }
+        for by, items in tables.items()
+        for i in items
+    ]
+
+
+def as_miners(tables: dict[str, Items]) -> Items:
+    rows_of = zip(*tables.values(), strict=True)
+    return [{**same[0], "neg": {by: i["neg"] for by, i in zip(tables, same, strict=True)}} for same in rows_of]
+
+
+def as_dpr(tables: dict[str, Items]) -> Items:
+    def contexts(texts):
+        return [{"title": "", "text": text} for text in texts]
+
+    columns = ("hard_negative_ctxs", "negative_ctxs")
+    return [
+        {
+            "question": same[0]["query"],
+            "positive_ctxs": contexts(same[0]["pos"]),
+            **{column: contexts(i["neg"]) for column, i in zip(columns, same, strict=True)},
+        }
+        for same in zip(*tables.values(), strict=True)
+    ]
+
+
+def as_lists(tables: dict[str, Items]) -> Items:
+    return [{**i, "by": by} for by, items in tables.items() for i in items]
+
+
+SEVERAL = {
+    "pairs": (as_pairs, "plain"),
+    "labelled lists": (as_labelled_lists, "plain"),
+    "miners": (as_miners, "plain"),
+    "dpr": (as_dpr, "hard"),
+    "lists": (as_lists, "plain"),
+}
+
+
+@pytest.mark.parametrize("shape", SEVERAL)
+def test_select_from_one_of_several_sources_of_a_file(tmp_path, tiny, shape, scored):
+    """The same numbers and the same negatives as where each source has a file of lists; the other source stays."""
+    make, name = SEVERAL[shape]
+    tables = {style: list(rows(12, 4, style)) for style in STYLES}
+    column = {} if shape in ("miners", "dpr") else {"source_column": "by"}
+    write_rows(tmp_path / "all.jsonl", make(tables))
+    api.score(["all.jsonl"], str(tiny), run="several", **column)
+    found = api.select("several", "out.jsonl", source=f"all:{name}", max_negatives=17)
+    expected = api.select(scored, "plain-out.jsonl", source="plain", max_negatives=17)
+    assert (found.n_listed, found.n_before, found.n_after) == (48, 48, 17)
+    assert found.left_out == expected.left_out == {"max": 31}
+    assert found.before_nats == pytest.approx(expected.before_nats, rel=1e-9)
+    assert found.after_nats == pytest.approx(expected.after_nats, rel=1e-9)
+    (source,) = resolve_sources(["out.jsonl"], Settings(**column))
+    kept: dict[str, set[tuple[str, str]]] = {}
+    for item in open_source(source, Settings(**column)):
+        if isinstance(item, Record):
+            kept.setdefault(item.split, set()).update((item.query, text) for text in item.negatives)
+    assert kept.pop(name) == listed("plain-out.jsonl")
+    assert list(kept.values()) == [listed("terse.jsonl")]
+    told = [json.loads(line) for line in Path(found.left_out_path).read_text("utf-8").splitlines()]
+    lines = Path("all.jsonl").read_text("utf-8").splitlines()
+    assert len(told) == 31
+    assert all("plain passage" in lines[t["line"] - 1] for t in told)
+    if shape == "pairs":
+        left = [line for number, line in enumerate(lines, 1) if number not in {t["line"] for t in told}]
+        assert Path("out.jsonl").read_text("utf-8").splitlines() == left
+
+
+@pytest.mark.parametrize("shape", ["pairs", "labelled lists"])
+def test_select_from_labelled_data_of_one_source(tmp_path, tiny, shape, invoke):
+    write_rows(tmp_path / "in.jsonl", SEVERAL[shape][0]({"plain": list(rows(12, 4))}))
+    write_rows(tmp_path / "lists.jsonl", rows(12, 4))
+    for name in ("in", "lists"):
+        api.score([f"{name}.jsonl"], str(tiny), run=name, controls="none")
+    found, expected = (api.select(name, f"{name}-out.jsonl", top=2) for name in ("in", "lists"))
+    assert listed("in-out.jsonl") == listed("lists-out.jsonl")
+    assert found.after_nats == pytest.approx(expected.after_nats, rel=1e-9)
+    code, _, err = invoke("mix", "in", "--write", "mixed.jsonl")
+    assert code == 2
+    assert "a label that nobody gave" in err
+
+
 def test_defects_duplicates_and_dropped_cells_do_not_shift_the_selection(tmp_path, tiny):
     table = list(rows(30, 4))
     table[1]["neg"] = ["", table[1]["neg"][0], table[1]["neg"][1], table[1]["neg"][0]]

@@ -35,7 +35,9 @@ class Binding:
     either     : a single text may stand in place of a list.
     labelled   : `extract` gives (query, passage, label), one row a "pair", or (query, passages, labels), a "list".
     query_ids, passage_ids : ids stand in place of the texts.
-    titles     : columns of titles that `extract` joins to the passages.
+    titles     : (column, column of its titles) that `extract` joins.
+    inner      : the list inside an object of parallel lists that holds the passages ("doc_id"), else "".
+    split_lists: (split, column) where each split has a column of its own; else the splits are keys of an object.
     beside     : names of the columns of passages that are empty in the first rows and not read.
     known      : names of the other columns of the first rows; empty where rows have no names.
     counted    : roles ("positive", "negative") that no flag settles: columns of theirs that are not read are counted.
@@ -56,7 +58,9 @@ class Binding:
     labelled: Labelled = ""
     query_ids: bool = False
     passage_ids: bool = False
-    titles: tuple[str, ...] = ()
+    titles: tuple[tuple[str, str], ...] = ()
+    inner: str = ""
+    split_lists: tuple[tuple[str, str], ...] = ()
     beside: tuple[str, ...] = ()
     known: frozenset[str] = frozenset()
     counted: frozenset[str] = frozenset(("positive", "negative"))

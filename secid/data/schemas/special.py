@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from itertools import product
 from operator import itemgetter
@@ -56,7 +57,14 @@ def dpr(head: Head) -> list[Binding]:
     said = " and ".join(f"{split} ({column})" for split, column in found.items())
     touched = ("positive_ctxs", *found.values())
     return [
-        Binding(q, "positive_ctxs", said, extract_for(q), (q, *touched), splits=True, note="one source each")
+        Binding(
+            *(q, "positive_ctxs", said),
+            extract_for(q),
+            (q, *touched),
+            splits=True,
+            split_lists=tuple(found.items()),
+            note="one source each",
+        )
         for q in queries
     ]
 
@@ -101,7 +109,7 @@ def simlm(head: Head) -> list[Binding]:
 
     columns = ("positives", "negatives")
     return [
-        Binding(q, f"positives.{inner}", f"negatives.{inner}", extract_for(q), (q, *columns))
+        Binding(q, f"positives.{inner}", f"negatives.{inner}", extract_for(q), (q, *columns), inner=inner)
         for q in named(head, QUERY) or named(head, QUERY_ID)
     ]
 
@@ -197,10 +205,11 @@ def labelled_list(head: Head) -> list[Binding]:
             if head.kinds[docs] == "struct" and all("is_selected" in value for value in head.typical(docs)):
                 extract = _ms_marco_extract(query, docs)
                 columns: tuple[str, ...] = (query, docs)
-                bindings.append(_of_list(query, f"{docs}.passage_text", "is_selected", extract, columns))
+                found = _of_list(query, f"{docs}.passage_text", "is_selected", extract, columns)
+                bindings.append(replace(found, inner="passage_text"))
             elif head.kinds[docs] in LISTS:
-                found = [list_binding(query, docs, label) for label in named(head, LABEL) if head.kinds[label] in LISTS]
-                bindings.extend(found or _labelled_objects(head, query, docs))
+                lists = [list_binding(query, docs, label) for label in named(head, LABEL) if head.kinds[label] in LISTS]
+                bindings.extend(lists or _labelled_objects(head, query, docs))
     return bindings
 
 

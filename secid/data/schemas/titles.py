@@ -44,7 +44,7 @@ def with_titles(binding: Binding, head: Head, *, joined: bool) -> Binding:
                 sides[at] = _joined(sides[at], [row.get(titles.get(key)) for key in keys])
         return query, sides[0], sides[1]
 
-    return replace(binding, extract=titled, note=note, titles=tuple(titles.values()))
+    return replace(binding, extract=titled, note=note, titles=tuple(titles.items()))
 
 
 def _title_of(key: str, head: Head, binding: Binding) -> str | None:

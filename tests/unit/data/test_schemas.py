@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from secid.data.containers import sniff
-from secid.data.rewrite import check_output
 from secid.data.schemas.detect import detect
 from secid.data.schemas.table import SHAPES, Shape
 from secid.data.stream import ByteStream
@@ -410,12 +409,6 @@ def test_a_title_that_may_be_anyone_s_is_said_to_be_left_out(tmp_path: Path) -> 
 def test_titles_that_are_not_as_many_as_the_passages_are_counted(tmp_path: Path) -> None:
     (defect,) = read(write(tmp_path / "a.jsonl", [{**TITLES_OF_LISTS, "negTitles": ["T"]}]))[1]
     assert (defect.reason, "1 titles for 2 passages" in defect.detail) == ("wrong_type", True)
-
-
-def test_a_copy_of_titles_in_columns_of_their_own_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", [TITLES_OF_LISTS])
-    with pytest.raises(SchemaError, match="titles in columns of their own"):
-        check_output([str(path)], Settings(), tmp_path / "out.jsonl")
 
 
 def test_a_column_flag_may_name_ids_of_queries(collection: str, tmp_path: Path) -> None:
