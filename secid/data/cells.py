@@ -56,7 +56,7 @@ class Layout:
     ids: bool = False
     later: Callable[[Row], Sequence[str]] = field(default=lambda row: (), compare=False)
     titles: tuple[tuple[str, str], ...] = ()
-    beside: tuple[str, ...] = field(default=(), compare=False)
+    beside: tuple[Key, ...] = field(default=(), compare=False)
     names: tuple[str, ...] = field(default=(), compare=False)
 
     def of_row(self, row: Row) -> tuple[Key, ...]:
@@ -100,22 +100,22 @@ def layout_of(binding: Binding, head: Sequence[Row], split: str, source_column: 
     if binding.labelled == "pair":
         return Layout((), whole=True)
     ids, columns = binding.passage_ids, binding.columns
+    if binding.labelled:
+        own: Sequence[Key] = columns[1:] if columns else tuple(map(int, binding.negatives.split(" by ")))
+        return Layout((own[0],), inner=binding.inner, ids=ids, beside=() if binding.inner else _as_long(head, own))
     if columns is None:
         first, _, last = binding.negatives.partition("…")
         if "…" in binding.negatives and not last:
             return Layout((), rest=True, ids=ids)
         return Layout(tuple(range(int(first), int(last or first) + 1)), ids=ids)
-    if binding.labelled:
-        beside = columns[2:] if binding.inner else _as_long(head, columns[1:])
-        return Layout(columns[1:2], inner=binding.inner, ids=ids, beside=beside)
 
     def miner(row: Row) -> str:
         prefix = f"{value_at(row, (source_column,))}:" if source_column else ""
         return split.removeprefix(prefix)
 
     if binding.split_lists:
-        own = [column for name, column in binding.split_lists if split == name or split.endswith(f":{name}")]
-        return Layout(tuple(own[:1]), apart=True, ids=ids)
+        (column,) = (found for name, found in binding.split_lists if split == name or split.endswith(f":{name}"))
+        return Layout((column,), apart=True, ids=ids)
     return Layout(
         columns[2:],
         inner=binding.inner,
@@ -129,12 +129,14 @@ def layout_of(binding: Binding, head: Sequence[Row], split: str, source_column: 
     )
 
 
-def _as_long(head: Sequence[Row], columns: Sequence[str]) -> tuple[str, ...]:
+def _as_long(head: Sequence[Row], columns: Sequence[Key]) -> tuple[Key, ...]:
     """The other columns whose lists are as long as those of `columns`, wherever the first rows have one."""
-    found: dict[str, bool] = {}
+    found: dict[Key, bool] = {}
     for row in head:
         lengths = {_length(value_at(row, (name,))) for name in columns}
-        for name, value in row.items() if isinstance(row, dict) and len(lengths) == 1 and None not in lengths else ():
+        if len(lengths) > 1 or None in lengths:
+            continue
+        for name, value in row.items() if isinstance(row, dict) else enumerate(row):
             if value is not None:
                 found[name] = found.get(name, True) and _length(value) in lengths
     return tuple(name for name, fits in found.items() if fits and name != columns[0])
@@ -177,22 +179,23 @@ def _along(chosen: Sequence[Chosen], name: str) -> list[Chosen]:
 
 def _beside(row: Row, layout: Layout, path: Path) -> list[Path]:
     """Paths of the row's other lists that hold one value for each cell of the list under a path."""
-    if not isinstance(row, dict):
-        return []
-    name, n_cells = str(path[0]), _length(value_at(row, path))
-    found: list[Path] = [(name, inner) for inner in row[name] if inner != path[1]] if layout.inner else []
-    tail = path[1:] if layout.miner else ()
-    found += [(other, *tail) for other in row if _goes_along(other, name, layout)]
+    found: list[Path] = [(other,) for other in layout.beside]
+    n_cells = _length(value_at(row, path))
+    if isinstance(row, dict):
+        name = str(path[0])
+        found += [(name, inner) for inner in row[name] if inner != path[1]] if layout.inner else []
+        tail = path[1:] if layout.miner else ()
+        found += [(other, *tail) for other in row if other not in layout.beside and _goes_along(other, name, layout)]
     return [at for at in found if n_cells is not None and _length(value_at(row, at)) == n_cells]
 
 
 def _goes_along(other: str, name: str, layout: Layout) -> bool:
     if other == name:
         return False
-    if layout.apart and not layout.miner and other.lower().startswith("hard") != name.startswith("hard"):
+    if layout.apart and not layout.miner and other.lower().startswith("hard") != name.lower().startswith("hard"):
         return False  # of the other list of negatives
     named = PARALLEL.fullmatch(other) or re.fullmatch(rf"(?i){re.escape(name)}_{ASIDE}", other)
-    return bool(named) or other in layout.beside or (name, other) in layout.titles
+    return bool(named) or (name, other) in layout.titles
 
 
 @lru_cache(maxsize=64)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,11 @@ def labelled_lists(queries: Sequence[Query]) -> Iterator[dict[str, Any]]:
         }
 
 
+def positional_lists(queries: Sequence[Query]) -> Iterator[list[Any]]:
+    for row in labelled_lists(queries):
+        yield [row["query"], row["docs"], row["labels"], row["tags"], row["doc_numbers"]]
+
+
 def labelled_objects(queries: Sequence[Query]) -> Iterator[dict[str, Any]]:
     for query in filter(lambda query: query.own, queries):
         passages = [{"text": text, "is_selected": int(label), "n": number(text)} for text, label in labelled(query)]
@@ -161,10 +166,11 @@ class Shape:
     split: str = ""
     source_column: str | None = None
     flat: bool = False
+    flags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def settings(self) -> Settings:
-        return Settings(source_column=self.source_column)
+        return Settings(source_column=self.source_column, **self.flags)
 
 
 SHAPES = {
@@ -172,6 +178,9 @@ SHAPES = {
     "positional pairs": Shape(positional_pairs, flat=True),
     "pairs of sources": Shape(pairs_of_sources, OWN, "miner", flat=True),
     "labelled lists": Shape(labelled_lists),
+    "positional lists": Shape(
+        positional_lists, flags={"query_column": "0", "positive_column": "1", "label_column": "2"}
+    ),
     "labelled objects": Shape(labelled_objects),
     "ms marco": Shape(ms_marco),
     "miners": Shape(miners, OWN),
@@ -224,7 +233,7 @@ def rows_of(path: Path) -> list[Any]:
 
 
 def fits(shape: Shape, container: str) -> bool:
-    named = shape.rows is not positional_pairs
+    named = shape.rows not in (positional_pairs, positional_lists)
     return (shape.flat or "sv" not in container) and (named or container != ".parquet")
 
 
