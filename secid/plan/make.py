@@ -17,7 +17,7 @@ from secid.errors import NothingToScoreError
 from secid.plan.gathering import Gathered, gather
 from secid.plan.group import grouped, places
 from secid.plan.planned import Index, Plan, PlannedSource
-from secid.plan.refuse import refuse_bad, told
+from secid.plan.refuse import refuse_bad, refuse_empty, told
 from secid.plan.restrict import restricted, sample_order, with_scorable_positives
 from secid.records import Block, Defect, Record, Source
 from secid.settings import Settings
@@ -76,13 +76,7 @@ def plan_of(
     empty = {f"source {p.name}": f"no triplet: {told(p.tally)}" for p in sources if not p.n_triplets and ":" in p.name}
     filled = {planned.source.name for planned in sources if planned.n_triplets}
     sources = [p for p in sources if p.n_triplets or p.source.name not in filled]
-    for planned in sources:
-        if not planned.n_triplets:
-            raise NothingToScoreError(
-                f"no triplet to score: {told(planned.tally)}",
-                where=planned.name,
-                remedy="a source needs rows with a query, a positive and at least one negative",
-            )
+    refuse_empty(sources)
     if not sources:
         raise NothingToScoreError("no source given", remedy="secid score negatives/*.parquet --encoder e5-base")
     sources = [with_scorable_positives(planned, query_store, settings) for planned in sources]

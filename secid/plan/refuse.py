@@ -1,12 +1,13 @@
-"""Malformed rows: how many are too many."""
+"""Malformed rows: how many are too many. Sources of which nothing is left."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from secid.errors import BadRecordsError
+from secid.errors import BadRecordsError, NothingToScoreError
 from secid.plan.planned import PlannedSource, Tally
 from secid.records import REASONS
+from secid.results import Example
 from secid.settings import Settings
 
 REMEDIES = {
@@ -28,8 +29,7 @@ def refuse_bad(sources: Sequence[PlannedSource], settings: Settings, uncounted: 
             continue
         n_counted = n_bad - sum(tally.skipped.get(name, 0) + tally.dropped.get(name, 0) for name in uncounted)
         fraction = min(1.0, n_counted / tally.n_read)  # one row may hold several malformed passages
-        shown = next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed)
-        first = f"first: {shown.path}:{shown.line}: {shown.reason}" + (f": {shown.detail}" if shown.detail else "")
+        first = _shown(next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed))
         if settings.on_bad == "fail":
             raise BadRecordsError(
                 f"{malformed(tally)} ({told(tally)}); {first}",
@@ -50,6 +50,27 @@ def refuse_bad(sources: Sequence[PlannedSource], settings: Settings, uncounted: 
                 where=planned.name,
                 remedy="name the schema with --format or the columns, or raise --max-bad-fraction",
             )
+
+
+def refuse_empty(sources: Sequence[PlannedSource]) -> None:
+    """Raises NothingToScoreError for a source without any triplet, with an example of the commonest reason."""
+    for planned in sources:
+        if planned.n_triplets:
+            continue
+        tally = planned.tally
+        reasons = {**tally.skipped, **tally.dropped}
+        reason = max(reasons, key=lambda name: reasons[name], default="")
+        first = next((f"; {_shown(example)}" for example in tally.examples if example.reason == reason), "")
+        raise NothingToScoreError(
+            f"no triplet to score: {told(tally)}{first}",
+            where=planned.name,
+            remedy=REMEDIES.get(reason, "a source needs rows with a query, a positive and at least one negative"),
+        )
+
+
+def _shown(example: Example) -> str:
+    detail = f": {example.detail}" if example.detail else ""
+    return f"first: {example.path}:{example.line}: {example.reason}{detail}"
 
 
 def malformed(tally: Tally) -> str:

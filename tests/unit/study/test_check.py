@@ -229,6 +229,12 @@ def test_a_source_without_triplets_is_an_error(tmp_path):
         check_one(tmp_path, [{"query": "q", "pos": ["p"], "neg": []}] * 2)
 
 
+def test_a_source_without_triplets_is_told_by_an_example(tmp_path):
+    rows = [{"query": "q", "docs": ["p", "n"], "labels": [1]}] * 2 + [{"query": None, "docs": ["p"], "labels": [1]}]
+    with pytest.raises(NothingToScoreError, match=r"wrong_type 2.*jsonl:1: wrong_type: 1 labels for 2 passages"):
+        check_one(tmp_path, rows)
+
+
 def test_samples_and_first_negatives_do_not_narrow_a_check(tmp_path):
     assert check_one(tmp_path, clean_rows(), max_records=3, first_k=1).n_triplets == 120
 
