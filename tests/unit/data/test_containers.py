@@ -94,7 +94,7 @@ def test_bom_crlf_blank_lines_and_a_last_line_without_newline(items: Items) -> N
 @pytest.mark.parametrize("cell", ["n", ["n", "m"]])
 def test_nan_for_a_missing_cell_is_null(n_missing: int, cell: Any, items: Items) -> None:
     def lines(missing: float | None) -> bytes:
-        rows = [{"query": f"q{at}", "positive": f"p{at}", "negative": cell} for at in range(70)]
+        rows = [{"query": f"query {at}", "positive": f"text {at}", "negative": cell} for at in range(70)]
         if cell == "n":
             rows = [{**row, "negative_1": "m"} for row in rows]
         last = list(rows[0])[-1]
