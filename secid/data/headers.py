@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from secid.data.rows import shorten
-from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits
+from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, composed, fits
 from secid.data.schemas.special import as_number
 from secid.errors import InputError
 
@@ -42,7 +42,7 @@ def header_of(rows: Sequence[Sequence[str]], told: bool | None, path: str) -> tu
     Raises InputError for a first row that may be a header by its looks: words over a column of numbers, single words
     above phrases, or labels half as long as nearly all other rows.
     """
-    first = [cell.strip() for cell in rows[0]]
+    first = [composed(cell.strip()) for cell in rows[0]]
     n_known = sum(map(_is_known, first))
     if told is not None or n_known >= 2:
         return _distinct(first, path) if told is not False else ()

@@ -106,7 +106,7 @@ def _may_hold_texts(head: Head, key: Key) -> bool:
         return False
     if kind in ("struct", "structs"):
         return isinstance(_inner_text(head.typical(key)[0]), str)
-    if kind == "text" and len(head.rows) > 1 and len(set(head.column(key))) == 1:
+    if kind == "text" and len(head.rows) > 1 and len(set(head.typical(key))) == 1:
         return False  # an instruction or a topic, the same for all
     first = next(iter(head.kinds))
     is_tag = kind == "text" and key != first and is_a_tag(head, first, key)

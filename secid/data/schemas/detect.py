@@ -25,7 +25,7 @@ from secid.data.schemas.doubts import (
 from secid.data.schemas.head import LISTS, Head, Key, look_like_ids, make_head
 from secid.data.schemas.joined import refuse_joined
 from secid.data.schemas.order import by_order, no_wider
-from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, named, negative_groups
+from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, composed, fits, named, negative_groups
 from secid.data.schemas.refusals import REFUSALS
 from secid.data.schemas.special import (
     DOCS,
@@ -80,7 +80,9 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
         refuse_joined(binding, head, path)
     if not head.named:
         return binding
-    if settings.negative_column in head.kinds:  # named in full it is the only one that is asked for
+    if (
+        settings.negative_column and _named_so(head, settings.negative_column) is not None
+    ):  # named in full it is the only one that is asked for
         binding = replace(binding, numbered="")
     return replace(binding, beside=beside, known=frozenset(map(str, head.kinds)).difference(beside))
 
@@ -253,8 +255,8 @@ def _labelled(head: Head, query: Key, settings: Settings, path: str) -> Binding:
 
 def _column(head: Head, given: str | None, tiers: tuple[str, ...], flag: str, path: str) -> Key:
     if given is not None:
-        key: Key = int(given) if not head.named and given.isdecimal() else given
-        if key in head.kinds:
+        key = _named_so(head, given)
+        if key is not None:
             return key
         raise _undecided(head, f"{flag} {given!r} is not there", [], path)
     found = named(head, tiers)
@@ -263,11 +265,21 @@ def _column(head: Head, given: str | None, tiers: tuple[str, ...], flag: str, pa
     return found[0]
 
 
+def _named_so(head: Head, given: str) -> Key | None:
+    """The column of that name, however its letters are composed, or at that position; None where there is none."""
+    if not head.named:
+        return int(given) if given.isdecimal() and int(given) in head.kinds else None
+    if given in head.kinds:
+        return given
+    return next((key for key in head.kinds if composed(str(key)) == composed(given)), None)
+
+
 def _negative_columns(head: Head, given: str, path: str) -> list[Key]:
-    key: Key = int(given) if not head.named and given.isdecimal() else given
-    if key in head.kinds:
+    key = _named_so(head, given)
+    if key is not None:
         return [key]
-    numbered = [name for name in head.kinds if re.fullmatch(re.escape(given) + r"[_ -]?\d+", str(name))]
+    pattern = re.escape(composed(given)) + r"[_ -]?\d+"
+    numbered = [name for name in head.kinds if re.fullmatch(pattern, composed(str(name)))]
     if not numbered:
         raise _undecided(head, f"--negative-column {given!r} is not there", [], path)
     return sorted(numbered, key=lambda name: number_of(str(name)))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any, Literal
+from unicodedata import normalize
 
 from secid.data.schemas.binding import Binding, bind_columns, number_of, unnumbered
 from secid.data.schemas.head import LISTS, SCALARS, Head, Key
@@ -58,7 +59,7 @@ def has_word(name: str, word: re.Pattern[str]) -> bool:
 def named(head: Head, tiers: tuple[str, ...]) -> list[str]:
     """Columns whose whole name fits the first tier that any column fits, letter case aside."""
     for tier in tiers:
-        found = [key for key in head.kinds if isinstance(key, str) and re.fullmatch(tier, key, re.IGNORECASE)]
+        found = [key for key in head.kinds if isinstance(key, str) and fits(key, (tier,))]
         if found:
             return found
     return []
@@ -66,7 +67,12 @@ def named(head: Head, tiers: tuple[str, ...]) -> list[str]:
 
 def fits(name: str, tiers: tuple[str, ...]) -> bool:
     """Whether a column's whole name fits some tier, letter case aside."""
-    return any(re.fullmatch(tier, name, re.IGNORECASE) for tier in tiers)
+    return any(re.fullmatch(tier, composed(name), re.IGNORECASE) for tier in tiers)
+
+
+def composed(name: str) -> str:
+    """A name as it looks: macOS writes accents and Korean syllables in pieces (Unicode's NFD)."""
+    return normalize("NFC", name)
 
 
 def role_beside(name: str, binding: Binding) -> Literal["", "positive", "negative"]:

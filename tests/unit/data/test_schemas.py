@@ -9,6 +9,7 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 
@@ -1175,3 +1176,29 @@ def test_columns_of_mixed_kinds_break_no_binder(rows: list[Any], tmp_path: Path)
     path = write(tmp_path / "a.jsonl", rows)
     with pytest.raises(SecidError):
         read(path)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+@pytest.mark.parametrize("names", [("câu hỏi", "đoạn văn sai", "đoạn văn đúng"), ("질문", "오답", "정답")])
+def test_names_of_composed_letters_are_known_however_they_are_written(names: Any, suffix: str, tmp_path: Path) -> None:
+    rows = [{normalize("NFD", name): f"{name} text {n}" for name in names} for n in range(9)]
+    path = write(tmp_path / f"a{suffix}", rows)
+
+    for flags in ({}, dict(zip(("query_column", "negative_column", "positive_column"), names, strict=True))):
+        _, found = read(path, **flags)
+
+        assert [(item.positives, item.negatives) for item in found] == [
+            ((f"{names[2]} text {n}",), (f"{names[1]} text {n}",)) for n in range(9)
+        ]
+
+
+@pytest.mark.parametrize("odd", [["a", "list"], {"text": "an object"}])
+@pytest.mark.parametrize("names", [("query", "positive", "b"), ("a", "b", "c")])
+def test_an_odd_cell_does_not_break_the_advice(names: Any, odd: Any, tmp_path: Path) -> None:
+    rows = [{name: f"{name} {n} words" for name in names} | {"d": "the same in all rows"} for n in range(9)]
+    rows[4]["d"] = odd
+
+    with pytest.raises(SchemaError, match="columns:") as caught:
+        read(write(tmp_path / "a.jsonl", rows))
+
+    assert " d " not in caught.value.remedy
