@@ -369,6 +369,31 @@ def test_a_break_that_positives_have_too_is_one_of_the_corpus(tmp_path: Path) ->
     assert len(read(write(tmp_path / "a.jsonl", rows))[1]) == 20
 
 
+@pytest.mark.parametrize(
+    ("positive", "negative"),
+    [
+        (lambda n: f"Old {n} [SEP] {passages(n, ' ')}", lambda n: f"New {n} [SEP] {passages(n, ' ')}"),
+        (lambda n: passages(n, "</s>"), lambda n: passages(n + 50, "</s>")),  # dialogues
+        (lambda n: [passages(n, " ")], lambda n: [passages(n, "\n\n"), passages(n + 50, "\n\n")]),
+        (lambda n: [passages(n, " ")], lambda n: [passages(n, " <sep> "), passages(n + 50, " <sep> ")]),
+        (lambda n: f"Answer {n}.", lambda n: f"{passages(n, ' ')}\n\n{passages(n, ' ')}"),
+        (lambda n: "lambda a: a", lambda n: f"def f{n}(a):\n    return a"),
+        (lambda n: passages(n, " "), lambda n: f"Old {n} ||| {passages(n, ' ')}"),
+    ],
+)
+def test_titles_paragraphs_and_habits_of_both_sides_are_no_joined_passages(
+    positive: Any, negative: Any, tmp_path: Path
+) -> None:
+    rows = [{"query": f"q {n}", "positive": positive(n), "negative": negative(n)} for n in range(20)]
+    assert len(read(write(tmp_path / "a.jsonl", rows))[1]) == 20
+
+
+def test_lists_of_one_item_may_hold_several_passages_and_so_may_both_sides(tmp_path: Path) -> None:
+    rows = [{"query": f"q {n}", "pos": ["a b ||| c d"], "neg": [passages(n, " ||| ")]} for n in range(9)]
+    with pytest.raises(SchemaError, match="9 of 9 negatives under neg seem to be several"):
+        read(write(tmp_path / "a.jsonl", rows))
+
+
 FLAT = {"query": "q", "pos_text": "p", "pos_title": "T", "neg_text": "n", "neg_title": "T"}
 NUMBERED = {"query": "q", "positive": "p", "positive_title": "T", "negative_1": "n", "negative_2": "m"}
 TITLES_OF_LISTS = {"query": "q", "pos": ["p"], "pos_titles": ["T"], "neg": ["n", "m"], "negTitles": ["T", ""]}
