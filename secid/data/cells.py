@@ -114,8 +114,8 @@ def layout_of(binding: Binding, head: Sequence[Row], split: str, source_column: 
         return split.removeprefix(prefix)
 
     if binding.split_lists:
-        (column,) = (found for name, found in binding.split_lists if split == name or split.endswith(f":{name}"))
-        return Layout((column,), apart=True, ids=ids)
+        lists = [column for name, column in binding.split_lists if split == name or split.endswith(f":{name}")]
+        return Layout(tuple(lists), apart=True, ids=ids)  # none where a shard of another schema gave the source
     return Layout(
         columns[2:],
         inner=binding.inner,

@@ -435,3 +435,14 @@ def test_every_schema_that_is_read_is_written(shape: Any, container: str, tmp_pa
             (copy,) = resolve_sources([str(none)], chosen)
             left = {item.split for item in open_source(copy, chosen) if isinstance(item, Record)}
             assert left == splits - {split}
+
+
+def test_shards_of_which_one_gives_no_such_source_are_refused(tmp_path: Path) -> None:
+    both = list(dpr(data()))
+    one = [
+        {key: value for key, value in row.items() if key not in ("negative_ctxs", "negative_scores")} for row in both
+    ]
+    paths = [str(write(tmp_path / f"{name}.jsonl", rows)) for name, rows in (("both", both), ("one", one))]
+    for split in ("", "hard"):
+        with pytest.raises(SchemaError, match="several schemas"):
+            check_output(paths, Settings(), split, tmp_path / "out.jsonl")
