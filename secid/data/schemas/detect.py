@@ -203,7 +203,8 @@ def _unknown(head: Head, settings: Settings, path: str) -> SchemaError:
         return SchemaError(
             f"columns of bytes, where texts are expected{seen(head)}", where=path, remedy="make them text (UTF-8) first"
         )
-    refuse_words([value for key in named(head, ("labels?|relevance",)) for value in leaves(head.column(key))], path)
+    labels = named(head, ("(.+[_ -])?labels?|relevance",))
+    refuse_words([value for key in labels for value in leaves(head.column(key))], path)
     for refusal in REFUSALS:
         if refusal.late and refusal.fits(head):
             remedy = f"{negative_flag(head)}; {refusal.remedy}" if refusal is REFUSALS[-1] else refusal.remedy

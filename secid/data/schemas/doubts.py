@@ -12,7 +12,7 @@ from secid.data.rows import Row, shorten
 from secid.data.schemas.advice import column_flags, negative_flag, seen
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, filled, unnumbered
 from secid.data.schemas.head import LISTS, Head, Key
-from secid.data.schemas.order import TAG_LENGTH, is_score
+from secid.data.schemas.order import RESERVED, TAG_LENGTH, is_score
 from secid.data.schemas.patterns import NEGATIVE, NEGATIVE_WORD, POSITIVE, QUERY, fits, has_word, named, role_beside
 from secid.data.schemas.refusals import REFUSALS
 from secid.data.schemas.special import LABEL_WORDS, are_numbers, as_label, is_pair
@@ -154,6 +154,15 @@ def _refuse_third_text(binding: Binding, head: Head, path: str) -> None:
     if binding.schema != "ordered-triplet" or binding.columns is None:
         return
     query, positive, third = binding.columns
+    label = next((key for key in head.kinds if RESERVED.fullmatch(str(key)) and _varies(head, key)), None)
+    if label is not None:
+        raise SchemaError(
+            f"the {label} beside {positive} and {third} is not the same in all rows: does it say which of them is the "
+            f"positive?{seen(head)}",
+            where=path,
+            remedy="write the better one of each row as `positive`, the other as `negative`; --format ordered-triplet "
+            f"where {positive} always is the positive",
+        )
     known = query in named(head, QUERY) and positive in named(head, POSITIVE)
     is_negative = fits(third, NEGATIVE) or has_word(third, NEGATIVE_WORD)
     if known and not is_negative and unnumbered(third) != unnumbered(positive):
@@ -163,6 +172,11 @@ def _refuse_third_text(binding: Binding, head: Head, path: str) -> None:
     else:
         return
     raise SchemaError(f"{message}{seen(head)}", where=path, remedy=remedy)
+
+
+def _varies(head: Head, key: Key) -> bool:
+    """Whether a column holds several labels: words or whole numbers, not scores with fractions."""
+    return not is_score(head, key) and len(set(map(str, head.column(key)))) > 1
 
 
 def _refuse_odd_positions(head: Head, path: str) -> None:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from secid.data.schemas.binding import Binding, bind_columns
-from secid.data.schemas.head import LISTS, SCALARS, Head, Key
+from secid.data.schemas.head import LISTS, SCALARS, Head, Key, cell
 from secid.data.schemas.patterns import NEGATIVE, NEGATIVE_WORD, POSITIVE, POSITIVE_WORD, QUERY, has_word, named
 from secid.data.schemas.special import are_numbers, as_number, pair_binding
 
-RESERVED = re.compile(r"(?i)labels?|scores?")
-"""Columns that sentence-transformers keeps for labels, wherever they stand."""
+RESERVED = re.compile(r"(?i)(.+[_ -])?(labels?|scores?)")
+"""Columns that sentence-transformers keeps for labels, wherever they stand, and their like (`esci_label`)."""
 
 ID_NAME = re.compile(
     r"(?i)_?(id|idx|index|qid|pid|docid|guid|uuid|split|source|type|task|lang|language|category)|.*_(id|idx)"
@@ -123,6 +123,6 @@ def _names_say_otherwise(head: Head, texts: list[Key]) -> bool:
 
 def is_a_tag(head: Head, query: Key, key: Key) -> bool:
     """Whether a column holds a few short words for many queries: topics or classes ("entailment"), no passages."""
-    values = {value for value in head.column(key) if isinstance(value, str)}
-    queries = {value for value in head.column(query) if isinstance(value, str)}
-    return len(values) * QUERIES_A_TAG <= len(queries) and all(len(value) <= TAG_LENGTH for value in values)
+    beside = {(cell(row, query), value) for row in head.rows if isinstance(value := cell(row, key), str)}
+    values = {value for _, value in beside}
+    return len(values) * QUERIES_A_TAG <= len(beside) and all(len(value) <= TAG_LENGTH for value in values)

@@ -24,6 +24,7 @@ QUERY = (
     r"((user|search)[_ -]?)?query([_ -]?text)?|anchor",
     r"question([_ -]?text)?",
     r"q|sentence1?|sent0|search_term|claim",
+    r"queries|questions|anchors",
     r"查[询詢]|[问問][题題]|質問|クエリ|질문|질의|쿼리|câu[_ ]hỏi|truy[_ ]vấn",
 )
 POSITIVE = (
