@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from secid.data.passages import join_title, passage_id, passage_text
-from secid.data.rows import Broken, shorten
+from secid.data.rows import Broken, shorten, shown
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, filled
 from secid.data.schemas.patterns import role_beside
 from secid.data.schemas.special import as_label
@@ -298,7 +298,7 @@ class Cleaner:
             raise _Unusable("missing_field", "a label is null")
         number = as_label(label)
         if number is None or math.isnan(number):
-            raise _Unusable("wrong_type", f"label {shorten(str(label), 60)!r} is no number")
+            raise _Unusable("wrong_type", f"label {shown(label, 60)!r} is no number")
         if self._threshold is not None:
             return number >= self._threshold
         if number not in (0.0, 1.0):

@@ -288,15 +288,15 @@ def unwrap(value: Row) -> list[Row]:
 
     The object itself where it names query and negative, or holds no such list.
     """
-    if isinstance(value, dict) and not all(any(fits(key, role) for key in value) for role in (QUERY, NEGATIVE)):
-        lists = [
-            name for name, inner in value.items() if isinstance(inner, list) and inner and isinstance(inner[0], dict)
-        ]
-        records = [
-            name for name in lists if all(any(fits(key, role) for key in value[name][0]) for role in (QUERY, NEGATIVE))
-        ]
-        for name in (*(name for name in WRAPPERS if name in lists), *records):
-            return [row if isinstance(row, dict | list) else {} for row in value[name]]
-        if len(value) == 1 and isinstance(inner := next(iter(value.values())), dict):
-            return rows if (rows := unwrap(inner)) != [inner] else [value]
+    inner: Any = value
+    while isinstance(inner, dict) and not _is_record(inner):
+        lists = [name for name, rows in inner.items() if isinstance(rows, list) and rows and isinstance(rows[0], dict)]
+        lists = [name for name in WRAPPERS if name in lists] or [name for name in lists if _is_record(inner[name][0])]
+        if lists:
+            return [row if isinstance(row, dict | list) else {} for row in inner[lists[0]]]
+        inner = next(iter(inner.values())) if len(inner) == 1 else None
     return [value]
+
+
+def _is_record(value: dict[str, Any]) -> bool:
+    return all(any(fits(key, role) for key in value) for role in (QUERY, NEGATIVE))

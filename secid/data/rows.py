@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 Row = dict[str, Any] | list[Any]
@@ -78,3 +80,11 @@ def shorten(text: str, length: int = DETAIL_LENGTH) -> str:
     """One line of at most `length` characters."""
     line = " ".join(text[: 4 * length].split())
     return line if len(line) <= length else line[: length - 1] + "…"
+
+
+def shown(value: Any, length: int = DETAIL_LENGTH) -> str:
+    """A text, or any other value as JSON, in one line of at most `length` characters, however deep it is nested."""
+    if isinstance(value, str):
+        return shorten(value, length)
+    parts = json.JSONEncoder(ensure_ascii=False, default=str).iterencode(value)
+    return shorten("".join(islice(parts, length + 1)), length)

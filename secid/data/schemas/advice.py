@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from secid.data.passages import leaves, passage_text
-from secid.data.rows import shorten
+from secid.data.rows import shorten, shown
 from secid.data.schemas.binding import unnumbered
 from secid.data.schemas.head import Head, Key
 from secid.data.schemas.order import ID_NAME, RESERVED, is_a_tag
@@ -26,23 +25,22 @@ SHOWN = 16
 """Columns that are shown; an object keyed by query may have thousands."""
 
 EXAMPLE_LENGTH = 60
+NAME_LENGTH = 100
 
 
 def seen(head: Head) -> str:
     """The columns with their kinds and an example each, one a line; to stand behind a message."""
     if not head.kinds:
         return ": the rows are empty"
-    lines = [f"    {key}: {kind}{_example(head, key)}" for key, kind in list(head.kinds.items())[:SHOWN]]
+    columns = list(head.kinds.items())[:SHOWN]
+    lines = [f"    {shorten(str(key), NAME_LENGTH)}: {kind}{_example(head, key)}" for key, kind in columns]
     more = len(head.kinds) - len(lines)
     return "\n  columns:\n" + "\n".join([*lines, *([f"    … and {more} more"] if more else [])])
 
 
 def _example(head: Head, key: Key) -> str:
     value = next(iter(head.typical(key)), None)
-    if value is None:
-        return ""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return ", " + shorten(text, EXAMPLE_LENGTH)
+    return "" if value is None else ", " + shown(value, EXAMPLE_LENGTH)
 
 
 def column_flags(head: Head) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from secid.data.passages import leaves
-from secid.data.rows import Row, shorten
+from secid.data.rows import Row, shorten, shown
 from secid.data.schemas.advice import column_flags, negative_flag, seen
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, bind_columns, filled, number_of
 from secid.data.schemas.doubts import (
@@ -324,7 +324,7 @@ def _check_labels(binding: Binding, head: Head, settings: Settings, path: str) -
             continue
         labels.extend(found if isinstance(found, list) else [found])
     refuse_words(labels, path)
-    if binding.labelled == "pair" and not settings.format and len(set(map(str, labels))) == 1 and by_order(head):
+    if binding.labelled == "pair" and not settings.format and len(set(map(shown, labels))) == 1 and by_order(head):
         raise SchemaError(
             f"labelled pairs ({binding.mapping}), or three columns of text in order (query, positive, negative)? "
             "The label is the same in all rows seen",
@@ -335,9 +335,9 @@ def _check_labels(binding: Binding, head: Head, settings: Settings, path: str) -
     # `secid check` takes any number of bad rows, but what the labels mean must be said there too.
     single = settings.max_bad_fraction if math.isfinite(settings.max_bad_fraction) else Settings().max_bad_fraction
     if len(odd) > single * len(labels):
-        shown = ", ".join(f"{number:g}" for number in list(dict.fromkeys(odd))[:6])
+        some = ", ".join(f"{number:g}" for number in list(dict.fromkeys(odd))[:6])
         raise SchemaError(
-            f"labels other than 0 and 1 ({shown}): which of them are positives?",
+            f"labels other than 0 and 1 ({some}): which of them are positives?",
             where=path,
             remedy="--positive-score X makes passages scored X or more the positives and the others the negatives",
         )

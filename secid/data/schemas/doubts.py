@@ -8,7 +8,7 @@ from typing import Any
 
 from secid.data.headers import header_of
 from secid.data.passages import TEXT_KEYS, passage_text
-from secid.data.rows import Row, shorten
+from secid.data.rows import Row, shorten, shown
 from secid.data.schemas.advice import column_flags, negative_flag, seen
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, filled, unnumbered
 from secid.data.schemas.head import LISTS, Head, Key
@@ -83,7 +83,7 @@ def refuse_lists_in_lists(binding: Binding, head: Head, path: str) -> None:
     for key in keys if not binding.pairs and binding.schema != "ms-swift" else ():
         if head.kinds.get(key) == "lists":
             raise SchemaError(
-                f"the column {key} holds lists in lists: {shorten(str(head.typical(key)[0]), 60)}",
+                f"the column {key} holds lists in lists: {shown(head.typical(key)[0], 60)}",
                 where=path,
                 remedy="write each passage as a text, or as an object with `text`, all in one list",
             )
@@ -93,9 +93,9 @@ def refuse_words(labels: Sequence[Any], path: str) -> None:
     """Raises SchemaError where most labels are words that do not say which passages are positives."""
     words = [label for label in labels if isinstance(label, str) and as_label(label) is None]
     if 2 * len(words) > len(labels):
-        shown = ", ".join(shorten(word, 30) for word in list(dict.fromkeys(words))[:6])
+        some = ", ".join(shorten(word, 30) for word in list(dict.fromkeys(words))[:6])
         raise SchemaError(
-            f"labels in words ({shown}): which of them are positives?",
+            f"labels in words ({some}): which of them are positives?",
             where=path,
             remedy=f"write 1 and 0 (known words are {', '.join(LABEL_WORDS)}), or scores, with --positive-score X",
         )
@@ -107,7 +107,7 @@ HEADER_ROWS = 20
 
 def refuse_names(head: Head, path: str) -> None:
     """Raises SchemaError where the first of rows without names holds the names, as a table's header does."""
-    rows = [[str(cell) for cell in row] for row in head.rows[:HEADER_ROWS] if len(row) == len(head.rows[0])]
+    rows = [[*map(shown, row)] for row in head.rows[:HEADER_ROWS] if len(row) == len(head.rows[0])]
     try:
         names = header_of(rows, None, path)
     except InputError:
@@ -198,5 +198,5 @@ def _refuse_odd_positions(head: Head, path: str) -> None:
 
 def _is_one_value(head: Head, key: str | int) -> bool:
     """Whether a column holds the same short word for all of several queries: a source or topic, no passage."""
-    values, queries = set(map(str, head.column(key))), set(map(str, head.column(0)))
+    values, queries = set(map(shown, head.column(key))), set(map(shown, head.column(0)))
     return len(values) == 1 and len(queries) > 2 and all(len(value) <= TAG_LENGTH for value in values)

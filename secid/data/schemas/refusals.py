@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from secid.data.rows import shown
 from secid.data.schemas.head import LISTS, Head
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, named
 from secid.data.schemas.special import is_transposed
@@ -39,7 +40,7 @@ def _is_headless_pair(head: Head) -> bool:
 
 
 def _is_trec_qrels(head: Head) -> bool:
-    return not head.named and len(head.kinds) == 4 and {str(value) for value in head.column(1)} in ({"0"}, {"Q0"})
+    return not head.named and len(head.kinds) == 4 and {*map(shown, head.column(1))} in ({"0"}, {"Q0"})
 
 
 def _is_instruction_tuning(head: Head) -> bool:

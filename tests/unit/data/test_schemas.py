@@ -1227,3 +1227,50 @@ def test_an_odd_cell_does_not_break_the_advice(names: Any, odd: Any, tmp_path: P
         read(write(tmp_path / "a.jsonl", rows))
 
     assert " d " not in caught.value.remedy
+
+
+DEEP = "[" * 970 + "]" * 970
+
+
+@pytest.mark.parametrize(
+    ("row", "odd"),
+    [
+        ({"a": "a {} words", "b": "b", "c": "DEEP"}, {}),
+        ({"query": "q {} words", "positive": "p {} words", "negative": "DEEP"}, {}),
+        ({"query": "q {} words", "passage": "p {} words", "label": 1}, {"label": "DEEP"}),
+        (["q {} words", "p {} words", "n {} words"], ["q", "DEEP", "n"]),
+        (["q {} words", "0", "p {} words", "1"], ["q", "DEEP", "n", "1"]),
+    ],
+)
+def test_values_nested_deep_end_no_reader(row: Any, odd: Any, tmp_path: Path) -> None:
+    """Nearly as deep as what is counted as `too_deep`."""
+    odd_row = {**row, **odd} if isinstance(row, dict) else odd
+    *lines, odd_line = [json.dumps(row).replace("{}", str(n)) for n, row in enumerate([*[row] * 80, odd_row])]
+    for at in (3, 75):
+        path = tmp_path / "a.jsonl"
+        text = "\n".join([*lines[:at], odd_line, *lines[at:]])
+        path.write_text(text.replace('"DEEP"', DEEP), encoding="utf-8")
+
+        try:
+            _, found = read(path)
+        except SecidError as error:
+            assert len(str(error)) < 1000
+        else:
+            assert any(isinstance(item, Defect) for item in found)
+
+
+def test_an_object_nested_deep_is_told_by_its_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"a":' * 950 + "1" + "}" * 950, encoding="utf-8")
+
+    with pytest.raises(SchemaError, match=r"a: struct"):
+        read(tmp_path / "a.json")
+
+
+def test_names_of_columns_are_told_short_and_in_one_line(tmp_path: Path) -> None:
+    rows = [{"query": f"q {n}", "x" * 100_000: f"p {n}", "two\nlines": f"n {n}", "d": n} for n in range(9)]
+
+    with pytest.raises(SchemaError) as caught:
+        read(write(tmp_path / "a.jsonl", rows))
+
+    assert len(str(caught.value)) < 2000
+    assert "two lines: text" in str(caught.value)
