@@ -446,3 +446,17 @@ def test_shards_of_which_one_gives_no_such_source_are_refused(tmp_path: Path) ->
     for split in ("", "hard"):
         with pytest.raises(SchemaError, match="several schemas"):
             check_output(paths, Settings(), split, tmp_path / "out.jsonl")
+
+
+@pytest.mark.parametrize("container", [".jsonl", ".csv", ".parquet"])
+def test_numbered_columns_stay_where_rows_of_other_sources_do(container: str, tmp_path: Path) -> None:
+    rows = [{**numbered(n), "miner": (OWN, OTHER)[n % 2]} for n in range(4)]
+    path = write(tmp_path / f"in{container}", rows)
+    out = tmp_path / f"out{container}"
+    gone = {f"negative {n}{k}" for n in range(4) for k in (1, 3)}
+    found = rewrite([str(path)], Settings(source_column="miner"), OWN, without(gone), out, 1)
+    before, after = rows_of(path), rows_of(out)
+    assert after[1::2] == before[1::2]
+    assert [[row[f"negative_{k}"] for k in (1, 2, 3)] for row in after[::2]] == [[f"negative {n}2"] * 3 for n in (0, 2)]
+    assert [list(row) for row in after] == [list(row) for row in before]
+    assert found.n_repeated == 4
