@@ -101,7 +101,8 @@ def mix(
     from secid.study.mix import mix as best
 
     folder = _folder(run)
-    return best(folder, read_run(folder).budget if budget is None else budget, max_share, fixed, with_controls)
+    report = read_run(folder)
+    return best(folder, report, report.budget if budget is None else budget, max_share, fixed, with_controls)
 
 
 def write_mixture(

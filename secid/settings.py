@@ -93,7 +93,12 @@ class Settings:
         gt=0.5,
         le=0.9999,
     )
-    tie: float | None = setting(None, "With --until-ranked: differences below this many nats count as ties.", gt=0)
+    tie: float | None = setting(
+        None,
+        "With --until-ranked: differences below this many nats count as ties. A tie may err too, so clear orders may "
+        "take more queries.",
+        gt=0,
+    )
     controls: str = setting(
         "all",
         "Controls to score: all, none, or a comma-separated list of random, known_positive, shuffled, query_echo, "

@@ -98,9 +98,11 @@ def _print(console: Console, found: MixResult, written: Blend | None) -> None:
 
     console.print(_shares_table(found))
     console.print(Text(COLUMNS, style="dim"))
+    bounded = found.max_share < 1.0 or any(part.fixed for part in found.parts)
+    equal = "shares as equal as the bounds allow" if bounded else "equal shares"
     lines = [
         f"best mixture: {found.nats:.4f} nats at budget {found.budget:g}, duality gap {found.gap_nats:.1e} nats",
-        f"equal shares: {found.equal_nats:.4f} nats",
+        f"{equal}: {found.equal_nats:.4f} nats",
         f"best single source: {plain(found.best_single)}, {found.best_single_nats:.4f} nats",
     ]
     for line in lines:

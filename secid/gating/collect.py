@@ -56,7 +56,7 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
             where=str(folder),
             remedy="score again without --budget",
         )
-    frequencies, _ = read_frequencies(folder)
+    frequencies = read_frequencies(folder, run)
     columns = folder_columns(folder, {source.name: source.eci_nats for source in run.sources})
     texts, positives, notes = _texts_of(run)
     settings = {name: run.settings[name]["value"] for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS)}

@@ -40,8 +40,9 @@ source whose score rests on one query in twenty lost to a worse one in 22 % of t
 GROWTH = 1.5
 LAST_STEP = 1.1
 """The look before the last is left out where the last is not a tenth larger: it would spend error and learn nothing."""
-LARGEST_GAIN = 1e6
-"""Of information from one look to the next: from here on the looks are as good as independent."""
+SMALLEST_GAIN, LARGEST_GAIN = 1.05, 1e6
+"""Of information from one look to the next. Below the first looks are as good as one, and a larger gain only asks for
+more; from the second on they are as good as independent."""
 Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 Levels = Callable[[int], Floats]
@@ -94,14 +95,16 @@ def looks_of(queries: Sequence[Index], position: Floats, n_read: Sequence[int], 
 def _times(counts: Index, population: Index, ready: npt.NDArray[np.bool_]) -> Floats:
     """(L,) information times that rise from look to look as those of the source that gains most.
 
-    The information of a pair rises at most so fast, and what rises faster errs more often at the same level.
+    The information of a pair rises at most so fast, and what rises faster errs more often at the same level. A source
+    that is not judged yet, or was seen whole before, gains nothing; one of which the last query is seen gains without
+    bound, since nothing is left of its variance.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore"):
         information = information_times(counts, population)
-        gains = np.where(ready[:-1], information[1:] / information[:-1], 1.0)
-    # Once all of a source is seen nothing is left of its variance: its gain is without bound, and then there is none
-    bounded = np.nan_to_num(gains, nan=1.0, posinf=LARGEST_GAIN)
-    return np.cumprod(np.concatenate([np.ones(len(counts) and 1), bounded.max(axis=1)]))
+    before, after = information[:-1], information[1:]
+    known = ready[:-1] & np.isfinite(before)
+    gains = np.divide(after, before, out=np.ones_like(before), where=known).max(axis=1)
+    return np.cumprod([*np.ones(len(counts) and 1), *gains.clip(SMALLEST_GAIN, LARGEST_GAIN)])
 
 
 def rank_early(

@@ -15,6 +15,7 @@ from torch import Tensor
 from secid.errors import InputError, UsageError
 from secid.measure.information import InformationState, log_det_nats
 from secid.measure.mixture import SLACK, Bounds, Mixture, best_mixture, mixed
+from secid.results import Run
 from secid.settings import FIELDS
 from secid.study.finish import CURVE_BUDGETS
 from secid.study.stored import read_control_states, read_states
@@ -91,6 +92,7 @@ class MixResult:
 
 def mix(
     folder: Path,
+    run: Run,
     budget: float,
     max_share: float = 1.0,
     fixed: Mapping[str, float] | None = None,
@@ -98,6 +100,7 @@ def mix(
 ) -> MixResult:
     """The best mixture of a run folder's sources (and controls) at a budget.
 
+    run : the folder's report.
     max_share : largest share of any source that is not fixed.   fixed : share by name.
     Raises UsageError for an unknown name and for bounds that no mixture fits, InputError for damaged states.
     Source: METHOD 7.
@@ -106,7 +109,8 @@ def mix(
     for flag, number, most in (("--budget", budget, largest), ("--max-share", max_share, 1.0)):
         if not 0 < number <= most:  # written as "passes if", so that NaN fails
             raise UsageError(f"a number above 0, at most {most:g}, got {number:g}", where=flag)
-    states, controls = read_states(folder), read_control_states(folder) if with_controls else {}
+    states = read_states(folder, run)
+    controls = read_control_states(folder, run) if with_controls else {}
     if with_controls and not controls:
         raise UsageError("this run holds no states of controls", remedy="score with --controls all")
     named = {_apart(label, states): state for label, state in controls.items()}
@@ -268,6 +272,6 @@ def _remarks(
         )
     controls = [part for part in parts if part.control and part.share > 0]
     if controls:
-        shares = ", ".join(f"{part.name} {part.share:.1%}" for part in controls)
+        shares = ", ".join(f"{part.name} {100 * part.share:.1f} %" for part in controls)
         remarks.append(f"Controls would take a share ({shares}): what the score asks for here, sources need not give.")
     return tuple(remarks)

@@ -14,6 +14,8 @@ from secid.errors import OutputError
 @contextmanager
 def written_lines(path: Path) -> Iterator[TextIO]:
     """A text file that is whole or absent. Raises OutputError where it exists or cannot be written."""
+    if not path.parent.is_dir():
+        raise OutputError("is no folder that is there", where=str(path.parent), remedy="make it first")
     if path.exists():
         raise OutputError("already exists", where=str(path), remedy="name another file; nothing is replaced")
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")

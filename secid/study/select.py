@@ -33,14 +33,15 @@ Flags = npt.NDArray[np.bool_]
 COLUMNS = ("source", "record", "negative", "weight", "influence", "information")
 FLAGS = {"labelled_positive": "in_equals_positive", "near_copy": "in_near_copy"}
 """What no selection keeps, whatever the rule, by reason: the column that flags it."""
+RULES = ("top", "min_weight", "max")
+"""Why a rule of the user's leaves a negative out."""
 REPEAT = "repeat"
 """Why the second and further copies of a negative in a record are left out: they are scored once, together."""
 UNSCORED = "not scored: outside the sample or the first K"
 
-CIRCULAR = (
-    "Selecting and scoring with the same encoder is circular: the score rises because it is what was selected by. "
-    "Whether training on the selection is better, only training can say."
-)
+CIRCULAR = "Selecting and scoring with the same encoder is circular{}. {}"
+BY_THE_SCORE = ": the score rises because it is what was selected by"
+ONLY_TRAINING = "Whether training on the selection is better, only training can say."
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ def rescore(run: Run, folder: Path, written: Selection, encoder: Encoder, work: 
     settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
     resolved = Resolved(settings, dict.fromkeys(FIELDS, "run"))
     source = Source(PLACEHOLDER, (written.path,))
-    scored = score_sources([source], encoder, resolved, work, progress, read_frequencies(folder)[0])
+    scored = score_sources([source], encoder, resolved, work, progress, read_frequencies(folder, run))
     splits = {found.name.removeprefix(source.name).removeprefix(":"): found for found in scored.run.sources}
     before = _point(find_source(run, written.source), run.budget)
     after = _point(splits[split_of(written.source, splits, written.path)], run.budget)
@@ -200,8 +201,13 @@ def rescore(run: Run, folder: Path, written: Selection, encoder: Encoder, work: 
         before_interval_95=before.interval_95,
         after_nats=after.nats,
         after_interval_95=after.interval_95,
-        remark=" ".join((*_unequal(written, run.budget), CIRCULAR)),
+        remark=" ".join((*_unequal(written, run.budget), _circular(written, rises=after.nats > before.nats))),
     )
+
+
+def _circular(written: Selection, *, rises: bool) -> str:
+    by_rule = any(reason in RULES for reason in written.left_out)
+    return CIRCULAR.format(BY_THE_SCORE if rises and by_rule else "", ONLY_TRAINING)
 
 
 def _unequal(written: Selection, budget: float) -> list[str]:

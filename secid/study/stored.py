@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,11 +19,14 @@ from torch import Tensor
 
 from secid.errors import InputError, plainly
 from secid.lexical import DocumentFrequencies
-from secid.measure.information import InformationState
-from secid.results import IdfInfo, control_name
+from secid.measure.information import InformationState, trace
+from secid.results import Run, control_name
 
 INFORMATION, QUERY_KEYS, QUERY_INFLUENCE = "information_total", "query_keys", "query_influence"
 """Tensors of a source's state; a control's has the first alone."""
+SOURCES, CONTROLS = "index.json", "controls.json"
+SAME_TRACE = 1e-9
+"""Relative difference within which a trace is the same: it is added up anew."""
 
 
 class Entry(NamedTuple):
@@ -46,23 +48,41 @@ def whole(path: Path, folder: Path) -> Iterator[None]:
         raise InputError(what, where=str(path), remedy=f"score again with --run {folder} --force") from error
 
 
-def read_states(folder: Path) -> dict[str, InformationState]:
-    """States of a run folder's sources by name, in rank order. folder: the run folder.
+def read_states(folder: Path, run: Run) -> dict[str, InformationState]:
+    """States of a run folder's sources by name, in rank order. folder: the run folder.   run: its report.
 
-    Raises InputError where a state is missing or damaged.
+    Raises InputError where a state is missing, damaged, or not that of the report.
     """
-    return {entry.name: _state(folder, entry) for entry in source_entries(folder)}
+    return _states(folder, SOURCES, source_entries(folder), {source.name: source.trace for source in run.sources})
 
 
-def read_control_states(folder: Path) -> dict[str, InformationState]:
+def read_control_states(folder: Path, run: Run) -> dict[str, InformationState]:
     """States of a run folder's controls by label: "control random", "control shuffled of NAME". Raises as above."""
-    entries = _entries(folder, "controls.json", lambda entry: f"control {control_name(entry['control'], entry['of'])}")
-    return {entry.name: _state(folder, entry) for entry in entries}
+    entries = _entries(folder, CONTROLS, lambda entry: _control(entry["control"], entry["of"]))
+    return _states(folder, CONTROLS, entries, {_control(item.kind, item.of): item.trace for item in run.controls})
+
+
+def _control(kind: str, of: str | None) -> str:
+    return f"control {control_name(kind, of)}"
+
+
+def _states(
+    folder: Path, index: str, entries: Sequence[Entry], traces: Mapping[str, float]
+) -> dict[str, InformationState]:
+    """The states that an index lists, held against the report. traces: tr M by name."""
+    found = {entry.name: _state(folder, entry) for entry in entries}
+    with whole(folder / "state" / index, folder):
+        if [entry.name for entry in entries] != list(traces):
+            raise ValueError("it does not list what report.json does")
+        for name, state in found.items():
+            if not math.isclose(trace(state.matrix()), traces[name], rel_tol=SAME_TRACE):
+                raise ValueError(f"tr M of {name} is not that of report.json")
+    return found
 
 
 def source_entries(folder: Path) -> list[Entry]:
     """The states of the sources. Raises InputError where the index is missing or damaged."""
-    return _entries(folder, "index.json", lambda entry: str(entry["source"]))
+    return _entries(folder, SOURCES, lambda entry: str(entry["source"]))
 
 
 def _entries(folder: Path, index: str, name_of: Callable[[Mapping[str, Any]], str]) -> list[Entry]:
@@ -99,18 +119,15 @@ def _state(folder: Path, entry: Entry) -> InformationState:
     return InformationState(total, entry.n_negatives)
 
 
-def read_frequencies(folder: Path) -> tuple[DocumentFrequencies, IdfInfo]:
-    """The document frequencies of a run folder. Raises InputError where they are missing or damaged."""
+def read_frequencies(folder: Path, run: Run) -> DocumentFrequencies:
+    """The document frequencies of a run folder. Raises InputError where they are missing, damaged or another run's."""
     path = folder / "state" / "idf.safetensors"
     with whole(path, folder):
         with safe_open(path, "np") as file:
-            table = DocumentFrequencies(file.get_tensor("keys"), file.get_tensor("counts"), 0)
-            head = file.metadata()
-        info = IdfInfo(head["corpus"], head["tokenizer"], int(head["n_texts"]), int(head["n_tokens"]), head["sha256"])
-        table = replace(table, n_documents=info.n_texts)
-        if table.sha256() != info.sha256:
-            raise ValueError("the table does not match its own hash")
-    return table, info
+            table = DocumentFrequencies(file.get_tensor("keys"), file.get_tensor("counts"), run.idf.n_texts)
+        if table.sha256() != run.idf.sha256:
+            raise ValueError("its hash is not that of report.json")
+    return table
 
 
 def read_negatives(folder: Path, columns: Sequence[str], source: str | None = None) -> pa.Table:
@@ -118,4 +135,7 @@ def read_negatives(folder: Path, columns: Sequence[str], source: str | None = No
     path = folder / "negatives.parquet"
     only = None if source is None else pc.field("source") == source
     with whole(path, folder):
+        missing = [name for name in columns if name not in pq.read_schema(path).names]
+        if missing:
+            raise ValueError(f"no column {missing[0]}; an earlier secid wrote none")
         return pq.read_table(path, columns=list(columns), filters=only, page_checksum_verification=True)

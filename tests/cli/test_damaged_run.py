@@ -95,3 +95,34 @@ def test_a_state_of_a_folder_without_checksums_is_read(whole, tmp_path, invoke):
     assert all("sha256" in e for e in json.loads(index.read_text("utf-8")))
     index.write_text(json.dumps(entries), "utf-8")
     assert api.mix(tmp_path / "copy/run") == api.mix(whole / "run")
+
+
+def fewer(entries: list) -> None:
+    entries[0]["n_negatives"] /= 2
+
+
+def swapped(entries: list) -> None:
+    for key in ("file", "sha256"):
+        entries[0][key], entries[1][key] = entries[1][key], entries[0][key]
+
+
+@pytest.mark.parametrize("change", [fewer, swapped, list.clear, list.pop, lambda entries: entries.append(entries[0])])
+@pytest.mark.parametrize("index", ["index.json", "controls.json"])
+def test_an_index_that_is_not_the_report_s_is_named(whole, tmp_path, monkeypatch, invoke, index, change):
+    shutil.copytree(whole, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    path = Path("run/state") / index
+    entries = json.loads(path.read_text("utf-8"))
+    change(entries)
+    path.write_text(json.dumps(entries), "utf-8")
+    code, _, err = invoke(*COMMANDS["mix"])
+    assert (code, f"{path}: is damaged" in err, "report.json" in err) == (2, True, True), err
+
+
+def test_frequencies_of_another_run_are_named(whole, tmp_path, monkeypatch, invoke, tiny):
+    shutil.copytree(whole, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    api.score(["plain.jsonl"], str(tiny), run="other", tokenizer="trigrams")
+    shutil.copy("other/state/idf.safetensors", "run/state/")
+    code, _, err = invoke(*COMMANDS["select"])
+    assert (code, "idf.safetensors: is damaged (its hash is not that of report.json)" in err) == (2, True), err

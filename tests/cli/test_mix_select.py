@@ -95,7 +95,7 @@ def test_leaving_a_source_out_costs_what_the_others_cannot_give(scored):
 def test_every_pair_stands_at_every_budget(scored):
     found = api.mix(scored, budget=7.0)
     assert [hybrid.budget for hybrid in found.hybrids] == [1.0, 7.0, 10.0, 100.0, 1000.0, 10000.0]
-    states = read_states(scored)
+    states = read_states(scored, read_run(scored))
     (first, a), (second, b) = states.items()
     for hybrid in found.hybrids:
         assert (hybrid.first, hybrid.second) == (first, second)
@@ -168,7 +168,7 @@ def test_a_union_scored_for_real_is_the_formula_with_duplicates_once(tmp_path, t
     for name, table in tables.items():
         write_rows(tmp_path / f"{name}.jsonl", table)
     api.score([f"{name}.jsonl" for name in tables], str(tiny), run="run", controls="none")
-    states = read_states(Path("run"))
+    states = read_states(Path("run"), read_run(Path("run")))
     formula = union(states["first"], states["second"], states["shared"])
     assert formula.n_negatives == states["both"].n_negatives
     # Rows are multiplied in float32, in blocks that differ between the files
@@ -300,7 +300,7 @@ def numbers_of(run: Path, name: str) -> list[dict[str, Any]]:
 def test_information_is_the_first_order_part_of_the_score(scored):
     for source in read_run(scored).sources:
         parts = [row["information"] for row in numbers_of(scored, source.name)]
-        matrix = read_states(scored)[source.name].matrix()
+        matrix = read_states(scored, read_run(scored))[source.name].matrix()
         expected = float(torch.trace(torch.linalg.solve(torch.eye(len(matrix), dtype=torch.float64) + matrix, matrix)))
         assert sum(parts) == pytest.approx(expected, rel=1e-5)
         assert min(parts) >= 0.0
@@ -311,6 +311,12 @@ def test_the_table_names_the_row_and_place_of_each_negative(scored):
     for row in numbers_of(scored, "plain"):
         assert row["ordinal"] < len(originals[row["line"]].negatives)
     assert len({(row["line"], row["ordinal"]) for row in numbers_of(scored, "plain")}) == 48
+
+
+def test_a_selection_that_left_nothing_out_by_its_rule_is_not_said_to_raise_the_score(scored, invoke):
+    for top, rises in ((2, True), (100, False)):
+        code, out, _ = invoke("select", scored, "--source", "plain", "--top", top, "--write", f"kept{top}.jsonl")
+        assert (code, "the score rises" in out.replace("\n", " ")) == (0, rises)
 
 
 def test_select_keeps_the_best_of_each_record(scored, invoke):

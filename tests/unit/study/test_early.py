@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from secid.measure.sequential import information_times, levels_of_looks
+from secid.measure.sequential import information_times, levels_of_looks, spent
 from secid.measure.uncertainty import Influence
 from secid.study.early import FIRST_LOOK, Looks, _decided, _level, look_sizes, looks_of
 
@@ -194,6 +194,16 @@ def test_times_rise_as_those_of_the_source_that_gains_most():
     whole = looks_of([np.arange(150), np.arange(600)], np.arange(600) / 600, [150, 6000], 6000)
     assert (whole.seen[1:, 0] == 1.0).all()
     assert np.isfinite(whole.times).all()
+
+
+def test_sources_seen_whole_before_another_is_ready_leave_levels_for_every_look():
+    generator = np.random.default_rng(11)
+    same = np.arange(2)
+    for _ in range(50):
+        looks = looks_of([same, same, np.arange(2, 142)], generator.permutation(142) / 142, [2, 2, 140], 142)
+        assert (np.diff(looks.times) > 0).all()
+        if len(looks.times):
+            assert spent(looks.times, levels_of_looks(looks.times, 0.05))[-1] == pytest.approx(0.05, rel=1e-6)
 
 
 def test_a_source_of_rare_strong_queries_keeps_its_place_among_sources_of_other_queries():
