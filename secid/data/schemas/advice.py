@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from typing import Any
 
-from secid.data.passages import leaves, passage_text
+from secid.data.passages import leaves
 from secid.data.rows import shorten, shown
 from secid.data.schemas.binding import unnumbered
+from secid.data.schemas.contents import may_hold_passages
 from secid.data.schemas.head import Head, Key
-from secid.data.schemas.order import ID_NAME, RESERVED, is_a_tag
 from secid.data.schemas.patterns import NEGATIVE, NEGATIVE_WORD, POSITIVE, QUERY, fits, has_word, named
-from secid.data.schemas.special import are_numbers, as_label
+from secid.data.schemas.special import as_label
 
 COLUMN_FLAGS = (
     "--query-column, --positive-column and --negative-column (or --label-column) name the columns; --format the schema"
@@ -61,7 +60,7 @@ def _flags(roles: Sequence[str], names: Sequence[str]) -> str:
 
 def negative_flag(head: Head) -> str:
     """The flag that names the negatives, where query and positive are known."""
-    words = [str(key) for key in head.kinds if has_word(str(key), NEGATIVE_WORD) and _may_hold_texts(head, key)]
+    words = [str(key) for key in head.kinds if has_word(str(key), NEGATIVE_WORD) and may_hold_passages(head, key)]
     told = _roles(head)
     found = words or list(told[2:])
     if not found:
@@ -76,7 +75,7 @@ def _quoted(name: str) -> str:
 
 def _roles(head: Head) -> tuple[str, ...]:
     """Columns that may be query, positive and negatives: by name, else in order; fewer where none is left."""
-    texts = [key for key in head.kinds if _may_hold_texts(head, key)]
+    texts = [key for key in head.kinds if may_hold_passages(head, key)]
     roles: list[Key] = []
     for names in (QUERY, POSITIVE, NEGATIVE):
         left = [key for key in texts if key not in roles]
@@ -95,22 +94,3 @@ def _roles(head: Head) -> tuple[str, ...]:
 
 def _is_of_another(name: str, names: Sequence[str]) -> bool:
     return any(fits(name, tuple(other)) for other in (QUERY, POSITIVE[:1], NEGATIVE) if other[0] != names[0])
-
-
-def _may_hold_texts(head: Head, key: Key) -> bool:
-    """Whether a column's cells may be queries or passages: texts or objects with one, no ids, numbers, labels."""
-    kind = head.kinds[key]
-    if ID_NAME.fullmatch(str(key)) or RESERVED.fullmatch(str(key)):
-        return False
-    if kind in ("struct", "structs"):
-        return isinstance(_inner_text(head.typical(key)[0]), str)
-    if kind == "text" and len(head.rows) > 1 and len(set(head.typical(key))) == 1:
-        return False  # an instruction or a topic, the same for all
-    first = next(iter(head.kinds))
-    is_tag = kind == "text" and key != first and is_a_tag(head, first, key)
-    return kind in ("text", "texts") and not (head.is_ids(key) or are_numbers(head, key) or is_tag)
-
-
-def _inner_text(value: Any) -> Any:
-    passage = next((item for item in value if isinstance(item, dict)), {}) if isinstance(value, list) else value
-    return passage_text(passage)

@@ -11,9 +11,20 @@ from secid.data.passages import TEXT_KEYS, passage_text
 from secid.data.rows import Row, shorten, shown
 from secid.data.schemas.advice import column_flags, negative_flag, seen
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, filled, unnumbered
+from secid.data.schemas.contents import RESERVED, TAG_LENGTH, may_hold_passages
 from secid.data.schemas.head import LISTS, Head, Key
-from secid.data.schemas.order import RESERVED, TAG_LENGTH, is_score
-from secid.data.schemas.patterns import NEGATIVE, NEGATIVE_WORD, POSITIVE, QUERY, fits, has_word, named, role_beside
+from secid.data.schemas.order import is_score
+from secid.data.schemas.patterns import (
+    ABOUT,
+    NEGATIVE,
+    NEGATIVE_WORD,
+    POSITIVE,
+    QUERY,
+    fits,
+    has_word,
+    named,
+    role_beside,
+)
 from secid.data.schemas.refusals import REFUSALS
 from secid.data.schemas.special import LABEL_WORDS, are_numbers, as_label, is_pair
 from secid.errors import InputError, SchemaError
@@ -28,7 +39,12 @@ def refuse_unread(binding: Binding, head: Head, aside: str | None, path: str) ->
     if binding.columns is None:
         return ()
     beside = [key for key in map(str, head.kinds) if key not in binding.columns and key != aside]
-    beside = [key for key in beside if role_beside(key, binding) and _may_hold_passages(key, binding, head)]
+    beside = [
+        key
+        for key in beside
+        if role_beside(key, binding)
+        and (head.kinds[key] in ("null", "empty") or may_hold_passages(head, key, ids=binding.passage_ids))
+    ]
     # What a single odd row of many has is none.
     filled = [key for key in beside if len([value for value in head.column(key) if value]) >= min(2, len(head.rows))]
     for role, read in (("negative", binding.negatives), ("positive", binding.positives)):
@@ -41,15 +57,6 @@ def refuse_unread(binding: Binding, head: Head, aside: str | None, path: str) ->
                 remedy=f"--{role}-column names the column to read{tail}",
             )
     return tuple(beside)
-
-
-def _may_hold_passages(key: str, binding: Binding, head: Head) -> bool:
-    """Whether a column's cells are empty or of the kind that passages of the file are."""
-    if head.kinds[key] in ("null", "empty"):
-        return True
-    if binding.passage_ids:
-        return head.kinds[key] in ("id", "ids", "text", "texts")
-    return head.kinds[key] in ("text", "texts", "struct", "structs", "lists") and not head.is_ids(key)
 
 
 def refuse_textless(binding: Binding, head: Head, path: str) -> None:
@@ -120,9 +127,7 @@ def refuse_names(head: Head, path: str) -> None:
         )
 
 
-NO_PASSAGE = re.compile(
-    r"(?i)(.*[_ ])?(summar(y|ies)|headline|reason(ing)?|rationale|explanation|expansion|keywords?|url|author|date)"
-)
+NO_PASSAGE = re.compile(rf"(?i)(.*[_ ])?({ABOUT})")
 """Columns of text that stand beside a passage and are none."""
 
 

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
 from secid.data.schemas.binding import Binding, bind_columns
-from secid.data.schemas.head import LISTS, SCALARS, Head, Key, cell
+from secid.data.schemas.contents import ID_NAME, RESERVED, is_a_tag
+from secid.data.schemas.head import LISTS, SCALARS, Head, Key
 from secid.data.schemas.patterns import NEGATIVE, NEGATIVE_WORD, POSITIVE, POSITIVE_WORD, QUERY, has_word, named
 from secid.data.schemas.special import are_numbers, as_number, pair_binding
-
-RESERVED = re.compile(r"(?i)(.+[_ -])?(labels?|scores?)")
-"""Columns that sentence-transformers keeps for labels, wherever they stand, and their like (`esci_label`)."""
-
-ID_NAME = re.compile(
-    r"(?i)_?(id|idx|index|qid|pid|docid|guid|uuid|split|source|type|task|lang|language|category)|.*_(id|idx)"
-)
-
-TAG_LENGTH = 24
-"""Characters of the longest word that names a class or topic."""
-
-QUERIES_A_TAG = 4
-"""Queries that share a tag, on average: passages so short are seldom shared by two."""
 
 
 def positional_triplet(head: Head) -> list[Binding]:
@@ -119,10 +106,3 @@ def _names_say_otherwise(head: Head, texts: list[Key]) -> bool:
         or has_word(str(third), POSITIVE_WORD)
         or has_word(str(second), NEGATIVE_WORD)
     )
-
-
-def is_a_tag(head: Head, query: Key, key: Key) -> bool:
-    """Whether a column holds a few short words for many queries: topics or classes ("entailment"), no passages."""
-    beside = {(cell(row, query), value) for row in head.rows if isinstance(value := cell(row, key), str)}
-    values = {value for _, value in beside}
-    return len(values) * QUERIES_A_TAG <= len(beside) and all(len(value) <= TAG_LENGTH for value in values)

@@ -44,10 +44,17 @@ The last tier of each is the commonest names in Chinese, Japanese, Korean and Vi
 
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 POSITIVE_WORD = re.compile(r"pos(itive)?s?|gold|relevant|correct", re.IGNORECASE)
-NEGATIVE_WORD = re.compile(r"neg(ative)?s?|irrelevant|wrong|incorrect", re.IGNORECASE)
+NEGATIVE_WORD = re.compile(r"neg(ative)?s?|irrelevant|wrong|incorrect|bad|false|distractors?", re.IGNORECASE)
+TITLES = "titles?|headings?"
+ABOUT = (
+    "summar(y|ies)|headlines?|reason(s|ing)?|rationales?|explanations?|expansions?|keywords?|urls?|authors?|dates?|"
+    "categor(y|ies)|topics?|domains?|difficult(y|ies)"
+)
+"""Words of columns of texts that are no passages, but said of them."""
 BESIDE = re.compile(
-    r"(?i)(p|doc|q)?ids?|idx|ind(ex|exes|ices)|scores?|sim(ilarity|ilarities)?|ranks?|labels?|num(ber)?|count|len(gth)?s?|types?|"
-    r"sources?|miners?|models?|methods?|splits?|reason(s|ing)?|explanations?|titles?|urls?|lang(uage)?s?|prompts?"
+    rf"(?i){TITLES}|{ABOUT}|(p|doc|q)?ids?|idx|ind(ex|exes|ices)|scores?|sim(ilarity|ilarities)?|ranks?|labels?|num(ber)?|"
+    "count|len(gth)?s?|types?|sources?|miners?|models?|methods?|splits?|lang(uage)?s?|prompts?|meta(data)?|tokens?|"
+    "embeddings?|vectors?"
 )
 """Words of columns that tell something of the negatives and hold none."""
 

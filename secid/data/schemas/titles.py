@@ -9,9 +9,9 @@ from typing import Any
 
 from secid.data.schemas.binding import Binding, unnumbered
 from secid.data.schemas.head import Head
-from secid.data.schemas.patterns import NOUN, has_word
+from secid.data.schemas.patterns import NOUN, TITLES, has_word
 
-TITLE = re.compile(r"titles?|headings?", re.IGNORECASE)
+TITLE = re.compile(TITLES, re.IGNORECASE)
 
 
 def with_titles(binding: Binding, head: Head, *, joined: bool) -> Binding:

@@ -664,6 +664,34 @@ def test_negatives_that_no_reading_takes_are_named(row: Any, name: str, tmp_path
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("negative_genre", lambda n: "news"), ("negative_extra", lambda n: {"rank": n})),
+        *(("negative_stage", lambda n: ["easy", "hard"][n % 2]), ("neg_ref", lambda n: [f"d{n}", "d7"])),
+        *((f"negative_{word}", "{0} of {0}".format) for word in ("summary", "author", "domain", "difficulty", "topic")),
+        *(("neg_heading", "A {}".format), ("negative_keywords", lambda n: [f"word {n}"])),
+        ("negative_metadata", lambda n: {"text": f"note {n}"}),
+    ],
+)
+def test_columns_that_tell_of_negatives_are_no_other_reading(name: str, value: Any, tmp_path: Path) -> None:
+    rows = [{"query": f"q {n}", "positive": f"p {n} a", "negative": f"n {n} b", name: value(n)} for n in range(9)]
+    assert len(read(write(tmp_path / "a.jsonl", rows))[1]) == 9
+
+
+def test_a_first_column_of_objects_breaks_no_advice(tmp_path: Path) -> None:
+    rows = [{"meta": {"n": n}, "a": f"a {n}", "b": f"b {n}", "c": f"c {n}"} for n in range(9)]
+    with pytest.raises(SchemaError, match="no known schema"):
+        read(write(tmp_path / "a.jsonl", rows))
+
+
+def test_the_advice_names_columns_by_all_words_of_negatives(tmp_path: Path) -> None:
+    row = {"question": "q a", "ctx_good": "p a", "ctx_bad": "n a", "answer": "a b"}
+    with pytest.raises(SchemaError) as caught:
+        read(write(tmp_path / "a.jsonl", [row]))
+    assert "--negative-column ctx_bad" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize(
     ("names", "said"),
     [
         (("query", "positive", "reasoning"), "no column of negatives"),
