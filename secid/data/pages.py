@@ -38,6 +38,10 @@ CODED = (2, 8)
 """Numbers of those encodings in the header of a page."""
 
 LENGTH = Struct("<I")
+
+INT32 = 1 << 31
+"""All numbers in the header of a page are below it, none is negative. Source: parquet.thrift."""
+
 TRUE, FALSE, BYTE, BINARY, STRUCTURE, NUMBERS = 1, 2, 3, 8, 12, (4, 5, 6)
 """Thrift's compact kinds of fields. Source: thrift-compact-protocol.md."""
 
@@ -138,9 +142,9 @@ def _pages(file: BinaryIO, chunk: Any) -> Iterator[Page]:
             inner = fields.get(5) or fields.get(7) or fields[8]
             encoding = inner[4 if 8 in fields else 2]
             page = Page(fields[1], fields[2], fields[3], inner[1], encoding, start + length)
+            if not 0 <= min(page[:4]) <= max(page[:4]) < INT32:
+                return
         except (IndexError, KeyError, ValueError, TypeError, RecursionError):
-            return
-        if page.n_packed < 0:
             return
         yield page
         start = page.start + page.n_packed

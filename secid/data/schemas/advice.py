@@ -24,7 +24,9 @@ SHOWN = 16
 """Columns that are shown; an object keyed by query may have thousands."""
 
 EXAMPLE_LENGTH = 60
+
 NAME_LENGTH = 100
+"""Characters of a column's name that a message holds."""
 
 
 def seen(head: Head) -> str:
@@ -70,6 +72,7 @@ def negative_flag(head: Head) -> str:
 
 
 def _quoted(name: str) -> str:
+    name = name if len(name) <= NAME_LENGTH else f"{name[:NAME_LENGTH]}…"
     return name if re.fullmatch(r"[\w.:/@][\w.:/@-]*", name) else shlex.quote(name)
 
 

@@ -103,6 +103,36 @@ def test_what_is_no_header_of_a_page_ends_them(head: bytes) -> None:
     assert list(pages._pages(io.BytesIO(head), chunk)) == []
 
 
+def header_of(n_bytes: bytes = b"\x15\x08", n_packed: bytes = b"\x15\x08", n_values: bytes = b"\x15\x02") -> bytes:
+    """A data page of four bytes that holds one value, or other fields of it, as Thrift writes them."""
+    return b"\x15\x00" + n_bytes + n_packed + b"\x2c" + n_values + b"\x15\x00\x00\x00"
+
+
+HUGE = b"\x15" + b"\x80" * 5 + b"\x40"
+
+
+@pytest.mark.parametrize("damage", [b"\x15\x01", b"\x1c\x00", HUGE])
+@pytest.mark.parametrize("field", ["n_bytes", "n_packed", "n_values"])
+def test_a_page_with_impossible_numbers_ends_them(field: str, damage: bytes) -> None:
+    """Negative, a structure, or 2 ** 40 - of no page of Parquet."""
+    chunk = SimpleNamespace(dictionary_page_offset=0, data_page_offset=0, total_compressed_size=60)
+    sound = header_of() + bytes(4)
+    assert len(list(pages._pages(io.BytesIO(sound + header_of()), chunk))) == 2
+    assert len(list(pages._pages(io.BytesIO(sound + header_of(**{field: damage})), chunk))) == 1
+
+
+@pytest.mark.parametrize("size", [b"\x81\x00", b"\xff\x01"])
+def test_a_dictionary_of_a_negative_size_is_damage(size: bytes, tmp_path: Path) -> None:
+    words = [f"word {n % 70}" for n in range(300)]
+    pq.write_table(pa.table({"query": words, "pos": words, "neg": words}), tmp_path / "a", compression="snappy")
+    data = bytearray((tmp_path / "a").read_bytes())
+    start = pq.ParquetFile(tmp_path / "a").metadata.row_group(0).column(0).dictionary_page_offset
+    data[start + 3 : start + 5] = size
+    (tmp_path / "a").write_bytes(data)
+    with pytest.raises(InputError, match="cut short or damaged"):
+        list(columnar.parquet_rows(str(tmp_path / "a"), "a", None))
+
+
 def test_dictionaries_of_words_used_once_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "_longest_word", None)
     names = [f"number {n} " + "x" * 500 for n in range(5000)]  # more than a dictionary holds

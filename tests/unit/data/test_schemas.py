@@ -1164,7 +1164,7 @@ def test_lists_in_lists_are_refused(names: str, negatives: Any, tmp_path: Path) 
     path = write(
         tmp_path / "a.jsonl", [{"query": f"q {n}", positive: ["p text"], negative: negatives} for n in range(3)]
     )
-    with pytest.raises(SchemaError, match=rf"the column {negative} holds lists in lists: \[\['n text'"):
+    with pytest.raises(SchemaError, match=rf"the column {negative} holds lists in lists: \[\[\"n text\""):
         read(path)
 
 
@@ -1281,10 +1281,11 @@ def test_values_nested_deep_end_no_reader(row: Any, odd: Any, tmp_path: Path) ->
 
         try:
             _, found = read(path)
+            told = [item.detail for item in found if isinstance(item, Defect)]
         except SecidError as error:
-            assert len(str(error)) < 1000
-        else:
-            assert any(isinstance(item, Defect) for item in found)
+            told = [str(error)]
+        assert told
+        assert max(map(len, told)) < 1000
 
 
 def test_an_object_nested_deep_is_told_by_its_columns(tmp_path: Path) -> None:
