@@ -20,6 +20,9 @@ COLUMN_FLAGS = (
 
 ROLES = ("query", "positive", "negative")
 
+LABEL_WORD = re.compile(r"(?i)labels?|ratings?|grades?|scores?|relevance|relevant|judge?ments?|similarity")
+"""Words of columns that hold labels."""
+
 SHOWN = 16
 """Columns that are shown; an object keyed by query may have thousands."""
 
@@ -47,13 +50,21 @@ def _example(head: Head, key: Key) -> str:
 def column_flags(head: Head) -> str:
     """The flags that name query, positive and negative of these columns; which they are without names where unknown."""
     told = _roles(head)
-    label = next((str(key) for key in head.kinds if {*map(as_label, leaves(head.column(key)))} == {0.0, 1.0}), None)
     if len(told) == len(ROLES):
         return f"if these are query, positive and negatives: {_flags(ROLES, told)}"
-    if len(told) == len(ROLES) - 1 and label is not None:
-        roles = (*ROLES[:-1], "label")
-        return f"if these are query, passages and their labels: {_flags(roles, (*told, label))}"
-    return COLUMN_FLAGS
+    return label_flags(head) or COLUMN_FLAGS
+
+
+def label_flags(head: Head) -> str:
+    """The flags that name query, passages and their labels; "" where one of these is not to be seen."""
+    told = _roles(head)
+    labels = {str(key): {*map(as_label, leaves(head.column(key)))} for key in head.kinds if str(key) not in told}
+    found = [key for key, values in labels.items() if values == {0.0, 1.0}]
+    found += [key for key, values in labels.items() if values and has_word(key, LABEL_WORD)]
+    if len(told) < len(ROLES) - 1 or not found:
+        return ""
+    more = "" if labels[found[0]] <= {0.0, 1.0, None} else " --positive-score X"
+    return f"if these are query, passages and their labels: {_flags((*ROLES[:-1], 'label'), (*told, found[0]))}{more}"
 
 
 def _flags(roles: Sequence[str], names: Sequence[str]) -> str:
@@ -66,7 +77,7 @@ def negative_flag(head: Head) -> str:
     told = _roles(head)
     found = words or list(told[2:])
     if not found:
-        return "--negative-column names it"
+        return label_flags(head) or "--negative-column names it"
     several = " (one source each: score the file once for each)" if len(found) > 1 else ""
     return f"--negative-column {' or '.join(map(_quoted, found))}, if that holds them{several}"
 
@@ -84,7 +95,7 @@ def _roles(head: Head) -> tuple[str, ...]:
         left = [key for key in texts if key not in roles]
         if not roles:
             left = [key for key in left if head.kinds[key] == "text"]
-        free = [key for key in left if not _is_of_another(str(key), names)]
+        free = [key for key in left if not _is_of_another(head, str(key), names)]
         fitting = [key for key in named(head, names) if key in left] or free
         if not fitting:
             break
@@ -95,5 +106,7 @@ def _roles(head: Head) -> tuple[str, ...]:
     return (*told[:2], stem) if stem and len(of_stem) > 1 else told
 
 
-def _is_of_another(name: str, names: Sequence[str]) -> bool:
-    return any(fits(name, tuple(other)) for other in (QUERY, POSITIVE[:1], NEGATIVE) if other[0] != names[0])
+def _is_of_another(head: Head, name: str, names: tuple[str, ...]) -> bool:
+    """Whether a name is known for another role; one of queries does not count beside a surer one."""
+    others = {QUERY: name in named(head, QUERY), POSITIVE: fits(name, POSITIVE[:1]), NEGATIVE: fits(name, NEGATIVE)}
+    return any(known for other, known in others.items() if other is not names)

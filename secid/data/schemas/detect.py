@@ -248,7 +248,7 @@ def _labelled(head: Head, query: Key, settings: Settings, path: str) -> Binding:
     if settings.negative_column:
         raise _undecided(head, "--label-column makes the negatives, --negative-column names others", [], path)
     label = _column(head, settings.label_column, (), "--label-column", path)
-    passage = _column(head, settings.positive_column, (*PASSAGE, *DOCS), "--positive-column", path)
+    passage = _column(head, settings.positive_column, (*PASSAGE, *DOCS, *POSITIVE), "--positive-column", path)
     if head.kinds[passage] in LISTS:
         return list_binding(query, passage, label)
     return pair_binding(query, passage, label, None)

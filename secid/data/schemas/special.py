@@ -10,7 +10,7 @@ from itertools import product
 from operator import itemgetter
 from typing import Any
 
-from secid.data.passages import passage_id, passage_text
+from secid.data.passages import leaves, passage_id, passage_text
 from secid.data.schemas.binding import Binding, bind_columns
 from secid.data.schemas.head import LISTS, SCALARS, Head, Key, make_head
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named
@@ -23,9 +23,9 @@ PASSAGE = (
     r"sentence2|answer",
 )
 PASSAGE_ID = (r"pid|doc_?id|(passage|document|corpus)[_-]id",)
-QUERY_ID = (r"qid|query[_-]id",)
-POSITIVE_IDS = r"pos(itive)?s?[_-]?((passage|document|doc|corpus|p)[_-]?)?ids?"
-NEGATIVE_IDS = r"(hard[_-]?)?neg(ative)?s?[_-]?((passage|document|doc|corpus|p)[_-]?)?ids?"
+QUERY_ID = (r"qid|query[_-]id", r"question[_-]id")
+POSITIVE_IDS = r"pos(itive)?s?[_-]?((passage|document|doc|corpus|ans(wer)?|p)[_-]?)?ids?"
+NEGATIVE_IDS = r"(hard[_-]?)?neg(ative)?s?[_-]?((passage|document|doc|corpus|ans(wer)?|p)[_-]?)?ids?"
 LABEL = (
     r"labels?|((is|has)_)?(relevant|selected|positive|correct)|has_answer|relevance|rel",
     r"((similarity|relevance)_)?scores?|similarity",
@@ -201,16 +201,23 @@ def labelled_list(head: Head) -> list[Binding]:
     """A list of passages and a list of their labels, or objects with a passage and its label each."""
     bindings = []
     for query in named(head, QUERY) or named(head, QUERY_ID):
-        for docs in named(head, DOCS):
+        for docs in named(head, DOCS) or labelled_positives(head):
             if head.kinds[docs] == "struct" and all("is_selected" in value for value in head.typical(docs)):
                 extract = _ms_marco_extract(query, docs)
                 columns: tuple[str, ...] = (query, docs)
                 found = _of_list(query, f"{docs}.passage_text", "is_selected", extract, columns)
                 bindings.append(replace(found, inner="passage_text"))
             elif head.kinds[docs] in LISTS:
-                lists = [list_binding(query, docs, label) for label in named(head, LABEL) if head.kinds[label] in LISTS]
+                labels = [label for label in named(head, LABEL) if head.kinds[label] in LISTS and label != docs]
+                lists = [list_binding(query, docs, label) for label in labels]
                 bindings.extend(lists or _labelled_objects(head, query, docs))
     return bindings
+
+
+def labelled_positives(head: Head) -> list[str]:
+    """Columns named as positives whose labels, 0 and 1, say otherwise: sentence-transformers keeps the name."""
+    labels = [key for key in named(head, LABEL) if {*map(as_label, leaves(head.column(key)))} == {0.0, 1.0}]
+    return [key for key in named(head, POSITIVE) if key not in labels] if labels and not named(head, NEGATIVE) else []
 
 
 def _labelled_objects(head: Head, query: str, docs: str) -> list[Binding]:
@@ -246,7 +253,7 @@ def labelled_pair(head: Head) -> list[Binding]:
         return []
     bindings = []
     for query in named(head, QUERY) or named(head, QUERY_ID):
-        for passage in named(head, PASSAGE) or named(head, PASSAGE_ID):
+        for passage in named(head, PASSAGE) or named(head, PASSAGE_ID) or labelled_positives(head):
             if head.kinds[passage] not in SCALARS | {"struct"} or head.kinds[query] not in SCALARS:
                 continue
             for label in named(head, LABEL):

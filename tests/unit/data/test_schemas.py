@@ -1151,6 +1151,53 @@ def test_labelled_passages_under_foreign_names_are_told_the_flags_that_read_them
     assert [item[:3] for item in found] == [(f"q {n}", (f"p {2 * n + 1}",), (f"p {2 * n}",)) for n in range(4)]
 
 
+MINED_PAIRS = [{"anchor": f"q {n // 2}", "positive": f"p {n}", "label": 1 - n % 2} for n in range(6)]
+MINED_LISTS = [{"anchor": f"q {n}", "positive": [f"p {2 * n}", f"p {2 * n + 1}"], "labels": [1, 0]} for n in range(3)]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet", ".csv"])
+@pytest.mark.parametrize("flags", [{}, {"label_column": "label"}])
+def test_labels_overrule_the_name_positive(suffix: str, flags: Any, tmp_path: Path) -> None:
+    rows = MINED_LISTS if suffix != ".csv" and not flags else MINED_PAIRS
+    for found in read(write(tmp_path / f"a{suffix}", rows), **flags)[1]:
+        assert isinstance(found, Record)
+        n = 2 * int(found.query[-1])
+        assert (found.positives, found.negatives) == ((f"p {n}",), (f"p {n + 1}",))
+
+
+def test_a_column_positive_that_holds_flags_is_no_passage(tmp_path: Path) -> None:
+    rows = [{"query": f"q {n}", "content": f"text {n}", "positive": n % 2} for n in range(6)]
+    with pytest.raises(SchemaError, match="--positive-column content --label-column positive"):
+        read(write(tmp_path / "a.jsonl", rows))
+
+
+@pytest.mark.parametrize(
+    ("names", "labels", "flags"),
+    [
+        ("question sentence label", (1, -1), "question sentence label --positive-score X"),
+        ("premise hypothesis label", (0, 1, 2), "premise hypothesis label --positive-score X"),
+        ("query passage rating", ("good", "bad"), "query passage rating"),
+        ("anchor positive score", (0.5, 0.25), "anchor positive score --positive-score X"),
+    ],
+)
+def test_columns_of_labels_are_told_whatever_they_hold(names: str, labels: Any, flags: str, tmp_path: Path) -> None:
+    rows = [
+        dict(zip(names.split(), (f"q {n // 4}", f"text {n}", labels[n % len(labels)]), strict=True)) for n in range(40)
+    ]
+    with pytest.raises(SchemaError) as caught:
+        read(write(tmp_path / "a.csv", rows))
+    query, passage, label = flags.split(" ", 2)
+    told = f"--query-column {query} --positive-column {passage} --label-column {label}"
+    assert told in (caught.value.remedy or "")
+
+
+def test_ids_of_answers_are_ids(tmp_path: Path, collection: str) -> None:
+    rows = [{"question_id": "11", "pos_ans_id": "1", "neg_ans_id": "2"}]
+    reader, found = read(write(tmp_path / "a.csv", rows), collection=collection)
+    assert reader.files[0].schema == "id-columns"
+    assert_read(found)
+
+
 def test_a_label_column_and_a_negative_column_exclude_each_other(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", LABELLED_PAIRS)
     with pytest.raises(SchemaError, match="--label-column makes the negatives"):
