@@ -123,11 +123,11 @@ def _id_and_text(row: Row | Broken, role: Role, *, titles: bool) -> tuple[str, s
     if isinstance(row, list):
         if len(row) != 2:
             return f"{len(row)} columns without names, where id and text are expected"
-        key, text = row
+        key, text = row[0], "" if row[1] is None else row[1]
     else:
         id_keys, text_keys = (ID_KEYS, TEXT_KEYS) if role == "passages" else (QUERY_ID_KEYS, QUERY_TEXT_KEYS)
         key = next((row[name] for name in id_keys if name in row), None)
-        text = next((row[name] for name in text_keys if name in row), None)
+        text = next(("" if row[name] is None else row[name] for name in text_keys if name in row), None)
         title = row.get("title") if titles and role == "passages" else None
     if isinstance(key, bool) or not isinstance(key, str | int):
         return f"no id in {shorten(str(row), 80)}"

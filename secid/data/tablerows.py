@@ -26,6 +26,7 @@ class Dialect:
 def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row | Broken, int]]:
     """Rows and their sizes; as dicts where the table has a header, else as lists. Numbers are the row's first line.
 
+    An empty cell is None: tables have no other null.
     A row with more or fewer fields than the table is Broken("extra_columns"). One that cannot be parsed or has
     the wrong width is Broken once for each of its lines: behind a quotation mark without end they may be rows.
     """
@@ -66,7 +67,8 @@ def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row 
 def _row(cells: list[str], header: tuple[str, ...], n_columns: int) -> Row | Broken:
     if len(cells) != n_columns:
         return Broken("extra_columns", f"{len(cells)} fields, {n_columns} expected")
-    return dict(zip(header, cells, strict=True)) if header else list(cells)
+    values = [cell or None for cell in cells]
+    return dict(zip(header, values, strict=True)) if header else values
 
 
 class _Lines:

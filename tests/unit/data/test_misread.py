@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from secid.errors import SchemaError
+from secid.records import Record
 
 from .conftest import read, write
 
@@ -58,3 +59,28 @@ def test_a_list_of_queries_is_not_proposed_as_the_positives(tmp_path: Path) -> N
     error = refusal(write(tmp_path / "a.jsonl", rows))
     assert "lists of queries" in str(error)
     assert "--positive-column" not in str(error.remedy)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
+def test_an_empty_cell_of_a_table_is_null(suffix: str, tmp_path: Path) -> None:
+    rows = [
+        {"query": q, "positive": f"text on {q}", "negative_1": f"other than {q}", "negative_2": f"far from {q}"}
+        for q in queries(8)
+    ]
+    empty = "" if suffix != ".parquet" else None
+    rows[2]["negative_2"] = rows[3]["negative_2"] = rows[3]["negative_1"] = rows[4]["query"] = empty
+    found = read(write(tmp_path / f"a{suffix}", rows))[1]
+    assert [getattr(item, "reason", "") for item in found] == ["", "", "", "no_negatives", "missing_field", "", "", ""]
+    assert [item.dropped for item in found if isinstance(item, Record)] == [()] * 6
+    assert len(found[2].negatives) == 1
+
+
+@pytest.mark.parametrize("column", ["text", "title"])
+def test_an_empty_cell_of_a_collection_is_an_empty_text(column: str, tmp_path: Path) -> None:
+    corpus = [{"_id": f"d{at}", "title": f"T{at}", "text": f"text {at}"} for at in range(8)]
+    corpus[7] |= {column: ""}
+    (tmp_path / "corpus").mkdir()
+    path = write(tmp_path / "corpus" / "corpus.tsv", corpus)
+    rows = [{"query": q, "positive": "d1", "negative": f"d{at}"} for at, q in enumerate(queries(8))]
+    found = read(write(tmp_path / "a.jsonl", rows), corpus=str(path))[1]
+    assert found[7].negatives == (("text 7",) if column == "title" else ("T7",))
