@@ -133,7 +133,7 @@ def _best_readings(shapes: Sequence[Shape], head: Head, settings: Settings) -> l
 
 
 def _n_fitting(binding: Binding, head: Head) -> int:
-    """Rows in which the binding finds a query, a positive and a negative, none of them null."""
+    """Rows in which the binding finds a query, a positive and a negative, none of them null or an empty list."""
     n_fitting = 0
     for row in head.rows:
         try:
@@ -145,7 +145,7 @@ def _n_fitting(binding: Binding, head: Head) -> int:
 
 
 def _is_there(cell: Any) -> bool:
-    return any(part is not None for part in cell) if isinstance(cell, tuple) else cell is not None
+    return any(map(_is_there, cell)) if isinstance(cell, tuple) else cell is not None and cell != []
 
 
 def _bindings(shape: Shape, head: Head, settings: Settings) -> list[Binding]:

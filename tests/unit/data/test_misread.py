@@ -84,3 +84,14 @@ def test_an_empty_cell_of_a_collection_is_an_empty_text(column: str, tmp_path: P
     rows = [{"query": q, "positive": "d1", "negative": f"d{at}"} for at, q in enumerate(queries(8))]
     found = read(write(tmp_path / "a.jsonl", rows), corpus=str(path))[1]
     assert found[7].negatives == (("text 7",) if column == "title" else ("T7",))
+
+
+@pytest.mark.parametrize("passage", ["text", {"text": "text"}])
+@pytest.mark.parametrize("empty", [[], None])
+def test_a_column_of_negatives_that_is_always_empty_is_not_asked_about(
+    passage: Any, empty: Any, tmp_path: Path
+) -> None:
+    rows = [{"query": q, "positives": [passage], "negatives": [passage], "hard_negatives": empty} for q in queries(8)]
+    reader, found = read(write(tmp_path / "a.jsonl", rows))
+    assert "negatives=negatives" in reader.files[0].mapping
+    assert [len(item.negatives) for item in found if isinstance(item, Record)] == [1] * 8
