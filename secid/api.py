@@ -59,12 +59,15 @@ def score(
     _refuse_odd_combinations(resolved.values, other_encoders)
     if other_encoders:
         _refuse_one_encoder_twice([resolved.values.encoder if encoder is None else encoder, *other_encoders])
-    from secid.data import once_only, open_source, resolve_sources
+    from secid.data import once_only, open_source, passed_over, resolve_sources
     from secid.run_folder import Recorder, RunFolder
     from secid.study.score import score_sources
 
-    found = resolve_sources([fspath(source) for source in sources], resolved.values)
+    specs = [fspath(source) for source in sources]
+    found = resolve_sources(specs, resolved.values)
     recorder = Recorder(progress or Silent())
+    for line in passed_over(specs):
+        recorder.note(line)
     with (
         RunFolder(None if run is None else Path(run), force) as folder,
         work_folder(folder.work) as work,
@@ -272,15 +275,19 @@ def check(
 
     limits = parse_limits(fail_on)
     resolved = resolve(settings)
-    from secid.data import resolve_sources
+    from secid.data import passed_over, resolve_sources
     from secid.data.evaluation import read_evaluation
     from secid.study.check import check_sources
 
     values = resolved.values
-    found = resolve_sources([fspath(source) for source in sources], values)
+    specs = [fspath(source) for source in sources]
+    found = resolve_sources(specs, values)
+    progress = progress or Silent()
+    for line in passed_over(specs):
+        progress.note(line)
     evaluation = None if against_eval is None else read_evaluation(fspath(against_eval), titles=values.titles)
     with work_folder() as work:
-        checked = check_sources(found, values, work, progress or Silent(), evaluation)
+        checked = check_sources(found, values, work, progress, evaluation)
     return replace(checked, failed=failures(checked.sources, limits))
 
 

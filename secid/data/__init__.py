@@ -6,7 +6,17 @@
 
 from secid.data.reader import FileContent, FileShape, Reader, ShareStream, open_source
 from secid.data.shares import Share
-from secid.data.sources import resolve_sources
+from secid.data.sources import passed_over, resolve_sources
 from secid.data.stream import once_only
 
-__all__ = ["FileContent", "FileShape", "Reader", "Share", "ShareStream", "once_only", "open_source", "resolve_sources"]
+__all__ = [
+    "FileContent",
+    "FileShape",
+    "Reader",
+    "Share",
+    "ShareStream",
+    "once_only",
+    "open_source",
+    "passed_over",
+    "resolve_sources",
+]

@@ -31,6 +31,8 @@ SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".txt", ".parquet", ".
 SHARD = re.compile(r"(?P<stem>.*?)[-_.]?(?P<index>\d{2,6})-of-(?P<total>\d{2,6})")
 PART = re.compile(r"(?i)(?P<stem>(?:part|shard|chunk|file|data|train)?)[-_.]?\d+([-_.][0-9a-f-]{8,}.*)?")
 """Numbered files as Spark and the hub write them: part-00000-<uuid>.parquet, 0000.parquet, train-3.jsonl."""
+SIDE_FILE = re.compile(r"(?i)[._].*|readme.*|licen[cs]e\.txt|dataset_infos?\.json|dataset_dict\.json|state\.json")
+"""Files that lie beside the data of a folder, as data sets are published or saved."""
 
 
 def resolve_sources(specs: Sequence[str], settings: Settings) -> tuple[Source, ...]:
@@ -214,7 +216,7 @@ def data_files(folder: str) -> list[str]:
 
 
 def _folder_files(folder: str) -> list[str]:
-    """Data files of a folder in sorted order; hidden ones and those that start with "_" are none."""
+    """Data files of a folder in sorted order; side files are none."""
     path = Path(folder)
     if _is_saved_dataset(path):
         return _saved_files(path)
@@ -225,16 +227,34 @@ def _folder_files(folder: str) -> list[str]:
         raise InputError(
             f"a saved data set of several splits ({', '.join(parts)})",
             where=folder,
-            remedy=f"name one: {Path(folder) / (parts[0] if parts else 'train')}",
+            remedy=f"name one: {Path(folder) / ('train' if 'train' in parts or not parts else parts[0])}",
         )
     return [str(child) for child in sorted(path.iterdir()) if child.is_file() and _is_data(child.name)]
+
+
+def passed_over(specs: Sequence[str]) -> list[str]:
+    """A line for each folder that specs name, of its files that are not read; hidden ones go without saying."""
+    paths = [path for _, pattern in map(_split_name, specs) if pattern != STDIN for path in _expand(pattern)]
+    lines = []
+    for folder in [Path(path) for path in paths if Path(path).is_dir()]:
+        read = set() if _has_index(folder) else set(_folder_files(str(folder)))
+        left = [child.name for child in sorted(folder.iterdir()) if child.is_file() and str(child) not in read]
+        left = [name for name in left if not name.startswith(".")]
+        if read and left:
+            lines.append(f"{folder}: not read: {', '.join(left[:5])}" + (", …" if len(left) > 5 else ""))
+    return lines
 
 
 def _is_data(name: str) -> bool:
     lower = name.lower()
     for suffix in PACKING:
         lower = lower.removesuffix(suffix)
-    return not name.startswith((".", "_")) and lower.endswith(SUFFIXES) and not lower.startswith("readme")
+    return lower.endswith(SUFFIXES) and not SIDE_FILE.fullmatch(name)
+
+
+def _has_index(path: Path) -> bool:
+    """Whether a file of the folder says which of the others are data."""
+    return _is_saved_dataset(path) or (path / "dataset_dict.json").is_file()
 
 
 def _is_saved_dataset(path: Path) -> bool:

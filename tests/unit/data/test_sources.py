@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from secid.data import resolve_sources
+from secid.data import passed_over, resolve_sources
 from secid.errors import InputError, UsageError
 from secid.records import Record
 from secid.settings import Settings
@@ -98,6 +98,17 @@ def test_a_folder_of_different_stems_is_several_sources(folder: Path) -> None:
     touch(folder, "n/bm25.jsonl", "n/dense-00000-of-00001.jsonl", "n/rank_10.jsonl", "n/rank_20.jsonl", "n/notes.md")
     assert list(names("n")) == ["bm25", "dense", "rank_10", "rank_20"]
     assert [len(files) for files in names("all=n").values()] == [4]
+
+
+def test_side_files_of_a_folder_are_no_data_and_named(folder: Path) -> None:
+    shards = ("d/train-00000-of-00002.jsonl", "d/train-00001-of-00002.jsonl")
+    touch(folder, *shards, "d/license_qa.jsonl", "alone/a.jsonl")
+    touch(folder, "d/dataset_info.json", "d/dataset_infos.json", "d/README.md", "d/LICENSE.txt", "d/.gitattributes")
+
+    assert names("d") == {"license_qa": ["license_qa.jsonl"], "train": [shards[0][2:], shards[1][2:]]}
+    assert passed_over(["d", "alone", "-", "x=alone"]) == [
+        "d: not read: LICENSE.txt, README.md, dataset_info.json, dataset_infos.json"
+    ]
 
 
 def test_names_given_by_the_user(folder: Path) -> None:
@@ -216,6 +227,14 @@ def test_a_saved_dataset_of_several_splits_asks_which(folder: Path) -> None:
     with pytest.raises(InputError, match=r"several splits.*test, train"):
         names("d")
     assert list(names("d/train")) == ["train"]
+
+
+def test_train_is_the_example_of_a_saved_dataset_of_splits(folder: Path) -> None:
+    touch(folder, *(f"d/{split}/{name}" for split in ("test", "train") for name in ("state.json", "dataset_info.json")))
+    touch(folder, "d/dataset_dict.json")
+    with pytest.raises(InputError, match="name one: d/train"):
+        names("d")
+    assert passed_over(["d/train"]) == []
 
 
 def test_a_saved_dataset_without_one_of_its_files_is_an_error(folder: Path) -> None:
