@@ -146,8 +146,8 @@ def sniff_table(head: bytes, path: str, header: bool | None = None) -> Dialect:
     """Delimiter, quoting and header of a table from its first bytes.
 
     The delimiter is a tab where the first line has one. Fields are quoted in CSV; in TSV only where every
-    field that opens with a quotation mark also closes as CSV asks, and holds one or all fields do: MS
-    MARCO's passages quote freely. header : as in `sniff`.
+    field that opens with a quotation mark also closes as CSV asks, and holds one or all fields do, or where lines
+    of different widths come to rows of one width so: MS MARCO's passages quote freely. header : as in `sniff`.
     """
     text = head.decode("utf-8", errors="replace")
     whole = text if len(head) < CHUNK // 2 else text[: text.rfind("\n") + 1]
@@ -171,7 +171,7 @@ def sniff_table(head: bytes, path: str, header: bool | None = None) -> Dialect:
             where=path,
             remedy="secid reads .jsonl, .json, .csv, .tsv, .parquet and .arrow, each also .gz or .zst",
         )
-    quoted = delimiter == "," or _tsv_is_quoted(whole)
+    quoted = delimiter == "," or _tsv_is_quoted(whole) or _quotes_join_lines(whole)
     rows = _first_rows(whole, delimiter, quoted)
     if not rows:
         raise InputError("no row could be read", where=path)
@@ -192,6 +192,25 @@ def _tsv_is_quoted(text: str) -> bool:
     # What quotes one field of many that need no quotation marks is the text itself.
     needed = all('""' in cell[1:-1] for cell in opened)
     return needed or all(re.match(r'"|-?[\d.]+$', cell) for cell in cells if cell)
+
+
+def _quotes_join_lines(text: str) -> bool:
+    """Whether lines of a TSV differ in width, and its rows do not where quotation marks may join lines."""
+    lines = [line + "\n" for line in text.split("\n") if line.strip()]
+    n_tabs = lines[0].count("\t")
+    if '"' not in text or all(line.count("\t") == n_tabs for line in lines):
+        return False
+    reader = csv.reader(lines, delimiter="\t", strict=True)
+    at = 0
+    try:
+        for row in reader:
+            if len(row) != n_tabs + 1:
+                return False
+            at = reader.line_num
+    except csv.Error:
+        # The text may end within a row, but none lies behind a quotation mark that has no end.
+        return at > 0 and not any('"' not in line and line.count("\t") == n_tabs for line in lines[at:])
+    return True
 
 
 def _first_rows(text: str, delimiter: str, quoted: bool) -> list[list[str]]:

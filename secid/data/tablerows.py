@@ -23,13 +23,45 @@ class Dialect:
     n_columns: int
 
 
-def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row | Broken, int]]:
+HALF = Broken("broken_line", "half of a quoted field that goes over two lines, where most quotation marks are free")
+
+NumberedRow = tuple[int, Row | Broken, int]
+"""The number of a row's first line, the row, and its bytes."""
+
+
+def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[NumberedRow]:
     """Rows and their sizes; as dicts where the table has a header, else as lists. Numbers are the row's first line.
 
     An empty cell is None: tables have no other null.
     A row with more or fewer fields than the table is Broken("extra_columns"). One that cannot be parsed or has
     the wrong width is Broken once for each of its lines: behind a quotation mark without end they may be rows.
     """
+    rows = _rows(stream, dialect)
+    return rows if dialect.quoted else _without_halves(rows)
+
+
+def _without_halves(rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
+    """The rows of a table whose quotation marks are free; one that is HALF shows by the odd line beside it."""
+    waiting: NumberedRow | None = None
+    for number, row, size in rows:
+        if waiting is not None:
+            before = waiting[1]
+            yield waiting[0], HALF if isinstance(row, Broken) and _is_open(before, -1) else before, waiting[2]
+            row = HALF if isinstance(before, Broken) and _is_open(row, 0) else row
+        waiting = (number, row, size)
+    if waiting is not None:
+        yield waiting
+
+
+def _is_open(row: Row | Broken, place: int) -> bool:
+    """Whether the quotation mark at the outer end of the row's last (-1) or first (0) cell has no other in it."""
+    if isinstance(row, Broken):
+        return False
+    cell = list(row.values() if isinstance(row, dict) else row)[place] or ""
+    return cell.count('"') % 2 == 1 and (cell.startswith('"') if place else cell.endswith('"'))
+
+
+def _rows(stream: ByteStream, dialect: Dialect) -> Iterator[NumberedRow]:
     lines = _Lines(stream)
     reader = csv.reader(
         lines,

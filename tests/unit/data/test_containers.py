@@ -357,6 +357,50 @@ def test_tsv_quoted_throughout_is_unquoted(row: bytes, items: Items) -> None:
     assert items(content, "a.tsv")[0][:3] == ("q", ("p",), ("n",))
 
 
+PLAIN = b"q\tp\tn\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "query", "positive", "negative"),
+    [
+        (b'q\tp\t"n one\nn two"\n', "q", "p", "n one\nn two"),
+        (b'"q one\n\nq two"\tp\tn\n', "q one\n\nq two", "p", "n"),
+        (b'q\t"p ""one""\r\np two"\t"n\nm"\r\n', "q", 'p "one"\r\np two', "n\nm"),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 70])
+def test_tsv_fields_may_hold_newlines_as_csv_writes_them(
+    row: bytes, query: str, positive: str, negative: str, before: int, items: Items
+) -> None:
+    content = b"query\tpositive\tnegative\n" + PLAIN * before + row + PLAIN * 9
+    found = items(content, "a.tsv")
+    assert (len(found), set(reasons(found))) == (before + 10, {""})
+    assert found[before][:3] == (query, (positive,), (negative,))
+
+
+def test_a_tsv_quoted_as_csv_is_known_when_its_first_bytes_end_in_a_row(items: Items) -> None:
+    row = b'q\t"p one\n' + b"p two\n" * 2000 + b'p three"\tn\n'
+    found = items(b"query\tpositive\tnegative\n" + row * 100, "a.tsv")
+    assert (len(found), set(reasons(found))) == (100, {""})
+
+
+@pytest.mark.parametrize("row", [b'q\tp\t"n one\nn two"\n', b'"q one\nq two"\tp\tn\n', b'q\tp\t"n one\n\nn two"\n'])
+def test_halves_of_a_quoted_field_are_no_texts_where_quotation_marks_are_free(row: bytes, items: Items) -> None:
+    free = b'q\t"p" said\tn "m\n'
+    found = items(
+        b"query\tpositive\tnegative\n" + free + PLAIN * 60 + row + PLAIN * 20 + b'q\tp\t"n\n' + PLAIN, "a.tsv"
+    )
+    assert sorted(filter(None, reasons(found))) == ["broken_line", "extra_columns"]
+    assert len(found) == 1 + 60 + 2 + 20 + 2
+    assert [item.negatives for item in found if isinstance(item, Record)][-2] == ('"n',)
+
+
+def test_lines_of_other_widths_beside_free_quotation_marks_are_counted(items: Items) -> None:
+    content = b"query\tpositive\tnegative\n" + PLAIN * 60 + b"q\tp\n" + PLAIN * 9 + b'"q\tp\tn\n' + PLAIN * 40
+    found = items(content, "a.tsv")
+    assert (len(found), [reason for reason in reasons(found) if reason]) == (111, ["extra_columns"])
+
+
 def test_a_tsv_in_which_one_cell_quotes_is_not_unquoted(items: Items) -> None:
     content = b'"a title"\tp\tn\n' + b"q\tp\tn\n" * 60 + b'q\t"p has no end\tn\n' + b"q\tp\tn\n" * 9
     found = items(content, "a.tsv")
