@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from secid.data.rows import shown
-from secid.data.schemas.head import LISTS, Head
+from secid.data.schemas.head import LISTS, Head, cell
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, named
 from secid.data.schemas.special import is_transposed
 
@@ -41,6 +41,30 @@ def _is_headless_pair(head: Head) -> bool:
 
 def _is_trec_qrels(head: Head) -> bool:
     return not head.named and len(head.kinds) == 4 and {*map(shown, head.column(1))} in ({"0"}, {"Q0"})
+
+
+def _is_run(head: Head) -> bool:
+    """Whether rows are query, passage, rank: the third counts from 1 (or 0) within each query, over other passages."""
+    if head.named or len(head.kinds) not in (3, 4):
+        return False
+    ranked: dict[str, dict[str, str]] = {}
+    for row in head.rows:
+        cells = [cell(row, place) for place in range(3)]
+        if not all(isinstance(value, str | int) for value in cells):
+            continue
+        query, passage, rank = map(str, cells)
+        if rank in ranked.setdefault(query, {}):
+            return False
+        ranked[query][rank] = passage
+    several = any(len(passages) > 1 for passages in ranked.values())
+    return several and all(_counts(passages) for passages in ranked.values())
+
+
+def _counts(passages: Mapping[str, str]) -> bool:
+    """Whether different passages stand at the ranks 1, 2, 3, ... or 0, 1, 2, ..."""
+    n = len(passages)
+    ranks = [{str(rank) for rank in range(first, first + n)} for first in (0, 1)]
+    return len(set(passages.values())) == n and set(passages) in ranks
 
 
 def _is_instruction_tuning(head: Head) -> bool:
@@ -79,6 +103,8 @@ REFUSALS = (
             "by id, `jq -c 'to_entries[] | {query: .key} + .value'` for records by query"),
     Refusal(_has("query-id", "corpus-id"), "relevance judgements (qrels), not records with negatives", COLLECTION),
     Refusal(_is_trec_qrels, "TREC relevance judgements or a run, not records with negatives", COLLECTION),
+    Refusal(_is_run, "a run (query, passage, rank), not triples of ids",
+            "write rows of query, positive, negative; --format id-rows where the third column holds ids of negatives"),
     Refusal(_has("prompt", "chosen", "rejected"), "preference pairs of a chat model, not retrieval records",
             "if they are meant as records, name the columns with --query-column, --positive-column, --negative-column"),
     Refusal(_is_instruction_tuning, "instruction-tuning data: it has no negatives", MINE),

@@ -95,3 +95,18 @@ def test_a_column_of_negatives_that_is_always_empty_is_not_asked_about(
     reader, found = read(write(tmp_path / "a.jsonl", rows))
     assert "negatives=negatives" in reader.files[0].mapping
     assert [len(item.negatives) for item in found if isinstance(item, Record)] == [1] * 8
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("score", [False, True])
+@pytest.mark.parametrize("suffix", [".tsv", ".jsonl"])
+def test_the_ranks_of_a_run_are_no_ids(first: int, score: bool, suffix: str, tmp_path: Path, collection: str) -> None:
+    rows = [[100 + query, 7 * query + rank, rank + first, *[0.5] * score] for query in range(3) for rank in range(4)]
+    error = refusal(write(tmp_path / f"a{suffix}", rows), collection=collection)
+    assert "a run (query, passage, rank)" in str(error)
+    assert len(read(tmp_path / f"a{suffix}", collection=collection, format="id-rows")[1]) == 12
+
+
+@pytest.mark.parametrize("rows", [[[7, 0, at] for at in range(1, 9)], [[at, at + 9, 1] for at in range(8)]])
+def test_triples_of_ids_that_count_are_still_read(rows: Any, tmp_path: Path, collection: str) -> None:
+    assert len(read(write(tmp_path / "a.tsv", rows), collection=collection)[1]) == 8
