@@ -120,6 +120,8 @@ def _json_kind(text: bytes, path: str) -> Kind:
         return document
     first = _parsed(whole[0])
     if first is None:
+        if _opens_array(text):
+            return "json_array"
         later = [line for line in whole[1:SNIFFED_LINES] if line[:1] in (b"{", b"[")]
         # Bad lines alone are lines where the name says so: of those, the reader tells what is wrong.
         return "jsonl" if (later and _lines_by_name(path)) or any(map(_parsed, later)) else document
@@ -127,6 +129,17 @@ def _json_kind(text: bytes, path: str) -> Kind:
         return document if not first or isinstance(first[0], list | dict) else "jsonl"
     # A whole object leaves nothing behind its line.
     return "jsonl" if any(map(bytes.strip, lines[1:])) or unwrap(first) == [first] else "json_object"
+
+
+def _opens_array(text: bytes) -> bool:
+    """Whether a bracket with a whole object or list behind it opens the text: an array, whatever lines it is cut into."""
+    if text[:1] != b"[":
+        return False
+    try:
+        element, _ = json.JSONDecoder().raw_decode(text[1:].lstrip().decode("utf-8", errors="replace"))
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(element, dict | list)
 
 
 def _lines_by_name(path: str) -> bool:

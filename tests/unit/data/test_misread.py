@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +111,19 @@ def test_the_ranks_of_a_run_are_no_ids(first: int, score: bool, suffix: str, tmp
 @pytest.mark.parametrize("rows", [[[7, 0, at] for at in range(1, 9)], [[at, at + 9, 1] for at in range(8)]])
 def test_triples_of_ids_that_count_are_still_read(rows: Any, tmp_path: Path, collection: str) -> None:
     assert len(read(write(tmp_path / "a.tsv", rows), collection=collection)[1]) == 8
+
+
+@pytest.mark.parametrize("between", [",\n", "\n,", ",\n\n", "\n, "])
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ("[ ", "\n]\n"), ("[", "\n]")])
+def test_an_array_is_one_whatever_its_lines_and_name(between: str, opening: str, closing: str, tmp_path: Path) -> None:
+    rows = [json.dumps({"query": q, "positive": "a text", "negative": "another"}) for q in queries(8)]
+    for name in ("a.json", "a.jsonl"):
+        (tmp_path / name).write_text(opening + between.join(rows) + closing, encoding="utf-8")
+        reader, found = read(tmp_path / name)
+        assert reader.files[0].container == "json array"
+        assert len(found) == 8
+
+
+def test_a_cut_first_line_of_array_rows_makes_no_array(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('["q", "p",\n' + '["a query", "a text", "another"]\n' * 8, encoding="utf-8")
+    assert [isinstance(item, Record) for item in read(tmp_path / "a.jsonl")[1]] == [False] + [True] * 8
