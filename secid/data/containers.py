@@ -132,7 +132,7 @@ def _json_kind(text: bytes, path: str) -> Kind:
 
 
 def _opens_array(text: bytes) -> bool:
-    """Whether a bracket with a whole object or list behind it opens the text: an array, whatever lines it is cut into."""
+    """Whether a bracket and a whole object or list open the text: an array, however it is cut into lines."""
     if text[:1] != b"[":
         return False
     try:
