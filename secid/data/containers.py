@@ -15,6 +15,7 @@ from typing import BinaryIO, Literal
 from secid.data.headers import header_of
 from secid.data.jsonrows import BOM, json_array, json_lines, json_object, unwrap
 from secid.data.rows import ENCODING, Parts, Row, Rows, gathered, numbered, shorten
+from secid.data.schemas.refusals import TREC, TREC_REMEDY
 from secid.data.stream import CHUNK, ByteStream, once_only
 from secid.data.tablerows import Dialect, table_rows
 from secid.errors import InputError
@@ -24,21 +25,31 @@ Kind = Literal["empty", "jsonl", "json_array", "json_object", "table", "parquet"
 PARQUET_MAGIC = b"PAR1"
 ARROW_FILE_MAGIC = b"ARROW1"
 ARROW_STREAM_MAGIC = b"\xff\xff\xff\xff"
+KNOWN = "secid reads .jsonl, .json, .csv, .tsv, .parquet and .arrow, each also .gz or .zst"
 OTHER_MAGIC = {
-    b"PK\x03\x04": "a zip archive",
-    b"BZh": "bzip2-compressed",
-    b"\xfd7zXZ": "xz-compressed",
-    b"SQLite": "an SQLite database",
-    b"\x80\x04": "a pickle",
-    b"\x89HDF": "an HDF5 file",
-    b"\xff\xfe\0\0": "UTF-32 text",
-    b"\0\0\xfe\xff": "UTF-32 text",
-    b"\xff\xfe": "UTF-16 text",
-    b"\xfe\xff": "UTF-16 text",
-    b"version https://git-lfs": "a Git LFS pointer, not the file itself",
+    b"PK\x03\x04": ("a zip archive", "unpack it; an Excel workbook (.xlsx) is one: save that as CSV in UTF-8"),
+    b"BZh": ("bzip2-compressed", "unpack it with bunzip2"),
+    b"\xfd7zXZ": ("xz-compressed", "unpack it with unxz"),
+    b"SQLite": ("an SQLite database", "export its table as CSV"),
+    **{
+        b"\x80%c" % protocol: (
+            "a pickle",
+            "in pandas: `to_parquet(path)`, or `to_json(path, orient='records', lines=True)`",
+        )
+        for protocol in range(2, 6)
+    },
+    b"\x89HDF": ("an HDF5 file", KNOWN),
+    b"\xff\xfe\0\0": ("UTF-32 text", ENCODING),
+    b"\0\0\xfe\xff": ("UTF-32 text", ENCODING),
+    b"\xff\xfe": ("UTF-16 text", ENCODING),
+    b"\xfe\xff": ("UTF-16 text", ENCODING),
+    b"version https://git-lfs": ("a Git LFS pointer, not the file itself", "fetch the file: `git lfs pull`"),
 }
+"""What files of other kinds start with: what they are, and what to do with them."""
 UTF_16 = re.compile(rb"[\t -~]\0[\t -~]\0|\0[\t -~]\0[\t -~]")
 """Two ASCII characters of UTF-16 without a byte order mark."""
+TREC_LINE = re.compile(r"\S+ +(0|Q0) +\S+ +-?\d+( +\S+ +\S+)? *")
+"""A judgement, or with a score and a name behind it a line of a run, parted by spaces as TREC does."""
 COLUMNAR = frozenset({"parquet", "arrow_stream", "arrow_file"})
 SPOOL_LIMIT = 16 << 30
 """Largest columnar file unpacked to a temporary one (16 GiB): such files need random access."""
@@ -77,15 +88,9 @@ def sniff(stream: ByteStream, header: bool | None = None) -> Container:
         return Container("arrow_file", packed)
     if head.startswith(ARROW_STREAM_MAGIC):
         return Container("arrow_stream", packed)
-    for magic, what in OTHER_MAGIC.items():
+    for magic, (what, remedy) in OTHER_MAGIC.items():
         if head.startswith(magic) or (what == "UTF-16 text" and UTF_16.match(head)):
-            raise InputError(
-                f"this is {what}",
-                where=stream.path,
-                remedy=ENCODING
-                if "UTF" in what
-                else "secid reads .jsonl, .json, .csv, .tsv, .parquet and .arrow, each also .gz or .zst",
-            )
+            raise InputError(f"this is {what}", where=stream.path, remedy=remedy)
     if head[257:262] == b"ustar":
         raise InputError("this is a tar archive", where=stream.path, remedy="unpack it and name the files")
     text = head.removeprefix(BOM).lstrip(b" \t\r\n")
@@ -178,11 +183,13 @@ def sniff_table(head: bytes, path: str, header: bool | None = None) -> Dialect:
             where=path,
             remedy="write it with commas or tabs between the fields",
         )
+    if TREC_LINE.fullmatch(first):
+        raise InputError(TREC, where=path, remedy=TREC_REMEDY)
     if delimiter not in first and not {".csv", ".tsv"} & set(suffixes):
         raise InputError(
             f"neither JSON nor a table: the file starts with {shorten(first, 60)!r}",
             where=path,
-            remedy="secid reads .jsonl, .json, .csv, .tsv, .parquet and .arrow, each also .gz or .zst",
+            remedy=KNOWN,
         )
     quoted = delimiter == "," or _tsv_is_quoted(whole) or _quotes_join_lines(whole)
     rows = _first_rows(whole, delimiter, quoted)

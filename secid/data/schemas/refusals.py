@@ -12,6 +12,12 @@ from secid.data.schemas.special import is_transposed
 
 MINE = "secid scores negatives that are there: find some first, with BM25 or a dense retriever over the corpus"
 COLLECTION = "give it as --collection (the folder) or --corpus/--queries, beside a file of records"
+TREC = "TREC relevance judgements or a run, not records with negatives"
+TREC_REMEDY = (
+    "write rows with `query_id`, `positive_id` and `negative_ids` from both; the texts of the ids: --collection; "
+    "judgements for --against-eval: parted by tabs"
+)
+BATCH = "answers of a language model in a batch, with the records in their texts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,7 @@ def _is_headless_pair(head: Head) -> bool:
 
 
 def _is_trec_qrels(head: Head) -> bool:
-    return not head.named and len(head.kinds) == 4 and {*map(shown, head.column(1))} in ({"0"}, {"Q0"})
+    return not head.named and len(head.kinds) in (4, 6) and {*map(shown, head.column(1))} in ({"0"}, {"Q0"})
 
 
 def _is_run(head: Head) -> bool:
@@ -99,12 +105,16 @@ REFUSALS = (
     Refusal(is_transposed, "one object that holds a whole table by columns or by numbered rows",
             "write the table by rows: in pandas `to_json(path, orient='records', lines=True)`"),
     Refusal(_is_nested, "the records lie one level deeper, inside objects",
-            "write one record a line: `jq -c .NAME` for rows that hold theirs under NAME, `jq -c '.[]'` for records "
-            "by id, `jq -c 'to_entries[] | {query: .key} + .value'` for records by query"),
+            "write one record a line: `jq -c '(arrays[] // .) | . + .NAME'` for rows that hold theirs under NAME, "
+            "`jq -c '.[]'` for records by id, `jq -c 'to_entries[] | {query: .key} + .value'` for records by query"),
     Refusal(_has("query-id", "corpus-id"), "relevance judgements (qrels), not records with negatives", COLLECTION),
-    Refusal(_is_trec_qrels, "TREC relevance judgements or a run, not records with negatives", COLLECTION),
+    Refusal(_has("query-id", "corpus-ids"), "lists of candidates (top_ranked), of which none is said to be positive",
+            TREC_REMEDY),
+    Refusal(_is_trec_qrels, TREC, TREC_REMEDY),
     Refusal(_is_run, "a run (query, passage, rank), not triples of ids",
             "write rows of query, positive, negative; --format id-rows where the third column holds ids of negatives"),
+    Refusal(_has("custom_id", "response"), BATCH,
+            "write one record a line: `jq -c '.response.body.choices[0].message.content | fromjson'`"),
     Refusal(_has("prompt", "chosen", "rejected"), "preference pairs of a chat model, not retrieval records",
             "if they are meant as records, name the columns with --query-column, --positive-column, --negative-column"),
     Refusal(_is_instruction_tuning, "instruction-tuning data: it has no negatives", MINE),

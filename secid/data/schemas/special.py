@@ -176,6 +176,8 @@ def is_transposed(head: Head) -> bool:
     """
     if len(head.rows) > 1 or not isinstance(head.rows[0], dict):
         return False
+    if {"columns", "index", "data"} == set(head.kinds):  # as pandas writes it under orient="split"
+        return True
     values = list(head.rows[0].values())
     if values and all(isinstance(value, dict) and value for value in values):
         keys = [tuple(value) for value in values]

@@ -607,6 +607,13 @@ def test_id_columns_are_no_texts(tmp_path: Path) -> None:
         ({"query": ["a b", "c d"], "pos": ["e f", "g h"], "neg": ["i j", "k l"]}, "a whole table"),
         ({name: {"0": "a b", "1": "c d"} for name in ("query", "positive", "negative")}, "a whole table"),
         ({n: {"query": "a b", "positive": "c d", "negative": "e f"} for n in "01"}, "a whole table"),
+        ({"columns": ["query", "positive"], "index": [0], "data": [["a b", "c d"]]}, "a whole table"),
+        (
+            {"query": "q a", "passages": {"positive": "p", "negative": ["n"]}},
+            r"jq -c '\(arrays\[\] // \.\) \| \. \+ \.NAME'",
+        ),
+        ({"query-id": "1", "corpus-ids": ["2", "3"]}, "lists of candidates"),
+        ({"custom_id": "1", "response": {"body": {"choices": [{"message": {"content": "{}"}}]}}}, "fromjson"),
     ],
 )
 def test_what_holds_no_negatives_is_refused_in_words(row: Any, said: str, tmp_path: Path) -> None:
