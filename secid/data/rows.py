@@ -21,7 +21,10 @@ PART_BYTES = 1 << 20
 PART_ROWS = 4096
 """Rows handled at once where they are short: as objects, those of two bytes take a hundred times as much."""
 
-ENCODING = "write it in UTF-8: `iconv -f GB18030 -t UTF-8 FILE > NEW`, with the encoding that it has (CP1252, CP949, UTF-16, …)"
+ENCODING = (
+    "write it in UTF-8: `iconv -f GB18030 -t UTF-8 FILE > NEW`, "
+    "with the encoding that it has (CP1252, CP949, UTF-16, …)"
+)
 """What to do with a file in another encoding."""
 
 DETAIL_LENGTH = 200
