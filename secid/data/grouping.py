@@ -19,6 +19,14 @@ CACHE_KIB = 64 << 10
 INSERT_ROWS = 1000
 """Pairs handed to SQLite at once: a call for each would cost more than the insertion."""
 
+OF_SOURCE = (
+    "SELECT split, query, passage, positive, path, line, n_late FROM pairs "
+    "WHERE key = ? AND (split IS ? OR split IS NULL) ORDER BY rowid"
+)
+POSITIVES = "SELECT passage FROM pairs WHERE key = ? AND positive ORDER BY rowid"
+NEGATIVES = "SELECT passage FROM pairs WHERE key = ? AND NOT positive AND split IS NOT NULL"
+"""Pairs of a query: those of a source and of none, its positives, and the negatives, which all have a source."""
+
 
 def temporary_database() -> sqlite3.Connection:
     """An empty database that lives in memory up to CACHE_KIB, then in a file that has no name."""
@@ -31,7 +39,8 @@ def temporary_database() -> sqlite3.Connection:
 class PairGroups:
     """Collects pairs and gives one record, or defect, for each query and source.
 
-    A positive belongs to the query: a source that labels none for it takes those of the query's other sources.
+    A positive belongs to the query: one of no source is a row of each of the query's sources, and a source that labels
+    none for it takes those of the query's other sources.
     """
 
     def __init__(self) -> None:
@@ -66,29 +75,28 @@ class PairGroups:
             "SELECT key, split, min(rowid) AS first FROM pairs GROUP BY key, split ORDER BY first"
         )
         for key, split, _ in groups:
-            rows = database.execute(
-                "SELECT split, query, passage, positive, path, line, n_late FROM pairs "
-                "WHERE key = ? AND split IS ? ORDER BY rowid",
-                (key, split),
-            )
-            pairs = [Pair._make(row) for row in rows]
+            if split is None and database.execute(NEGATIVES, (key,)).fetchone():
+                continue  # positives of no source: rows of the sources that have negatives
+            pairs = [Pair._make(row) for row in database.execute(OF_SOURCE, (key, split))]
+            own = [pair for pair in pairs if pair.split == split]
             positives = [pair.passage for pair in pairs if pair.positive]
-            if split and not positives:
-                others = database.execute("SELECT passage FROM pairs WHERE key = ? AND positive ORDER BY rowid", (key,))
-                positives = [passage for (passage,) in others]
-            yield _item(pairs, tuple(positives)), pairs
+            if not any(pair.positive for pair in own):
+                positives = [passage for (passage,) in database.execute(POSITIVES, (key,))]
+            elif all(pair.positive for pair in own):
+                pairs = own
+            yield _item(pairs, split, tuple(positives)), pairs
         database.close()
 
 
-def _item(pairs: list[Pair], positives: tuple[str, ...]) -> Item:
-    first = pairs[0]
+def _item(pairs: list[Pair], split: str | None, positives: tuple[str, ...]) -> Item:
+    first = next(pair for pair in pairs if pair.split == split)
     negatives = tuple(pair.passage for pair in pairs if not pair.positive)
     n_late = sum(pair.n_late for pair in pairs)
     dropped = (("late_column", n_late),) if n_late else ()
     if positives and negatives:
         return Record(
-            first.query, positives, negatives, first.path, first.line, first.split or "", dropped, n_rows=len(pairs)
+            first.query, positives, negatives, first.path, first.line, split or "", dropped, n_rows=len(pairs)
         )
     reason = "no_negatives" if positives else "no_positive"
     detail = f"all rows of the query ({len(pairs)}) have one label"
-    return Defect(reason, first.path, first.line, detail, first.split, len(pairs))
+    return Defect(reason, first.path, first.line, detail, split, len(pairs))

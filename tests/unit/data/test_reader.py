@@ -124,7 +124,7 @@ def test_groups_larger_than_memory_give_the_same(tmp_path: Path, monkeypatch: py
     assert sum(len(item.positives) + len(item.negatives) for item in whole if isinstance(item, Record)) == 5000
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet", ".csv", ".tsv"])
 @pytest.mark.parametrize("of_positives", ["gold", None])
 def test_positives_count_for_all_sources_of_their_query(of_positives: Any, suffix: str, tmp_path: Path) -> None:
     rows = [
@@ -136,13 +136,26 @@ def test_positives_count_for_all_sources_of_their_query(of_positives: Any, suffi
         {"query": "r", "passage": "h", "label": 0, "miner": None},
     ]
     null, *found = read(write(tmp_path / f"a{suffix}", rows), source_column="miner")[1]
-    assert (null.reason, null.line) == ("missing_field", 6)
+    assert (null.reason, null.line) == ("missing_field", 7 if suffix in (".csv", ".tsv") else 6)
     assert [(item.split, item.positives, item.negatives) for item in found if isinstance(item, Record)] == [
         ("bm25", ("p", "own"), ("n",)),
-        ("dense", ("own",), ("m",)),
+        ("dense", ("own",) if of_positives else ("p", "own"), ("m",)),
     ]
     defects = [(item.split, item.reason, item.n_rows) for item in found if isinstance(item, Defect)]
-    assert defects == [(of_positives, "no_negatives", 1), ("dense", "no_positive", 1)]
+    assert defects == [("gold", "no_negatives", 1)] * bool(of_positives) + [("dense", "no_positive", 1)]
+
+
+def test_a_positive_of_no_source_is_a_row_of_each_source_that_uses_it(tmp_path: Path) -> None:
+    rows = [("q", "p", 1, None), ("q", "n", 0, "a"), ("q", "m", 0, "b"), ("q", "o", 0, "b")]
+    rows += [("r", "unused", 1, None), ("r", "positive alone", 1, "a")]
+    named = [dict(zip(("query", "passage", "label", "miner"), row, strict=True)) for row in rows]
+    found = read(write(tmp_path / "a.jsonl", named), source_column="miner")[1]
+    assert [(item.split, item.line, item.n_rows, getattr(item, "reason", "")) for item in found] == [
+        ("a", 2, 2, ""),
+        ("b", 3, 3, ""),
+        (None, 5, 1, "no_negatives"),
+        ("a", 6, 1, "no_negatives"),
+    ]
 
 
 def test_pairs_are_grouped_within_their_source_column(tmp_path: Path) -> None:
