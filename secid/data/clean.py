@@ -13,6 +13,7 @@ from secid.data.rows import Broken, shorten, shown
 from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, filled
 from secid.data.schemas.patterns import role_beside
 from secid.data.schemas.special import as_label
+from secid.data.schemas.titles import later_cells, of_row, plain
 from secid.records import NO_FIELDS, Block, Defect, Record, Scalar
 from secid.settings import Settings
 
@@ -123,11 +124,15 @@ class Cleaner:
         return not self._known.issuperset(chain.from_iterable(rows)) and any(map(self._late, rows))
 
     def _late(self, row: Any) -> dict[str, str]:
-        """Columns of passages, with their roles, that this row has and the first rows have not; others become known."""
+        """Columns that this row has and the first rows have not, with what they hold: "negative", "positive", "title".
+
+        Those that hold none of these become known.
+        """
         found = {}
         for key in row.keys() - self._known if self._known and isinstance(row, dict) else ():
             if key not in self._roles:
-                self._roles[key] = role_beside(key, self._binding)
+                is_title = plain(key) in self._binding.title_names
+                self._roles[key] = "title" if is_title else role_beside(key, self._binding)
             if not self._roles[key]:
                 self._known.add(key)
             elif row[key] is not None:
@@ -143,15 +148,15 @@ class Cleaner:
     def _texts(self, cells: Iterable[Sequence[Any]]) -> list[str]:
         """Texts of the rows' passages, titles joined; [""] (never usable) where one needs a closer look."""
         passages = list(chain.from_iterable(cells))
-        if not passages or type(passages[0]) is not dict:
+        if dict not in set(map(type, passages)):
             return passages
-        texts = [passage["text"] for passage in passages]
+        texts = [passage if type(passage) is str else passage["text"] for passage in passages]
         if not self._titles:
             return texts
         if not all(texts):
             return [""]
         return [
-            passage["title"] + " " + text if passage.get("title") else text
+            passage["title"] + " " + text if type(passage) is dict and passage.get("title") else text
             for passage, text in zip(passages, texts, strict=True)
         ]
 
@@ -162,11 +167,10 @@ class Cleaner:
         try:
             query, positives, negatives = self._cells(row)
             if late := self._late(row):
-                numbered = self._binding.later(row)
-                negatives = (*negatives, *(row[key] for key in numbered)) if numbered else negatives
-                for key in late.keys() - set(numbered):
-                    reason = "late_column" if late[key] == "negative" else "unusable_positive"
-                    left_out[reason, key] += self._n_cells(row[key])
+                for key in late.keys() - set(self._binding.later(row)):
+                    if late[key] != "title":
+                        reason = "late_column" if late[key] == "negative" else "unusable_positive"
+                        left_out[reason, key] += self._n_cells(row[key])
             if self._source_column:
                 split = self._split_of(row)
             if self._binding.labelled:
@@ -199,7 +203,7 @@ class Cleaner:
             texts, dropped = self._usable((passage,), "no_positive" if positive else "empty_negative")
             if not texts:
                 raise _Unusable(*_verdict(dropped, "missing_field"), asked, dropped)
-            n_late = sum(self._n_cells(row[key]) for key in self._late(row))
+            n_late = sum(self._n_cells(row[key]) for key, role in self._late(row).items() if role != "title")
             return Pair(split, asked, texts[0], positive, self._path, line, n_late)
         except _Unusable as trouble:
             return self._defect(line, trouble, split)
@@ -210,8 +214,6 @@ class Cleaner:
         record : what `items` made of the row, for one of its sources.
         """
         _, positives, cells = self._cells(row)
-        if late := self._binding.later(row):
-            cells = (*cells, *(row[key] for key in late))
         fixed: list[int] = []
         if self._binding.labelled:
             fixed = [place for place, label in enumerate(cells) if self._is_positive(label)]
@@ -271,7 +273,12 @@ class Cleaner:
         if isinstance(row, dict) != (columns is not None):
             raise _Unusable("wrong_type", f"{_kind(row)} where the other rows are of another kind")
         try:
-            return self._extract(filled(row, self._binding))
+            late = self._late(row)
+            binding = of_row(self._binding, row) if "title" in late.values() else self._binding
+            query, positives, negatives = binding.extract(filled(row, binding))
+            if late and binding.later(row):
+                negatives = (*negatives, *later_cells(binding, row))
+            return query, positives, negatives
         except NOT_THE_SHAPE as error:
             raise _Unusable("wrong_type", f"a row of another shape ({type(error).__name__}: {error})") from error
 

@@ -36,6 +36,8 @@ class Binding:
     labelled   : `extract` gives (query, passage, label), one row a "pair", or (query, passages, labels), a "list".
     query_ids, passage_ids : ids stand in place of the texts.
     titles     : (column, column of its titles) that `extract` joins.
+    untitled   : `extract` without titles; None where no titles are looked for.
+    title_names: plain names that columns of titles of these passages go by.
     inner      : the list inside an object of parallel lists that holds the passages ("doc_id"), else "".
     split_lists: (split, column) where each split has a column of its own; else the splits are keys of an object.
     beside     : names of the columns of passages that are empty in the first rows and not read.
@@ -59,6 +61,8 @@ class Binding:
     query_ids: bool = False
     passage_ids: bool = False
     titles: tuple[tuple[str, str], ...] = ()
+    untitled: Extract | None = None
+    title_names: frozenset[str] = frozenset()
     inner: str = ""
     split_lists: tuple[tuple[str, str], ...] = ()
     beside: tuple[str, ...] = ()

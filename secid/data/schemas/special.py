@@ -261,8 +261,7 @@ def labelled_pair(head: Head) -> list[Binding]:
             for label in named(head, LABEL):
                 values = head.column(label)
                 if values and all(as_label(value) is not None for value in values):
-                    title = "title" if head.kinds.get("title") == "text" else None
-                    bindings.append(pair_binding(query, passage, label, title))
+                    bindings.append(pair_binding(query, passage, label, None))
     return bindings
 
 

@@ -14,11 +14,12 @@ from unicodedata import normalize
 import pytest
 
 from secid.data.containers import sniff
+from secid.data.reader import open_source
 from secid.data.schemas.detect import detect
 from secid.data.schemas.table import SHAPES, Shape
 from secid.data.stream import ByteStream
 from secid.errors import InputError, SchemaError, SecidError
-from secid.records import Defect, Record
+from secid.records import Block, Defect, Record, Source
 from secid.settings import Settings
 
 from .conftest import read, write, write_jsonl
@@ -418,6 +419,69 @@ def test_titles_in_columns_of_their_own_are_joined(row: Any, negatives: Any, suf
     reader, (record,) = read(path, titles=False)
     assert record.positives == ("p",)
     assert "titles left out: " in reader.files[0].mapping
+
+
+TITLED = {"positive_title": "T", "negative_title": "U"}
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+@pytest.mark.parametrize("first", [dict.fromkeys(TITLED), {}])
+def test_titles_that_the_first_rows_lack_are_joined_in_every_container(first: Any, suffix: str, tmp_path: Path) -> None:
+    rows: list[Any] = [{"query": f"q {n}", "positive": f"p {n}", "negative": f"n {n}"} for n in range(80)]
+    rows = [{**row, **(TITLED if n >= 70 else first)} for n, row in enumerate(rows)]
+    rows = rows if suffix == ".jsonl" else [{**dict.fromkeys(TITLED), **row} for row in rows]
+    _, found = read(write(tmp_path / f"a{suffix}", rows))
+    texts = [(*record.positives, *record.negatives) for record in found]
+    assert texts[69:71] == [("p 69", "n 69"), ("T p 70", "U n 70")]
+    assert len(texts) == 80
+
+
+def test_titles_of_numbered_negatives_further_down_and_of_labelled_pairs_are_joined(tmp_path: Path) -> None:
+    row = {"query": "q", "positive": "p", "positive_title": "T", "negative_1": "n", "negative_1_title": "T"}
+    rows = [*[row] * 70, {**row, "negative_2": "m", "negative_2_title": "U"}, {**row, "negative_2": "m"}]
+    _, found = read(write(tmp_path / "a.jsonl", rows))
+    assert [record.negatives for record in found[69:]] == [("T n",), ("T n", "U m"), ("T n", "m")]
+
+    pairs: list[Any] = [{"query": f"q {n // 2}", "passage": f"p {n}", "label": n % 2} for n in range(80)]
+    _, found = read(write(tmp_path / "b.jsonl", [*pairs[:70], *({**pair, "title": "T"} for pair in pairs[70:])]))
+    assert (found[34].positives, found[35].positives, len(found)) == (("p 69",), ("T p 71",), 40)
+
+
+@pytest.mark.parametrize("own", [{}, {"title": "U"}])
+def test_a_title_beside_a_passage_that_is_an_object_is_joined_unless_that_has_its_own(own: Any, tmp_path: Path) -> None:
+    rows = [{"query": "q", "passage": {**own, "text": text}, "title": "T", "label": text == "p"} for text in "pn"]
+    title = own.get("title", "T")
+    assert read(write(tmp_path / "a.jsonl", rows))[1][0][:3] == ("q", (f"{title} p",), (f"{title} n",))
+
+
+@pytest.mark.parametrize(
+    ("titles", "joined", "said"),
+    [
+        ({"pos_title": "T", "neg_title": "U"}, True, "titles joined: pos_title, neg_title"),
+        ({"title": "T", "negative_title": "U"}, True, "titles joined: negative_title, title"),
+        ({"negative_title": "U"}, False, "titles left out, since some passages have none: negative_title"),
+        ({"positive_title": "T"}, False, "titles left out, since some passages have none: positive_title"),
+        ({"positive_title": 7, "negative_title": ["U"]}, False, "titles left out: positive_title, negative_title"),
+    ],
+)
+def test_titles_are_joined_on_both_sides_or_on_none(titles: Any, joined: bool, said: str, tmp_path: Path) -> None:
+    reader, (record,) = read(write(tmp_path / "a.jsonl", [{"query": "q", "positive": "p", "negative": "n", **titles}]))
+    assert record[1:3] == ((("T p",), ("U n",)) if joined else (("p",), ("n",)))
+    assert reader.files[0].mapping.endswith(f"({said})")
+
+
+def test_a_title_that_is_no_text_is_counted(tmp_path: Path) -> None:
+    row = {"query": "q", "positive": "p", "negative": "n", "positive_title": "T", "negative_title": "U"}
+    defect = read(write(tmp_path / "a.jsonl", [*[row] * 9, {**row, "negative_title": 7}]))[1][-1]
+    assert (defect.reason, "a title is no text" in defect.detail) == ("wrong_type", True)
+
+
+def test_objects_on_one_side_alone_are_read_together(tmp_path: Path) -> None:
+    rows = [{"query": "q", "pos": [{"title": "T", "text": "p"}], "neg": ["n", "m"]}] * 50
+    rows += [{"query": "q", "pos": ["p"], "neg": [{"title": "T", "text": "n"}, "m"]}] * 50
+    path = str(write(tmp_path / "a.jsonl", rows))
+    assert {type(item) for item in open_source(Source("a", (path,)), Settings()).blocks()} == {Block}
+    assert read(Path(path))[1][50].negatives == ("T n", "m")
 
 
 def test_titles_of_flat_tables_and_of_labelled_pairs_are_joined(tmp_path: Path) -> None:
