@@ -72,7 +72,7 @@ def refuse_textless(binding: Binding, head: Head, path: str) -> None:
         raise SchemaError(
             f"passages are objects, and none of their keys is known to hold the text: {shorten(keys, 200)}{seen(head)}",
             where=path,
-            remedy=f"name it text; known are {', '.join(TEXT_KEYS)}",
+            remedy=f"name it text, or write passages as a list of texts; known are {', '.join(TEXT_KEYS)}",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from secid.data.passages import passage_text
 from secid.data.rows import shown
 from secid.data.schemas.head import LISTS, Head, cell
 from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, named
@@ -96,6 +97,12 @@ def _has_several_queries(head: Head) -> bool:
     return bool(queries) and all(head.kinds[key] == "texts" for key in queries) and bool(named(head, NEGATIVE))
 
 
+def _are_keyed(head: Head) -> bool:
+    negatives = named(head, NEGATIVE)
+    values = [value for key in negatives if head.kinds[key] == "struct" for value in head.typical(key)]
+    return bool(named(head, QUERY)) and bool(values) and all(passage_text(value) is None for value in values)
+
+
 def _has_no_negatives(head: Head) -> bool:
     return bool(named(head, QUERY)) and bool(named(head, POSITIVE)) and not named(head, NEGATIVE)
 
@@ -123,6 +130,9 @@ REFUSALS = (
     Refusal(_is_headless_pair, "two columns without names (ids and texts, or pairs): no negatives", MINE),
     Refusal(_has_several_queries, "lists of queries, where one text is expected",
             "write a row for each query", late=True),
+    Refusal(_are_keyed, "negatives that are objects without a text of known name",
+            "write them as a list of texts, or a list for each miner (`{\"bm25\": [...], \"dense\": [...]}`); "
+            "--negative-column reads objects of one text a miner", late=True),
     Refusal(_has_no_negatives, "a query and positives but no column of negatives",
             f"if there is none: {MINE}", late=True),
 )  # fmt: skip

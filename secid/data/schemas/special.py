@@ -13,7 +13,7 @@ from typing import Any
 from secid.data.passages import leaves, passage_id, passage_text
 from secid.data.schemas.binding import Binding, bind_columns
 from secid.data.schemas.head import LISTS, SCALARS, Head, Key, make_head
-from secid.data.schemas.patterns import NEGATIVE, POSITIVE, QUERY, named
+from secid.data.schemas.patterns import BESIDE, NEGATIVE, POSITIVE, QUERY, named
 
 FIELD = re.compile(r"(?i)((doc|passage)_?|p)?ids?|(doc|passage)s?|(document|text|content|title|score|label)s?")
 """Keys of an object that holds passages, field by field; those of an object of miners are names of miners."""
@@ -90,10 +90,15 @@ def several_miners(head: Head) -> list[Binding]:
 
 
 def are_miners(head: Head, key: Key) -> bool:
-    """Whether the keys of a column of objects may be miners: none is a passage, or passages' fields in lists."""
+    """Whether the keys of a column of objects may be miners: none is a passage, a field, or a number of one text."""
     values = [value for value in head.typical(key) if isinstance(value, dict)]
     passages = [value for value in values if isinstance(passage_text(value) or passage_id(value), str | int)]
-    return bool(values) and not passages and not all(FIELD.fullmatch(name) for value in values for name in value)
+    names = {name for value in values for name in value}
+    numbered = all(map(str.isdecimal, names)) and not any(
+        isinstance(v, list) for value in values for v in value.values()
+    )
+    beside = all(map(FIELD.fullmatch, names)) or any(map(BESIDE.fullmatch, names))
+    return bool(values) and not (passages or numbered or beside)
 
 
 def simlm(head: Head) -> list[Binding]:

@@ -127,3 +127,19 @@ def test_an_array_is_one_whatever_its_lines_and_name(between: str, opening: str,
 def test_a_cut_first_line_of_array_rows_makes_no_array(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('["q", "p",\n' + '["a query", "a text", "another"]\n' * 8, encoding="utf-8")
     assert [isinstance(item, Record) for item in read(tmp_path / "a.jsonl")[1]] == [False] + [True] * 8
+
+
+@pytest.mark.parametrize("settings", [{}, {"negative_column": "negatives"}])
+@pytest.mark.parametrize("negatives", [{"type": "hard", "texts": ["n one", "n two"]}, {"1": "n one", "2": "n two"}])
+def test_keys_of_negatives_that_are_no_miners_make_no_sources(negatives: Any, settings: Any, tmp_path: Path) -> None:
+    rows = [{"query": q, "positive": f"text on {q}", "negatives": negatives} for q in queries(8)]
+    error = refusal(write(tmp_path / "a.jsonl", rows), **settings)
+    assert "objects" in str(error)
+    assert "list of texts" in str(error.remedy)
+
+
+@pytest.mark.parametrize("negatives", [{"bm25": "n one", "dense": "n two"}, {"0": ["n one"], "1": ["n two"]}])
+def test_miners_of_one_text_or_with_numbers_are_still_sources(negatives: Any, tmp_path: Path) -> None:
+    rows = [{"query": q, "positive": f"text on {q}", "negatives": negatives} for q in queries(8)]
+    found = read(write(tmp_path / "a.jsonl", rows), negative_column="negatives")[1]
+    assert {item.split for item in found} == set(negatives)
