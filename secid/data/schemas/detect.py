@@ -89,7 +89,7 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
 
 def _unsettled(binding: Binding, settings: Settings) -> frozenset[str]:
     """The roles whose columns no flag of the user settles."""
-    if binding.labelled and settings.format:
+    if binding.labelled and (settings.format or settings.label_column):
         return frozenset()
     named = {"positive": settings.positive_column, "negative": settings.negative_column}
     return frozenset(role for role, column in named.items() if not column)
@@ -323,7 +323,9 @@ def _check_labels(binding: Binding, head: Head, settings: Settings, path: str) -
         except NOT_THE_SHAPE:
             continue
         labels.extend(found if isinstance(found, list) else [found])
-    refuse_words(labels, path)
+    # `secid check` takes any number of bad rows, but what the labels mean must be said there too.
+    single = settings.max_bad_fraction if math.isfinite(settings.max_bad_fraction) else Settings().max_bad_fraction
+    refuse_words(labels, path, min(single, 0.5))
     if binding.labelled == "pair" and not settings.format and len(set(map(shown, labels))) == 1 and by_order(head):
         raise SchemaError(
             f"labelled pairs ({binding.mapping}), or three columns of text in order (query, positive, negative)? "
@@ -332,8 +334,6 @@ def _check_labels(binding: Binding, head: Head, settings: Settings, path: str) -
             remedy="--format labelled-pair or --format ordered-triplet decides",
         )
     odd = [number for label in labels if (number := as_label(label)) not in (None, 0.0, 1.0)]
-    # `secid check` takes any number of bad rows, but what the labels mean must be said there too.
-    single = settings.max_bad_fraction if math.isfinite(settings.max_bad_fraction) else Settings().max_bad_fraction
     if len(odd) > single * len(labels):
         some = ", ".join(f"{number:g}" for number in list(dict.fromkeys(odd))[:6])
         raise SchemaError(

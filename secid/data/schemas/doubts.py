@@ -96,10 +96,10 @@ def refuse_lists_in_lists(binding: Binding, head: Head, path: str) -> None:
             )
 
 
-def refuse_words(labels: Sequence[Any], path: str) -> None:
-    """Raises SchemaError where most labels are words that do not say which passages are positives."""
+def refuse_words(labels: Sequence[Any], path: str, limit: float = 0.5) -> None:
+    """Raises SchemaError where a larger share of labels are words that do not say which passages are positives."""
     words = [label for label in labels if isinstance(label, str) and as_label(label) is None]
-    if 2 * len(words) > len(labels):
+    if len(words) > limit * len(labels):
         some = ", ".join(shorten(word, 30) for word in list(dict.fromkeys(words))[:6])
         raise SchemaError(
             f"labels in words ({some}): which of them are positives?",

@@ -223,7 +223,8 @@ def labelled_list(head: Head) -> list[Binding]:
 
 def labelled_positives(head: Head) -> list[str]:
     """Columns named as positives whose labels, 0 and 1, say otherwise: sentence-transformers keeps the name."""
-    labels = [key for key in named(head, LABEL) if {*map(as_label, leaves(head.column(key)))} == {0.0, 1.0}]
+    known = {0.0, 1.0}  # beside which a single row may have an odd one
+    labels = [key for key in named(head, LABEL) if {*map(as_label, leaves(head.column(key)))} - {None} == known]
     return [key for key in named(head, POSITIVE) if key not in labels] if labels and not named(head, NEGATIVE) else []
 
 
@@ -265,7 +266,7 @@ def labelled_pair(head: Head) -> list[Binding]:
                 continue
             for label in named(head, LABEL):
                 values = head.column(label)
-                if values and all(as_label(value) is not None for value in values):
+                if 2 * sum(as_label(value) is not None for value in values) > len(values):
                     bindings.append(pair_binding(query, passage, label, None))
     return bindings
 

@@ -1204,6 +1204,30 @@ def test_other_labels_in_words_are_asked_about(row: Any, tmp_path: Path) -> None
         read(write(tmp_path / "a.jsonl", [row] * 3))
 
 
+@pytest.mark.parametrize("passage", ["passage", "positive"])
+@pytest.mark.parametrize("odd", ["maybe", [1], {}])
+@pytest.mark.parametrize("at", [3, 71])
+def test_a_single_odd_label_is_a_bad_row_wherever_it_stands(at: int, odd: Any, passage: str, tmp_path: Path) -> None:
+    rows: list[Any] = [{"query": f"q {n // 2}", passage: f"p {n}", "label": n % 2} for n in range(80)]
+    rows[at]["label"] = odd
+    _, found = read(write(tmp_path / "a.jsonl", rows))
+    assert next((item.reason, item.line) for item in found if isinstance(item, Defect)) == ("wrong_type", at + 1)
+    assert sum(isinstance(item, Record) for item in found) == 39
+
+
+def test_words_of_a_third_kind_beside_known_labels_are_asked_about(tmp_path: Path) -> None:
+    words = ("relevant", "partially relevant", "irrelevant", "irrelevant")
+    rows = [{"query": f"q {n // 4}", "passage": f"p {n}", "label": words[n % 4]} for n in range(80)]
+    with pytest.raises(SchemaError, match=r"labels in words \(partially relevant\): which[^!]*write 1 and 0"):
+        read(write(tmp_path / "a.jsonl", rows))
+
+
+def test_a_label_column_settles_that_other_negatives_are_not_read(tmp_path: Path) -> None:
+    rows = [{"query": "q", "passage": f"p {n}", "negative": "other", "grade": n % 2} for n in range(8)]
+    (item,) = read(write(tmp_path / "a.jsonl", rows), label_column="grade")[1]
+    assert (item.positives, item.negatives) == (("p 1", "p 3", "p 5", "p 7"), ("p 0", "p 2", "p 4", "p 6"))
+
+
 LABELLED_PAIRS = [{"질문": f"q {n // 2}", "문단": f"p {n}", "레이블": n % 2} for n in range(8)]
 LABELLED_LISTS = [{"질문": f"q {n}", "문단": [f"p {2 * n}", f"p {2 * n + 1}"], "레이블": [0, 1]} for n in range(4)]
 
