@@ -13,7 +13,7 @@ from typing import Any
 from secid.data.passages import leaves
 from secid.data.rows import Row, shorten, shown
 from secid.data.schemas.advice import column_flags, negative_flag, seen
-from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, bind_columns, filled, number_of
+from secid.data.schemas.binding import NOT_THE_SHAPE, Binding, bind_columns, filled, number_of, unnumbered
 from secid.data.schemas.doubts import (
     refuse_guesses,
     refuse_lists_in_lists,
@@ -67,7 +67,8 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
         binding = _with_ids(_overruled(head, settings, path), head, settings)
         if settings.format and not (settings.collection or settings.corpus or settings.queries):
             binding = replace(binding, passage_ids=False, query_ids=False)
-        binding = replace(binding, schema="columns", title="columns named by flags")
+        note = "; ".join(filter(None, (binding.note, _passed_over(binding, head))))
+        binding = replace(binding, schema="columns", title="columns named by flags", note=note)
     else:
         binding = _detected(head, settings, path)
     binding = replace(with_titles(binding, head, joined=settings.titles), counted=_unsettled(binding, settings))
@@ -85,6 +86,14 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
     ):  # named in full it is the only one that is asked for
         binding = replace(binding, numbered="")
     return replace(binding, beside=beside, known=frozenset(map(str, head.kinds)).difference(beside))
+
+
+def _passed_over(binding: Binding, head: Head) -> str:
+    """The columns that differ from one that is read in their number alone, in words; "" where there is none."""
+    columns = binding.columns or ()
+    stems = {unnumbered(name) for name in columns[1:]}
+    left = [str(key) for key in head.kinds if key not in columns and unnumbered(str(key)) in stems]
+    return f"left out: {', '.join(left)}" if left else ""
 
 
 def _unsettled(binding: Binding, settings: Settings) -> frozenset[str]:

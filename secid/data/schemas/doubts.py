@@ -50,7 +50,11 @@ def refuse_unread(binding: Binding, head: Head, aside: str | None, path: str) ->
     for role, read in (("negative", binding.negatives), ("positive", binding.positives)):
         unread = [key for key in filled if role_beside(key, binding) == role]
         if unread:
-            tail = " (one source each: score the file once for each column)" if role == "negative" else ""
+            tail = (
+                " (one source each: score the file once for each column)"
+                if role == "negative"
+                else " and leaves out the others; to read all, write them as a list"
+            )
             raise SchemaError(
                 f"several readings fit: the {role}s are {read}, or {', '.join(unread)}{seen(head)}",
                 where=path,

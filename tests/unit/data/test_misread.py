@@ -143,3 +143,13 @@ def test_miners_of_one_text_or_with_numbers_are_still_sources(negatives: Any, tm
     rows = [{"query": q, "positive": f"text on {q}", "negatives": negatives} for q in queries(8)]
     found = read(write(tmp_path / "a.jsonl", rows), negative_column="negatives")[1]
     assert {item.split for item in found} == set(negatives)
+
+
+@pytest.mark.parametrize(("named", "other"), [("positive", "positive_2"), ("positive_2", "positive")])
+def test_a_numbered_positive_that_a_flag_leaves_out_is_named(named: str, other: str, tmp_path: Path) -> None:
+    rows = [{"query": q, "positive": f"text on {q}", "positive_2": f"more on {q}", "negative": "n"} for q in queries(8)]
+    path = write(tmp_path / "a.jsonl", rows)
+    assert "to read all, write them as a list" in str(refusal(path).remedy)
+    mapping = read(path, positive_column=named)[0].files[0].mapping
+    assert f"positive={named}," in mapping
+    assert f"left out: {other}" in mapping
