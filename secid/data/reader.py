@@ -92,6 +92,15 @@ class Reader:
         self._bytes_done = self._bytes_within = 0
         self._content: list[FileContent | Future[FileContent]] | None = None
 
+    def idle_flags(self) -> set[str]:
+        """Flags of the settings that say nothing to any of these files."""
+        bindings = [(file.container.kind, file.binding) for file in self._files if file.binding is not None]
+        labelled = any(binding.labelled for _, binding in bindings)
+        nameless = any(kind == "table" or binding.columns is None for kind, binding in bindings)
+        score, header = self._settings.positive_score, self._settings.header
+        idle = set() if labelled or score is None else {"--positive-score"}
+        return idle if nameless or header is None else idle | {"--header" if header else "--no-header"}
+
     def bytes_read(self) -> int:
         """Bytes taken from the disk so far; for Parquet and Arrow by the share of the rows."""
         return self._bytes_done + max(self._bytes_within, self._stream.n_bytes_read if self._stream else 0)

@@ -11,6 +11,13 @@ from secid.progress import Progress
 from secid.records import Source
 from secid.settings import Settings
 
+IDLE = {
+    "--positive-score": "no file has labels",
+    "--header": "no file is a table",
+    "--no-header": "no file is a table or has rows without names",
+}
+"""Why a flag says nothing to the files at hand."""
+
 
 def read_plan(
     sources: Sequence[Source],
@@ -31,6 +38,8 @@ def read_plan(
     for source, reader in zip(sources, readers, strict=True):
         for shape in reader.files:
             progress.note(f"{source.name}: {shape.path}: {shape.schema} ({shape.mapping})")
+    for flag in sorted(set.intersection(*(reader.idle_flags() for reader in readers))) if readers else ():
+        progress.note(f"{flag} does nothing here: {IDLE[flag]}")
     sizes = [reader.n_bytes for reader in readers]
     total = None if None in sizes else sum(size for size in sizes if size is not None)
     progress.start("read", total, "bytes")

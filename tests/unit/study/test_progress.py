@@ -42,3 +42,34 @@ def test_every_stage_advances_to_its_total(tmp_path, ablate, monkeypatch):
     assert len([name for name in names if name.startswith("lex ")]) == (6 if ablate else 1)
     assert [stage for stage in told.stages if stage[0] != "write" and stage[1] != stage[2]] == []
     assert names[-1] == "write"
+
+
+class Noted(Told):
+    """Keeps the notes."""
+
+    def __init__(self):
+        super().__init__()
+        self.notes = []
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+def test_what_is_not_read_and_flags_that_do_nothing_are_noted(tmp_path):
+    folder = tmp_path / "hub"
+    folder.mkdir()
+    write_rows(folder / "a.jsonl", rows(9))
+    (folder / "README.md").write_text("about", encoding="utf-8")
+    (tmp_path / "b.csv").write_text("q a,p a,1\nq a,n a,0\n" * 9, encoding="utf-8")
+
+    told = Noted()
+    secid.check([folder], header=True, positive_score=0.5, progress=told)
+    assert told.notes[0] == f"{folder}: not read: README.md"
+    assert [note for note in told.notes if "does nothing" in note] == [
+        "--header does nothing here: no file is a table",
+        "--positive-score does nothing here: no file has labels",
+    ]
+
+    told = Noted()
+    secid.check([folder, tmp_path / "b.csv"], header=False, positive_score=0.5, progress=told)
+    assert [note for note in told.notes if "does nothing" in note] == []
