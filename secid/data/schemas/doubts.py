@@ -38,15 +38,11 @@ def refuse_unread(binding: Binding, head: Head, aside: str | None, path: str) ->
     """
     if binding.columns is None:
         return ()
-    beside = [key for key in map(str, head.kinds) if key not in binding.columns and key != aside]
-    beside = [
-        key
-        for key in beside
-        if role_beside(key, binding)
-        and (head.kinds[key] in ("null", "empty") or may_hold_passages(head, key, ids=binding.passage_ids))
-    ]
-    # What a single odd row of many has is none.
-    filled = [key for key in beside if len([value for value in head.column(key) if value]) >= min(2, len(head.rows))]
+    named_so = [key for key in map(str, head.kinds) if key not in binding.columns and key != aside]
+    named_so = [key for key in named_so if role_beside(key, binding)]
+    # What a single odd row of many has says nothing of the column.
+    empty = [key for key in named_so if sum(map(bool, head.column(key))) < min(2, len(head.rows))]
+    filled = [key for key in named_so if key not in empty and may_hold_passages(head, key, ids=binding.passage_ids)]
     for role, read in (("negative", binding.negatives), ("positive", binding.positives)):
         unread = [key for key in filled if role_beside(key, binding) == role]
         if unread:
@@ -60,7 +56,7 @@ def refuse_unread(binding: Binding, head: Head, aside: str | None, path: str) ->
                 where=path,
                 remedy=f"--{role}-column names the column to read{tail}",
             )
-    return tuple(beside)
+    return tuple(empty)
 
 
 def refuse_textless(binding: Binding, head: Head, path: str) -> None:

@@ -1140,6 +1140,16 @@ def test_one_odd_row_of_negatives_is_counted_where_it_is_among_the_first(tmp_pat
     assert [item.dropped for item in found[19:]] == [(), (("late_column", 1),), ()]
 
 
+@pytest.mark.parametrize("odd", [[[]], {"a": 1}, "text"])
+def test_numbered_columns_are_read_whatever_a_single_row_of_the_first_has_there(odd: Any, tmp_path: Path) -> None:
+    rows: list[Any] = [{"query": f"q {n}", "positive": f"p {n}", "negative": f"n {n}"} for n in range(100)]
+    rows[5]["negative_2"] = odd
+    for row in rows[80:]:
+        row["negative_2"] = "second"
+    _, found = read(write(tmp_path / "a.jsonl", rows))
+    assert sum(len(item.negatives) for item in found if isinstance(item, Record)) == 120 + (odd == "text")
+
+
 def test_numbered_lists_behind_the_first_rows_are_counted(tmp_path: Path) -> None:
     row = {"query": "q", "positive": "p", "negative_1": "n"}
     found = read(write(tmp_path / "a.jsonl", [*[row] * 70, {**row, "negative_2": ["m", "k"]}]))[1]
