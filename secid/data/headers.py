@@ -44,7 +44,7 @@ def header_of(rows: Sequence[Sequence[str]], told: bool | None, path: str) -> tu
     """
     first = [composed(cell.strip()) for cell in rows[0]]
     n_known = sum(map(_is_known, first))
-    if told is not None or n_known >= 2:
+    if told is not None or n_known >= 2 or not first:
         return _distinct(first, path) if told is not False else ()
     below = [row for row in rows[1:] if len(row) == len(first)]
     first[0] = first[0] or "index"  # what pandas leaves without a name
