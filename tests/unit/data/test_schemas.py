@@ -1443,7 +1443,8 @@ def test_values_nested_deep_end_no_reader(row: Any, odd: Any, tmp_path: Path) ->
 def test_an_object_nested_deep_is_told_by_its_columns(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a":' * 950 + "1" + "}" * 950, encoding="utf-8")
 
-    with pytest.raises(SchemaError, match=r"a: struct"):
+    # Which of the two is told depends on the depth of the caller's own stack; neither is a traceback.
+    with pytest.raises(InputError, match=r"a: struct|nested about a thousand deep"):
         read(tmp_path / "a.json")
 
 
