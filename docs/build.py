@@ -88,7 +88,7 @@ def _cell(text: str) -> str:
 
 def schema_table() -> str:
     """The schemas that detection knows, as --format takes them."""
-    from secid.data.schemas.table import SHAPES
+    from secid.read.schemas.table import SHAPES
 
     rows = [f"| `{shape.name}` | {_cell(shape.title)} |" for shape in SHAPES]
     return "\n".join(["| `--format` | family |", "|---|---|", *rows])

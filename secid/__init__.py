@@ -8,36 +8,38 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from secid.version import VERSION
+
 if TYPE_CHECKING:
     from secid.api import baseline, check, describe_encoder, gate, mix, score, select, write_mixture
     from secid.errors import SecidError
     from secid.gating.baseline import Baseline
-    from secid.report.check import check_json
-    from secid.report.document import from_json, read_run, to_json
-    from secid.report.verdict_pages import verdict_json
+    from secid.pages.check import check_json
+    from secid.pages.verdict_pages import verdict_json
     from secid.results import Run, SourceResult
-    from secid.verdicts import GateVerdict
+    from secid.results.document import from_json, read_run, to_json
+    from secid.results.gate import GateVerdict
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _PUBLIC = {
     "Baseline": "secid.gating.baseline",
-    "GateVerdict": "secid.verdicts",
+    "GateVerdict": "secid.results.gate",
     "Run": "secid.results",
     "SecidError": "secid.errors",
     "SourceResult": "secid.results",
     "baseline": "secid.api",
     "check": "secid.api",
-    "check_json": "secid.report.check",
+    "check_json": "secid.pages.check",
     "describe_encoder": "secid.api",
-    "from_json": "secid.report.document",
+    "from_json": "secid.results.document",
     "gate": "secid.api",
     "mix": "secid.api",
-    "read_run": "secid.report.document",
+    "read_run": "secid.results.document",
     "score": "secid.api",
     "select": "secid.api",
-    "to_json": "secid.report.document",
-    "verdict_json": "secid.report.verdict_pages",
+    "to_json": "secid.results.document",
+    "verdict_json": "secid.pages.verdict_pages",
     "write_mixture": "secid.api",
 }
 

@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from secid.errors import UsageError
+from secid.files import work_folder
 from secid.progress import Progress, Silent
 from secid.settings import RECIPE_FIELDS, Resolved, Settings, resolve
-from secid.work import work_folder
 
 if TYPE_CHECKING:
-    from secid.checks import Check
-    from secid.encoders import Description, Encoder
+    from secid.encode import Description, Encoder
+    from secid.export.best_mixture import MixResult
+    from secid.export.mixture import Blend
+    from secid.export.select import By, Selected
     from secid.gating.baseline import Baseline
     from secid.records import Source
     from secid.results import EncoderInfo, Run
-    from secid.study.blend import Blend
-    from secid.study.mix import MixResult
-    from secid.study.score import Scored
-    from secid.study.select import By, Selected
-    from secid.verdicts import GateVerdict
+    from secid.results.check import Check
+    from secid.results.gate import GateVerdict
+    from secid.scoring.run import Scored
 
 
 def score(
@@ -59,9 +59,9 @@ def score(
     _refuse_odd_combinations(resolved.values, other_encoders)
     if other_encoders:
         _refuse_one_encoder_twice([resolved.values.encoder if encoder is None else encoder, *other_encoders])
-    from secid.data import once_only, open_source, passed_over, resolve_sources
-    from secid.run_folder import Recorder, RunFolder
-    from secid.study.score import score_sources
+    from secid.read import once_only, open_source, passed_over, resolve_sources
+    from secid.run_folder.write import Recorder, RunFolder
+    from secid.scoring.run import score_sources
 
     specs = [fspath(source) for source in sources]
     found = resolve_sources(specs, resolved.values)
@@ -100,8 +100,8 @@ def mix(
     Returns the mixture with its certificate, baselines and every pairwise hybrid. Raises SecidError.
     Source: METHOD 7.
     """
-    from secid.report.document import read_run
-    from secid.study.mix import mix as best
+    from secid.export.best_mixture import mix as best
+    from secid.results.document import read_run
 
     folder = _folder(run)
     report = read_run(folder)
@@ -125,8 +125,8 @@ def write_mixture(
     seed   : of the draws; that of the run by default.
     Raises SecidError. Source: METHOD 7.
     """
-    from secid.report.document import read_run
-    from secid.study.blend import write_blend
+    from secid.export.mixture import write_blend
+    from secid.results.document import read_run
 
     report = read_run(Path(run))
     chosen = report.settings["seed"]["value"] if seed is None else seed
@@ -151,15 +151,15 @@ def select(
     run     : a run folder whose input files are still in place, unchanged.
     path    : a new file; its suffix is the original's. PATH.left-out.jsonl tells what was left out and why.
     source  : which source; may be None where the run has one.
-    top, min_weight, max_negatives, by : see secid.study.select.Rule.
+    top, min_weight, max_negatives, by : see secid.export.select.Rule.
     encoder : the run's encoder; loaded as the run's settings say by default.
     Raises SecidError. Source: METHOD 7, 8.
     """
-    from secid.encoders import load
-    from secid.report.document import read_run
-    from secid.study.originals import settings_of
-    from secid.study.select import Rule, only_source, rescore
-    from secid.study.select import select as write_copy
+    from secid.encode import load
+    from secid.export.select import Rule, only_source, rescore
+    from secid.export.select import select as write_copy
+    from secid.results.document import read_run
+    from secid.run_folder.source_files import settings_of
 
     folder, rule = _folder(run), Rule(top, min_weight, max_negatives, by)
     report = read_run(folder)
@@ -188,8 +188,8 @@ def _folder(run: str | PathLike[str]) -> Path:
 
 def _told(encoder: str | Encoder | None, settings: Settings, progress: Progress) -> tuple[Encoder, EncoderInfo]:
     """The encoder, loaded where it is not an object, and what it is, which progress has been told."""
-    from secid.encoders import ignored, load
-    from secid.report.words import recipe_line
+    from secid.encode import ignored, load
+    from secid.pages.glossary import recipe_line
 
     if encoder is None or isinstance(encoder, str):
         loaded = load(settings, progress)
@@ -215,7 +215,7 @@ def _refuse_odd_combinations(settings: Settings, others: Sequence[str]) -> None:
 
 def _refuse_one_encoder_twice(encoders: Sequence[str | Encoder | None]) -> None:
     """Raises UsageError where two names mean one encoder, before anything is read or encoded."""
-    from secid.encoders.locate import meant
+    from secid.encode.locate import meant
 
     seen: dict[str, str] = {}
     for encoder in encoders:
@@ -237,8 +237,8 @@ def _with_other_encoders(
     progress: Progress,
 ) -> Scored:
     """The run with the ablation over encoders, at the run's budget, the target's scores as its base."""
-    from secid.study.ablate import over_encoders
-    from secid.study.score import score_sources
+    from secid.analyses.ablations import over_encoders
+    from secid.scoring.run import score_sources
 
     table = {scored.run.encoder.name: scored.scores}
     for number, name in enumerate(names):
@@ -271,13 +271,13 @@ def check(
     settings     : reading settings, tokenizer, max_length and examples.
     Returns the same as `secid check --json` prints. Raises SecidError where a source cannot be read.
     """
-    from secid.checks import failures, parse_limits
+    from secid.results.check import failures, parse_limits
 
     limits = parse_limits(fail_on)
     resolved = resolve(settings)
-    from secid.data import passed_over, resolve_sources
-    from secid.data.evaluation import read_evaluation
-    from secid.study.check import check_sources
+    from secid.read import passed_over, resolve_sources
+    from secid.read.evaluation import read_evaluation
+    from secid.scoring.check import check_sources
 
     values = resolved.values
     specs = [fspath(source) for source in sources]
@@ -327,7 +327,7 @@ def gate(
     verdict = judge([fspath(source) for source in sources], prepared, resolved, progress or Silent(), loaded)
     if loaded is None:
         return verdict
-    from secid.encoders import ignored
+    from secid.encode import ignored
 
     return replace(verdict, notes=(*verdict.notes, *ignored(resolved.values)))
 
@@ -368,7 +368,7 @@ def describe_encoder(
     values = resolve({**settings, "encoder": name}).values
     if encoder is None and values.encoder is None:
         raise UsageError("no encoder named", remedy="secid encoder e5-base, a local folder, or minilm")
-    from secid.encoders import describe, ignored, load
+    from secid.encode import describe, ignored, load
 
     if encoder is None or isinstance(encoder, str):
         return describe(load(values, progress))

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from secid.encoders import Role
+from secid.encode import Role
 from secid.results import EncoderInfo
 
 

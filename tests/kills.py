@@ -15,7 +15,7 @@ from unittest import mock
 
 import numpy as np
 
-from secid.encoders import CacheFolder
+from secid.encode import CacheFolder
 from secid.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,7 +23,7 @@ SEAL_SECONDS = 0.1
 """Instead of 30 s, so that a run of seconds leaves many segments."""
 
 PROGRAM = "import sys; from tests.kills import run_program; run_program(sys.argv[1:])"
-IMPORTED = ["secid.api", "secid.encoders.loading", "secid.study.score", "secid.run_folder", "secid.cli.score"]
+IMPORTED = ["secid.api", "secid.encode.loading", "secid.scoring.run", "secid.run_folder", "secid.cli.score"]
 IMPORTED += ["transformers.models.bert.modeling_bert", "transformers.models.auto.tokenization_auto"]
 """What a forked child finds imported, of the commands and of what loads a BERT."""
 NOT_OF_THE_RESULT = ("timing", "environment")
@@ -105,7 +105,7 @@ def _environment() -> dict[str, str]:
 def run_program(arguments: list[str]) -> None:
     """The command, with segments sealed early. Ends the process."""
     from secid.cli.app import entry
-    from secid.encoders import cache
+    from secid.encode import cache
 
     cache.SEAL_SECONDS = SEAL_SECONDS
     sys.argv = ["secid", *arguments]

@@ -12,21 +12,24 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "secid"
 
 LEVELS = {
-    "errors": 0,
-    "records": 1, "settings": 1, "results": 1, "progress": 1, "texts": 1, "distinct": 1, "work": 1,
-    "whole": 1, "processes": 1, "packed": 1, "rounding": 1,
-    "verdicts": 1, "checks": 2,
-    "data": 2, "lexical": 2, "encoders": 2, "measure": 2,
-    "plan": 3,
-    "study": 4, "mining": 4, "engines": 4, "report": 4,
-    "run_folder": 5, "gating": 5, "api": 6,
-    "cli": 7, "__main__": 8, "__init__": 8,
+    "errors": 0, "version": 0,
+    "arrays": 1, "progress": 1, "files": 1, "records": 1, "settings": 1, "processes": 1,
+    "results": 2, "measure": 2,
+    "read": 3, "encode": 3, "pages": 3,
+    "pool": 4,
+    "triplets": 5,
+    "analyses": 6, "findings": 6, "run_folder": 6,
+    "scoring": 7, "probing": 7,
+    "export": 8, "gating": 8, "shards": 8, "mining": 8,
+    "api": 9,
+    "cli": 10,
+    "__main__": 11, "__init__": 11,
 }  # fmt: skip
 FORBIDDEN = {
-    "report": {"torch", "pyarrow", "transformers", "secid.measure", "secid.encoders", "secid.data"},
+    "results": {"torch", "pyarrow", "transformers"},
+    "pages": {"torch", "pyarrow", "transformers"},
     "measure": {"pathlib", "io", "os", "pyarrow"},
-    "data": {"torch", "transformers"},
-    "lexical": {"torch", "transformers"},
+    "read": {"torch", "transformers"},
 }
 
 
@@ -82,10 +85,10 @@ def test_every_room_has_a_level():
 @pytest.mark.parametrize(
     ("file", "line"),
     [
-        ("measure/gates.py", "from secid.study import score"),
-        ("data/read.py", "from secid.lexical import tokens"),
-        ("report/page.py", "import torch"),
-        ("plan.py", "def late():\n    import secid.cli.app"),
+        ("measure/gates.py", "from secid.scoring import run"),
+        ("read/reader.py", "from secid.pool import tokens"),
+        ("pages/page.py", "import torch"),
+        ("pool/plan.py", "def late():\n    import secid.cli.app"),
     ],
 )
 def test_an_import_upward_or_sideways_is_noticed(tmp_path, file, line):
@@ -198,6 +201,6 @@ def test_the_help_test_can_fail():
 
 
 def test_pages_are_made_without_torch_and_pyarrow():
-    found = loaded_by("import secid.report.document, secid.report.markdown, secid.report.pages, secid.report.terminal")
+    found = loaded_by("import secid.results.document, secid.pages.markdown, secid.pages.pages, secid.pages.terminal")
     assert "torch" not in found
     assert "pyarrow" not in found

@@ -112,7 +112,7 @@ def test_a_field_that_is_not_named_would_be_noticed():
 
 
 def test_every_column_of_negatives_is_named():
-    from secid.study.artifacts import NEGATIVES_SCHEMA
+    from secid.run_folder.tables import NEGATIVES_SCHEMA
 
     section = text_of(ROOT / "docs" / "report-schema.md").split("## negatives.parquet", 1)[1].split("\n## ", 1)[0]
     columns = {name for name in NEGATIVES_SCHEMA.names if not name.startswith("in_")}
@@ -132,10 +132,10 @@ def test_every_section_of_the_method_that_the_code_points_to_is_there():
 def test_every_bucket_control_weight_and_tokenizer_is_described():
     from typing import get_args
 
+    from secid.analyses.controls import KINDS
     from secid.measure.gates import WEIGHTS
     from secid.settings import IdfCorpus, Positives
-    from secid.study.ablate import TOKENIZERS
-    from secid.study.controls import KINDS
+    from secid.triplets.variants import TOKENIZERS
 
     page = text_of(ROOT / "docs" / "method.md")
     named = words_in_code(page)

@@ -45,7 +45,7 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel):
 
 
 def test_templates_are_in_the_wheel(wheel):
-    templates = [path for path in (ROOT / "secid" / "report").glob("templates/*") if path.is_file()]
+    templates = [path for path in (ROOT / "secid" / "pages").glob("templates/*") if path.is_file()]
     assert templates
     assert {path.relative_to(ROOT).as_posix() for path in templates} <= set(wheel.namelist())
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from secid import api
-from secid.report.document import from_json, to_json
-from secid.report.pages import FORMATS
+from secid.pages.pages import FORMATS
 from secid.results import Run
+from secid.results.document import from_json, to_json
 
 FOLDER = Path(__file__).resolve().parent
 REPOSITORY = FOLDER.parents[1]

@@ -23,16 +23,16 @@ import numpy as np
 from scipy.stats import beta
 
 import secid
-from secid.data import open_source, resolve_sources
-from secid.encoders import Cache, embed, from_callable, load
+from secid.encode import Cache, embed, from_callable, load
 from secid.gating.collect import collect, write_baseline
 from secid.gating.judge import judge, prepare
 from secid.gating.policy import Policy
+from secid.pool.texts import text_key
 from secid.progress import Silent
+from secid.read import open_source, resolve_sources
 from secid.records import Record
+from secid.results.gate import GateVerdict
 from secid.settings import Settings, resolve
-from secid.texts import text_key
-from secid.verdicts import GateVerdict
 
 SHARE = 0.1
 """Share of the negatives that a damage replaces."""

@@ -14,19 +14,19 @@ from pathlib import Path
 
 import numpy as np
 
-from secid.data import resolve_sources
-from secid.encoders import load, smallest_distance
+from secid.analyses.early_stopping import FIRST_LOOK, _decided, _first_queries, look_sizes, rank_early
+from secid.encode import load, smallest_distance
 from secid.measure.information import InformationState, log_det_nats
 from secid.measure.uncertainty import influence, reach_95
 from secid.progress import Silent
+from secid.read import resolve_sources
+from secid.scoring.clock import Clock
+from secid.scoring.run import read
 from secid.settings import resolve
-from secid.study.bench import Bench, sample_positions, subset
-from secid.study.clock import Clock
-from secid.study.coverage import CoverageBench
-from secid.study.early import FIRST_LOOK, _decided, _first_queries, look_sizes, rank_early
-from secid.study.embedding import Embedder
-from secid.study.score import read
-from secid.study.triplets import triplets_of
+from secid.triplets.coverage import CoverageBench
+from secid.triplets.embedding import Embedder
+from secid.triplets.measure_set import Bench, sample_positions, subset
+from secid.triplets.positives import triplets_of
 
 SIZES = (40, 100, 200, 400)
 

@@ -15,12 +15,12 @@ from itertools import combinations
 from pathlib import Path
 
 import secid
-from secid.data import open_source, resolve_sources
 from secid.measure.information import log_det_nats
 from secid.measure.mixture import union
+from secid.read import open_source, resolve_sources
 from secid.records import Record
+from secid.run_folder.read import read_states
 from secid.settings import Settings
-from secid.study.stored import read_states
 
 BUDGETS = (1.0, 100.0, 10_000.0)
 

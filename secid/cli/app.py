@@ -121,7 +121,7 @@ def _terminate(number: int, frame: Any) -> None:
 
 def _say(text: str) -> None:
     """Prints our words to stderr; what they quote of a file or a name cannot steer the terminal."""
-    from secid.report.foreign import plain
+    from secid.pages.sanitize import plain
 
     with suppress(OSError):  # nobody may be listening
         sys.stderr.write("".join(f"{plain(line)}\n" for line in text.split("\n")))

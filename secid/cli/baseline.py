@@ -46,8 +46,8 @@ def baseline(
     after = write(folders[0], path, update=renew)
     if quiet:
         return
-    from secid.report.foreign import plain
-    from secid.report.numerals import plural
+    from secid.pages.numbers import plural
+    from secid.pages.sanitize import plain
 
     if before is None:
         typer.echo(plain(f"{path}: {plural(len(after.sources), 'source')}: {', '.join(after.sources)}"))

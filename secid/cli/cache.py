@@ -12,7 +12,7 @@ import typer
 from secid.cli.options import takes_settings
 
 if TYPE_CHECKING:
-    from secid.encoders import CacheFolder
+    from secid.encode import CacheFolder
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 app = typer.Typer(help="Show, empty or check the cache of embeddings.", no_args_is_help=True)
@@ -28,7 +28,7 @@ def info(json: Json = False, **settings: Any) -> None:
     """
     from datetime import UTC, datetime
 
-    from secid.report.foreign import plain
+    from secid.pages.sanitize import plain
 
     found = _folder(settings).info()
     if json:
@@ -94,7 +94,7 @@ def verify(json: Json = False, **settings: Any) -> int:
 
 
 def _folder(settings: dict[str, Any]) -> CacheFolder:
-    from secid.encoders import CacheFolder
+    from secid.encode import CacheFolder
     from secid.errors import UsageError
     from secid.settings import resolve
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from secid.checks import ANY, KINDS
 from secid.cli.options import READING, takes_settings
 from secid.cli.score import Sources
+from secid.results.check import ANY, KINDS
 
 LEFT_TO_FINDINGS = frozenset({"on_bad"})
 """Reading options that make no sense here: malformed rows are a finding, with --fail-on malformed_rows."""
@@ -45,7 +45,7 @@ def check(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.report.check import check_json, check_text
+    from secid.pages.check import check_json, check_text
 
     with ConsoleProgress(quiet) as progress:
         result = api.check(sources, against_eval=against_eval, fail_on=fail_on or (), progress=progress, **settings)

@@ -32,12 +32,12 @@ def compare(
 
     from rich.text import Text
 
+    from secid.analyses.agreement import agree, unmatched_names
+    from secid.analyses.downstream import read_outcomes
     from secid.cli.console import stderr, stdout
-    from secid.report.agreement import table
-    from secid.report.document import read_run
-    from secid.report.foreign import plain
-    from secid.study.agreement import agree, unmatched_names
-    from secid.study.outcomes import read_outcomes
+    from secid.pages.agreement import table
+    from secid.pages.sanitize import plain
+    from secid.results.document import read_run
 
     scored, outcomes = read_run(run), read_outcomes(against)
     found = agree(scored, outcomes)

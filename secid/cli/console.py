@@ -12,7 +12,7 @@ from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeRema
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from secid.report.foreign import plain
+from secid.pages.sanitize import plain
 
 HEARTBEAT_SECONDS = 30.0
 PIPE_COLUMNS = 80

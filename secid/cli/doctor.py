@@ -14,7 +14,7 @@ def doctor(
     """Print versions, devices and caches: what a bug report needs."""
     import json as json_module
 
-    from secid.study.environment import diagnosis
+    from secid.run_folder.environment import diagnosis
 
     found = diagnosis()
     if json:

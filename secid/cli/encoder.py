@@ -36,7 +36,7 @@ def encoder(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.report.encoder import encoder_json, encoder_text
+    from secid.pages.encoder import encoder_json, encoder_text
 
     with ConsoleProgress(quiet=False) as progress:
         found = api.describe_encoder(name, progress=progress, **settings)

@@ -14,7 +14,7 @@ import typer
 from secid.cli.options import ENCODER, METHOD, READING, takes_settings
 
 if TYPE_CHECKING:
-    from secid.verdicts import GateVerdict
+    from secid.results.gate import GateVerdict
 
 METHOD_OPTIONS = tuple(name for name in METHOD if name not in ("until_ranked", "tie"))
 
@@ -104,7 +104,7 @@ def _init(against: Path, path: Path, sources: list[str] | None) -> int:
 
 def _check_outputs(paths: list[Path]) -> None:
     from secid.errors import UsageError
-    from secid.report.pages import check_writable
+    from secid.pages.pages import check_writable
 
     for path in paths:
         if path.suffix not in (".json", ".md", ".xml"):
@@ -124,7 +124,7 @@ def _refuse_inputs(
 ) -> None:
     from secid.cli.outputs import refuse_inputs
     from secid.gating.baseline import table_path
-    from secid.report.pages import check_not_read
+    from secid.pages.pages import check_not_read
 
     check_not_read(out, [against, table_path(against), *(path for path in (policy, paired) if path is not None)])
     refuse_inputs(out, sources, settings)
@@ -136,10 +136,10 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
     Whoever reads the output may stop early, as `head` does: the verdict stays what it is.
     """
     from secid.cli.console import stdout
-    from secid.report.annotations import append_step_summary, github_annotations
-    from secid.report.junit import to_junit
-    from secid.report.verdict_pages import print_verdict, verdict_json, verdict_markdown
-    from secid.whole import write_whole
+    from secid.files import write_whole
+    from secid.pages.annotations import append_step_summary, github_annotations
+    from secid.pages.junit import to_junit
+    from secid.pages.verdict_pages import print_verdict, verdict_json, verdict_markdown
 
     pages = {".json": verdict_json, ".md": verdict_markdown, ".xml": to_junit}
     for path in out:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from secid.study.blend import Blend
-    from secid.study.mix import MixResult
+    from secid.export.best_mixture import MixResult
+    from secid.export.mixture import Blend
 
 
 COLUMNS = (
@@ -94,7 +94,7 @@ def _print(console: Console, found: MixResult, written: Blend | None) -> None:
     from rich.text import Text
 
     from secid.cli.outputs import repeats_told
-    from secid.report.foreign import plain
+    from secid.pages.sanitize import plain
 
     console.print(_shares_table(found))
     console.print(Text(COLUMNS, style="dim"))
@@ -123,8 +123,8 @@ def _print(console: Console, found: MixResult, written: Blend | None) -> None:
 
 def _drawing_told(written: Blend) -> list[str]:
     """What was short in the drawing, in sentences."""
-    from secid.report.foreign import plain
-    from secid.report.numerals import plural
+    from secid.pages.numbers import plural
+    from secid.pages.sanitize import plain
 
     names = [plain(name) for name in written.n_negatives]
     if len(names) == 1:
@@ -146,8 +146,8 @@ def _shares_table(found: MixResult) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from secid.report.foreign import plain
-    from secid.report.numerals import percent
+    from secid.pages.numbers import percent
+    from secid.pages.sanitize import plain
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
     table.add_column("source", overflow="fold", ratio=1, min_width=12)
@@ -165,7 +165,7 @@ def _hybrids_table(found: MixResult) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from secid.report.foreign import plain
+    from secid.pages.sanitize import plain
 
     budgets = sorted({hybrid.budget for hybrid in found.hybrids})
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)

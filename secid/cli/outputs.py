@@ -14,8 +14,8 @@ def refuse_inputs(outputs: Sequence[Path], specs: Sequence[str], settings: Mappi
     """
     if not outputs:
         return
-    from secid.data import resolve_sources
-    from secid.report.pages import check_not_read
+    from secid.pages.pages import check_not_read
+    from secid.read import resolve_sources
     from secid.settings import FIELDS, resolve
 
     values = resolve({name: value for name, value in settings.items() if name in FIELDS}).values

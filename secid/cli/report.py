@@ -31,9 +31,9 @@ def report(
     Example: secid report secid-runs/monday secid-runs/friday --to changes.html changes.md
     """
     from secid.cli.console import stdout
-    from secid.report.document import read_run
-    from secid.report.foreign import plain
-    from secid.report.pages import check_formats, check_not_read, check_writable, labels, write_comparison, write_page
+    from secid.pages.pages import check_formats, check_not_read, check_writable, labels, write_comparison, write_page
+    from secid.pages.sanitize import plain
+    from secid.results.document import read_run
 
     runs, files = runs_and_files(runs, to or [])
     check_formats(files)
@@ -49,13 +49,13 @@ def report(
     if files:
         return
     if len(found) == 1:
-        from secid.report.terminal import print_run
+        from secid.pages.terminal import print_run
 
         print_run(stdout(), found[0][1])
     else:
-        from secid.report.comparison import compare
-        from secid.report.comparison_page import page_of_comparison
-        from secid.report.terminal import print_page
+        from secid.pages.comparison import compare
+        from secid.pages.comparison_page import page_of_comparison
+        from secid.pages.terminal import print_page
 
         print_page(stdout(), page_of_comparison(compare(found)))
 

@@ -21,8 +21,8 @@ class Document(StrEnum):
 
 
 SCHEMAS = {
-    Document.report: ("secid.report.document", "json_schema"),
-    Document.gate: ("secid.report.verdict_pages", "verdict_schema"),
+    Document.report: ("secid.results.document", "json_schema"),
+    Document.gate: ("secid.pages.verdict_pages", "verdict_schema"),
     Document.policy: ("secid.gating.policy", "policy_schema"),
     Document.baseline: ("secid.gating.baseline", "baseline_schema"),
 }

@@ -73,9 +73,9 @@ def score_and_print(
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
     from secid.cli.outputs import refuse_inputs
-    from secid.report.document import to_json
-    from secid.report.pages import check_formats, check_writable, write_page
-    from secid.report.terminal import print_run
+    from secid.pages.pages import check_formats, check_writable, write_page
+    from secid.pages.terminal import print_run
+    from secid.results.document import to_json
 
     check_formats(out, "; a run folder is named by --run")
     check_writable(out)

@@ -13,7 +13,7 @@ from secid.cli.outputs import repeats_told
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from secid.study.select import By, Selected
+    from secid.export.select import By, Selected
 
 ALWAYS = (
     "Labelled positives, near copies of the positive (--near-copy of `secid score`) and repeats within a record are "
@@ -44,7 +44,7 @@ def select(
 
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
-    from secid.report.foreign import plain
+    from secid.pages.sanitize import plain
 
     with ConsoleProgress(quiet) as progress:
         found = api.select(
@@ -65,8 +65,8 @@ def select(
 
 
 def _lines(found: Selected) -> tuple[str, ...]:
-    from secid.report.numerals import plural
-    from secid.study.select import FLAGS, REPEAT
+    from secid.export.select import FLAGS, REPEAT
+    from secid.pages.numbers import plural
 
     n_gone = sum(found.left_out.values())
     always = {*FLAGS, REPEAT} & found.left_out.keys()

@@ -26,8 +26,8 @@ from secid.gating.subject import (
 )
 from secid.gating.texts import TEXT_BUCKETS
 from secid.measure.uncertainty import FEWEST_QUERIES
-from secid.report.numerals import nats, plural
-from secid.verdicts import Check
+from secid.pages.numbers import nats, plural
+from secid.results.gate import Check
 
 
 def all_checks(subject: Subject) -> Iterator[Draft]:

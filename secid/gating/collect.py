@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import secid
-from secid.data import open_source
 from secid.errors import InputError, UsageError
+from secid.files import make_folder, write_together
 from secid.gating.baseline import (
     BASELINE_SCHEMA_VERSION,
     ENCODER_SETTINGS,
@@ -29,14 +28,15 @@ from secid.gating.columns import Columns, folder_columns
 from secid.gating.estimates import Estimate
 from secid.gating.runs import restored, stored
 from secid.gating.texts import TextFindings, Texts
-from secid.lexical import DocumentFrequencies
+from secid.pool import DocumentFrequencies
+from secid.read import open_source
 from secid.records import Source
-from secid.report.document import read_run
 from secid.results import BudgetPoint, IdfInfo, Run, SourceResult
+from secid.results.document import read_run
+from secid.run_folder.read import read_frequencies
+from secid.run_folder.source_files import check_unchanged, settings_of
 from secid.settings import Settings
-from secid.study.originals import check_unchanged, settings_of
-from secid.study.stored import read_frequencies
-from secid.whole import make_folder, write_together
+from secid.version import VERSION
 
 DIFFERS_Z = 3.0
 """Standard errors between a source and a control from which the two count as different."""
@@ -62,7 +62,7 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
     settings = {name: run.settings[name]["value"] for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS)}
     baseline = Baseline(
         schema_version=BASELINE_SCHEMA_VERSION,
-        secid_version=secid.__version__,
+        secid_version=VERSION,
         encoder=run.encoder,
         idf=run.idf,
         table_sha256="",

@@ -15,7 +15,7 @@ from secid.gating.estimates import Estimate, Floats, Index, Names, clustered_mea
 from secid.measure.summary import INVERSION
 
 if TYPE_CHECKING:
-    from secid.study.finish import Measured
+    from secid.triplets.measured import Measured
 
 MEANS = ("consistency", "locality", "coverage", "query_similarity", "positive_similarity")
 NEEDED = ("consistency", "locality", "coverage", "s_query_positive", "s_query_negative", "s_positive_negative")
@@ -137,7 +137,7 @@ def folder_columns(folder: Path, scores: Mapping[str, float]) -> dict[str, Colum
     """
     import pyarrow as pa
 
-    from secid.study.stored import QUERY_INFLUENCE, QUERY_KEYS, read_negatives, read_tensors, source_entries
+    from secid.run_folder.read import QUERY_INFLUENCE, QUERY_KEYS, read_negatives, read_tensors, source_entries
 
     wanted = ["source", "record", "negative", "query", *NEEDED]
     table = read_negatives(folder, wanted)

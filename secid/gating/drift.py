@@ -19,7 +19,7 @@ from secid.gating.subject import (
     score_gap,
     worst,
 )
-from secid.report.numerals import nats
+from secid.pages.numbers import nats
 
 
 def drift_checks(subject: Subject) -> Iterator[Draft]:

@@ -11,7 +11,7 @@ from math import sqrt
 import numpy as np
 import numpy.typing as npt
 
-from secid.verdicts import Outcome
+from secid.results.gate import Outcome
 
 NORMAL_95 = 1.959963984540054
 """Two-sided 95 % point of the normal distribution."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from secid.errors import OutputError, SettingsError, UsageError
+from secid.files import make_folder, write_whole
 from secid.gating.baseline import Baseline
-from secid.gating.derive import common, complete
+from secid.gating.limits import common, complete
 from secid.gating.policy import KEYS_IN, BucketsPolicy, Policy, policy_in, table_in, tables
-from secid.whole import make_folder, write_whole
 
 ENDS = {
     **dict.fromkeys(BucketsPolicy.model_fields, 1.0),
@@ -27,7 +27,7 @@ MEANS_SHOWN = {"consistency_minimum": "consistency", "locality_minimum": "locali
 
 
 def policy_text(baseline: Baseline, where: str, name: str = "gate") -> str:
-    """A commented table of that name with limits derived from the baseline. Source: secid.gating.derive."""
+    """A commented table of that name with limits derived from the baseline. Source: secid.gating.limits."""
     policy = common(Policy(), baseline)
     of_source = {name: complete(Policy(), baseline, name) for name in baseline.sources}
     lines = [

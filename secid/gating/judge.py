@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-import secid
-from secid.data import once_only, resolve_sources
 from secid.errors import SettingsError, UsageError
+from secid.files import work_folder
 from secid.gating.aside import Aside, Looked, opener
 from secid.gating.baseline import (
     ENCODER_SETTINGS,
@@ -26,25 +25,26 @@ from secid.gating.baseline import (
 from secid.gating.checks import all_checks, excused
 from secid.gating.collect import file_hashes, read_table
 from secid.gating.columns import Columns, folder_columns, measured_columns
-from secid.gating.derive import common, complete, reference_name
 from secid.gating.estimates import Estimate, names_of
+from secid.gating.limits import common, complete, reference_name
 from secid.gating.policy import Policy
 from secid.gating.subject import EXAMPLES, Draft, Reference, Subject
 from secid.gating.texts import LEFT_OUT, Place, TextFindings, fetch
 from secid.measure.uncertainty import FEWEST_QUERIES
 from secid.progress import Progress
-from secid.report.document import read_run
+from secid.read import once_only, resolve_sources
 from secid.results import Run, control_name
+from secid.results.document import read_run
+from secid.results.gate import VERDICT_SCHEMA_VERSION, Check, CheckExample, GateVerdict, SourceVerdict, overall
+from secid.scoring.clock import Clock
+from secid.scoring.run import Scored, score_sources
 from secid.settings import FIELDS, Dtype, Resolved, Settings
-from secid.study.clock import Clock
-from secid.study.score import Scored, score_sources
-from secid.verdicts import VERDICT_SCHEMA_VERSION, Check, CheckExample, GateVerdict, SourceVerdict, overall
-from secid.work import work_folder
+from secid.version import VERSION
 
 if TYPE_CHECKING:
-    from secid.encoders import Encoder
+    from secid.encode import Encoder
     from secid.records import Source
-    from secid.study.finish import Measured
+    from secid.triplets.measured import Measured
 
 SAME_SCORE = 1e-7
 """A baseline keeps nine digits."""
@@ -153,7 +153,7 @@ def judge(
     frequencies = read_table(table, baseline.idf)
     with Aside(sources, resolved.values, table) as aside, work_folder() as work:
         if encoder is None:
-            from secid.encoders import load
+            from secid.encode import load
 
             encoder = load(resolved.values, progress)
         refuse_differences(differences(baseline, vars(resolved.values), encoder.info), against.where)
@@ -167,7 +167,7 @@ def judge(
         ]
     return GateVerdict(
         schema_version=VERDICT_SCHEMA_VERSION,
-        secid_version=secid.__version__,
+        secid_version=VERSION,
         outcome=overall([verdict.outcome for verdict in verdicts]),
         baseline=against.where,
         policy_from=against.policy_from,

@@ -1,6 +1,6 @@
 """The gate's policy: its limits, where it is read from, and what is wrong with it. Loads neither torch nor numpy.
 
-A key that is absent takes the limit derived from the baseline (`secid.gating.derive`); "off" leaves a check out.
+A key that is absent takes the limit derived from the baseline (`secid.gating.limits`); "off" leaves a check out.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from secid.lexical.boilerplate import is_empty, opening, words
-from secid.lexical.scripts import split_multilingual
-from secid.texts import KEY_BYTES, text_key
+from secid.pool.boilerplate import is_empty, opening, words
+from secid.pool.scripts import split_multilingual
+from secid.pool.texts import KEY_BYTES, text_key
 
 RUN_WORDS = 5
 """Words of a run: five in a row are rarely shared by texts that do not copy each other."""

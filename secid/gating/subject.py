@@ -14,9 +14,9 @@ from secid.gating.columns import Columns
 from secid.gating.estimates import Estimate, Gap, at_least, at_most, paired_gap, unpaired_gap, within
 from secid.gating.policy import Policy
 from secid.gating.texts import Place, TextFindings
-from secid.report.numerals import plural
-from secid.report.verdict_words import number
-from secid.verdicts import Check, Outcome
+from secid.pages.numbers import plural
+from secid.pages.verdict_words import number
+from secid.results.gate import Check, Outcome
 
 UNDECIDED = "more records narrow the interval; or widen the limit in the policy if this difference does not matter"
 EXAMPLES = 3

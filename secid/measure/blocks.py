@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from secid.distinct import distinct
+from secid.arrays import distinct
 from secid.measure.side_by_side import Scratch
 
 Index = npt.NDArray[np.int64]

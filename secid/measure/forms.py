@@ -14,8 +14,8 @@ from torch import Tensor
 
 from secid.measure import blocks
 from secid.measure.blocks import Block, Triplets, Vectors, Window, windowed
+from secid.measure.packed_matrix import PackedMatrix, can_pack
 from secid.measure.side_by_side import Scratch, side_by_side
-from secid.packed import PackedMatrix, can_pack
 
 Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]

@@ -14,11 +14,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from secid.arrays import FLOAT32_DISTANCE
 from secid.errors import NumericalError
 from secid.measure.blocks import Block, Triplets, Vectors, Window, windows
 from secid.measure.gates import WEIGHTS, Dots, gates
 from secid.measure.information import InformationState
-from secid.rounding import FLOAT32_DISTANCE
 from secid.settings import DEFAULTS
 
 Index = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from scipy.special import stdtr, stdtrit
 
-from secid.distinct import distinct
+from secid.arrays import distinct
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.forms import quadratic_forms, squared_lengths
 from secid.measure.information import InformationState, cholesky

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from secid.report.comparison import COMPARISON_FORMATS, compare
-from secid.report.html import to_html
-from tests.unit.report import samples
+from secid.pages.comparison import COMPARISON_FORMATS, compare
+from secid.pages.html import to_html
+from tests.unit.pages import samples
 
 OPEN_ALL = "document.querySelectorAll('details').forEach(item => item.open = true)"
 WIDER_THAN_THE_WINDOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from secid import api
-from secid.checks import KINDS, Check, CheckedSource, Finding
+from secid.results.check import KINDS, Check, CheckedSource, Finding
 from tests.cli.conftest import FIXTURES, ROOT, child_environment, rows, run_child, write_rows
 
 POISONED = FIXTURES / "sources" / "poisoned.jsonl"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from secid import api
-from secid.encoders import Description, from_callable
-from secid.report.encoder import COLUMNS, encoder_text
+from secid.encode import Description, from_callable
+from secid.pages.encoder import COLUMNS, encoder_text
 from tests.tiny_bert import save_tiny_bert
 
 

@@ -16,13 +16,13 @@ import torch
 
 from secid import api, read_run
 from secid.cli.outputs import repeats_told
-from secid.data import open_source, resolve_sources
 from secid.errors import UsageError
 from secid.measure.information import log_det_nats
 from secid.measure.mixture import union
+from secid.read import open_source, resolve_sources
 from secid.records import Record
+from secid.run_folder.read import read_states
 from secid.settings import Settings
-from secid.study.stored import read_states
 from tests.cli.conftest import rows, write_rows
 
 STYLES = ("plain", "terse")
@@ -654,7 +654,7 @@ def test_a_run_that_stopped_early_is_refused(tmp_path, tiny, invoke):
 
 
 def test_another_encoder_is_refused(scored, tmp_path):
-    from secid.encoders import load
+    from secid.encode import load
     from secid.errors import EncoderError
     from tests.tiny_bert import save_tiny_bert
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import listing
-from tests.unit.report.samples import GOLDEN
+from tests.unit.pages.samples import GOLDEN
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import secid
-from secid.run_folder import PARTIAL_PREFIX
+from secid.run_folder.write import PARTIAL_PREFIX
 from tests.cli.conftest import FIXTURES, FixtureRun, listing, rows, run_child, write_rows
 
 SOURCES = {"bm25", "counterfactual", "dense", "poisoned", "random"}
@@ -152,7 +152,7 @@ def test_files_are_looked_at_before_the_encoder_is_loaded(tmp_path, invoke, monk
     def load(*given):
         raise AssertionError("loaded")
 
-    monkeypatch.setattr("secid.encoders.load", load)
+    monkeypatch.setattr("secid.encode.load", load)
     path = write_rows(tmp_path / "ids.jsonl", [{"query": 1, "positive": 2, "negative": 3}])
     code, _, err = invoke("score", path, "--encoder", "minilm")
     assert (code, "--collection DIR" in err) == (2, True)

@@ -10,17 +10,16 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from secid.lexical import Lexicon
+from secid.arrays import FLOAT32_DISTANCE
 from secid.measure.blocks import Vectors
 from secid.measure.information import log_det_nats, trace
 from secid.measure.summary import gate_means, gate_table
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import covariance, difference, holm, influence, influence_at
-from secid.plan import Plan, make_plan
+from secid.pool import Lexicon, Plan, make_plan
 from secid.records import Record, Source
-from secid.rounding import FLOAT32_DISTANCE
 from secid.settings import Settings
-from secid.study.triplets import triplets_of
+from secid.triplets.positives import triplets_of
 from tests.oracle import reference
 
 Rows = list[tuple[str, list[str], list[str]]]

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from secid.data import resolve_sources
+from secid.analyses.agreement import numbers_of
 from secid.measure.buckets import BUCKETS
+from secid.pages.glossary import score_point
+from secid.pool.texts import text_key
 from secid.progress import Silent
-from secid.report.words import score_point
+from secid.read import resolve_sources
 from secid.results import EqualNumbers, Run
+from secid.scoring.run import Scored, score_sources
 from secid.settings import resolve
-from secid.study.ablate import CORPORA, TEMPERATURES, TOKENIZERS
-from secid.study.agreement import numbers_of
-from secid.study.coverage import CoverageBench
-from secid.study.score import Scored, score_sources
-from secid.texts import text_key
+from secid.triplets.coverage import CoverageBench
+from secid.triplets.variants import CORPORA, TEMPERATURES, TOKENIZERS
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle import reference
 
@@ -554,7 +554,7 @@ def test_controls_cope_with_texts_without_words_and_with_samples(tmp_path):
 def test_every_number_of_a_bucket_can_be_recomputed_from_the_rows(scored, tmp_path):
     import pyarrow.parquet as pq
 
-    from secid.study.artifacts import write_negatives
+    from secid.run_folder.tables import write_negatives
 
     write_negatives(scored.measured, scored.flags, tmp_path / "negatives.parquet")
     table = pq.read_table(tmp_path / "negatives.parquet").to_pydict()

@@ -3,7 +3,7 @@
     python -m tests.perf.encoder_forward --data FOLDER --texts 2000
 
 The texts are the passages of the sources, shuffled. Each side has a process of its own, since our CPU encoder sets the
-allocator of its process (secid/encoders/allocator.py). Each repeat runs ours and every batch size in turn; ratios are
+allocator of its process (secid/encode/allocator.py). Each repeat runs ours and every batch size in turn; ratios are
 of medians, of wall time and of processor time. On a machine that does other work, only the latter means something, and
 only with one thread (OMP_NUM_THREADS=1): threads that wait for each other spin.
 """
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from secid.encoders import Encoder, load
+from secid.encode import Encoder, load
 from secid.settings import Settings
 from tests.kills import ROOT
 from tests.perf.plain import read_records

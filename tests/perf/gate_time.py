@@ -38,7 +38,7 @@ Row = dict[str, Any]
 
 def passages_of(folder: Path) -> list[str]:
     """Distinct passages of all sources of a folder, in their order."""
-    from secid.data import open_source, resolve_sources
+    from secid.read import open_source, resolve_sources
     from secid.records import Record
     from secid.settings import Settings
 
@@ -72,9 +72,9 @@ def encode(source: Path, encoder: str, threads: int) -> None:
     """Embeds what the cache lacks of a source, as `secid gate` would; prints the seconds of that alone."""
     import numpy as np
 
-    from secid.encoders import Cache, embed, load
+    from secid.encode import Cache, embed, load
+    from secid.pool.texts import text_key
     from secid.settings import Settings
-    from secid.texts import text_key
 
     settings = Settings(encoder=encoder, threads=threads)
     loaded = load(settings)

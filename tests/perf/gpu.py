@@ -31,9 +31,9 @@ import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel
 
-from secid.encoders import load
-from secid.encoders.replica import Replica
-from secid.encoders.transformer import TransformerEncoder
+from secid.encode import load
+from secid.encode.replica import Replica
+from secid.encode.transformer import TransformerEncoder
 from secid.settings import Settings
 
 VOCABULARY = 30_522

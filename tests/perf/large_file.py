@@ -47,8 +47,8 @@ def write(path: Path, n_bytes: int) -> None:
 
 
 def child(path: Path, stage: str) -> None:
-    from secid.data import open_source, resolve_sources
-    from secid.plan import make_plan
+    from secid.pool import make_plan
+    from secid.read import open_source, resolve_sources
     from secid.settings import Settings
 
     settings = Settings()

@@ -24,12 +24,12 @@ from statistics import median
 import numpy as np
 import torch
 
+from secid.arrays import FLOAT32_DISTANCE
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import influence
-from secid.rounding import FLOAT32_DISTANCE
-from secid.study.finish import curve_budgets
-from secid.study.mapped import MappedRows
+from secid.triplets.mapped_rows import MappedRows
+from secid.triplets.measured import curve_budgets
 
 NEGATIVES = 10
 BARE_ROWS = 4096

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
-from secid.data import open_source, resolve_sources
-from secid.encoders.locate import locate
-from secid.encoders.recipe import Recipe, resolve_recipe
+from secid.encode.locate import locate
+from secid.encode.recipe import Recipe, resolve_recipe
+from secid.read import open_source, resolve_sources
 from secid.records import Record
 from secid.settings import Settings
 

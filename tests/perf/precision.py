@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import secid
-from secid.encoders import Encoder, Role, load
+from secid.encode import Encoder, Role, load
 from secid.errors import SecidError
 from secid.settings import Settings
 from tests.kills import ROOT

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from secid.plan import Plan
+    from secid.pool import Plan
 
 N_WORDS = 60_000
 PASSAGE_WORDS = 53
@@ -96,11 +96,11 @@ def plain_loop(path: Path) -> dict[str, float]:
 
 def whole_way(path: Path) -> dict[str, float]:
     """Reading, planning, lexing, document frequencies and the coverage of every triplet."""
-    from secid.data import resolve_sources
-    from secid.lexical import Lexicon
+    from secid.pool import Lexicon
+    from secid.pool.reading import read_plan
     from secid.progress import Silent
+    from secid.read import resolve_sources
     from secid.settings import Settings
-    from secid.study.reading import read_plan
 
     settings = Settings()
     loaded = memory_bytes()

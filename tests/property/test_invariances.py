@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 import secid
-from secid.encoders import from_callable
+from secid.encode import from_callable
 
 DIMENSION = 16
 RELATIVE = 1e-9

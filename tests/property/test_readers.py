@@ -19,8 +19,8 @@ import zstandard
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from secid.data import open_source, resolve_sources
 from secid.errors import SecidError
+from secid.read import open_source, resolve_sources
 from secid.records import REASONS, Defect, Record
 from secid.settings import Settings
 

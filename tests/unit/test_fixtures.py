@@ -15,8 +15,8 @@ from types import ModuleType
 import pyarrow.parquet as pq
 import pytest
 
-from secid.data import open_source, resolve_sources
 from secid.errors import InputError
+from secid.read import open_source, resolve_sources
 from secid.records import Defect, Record
 from secid.settings import Settings
 

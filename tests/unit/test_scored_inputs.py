@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import secid
-from secid.data import open_source, resolve_sources
 from secid.errors import BadRecordsError, InputError
-from secid.plan import make_plan
+from secid.pool import make_plan
+from secid.read import open_source, resolve_sources
 from secid.settings import Settings
 from tests.fake_encoder import HashEncoder
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from secid import api
-from secid.data.grouping import temporary_database
 from secid.errors import InputError, OutputError
-from secid.plan import gathering
-from secid.texts import TextSpool
-from secid.work import work_folder
-from tests.unit.study.made_rows import clean_rows, write
+from secid.files import work_folder
+from secid.pool import gathering
+from secid.pool.texts import TextSpool
+from secid.read.grouping import temporary_database
+from tests.unit.scoring.made_rows import clean_rows, write
 
 
 def test_the_folder_is_empty_and_goes_with_the_block(tmp_path):
@@ -81,7 +81,7 @@ def test_check_tells_a_full_disk(n_helpers, tmp_path, monkeypatch):
     def full(self: TextSpool) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("secid.study.reading.n_helpers_for", lambda readers: n_helpers)
+    monkeypatch.setattr("secid.pool.reading.n_helpers_for", lambda readers: n_helpers)
     monkeypatch.setattr(gathering, "SHARE_BYTES", 500)
     monkeypatch.setattr(TextSpool, "_write", full)
     with pytest.raises(OutputError, match="no room left"):

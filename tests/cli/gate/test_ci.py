@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from secid.encoders.cache_folder import CacheFolder
+from secid.encode.cache_folder import CacheFolder
 from secid.settings import Settings
 from tests.cli.conftest import FIXTURES, ROOT, child_environment, write_rows
 from tests.cli.gate.conftest import items

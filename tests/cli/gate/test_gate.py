@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 import secid
-from secid.encoders import load
+from secid.encode import load
 from secid.settings import Settings
 from tests.cli.conftest import child_environment, run_child, write_rows
 from tests.cli.gate.conftest import fresh, items, save_vectors

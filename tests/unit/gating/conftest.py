@@ -12,8 +12,8 @@ import pytest
 from secid.gating.baseline import METHOD_SETTINGS, Baseline, BaselineSource, Known
 from secid.gating.checks import all_checks
 from secid.gating.columns import Columns
-from secid.gating.derive import complete
 from secid.gating.estimates import Estimate, clustered_mean
+from secid.gating.limits import complete
 from secid.gating.policy import parse_policy
 from secid.gating.subject import Draft, Reference, Subject
 from secid.gating.texts import TEXT_BUCKETS, TextFindings

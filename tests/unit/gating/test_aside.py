@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from secid.data import resolve_sources
 from secid.errors import InputError
 from secid.gating import aside
 from secid.gating.aside import Aside, look
 from secid.gating.runs import stored
 from secid.gating.texts import Texts
+from secid.read import resolve_sources
 from secid.records import Record
 from secid.settings import Settings
 

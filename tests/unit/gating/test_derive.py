@@ -10,8 +10,8 @@ import pytest
 
 from secid.errors import UsageError
 from secid.gating.baseline import Known
-from secid.gating.derive import MARGIN, common, complete, down, margin, share_margin, up
 from secid.gating.init import policy_text, write_policy
+from secid.gating.limits import MARGIN, common, complete, down, margin, share_margin, up
 from secid.gating.policy import Policy, parse_policy, read_policy
 from secid.settings import resolve
 from tests.unit.gating.conftest import baseline_of, columns, source_of

@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from secid.report.annotations import PER_LEVEL, SUMMARY_BYTES, append_step_summary, fitted, github_annotations
-from secid.report.junit import to_junit
-from secid.report.verdict_pages import print_verdict, verdict_json, verdict_markdown
-from secid.verdicts import Check, CheckExample, GateVerdict, SourceVerdict, overall
+from secid.pages.annotations import PER_LEVEL, SUMMARY_BYTES, append_step_summary, fitted, github_annotations
+from secid.pages.junit import to_junit
+from secid.pages.verdict_pages import print_verdict, verdict_json, verdict_markdown
+from secid.results.gate import Check, CheckExample, GateVerdict, SourceVerdict, overall
 
 HOSTILE = "a%b\r\n::error::x,y:z \x1b[31m<img src=x> |`@user` ]]> \x00\u202e##[command]"
 

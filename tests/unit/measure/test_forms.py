@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
+from secid.arrays import FLOAT32_DISTANCE
 from secid.measure import blocks, forms
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.information import InformationState
+from secid.measure.packed_matrix import PackedMatrix, can_pack
 from secid.measure.side_by_side import Scratch, side_by_side
 from secid.measure.summary import gate_table
 from secid.measure.sweep import Scalars, Variant, sweep
 from secid.measure.uncertainty import Influence, influence
-from secid.packed import PackedMatrix, can_pack
-from secid.rounding import FLOAT32_DISTANCE
 
 BASE = Variant(0.05, "base", "full")
 CPU = torch.device("cpu")

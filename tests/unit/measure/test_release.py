@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from secid.arrays import FLOAT32_DISTANCE
 from secid.errors import NumericalError
 from secid.measure import blocks
 from secid.measure import sweep as sweep_module
@@ -13,9 +14,8 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.summary import gate_table
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import influence
-from secid.rounding import FLOAT32_DISTANCE
-from secid.study import mapped
-from secid.study.mapped import MappedRows
+from secid.triplets import mapped_rows as mapped
+from secid.triplets.mapped_rows import MappedRows
 
 BASE = Variant(0.05, "base", "full")
 QUERIES, NEGATIVES, D = 50, 4, 12

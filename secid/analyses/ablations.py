@@ -1,0 +1,217 @@
+"""Ablations: does the order survive other settings? Tables and rank stability. Source: METHOD 4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+
+from secid.analyses.agreement import kendall_tau_b
+from secid.errors import UsageError
+from secid.results import Ablation, AblationRow
+from secid.settings import in_words
+
+Scores = Mapping[str, float | None]
+
+
+def blocks_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Blocks of sources from `NAME=source,source`; one block of all by default. Raises UsageError."""
+    found: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        name, _, members = (part.strip() for part in text.partition("="))
+        listed = tuple(part.strip() for part in members.split(",") if part.strip())
+        if not name or len(listed) < 2:
+            raise UsageError(f"not a block: {text!r}", where="--block", remedy="--block NAME=source,source")
+        for member in listed:
+            if member not in names:
+                raise UsageError(
+                    f"no source {member!r}", where=f"--block {name}", remedy=f"sources: {', '.join(names)}"
+                )
+        twice = next((member for member in listed if listed.count(member) > 1), None)
+        if twice is not None or name in found:
+            what = "this block" if twice is None else f"source {twice!r}"
+            raise UsageError(f"{what} is named twice", where=f"--block {name}", remedy="name each once")
+        found[name] = listed
+    return found
+
+
+def ablation(
+    name: str, base: str, scores: Mapping[str, Scores], blocks: Mapping[str, Sequence[str]] | None = None
+) -> Ablation:
+    """The table of one aspect. scores: setting -> source -> nats, None where it was not evaluated."""
+    rows = tuple(_row(setting, values, scores[base], blocks or {}) for setting, values in scores.items())
+    known = {
+        source: [value for values in scores.values() if (value := values[source]) is not None]
+        for source in scores[base]
+    }
+    return Ablation(
+        name=name,
+        base=base,
+        rows=rows,
+        range_nats={source: max(values) - min(values) if values else 0.0 for source, values in known.items()},
+        conclusion=conclusion(name, base, rows),
+    )
+
+
+def _row(setting: str, values: Scores, base: Scores, blocks: Mapping[str, Sequence[str]]) -> AblationRow:
+    present = {source: value for source, value in values.items() if value is not None}
+    places = {source: place for place, source in enumerate(_ordered(base))}
+    return AblationRow(
+        setting=setting,
+        scores=dict(values),
+        order=tuple(sorted(present, key=lambda source: (-present[source], places[source]))),
+        stability=rank_stability(values, base, tuple(base)),
+        block_stability={name: rank_stability(values, base, members) for name, members in blocks.items()},
+        swapped=tuple(swapped(values, base, tuple(base))),
+    )
+
+
+def _ordered(base: Scores) -> list[str]:
+    """Sources by their score at the base, those that tie by name, those without a score last."""
+    return sorted(base, key=lambda source: (-(-np.inf if (value := base[source]) is None else value), source))
+
+
+def newly_tied(values: Scores, base: Scores) -> list[tuple[str, str]]:
+    """Pairs of sources that tie here and not at the base. Pairs with a missing score are left out."""
+    return [
+        (first, second)
+        for first, second in combinations(base, 2)
+        if _gap(values, first, second) == 0 and _gap(base, first, second) not in (None, 0)
+    ]
+
+
+def swapped(values: Scores, base: Scores, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of sources whose order is the other one than at the base. Pairs with a missing score are left out."""
+    found = []
+    for first, second in combinations(names, 2):
+        gap, base_gap = _gap(values, first, second), _gap(base, first, second)
+        if gap is not None and base_gap is not None and gap * base_gap < 0:
+            found.append((first, second) if base_gap > 0 else (second, first))
+    return found
+
+
+def rank_stability(values: Scores, base: Scores, names: Sequence[str]) -> float | None:
+    """Fraction of source pairs ordered the same way, 1 identical, 0 reversed; None without a pair.
+
+    A pair that ties under one setting alone counts as half. Source: METHOD 3.
+    """
+    points = []
+    for first, second in combinations(names, 2):
+        gap, base_gap = _gap(values, first, second), _gap(base, first, second)
+        if gap is None or base_gap is None:
+            continue
+        if gap == 0 and base_gap == 0:
+            points.append(1.0)
+        elif gap == 0 or base_gap == 0:
+            points.append(0.5)
+        else:
+            points.append(float((gap > 0) == (base_gap > 0)))
+    return sum(points) / len(points) if points else None
+
+
+def _gap(values: Scores, first: str, second: str) -> float | None:
+    a, b = values[first], values[second]
+    return None if a is None or b is None else a - b
+
+
+PLURALS = {"idf": ("IDF corpus", "IDF corpora")}
+PREPOSITIONS = {"temperature": "at", "sample": "in", "encoder": "under"}
+LINE_PAIRS, LINE_SETTINGS = 2, 3
+"""Told in the one line of a conclusion."""
+
+
+def conclusion(name: str, base: str, rows: Sequence[AblationRow]) -> str:
+    """One line of plain words: unchanged, or at which settings which pairs swap or tie.
+
+    Settings that order no pair count nowhere; swaps of a sample that stay within their intervals are no changes.
+    """
+    one, many = PLURALS.get(name, (name, f"{name}s"))
+    ordering = [row for row in rows if row.stability is not None]
+    n_missing = sum(1 for row in rows if any(value is None for value in row.scores.values()))
+    lacks = f" ({n_missing} {'setting lacks' if n_missing == 1 else 'settings lack'} a score for some source)"
+    note = lacks if n_missing else ""
+    if len(rows[0].scores) < 2:
+        return f"one source alone has no order{note}"
+    if all(row.setting == base for row in ordering):
+        return f"no {one} other than {in_words(base)} orders a pair{note}"
+    among = f"{len(ordering)} {many}"
+    changes, ties = _changes(name, ordering, among), _ties(name, base, ordering)
+    steady = f"no pair changes places over {among}" if ties and not any(row.swapped for row in ordering) else ""
+    told = "; ".join(filter(None, (changes, steady, _noise(ordering), ties)))
+    return (told or f"order unchanged over {among}") + note
+
+
+def _changes(name: str, rows: Sequence[AblationRow], among: str) -> str:
+    """At how many settings the order changes, and which pairs swap where."""
+    at = PREPOSITIONS.get(name, "with")
+    met: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for pair in row.swapped:
+            if pair not in row.open_swaps:
+                met.setdefault(pair, []).append(in_words(row.setting))
+    if not met:
+        return ""
+    changed = dict.fromkeys(setting for settings in met.values() for setting in settings)
+    often = sorted(met.items(), key=lambda entry: -len(entry[1]))
+    if len(changed) == 1:
+        n_more = len(met) - LINE_PAIRS
+        more = f" and {n_more} more {'pair' if n_more == 1 else 'pairs'}" if n_more > 0 else ""
+        pairs = ", ".join(f"{first} and {second}" for first, second in list(met)[:LINE_PAIRS])
+        return f"order changes only {at} {next(iter(changed))} (of {among}): {pairs}{more} swap"
+    head = f"order changes {at} {len(changed)} of {among}"
+    if len(met) <= LINE_PAIRS:
+        told = [f"{first} and {second} swap {at} {_listed(settings)}" for (first, second), settings in often]
+        return f"{head}: {', '.join(told)}"
+    (first, second), settings = often[0]
+    n_sources = len(rows[0].scores)
+    n_pairs = n_sources * (n_sources - 1) // 2
+    most = f", {first} and {second} most often ({len(settings)} times)" if len(settings) > 1 else ""
+    return f"{head}: {len(met)} of {n_pairs} pairs swap{most}"
+
+
+def _noise(rows: Sequence[AblationRow]) -> str:
+    """Swaps of samples that their own number of queries explains."""
+    n_swaps = sum(len(row.open_swaps) for row in rows)
+    if not n_swaps:
+        return ""
+    n_rows = sum(bool(row.open_swaps) for row in rows)
+    where = f"{n_rows} smaller {'sample' if n_rows == 1 else 'samples'}"
+    swaps = "1 swap" if n_swaps == 1 else f"{n_swaps} swaps"
+    only = "" if any(set(row.swapped) - set(row.open_swaps) for row in rows) else "no change beyond noise: "
+    have = "has 0 within its 95 % interval" if n_swaps == 1 else "have 0 within their 95 % intervals"
+    return f"{only}{swaps} in {where} {have}"
+
+
+def _ties(name: str, base: str, rows: Sequence[AblationRow]) -> str:
+    """Settings at which pairs tie that do not at the base."""
+    at = PREPOSITIONS.get(name, "with")
+    own = next((row.scores for row in rows if row.setting == base), {})
+    ties = [(in_words(row.setting), n) for row in rows if own and (n := len(newly_tied(row.scores, own)))]
+    told = [f"{n} {'pair ties' if n == 1 else 'pairs tie'} {at} {setting}" for setting, n in ties[:LINE_SETTINGS]]
+    n_more = len(ties) - LINE_SETTINGS
+    return ", ".join([*told, *([f"more {at} {n_more} others"] if n_more > 0 else [])])
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) > LINE_SETTINGS:
+        return f"{', '.join(names[: LINE_SETTINGS - 1])} and {len(names) - LINE_SETTINGS + 1} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def over_encoders(table: Mapping[str, Scores]) -> Ablation:
+    """The ablation over encoders; the first is the target. Its note tells which agree, and the condition."""
+    base, *others = table
+    found = ablation("encoder", base, table)
+    names = sorted(table[base])
+    told = []
+    for other in others:
+        a, b = (np.array([table[encoder][name] for name in names], np.float64) for encoder in (base, other))
+        tau = kendall_tau_b(a, b)
+        told.append(f"{other} {'undefined' if tau is None else f'{tau:+.2f}'}")
+    return replace(
+        found,
+        note=f"Kendall tau-b with {base}: {', '.join(told)}. "
+        "Only encoders of the target's own family bear on the target",
+    )

@@ -1,0 +1,244 @@
+"""Does a ranking agree with what was measured downstream? Kendall, Spearman, regret, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.analyses.downstream import Outcomes, shown_names
+from secid.errors import InputError
+from secid.results import Agreement, Run
+
+Floats = npt.NDArray[np.float64]
+
+ERROR_RATE = 0.05
+FEWEST_SOURCES = 3
+
+
+def pairs_ordered_alike(first: Mapping[str, float], second: Mapping[str, float]) -> tuple[int, int]:
+    """How many pairs of the sources both have are ordered the same way, and how many pairs there are.
+
+    A pair that ties in both counts as ordered alike; one that ties in one alone does not. Source: METHOD 12.
+    """
+    names = sorted(first.keys() & second.keys())
+    alike = [np.sign(first[a] - first[b]) == np.sign(second[a] - second[b]) for a, b in combinations(names, 2)]
+    return sum(map(bool, alike)), len(alike)
+
+
+def kendall_tau_b(first: Floats, second: Floats) -> float | None:
+    """Kendall's tau-b, in [-1, 1]; None where one side is constant."""
+    a, b = (np.sign(values[:, None] - values[None, :])[np.triu_indices(len(values), 1)] for values in (first, second))
+    scale = np.sqrt((a != 0).sum() * (b != 0).sum())
+    return float((a * b).sum() / scale) if scale else None
+
+
+def spearman_rho(first: Floats, second: Floats) -> float | None:
+    """Spearman's rho over mid-ranks, in [-1, 1]; None where one side is constant."""
+    from scipy.stats import rankdata
+
+    ranks = np.stack([rankdata(first), rankdata(second)])
+    ranks -= ranks.mean(axis=1, keepdims=True)
+    scale = np.sqrt((ranks**2).sum(axis=1).prod())
+    return float((ranks[0] * ranks[1]).sum() / scale) if scale else None
+
+
+def top_1_regret(numbers: Floats, outcomes: Floats) -> float | None:
+    """What is lost downstream by taking the source that the number puts first, >= 0, in the outcome's unit.
+
+    None where several share the highest number, so that it puts none first.
+    """
+    chosen = _highest(numbers)
+    return None if chosen is None else float(outcomes.max() - outcomes[chosen])
+
+
+def _highest(values: Floats) -> int | None:
+    """Place of the highest value; None where several share it."""
+    tops = np.flatnonzero(values == values.max())
+    return int(tops[0]) if len(tops) == 1 else None
+
+
+def unmatched_names(run: Run, outcomes: Iterable[Outcomes]) -> list[str]:
+    """What of the names stands on one side alone, in words: in the table, and in the run."""
+    given = list(dict.fromkeys(name for outcome in outcomes for name in outcome.values))
+    own = [source.name for source in run.sources]
+    found = []
+    if strange := [name for name in given if name not in own]:
+        found.append(
+            f"{len(strange)} of {len(given)} names are no source of the run and count nowhere: {shown_names(strange)}"
+        )
+    if missing := [name for name in own if name not in given]:
+        found.append(f"{len(missing)} of the run's {len(own)} sources have no value: {shown_names(missing)}")
+    return found
+
+
+def numbers_of(run: Run) -> dict[str, dict[str, float]]:
+    """Every number of a run that could rank its sources: scores, budgets, other weights, proxies.
+
+    At the run's own budget the scores that it ranks by, beyond 1 those on equal numbers where sources differ in size;
+    where they cannot be cut, other budgets beyond 1 are left out: a larger source scores higher at them (METHOD 7).
+    """
+    found: dict[str, dict[str, float]] = {"ECI_sem": {s.name: s.eci_nats for s in run.sources}}
+    common = set.intersection(*({point.budget for point in source.compared_curve} for source in run.sources))
+    for budget in sorted({run.budget} if "crossings" in run.not_evaluated else common):
+        if budget != 1.0:
+            curves = {s.name: s.compared_curve if budget > 1.0 else s.budget_curve for s in run.sources}
+            found[_at_budget(budget)] = {
+                name: next(point.nats for point in curve if point.budget == budget) for name, curve in curves.items()
+            }
+    for item in run.ablations:
+        if item.name == "weight":
+            for row in item.rows:
+                known = {name: value for name, value in row.scores.items() if value is not None}
+                if row.setting != item.base and len(known) == len(row.scores):
+                    at = "" if run.budget == 1.0 else f" at B = {run.budget:g}"
+                    found[f"weight {row.setting}{at}"] = known
+    for field in vars(run.sources[0].proxies):
+        found[field] = {source.name: getattr(source.proxies, field) for source in run.sources}
+    return found
+
+
+def _at_budget(budget: float) -> str:
+    return f"ECI at B = {budget:g}"
+
+
+def _ranked_by(run: Run) -> str:
+    return "ECI_sem" if run.budget == 1.0 else _at_budget(run.budget)
+
+
+def agree(run: Run, outcomes: Iterable[Outcomes]) -> tuple[Agreement, ...]:
+    """Agreement of every number of a run with every downstream metric. Source: METHOD 3, 12.
+
+    Intervals hold what the true values could give, with a chance of 95 % or more: see `_Signs`. The errors of a
+    metric are in all of its intervals; those of the scores only in the correlations of the score that the run ranks
+    by. Without errors there is no interval.
+    Raises InputError where fewer than three sources have an outcome.
+    """
+    numbers = numbers_of(run)
+    found = []
+    for outcome in outcomes:
+        names = [source.name for source in run.sources if source.name in outcome.values]
+        if len(names) < FEWEST_SOURCES:
+            raise InputError(
+                f"{outcome.name}: only {len(names)} of the run's sources have a value; "
+                f"the table names {shown_names(list(outcome.values)) or 'none'}",
+                where="--against",
+                remedy=f"a ranking needs at least {FEWEST_SOURCES}; the run has "
+                + ", ".join(source.name for source in run.sources),
+            )
+        for name, values in numbers.items():
+            found.append(_agreement(run, name, values, outcome, names))
+    return tuple(found)
+
+
+def _agreement(run: Run, name: str, values: Mapping[str, float], outcome: Outcomes, names: Sequence[str]) -> Agreement:
+    a = np.array([values[source] for source in names])
+    b = np.array([outcome.values[source] for source in names])
+    errors = np.array([outcome.errors.get(source, 0.0) for source in names])
+    alike, n_pairs = pairs_ordered_alike(values, {source: outcome.values[source] for source in names})
+    of_scores, of_outcomes = name == _ranked_by(run), bool(errors.any())
+    n_sides = of_scores + of_outcomes
+    rate = ERROR_RATE / max(1, n_sides * n_pairs)
+    first = _Signs.of(a, _half_widths(run, names, rate) if of_scores else np.zeros((len(a), len(a))))
+    second = _Signs.of(b, _point(rate) * np.hypot(errors[:, None], errors[None, :]))
+    tau, rho = kendall_tau_b(a, b), spearman_rho(a, b)
+    chosen, best = _highest(a), _highest(b)
+    return Agreement(
+        number=name,
+        metric=outcome.name,
+        n_sources=len(names),
+        kendall_tau_b=tau,
+        kendall_interval_95=_tau_interval(first, second, tau) if n_sides else None,
+        spearman_rho=rho,
+        spearman_interval_95=_rho_interval(first, second, rho) if n_sides else None,
+        n_pairs=n_pairs,
+        n_pairs_alike=alike,
+        first=None if chosen is None else names[chosen],
+        best=None if best is None else names[best],
+        top_1_regret=top_1_regret(a, b),
+        regret_interval_95=None if chosen is None or not of_outcomes else _regret_interval(b, errors, chosen),
+        errors_of=tuple(side for side, has in (("scores", of_scores), ("outcomes", of_outcomes)) if has),
+    )
+
+
+@dataclass(frozen=True)
+class _Signs:
+    """Which orders of pairs the errors allow. low, high: (S, S) smallest and largest sign of value i minus value j.
+
+    Where the simultaneous interval of a difference holds 0, its sign may be either. All orders that the pairs
+    allow, transitive or not, are counted in, so what follows from them is an interval of at least the confidence.
+    True values are taken to differ.
+    """
+
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def of(cls, values: Floats, half_widths: Floats) -> _Signs:
+        gaps = values[:, None] - values[None, :]
+        unknown = (np.abs(gaps) <= half_widths) & (half_widths > 0) & ~np.eye(len(values), dtype=bool)
+        return cls(np.where(unknown, -1.0, np.sign(gaps)), np.where(unknown, 1.0, np.sign(gaps)))
+
+    def products(self, other: _Signs) -> tuple[Floats, Floats]:
+        """Smallest and largest product of the two sides, pair by pair."""
+        return _products(self.low, self.high, other.low, other.high)
+
+
+def _products(a_low: Floats, a_high: Floats, b_low: Floats, b_high: Floats) -> tuple[Floats, Floats]:
+    ends = np.stack([a_low * b_low, a_low * b_high, a_high * b_low, a_high * b_high])
+    return ends.min(axis=0), ends.max(axis=0)
+
+
+def _tau_interval(first: _Signs, second: _Signs, estimate: float | None) -> tuple[float, float] | None:
+    """Kendall's tau-b over every pair's possible signs."""
+    pairs = np.triu_indices(len(first.low), 1)
+    scale = np.sqrt(np.prod([(np.abs(side.low) > 0)[pairs].sum() for side in (first, second)], dtype=np.float64))
+    low, high = (ends[pairs].sum() for ends in first.products(second))
+    return _around(estimate, low, high, float(scale))
+
+
+def _rho_interval(first: _Signs, second: _Signs, estimate: float | None) -> tuple[float, float] | None:
+    """Spearman's rho over every source's possible mid-ranks: a centred rank is half the sum of its pairs' signs."""
+    ranks = [(side.low.sum(axis=1) / 2.0, side.high.sum(axis=1) / 2.0) for side in (first, second)]
+    n = len(first.low)
+    distinct = n * (n**2 - 1) / 12.0
+    squares = [float((low**2).sum()) if (low == high).all() else distinct for low, high in ranks]
+    low, high = (ends.sum() for ends in _products(*ranks[0], *ranks[1]))
+    return _around(estimate, low, high, float(np.sqrt(squares[0] * squares[1])))
+
+
+def _around(estimate: float | None, low: float, high: float, scale: float) -> tuple[float, float] | None:
+    """The ends over the scale, within [-1, 1], with the estimate among them; None where it is unknown."""
+    if estimate is None or not scale:
+        return None
+    return (max(-1.0, min(estimate, float(low) / scale)), min(1.0, max(estimate, float(high) / scale)))
+
+
+def _regret_interval(values: Floats, errors: Floats, chosen: int) -> tuple[float, float]:
+    """What taking this source can lose: simultaneous intervals of every other source's lead over it."""
+    point = _point(ERROR_RATE / max(1, len(values) - 1))
+    lead, half = values - values[chosen], point * np.hypot(errors, errors[chosen])
+    half[chosen] = 0.0
+    return (max(0.0, float((lead - half).max())), max(0.0, float((lead + half).max())))
+
+
+def _point(rate: float) -> float:
+    """Two-sided point of the normal distribution at this error rate."""
+    return NormalDist().inv_cdf(1.0 - rate / 2.0)
+
+
+def _half_widths(run: Run, names: Sequence[str], rate: float) -> Floats:
+    """(S, S) half-widths of the score differences, the run's 95 % ones widened; infinite for a pair not compared."""
+    place = {name: number for number, name in enumerate(names)}
+    wide = np.full((len(names), len(names)), np.inf)
+    np.fill_diagonal(wide, 0.0)
+    for pair in run.comparisons:
+        if pair.first in place and pair.second in place:
+            i, j = place[pair.first], place[pair.second]
+            low, high = pair.interval_95
+            wide[i, j] = wide[j, i] = (high - low) / 2.0 * _point(rate) / _point(ERROR_RATE)
+    return wide

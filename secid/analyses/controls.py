@@ -1,0 +1,293 @@
+"""Controls: triplets whose score is known or meaningless by construction, made from the run's own texts.
+
+Scored like a source, never ranked. All draws go by text keys and the seed, so that neither the
+order of files nor of rows changes them. Source: METHOD 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import bm25s
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from secid.arrays import distinct
+from secid.errors import UsageError
+from secid.measure.blocks import Triplets, Vectors
+from secid.pool import SPLITTERS, Plan, sample_order, splitter
+from secid.progress import Progress
+from secid.results import control_name
+from secid.settings import Settings
+
+Index = npt.NDArray[np.int64]
+
+KINDS = ("random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool")
+NEEDS_TEXTS = frozenset({"known_positive", "query_echo"})
+"""Kinds whose documents are not among the scored ones, so that they cost encoding."""
+TOO_FEW = "fewer than two queries, so there is nothing to draw from"
+QUERY_BLOCK = 256
+"""Queries compared with the whole pool at once: 256 rows of 10 million float32 scores take 10 GB at most."""
+
+
+def chosen_kinds(text: str) -> tuple[str, ...]:
+    """The kinds that the setting asks for, in the order of KINDS. Raises UsageError for an unknown one."""
+    if text in ("all", "none"):
+        return KINDS if text == "all" else ()
+    asked = ["_".join(part.replace("-", " ").split()) for part in text.split(",")]  # as pages write them, too
+    for name in asked:
+        if name not in KINDS:
+            alone = f"{name!r} stands alone, got {text!r}" if name in ("all", "none") else f"unknown control {name!r}"
+            raise UsageError(alone, where="--controls", remedy=f"all, none, or some of {', '.join(KINDS)}")
+    return tuple(kind for kind in KINDS if kind in asked)
+
+
+@dataclass(frozen=True)
+class Control:
+    """One control's triplets. of: name of the source it was dealt from, for shuffled ones."""
+
+    kind: str
+    of: str | None
+    triplets: Triplets
+
+
+@dataclass(frozen=True)
+class Base:
+    """The sampled (query, scored positive) pairs of a run, and what is known of them.
+
+    query, positive : (R,) in the order of the sample.   pool : documents of the scored triplets.
+    known           : sorted query * n_passages + passage of every labelled positive.
+    own             : the same of every document that stands in a record of the query.
+    per_query       : negatives drawn for each pair: the median of the sources' records.
+    """
+
+    query: Index
+    positive: Index
+    pool: Index
+    known: Index
+    own: Index
+    n_passages: int
+    per_query: int
+
+
+def base_of(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Base:
+    """One pair for each distinct query of the run: of its scored positives the one with the smallest text key.
+
+    At most settings.control_queries queries, those that every sample of the run takes first.
+    """
+    n_passages = len(plan.passages)
+    rank = key_ranks(plan.passages.keys)
+    query = np.concatenate([rows.query[rows.record_offsets[:-1]] for rows in triplets])
+    positive = np.concatenate([rows.positive[rows.record_offsets[:-1]] for rows in triplets])
+    by_key = np.lexsort((rank[positive], query))
+    query, positive = query[by_key], positive[by_key]
+    _, first = np.unique(query, return_index=True)
+    query, positive = query[first], positive[first]
+    order = np.argsort(sample_order(plan.queries.keys[query], settings.seed), kind="stable")
+    order = order[: settings.control_queries]
+    pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
+    negative_pairs = [rows.query * n_passages + rows.negative for rows in triplets]
+    counts = np.concatenate([np.diff(planned.negative_offsets) for planned in plan.sources])
+    return Base(
+        query=query[order],
+        positive=positive[order],
+        pool=pool[np.argsort(rank[pool])],
+        known=plan.known_positives,
+        own=distinct(np.concatenate([plan.known_positives, *negative_pairs])),
+        n_passages=n_passages,
+        per_query=max(1, int(np.median(counts))),
+    )
+
+
+def make_controls(
+    plan: Plan, triplets: Sequence[Triplets], vectors: Vectors, settings: Settings, progress: Progress
+) -> tuple[list[Control], dict[str, str]]:
+    """The controls that the settings ask for; those that cannot be made, with the reason."""
+    kinds = chosen_kinds(settings.controls)
+    made: list[Control] = []
+    missing: dict[str, str] = {}
+    if not kinds:
+        return made, missing
+    base = base_of(plan, triplets, settings)
+    makers: Mapping[str, Callable[[], Triplets | str]] = {
+        "random": lambda: _random(base, settings.seed),
+        "known_positive": lambda: _known_positive(base),
+        "query_echo": lambda: _query_echo(base, plan, settings.tokenizer),
+        "bm25_pool": lambda: _bm25(base, plan),
+        "dense_pool": lambda: _dense(base, vectors),
+    }
+    progress.start("controls", len(kinds), "kinds")
+    for kind in kinds:
+        if kind == "shuffled":
+            for planned, rows in zip(plan.sources, triplets, strict=True):
+                dealt = _shuffled(rows, base, plan, settings)
+                if isinstance(dealt, str):
+                    missing[f"control {control_name(kind, planned.name)}"] = dealt
+                else:
+                    made.append(Control(kind, planned.name, dealt))
+        elif isinstance(rows_or_reason := makers[kind](), str):
+            missing[f"control {control_name(kind, None)}"] = rows_or_reason
+        else:
+            made.append(Control(kind, None, rows_or_reason))
+        progress.advance(1)
+    return made, missing
+
+
+def key_ranks(keys: npt.NDArray[np.uint8]) -> Index:
+    """(n,) rank of each text by its key: an order that no file or row order changes."""
+    ranks = np.empty(len(keys), np.int64)
+    ranks[np.lexsort(keys.T[::-1])] = np.arange(len(keys))
+    return ranks
+
+
+def rows_of(
+    pair: Index, query: Index, positive: Index, negative: Index, share: npt.NDArray[np.float64] | None = None
+) -> Triplets:
+    """Triplets from flat arrays; pair numbers the (query, positive) of each and must not fall."""
+    counts = np.bincount(pair)
+    counts = counts[counts > 0]
+    return Triplets(
+        query=query,
+        positive=positive,
+        negative=negative,
+        record_offsets=np.concatenate([[0], np.cumsum(counts)]),
+        record=np.repeat(np.arange(len(counts)), counts),
+        place=np.arange(len(negative)),
+        share=share,
+    )
+
+
+def _from_table(base: Base, table: Index, wanted: npt.NDArray[np.bool_]) -> Triplets | str:
+    """Triplets of a (R, m) table of candidates: the first per_query wanted ones of each row."""
+    keep = wanted & (np.cumsum(wanted, axis=1) <= base.per_query)
+    pair = np.repeat(np.arange(len(table)), keep.sum(axis=1))
+    if not len(pair):
+        return "no document of the run may be a negative of these queries"
+    return rows_of(pair, base.query[pair], base.positive[pair], table[keep])
+
+
+def _is_pair(pairs: Index, base: Base, query: Index, passage: Index) -> npt.NDArray[np.bool_]:
+    wanted = query * base.n_passages + passage
+    place = np.minimum(np.searchsorted(pairs, wanted), max(0, len(pairs) - 1))
+    return pairs[place] == wanted if len(pairs) else np.zeros(wanted.shape, np.bool_)
+
+
+def _random(base: Base, seed: int) -> Triplets | str:
+    """Documents of other records, drawn uniformly; none of them a positive of the query."""
+    if len(base.query) < 2:
+        return TOO_FEW
+    generator = np.random.default_rng([seed, 1])
+    # Twice as many as needed and a few more: own documents and repeats are struck out
+    table = base.pool[generator.integers(len(base.pool), size=(len(base.query), 2 * base.per_query + 8))]
+    wanted = ~_is_pair(base.own, base, base.query[:, None], table) & _first_in_row(table)
+    return _from_table(base, table, wanted)
+
+
+def _first_in_row(table: Index) -> npt.NDArray[np.bool_]:
+    """True where a value stands in its row for the first time."""
+    order = np.argsort(table, axis=1, kind="stable")
+    ordered = np.take_along_axis(table, order, axis=1)
+    new = np.ones_like(ordered, np.bool_)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    first = np.empty_like(new)
+    np.put_along_axis(first, order, new, axis=1)
+    return first
+
+
+def _known_positive(base: Base) -> Triplets | str:
+    """The other labelled positives of a query, offered as its negatives."""
+    query, passage = base.known // base.n_passages, base.known % base.n_passages
+    place = {int(q): number for number, q in enumerate(base.query)}
+    pair = np.array([place.get(int(q), -1) for q in query], np.int64)
+    keep = pair >= 0
+    keep[keep] = passage[keep] != base.positive[pair[keep]]
+    if not keep.any():
+        return "no query has two labelled positives"
+    order = np.argsort(pair[keep], kind="stable")
+    pair, passage = pair[keep][order], passage[keep][order]
+    return rows_of(pair, base.query[pair], base.positive[pair], passage)
+
+
+def _query_echo(base: Base, plan: Plan, tokenizer: str) -> Triplets | str:
+    """The query's own text as the negative: coverage 1, weight 0. Queries without tokens are left out, and
+    those whose text was not planned because a sample of the records took others.
+    """
+    split = SPLITTERS.get(tokenizer, SPLITTERS["alphanumeric"])
+    texts = plan.queries.take(base.query)
+    usable = np.array([bool(split(text)) for text in texts], np.bool_) & (plan.echoes[base.query] >= 0)
+    if not usable.any():
+        return "no query has a token"
+    pair = np.flatnonzero(usable)
+    return rows_of(pair, base.query[pair], base.positive[pair], plan.echoes[base.query[pair]])
+
+
+def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Triplets | str:
+    """A source's negatives dealt to other queries: its style stays, their relation goes.
+
+    Triplets stand in the order of the sample, so neighbours are strangers; a shift by at least the
+    largest number of negatives of one query moves every negative to another query.
+    """
+    priority = sample_order(plan.queries.keys[rows.query], settings.seed)
+    rank = key_ranks(plan.passages.keys)
+    order = np.lexsort((rank[rows.negative], rank[rows.positive], rows.query, priority))
+    _, counts = np.unique(rows.query, return_counts=True)
+    largest = int(counts.max())
+    if len(rows) < 2 * largest:
+        return "one query has more than half of the negatives, so they cannot all go to others"
+    shift = int(np.random.default_rng([settings.seed, 2]).integers(largest, len(rows) - largest + 1))
+    negative = rows.negative[order][(np.arange(len(rows)) + shift) % len(rows)]
+    query, positive, record = rows.query[order], rows.positive[order], rows.record[order]
+    sampled = np.isin(query, base.query)
+    keep = sampled & ~_is_pair(base.own, base, query, negative)
+    if not keep.any():
+        return "the sources give every query the same negatives"
+    group = record[keep] * base.n_passages + positive[keep]
+    new = np.concatenate([[True], group[1:] != group[:-1]])
+    share = None if rows.share is None else rows.share[order][keep]
+    return rows_of(np.cumsum(new) - 1, query[keep], positive[keep], negative[keep], share)
+
+
+def _bm25(base: Base, plan: Plan) -> Triplets | str:
+    """The top documents of the pool for each query by BM25, its positives left out. Words of any script."""
+    split, split_document = splitter("multilingual", "query"), splitter("multilingual", "passage")
+    documents = [split_document(text) for text in plan.passages.take(base.pool)]
+    if not any(documents):
+        return "no document has a token"
+    index = bm25s.BM25()
+    index.index(documents, show_progress=False)
+    queries = [split(text) for text in plan.queries.take(base.query)]
+    # A query without tokens retrieves nothing that is better than anything else
+    pair = np.flatnonzero([bool(tokens) for tokens in queries])
+    k = min(len(base.pool), base.per_query + _most_known(base))
+    if not len(pair):
+        return "no query has a token"
+    found, scores = index.retrieve([queries[place] for place in pair], k=k, show_progress=False)
+    table = np.zeros((len(base.query), k), np.int64)
+    wanted = np.zeros((len(base.query), k), np.bool_)
+    table[pair] = base.pool[found]
+    wanted[pair] = (scores > 0) & ~_is_pair(base.known, base, base.query[pair][:, None], table[pair])
+    if not wanted.any():
+        return "no query shares a token with a document other than its positives"
+    return _from_table(base, table, wanted)
+
+
+def _dense(base: Base, vectors: Vectors) -> Triplets | str:
+    """The nearest documents of the pool for each query by the encoder, its positives left out."""
+    device = vectors.passages.device
+    documents = vectors.passages.index_select(0, torch.from_numpy(base.pool).to(device))
+    k = min(len(base.pool), base.per_query + _most_known(base))
+    tables = []
+    for start in range(0, len(base.query), QUERY_BLOCK):
+        ids = torch.from_numpy(base.query[start : start + QUERY_BLOCK]).to(device)
+        scores = vectors.queries.index_select(0, ids) @ documents.T
+        tables.append(base.pool[scores.topk(k, dim=1).indices.cpu().numpy()])
+    table = np.concatenate(tables)
+    return _from_table(base, table, ~_is_pair(base.known, base, base.query[:, None], table))
+
+
+def _most_known(base: Base) -> int:
+    """The most labelled positives any query has: how many of its best documents may have to go."""
+    query = base.known // base.n_passages
+    return int(np.bincount(query).max(initial=1)) if len(query) else 1

@@ -1,0 +1,57 @@
+"""What pairs of sources share, from ids alone. No torch here: `secid check` asks for it too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.arrays import distinct
+from secid.results import Overlap
+
+Index = npt.NDArray[np.int64]
+
+
+class Listed(NamedTuple):
+    """One source: (T,) the query id and the negative's passage id of each triplet; at least one. Repeats count once."""
+
+    name: str
+    query: Index
+    negative: Index
+
+
+def overlaps(sources: Sequence[Listed]) -> tuple[Overlap, ...]:
+    """What each pair of sources shares, over the smaller of the two; no pair gives the empty tuple."""
+    found = []
+    for a, b in combinations(sources, 2):
+        queries = np.intersect1d(a.query, b.query)
+        found.append(
+            Overlap(
+                first=a.name,
+                second=b.name,
+                shared_query_fraction=len(queries) / min(len(distinct(a.query)), len(distinct(b.query))),
+                negative_jaccard_mean=_jaccard(a, b, queries),
+                shared_document_fraction=_shared(a.negative, b.negative),
+            )
+        )
+    return tuple(found)
+
+
+def _shared(first: Index, second: Index) -> float:
+    a, b = distinct(first), distinct(second)
+    return len(np.intersect1d(a, b)) / min(len(a), len(b))
+
+
+def _jaccard(a: Listed, b: Listed, queries: Index) -> float | None:
+    """Mean over shared queries of |negatives in both| / |negatives in either|; None without shared queries."""
+    if not len(queries):
+        return None
+    top = int(max(a.negative.max(), b.negative.max())) + 1
+    first, second = (distinct(rows.query * top + rows.negative) for rows in (a, b))
+    n_queries = int(queries[-1]) + 1
+    counts = [np.bincount(pairs // top, minlength=n_queries)[queries] for pairs in (first, second)]
+    both = np.bincount(np.intersect1d(first, second) // top, minlength=n_queries)[queries]
+    return float((both / (counts[0] + counts[1] - both)).mean())

@@ -1,0 +1,134 @@
+"""Which source ranks above which: intervals, paired comparisons with Holm, tie groups, probability of being first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from math import ceil
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from secid.measure.sequential import levels_of_looks
+from secid.measure.uncertainty import (
+    FEWEST_QUERIES,
+    Difference,
+    covariance,
+    difference,
+    holm,
+    probability_first,
+    reach_95,
+)
+from secid.results import Comparison, EarlyStop
+from secid.settings import Settings
+from secid.triplets.measured import Measured
+
+Floats = npt.NDArray[np.float64]
+
+ESTABLISHED_P = 0.05
+POWER_80 = 0.8416212335729143
+"""80 % point of the normal distribution."""
+
+
+def interval(item: Measured, budget: float, nats: float, error: float) -> tuple[float, float]:
+    """95 % interval of ECI_B. With too few queries for a standard error it is all that the score can be."""
+    if len(item.influence.queries) < FEWEST_QUERIES:
+        return (0.0, budget)
+    half = reach_95(len(item.influence.queries)) * error
+    return (max(0.0, nats - half), nats + half)
+
+
+def difference_interval(gap: Difference, budget: float) -> tuple[float, float]:
+    """95 % interval of a difference of ECI_B. With too few queries it is all that the difference can be."""
+    if gap.n_queries < FEWEST_QUERIES:
+        return (-budget, budget)
+    half = reach_95(gap.n_queries) * gap.standard_error
+    return (gap.nats - half, gap.nats + half)
+
+
+def compare(ranked: Sequence[Measured], budget: float, stop: EarlyStop | None = None) -> tuple[Comparison, ...]:
+    """All pairs of sources at the run's budget, the higher-scored first, with Holm-adjusted p.
+
+    stop : an early stop: an order is then established at the level of the look that ended it, since the sample was
+    ended for what it showed. Source: METHOD 8.
+    """
+    pairs = list(combinations(ranked, 2))
+    gaps = [difference(a.influence, b.influence, a.nats(budget) - b.nats(budget)) for a, b in pairs]
+    p_values = np.array([gap.p() for gap in gaps])
+    steps, established = _holm_steps(p_values, stop)
+    return tuple(
+        Comparison(
+            first=first.name,
+            second=second.name,
+            difference_nats=gap.nats,
+            standard_error_nats=gap.standard_error,
+            interval_95=difference_interval(gap, budget),
+            n_shared_queries=gap.n_shared_queries,
+            z=gap.z,
+            p=float(p),
+            p_holm=float(adjusted),
+            established=bool(known),
+            queries_needed_50=_needed(gap, step, 0.0),
+            queries_needed_80=_needed(gap, step, POWER_80),
+        )
+        for (first, second), gap, p, adjusted, known, step in zip(
+            pairs, gaps, p_values, holm(p_values), established, steps, strict=True
+        )
+    )
+
+
+def _holm_steps(p_values: Floats, stop: EarlyStop | None) -> tuple[list[int], list[bool]]:
+    """By pair: among how many its step shares the error, and whether its order is established.
+
+    Pairs that stay open all wait for the first of them, so they have its step.
+    """
+    steps, established = [0] * len(p_values), [False] * len(p_values)
+    step, standing = len(p_values), True
+    for place in np.argsort(p_values, kind="stable").tolist():
+        steps[place] = step
+        standing = standing and bool(p_values[place] < _level(ESTABLISHED_P / step, stop))
+        established[place] = standing
+        step -= standing
+    return steps, established
+
+
+def _level(alpha: float, stop: EarlyStop | None) -> float:
+    """What the sample's end leaves of the error of a pair."""
+    if stop is None:
+        return alpha
+    return float(levels_of_looks(np.asarray(stop.planned_looks, np.float64), alpha)[len(stop.looks) - 1])
+
+
+def _needed(gap: Difference, step: int, power: float) -> int | None:
+    """Distinct queries at which a difference like this one is established at its step: n ((z* + power) / z)^2."""
+    return None if not gap.z else ceil(gap.n_queries * ((float(-ndtri(ESTABLISHED_P / 2 / step)) + power) / gap.z) ** 2)
+
+
+def rank_groups(names: Sequence[str], comparisons: Sequence[Comparison]) -> dict[str, int]:
+    """Group of each source, 1 first: sources joined by pairs without an established order share one.
+
+    names: in rank order. Sources of different groups are all established against each other.
+    """
+    leader = {name: name for name in names}
+
+    def find(name: str) -> str:
+        while leader[name] != name:
+            name = leader[name]
+        return name
+
+    for pair in comparisons:
+        if not pair.established:
+            leader[find(pair.second)] = find(pair.first)
+    groups: dict[str, int] = {}
+    for name in names:
+        groups.setdefault(find(name), len(groups) + 1)
+    return {name: groups[find(name)] for name in names}
+
+
+def chances(ranked: Sequence[Measured], settings: Settings) -> Floats:
+    """(S,) probability of the highest score; equal where a source has too few queries to tell. Source: METHOD 8."""
+    if any(len(item.influence.queries) < FEWEST_QUERIES for item in ranked):
+        return np.full(len(ranked), 1.0 / len(ranked))
+    scores = np.array([item.nats(settings.budget) for item in ranked])
+    return probability_first(scores, covariance([item.influence for item in ranked]), settings.seed)

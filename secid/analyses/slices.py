@@ -1,0 +1,143 @@
+"""The same sources scored within each value of a column: language, subset, length class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf, isfinite
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.analyses.ablations import rank_stability
+from secid.analyses.ranking import compare, interval, rank_groups
+from secid.measure.information import trace
+from secid.pool import Plan
+from secid.progress import Progress
+from secid.results import Slice, SliceSource
+from secid.settings import Settings
+from secid.triplets.measure_set import Bench, level_places
+from secid.triplets.measured import Measured
+
+MOST_SLICES = 1_000
+"""A column of more values tells rows apart, not parts of the data."""
+Flags = npt.NDArray[np.bool_]
+Index = npt.NDArray[np.int64]
+
+
+def slices(
+    plan: Plan,
+    items: Sequence[Measured],
+    bench: Bench,
+    flags: Mapping[str, Mapping[str, Flags]],
+    whole: Mapping[str, float],
+    settings: Settings,
+    progress: Progress,
+) -> tuple[Slice, ...]:
+    """Scores with intervals, and bucket shares, for each value, the largest slice first.
+
+    items : the sources, measured whole: a slice is scored in their pools, so every IDF is the run's.
+    flags : by source and bucket, (T,) which of its triplets are in it.   whole : what the run ranks by.
+    Ranked as the run is: at its budget, and beyond budget 1 cut to equal size within the slice.
+    Empty without settings.by.
+    """
+    if settings.by is None:
+        return ()
+    found = []
+    progress.start("slices", len(plan.slices), "slices")
+    for number, value in enumerate(plan.slices):
+        inside, shares = [], {}
+        for item in items:
+            if (keep := _places(item, number)).size:
+                inside.append((item, keep))
+                share = item.triplets.share
+                counted = None if share is None else share[keep]
+                shares[item.name] = {
+                    name: float(np.average(within[keep], weights=counted)) for name, within in flags[item.name].items()
+                }
+        if inside:
+            parts = [bench.part(item, keep, settings.budget) for item, keep in inside]
+            found.append(_slice(settings, value, parts, _judged(plan, inside, parts, bench, settings), shares, whole))
+        progress.advance(1)
+    return tuple(sorted(found, key=lambda item: (-sum(s.n_triplets for s in item.sources), _natural(item.value))))
+
+
+def _natural(value: str) -> tuple[float, str]:
+    """Numbers by their size, before all names."""
+    try:
+        number = float(value)
+    except ValueError:
+        return inf, value
+    return (number, value) if isfinite(number) else (inf, value)
+
+
+def _places(item: Measured, number: int) -> Index:
+    """The triplets of one slice."""
+    planned = item.planned
+    if planned is None:
+        raise ValueError("controls have no slices")
+    return np.flatnonzero(planned.slice[item.triplets.record] == number)
+
+
+def _judged(
+    plan: Plan,
+    inside: Sequence[tuple[Measured, Index]],
+    parts: Sequence[Measured],
+    bench: Bench,
+    settings: Settings,
+) -> Sequence[Measured]:
+    """The parts as they are ranked: beyond budget 1 cut to equal size, where that can be."""
+    own = [part.triplets for part in parts]
+    level = None if settings.budget <= 1.0 else level_places(plan, own, settings.seed)
+    if level is None:
+        return parts
+    return [
+        part if len(places) == len(keep) else bench.part(item, keep[places], settings.budget)
+        for part, (item, keep), places in zip(parts, inside, level, strict=True)
+    ]
+
+
+def _slice(
+    settings: Settings,
+    value: str,
+    items: Sequence[Measured],
+    judged: Sequence[Measured],
+    shares: Mapping[str, Mapping[str, float]],
+    whole: Mapping[str, float],
+) -> Slice:
+    """judged: the items as they are ranked, cut to equal size beyond budget 1."""
+    budget, whole_slice = settings.budget, {item.name: item for item in items}
+    ranked = sorted(judged, key=lambda item: (-item.nats(budget), item.name))
+    scores = {item.name: item.nats(budget) for item in ranked}
+    comparisons = compare(ranked, budget)
+    groups = rank_groups(list(scores), comparisons)
+    leader = min(whole, key=lambda name: (-whole[name], name))
+    sources = []
+    for rank, cut in enumerate(ranked, 1):
+        item = whole_slice[cut.name]
+        share = item.triplets.share
+        error = float(cut.influence.standard_errors()[0])
+        sources.append(
+            SliceSource(
+                name=item.name,
+                rank=rank,
+                rank_group=groups[item.name],
+                n_queries=len(item.influence.queries),
+                n_triplets=round(item.triplets.n_negatives),
+                score_nats=scores[item.name],
+                interval_95=interval(cut, budget, scores[item.name], error),
+                trace=trace(item.state.matrix()),
+                consistency_mean=float(np.average(item.gates.consistency, weights=share)),
+                locality_mean=float(np.average(item.gates.locality, weights=share)),
+                coverage_mean=float(np.average(item.gates.coverage, weights=share)),
+                bucket_fractions=shares[item.name],
+            )
+        )
+    return Slice(
+        field=settings.by or "",
+        value=value,
+        sources=tuple(sources),
+        stability=rank_stability(scores, whole, sorted(scores)),
+        lead_interval_95=next(
+            (pair.interval_95 for pair in comparisons if (pair.first, pair.second) == (ranked[0].name, leader)), None
+        ),
+    )

@@ -1,0 +1,60 @@
+"""Encoders: texts and a role in, rows out. torch is imported only when a model is loaded."""
+
+from __future__ import annotations
+
+from secid.encode.cache import Cache
+from secid.encode.cache_folder import CacheFolder
+from secid.encode.describe import Description, describe
+from secid.encode.embed import EmbedCounts, embed
+from secid.encode.function import from_callable
+from secid.encode.protocol import EncodedBatch, Encoder, Role, StreamingEncoder
+from secid.encode.rows import MODEL_FIELDS, unused_flags
+from secid.encode.selftest import batch_noise, self_test, smallest_distance
+from secid.progress import Progress, Silent
+from secid.settings import RECIPE_FIELDS, Settings
+
+__all__ = [
+    "Cache",
+    "CacheFolder",
+    "Description",
+    "EmbedCounts",
+    "EncodedBatch",
+    "Encoder",
+    "Role",
+    "StreamingEncoder",
+    "batch_noise",
+    "describe",
+    "embed",
+    "from_callable",
+    "ignored",
+    "load",
+    "self_test",
+    "smallest_distance",
+]
+
+
+def ignored(settings: Settings) -> tuple[str, ...]:
+    """A note on the settings that were given beside an encoder object, whose maker has chosen them."""
+    return unused_flags(settings, "an encoder object", (*RECIPE_FIELDS, *MODEL_FIELDS))
+
+
+def load(settings: Settings, progress: Progress | None = None) -> Encoder:
+    """The encoder that `settings.encoder` names: alias, hub name, local folder, vectors file or http endpoint.
+
+    progress : told when an endpoint has to be waited for.
+    Raises EncoderError, in one line and with what to do, where it cannot be found, loaded or trusted.
+    """
+    from pathlib import Path
+
+    name = settings.encoder or ""
+    if name.startswith(("http://", "https://")):
+        from secid.encode.endpoint import load_endpoint
+
+        return load_endpoint(settings, progress or Silent())
+    if Path(name).suffix in {".npz", ".parquet"}:
+        from secid.encode.precomputed import load_precomputed
+
+        return load_precomputed(settings)
+    from secid.encode.loading import load_transformer
+
+    return load_transformer(settings)

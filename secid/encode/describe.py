@@ -1,0 +1,59 @@
+"""An encoder as it was resolved, and whether it does what any encoder must."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from secid.encode.modules import Head
+from secid.encode.protocol import Encoder
+from secid.encode.recipe import Recipe
+from secid.encode.selftest import CHECKS, Check, self_test
+from secid.results import EncoderInfo
+
+
+@dataclass(frozen=True)
+class Description:
+    """What `secid encoder` tells.
+
+    n_parameters : of model and heads; None where there is no model to count (vectors file, endpoint).
+    heads        : modules after the pooling, in order, such as "dense 768 to 3072"; a last normalisation
+                   is told by info.normalize instead.
+    truncate_dim : how many of a vector's dimensions are kept, the first ones; None for all.
+    not_asked    : checks of the self-test that mean nothing for stored rows.
+    """
+
+    info: EncoderInfo
+    n_parameters: int | None
+    heads: tuple[str, ...]
+    checks: tuple[Check, ...]
+    truncate_dim: int | None = None
+    not_asked: tuple[str, ...] = ()
+
+    @property
+    def unsettled(self) -> tuple[str, ...]:
+        """Names of the checks that did not pass, failed or not evaluated alike."""
+        return tuple(check.name for check in self.checks if check.outcome != "pass")
+
+
+def describe(encoder: Encoder) -> Description:
+    """The encoder's recipe and the outcome of its self-test, which encodes a few short texts."""
+    recipe: Recipe | None = getattr(encoder, "recipe", None)
+    heads = () if recipe is None else tuple(map(_head, recipe.heads))
+    checks = self_test(encoder)
+    asked = {check.name for check in checks}
+    return Description(
+        info=encoder.info,
+        n_parameters=getattr(encoder, "n_parameters", None),
+        heads=heads,
+        checks=checks,
+        truncate_dim=encoder.info.dim if encoder.info.rules.get("truncate_dim") == "flag" else None,
+        not_asked=tuple(name for name in CHECKS if name not in asked),
+    )
+
+
+def _head(head: Head) -> str:
+    name = head.kind.replace("_", " ")
+    if not head.in_features:
+        return name
+    activation = "" if head.activation == "Identity" else f", {head.activation}"
+    return f"{name} {head.in_features} to {head.out_features}{activation}{', residual' if head.residual else ''}"

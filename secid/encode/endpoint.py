@@ -1,0 +1,217 @@
+"""Any OpenAI-compatible /v1/embeddings endpoint as an encoder: http://host:port/v1?model=NAME.
+
+The key comes from SECID_API_KEY or OPENAI_API_KEY and appears in no message, note or result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import urllib.parse
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from secid.encode.http import Http
+from secid.encode.presets import family_of
+from secid.encode.protocol import EncodedBatch, Float32Rows, Role, gather
+from secid.encode.rows import MODEL_FIELDS, as_rows, cut_dimension, finish_rows, unused_flags
+from secid.errors import EncoderError
+from secid.progress import Progress
+from secid.results import EncoderInfo
+from secid.settings import Settings
+
+KEY_VARIABLES = ("SECID_API_KEY", "OPENAI_API_KEY")
+
+UNUSED = ("revision", "pooling", "max_length", *MODEL_FIELDS)
+"""Settings that are the server's to choose."""
+
+TEXTS_PER_REQUEST = 64
+CHARACTERS_PER_REQUEST = 200_000
+"""Hosted services take 2,048 inputs and 300,000 tokens in one request; a text alone is sent however long it is."""
+
+REQUESTS_AT_ONCE = 4
+"""Enough to hide the way there and back, little enough not to provoke rate limits."""
+
+
+class EndpointEncoder:
+    """Texts with their prefix go out in batches; rows come back checked, cut and scaled."""
+
+    def __init__(self, http: Http, url: str, model: str, info: EncoderInfo, truncate_dim: int | None) -> None:
+        self.info = info
+        self._http = http
+        self._url = url
+        self._model = model
+        self._truncate_dim = truncate_dim
+
+    @property
+    def dimension(self) -> int:
+        return self.info.dim
+
+    def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
+        """(n, dimension) float32 in the order of the texts; unit rows where `info.normalize`."""
+        return gather(self.batches(texts, role), len(texts), self.dimension)
+
+    def batches(self, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
+        """Batches in order, a few requests under way at once."""
+        prefix = self.info.query_prefix if role == "query" else self.info.passage_prefix
+        starts = deque(_parts(texts))
+        waiting: deque[tuple[int, Future[tuple[Float32Rows, int]]]] = deque()
+        pool = ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="secid-endpoint")
+        try:
+            while starts or waiting:
+                while starts and len(waiting) < REQUESTS_AT_ONCE:
+                    start, stop = starts.popleft()
+                    part = [prefix + text for text in texts[start:stop]]
+                    waiting.append((start, pool.submit(self._request, part)))
+                start, future = waiting.popleft()
+                rows, n_tokens = future.result()
+                positions = np.arange(start, start + len(rows))
+                yield EncodedBatch(positions, rows, np.zeros(len(rows), dtype=np.bool_), n_tokens)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _request(self, texts: list[str]) -> tuple[Float32Rows, int]:
+        rows, n_tokens = request_rows(self._http, self._url, self._model, texts)
+        width = rows.shape[1]
+        if cut_dimension(width, self._truncate_dim) != self.dimension:
+            raise EncoderError(f"vectors of {width} numbers, {self.dimension} before", where=self._url)
+        return finish_rows(rows, self._truncate_dim, self.info.normalize), n_tokens
+
+
+def _parts(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """(start, stop) of the texts of each request."""
+    start = size = 0
+    for place, text in enumerate(texts):
+        if place - start == TEXTS_PER_REQUEST or (size + len(text) > CHARACTERS_PER_REQUEST and place > start):
+            yield start, place
+            start, size = place, 0
+        size += len(text)
+    if start < len(texts):
+        yield start, len(texts)
+
+
+def _key() -> str | None:
+    """The key of the environment, without the spaces and line ends that come with files and copies.
+
+    Raises EncoderError, which does not show it, where no header could carry it.
+    """
+    for name in KEY_VARIABLES:
+        key = os.environ.get(name, "").strip()
+        if key and not (key.isascii() and key.isprintable()):
+            raise EncoderError(f"the key in {name} holds a character that no key has", remedy="set it again")
+        if key:
+            return key
+    return None
+
+
+def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
+    """The endpoint `settings.encoder` names; one short request finds its dimension.
+
+    progress : told when it has to be waited for.
+    Raises EncoderError where it cannot be reached, refuses, or answers with something else.
+    """
+    base, model = parse_address(settings.encoder or "")
+    key = _key()
+    http = Http(key, progress.note)
+    model = model or _only_model(http, base)
+    url = f"{base}/embeddings"
+    rows, _ = request_rows(http, url, model, ["dimension"])
+    family = family_of(model)
+    query_prefix = settings.query_prefix if settings.query_prefix is not None else family.query_prefix if family else ""
+    passage_prefix = (
+        settings.passage_prefix if settings.passage_prefix is not None else family.passage_prefix if family else ""
+    )
+    normalize = True if settings.normalize is None else settings.normalize
+    by_family = f"registry: {family.key}" if family else "default"
+    notes = ["weights behind an endpoint are unknown: cached rows are told apart by address and model name alone"]
+    notes += unused_flags(settings, "an endpoint", UNUSED)
+    if key and base.startswith("http://"):
+        notes.append("the key was sent over plain http")
+    stated = json.dumps([url, model, query_prefix, passage_prefix, normalize, settings.truncate_dim])
+    info = EncoderInfo(
+        name=f"{base}?model={model}",
+        revision=None,
+        weights_sha256=None,
+        pooling="unknown",
+        query_prefix=query_prefix,
+        passage_prefix=passage_prefix,
+        max_length=None,
+        normalize=normalize,
+        dtype="unknown",
+        device="endpoint",
+        dim=cut_dimension(rows.shape[1], settings.truncate_dim),
+        fingerprint=hashlib.sha256(stated.encode()).hexdigest(),
+        rules={
+            "query_prefix": by_family if settings.query_prefix is None else "flag",
+            "passage_prefix": by_family if settings.passage_prefix is None else "flag",
+            "normalize": "default" if settings.normalize is None else "flag",
+            "truncate_dim": "default" if settings.truncate_dim is None else "flag",
+        },
+        notes=tuple(notes),
+    )
+    return EndpointEncoder(http, url, model, info, settings.truncate_dim)
+
+
+def parse_address(address: str) -> tuple[str, str | None]:
+    """(base URL up to /v1, model or None) of what the user typed.
+
+    Raises EncoderError for an address that is none, or that carries a password.
+    """
+    try:
+        parts = urllib.parse.urlsplit(address)
+        whole = bool(parts.hostname) and parts.port != 0 and f"{parts.netloc}{parts.path}".isascii()
+    except ValueError:  # brackets or port
+        parts, whole = urllib.parse.urlsplit(""), False
+    if parts.scheme not in {"http", "https"} or not whole or any(map(str.isspace, address)):
+        raise EncoderError("not an http address", where="--encoder", remedy="http://host:port/v1?model=NAME")
+    if parts.username is not None or parts.password is not None:
+        raise EncoderError(
+            "an address must not carry a user name or password",
+            where="--encoder",
+            remedy=f"put the key into {KEY_VARIABLES[0]}",
+        )
+    query = urllib.parse.parse_qs(parts.query)
+    unknown = sorted(set(query) - {"model"})
+    if unknown or parts.fragment:
+        raise EncoderError(f"unknown parameters {unknown or parts.fragment}", where="--encoder", remedy="only ?model=")
+    path = parts.path.rstrip("/").removesuffix("/embeddings") or "/v1"
+    model = query.get("model", [None])[0]
+    return urllib.parse.urlunsplit((parts.scheme, parts.netloc, path, "", "")), model
+
+
+def _only_model(http: Http, base: str) -> str:
+    """The model of an endpoint that serves one."""
+    answer = http.ask(f"{base}/models")
+    try:
+        names = [str(model["id"]) for model in answer["data"]]
+    except (KeyError, TypeError) as error:
+        raise EncoderError("no list of models came back", where=f"{base}/models", remedy="add ?model=NAME") from error
+    if len(names) != 1:
+        raise EncoderError(
+            f"{len(names)} models are served: {', '.join(names[:5])}", where=base, remedy="add ?model=NAME"
+        )
+    return names[0]
+
+
+def request_rows(http: Http, url: str, model: str, texts: list[str]) -> tuple[Float32Rows, int]:
+    """(n, d) float32 rows in the order of the texts, and the tokens the endpoint counted (0 if it does not say).
+
+    Raises EncoderError where the answer is not one vector a text.
+    """
+    answer = http.ask(url, {"model": model, "input": texts, "encoding_format": "float"})
+    try:
+        items: list[Any] = sorted(answer["data"], key=lambda item: int(item["index"]))
+        places = [int(item["index"]) for item in items]
+        vectors = [item["embedding"] for item in items]
+        n_tokens = int((answer.get("usage") or {}).get("prompt_tokens") or 0)
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise EncoderError(f"the answer is not in the OpenAI form ({error!r})", where=url) from error
+    if places != list(range(len(texts))):
+        same = "" if len(set(places)) == len(places) else ", some for the same text"
+        raise EncoderError(f"{len(places)} vectors came back for {len(texts)} texts{same}", where=url)
+    return as_rows(vectors, len(texts), None, url), n_tokens

@@ -1,0 +1,90 @@
+"""Any Python function as an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from secid.encode.protocol import Float32Rows, Role
+from secid.encode.rows import as_rows, finish_rows
+from secid.errors import EncoderError, SecidError
+from secid.results import EncoderInfo
+
+EncodeFunction = Callable[[list[str], Role], Any]
+
+
+class FunctionEncoder:
+    """Texts and a role go to the function as they are; what it returns is checked and scaled."""
+
+    def __init__(self, function: EncodeFunction, info: EncoderInfo) -> None:
+        self._function = function
+        self.info = info
+
+    @property
+    def dimension(self) -> int:
+        return self.info.dim
+
+    def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
+        """(n, dimension) float32, unit rows. Raises EncoderError where the function returns anything else."""
+        if not texts:
+            return as_rows([[0.0] * self.dimension], 1, self.dimension, self.info.name)[:0]
+        rows = _answer(self._function, list(texts), role, self.dimension, self.info.name)
+        return finish_rows(rows, None, self.info.normalize)
+
+
+def from_callable(
+    function: EncodeFunction, name: str, *, fingerprint: str = "", normalize: bool = True
+) -> FunctionEncoder:
+    """An encoder of `function(texts, role)`, which returns one vector a text and adds its own prefixes.
+
+    name        : what reports call it.
+    fingerprint : names exactly this function, weights and all, so that its rows may be cached;
+                  without one nothing is cached.
+    Raises EncoderError where the function does not return (n, d) numbers.
+    """
+    if not name:
+        raise EncoderError("an encoder function needs a name", remedy="from_callable(function, 'my-encoder')")
+    probe = _answer(function, ["dimension"], "passage", None, name)
+    notes = () if fingerprint else ("a Python function without a fingerprint: its rows are not cached",)
+    info = EncoderInfo(
+        name=name,
+        revision=None,
+        weights_sha256=None,
+        pooling="unknown",
+        query_prefix="",
+        passage_prefix="",
+        max_length=None,
+        normalize=normalize,
+        dtype="unknown",
+        device="unknown",
+        dim=probe.shape[1],
+        fingerprint=fingerprint,
+        rules={"query_prefix": "function", "passage_prefix": "function", "normalize": "caller"},
+        notes=notes,
+    )
+    return FunctionEncoder(function, info)
+
+
+def _answer(function: EncodeFunction, texts: list[str], role: Role, dimension: int | None, name: str) -> Float32Rows:
+    """What the function makes of these texts, as rows. Raises EncoderError where it fails or returns anything else."""
+    try:
+        values = function(texts, role)
+    except SecidError:
+        raise
+    except Exception as error:
+        asked = f"{len(texts):,} {role} text{'s' * (len(texts) > 1)}, the first {texts[0][:40]!r}"
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise EncoderError(
+            f"the encoder function failed on {asked}: {reason}",
+            where=name,
+            remedy="it is called with a list of texts and their role, and once with the one text 'dimension'; it must "
+            "take any text",
+        ) from error
+    return as_rows(_plain(values), len(texts), dimension, name)
+
+
+def _plain(values: Any) -> Any:
+    """Tensors of any kind, with gradients or on a device, as arrays; other values as they are."""
+    if hasattr(values, "detach"):  # torch need not be loaded to tell
+        return values.detach().cpu().float().numpy()
+    return [_plain(value) for value in values] if isinstance(values, list | tuple) else values

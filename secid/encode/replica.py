@@ -1,0 +1,134 @@
+"""One copy of a model on one device: from a batch of token ids to text vectors.
+
+Source: FORMATS 2 (recipes), METHOD 11 (precision).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from secid.encode.batching import Feed, TokenBatch, halves
+from secid.encode.pooling import pool
+from secid.encode.protocol import EncodedBatch
+from secid.encode.recipe import Recipe
+from secid.errors import EncoderError
+
+NO_ROOM = ("out of memory", "alloc_failed", "not enough memory", "can't allocate memory")
+"""What torch says, in small letters, where memory ends elsewhere than in its CUDA allocator: in cuBLAS, in pinned
+memory, on MPS and on the CPU it raises a plain RuntimeError."""
+
+
+def _too_long(batch: TokenBatch, error: Exception) -> EncoderError:
+    """For a table of positions that ended, in a model of a type that `max_length` does not know."""
+    return EncoderError(
+        f"the model fails on a text of {int(batch.lengths[0])} tokens: {error}", remedy="give a smaller --max-length"
+    )
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    said = str(error).lower()
+    return isinstance(error, torch.cuda.OutOfMemoryError) or any(words in said for words in NO_ROOM)
+
+
+class Pending(NamedTuple):
+    """A batch under way. vectors : (b, d) float32 in the host's memory, filled when `done`; None: filled already."""
+
+    batch: TokenBatch
+    vectors: Tensor
+    done: torch.cuda.Event | None
+
+    def fetched(self) -> EncodedBatch:
+        if self.done is not None:
+            self.done.synchronize()
+        batch = self.batch
+        return EncodedBatch(batch.positions, self.vectors.numpy(), batch.truncated, int(batch.lengths.sum()))
+
+
+class Replica(NamedTuple):
+    """A model and the modules after its pooling, ready on a device."""
+
+    model: nn.Module
+    heads: nn.Module
+    device: torch.device
+
+    def work(self, feed: Feed, recipe: Recipe, skip: int) -> Iterator[EncodedBatch]:
+        """Encodes batches of the feed while there are any; for a thread of its own.
+
+        A batch is fetched when the next is under way. A batch that does not fit into the device's memory is
+        halved and tried again, and the feed's later ones are smaller; what is encoded stays encoded.
+        """
+        self._settle()
+        waiting: Pending | None = None
+        parts: deque[TokenBatch] = deque()
+        while (batch := parts.popleft() if parts else feed.take()) is not None:
+            try:
+                pending = self._send_home(batch, self.forward(batch, recipe, skip))
+            except (IndexError, RuntimeError) as error:
+                if isinstance(error, IndexError) or "must match" in str(error):
+                    raise _too_long(batch, error) from error
+                if not is_out_of_memory(error):
+                    raise
+                if len(batch.positions) == 1:
+                    raise self._no_room(batch) from error
+                feed.fits_not(batch.ids.size)
+                parts.extendleft(reversed(halves(batch)))
+            else:
+                if waiting is not None:
+                    yield waiting.fetched()
+                waiting = pending
+                continue
+            torch.cuda.empty_cache()  # here, where the error no longer holds what the failed attempt had made
+        if waiting is not None:
+            yield waiting.fetched()
+
+    def _send_home(self, batch: TokenBatch, vectors: Tensor) -> Pending:
+        """Queues the copy to the host behind the batch: asked for later, it would wait for the next batch as well."""
+        if self.device.type != "cuda":
+            return Pending(batch, vectors.cpu(), None)
+        home = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
+        home.copy_(vectors, non_blocking=True)
+        done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        done.record()
+        return Pending(batch, home, done)
+
+    def _settle(self) -> None:
+        """Makes the calling thread one of this device's; on a CPU it is one core's."""
+        if self.device.type == "cpu":
+            torch.set_num_threads(1)
+        elif self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+
+    def _no_room(self, batch: TokenBatch) -> EncoderError:
+        return EncoderError(
+            f"out of memory on {self.device} with a single text of {int(batch.lengths[0])} tokens",
+            remedy="give --max-length, a smaller encoder or --device cpu",
+        )
+
+    @torch.inference_mode()
+    def forward(self, batch: TokenBatch, recipe: Recipe, skip: int) -> Tensor:
+        """Vectors (b, d) float32, still on the device. skip: first tokens left out of the pool."""
+        ids = self._to_device(batch.ids)
+        lengths = self._to_device(batch.lengths)
+        mask = None
+        if batch.lengths[-1] < batch.ids.shape[1]:  # without padding attention needs no mask, and runs faster
+            mask = (torch.arange(ids.shape[1], device=self.device) < lengths[:, None]).long()
+        hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+        vectors: Tensor = self.heads(pool(hidden, lengths, recipe.pooling, skip))
+        if recipe.truncate_dim is not None:
+            vectors = vectors[:, : recipe.truncate_dim]
+        if recipe.normalize:
+            vectors = nn.functional.normalize(vectors, dim=1)
+        return vectors
+
+    def _to_device(self, array: NDArray[np.int64]) -> Tensor:
+        tensor = torch.from_numpy(array)
+        if self.device.type == "cuda":
+            return tensor.pin_memory().to(self.device, non_blocking=True)
+        return tensor.to(self.device)

@@ -1,0 +1,56 @@
+"""Rows that come from outside (a file, an endpoint, a function): checked, cut, scaled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from secid.encode.protocol import Float32Rows
+from secid.errors import EncoderError
+from secid.settings import DEFAULTS, Settings
+
+MODEL_FIELDS = ("dtype", "device", "batch_tokens", "trust_remote_code", "allow_pickle")
+"""Settings of how a model is loaded and run, which mean nothing where secid runs none."""
+
+
+def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Float32Rows:
+    """(n_texts, d) float32. Raises EncoderError where `values` is no such array of numbers."""
+    try:
+        rows = np.asarray(values, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise EncoderError(f"vectors are not arrays of numbers of one length: {error}", where=where) from error
+    expected = f"({n_texts}, {'d' if dimension is None else dimension})"
+    if rows.ndim != 2 or len(rows) != n_texts or rows.shape[1] == 0 or dimension not in (None, rows.shape[1]):
+        raise EncoderError(f"vectors of shape {rows.shape} for {n_texts} texts, expected {expected}", where=where)
+    return rows
+
+
+def finish_rows(rows: Float32Rows, truncate_dim: int | None, normalize: bool) -> Float32Rows:
+    """The first `truncate_dim` numbers of each row, at unit length where asked. A zero row stays zero.
+
+    NaN and infinity pass through as NaN: `embed` stops on them and names the text.
+    """
+    if truncate_dim is not None:
+        rows = rows[:, :truncate_dim]
+    if not normalize:
+        return rows
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        return np.divide(rows, np.where(lengths == 0, 1, lengths), dtype=np.float32)
+
+
+def unused_flags(settings: Settings, kind: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """A note on the settings among `names` that were given although they mean nothing for that kind of encoder."""
+    given = [name for name in names if getattr(settings, name) != getattr(DEFAULTS, name)]
+    return (f"not used with {kind}: {', '.join('--' + name.replace('_', '-') for name in given)}",) if given else ()
+
+
+def cut_dimension(dimension: int, truncate_dim: int | None) -> int:
+    """The dimension after --truncate-dim. Raises EncoderError where the encoder has fewer."""
+    if truncate_dim is not None and truncate_dim > dimension:
+        raise EncoderError(
+            f"--truncate-dim {truncate_dim} is more than the {dimension} dimensions of the encoder",
+            remedy=f"give {dimension} or less",
+        )
+    return dimension if truncate_dim is None else truncate_dim

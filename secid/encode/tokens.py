@@ -1,0 +1,96 @@
+"""The tokenizer of an encoder, used in bulk and without padding; ids leave its Rust core as lists."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from secid.encode.batching import Tokens
+from secid.encode.modules import AGAIN
+from secid.encode.recipe import Recipe
+from secid.errors import EncoderError
+
+
+class Tokeniser:
+    """Texts to token ids, special tokens in, cut at the recipe's maximum length.
+
+    Works on a copy of the tokenizer's Rust core, whose truncation and padding are set once.
+    """
+
+    def __init__(self, core: Any, special_ids: frozenset[int], padding: int, max_length: int | None) -> None:
+        self._core = core
+        self._special_ids = special_ids
+        self.padding = padding
+        self.max_length = max_length
+
+    def tokens(self, texts: list[str]) -> Tokens:
+        """Token ids of each text. Raises EncoderError where a text gives none."""
+        encodings = self._core.encode_batch(texts)
+        lists = [encoding.ids for encoding in encodings]
+        lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
+        if not bool((lengths > 0).all()):
+            place = int(np.flatnonzero(lengths == 0)[0])
+            raise EncoderError(f"the tokenizer gives no token for the text {texts[place][:80]!r}")
+        ids = np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=int(lengths.sum()))
+        truncated = np.fromiter(
+            (bool(encoding.overflowing) for encoding in encodings), dtype=np.bool_, count=len(lists)
+        )
+        return Tokens(ids, lengths, truncated)
+
+    def pieces(self, texts: list[str]) -> list[list[int]]:
+        """Token ids of each text without special tokens, cut at the maximum length; none for an empty text."""
+        special = self._special_ids
+        return [
+            [token for token in encoding.ids if token not in special] for encoding in self._core.encode_batch(texts)
+        ]
+
+    def prompt_length(self, prompt: str) -> int:
+        """Tokens of a prefix, a closing special token not counted: what `include_prompt: false` leaves out."""
+        if not prompt:
+            return 0
+        ids = self._core.encode(prompt).ids
+        return len(ids) - int(bool(ids) and ids[-1] in self._special_ids)
+
+
+def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
+    """Raises EncoderError for a tokenizer without a fast core, or one that marks token types."""
+    from tokenizers import Tokenizer
+    from tokenizers.normalizers import Lowercase, Sequence
+    from transformers import AutoTokenizer
+
+    where = str(recipe.folder)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(recipe.folder, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise EncoderError(
+            f"the tokenizer cannot be loaded: {' '.join(str(error).split())[:300]}", where=where
+        ) from error
+    if not tokenizer.is_fast:
+        raise EncoderError(
+            "only tokenizers with a tokenizer.json are supported",
+            where=where,
+            remedy="save one with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(...)",
+        )
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        raise EncoderError("the tokenizer has no vocabulary: its files are missing", where=where, remedy=AGAIN)
+    core = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    core.no_padding()
+    core.no_truncation()
+    if recipe.max_length is not None:
+        taken = max(len(core.encode(prefix).ids) for prefix in (recipe.query_prefix, recipe.passage_prefix))
+        if recipe.max_length <= taken:
+            raise EncoderError(
+                f"a maximum length of {recipe.max_length} tokens leaves none for the text: special tokens and prefix "
+                f"are {taken}",
+                where=where,
+                remedy=f"give --max-length {taken + 1} or more",
+            )
+        core.enable_truncation(recipe.max_length, direction=tokenizer.truncation_side)
+    if recipe.lower_case:
+        core.normalizer = Lowercase() if core.normalizer is None else Sequence([Lowercase(), core.normalizer])
+    if any(core.encode("a").type_ids):
+        raise EncoderError("the tokenizer marks token types other than 0, which is not supported", where=where)
+    padding = tokenizer.pad_token_id
+    return Tokeniser(core, frozenset(tokenizer.all_special_ids), 0 if padding is None else padding, recipe.max_length)

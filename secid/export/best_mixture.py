@@ -1,0 +1,277 @@
+"""The mixture of a run's sources that holds the most information, from the saved states alone.
+
+Nothing is encoded or read again: M(alpha) = sum alpha_s M_s is all a hybrid needs. Source: METHOD 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+from torch import Tensor
+
+from secid.errors import InputError, UsageError
+from secid.measure.information import InformationState, log_det_nats
+from secid.measure.mixture import SLACK, Bounds, Mixture, best_mixture, mixed
+from secid.results import Run
+from secid.run_folder.read import read_control_states, read_states
+from secid.settings import FIELDS
+from secid.triplets.measured import CURVE_BUDGETS
+
+MIX_SCHEMA_VERSION = "1.0"
+VERTEX_SHARE = 0.99
+"""From this share on, a mixture is one source and a trace of others."""
+SAME_INFORMATION = 1e-12
+"""Largest entry by which two information matrices may differ and still count as equal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One source, or control, of the mixture.
+
+    share        : its proportion.   fixed : whether the user set it.
+    single_nats  : its own score at the budget.
+    slope_nats   : what a unit more of it would add; equal over all sources with a share inside the bounds.
+    loss_without_nats : what the best mixture loses when the source is left out; None where the
+                   bounds allow no mixture of the others.
+    """
+
+    name: str
+    control: bool
+    share: float
+    fixed: bool
+    n_negatives: float
+    single_nats: float
+    slope_nats: float
+    loss_without_nats: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hybrid:
+    """Two sources together at one budget.
+
+    half_nats  : half of the draws from each, M = (M_a + M_b) / 2.
+    union_nats : all negatives of both, M = (N_a M_a + N_b M_b) / (N_a + N_b), as if no negative stood in
+                 both: those that do would count once, and only the files can say which they are.
+    """
+
+    first: str
+    second: str
+    budget: float
+    first_nats: float
+    second_nats: float
+    half_nats: float
+    union_nats: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixResult:
+    """The best mixture at a budget, its certificate and what it is compared with.
+
+    gap_nats  : no mixture within the bounds holds more than nats + gap_nats.
+    equal_nats: of shares as equal as the bounds allow.   best_single: the source with the highest score
+                of its own, bounds aside.
+    remarks   : what the numbers mean, in sentences.
+    """
+
+    schema_version: str
+    budget: float
+    dimension: int
+    nats: float
+    gap_nats: float
+    equal_nats: float
+    best_single: str
+    best_single_nats: float
+    max_share: float
+    parts: tuple[Part, ...]
+    hybrids: tuple[Hybrid, ...]
+    remarks: tuple[str, ...]
+
+
+def mix(
+    folder: Path,
+    run: Run,
+    budget: float,
+    max_share: float = 1.0,
+    fixed: Mapping[str, float] | None = None,
+    with_controls: bool = False,
+) -> MixResult:
+    """The best mixture of a run folder's sources (and controls) at a budget.
+
+    run : the folder's report.
+    max_share : largest share of any source that is not fixed.   fixed : share by name.
+    Raises UsageError for an unknown name and for bounds that no mixture fits, InputError for damaged states.
+    Source: METHOD 7.
+    """
+    largest = FIELDS["budget"].metadata["le"]
+    for flag, number, most in (("--budget", budget, largest), ("--max-share", max_share, 1.0)):
+        if not 0 < number <= most:  # written as "passes if", so that NaN fails
+            raise UsageError(f"a number above 0, at most {most:g}, got {number:g}", where=flag)
+    states = read_states(folder, run)
+    controls = read_control_states(folder, run) if with_controls else {}
+    if with_controls and not controls:
+        raise UsageError("this run holds no states of controls", remedy="score with --controls all")
+    named = {_apart(label, states): state for label, state in controls.items()}
+    if len({state.total.shape for state in (*states.values(), *named.values())}) > 1:
+        raise InputError("states of several dimensions in one run", where=str(folder / "state"))
+    return mix_states({**states, **named}, set(named), budget, max_share, fixed or {})
+
+
+def _apart(label: str, sources: Mapping[str, InformationState]) -> str:
+    """The label of a control, told apart from a source of that name."""
+    return label if label not in sources else _apart(f"{label} (control)", sources)
+
+
+def mix_states(
+    states: Mapping[str, InformationState],
+    controls: set[str],
+    budget: float,
+    max_share: float,
+    fixed: Mapping[str, float],
+) -> MixResult:
+    """The best mixture of states by name. controls: the names that are controls."""
+    names = list(states)
+    places = {name: place for place, name in enumerate(names)}
+    for name in fixed:
+        if name not in places:
+            raise UsageError(
+                f"no source {name!r} in this run",
+                where="--fix",
+                remedy=f"one of {', '.join(names)}{'' if controls else '; controls take part with --with-controls'}",
+            )
+    matrices = [state.matrix() for state in states.values()]
+    by_place = {places[name]: share for name, share in fixed.items()}
+    bounds = Bounds.of(len(names), max_share, by_place)
+    best = best_mixture(matrices, budget, bounds)
+    singles = [log_det_nats(matrix, budget) for matrix in matrices]
+    sources = [place for place, name in enumerate(names) if name not in controls]
+    top = max(sources, key=lambda place: singles[place])
+    parts = tuple(
+        Part(
+            name=name,
+            control=name in controls,
+            share=float(best.proportions[place]),
+            fixed=name in fixed,
+            n_negatives=states[name].n_negatives,
+            single_nats=singles[place],
+            slope_nats=float(best.slopes[place]),
+            loss_without_nats=_loss_without(place, matrices, budget, max_share, by_place, best),
+        )
+        for place, name in enumerate(names)
+    )
+    equal = log_det_nats(mixed(matrices, bounds.middle()), budget)
+    return MixResult(
+        schema_version=MIX_SCHEMA_VERSION,
+        budget=budget,
+        dimension=matrices[0].shape[0],
+        nats=best.nats,
+        gap_nats=best.gap_nats,
+        equal_nats=equal,
+        best_single=names[top],
+        best_single_nats=singles[top],
+        max_share=max_share,
+        parts=parts,
+        hybrids=hybrids([(names[place], states[names[place]]) for place in sources], budget),
+        remarks=_remarks(parts, matrices, best, singles[top], names[top], budget, max_share),
+    )
+
+
+def _loss_without(
+    place: int,
+    matrices: Sequence[Tensor],
+    budget: float,
+    max_share: float,
+    fixed: Mapping[int, float],
+    best: Mixture,
+) -> float | None:
+    """Nats lost when one source is left out and the rest mixed anew; a fixed share of it is set free."""
+    if best.proportions[place] == 0:
+        return 0.0
+    others = [matrix for other, matrix in enumerate(matrices) if other != place]
+    if not others:
+        return None
+    kept = {other - (other > place): share for other, share in fixed.items() if other != place}
+    try:
+        bounds = Bounds.of(len(others), max_share, kept)
+    except UsageError:
+        return None
+    return best.nats - best_mixture(others, budget, bounds).nats
+
+
+def hybrids(sources: Sequence[tuple[str, InformationState]], budget: float) -> tuple[Hybrid, ...]:
+    """Every pair of sources at every budget of the curve, and at the given one. Source: METHOD 7."""
+    budgets = sorted({*CURVE_BUDGETS, budget})
+    singles = {(name, b): log_det_nats(state.matrix(), b) for name, state in sources for b in budgets}
+    found = []
+    for (first, a), (second, b) in combinations(sources, 2):
+        half = (a.matrix() + b.matrix()) / 2
+        union = (a + b).matrix()
+        found += [
+            Hybrid(
+                first=first,
+                second=second,
+                budget=point,
+                first_nats=singles[first, point],
+                second_nats=singles[second, point],
+                half_nats=log_det_nats(half, point),
+                union_nats=log_det_nats(union, point),
+            )
+            for point in budgets
+        ]
+    return tuple(found)
+
+
+def _remarks(
+    parts: Sequence[Part],
+    matrices: Sequence[Tensor],
+    best: Mixture,
+    single: float,
+    name: str,
+    budget: float,
+    max_share: float,
+) -> tuple[str, ...]:
+    held = {part.name for part in parts if part.fixed or (max_share < 1.0 and part.share >= max_share - SLACK)}
+    remarks = [
+        "This maximises the score, not retrieval: whether the mixture trains a better encoder is not measured here.",
+        f"Certificate: no mixture within the bounds holds more than {best.gap_nats:.2g} nats above this one.",
+    ]
+    if len(parts) == 1:
+        return (*remarks, f"{name} is the only source of this run: there is nothing to mix it with.")
+    largest = max(parts, key=lambda part: part.share)
+    if largest.share >= VERTEX_SHARE:
+        rule = budget == 1.0 and not held
+        why = " At B = 1 the score is nearly the mean weight, so this is the rule." if rule else ""
+        remarks.append(f"At budget {budget:g} the best mixture is {largest.name} almost alone.{why}")
+    elif budget == 1.0 and not held:
+        remarks.append(
+            "At B = 1 the score is nearly the mean weight of the negatives, so the best mixture lies close to one "
+            f"source: it holds {max(0.0, best.nats - single):.2g} nats more than {name} alone."
+        )
+    if all(not matrix.any() for matrix in matrices):
+        remarks.append("No source holds any information, so every mixture is as good as another.")
+    for (a, first), (b, second) in combinations(zip(parts, matrices, strict=True), 2):
+        if held & {a.name, b.name} or not (a.share or b.share) or not first.any():
+            continue
+        if float((first - second).abs().max()) <= SAME_INFORMATION:
+            remarks.append(f"{a.name} and {b.name} hold the same information: how they share is arbitrary.")
+    remarks += [
+        f"{part.name} has {part.n_negatives:,.0f} negatives, fewer than its share of a budget of {budget:g}: "
+        "more of it is counted than there is."
+        for part in parts
+        if part.share > SLACK and part.share * budget > part.n_negatives
+    ]
+    by_size = sorted(parts, key=lambda part: part.n_negatives)
+    fewest, most = by_size[0], by_size[-1]
+    if fewest.n_negatives < most.n_negatives:
+        remarks.append(
+            f"{fewest.name} has {fewest.n_negatives:,.0f} negatives, {most.name} {most.n_negatives:,.0f}. Beyond B = 1 "
+            "only equal numbers compare, because a smaller sample scores too low: shares and hybrids there favour the "
+            "larger. Score samples of equal size (--max-records, --first-k) to compare."
+        )
+    controls = [part for part in parts if part.control and part.share > 0]
+    if controls:
+        shares = ", ".join(f"{part.name} {100 * part.share:.1f} %" for part in controls)
+        remarks.append(f"Controls would take a share ({shares}): what the score asks for here, sources need not give.")
+    return tuple(remarks)

@@ -1,0 +1,168 @@
+"""Warnings on the lexical gate: where it tells nothing apart, and where the tokenizer misreads a script's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.arrays import distinct
+from secid.measure.blocks import Triplets
+from secid.pool import Plan, sample_order
+from secid.pool.tokenizer_fit import BETTER, NOTICED_MISREAD, misread
+from secid.settings import Settings
+from secid.triplets.coverage import CoverageBench
+from secid.triplets.measure_set import subset
+from secid.triplets.measured import Measured
+
+INACTIVE_COVERAGE = 0.05
+"""Mean coverage of the labelled positives below which coverage says nothing about negatives either."""
+SAMPLE_QUERIES = 200
+"""Queries of a source that other tokenizers are tried on: a mean coverage has a standard error of at most 0.02."""
+SHOWN_SOURCES = 2
+
+
+def lexical(
+    plan: Plan, items: Sequence[Measured], coverages: CoverageBench, settings: Settings, folder: Path
+) -> tuple[str, ...]:
+    """Warnings on the lexical gate: where it is inactive, and where the tokenizer misreads the words of a script.
+
+    folder: where the token sets of a sample are spooled.
+    """
+    means = {item.name: float(np.average(item.positive_coverage, weights=item.triplets.share)) for item in items}
+    inactive = [item for item in items if means[item.name] < INACTIVE_COVERAGE]
+    active = [item for item in items if item not in inactive]
+    found = _misread_sources(plan, active, settings.tokenizer, settings.seed)
+    if not inactive:
+        return _misread(found, settings.tokenizer)
+    others = _under_others(plan, inactive, coverages, settings, folder)
+    names = [name for name in others if not _misread_sources(plan, items, name, settings.seed)]
+    best = _best(names, others, bool(found))
+    told = []
+    for item in inactive:
+        most = max(names, key=lambda name: others[name][item.name].positives)
+        name = best if others[best][item.name].lifts or not others[most][item.name].lifts else most
+        where = item.name if name == best else f"{item.name}, in a run of its own"
+        told.append(_inactive(where, means[item.name], name, others[name][item.name], settings.tokenizer))
+    return (*told, *_misread(found, settings.tokenizer))
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Mean coverage of positives and of negatives under a tokenizer."""
+
+    positives: float
+    negatives: float
+
+    @property
+    def lifts(self) -> bool:
+        """Whether the gate is active there."""
+        return self.positives >= INACTIVE_COVERAGE
+
+
+def _best(names: Sequence[str], others: Mapping[str, Mapping[str, Reached]], is_asked_for: bool) -> str:
+    """The one tokenizer that a run is advised to use: it has but one.
+
+    Most sources helped; then BETTER; then what covers positives most beyond negatives, for a tokenizer that cuts words
+    into letters covers both. is_asked_for: sources with misread words need BETTER.
+    """
+
+    def key(name: str) -> tuple[bool, int, bool, float]:
+        reached = others[name].values()
+        return (
+            is_asked_for and name == BETTER,
+            sum(item.lifts for item in reached),
+            name == BETTER,
+            sum(item.positives - item.negatives for item in reached),
+        )
+
+    return max(names, key=key)
+
+
+def _inactive(name: str, mean: float, best: str, reached: Reached, tokenizer: str) -> str:
+    """With one token for a whole query (unsegmented Chinese) every residual is 1, and the score has two gates, not
+    three. Only where no offered tokenizer helps is that a property of the texts.
+    """
+    advice = (
+        f"use --tokenizer {best} for {name}, it lifts the coverage of positives to about {reached.positives:.2f} "
+        f"(negatives: {reached.negatives:.2f})"
+        if reached.lifts
+        else f"{name}: no offered tokenizer that leaves words whole lifts the coverage of positives to "
+        f"{INACTIVE_COVERAGE:g} (most: {best}, about {reached.positives:.3f})"
+    )
+    return (
+        f"{advice}: the lexical gate is inactive, under {tokenizer} the labelled positives "
+        f"cover {mean:.3f} of their queries on average"
+    )
+
+
+def _under_others(
+    plan: Plan, items: Sequence[Measured], coverages: CoverageBench, settings: Settings, folder: Path
+) -> dict[str, dict[str, Reached]]:
+    """What every other tokenizer covers, by tokenizer and source, on a sample of the sources' queries."""
+    sets = [subset(item.triplets, _sampled(plan, item.triplets, settings.seed)) for item in items]
+    queries = distinct(np.concatenate([rows.query for rows in sets]))
+    passages = distinct(np.concatenate([ids for rows in sets for ids in (rows.positive, rows.negative)]))
+    part = replace(plan, queries=plan.queries.only(queries), passages=plan.passages.only(passages))
+    sets = [
+        replace(
+            rows,
+            query=np.searchsorted(queries, rows.query),
+            positive=np.searchsorted(passages, rows.positive),
+            negative=np.searchsorted(passages, rows.negative),
+        )
+        for rows in sets
+    ]
+    folder.mkdir(exist_ok=True)
+    bench = coverages.over(part, sets, folder)
+
+    def reached(rows: Triplets, name: str) -> Reached:
+        covered = (bench.positives(rows, name, settings.idf), bench.negatives(rows, name, settings.idf))
+        return Reached(*(float(np.average(values, weights=rows.share)) for values in covered))
+
+    try:
+        return {
+            name: {item.name: reached(rows, name) for item, rows in zip(items, sets, strict=True)}
+            for name in coverages.tokenizers()
+            if name != settings.tokenizer
+        }
+    finally:
+        part.close()
+
+
+def _sampled(plan: Plan, rows: Triplets, seed: int) -> npt.NDArray[np.int64]:
+    """Rising places of the triplets of the queries that come first in the seeded order."""
+    queries = distinct(rows.query)
+    order = np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")
+    return np.flatnonzero(np.isin(rows.query, queries[order[:SAMPLE_QUERIES]]))
+
+
+def _misread_sources(
+    plan: Plan, items: Sequence[Measured], tokenizer: str, seed: int
+) -> dict[str, list[tuple[float, str]]]:
+    """What a tokenizer does to words -> the sources in which it does so noticeably, each with its share of texts."""
+    by_what: dict[str, list[tuple[float, str]]] = {}
+    for item in items:
+        if item.planned is not None:
+            seen = misread(plan, item.planned, tokenizer, seed)
+            if seen.fraction >= NOTICED_MISREAD:
+                by_what.setdefault(seen.told(), []).append((seen.fraction, item.name))
+    return by_what
+
+
+def _misread(found: Mapping[str, Sequence[tuple[float, str]]], tokenizer: str) -> tuple[str, ...]:
+    """One warning for all sources in which the tokenizer does the same to words."""
+    return tuple(
+        f"use --tokenizer {BETTER}: {tokenizer} {what} ({_shares(sorted(sources, reverse=True))})"
+        for what, sources in found.items()
+    )
+
+
+def _shares(sources: Sequence[tuple[float, str]]) -> str:
+    """The first sources with their shares, and how many more there are."""
+    shown = [f"{100 * fraction:.0f} % of the texts of {name}" for fraction, name in sources[:SHOWN_SOURCES]]
+    n_more = len(sources) - len(shown)
+    return ", ".join([*shown, *([f"and of {n_more} more {'source' if n_more == 1 else 'sources'}"] if n_more else [])])

@@ -1,0 +1,102 @@
+"""A verdict as GitHub workflow commands and as a step summary, within GitHub's limits. Nothing is posted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from secid.errors import OutputError
+from secid.pages.cuts import hard_cut
+from secid.pages.sanitize import plain
+from secid.pages.verdict_pages import verdict_markdown
+from secid.pages.verdict_words import by_urgency, facts, headline, summary
+from secid.results.gate import Check, GateVerdict, SourceVerdict
+
+PER_LEVEL = 10
+"""Annotations of one level that GitHub shows of a step; further ones it drops in silence."""
+MESSAGE_BYTES = 4096
+"""GitHub cuts longer messages; cutting them here keeps the end of a line whole."""
+SUMMARY_BYTES = 1 << 20
+"""A step summary beyond 1 MiB makes GitHub drop it whole."""
+CUT_NOTE = "\n\nThe rest is cut: a step summary holds 1 MiB.\n"
+SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
+
+
+def github_annotations(verdict: GateVerdict) -> list[str]:
+    """One command a line: an error a failed check, a warning an undecided one, a notice a source that may enter.
+
+    Where a level has more than GitHub shows, its last one tells how many are left out.
+    """
+    levels: dict[str, list[str]] = {"error": [], "warning": [], "notice": []}
+    for source in verdict.sources:
+        for check in by_urgency(source):
+            if check.holds_up:
+                level = "error" if check.outcome == "fail" else "warning"
+                levels[level].append(_of_check(level, source, check))
+        if source.outcome == "pass":
+            levels["notice"].append(
+                _command("notice", f"{headline(source)} {facts(source)}.", title="secid gate", file=_file(source))
+            )
+    return [line for level, lines in levels.items() for line in _within(level, lines, verdict)]
+
+
+def _within(level: str, lines: list[str], verdict: GateVerdict) -> list[str]:
+    if len(lines) <= PER_LEVEL:
+        return lines
+    left_out = len(lines) - PER_LEVEL + 1
+    more = f"{left_out} more not shown; {summary(verdict)}. The step summary and the log hold them all."
+    return [*lines[: PER_LEVEL - 1], _command(level, more, title="secid gate")]
+
+
+def _of_check(level: str, source: SourceVerdict, check: Check) -> str:
+    advice = f" {check.what_to_do}." if check.what_to_do else ""
+    rows = "".join(f"\n{item.path}:{item.line} {item.note}" for item in check.examples)
+    first = check.examples[0] if check.examples else None
+    return _command(
+        level,
+        f"{check.message}.{advice}{rows}",
+        title=f"{source.name}: {check.name}",
+        file=first.path if first else _file(source),
+        line=str(first.line) if first else None,
+    )
+
+
+def _file(source: SourceVerdict) -> str:
+    return source.paths[0] if source.paths else ""
+
+
+def _command(level: str, message: str, **properties: str | None) -> str:
+    """`::level name=value,…::message`. Each line of the message is made plain before it is escaped."""
+    text = "\n".join(plain(line) for line in message.split("\n"))
+    cut = text.encode("utf-8")[:MESSAGE_BYTES].decode("utf-8", "ignore")
+    named = ",".join(f"{name}={_property(plain(value))}" for name, value in properties.items() if value)
+    return f"::{level} {named}::{_data(cut)}"
+
+
+def _data(text: str) -> str:
+    """The escapes of a command's message; % first, or the others would be escaped twice."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def append_step_summary(verdict: GateVerdict, environment: dict[str, str] | None = None) -> bool:
+    """Adds the Markdown page to the file that GitHub names; False where it names none. Raises OutputError."""
+    path = (dict(os.environ) if environment is None else environment).get(SUMMARY_VARIABLE)
+    if not path:
+        return False
+    try:
+        file = Path(path)
+        used = file.stat().st_size if file.exists() else 0
+        with file.open("a", encoding="utf-8", newline="\n") as handle:
+            handle.write(fitted(verdict_markdown(verdict), SUMMARY_BYTES - used))
+    except OSError as error:
+        raise OutputError(f"cannot be written: {error.strerror}", where=f"${SUMMARY_VARIABLE} {path}") from error
+    return True
+
+
+def fitted(text: str, n_bytes: int) -> str:
+    """The text cut at a line so that it fits, with a note; "" where not even the note does."""
+    return hard_cut(text, n_bytes, CUT_NOTE)

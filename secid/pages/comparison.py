@@ -1,0 +1,280 @@
+"""Several runs side by side: what changed in settings, encoder, IDF table, sources, scores and ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from secid.errors import UsageError
+from secid.pages.glossary import score_point
+from secid.pages.numbers import plural
+from secid.results import SCHEMA_VERSION, Run, SourceResult
+from secid.results.document import json_of
+from secid.settings import value_text
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+UNLIKE = (
+    "temperature",
+    "positives",
+    "first_k",
+    "pooling",
+    "query_prefix",
+    "passage_prefix",
+    "normalize",
+    "truncate_dim",
+    "budget",
+)
+"""Settings under which a score is another number."""
+SCORING = (
+    *("encoder", "tokenizer", "idf", "max_records", "seed"),
+    *(
+        "format",
+        "query_column",
+        "positive_column",
+        "negative_column",
+        "label_column",
+        "source_column",
+        "titles",
+        "collection",
+    ),
+    *("corpus", "queries", "header", "positive_score"),
+    *("revision", "max_length", "device", "dtype", "trust_remote_code", "allow_pickle"),
+    *("until_ranked", "tie", "sums"),
+)
+"""Settings by which other texts, or the same by another encoder, are scored: the same kind of number."""
+HARMLESS = frozenset(
+    {
+        *("on_bad", "max_bad_fraction"),  # they refuse a source, or leave it as it is
+        *("batch_tokens", "cache", "cache_dir", "cache_gb", "threads"),
+        *("controls", "control_queries", "high_coverage", "near_copy", "valid", "far", "examples"),
+        *("ablate", "by", "block"),
+    }
+)
+"""Settings that change no score of a source; they are told apart from those that do."""
+SAME_ENCODER = frozenset({"name", "device"})
+"""Fields in which one encoder may differ between runs: another encoder has another fingerprint."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """Something that is not the same in all runs. values: one a run, as text.
+
+    what: "setting", "encoder", "idf", "secid", "numbers" (queries and negatives that the runs' common sources are
+    compared on); "source" (values: read, absent) and "files" (hashes of their contents) have the source's name.
+    """
+
+    what: str
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceAcross:
+    """One source in all runs; None where a run lacks it.
+
+    same_files: content hashes agree wherever it was read; None where fewer than two runs read it from files.
+    """
+
+    name: str
+    ranks: tuple[int | None, ...]
+    rank_groups: tuple[int | None, ...]
+    scores_nats: tuple[float | None, ...]
+    intervals_95: tuple[tuple[float, float] | None, ...]
+    same_files: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reversal:
+    """Two sources that the first run orders otherwise than another. established: in both runs."""
+
+    run: str
+    first: str
+    second: str
+    established: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunComparison:
+    """Runs compared with the first. budgets: the B that each ranks at. stability: share of pairs of common sources
+    ordered alike, 0 to 1; None where the two share fewer than two sources. unlike: why scores are not the same number
+    in all runs.
+    """
+
+    schema_version: str
+    runs: tuple[str, ...]
+    budgets: tuple[float, ...]
+    changes: tuple[Change, ...]
+    sources: tuple[SourceAcross, ...]
+    stability: tuple[float | None, ...]
+    reversals: tuple[Reversal, ...]
+    unlike: tuple[str, ...]
+
+
+def compare(runs: Sequence[tuple[str, Run]]) -> RunComparison:
+    """What changed between runs, each with the name it is shown by. Raises UsageError for fewer than two."""
+    if len(runs) < 2:
+        raise UsageError("one run has nothing to be compared with", remedy="name two run folders")
+    changes = _changes([run for _, run in runs])
+    budgets = tuple(run.budget for _, run in runs)
+    reversals = tuple(item for label, run in runs[1:] for item in _reversals(label, runs[0][1], run))
+    return RunComparison(
+        schema_version=SCHEMA_VERSION,
+        runs=tuple(label for label, _ in runs),
+        budgets=budgets,
+        changes=changes,
+        sources=_sources([run for _, run in runs]),
+        stability=tuple(_stability(runs[0][1], run) for _, run in runs),
+        reversals=reversals,
+        unlike=tuple(
+            dict.fromkeys(
+                change.name
+                for change in changes
+                if change.what == "idf"
+                or (change.what == "encoder" and change.name not in SAME_ENCODER)
+                or (change.what == "setting" and change.name in UNLIKE)
+                or (change.what == "numbers" and max(budgets) > 1.0)
+            )
+        ),
+    )
+
+
+def _changes(runs: Sequence[Run]) -> tuple[Change, ...]:
+    names = list(dict.fromkeys(name for run in runs for name in run.settings))
+    found = [("setting", name, [_value(run.settings.get(name)) for run in runs]) for name in names]
+    encoder = ("name", "fingerprint", "pooling", "max_length", "dtype", "device", "dim")
+    found += [("encoder", field, [str(getattr(run.encoder, field)) for run in runs]) for field in encoder]
+    found += [
+        ("idf", "IDF table", [run.idf.sha256 for run in runs]),
+        ("secid", "version", [run.secid_version for run in runs]),
+        ("numbers", "number of negatives compared", _numbers(runs)),
+        *_changed_sources(runs),
+    ]
+    return tuple(
+        Change(what=what, name=name, values=tuple(values)) for what, name, values in found if len(set(values)) > 1
+    )
+
+
+def _numbers(runs: Sequence[Run]) -> list[str]:
+    """On how many queries and negatives each run compares the sources that all runs have at budgets beyond 1."""
+    tables = [_by_name(run) for run in runs]
+    common = [name for name in tables[0] if all(name in table for table in tables)]
+    told = []
+    for run, table in zip(runs, tables, strict=True):
+        numbers = {name: run.equal_numbers or table[name] for name in common}
+        counts = {
+            name: f"{plural(item.n_queries, 'query', 'queries')}, {plural(item.n_triplets, 'negative')}"
+            for name, item in numbers.items()
+        }
+        alike = len(set(counts.values())) == 1
+        told.append("; ".join(dict.fromkeys(text if alike else f"{name}: {text}" for name, text in counts.items())))
+    return told
+
+
+def _changed_sources(runs: Sequence[Run]) -> list[tuple[str, str, list[str]]]:
+    """Sources that a run lacks, and those whose files have other contents."""
+    tables = [_by_name(run) for run in runs]
+    found = []
+    for name in dict.fromkeys(name for table in tables for name in table):
+        items = [table.get(name) for table in tables]
+        if None in items:
+            found.append(("source", name, ["absent" if item is None else "read" for item in items]))
+        if _same_files(items) is False:
+            hashes = ["" if item is None else ", ".join(file.sha256 for file in item.paths) for item in items]
+            found.append(("files", name, [text or "none" for text in hashes]))
+    return found
+
+
+def _value(entry: Any) -> str:
+    return "absent" if entry is None else value_text(entry.get("value") if isinstance(entry, Mapping) else entry)
+
+
+def _by_name(run: Run) -> dict[str, SourceResult]:
+    return {source.name: source for source in run.sources}
+
+
+def _sources(runs: Sequence[Run]) -> tuple[SourceAcross, ...]:
+    tables = [_by_name(run) for run in runs]
+    found = []
+    for name in dict.fromkeys(name for table in tables for name in table):
+        items = [table.get(name) for table in tables]
+        points = [
+            None if item is None else score_point(item, run.budget) for item, run in zip(items, runs, strict=True)
+        ]
+        found.append(
+            SourceAcross(
+                name=name,
+                ranks=tuple(None if item is None else item.rank for item in items),
+                rank_groups=tuple(None if item is None else item.rank_group for item in items),
+                scores_nats=tuple(None if point is None else point.nats for point in points),
+                intervals_95=tuple(None if point is None else point.interval_95 for point in points),
+                same_files=_same_files(items),
+            )
+        )
+    return tuple(found)
+
+
+def _same_files(items: Sequence[SourceResult | None]) -> bool | None:
+    contents = [tuple(file.sha256 for file in item.paths) for item in items if item is not None and item.paths]
+    return len(set(contents)) == 1 if len(contents) > 1 else None
+
+
+def _common_pairs(first: Run, other: Run) -> list[tuple[str, str, bool]]:
+    """(higher, lower, same order) of the pairs of common sources, by rank in the first run."""
+    ranks = {name: source.rank for name, source in _by_name(other).items()}
+    common = [source.name for source in first.sources if source.name in ranks]
+    return [(a, b, ranks[a] < ranks[b]) for a, b in combinations(common, 2)]
+
+
+def _stability(first: Run, other: Run) -> float | None:
+    pairs = _common_pairs(first, other)
+    return sum(same for _, _, same in pairs) / len(pairs) if pairs else None
+
+
+def _reversals(label: str, first: Run, other: Run) -> list[Reversal]:
+    return [
+        Reversal(run=label, first=a, second=b, established=_established(first, a, b) and _established(other, a, b))
+        for a, b, same in _common_pairs(first, other)
+        if not same
+    ]
+
+
+def _established(run: Run, a: str, b: str) -> bool:
+    return any({pair.first, pair.second} == {a, b} and pair.established for pair in run.comparisons)
+
+
+def comparison_json(found: RunComparison) -> str:
+    """The comparison as indented JSON."""
+    return json_of(_adapter(), found)
+
+
+@cache
+def _adapter() -> TypeAdapter[RunComparison]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(RunComparison)
+
+
+def _html(found: RunComparison) -> str:
+    from secid.pages.comparison_page import page_of_comparison
+    from secid.pages.html import render
+
+    return render(page_of_comparison(found))
+
+
+def _markdown(found: RunComparison) -> str:
+    from secid.pages.comparison_page import page_of_comparison
+    from secid.pages.markdown import render
+
+    return render(page_of_comparison(found))
+
+
+COMPARISON_FORMATS: Mapping[str, Callable[[RunComparison], str]] = {
+    ".html": _html,
+    ".json": comparison_json,
+    ".md": _markdown,
+}

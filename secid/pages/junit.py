@@ -1,0 +1,45 @@
+"""A verdict as JUnit XML, which every CI service reads: a suite a source, a case a check."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from secid.pages.sanitize import plain
+from secid.pages.verdict_pages import example_lines
+from secid.pages.verdict_words import basis, facts
+from secid.results.gate import Check, GateVerdict, SourceVerdict
+
+
+def to_junit(verdict: GateVerdict) -> str:
+    """The XML document. A failed check is a failure, an undecided one an error, an excused one is skipped.
+
+    An undecided check is no skipped one: CI services show a suite of skipped cases in green.
+    """
+    root = ElementTree.Element("testsuites", name="secid gate")
+    for source in verdict.sources:
+        root.append(_suite(source, basis(verdict)))
+    for name, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        root.set(name, str(sum(1 for _ in root.iter(tag))))
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(source: SourceVerdict, told: str) -> ElementTree.Element:
+    suite = ElementTree.Element("testsuite", name=plain(source.name))
+    for check in source.checks:
+        suite.append(_case(check, source))
+    for name, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(name, str(sum(1 for _ in suite.iter(tag))))
+    ElementTree.SubElement(suite, "system-out").text = f"{plain(facts(source))}\n{plain(told)}"
+    return suite
+
+
+def _case(check: Check, source: SourceVerdict) -> ElementTree.Element:
+    case = ElementTree.Element("testcase", name=plain(check.name), classname=f"secid.gate.{plain(source.name)}")
+    if check.outcome == "pass":
+        return case
+    tag = "failure" if check.outcome == "fail" else "skipped" if check.excused else "error"
+    element = ElementTree.SubElement(case, tag, message=plain(check.message))
+    lines = [*example_lines(check), *([f"what to do: {check.what_to_do}"] if check.what_to_do else [])]
+    element.text = "\n".join(map(plain, lines))
+    return case

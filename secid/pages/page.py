@@ -1,0 +1,147 @@
+"""What a page says before it is HTML, Markdown or terminal text.
+
+All strings are text, never markup: each renderer escapes every one of them. Names in sentences
+come through `foreign.named`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Literal
+
+from markupsafe import Markup
+
+from secid.pages.sanitize import short
+from secid.results import TripletExample
+
+MOST_DESCRIBED, SHOWN_CHARACTERS = 20, 30
+"""Names that the description of a chart tells, and characters of each; the table beside it has all."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    kind: "number" (right-aligned), "wrapped" (the same, with a line break for a second line), "text" (ours),
+    or "foreign" (of unknown language and direction).
+    """
+
+    title: str
+    kind: Literal["text", "number", "wrapped", "foreign"] = "text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """The first column heads the rows.
+
+    shades : for a heat table, a shade from 0 (lowest) to 9 per cell; None for no shade.
+    folded : shown on demand where a page can fold.
+    drawn  : the numbers behind a chart, left out where charts are not drawn.
+    """
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    shades: tuple[tuple[int | None, ...], ...] = ()
+    folded: bool = False
+    drawn: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """title and description stand for the picture where it is not seen; draw makes the SVG."""
+
+    title: str
+    description: str
+    draw: Callable[[], Markup]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A table, with a chart of the same numbers where there is one."""
+
+    table: Table
+    chart: Chart | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cases:
+    """Example triplets of one bucket of one source."""
+
+    source: str
+    bucket: str
+    rule: str
+    n_triplets: int
+    examples: tuple[TripletExample, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One section. link: the title in a word.
+
+    terms: each number of the section explained, with its range and which way is better.
+    """
+
+    anchor: str
+    title: str
+    link: str
+    paragraphs: tuple[str, ...] = ()
+    bullets: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    terms: tuple[tuple[str, str], ...] = ()
+    cases: tuple[Cases, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A whole page.
+
+    verdict: (label, sentence) three times, the first things that are read. settings: the pairs that settings reorder,
+    below it; "" where there is nothing to say. caution: said once.
+    """
+
+    title: str
+    subtitle: str
+    verdict: tuple[tuple[str, str], ...]
+    caution: str
+    sections: tuple[Section, ...]
+    footer: str
+    settings: str = ""
+
+
+def each_term_once(sections: Iterable[Section]) -> tuple[Section, ...]:
+    """The sections, with each term where it is first needed alone."""
+    told: set[str] = set()
+    kept = []
+    for section in sections:
+        kept.append(replace(section, terms=tuple(item for item in section.terms if item[0] not in told)))
+        told |= {term for term, _ in section.terms}
+    return tuple(kept)
+
+
+def described(items: Iterable[tuple[str, str]]) -> str:
+    """What stands for a chart where it is not seen: a clause for each source, or other name, of the first few."""
+    return "; ".join(f"{short(name, SHOWN_CHARACTERS)}: {told}" for name, told in islice(items, MOST_DESCRIBED))
+
+
+def text(title: str) -> Column:
+    """A column of our own words."""
+    return Column(title)
+
+
+def number(title: str) -> Column:
+    """A column of numbers."""
+    return Column(title, "number")
+
+
+def wrapped(title: str) -> Column:
+    """A column of numbers with their intervals."""
+    return Column(title, "wrapped")
+
+
+def foreign(title: str) -> Column:
+    """A column of foreign text."""
+    return Column(title, "foreign")

@@ -1,0 +1,225 @@
+"""Rows of the readers to numbers: texts go to the spool, rows are kept as occurrence numbers."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import astuple, dataclass, field, replace
+from itertools import repeat
+from math import isnan
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.pool.texts import TextSpool
+from secid.records import Block, Defect, Record, Scalar, Source
+from secid.results import Example
+
+EXAMPLES_PER_REASON = 3
+TICK_ROWS = 4096
+"""Rows between two calls of the progress callback."""
+
+
+@dataclass
+class Rows:
+    """Rows of one source while its files are read; occurrence numbers, not yet ids. Pairs of one query are one here.
+
+    n_used : rows of the files that are in here.
+    """
+
+    name: str
+    source: Source
+    query: array[int] = field(default_factory=lambda: array("q"))
+    slice: array[int] = field(default_factory=lambda: array("q"))
+    line: array[int] = field(default_factory=lambda: array("q"))
+    file: array[int] = field(default_factory=lambda: array("q"))
+    positives: array[int] = field(default_factory=lambda: array("q"))
+    n_positives: array[int] = field(default_factory=lambda: array("i"))
+    negatives: array[int] = field(default_factory=lambda: array("q"))
+    n_negatives: array[int] = field(default_factory=lambda: array("i"))
+    skipped: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[Example]] = field(default_factory=dict)
+    n_used: int = 0
+
+    def take(self, block: Block, file: int, value: int, queries: TextSpool, passages: TextSpool) -> None:
+        """Usable rows. file: place of their file in the source's paths.   value: their slice."""
+        n_rows = len(block.lines)
+        self.query.extend(queries.add(block.queries))
+        self.slice.extend(repeat(value, n_rows))
+        self.n_positives.extend(block.n_positives)
+        self.n_negatives.extend(block.n_negatives)
+        # Texts are numbered row by row, so that the order of ids is that of the file however it is cut into blocks.
+        numbers = np.array(passages.add(block.passages), np.int64)
+        counts = np.column_stack([block.n_positives, block.n_negatives]).ravel()
+        positive = np.repeat(np.arange(2 * n_rows) % 2 == 0, counts)
+        self.positives.frombytes(numbers[positive].tobytes())
+        self.negatives.frombytes(numbers[~positive].tobytes())
+        self.line.extend(block.lines)
+        self.file.extend(repeat(file, n_rows))
+        self.n_used += n_rows
+
+    def drop(self, record: Record) -> None:
+        """Counts what `take` does not see: rows grouped into one, negatives and positives that the reader left out."""
+        self.n_used += record.n_rows - 1
+        for reason, count in record.dropped:
+            self.dropped[reason] += count
+            role = "positives" if reason == "unusable_positive" else "negatives"
+            self.show(Example(reason, record.path, record.line, f"{count} of the row's {role} left out"))
+
+    def skip(self, defect: Defect) -> None:
+        self.skipped[defect.reason] += defect.n_rows
+        self.show(Example(defect.reason, defect.path, defect.line, defect.detail))
+
+    def join(self, part: Rows, moved: Moved) -> None:
+        """Takes the rows that follow in the source."""
+        _plus(self.query, part.query, moved.query)
+        _plus(self.positives, part.positives, moved.passage)
+        _plus(self.negatives, part.negatives, moved.passage)
+        _plus(self.line, part.line, moved.line)
+        self.slice.frombytes(moved.slices[np.frombuffer(part.slice, np.int64)].tobytes())
+        self.file.extend(part.file)
+        self.n_positives.extend(part.n_positives)
+        self.n_negatives.extend(part.n_negatives)
+        self.n_used += part.n_used
+        self.count(part, moved.line)
+
+    def count(self, part: Rows, n_lines: int) -> None:
+        """Adds what was left out of other rows, which start n_lines further on."""
+        self.skipped.update(part.skipped)
+        self.dropped.update(part.dropped)
+        for shown in part.examples.values():
+            for example in shown:
+                self.show(replace(example, line=example.line + n_lines))
+
+    def plain(self) -> dict[str, Any]:
+        """The rows in values that can be sent to another process; those of which source is known there."""
+        shown = [astuple(example) for examples in self.examples.values() for example in examples]
+        return {**vars(self), "source": None, "examples": shown}
+
+    @staticmethod
+    def of(plain: dict[str, Any], source: Source) -> Rows:
+        """The rows that were sent."""
+        counts = {name: Counter(plain[name]) for name in ("skipped", "dropped")}
+        rows = Rows(**{**plain, **counts, "source": source, "examples": {}})
+        for example in plain["examples"]:
+            rows.show(Example(*example))
+        return rows
+
+    def show(self, example: Example) -> None:
+        shown = self.examples.setdefault(example.reason, [])
+        if len(shown) < EXAMPLES_PER_REASON:
+            shown.append(example)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What numbers of a part grow by when it is joined to the parts before it. slices: its slices' numbers."""
+
+    query: int
+    passage: int
+    line: int
+    slices: npt.NDArray[np.int64]
+
+
+class Collected:
+    """Rows of one source, or of a part of it, by split in order of appearance."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._by_split: dict[str, Rows] = {}
+        self._files = {path: number for number, path in enumerate(source.paths)}
+        self._untold = Rows("", source)
+
+    def add(
+        self,
+        item: Record | Defect | Block,
+        queries: TextSpool,
+        passages: TextSpool,
+        slices: dict[str, int],
+    ) -> None:
+        """Takes what a reader gave. slices: number of each value; new ones are added."""
+        if isinstance(item, Defect):
+            (self._untold if item.split is None else self._rows_of(item.split)).skip(item)
+        elif isinstance(item, Block):
+            value = slices.setdefault("", len(slices))
+            self._rows_of("").take(item, self._files.get(item.path, 0), value, queries, passages)
+        else:
+            given = next(iter(item.fields.values()), None)
+            value = slices.setdefault(slice_value(given), len(slices))
+            rows = self._rows_of(item.split)
+            rows.take(Block.of(item), self._files.get(item.path, 0), value, queries, passages)
+            rows.drop(item)
+
+    def join(self, part: Collected, moved: Moved) -> None:
+        """Takes the part that follows in the source."""
+        for split, rows in part._by_split.items():
+            self._rows_of(split).join(rows, moved)
+        self._untold.join(part._untold, moved)
+
+    def plain(self) -> dict[str, Any]:
+        """The rows in values that can be sent to another process."""
+        splits = [[split, rows.plain()] for split, rows in self._by_split.items()]
+        return {"source": astuple(self.source), "splits": splits, "untold": self._untold.plain()}
+
+    @staticmethod
+    def of(plain: dict[str, Any]) -> Collected:
+        """The rows that were sent."""
+        name, paths = plain["source"]
+        found = Collected(Source(name, tuple(paths)))
+        found._by_split = {split: Rows.of(rows, found.source) for split, rows in plain["splits"]}
+        found._untold = Rows.of(plain["untold"], found.source)
+        return found
+
+    def rows(self) -> list[Rows]:
+        """The rows of each split, at least of one. Rows too broken to tell count against every split."""
+        if not self._by_split:
+            self._rows_of("")
+        for rows in self._by_split.values():
+            rows.count(self._untold, 0)
+        return list(self._by_split.values())
+
+    def _rows_of(self, split: str) -> Rows:
+        if split not in self._by_split:
+            name = f"{self.source.name}:{split}" if split else self.source.name
+            self._by_split[split] = Rows(name, self.source)
+        return self._by_split[split]
+
+
+def slice_value(given: Scalar) -> str:
+    """The text under which rows of any container meet in a slice; "" for none.
+
+    A whole number is the same as an integer, a float (Parquet, where some are missing) or text; so is a truth value.
+    """
+    if isinstance(given, float):
+        if isnan(given):
+            return ""
+        given = int(given) if given.is_integer() and abs(given) < 2**53 else given
+    text = "" if given is None else str(given)
+    return text.lower() if text.lower() in ("true", "false") else text
+
+
+def collect(
+    source: Source,
+    stream: Iterable[Record | Defect | Block],
+    queries: TextSpool,
+    passages: TextSpool,
+    slices: dict[str, int],
+    tick: Callable[[], None],
+) -> Collected:
+    """Rows of one stream. tick: called now and then."""
+    collected = Collected(source)
+    n_rows = 0
+    for item in stream:
+        n_rows += len(item.lines) if isinstance(item, Block) else 1
+        if n_rows >= TICK_ROWS:
+            n_rows = 0
+            tick()
+        collected.add(item, queries, passages, slices)
+    return collected
+
+
+def _plus(values: array[int], more: array[int], n: int) -> None:
+    values.frombytes((np.frombuffer(more, np.int64) + n).tobytes())

@@ -1,0 +1,149 @@
+"""Records to a plan: every distinct text once for all sources, and triplets as index arrays.
+
+What is kept per row is integers; texts go to the spool. All grouping (rows of one record, equal
+negatives, negatives that are positives) is array arithmetic once the files have been read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from secid.arrays import among, distinct
+from secid.errors import NothingToScoreError
+from secid.pool.gathering import Gathered, gather
+from secid.pool.group import grouped, places
+from secid.pool.plan import Index, Plan, PlannedSource
+from secid.pool.refuse import refuse_bad, refuse_empty, told
+from secid.pool.restrict import restricted, sample_order, with_scorable_positives
+from secid.pool.texts import TextStore
+from secid.records import Block, Defect, Record, Source
+from secid.settings import Settings
+
+
+def make_plan(
+    readers: Iterable[tuple[Source, Iterable[Record | Defect | Block]]],
+    settings: Settings,
+    folder: Path,
+    tick: Callable[[], None] = lambda: None,
+    *,
+    with_positives: bool = False,
+    with_echoes: bool = False,
+) -> Plan:
+    """Reads all sources in this process and plans what has to be encoded.
+
+    readers : each source with its stream of rows; a stream that names splits gives several sources.
+    folder  : an existing folder that the spool files are written to.
+    tick    : called now and then while rows are read, for a progress bar.
+    with_positives, with_echoes : as in plan_of. Raises what plan_of raises.
+    """
+    found = gather(readers, folder, tick)
+    return plan_of(found, settings, with_positives=with_positives, with_echoes=with_echoes)
+
+
+def plan_of(
+    found: Gathered,
+    settings: Settings,
+    *,
+    with_positives: bool = False,
+    with_echoes: bool = False,
+    uncounted: Collection[str] = (),
+) -> Plan:
+    """Plans what has to be encoded of all that was read.
+
+    with_positives, with_echoes : also plan, for the sample of queries that controls are made of, the
+              labelled positives that are not scored, and the queries' own texts as passages.
+    uncounted : as in `refuse_bad`.
+    Raises BadRecordsError (settings.on_bad, settings.max_bad_fraction) and NothingToScoreError.
+    Source: METHOD 1, DESIGN 1.
+    """
+    queries, passages = found.queries, found.passages
+    collected = found.rows()
+    query_store, query_ids = queries.store()
+    sampled = np.argsort(sample_order(query_store.keys, settings.seed), kind="stable")[: settings.control_queries]
+    echoed = passages.add(query_store.take(sampled)) if with_echoes else []
+    passage_store, passage_ids = passages.store()
+    echoes = np.full(len(query_store), -1, np.int64)
+    echoes[sampled[: len(echoed)]] = passage_ids[np.array(echoed, np.int64)]
+    sources = [grouped(rows, query_ids, passage_ids) for rows in collected]
+    refuse_bad(sources, settings, uncounted)
+    n_queries_read = len(distinct(np.concatenate([planned.query for planned in sources]))) if sources else 0
+    known = _known_positives(sources, len(passage_store))
+    sources = [restricted(_marked(planned, known, len(passage_store)), query_store, settings) for planned in sources]
+    empty = {f"source {p.name}": f"no triplet: {told(p.tally)}" for p in sources if not p.n_triplets and ":" in p.name}
+    filled = {planned.source.name for planned in sources if planned.n_triplets}
+    sources = [p for p in sources if p.n_triplets or p.source.name not in filled]
+    refuse_empty(sources)
+    if not sources:
+        raise NothingToScoreError("no source given", remedy="secid score negatives/*.parquet --encoder e5-base")
+    sources = [with_scorable_positives(planned, query_store, settings) for planned in sources]
+    extra = known[np.isin(known // len(passage_store), sampled)] if with_positives else known[:0]
+    plan = _compacted(query_store, passage_store, sources, known, extra, echoes)
+    return replace(plan, slices=tuple(found.slices), empty=empty, n_queries_read=n_queries_read)
+
+
+def _known_positives(sources: Sequence[PlannedSource], n_passages: int) -> Index:
+    """Sorted query * n_passages + passage of every labelled positive of the run."""
+    pairs = [
+        np.repeat(planned.query, np.diff(planned.positive_offsets)) * n_passages + planned.positives
+        for planned in sources
+    ]
+    return distinct(np.concatenate([np.zeros(0, np.int64), *pairs]))
+
+
+def _marked(planned: PlannedSource, known: Index, n_passages: int) -> PlannedSource:
+    """The source with equals_positive filled in from the positives of the whole run."""
+    pairs = planned.query[planned.triplet_record()] * n_passages + planned.negatives
+    return replace(planned, equals_positive=among(pairs, known))
+
+
+def _compacted(
+    queries: TextStore,
+    passages: TextStore,
+    sources: Sequence[PlannedSource],
+    known: Index,
+    extra: Index,
+    echoes: Index,
+) -> Plan:
+    """The plan with only the texts that are still pointed at, renumbered. extra: pairs planned beside them."""
+    used_queries = _used([planned.query for planned in sources], len(queries))
+    extra = extra[among(extra // len(passages), used_queries)]
+    pointed = [ids for planned in sources for ids in (planned.positives, planned.negatives)]
+    kept_echoes = echoes[used_queries]
+    pointed += [extra % len(passages), kept_echoes[kept_echoes >= 0]]
+    used_passages = _used(pointed, len(passages))
+    if len(used_queries) == len(queries) and len(used_passages) == len(passages):
+        return Plan(queries, passages, tuple(sources), known, echoes, (), {}, len(queries))
+    query_place = places(used_queries, len(queries))
+    passage_place = places(used_passages, len(passages))
+    known_query, known_passage = query_place[known // len(passages)], passage_place[known % len(passages)]
+    kept = (known_query >= 0) & (known_passage >= 0)
+    return Plan(
+        queries.only(used_queries),
+        passages.only(used_passages),
+        tuple(
+            replace(
+                planned,
+                query=query_place[planned.query],
+                positives=passage_place[planned.positives],
+                negatives=passage_place[planned.negatives],
+            )
+            for planned in sources
+        ),
+        np.sort(known_query[kept] * len(used_passages) + known_passage[kept]),
+        np.where(kept_echoes >= 0, passage_place[kept_echoes], -1),
+        (),
+        {},
+        len(used_queries),
+    )
+
+
+def _used(pointed: Sequence[Index], n: int) -> Index:
+    """The ids below n that are pointed at, sorted."""
+    used = np.zeros(n, np.bool_)
+    for ids in pointed:
+        used[ids] = True
+    return np.flatnonzero(used)

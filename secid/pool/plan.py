@@ -1,0 +1,137 @@
+"""What a plan is made of: the sources as index arrays over distinct texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.pool.texts import TextStore
+from secid.records import REASONS, Source
+from secid.results import Example
+
+Index = npt.NDArray[np.int64]
+Small = npt.NDArray[np.int32]
+"""Numbers that stay far below 2^31 and are kept for every triplet: half the memory."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What became of the rows of one source: n_read = n_used + sum(skipped).
+
+    n_records : records that the used rows form, before any sample.
+    n_mixed_slices : records whose rows have more than one value of --by; the first row's counts.
+    """
+
+    n_read: int
+    n_used: int
+    n_records: int
+    skipped: dict[str, int]
+    dropped: dict[str, int]
+    examples: tuple[Example, ...]
+    n_mixed_slices: int = 0
+
+    @property
+    def n_malformed_rows(self) -> int:
+        """Rows left out under a reason that counts as bad."""
+        return _n_malformed(self.skipped)
+
+    @property
+    def n_malformed_passages(self) -> int:
+        """Single negatives and positives of usable rows, left out under such a reason."""
+        return _n_malformed(self.dropped)
+
+    @property
+    def n_malformed(self) -> int:
+        """Both together."""
+        return self.n_malformed_rows + self.n_malformed_passages
+
+
+def _n_malformed(reasons: Mapping[str, int]) -> int:
+    return sum(count for reason, count in reasons.items() if reason in REASONS and REASONS[reason].malformed)
+
+
+@dataclass(frozen=True)
+class PlannedSource:
+    """One source as index arrays. R records, T triplets; triplets of one record are neighbours.
+
+    query            : (R,) query id.        line, file : (R,) where the record's first row stands.
+    slice            : (R,) place of the record's value in Plan.slices; all 0 without --by.
+    positives        : ids of all labelled positives, record r's at positive_offsets[r:r+2].
+    negatives        : (T,) passage ids, record r's at negative_offsets[r:r+2], in file order.
+    n_queries_read   : distinct queries of its used rows, before any sample.
+    copies           : (T,) how often the record's rows list the negative, >= 1.
+    negative_line, negative_file : (T,) the row that first lists the negative.   negative_ordinal : (T,)
+                       its 0-based place among that row's usable negatives.
+    listed           : (L,) triplet of every usable negative in the order of reading, copies included;
+                       -1 where the settings leave it out. So a second reading finds each one again.
+    equals_positive  : (T,) True where the negative is a labelled positive of the same query in any
+                       record of the run.
+    """
+
+    name: str
+    source: Source
+    tally: Tally
+    n_queries_read: int
+    query: Index
+    slice: Small
+    line: Index
+    file: Small
+    positives: Index
+    positive_offsets: Index
+    negatives: Index
+    negative_offsets: Index
+    copies: Small
+    negative_line: Index
+    negative_file: Small
+    negative_ordinal: Small
+    listed: Index
+    equals_positive: npt.NDArray[np.bool_]
+
+    @property
+    def n_records(self) -> int:
+        return len(self.query)
+
+    @property
+    def n_triplets(self) -> int:
+        return len(self.negatives)
+
+    def triplet_record(self) -> Index:
+        """(T,) record of each triplet."""
+        return np.repeat(np.arange(self.n_records), np.diff(self.negative_offsets))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The distinct texts of a run and the sources that point at them.
+
+    known_positives : sorted query * len(passages) + passage of every labelled positive of the run
+                      whose text is in the plan.
+    n_queries_read  : distinct queries of all used rows, before any sample.
+    empty           : sources of a file that holds several, left out since they have no triplet, and why.
+    slices          : values of the column that the run is sliced by, "" for an absent one.
+    echoes          : (n_queries,) passage id of the query's own text, -1 where it was not asked for.
+    """
+
+    queries: TextStore
+    passages: TextStore
+    sources: tuple[PlannedSource, ...]
+    known_positives: Index
+    echoes: Index
+    slices: tuple[str, ...]
+    empty: Mapping[str, str]
+    n_queries_read: int
+
+    def n_source_passages(self) -> int:
+        """Passages that sources point at; the plan may hold more, for controls."""
+        used = np.zeros(len(self.passages), np.bool_)
+        for planned in self.sources:
+            used[planned.positives] = used[planned.negatives] = True
+        return int(used.sum())
+
+    def close(self) -> None:
+        """Lets go of the spool files."""
+        self.queries.close()
+        self.passages.close()

@@ -1,0 +1,65 @@
+"""Sources to a plan, told to the user on the way. No torch here: `secid check` reads as `secid score` does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from secid.pool import Plan, gather, gather_shares, n_helpers_for, plan_of
+from secid.progress import Progress
+from secid.read import Reader, open_source
+from secid.records import Source
+from secid.settings import Settings
+
+IDLE = {
+    "--positive-score": "no file has labels",
+    "--header": "no file is a table",
+    "--no-header": "no file is a table or has rows without names",
+}
+"""Why a flag says nothing to the files at hand."""
+
+
+def read_plan(
+    sources: Sequence[Source],
+    settings: Settings,
+    folder: Path,
+    progress: Progress,
+    *,
+    with_positives: bool = False,
+    with_echoes: bool = False,
+    uncounted: Collection[str] = (),
+) -> tuple[Plan, list[Reader]]:
+    """Opens and reads all sources into a plan, telling what was understood of each file.
+
+    folder, with_positives, with_echoes, uncounted : as in `plan_of`.
+    Raises what opening and planning raise (SecidError).
+    """
+    readers = [open_source(source, settings) for source in sources]
+    for source, reader in zip(sources, readers, strict=True):
+        for shape in reader.files:
+            progress.note(f"{source.name}: {shape.path}: {shape.schema} ({shape.mapping})")
+    for flag in sorted(set.intersection(*(reader.idle_flags() for reader in readers))) if readers else ():
+        progress.note(f"{flag} does nothing here: {IDLE[flag]}")
+    sizes = [reader.n_bytes for reader in readers]
+    total = None if None in sizes else sum(size for size in sizes if size is not None)
+    progress.start("read", total, "bytes")
+    done = 0
+
+    def tick() -> None:
+        nonlocal done
+        now = sum(reader.bytes_read() for reader in readers)
+        progress.advance(now - done)
+        done = now
+
+    n_helpers = n_helpers_for(readers)
+    if n_helpers:
+        found = gather_shares(readers, settings, folder, tick, n_helpers)
+    else:
+        found = gather(zip(sources, (reader.blocks() for reader in readers), strict=True), folder, tick)
+    try:
+        plan = plan_of(found, settings, with_positives=with_positives, with_echoes=with_echoes, uncounted=uncounted)
+    except BaseException:
+        found.close()
+        raise
+    tick()
+    return plan, readers

@@ -1,0 +1,88 @@
+"""Malformed rows: how many are too many. Sources of which nothing is left."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from secid.errors import BadRecordsError, NothingToScoreError
+from secid.pool.plan import PlannedSource, Tally
+from secid.records import REASONS
+from secid.results import Example
+from secid.settings import Settings
+
+REMEDIES = {
+    "no_positive": "each query needs at least one labelled positive: ECI compares negatives with it",
+    "text_not_found": "is it the collection these ids were made from? --collection, --corpus and --queries name it",
+}
+"""What helps where every row is left out under one reason."""
+
+
+def refuse_bad(sources: Sequence[PlannedSource], settings: Settings, uncounted: Collection[str] = ()) -> None:
+    """Raises BadRecordsError where the settings do not allow the malformed rows that were found.
+
+    uncounted : reasons that the caller judges by limits of its own, and which settings.max_bad_fraction does not count.
+    """
+    for planned in sources:
+        tally = planned.tally
+        n_bad = tally.n_malformed
+        if not n_bad:
+            continue
+        n_counted = n_bad - sum(tally.skipped.get(name, 0) + tally.dropped.get(name, 0) for name in uncounted)
+        fraction = min(1.0, n_counted / tally.n_read)  # one row may hold several malformed passages
+        first = _shown(next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed))
+        if settings.on_bad == "fail":
+            raise BadRecordsError(
+                f"{malformed(tally)} ({told(tally)}); {first}",
+                where=planned.name,
+                remedy="mend the file, or leave --strict out to skip and count them",
+            )
+        if fraction > settings.max_bad_fraction:
+            reason, count = max(tally.skipped.items(), key=lambda item: item[1], default=("", 0))
+            if count == tally.n_read:  # neither another schema nor a larger fraction would help
+                raise BadRecordsError(
+                    f"no row can be used, all {count} for one reason: {REASONS[reason].text}; {first}",
+                    where=planned.name,
+                    remedy=REMEDIES.get(reason, "mend the file; if it was misread, --format names the schema"),
+                )
+            raise BadRecordsError(
+                f"{malformed(tally)}, more than --max-bad-fraction "
+                f"{settings.max_bad_fraction:g} allows: the file was probably misread ({told(tally)}); {first}",
+                where=planned.name,
+                remedy="name the schema with --format or the columns, or raise --max-bad-fraction",
+            )
+
+
+def refuse_empty(sources: Sequence[PlannedSource]) -> None:
+    """Raises NothingToScoreError for a source without any triplet, with an example of the commonest reason."""
+    for planned in sources:
+        if planned.n_triplets:
+            continue
+        tally = planned.tally
+        reasons = {**tally.skipped, **tally.dropped}
+        reason = max(reasons, key=lambda name: reasons[name], default="")
+        first = next((f"; {_shown(example)}" for example in tally.examples if example.reason == reason), "")
+        raise NothingToScoreError(
+            f"no triplet to score: {told(tally)}{first}",
+            where=planned.name,
+            remedy=REMEDIES.get(reason, "a source needs rows with a query, a positive and at least one negative"),
+        )
+
+
+def _shown(example: Example) -> str:
+    detail = f": {example.detail}" if example.detail else ""
+    return f"first: {example.path}:{example.line}: {example.reason}{detail}"
+
+
+def malformed(tally: Tally) -> str:
+    """How much is malformed, rows and single passages apart."""
+    rows, passages = tally.n_malformed_rows, tally.n_malformed_passages
+    parts = [f"{rows} of {tally.n_read} rows"] if rows else []
+    if passages:
+        of = "other rows" if rows else f"{tally.n_read} row{'' if tally.n_read == 1 else 's'}"
+        parts.append(f"{passages} single passage{'' if passages == 1 else 's'} of {of}")
+    return f"{' and '.join(parts)} malformed"
+
+
+def told(tally: Tally) -> str:
+    reasons = {**tally.skipped, **tally.dropped}
+    return ", ".join(f"{reason} {count}" for reason, count in reasons.items()) or f"{tally.n_read} rows read"

@@ -1,0 +1,287 @@
+"""Texts to token keys: the token sets behind the coverage gate, as 64-bit integers.
+
+A tokenizer is defined by its plain-Python meaning (METHOD 2, 4); the code below reaches the same
+sets by array arithmetic, which is faster (docs/decisions/lexing.md). Tokens become 64-bit keys:
+exact for trigrams (three code points of 21 bits), a hash of the UTF-8 bytes otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.pool.scripts import split_multilingual, split_multilingual_passage
+from secid.pool.texts import BETWEEN, Packed, Role
+
+Keys = npt.NDArray[np.uint64]
+Index = npt.NDArray[np.int64]
+
+ALPHANUMERIC = re.compile(r"[^\W_]+")
+ALPHANUMERIC_2 = re.compile(r"[^\W_]{2,}")
+
+# Blobs of this size keep what is made of their tokens inside the cache of one core.
+BLOB_BYTES = 1 << 17
+# A sort of this many stays inside the cache too.
+SORTED_TOKENS = 1 << 13
+# Odd, so that they have inverses modulo 2^64; their bits are those of fractions of the golden ratio and of two roots.
+MULTIPLIER = 0x9E3779B97F4A7C15
+LENGTH_MULTIPLIER = np.uint64(0x6A09E667F3BCC909)
+NEXT_MULTIPLIER = np.uint64(0xBB67AE8584CAA73B)
+WORD_BYTES = 8
+SPAN_BYTES = 64
+"""Longer spans are hashed one by one."""
+FIRST_BYTES = np.array([256**n - 1 for n in range(WORD_BYTES)] + [2**64 - 1], np.uint64)
+"""(9,) masks of the first n of eight bytes."""
+
+
+@dataclass(frozen=True)
+class TokenSets:
+    """The distinct tokens of each text: text i holds table[numbers[offsets[i]:offsets[i+1]]], sorted.
+
+    table : (V,) sorted distinct keys, each held by some text.   numbers : indices into it.
+    """
+
+    table: Keys
+    numbers: npt.NDArray[np.int32]
+    offsets: Index
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True)
+class ByteRule:
+    """A tokenizer whose tokens are runs of bytes.
+
+    marks    : 256 bytes, 1 for each that belongs to a token in lower-cased ASCII text, else 0.
+    split    : plain-Python meaning, used as it is for texts beyond ASCII.
+    shortest : tokens of fewer ASCII characters are dropped.
+    """
+
+    marks: bytes
+    split: Callable[[str], list[str]]
+    shortest: int = 1
+
+
+def _marks(is_token: Callable[[str], bool]) -> bytes:
+    return bytes(code >= 128 or is_token(chr(code)) for code in range(256))
+
+
+def split_alphanumeric(text: str) -> list[str]:
+    """METHOD 2: runs of letters and digits of the lower-cased text."""
+    return ALPHANUMERIC.findall(text.lower())
+
+
+def split_alphanumeric2(text: str) -> list[str]:
+    """METHOD 4: as above, of length two or more."""
+    return ALPHANUMERIC_2.findall(text.lower())
+
+
+def split_whitespace(text: str) -> list[str]:
+    """METHOD 4: what `str.split` yields from the lower-cased text."""
+    return text.lower().split()
+
+
+def split_trigrams(text: str) -> list[str]:
+    """METHOD 2: windows of three code points of the lower-cased text, white space collapsed.
+
+    A text of one or two code points is its own single token; an empty one has none.
+    """
+    flat = " ".join(text.lower().split())
+    if len(flat) < 3:
+        return [flat] if flat else []
+    return [flat[start : start + 3] for start in range(len(flat) - 2)]
+
+
+_ALPHANUMERIC_MARKS = _marks(str.isalnum)
+_WHITESPACE_MARKS = _marks(lambda char: not char.isspace())
+
+BYTE_RULES = {
+    "alphanumeric": ByteRule(_ALPHANUMERIC_MARKS, split_alphanumeric),
+    "alphanumeric2": ByteRule(_ALPHANUMERIC_MARKS, split_alphanumeric2, shortest=2),
+    "whitespace": ByteRule(_WHITESPACE_MARKS, split_whitespace),
+    "multilingual": ByteRule(_ALPHANUMERIC_MARKS, split_multilingual),
+}
+
+PASSAGE_RULES = {**BYTE_RULES, "multilingual": ByteRule(_ALPHANUMERIC_MARKS, split_multilingual_passage)}
+"""The same for passages: under one tokenizer they have tokens that only some queries ask for."""
+
+SPLITTERS: dict[str, Callable[[str], list[str]]] = {
+    "alphanumeric": split_alphanumeric,
+    "alphanumeric2": split_alphanumeric2,
+    "whitespace": split_whitespace,
+    "trigrams": split_trigrams,
+    "multilingual": split_multilingual,
+}
+"""The plain meaning of every tokenizer by name, for queries."""
+
+
+def splitter(tokenizer: str, role: Role) -> Callable[[str], list[str]]:
+    """The plain meaning of a tokenizer named in SPLITTERS, for texts of a role."""
+    rules = PASSAGE_RULES if role == "passage" else BYTE_RULES
+    return rules[tokenizer].split if tokenizer in rules else SPLITTERS[tokenizer]
+
+
+def token_stream(texts: Sequence[str] | Packed, tokenizer: str, role: Role = "query") -> tuple[Keys, Index]:
+    """Keys of all tokens in the order of the texts, and (n_texts,) how many each text has."""
+    rules = PASSAGE_RULES if role == "passage" else BYTE_RULES
+    if tokenizer in rules:
+        return _byte_keys(texts if isinstance(texts, Packed) else Packed.of(texts), rules[tokenizer])
+    return _trigram_keys([part.decode() for part in texts.parts()] if isinstance(texts, Packed) else texts)
+
+
+def token_sets(texts: Sequence[str] | Packed, tokenizer: str) -> TokenSets:
+    """Distinct token keys of each text, for a tokenizer named in SPLITTERS. Source: METHOD 2, 4."""
+    return distinct_tokens(*token_stream(texts, tokenizer))
+
+
+def term_keys(terms: Sequence[str], tokenizer: str) -> Keys:
+    """(n,) key of each single token, as token_sets gives it. terms: tokens made by SPLITTERS[tokenizer]."""
+    if tokenizer in BYTE_RULES:
+        packed = Packed.of(terms)
+        return _span_keys(packed.data, packed.ends() - packed.lengths, packed.ends())
+    return np.array([_packed([ord(char) for char in term]) for term in terms], np.uint64)
+
+
+def _packed(points: Sequence[int]) -> int:
+    """Three code points in descending fields of 63 bits; one or two in ascending ones, marked as so many."""
+    if len(points) == 3:
+        return points[0] << 42 | points[1] << 21 | points[2]
+    return 1 << 63 | len(points) << 42 | sum(point << (21 * place) for place, point in enumerate(points))
+
+
+def _byte_keys(texts: Packed, rule: ByteRule) -> tuple[Keys, Index]:
+    """Keys of all tokens and their number in each text, in blobs of about BLOB_BYTES."""
+    keys: list[Keys] = [np.zeros(0, np.uint64)]
+    counts: list[Index] = [np.zeros(0, np.int64)]
+    sizes = texts.ends() + len(BETWEEN)
+    first = before = 0
+    while first < len(texts):
+        end = max(first + 1, int(np.searchsorted(sizes, before + BLOB_BYTES, side="right")))
+        after = int(sizes[end - 1])
+        blob, text_starts = _blob(Packed(texts.data[before:after], texts.lengths[first:end]), rule)
+        starts, ends = _spans(blob, rule)
+        keys.append(_span_keys(blob, starts, ends))
+        counts.append(np.diff(np.searchsorted(starts, text_starts), append=len(starts)))
+        first, before = end, after
+    return np.concatenate(keys), np.concatenate(counts)
+
+
+def _blob(texts: Packed, rule: ByteRule) -> tuple[bytes, Index]:
+    """The texts as the rule reads them, what is no token behind each, and where each starts."""
+    if texts.data.isascii():
+        return texts.data.lower(), texts.ends() - texts.lengths
+    parts = [part.lower() if part.isascii() else " ".join(rule.split(part.decode())).encode() for part in texts.parts()]
+    sizes = np.fromiter(map(len, parts), np.int64, len(parts)) + len(BETWEEN)
+    return BETWEEN.join([*parts, b""]), np.cumsum(sizes) - sizes
+
+
+def _spans(blob: bytes, rule: ByteRule) -> tuple[Index, Index]:
+    """Start and end of each token of a blob that ends on what is no token."""
+    # Looked up and compared as bytes and booleans: index arrays and int8 take three times as long.
+    inside = np.frombuffer(b"\0" + blob.translate(rule.marks), np.bool_)
+    edges = np.flatnonzero(inside[1:] != inside[:-1])
+    starts, ends = edges[0::2], edges[1::2]
+    if rule.shortest > 1:
+        long_enough = ends - starts >= rule.shortest
+        starts, ends = starts[long_enough], ends[long_enough]
+    return starts, ends
+
+
+def _span_keys(blob: bytes, starts: Index, ends: Index) -> Keys:
+    """The key of each span: of its length and its bytes, eight at a time.
+
+    Equal spans have equal keys wherever they stand; spans of at most eight bytes and equal length differ in theirs
+    where they differ.
+    """
+    padded = blob + bytes(WORD_BYTES)
+    words = np.ndarray(len(blob), np.dtype("<u8"), padded, strides=(1,))  # the eight bytes from each byte on
+    sizes = ends - starts
+    keys: Keys = words[starts]
+    keys &= FIRST_BYTES.take(np.minimum(sizes, WORD_BYTES))
+    keys += sizes.view(np.uint64) * LENGTH_MULTIPLIER
+    keys *= np.uint64(MULTIPLIER)
+    longer = np.flatnonzero(sizes > WORD_BYTES)
+    for done in range(WORD_BYTES, SPAN_BYTES, WORD_BYTES):
+        if not len(longer):
+            return keys
+        left = sizes[longer] - done
+        word = words[starts[longer] + done] & FIRST_BYTES.take(np.minimum(left, WORD_BYTES))
+        before = keys[longer]
+        keys[longer] = (before ^ before >> np.uint64(29)) * NEXT_MULTIPLIER + word * np.uint64(MULTIPLIER)
+        longer = longer[left > WORD_BYTES]
+    for place in longer.tolist():  # few, and some without end
+        keys[place] = int.from_bytes(blake2b(blob[starts[place] : ends[place]], digest_size=8).digest(), "little")
+    return keys
+
+
+def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
+    """Three code points of 21 bits each make an exact 63-bit key; shorter texts have the bit above."""
+    keys: list[Keys] = [np.zeros(0, np.uint64)]
+    for text in texts:
+        flat = " ".join(text.lower().split())
+        points = np.frombuffer(flat.encode("utf-32-le"), dtype=np.uint32).astype(np.uint64)
+        if len(points) >= 3:
+            found = (points[:-2] << np.uint64(42)) | (points[1:-1] << np.uint64(21)) | points[2:]
+        else:
+            found = np.array([_packed(points.tolist())] if len(points) else [], np.uint64)
+        keys.append(found)
+    return np.concatenate(keys), np.fromiter(map(len, keys[1:]), np.int64, len(texts))
+
+
+def distinct_tokens(keys: Keys, counts: Index) -> TokenSets:
+    """The distinct keys of each text. counts: (n_texts,) how many keys each text has, in order."""
+    import pyarrow as pa
+
+    if not len(keys):
+        return TokenSets(keys, np.zeros(0, np.int32), np.zeros(len(counts) + 1, np.int64))
+    encoded: Any = pa.array(keys).dictionary_encode()
+    table = encoded.dictionary.to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)
+    order = np.argsort(table)
+    place = np.empty(len(table), np.uint32)
+    place[order] = np.arange(len(table), dtype=np.uint32)
+    numbers = place[encoded.indices.to_numpy(zero_copy_only=False)]
+    found, sizes = distinct_in_blocks(numbers, np.cumsum(counts), len(table))
+    return TokenSets(table[order], found, np.concatenate([[0], np.cumsum(sizes)]))
+
+
+def distinct_in_blocks(
+    numbers: npt.NDArray[np.uint32], ends: Index, n_numbers: int
+) -> tuple[npt.NDArray[np.int32], Index]:
+    """Sorted distinct numbers of each text and (n_texts,) how many they are.
+
+    Number and place in a block of texts share 32 bits: a few thousand such pairs sort in a quarter of the
+    time that pairs of 64 bits take over all texts at once.
+    ends : (n_texts,) where each text's numbers end.   n_numbers : above every number, at most 2^31.
+    """
+    parts = list(_blocks(numbers, ends, n_numbers))
+    none = np.zeros(0, np.int32), np.zeros(0, np.int64)
+    found, sizes = zip(none, *parts, strict=True)
+    return np.concatenate(found), np.concatenate(sizes)
+
+
+def _blocks(
+    numbers: npt.NDArray[np.uint32], ends: Index, n_numbers: int
+) -> Iterator[tuple[npt.NDArray[np.int32], Index]]:
+    bits = np.uint32(max(1, n_numbers - 1).bit_length())
+    room = 1 << (32 - int(bits))
+    first = start = 0
+    while first < len(ends):
+        last = int(np.searchsorted(ends, start + SORTED_TOKENS, side="right"))
+        last = min(max(last, first + 1), first + room)
+        places = np.arange(len(ends[first:last]), dtype=np.uint32) << bits
+        pairs = np.repeat(places, np.diff(ends[first:last], prepend=start))
+        pairs |= numbers[start : ends[last - 1]]
+        pairs.sort()
+        new = np.ones(len(pairs), np.bool_)
+        np.not_equal(pairs[1:], pairs[:-1], out=new[1:])
+        pairs = pairs[new]
+        counts = np.bincount(pairs >> bits, minlength=len(places))
+        yield (pairs & np.uint32((1 << int(bits)) - 1)).astype(np.int32), counts
+        first, start = last, int(ends[last - 1])

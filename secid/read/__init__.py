@@ -1,0 +1,22 @@
+"""Files -> a stream of records and defects.
+
+>>> sources = resolve_sources(["negatives/*.parquet"], settings)      # doctest: +SKIP
+>>> for item in open_source(sources[0], settings): ...                # doctest: +SKIP
+"""
+
+from secid.read.reader import FileContent, FileShape, Reader, ShareStream, open_source
+from secid.read.shares import Share
+from secid.read.sources import passed_over, resolve_sources
+from secid.read.stream import once_only
+
+__all__ = [
+    "FileContent",
+    "FileShape",
+    "Reader",
+    "Share",
+    "ShareStream",
+    "once_only",
+    "open_source",
+    "passed_over",
+    "resolve_sources",
+]

@@ -1,0 +1,420 @@
+"""One row in, one record or one defect out: every type is checked, nothing is repaired."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from secid.read.passages import join_title, passage_id, passage_text
+from secid.read.rows import Broken, shorten, shown
+from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, filled
+from secid.read.schemas.patterns import role_beside
+from secid.read.schemas.special import as_label
+from secid.read.schemas.titles import later_cells, of_row, plain
+from secid.records import NO_FIELDS, Block, Defect, Record, Scalar
+from secid.settings import Settings
+
+Lookup = Callable[[str], str | None]
+"""Id -> text, None where the collection has none."""
+
+Item = Record | Defect
+Dropped = Counter[tuple[str, str]]
+"""Number of values that were left out, by (reason, detail)."""
+NONE_DROPPED: Dropped = Counter()
+NULL = ("missing_field", "absent or null")
+SEQUENCES = frozenset({list, tuple})
+FEW_ROWS = 4
+"""Rows among which a bad one is no longer searched for by halves."""
+
+
+class Pair(NamedTuple):
+    """One labelled pair, to be grouped by query.
+
+    split : as in Record; None for a positive of no source.
+    n_late: negatives of its row in columns that the first rows lack.
+    """
+
+    split: str | None
+    query: str
+    passage: str
+    positive: bool
+    path: str
+    line: int
+    n_late: int = 0
+
+
+class _Unusable(Exception):  # noqa: N818 - never leaves this module
+    """A row, or a cell of it, that cannot be used. query, dropped: as in Defect."""
+
+    def __init__(self, reason: str, detail: str = "", query: str = "", dropped: Dropped = NONE_DROPPED) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.detail = detail
+        self.query = query
+        self.dropped = dropped
+
+
+class Cleaner:
+    """Turns the rows of one file into records and defects.
+
+    query_of, passage_of : id lookups; needed where the binding holds ids.
+    """
+
+    def __init__(
+        self,
+        binding: Binding,
+        path: str,
+        settings: Settings,
+        query_of: Lookup | None = None,
+        passage_of: Lookup | None = None,
+    ) -> None:
+        self._binding = binding
+        self._extract = binding.extract
+        self._path = path
+        self._titles = settings.titles
+        self._threshold = settings.positive_score
+        self._source_column = settings.source_column
+        self._by = settings.by
+        self._query_of = query_of if binding.query_ids else None
+        self._passage_of = passage_of if binding.passage_ids else None
+        plain = not (binding.splits or binding.pairs or binding.labelled or self._source_column)
+        self._known = set(binding.known)
+        self._roles: dict[str, str] = {}
+        self._n_columns = len(set(binding.columns or ()))
+        self._quick = plain and self._by is None and self._query_of is None and self._passage_of is None
+
+    def blocks(self, numbers: Sequence[int], rows: Sequence[Any]) -> Iterator[Item | Block]:
+        """Everything that rows give: together where all are sound, one by one around those that are not."""
+        if self._quick:
+            block = self._block(numbers, rows)
+            if block is not None:
+                yield block
+                return
+            if len(rows) > FEW_ROWS:
+                middle = len(rows) // 2
+                yield from self.blocks(numbers[:middle], rows[:middle])
+                yield from self.blocks(numbers[middle:], rows[middle:])
+                return
+        for number, row in zip(numbers, rows, strict=True):
+            yield from self.items(number, row)
+
+    def _block(self, numbers: Sequence[int], rows: Sequence[Any]) -> Block | None:
+        """The rows' records; None where some row needs a closer look."""
+        try:
+            queries, positives, negatives = zip(*map(self._extract, rows), strict=True)
+            n_positives, n_negatives = list(map(len, positives)), list(map(len, negatives))
+            passages = self._texts(chain.from_iterable(zip(positives, negatives, strict=True)))
+            if self._has_late_columns(rows):
+                return None
+            lists = SEQUENCES.issuperset(map(type, chain(positives, negatives)))
+            # str.strip refuses anything that is no text, and leaves nothing of a blank one.
+            if lists and all(n_positives) and all(n_negatives) and all(map(str.strip, chain(queries, passages))):
+                return Block(queries, passages, n_positives, n_negatives, self._path, numbers)
+        except (*NOT_THE_SHAPE, ValueError):
+            pass
+        return None
+
+    def _has_late_columns(self, rows: Sequence[Any]) -> bool:
+        """Whether rows that have all columns of the binding also have passages where the first rows have none."""
+        if not self._known or sum(map(len, rows)) == self._n_columns * len(rows):
+            return False
+        return not self._known.issuperset(chain.from_iterable(rows)) and any(map(self._late, rows))
+
+    def _late(self, row: Any) -> dict[str, str]:
+        """Columns that this row has and the first rows have not, with what they hold: "negative", "positive", "title".
+
+        Those that hold none of these become known.
+        """
+        found = {}
+        for key in row.keys() - self._known if self._known and isinstance(row, dict) else ():
+            if key not in self._roles:
+                is_title = plain(key) in self._binding.title_names
+                self._roles[key] = "title" if is_title else role_beside(key, self._binding)
+            if not self._roles[key]:
+                self._known.add(key)
+            elif row[key] is not None:
+                found[key] = self._roles[key]
+        return found
+
+    def _n_cells(self, value: Any) -> int:
+        """How many negatives a cell or list may hold: texts, objects and lists, none empty; numbers if ids are."""
+        kinds = str | dict | list | int if self._binding.passage_ids else str | dict | list
+        cells = value if isinstance(value, list) else [value]
+        return sum(cell not in ("", {}, []) and isinstance(cell, kinds) and type(cell) is not bool for cell in cells)
+
+    def _texts(self, cells: Iterable[Sequence[Any]]) -> list[str]:
+        """Texts of the rows' passages, titles joined; [""] (never usable) where one needs a closer look."""
+        passages = list(chain.from_iterable(cells))
+        if dict not in set(map(type, passages)):
+            return passages
+        texts = [passage if type(passage) is str else passage["text"] for passage in passages]
+        if not self._titles:
+            return texts
+        if not all(texts):
+            return [""]
+        return [
+            passage["title"] + " " + text if type(passage) is dict and passage.get("title") else text
+            for passage, text in zip(passages, texts, strict=True)
+        ]
+
+    def items(self, line: int, row: Any) -> Iterator[Item]:
+        """What one row gives, one item for each source it belongs to."""
+        split: str | None = None if self._source_column or self._binding.splits else ""
+        left_out: Dropped = Counter()
+        try:
+            query, positives, negatives = self._cells(row)
+            if late := self._late(row):
+                for key in late.keys() - set(self._binding.later(row)):
+                    if late[key] != "title":
+                        reason = "late_column" if late[key] == "negative" else "unusable_positive"
+                        left_out[reason, key] += self._n_cells(row[key])
+            if self._source_column:
+                split = self._split_of(row)
+            if self._binding.labelled:
+                positives, negatives = self._by_label(positives, negatives)
+            if not self._binding.splits:
+                yield self._record(line, query, positives, negatives, split or "", self._fields(row), left_out)
+                return
+            if not isinstance(negatives, dict):
+                reason = "no_negatives" if negatives is None else "wrong_type"
+                raise _Unusable(reason, f"{_kind(negatives)} where the miners' lists are expected")
+        except _Unusable as trouble:
+            yield self._defect(line, trouble, split, left_out)
+            return
+        if not negatives:
+            yield self._defect(line, _Unusable("no_negatives"), None, left_out)
+        for key, values in negatives.items():
+            name = self._split_name(row, key)
+            yield self._record(line, query, positives, values, name, self._fields(row), left_out)
+            left_out = Counter()
+
+    def pair(self, line: int, row: Any) -> Pair | Defect:
+        """One labelled pair of a row; the defect where it is none."""
+        split: str | None = None if self._source_column else ""
+        try:
+            query, passage, label = self._cells(row)
+            positive = self._is_positive(label)
+            if self._source_column and not (positive and row.get(self._source_column) in (None, "")):
+                split = self._split_of(row)
+            asked = self._query(query)
+            texts, dropped = self._usable((passage,), "no_positive" if positive else "empty_negative")
+            if not texts:
+                raise _Unusable(*_verdict(dropped, "missing_field"), asked, dropped)
+            n_late = sum(self._n_cells(row[key]) for key, role in self._late(row).items() if role != "title")
+            return Pair(split, asked, texts[0], positive, self._path, line, n_late)
+        except _Unusable as trouble:
+            return self._defect(line, trouble, split)
+
+    def places(self, row: Any, record: Record) -> tuple[list[int], list[int]]:
+        """Places among a row's passages of the record's negatives, in order, and of those that a label makes positives.
+
+        record : what `items` made of the row, for one of its sources.
+        """
+        _, positives, cells = self._cells(row)
+        fixed: list[int] = []
+        if self._binding.labelled:
+            fixed = [place for place, label in enumerate(cells) if self._is_positive(label)]
+            cells = positives
+        elif self._binding.splits:
+            cells = next(values for key, values in cells.items() if self._split_name(row, key) == record.split)
+        cells = self._listed(cells, "no_negatives")
+        found = sorted(set(range(len(cells))).difference(fixed))
+        if len(found) != len(record.negatives):  # the reader left some out
+            found = [place for place in found if self._usable((cells[place],), "empty_negative")[0]]
+        return found, fixed
+
+    def _split_name(self, row: Any, key: Any) -> str:
+        """Name of the source whose negatives lie under a key of the row."""
+        return f"{self._split_of(row)}:{key}" if self._source_column else str(key)
+
+    def _fields(self, row: Any) -> Mapping[str, Scalar]:
+        """The column that the run is sliced by; a value that is no scalar counts as absent."""
+        if self._by is None or not isinstance(row, dict):
+            return NO_FIELDS
+        value = row.get(self._by)
+        return {self._by: value if isinstance(value, str | int | float | bool) else None}
+
+    def _record(
+        self,
+        line: int,
+        query: Any,
+        positives: Any,
+        negatives: Any,
+        split: str,
+        row_fields: Mapping[str, Scalar],
+        left_out: Dropped,
+    ) -> Item:
+        """The record of these cells. left_out: passages of the row in columns not read, by (reason, column)."""
+        try:
+            text = self._query(query)
+            good, dropped = self._usable(self._listed(positives, "missing_field"), "no_positive")
+            if not good:
+                # A null cell is a missing field; a list of nulls is a list without a positive.
+                raise _Unusable(*_verdict(dropped, "missing_field" if type(positives) is tuple else "no_positive"))
+            left_out["unusable_positive", ""] += dropped.total()
+            if type(negatives) is tuple and len(negatives) > 1:  # rows may have fewer negatives than columns
+                negatives = tuple(cell for cell in negatives if cell is not None) or negatives
+            bad, dropped = self._usable(self._listed(negatives, "no_negatives"), "empty_negative")
+            if not bad:
+                raise _Unusable(*_verdict(dropped, "no_negatives"), text, dropped)
+        except _Unusable as trouble:
+            return self._defect(line, trouble, split, left_out)
+        counts = tuple(sorted(_by_reason(left_out + dropped).items()))
+        return Record(text, tuple(good), tuple(bad), self._path, line, split, counts, row_fields)
+
+    def _cells(self, row: Any) -> tuple[Any, Any, Any]:
+        """The row's three cells; absent columns count as null."""
+        if isinstance(row, Broken):
+            raise _Unusable(row.reason, row.detail)
+        columns = self._binding.columns
+        if isinstance(row, dict) != (columns is not None):
+            raise _Unusable("wrong_type", f"{_kind(row)} where the other rows are of another kind")
+        try:
+            late = self._late(row)
+            binding = of_row(self._binding, row) if "title" in late.values() else self._binding
+            query, positives, negatives = binding.extract(filled(row, binding))
+            if late and binding.later(row):
+                negatives = (*negatives, *later_cells(binding, row))
+            return query, positives, negatives
+        except NOT_THE_SHAPE as error:
+            raise _Unusable("wrong_type", f"a row of another shape ({type(error).__name__}: {error})") from error
+
+    def _split_of(self, row: Any) -> str:
+        value = row.get(self._source_column) if isinstance(row, dict) else None
+        if not isinstance(value, str | int) or value == "":
+            raise _Unusable("missing_field", f"{self._source_column} is {_kind(value)}")
+        return str(value)
+
+    def _by_label(self, passages: Any, labels: Any) -> tuple[list[Any], list[Any]]:
+        if not isinstance(passages, list) or not isinstance(labels, list):
+            reason = "string_for_list" if isinstance(passages, str) or isinstance(labels, str) else "wrong_type"
+            raise _Unusable(reason, f"{_kind(passages)} of passages, {_kind(labels)} of labels")
+        if len(passages) != len(labels):
+            raise _Unusable("wrong_type", f"{len(labels)} labels for {len(passages)} passages")
+        positives: list[Any] = []
+        negatives: list[Any] = []
+        for passage, label in zip(passages, labels, strict=True):
+            (positives if self._is_positive(label) else negatives).append(passage)
+        return positives, negatives
+
+    def _is_positive(self, label: Any) -> bool:
+        if label is None:
+            raise _Unusable("missing_field", "a label is null")
+        number = as_label(label)
+        if number is None or math.isnan(number):
+            raise _Unusable("wrong_type", f"label {shown(label, 60)!r} is no number")
+        if self._threshold is not None:
+            return number >= self._threshold
+        if number not in (0.0, 1.0):
+            raise _Unusable("wrong_type", f"label {number:g} is neither 0 nor 1, and there is no --positive-score")
+        return number == 1.0
+
+    def _query(self, value: Any) -> str:
+        if self._binding.pairs and isinstance(value, list) and len(value) == 2:
+            value = value[1]
+        if value is None:
+            raise _Unusable("missing_field", "the query is absent or null")
+        if self._query_of is not None:
+            return _looked_up(self._query_of, value, "query")
+        if not isinstance(value, str):
+            raise _Unusable("wrong_type", f"the query is {_kind(value)}")
+        if not value.strip():
+            raise _Unusable("empty_query")
+        return value
+
+    def _listed(self, values: Any, absent: str) -> Any:
+        """The list (or tuple of cells) of a row's positives or negatives."""
+        if isinstance(values, list | tuple):
+            return values
+        if values is None:
+            raise _Unusable(absent, "absent or null")
+        if self._binding.either:
+            return (values,)
+        if isinstance(values, str):
+            raise _Unusable("string_for_list", f"{shorten(values, 60)!r}")
+        raise _Unusable("wrong_type", f"{_kind(values)} where a list is expected")
+
+    def _usable(self, values: Any, empty: str) -> tuple[list[str], Dropped]:
+        """Texts of the usable values, and (reason, detail) of the others, counted."""
+        texts: list[str] = []
+        dropped: Dropped = Counter()
+        n_null = 0
+        for value in values:
+            if value is None:
+                n_null += 1  # lists may be padded with thousands of nulls: no exception for each
+                continue
+            try:
+                texts.append(self._passage(value, empty))
+            except _Unusable as trouble:
+                # A list where a text is expected leaves out all of its texts.
+                dropped[trouble.reason, trouble.detail] += max(1, self._n_cells(value))
+        if n_null:
+            dropped[NULL] += n_null
+        return texts, dropped
+
+    def _passage(self, value: Any, empty: str) -> str:
+        """The text of one passage cell. empty: the reason where it is blank."""
+        title: Any = None
+        if self._binding.pairs and isinstance(value, list) and len(value) == 2:
+            value = value[1]
+        if isinstance(value, dict):
+            title = value.get("title")
+            value = passage_id(value) if self._passage_of is not None else passage_text(value)
+        if value is None:
+            raise _Unusable(*NULL)
+        if self._passage_of is not None:
+            return _looked_up(self._passage_of, value, "passage")
+        if not isinstance(value, str):
+            raise _Unusable("wrong_type", f"{_kind(value)} where a text is expected")
+        text = join_title(title, value) if self._titles else value
+        if not text.strip():
+            raise _Unusable(empty)
+        return text
+
+    def _defect(self, line: int, trouble: _Unusable, split: str | None, left_out: Dropped = NONE_DROPPED) -> Defect:
+        dropped = tuple(sorted(_by_reason(trouble.dropped).items()))
+        reason, detail = trouble.reason, trouble.detail
+        late = [column for (why, column), n in left_out.items() if why == "late_column" and n]
+        if reason == "no_negatives" and late:
+            reason, detail = "late_column", f"its negatives are in {', '.join(late)}"
+        return Defect(reason, self._path, line, shorten(detail), split, query=trouble.query, dropped=dropped)
+
+
+def _looked_up(lookup: Lookup, value: Any, what: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise _Unusable("wrong_type", f"{_kind(value)} where the id of a {what} is expected")
+    text = lookup(str(value))
+    if text is None or not text.strip():
+        raise _Unusable("text_not_found", f"{what} {shorten(str(value), 60)}")
+    return text
+
+
+def _by_reason(dropped: Dropped) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for (reason, _), n in dropped.items():
+        found[reason] += n
+    return found
+
+
+def _verdict(dropped: Dropped, none: str) -> tuple[str, str]:
+    """Why nothing is left: the commonest reason (the first met among equals); `none` where nothing was there."""
+    telling = [(key, n) for key, n in dropped.items() if key[0] != "missing_field"]
+    if not telling:
+        return none, "null" if dropped else "an empty list"
+    return max(telling, key=lambda pair: pair[1])[0]
+
+
+def _kind(value: Any) -> str:
+    """A value's JSON type, for messages."""
+    names = {
+        dict: "an object",
+        list: "a list",
+        tuple: "a list",
+        str: "a text",
+        bool: "true or false",
+        type(None): "null",
+    }
+    return names.get(type(value), "a number" if isinstance(value, int | float) else f"a {type(value).__name__}")

@@ -1,0 +1,187 @@
+"""Texts by id: a BEIR folder, or a corpus and a queries file. The texts stay on disk."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from secid.errors import InputError
+from secid.read.containers import open_rows, sniff
+from secid.read.grouping import INSERT_ROWS, temporary_database
+from secid.read.passages import ID_KEYS, TEXT_KEYS, join_title
+from secid.read.rows import Broken, Row, shorten
+from secid.read.stream import ByteStream
+from secid.settings import Settings
+
+Role = Literal["passages", "queries"]
+QUERY_ID_KEYS = ("_id", "qid", "query_id", "query-id", "id", "question_id")
+QUERY_TEXT_KEYS = ("text", "query", "query_text", "question")
+MAX_BAD_ROWS = 100
+"""Unreadable rows of a collection that are passed over before it counts as damaged; their ids are then missing."""
+
+
+class Collection:
+    """Passages and queries by id. Ids are compared as strings: 7 and "7" are the same."""
+
+    def __init__(self, corpus: str | None, queries: str | None, *, titles: bool) -> None:
+        self._database = temporary_database()
+        self._files = {"passages": corpus, "queries": queries}
+        self._titles = titles
+        for role, path in (("passages", corpus), ("queries", queries)):
+            if path is not None:
+                self._load(role, path)  # type: ignore[arg-type]
+
+    def has(self, role: Role) -> bool:
+        """Whether a file for the role was given."""
+        return self._files[role] is not None
+
+    def passage(self, key: str) -> str | None:
+        """Text of a passage, its title joined; None where the id is unknown."""
+        return self._text("passages", key)
+
+    def query(self, key: str) -> str | None:
+        """Text of a query; None where the id is unknown."""
+        return self._text("queries", key)
+
+    def _text(self, role: Role, key: str) -> str | None:
+        row = self._database.execute(f"SELECT text FROM {role} WHERE id = ? LIMIT 1", (key,)).fetchone()  # noqa: S608
+        return row[0] if row else None
+
+    def _load(self, role: Role, path: str) -> None:
+        database = self._database
+        database.execute(f"CREATE TABLE {role} (id TEXT, text TEXT)")
+        database.execute("BEGIN")
+        batch: list[tuple[str, str]] = []
+        for pair in texts_with_ids(role, path, titles=self._titles):
+            batch.append(pair)
+            if len(batch) == INSERT_ROWS:
+                _insert(database, role, batch)
+        _insert(database, role, batch)
+        database.execute("COMMIT")
+        database.execute(f"CREATE INDEX {role}_by_id ON {role} (id)")
+        self._refuse_repeated_ids(role, path)
+
+    def _refuse_repeated_ids(self, role: Role, path: str) -> None:
+        found = self._database.execute(
+            f"SELECT id FROM {role} GROUP BY id HAVING count(*) > 1 AND min(text) <> max(text) LIMIT 3"  # noqa: S608
+        ).fetchall()
+        if found:
+            raise InputError(
+                f"ids stand for several texts: {', '.join(row[0] for row in found)}",
+                where=path,
+                remedy="ids may restart in each shard: make them distinct, or give only the shard of these records",
+            )
+
+
+def texts_with_ids(role: Role, path: str, *, titles: bool) -> Iterator[tuple[str, str]]:
+    """(id, text) of each row of a corpus or queries file, or of a folder of such files, in file order.
+
+    Raises InputError where it cannot be read, holds no row, or is no such file.
+    """
+    n_read = 0
+    bad: list[tuple[int, str]] = []
+    for file in _files(path):
+        stream = ByteStream(file)
+        try:
+            for line, row in open_rows(stream, sniff(stream)):
+                pair = _id_and_text(row, role, titles=titles)
+                if isinstance(pair, str):
+                    bad.append((line, pair))
+                    if len(bad) > MAX_BAD_ROWS or not n_read:
+                        _refuse(role, file, bad)
+                    continue
+                n_read += 1
+                yield pair
+        finally:
+            stream.close()
+    if not n_read:
+        raise InputError(f"holds no {role}", where=path)
+
+
+def _insert(database: sqlite3.Connection, role: Role, batch: list[tuple[str, str]]) -> None:
+    database.executemany(f"INSERT INTO {role} VALUES (?, ?)", batch)  # noqa: S608
+    batch.clear()
+
+
+def _refuse(role: Role, file: str, bad: list[tuple[int, str]]) -> None:
+    line, problem = bad[0]
+    raise InputError(
+        f"not a file of {role} with ids: {problem}",
+        where=f"{file}:{line}",
+        remedy='rows look like {"_id": "7", "title": "T", "text": "..."}, or id, tab, text',
+    )
+
+
+def _id_and_text(row: Row | Broken, role: Role, *, titles: bool) -> tuple[str, str] | str:
+    """(id, text) of a row, or what is wrong with it."""
+    if isinstance(row, Broken):
+        return row.detail
+    title: Any = None
+    if isinstance(row, list):
+        if len(row) != 2:
+            return f"{len(row)} columns without names, where id and text are expected"
+        key, text = row[0], "" if row[1] is None else row[1]
+    else:
+        id_keys, text_keys = (ID_KEYS, TEXT_KEYS) if role == "passages" else (QUERY_ID_KEYS, QUERY_TEXT_KEYS)
+        key = next((row[name] for name in id_keys if name in row), None)
+        text = next(("" if row[name] is None else row[name] for name in text_keys if name in row), None)
+        title = row.get("title") if titles and role == "passages" else None
+    if isinstance(key, bool) or not isinstance(key, str | int):
+        return f"no id in {shorten(str(row), 80)}"
+    if not isinstance(text, str):
+        return f"no text in {shorten(str(row), 80)}"
+    return str(key), join_title(title, text)
+
+
+def _files(path: str) -> list[str]:
+    if not Path(path).is_dir():
+        return [path]
+    from secid.read.sources import data_files
+
+    return data_files(path)
+
+
+@lru_cache(maxsize=2)
+def _opened(corpus: str | None, queries: str | None, titles: bool, stamps: tuple[Any, ...]) -> Collection:
+    return Collection(corpus, queries, titles=titles)
+
+
+def open_collection(settings: Settings) -> Collection:
+    """The collection of `--collection`, `--corpus` and `--queries`, the single flags winning; loaded once a process.
+
+    Raises InputError where a file is missing or is no collection.
+    """
+    corpus, queries = settings.corpus, settings.queries
+    if settings.collection is not None:
+        folder = Path(settings.collection)
+        if not folder.is_dir():
+            raise InputError("no such folder", where=settings.collection, remedy="--collection takes a BEIR folder")
+        corpus = corpus or beir_file(folder, "corpus", BEIR_FOLDER)
+        queries = queries or beir_file(folder, "queries")
+    stamps = tuple(_stamp(path) for path in (corpus, queries) if path)
+    return _opened(corpus, queries, settings.titles, stamps)
+
+
+BEIR_FOLDER = "--collection takes a BEIR folder; --corpus and --queries take single files"
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    try:
+        status = Path(path).stat()
+    except OSError as error:
+        raise InputError(f"cannot be opened ({error.strerror})", where=path) from error
+    return status.st_mtime_ns, status.st_size
+
+
+def beir_file(folder: Path, stem: str, remedy: str = "") -> str | None:
+    """The file of a BEIR folder with this stem; None where there is none.
+
+    remedy : what to do where there is none; InputError is raised with it.
+    """
+    found = sorted(path for path in folder.iterdir() if path.name.split(".")[0] == stem)
+    if not found and remedy:
+        raise InputError(f"holds no {stem}.jsonl", where=str(folder), remedy=remedy)
+    return str(found[0]) if found else None

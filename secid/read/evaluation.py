@@ -1,0 +1,104 @@
+"""An evaluation set in BEIR layout: its queries and the passages that are relevant to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from secid.errors import InputError
+from secid.read.collection import beir_file, texts_with_ids
+from secid.read.containers import open_rows, sniff
+from secid.read.rows import Broken, Row, shorten
+from secid.read.stream import ByteStream
+
+QUERY_KEYS = ("query-id", "query_id", "qid", "query")
+PASSAGE_KEYS = ("corpus-id", "corpus_id", "docid", "doc_id", "pid", "passage_id")
+SCORE_KEYS = ("score", "label", "relevance", "rel")
+FOLDER = "--against-eval takes a BEIR folder: queries, a corpus, and qrels"
+EVALUATION_SPLIT = "test"
+"""The split that is evaluated on where a folder has several: BEIR's convention."""
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """Queries and relevant passages by id. qrels: files that say which; empty where every query counts.
+
+    A judgement above 0 makes a passage relevant.
+    """
+
+    folder: str
+    qrels: tuple[str, ...]
+    queries: dict[str, str]
+    passages: dict[str, str]
+
+
+def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
+    """The evaluation set of a BEIR folder: queries.jsonl, corpus.jsonl and qrels/*.tsv (or qrels*.tsv beside them).
+
+    Only the queries of the test split count where there is one, else those of all qrels, else all
+    queries (and then no passage is known to be relevant). titles: join a passage's title before its text.
+    Raises InputError where the folder or its queries are missing, or a file is not what it should be.
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        raise InputError("no such folder", where=folder, remedy=FOLDER)
+    queries_file = beir_file(path, "queries", FOLDER) or ""
+    files = _qrels_files(path)
+    wanted_queries: set[str] = set()
+    wanted_passages: set[str] = set()
+    for file in files:
+        for query, passage, score in read_qrels(file):
+            if score > 0:
+                wanted_queries.add(query)
+                wanted_passages.add(passage)
+    queries = {
+        key: text for key, text in texts_with_ids("queries", queries_file, titles=False)
+        if not files or key in wanted_queries
+    }  # fmt: skip
+    if not queries:
+        raise InputError("no query of the qrels stands in the queries file", where=folder)
+    corpus = beir_file(path, "corpus", FOLDER) if wanted_passages else None
+    passages = {
+        key: text for key, text in (texts_with_ids("passages", corpus, titles=titles) if corpus else ())
+        if key in wanted_passages
+    }  # fmt: skip
+    return EvaluationSet(folder, tuple(map(str, files)), queries, passages)
+
+
+def read_qrels(path: Path) -> Iterator[tuple[str, str, float]]:
+    """(query id, passage id, score) of each row: BEIR's three columns, or TREC's four.
+
+    Raises InputError for a row that is neither.
+    """
+    stream = ByteStream(str(path))
+    try:
+        for line, row in open_rows(stream, sniff(stream)):
+            cells = _cells(row)
+            try:
+                query, passage, score = str(cells[0]), str(cells[-2]), float(cells[-1])
+            except (IndexError, ValueError, TypeError) as error:
+                raise InputError(
+                    f"not a judgement: {shorten(str(row), 80)}",
+                    where=f"{path}:{line}",
+                    remedy="rows are query-id, corpus-id, score, parted by tabs",
+                ) from error
+            yield query, passage, score
+    finally:
+        stream.close()
+
+
+def _cells(row: Row | Broken) -> list[Any]:
+    if isinstance(row, Broken):
+        return []
+    if isinstance(row, list):
+        return row if len(row) in (3, 4) else []
+    return [next((row[key] for key in keys if key in row), None) for keys in (QUERY_KEYS, PASSAGE_KEYS, SCORE_KEYS)]
+
+
+def _qrels_files(folder: Path) -> list[Path]:
+    found = sorted([*(folder / "qrels").glob("*"), *folder.glob("qrels*")])
+    files = [path for path in found if path.is_file() and not path.name.startswith(".")]
+    test = [path for path in files if EVALUATION_SPLIT in path.name.removeprefix("qrels").split(".")]
+    return test or files

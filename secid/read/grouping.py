@@ -1,0 +1,102 @@
+"""Labelled pairs, one a row, grouped by query in bounded memory.
+
+The pairs go into a temporary SQLite database: in memory while they are few, on disk beyond its
+cache, deleted by SQLite itself when it is closed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from hashlib import blake2b
+
+from secid.read.clean import Item, Pair
+from secid.records import Defect, Record
+
+CACHE_KIB = 64 << 10
+"""Memory of the database before it goes to disk (64 MiB); SQLite sorts in as much again."""
+
+INSERT_ROWS = 1000
+"""Pairs handed to SQLite at once: a call for each would cost more than the insertion."""
+
+OF_SOURCE = (
+    "SELECT split, query, passage, positive, path, line, n_late FROM pairs "
+    "WHERE key = ? AND (split IS ? OR split IS NULL) ORDER BY rowid"
+)
+POSITIVES = "SELECT passage FROM pairs WHERE key = ? AND positive ORDER BY rowid"
+NEGATIVES = "SELECT passage FROM pairs WHERE key = ? AND NOT positive AND split IS NOT NULL"
+"""Pairs of a query: those of a source and of none, its positives, and the negatives, which all have a source."""
+
+
+def temporary_database() -> sqlite3.Connection:
+    """An empty database that lives in memory up to CACHE_KIB, then in a file that has no name."""
+    database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+    for pragma in (f"cache_size=-{CACHE_KIB}", "journal_mode=OFF", "synchronous=OFF", "temp_store=FILE"):
+        database.execute(f"PRAGMA {pragma}")
+    return database
+
+
+class PairGroups:
+    """Collects pairs and gives one record, or defect, for each query and source.
+
+    A positive belongs to the query: one of no source is a row of each of the query's sources, and a source that labels
+    none for it takes those of the query's other sources.
+    """
+
+    def __init__(self) -> None:
+        self._database = temporary_database()
+        self._database.execute("CREATE TABLE pairs (key, split, query, passage, positive, path, line, n_late)")
+        self._waiting: list[tuple[bytes, Pair]] = []
+
+    def add(self, pair: Pair) -> None:
+        """Take one pair."""
+        # 16 bytes sort and compare faster than queries; two texts never share them in practice.
+        self._waiting.append((blake2b(pair.query.encode(), digest_size=16).digest(), pair))
+        if len(self._waiting) >= INSERT_ROWS:
+            self._insert()
+
+    def _insert(self) -> None:
+        self._database.execute("BEGIN")
+        rows = ((key, *pair) for key, pair in self._waiting)
+        self._database.executemany("INSERT INTO pairs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        self._database.execute("COMMIT")
+        self._waiting.clear()
+
+    def items(self) -> Iterator[Item]:
+        """One item a (source, query), in order of first appearance, passages in file order. Ends the collection."""
+        return (item for item, _ in self.groups())
+
+    def groups(self) -> Iterator[tuple[Item, list[Pair]]]:
+        """The same items, each with the pairs that it was made of."""
+        self._insert()
+        database = self._database
+        database.execute("CREATE INDEX by_key ON pairs (key, split)")
+        groups = database.execute(
+            "SELECT key, split, min(rowid) AS first FROM pairs GROUP BY key, split ORDER BY first"
+        )
+        for key, split, _ in groups:
+            if split is None and database.execute(NEGATIVES, (key,)).fetchone():
+                continue  # positives of no source: rows of the sources that have negatives
+            pairs = [Pair._make(row) for row in database.execute(OF_SOURCE, (key, split))]
+            own = [pair for pair in pairs if pair.split == split]
+            positives = [pair.passage for pair in pairs if pair.positive]
+            if not any(pair.positive for pair in own):
+                positives = [passage for (passage,) in database.execute(POSITIVES, (key,))]
+            elif all(pair.positive for pair in own):
+                pairs = own
+            yield _item(pairs, split, tuple(positives)), pairs
+        database.close()
+
+
+def _item(pairs: list[Pair], split: str | None, positives: tuple[str, ...]) -> Item:
+    first = next(pair for pair in pairs if pair.split == split)
+    negatives = tuple(pair.passage for pair in pairs if not pair.positive)
+    n_late = sum(pair.n_late for pair in pairs)
+    dropped = (("late_column", n_late),) if n_late else ()
+    if positives and negatives:
+        return Record(
+            first.query, positives, negatives, first.path, first.line, split or "", dropped, n_rows=len(pairs)
+        )
+    reason = "no_negatives" if positives else "no_positive"
+    detail = f"all rows of the query ({len(pairs)}) have one label"
+    return Defect(reason, first.path, first.line, detail, split, len(pairs))

@@ -1,0 +1,97 @@
+"""The first rows of a file, as detection sees them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from secid.read.rows import Row
+
+Key = str | int
+
+ID = re.compile(r"(?=[^ ]*\d)[A-Za-z0-9_.:/#@+-]{1,64}")
+"""An id against a text: one short ASCII word with a digit in it."""
+
+ID_FRACTION = 0.9
+"""Share of id-like values that makes a column one of ids: a few odd cells must not turn all the others into texts."""
+
+LISTS = frozenset({"texts", "ids", "structs", "lists", "numbers", "empty"})
+SCALARS = frozenset({"text", "id"})
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Good rows from a file's start, at least one, all dicts or all lists.
+
+    kinds: each column's commonest kind of value (`kind_of`), in order of first appearance.
+    """
+
+    rows: tuple[Row, ...]
+    kinds: Mapping[Key, str]
+
+    @property
+    def named(self) -> bool:
+        """Whether columns have names; else they are positions, counted from 0."""
+        return isinstance(self.rows[0], dict)
+
+    def column(self, key: Key) -> list[Any]:
+        """Values of a column, without nulls and absent ones."""
+        return [value for row in self.rows if (value := cell(row, key)) is not None]
+
+    def typical(self, key: Key) -> list[Any]:
+        """Values of a column that are of its commonest kind."""
+        return [value for value in self.column(key) if kind_of(value) == self.kinds[key]]
+
+    def is_ids(self, key: Key) -> bool:
+        """Whether every value of a column is an id by its looks. False where there is none."""
+        return look_like_ids(self.column(key))
+
+
+def cell(row: Row, key: Key) -> Any:
+    """A row's value under a name or position; None where it is absent."""
+    if isinstance(row, dict):
+        return row.get(key) if isinstance(key, str) else None
+    return row[key] if isinstance(key, int) and key < len(row) else None
+
+
+def make_head(rows: Sequence[Row]) -> Head:
+    """Head of the rows that have the commoner form (named or positional). `rows` holds at least one."""
+    named = [row for row in rows if isinstance(row, dict)]
+    kept: Sequence[Row] = named if 2 * len(named) >= len(rows) else [row for row in rows if isinstance(row, list)]
+    counts: dict[Key, Counter[str]] = {}
+    for row in kept:
+        for key, value in row.items() if isinstance(row, dict) else enumerate(row):
+            counts.setdefault(key, Counter())[kind_of(value)] += 1
+    return Head(tuple(kept), {key: _commonest(found) for key, found in counts.items()})
+
+
+def _commonest(found: Counter[str]) -> str:
+    telling = [(n, kind) for kind, n in found.items() if kind not in ("null", "empty")]
+    if telling:
+        return max(telling, key=lambda pair: pair[0])[1]
+    return "empty" if "empty" in found else "null"
+
+
+def kind_of(value: Any) -> str:
+    """text, id (an integer), number, flag, struct, bytes, null; texts, ids, structs, lists, numbers, empty (lists)."""
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, list):
+        inner = next((item for item in value if item is not None), None)
+        if isinstance(inner, list):  # not by recursion: a bad row may be nested without end
+            return "lists"
+        return "empty" if inner is None else LIST_KINDS.get(kind_of(inner), "lists")
+    return SCALAR_KINDS.get(type(value), "other")
+
+
+SCALAR_KINDS = {bool: "flag", int: "id", float: "number", dict: "struct", bytes: "bytes", type(None): "null"}
+LIST_KINDS = {"text": "texts", "id": "ids", "struct": "structs", "number": "numbers", "flag": "ids"}
+
+
+def look_like_ids(values: Sequence[Any]) -> bool:
+    """Whether ID_FRACTION of at least one value are whole numbers or id-like words."""
+    n_ids = sum(bool(ID.fullmatch(value)) if isinstance(value, str) else type(value) is int for value in values)
+    return bool(values) and n_ids >= ID_FRACTION * len(values)

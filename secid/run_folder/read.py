@@ -1,0 +1,141 @@
+"""The tables of a run folder, read again. A file that is gone or changed is named, with what to do."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from secid.errors import InputError, plainly
+from secid.measure.information import InformationState, trace
+from secid.pool import DocumentFrequencies
+from secid.results import Run, control_name
+
+INFORMATION, QUERY_KEYS, QUERY_INFLUENCE = "information_total", "query_keys", "query_influence"
+"""Tensors of a source's state; a control's has the first alone."""
+SOURCES, CONTROLS = "index.json", "controls.json"
+SAME_TRACE = 1e-9
+"""Relative difference within which a trace is the same: it is added up anew."""
+
+
+class Entry(NamedTuple):
+    """One state as an index of state/ lists it. sha256: of its file; None where an earlier secid wrote the index."""
+
+    name: str
+    file: str
+    n_negatives: float
+    sha256: str | None
+
+
+@contextmanager
+def whole(path: Path, folder: Path) -> Iterator[None]:
+    """Turns whatever goes wrong while a file of a run folder is read into an InputError that names it."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException, SafetensorError) as error:
+        what = f"is damaged ({plainly(error)})" if path.exists() else "is missing from the run folder"
+        raise InputError(what, where=str(path), remedy=f"score again with --run {folder} --force") from error
+
+
+def read_states(folder: Path, run: Run) -> dict[str, InformationState]:
+    """States of a run folder's sources by name, in rank order. folder: the run folder.   run: its report.
+
+    Raises InputError where a state is missing, damaged, or not that of the report.
+    """
+    return _states(folder, SOURCES, source_entries(folder), {source.name: source.trace for source in run.sources})
+
+
+def read_control_states(folder: Path, run: Run) -> dict[str, InformationState]:
+    """States of a run folder's controls by label: "control random", "control shuffled of NAME". Raises as above."""
+    entries = _entries(folder, CONTROLS, lambda entry: _control(entry["control"], entry["of"]))
+    return _states(folder, CONTROLS, entries, {_control(item.kind, item.of): item.trace for item in run.controls})
+
+
+def _control(kind: str, of: str | None) -> str:
+    return f"control {control_name(kind, of)}"
+
+
+def _states(
+    folder: Path, index: str, entries: Sequence[Entry], traces: Mapping[str, float]
+) -> dict[str, InformationState]:
+    """The states that an index lists, held against the report. traces: tr M by name."""
+    found = {entry.name: _state(folder, entry) for entry in entries}
+    with whole(folder / "state" / index, folder):
+        if [entry.name for entry in entries] != list(traces):
+            raise ValueError("it does not list what report.json does")
+        for name, state in found.items():
+            if not math.isclose(trace(state.matrix()), traces[name], rel_tol=SAME_TRACE):
+                raise ValueError(f"tr M of {name} is not that of report.json")
+    return found
+
+
+def source_entries(folder: Path) -> list[Entry]:
+    """The states of the sources. Raises InputError where the index is missing or damaged."""
+    return _entries(folder, SOURCES, lambda entry: str(entry["source"]))
+
+
+def _entries(folder: Path, index: str, name_of: Callable[[Mapping[str, Any]], str]) -> list[Entry]:
+    path = folder / "state" / index
+    with whole(path, folder):
+        listed = json.loads(path.read_text(encoding="utf-8"))
+        return [Entry(name_of(e), str(e["file"]), _count(e["n_negatives"]), e.get("sha256")) for e in listed]
+
+
+def _count(number: Any) -> float:
+    if not 0.0 <= (count := float(number)) < math.inf:
+        raise ValueError(f"{count} negatives")
+    return count
+
+
+def read_tensors(folder: Path, entry: Entry, names: Sequence[str]) -> list[Tensor]:
+    """The named tensors of a state. Raises InputError where its file is missing or no longer as it was written."""
+    path = folder / "state" / entry.file
+    with whole(path, folder):
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if entry.sha256 not in (None, found):
+            raise ValueError("its SHA-256 is not that of the index")
+        with safe_open(path, "pt") as tensors:
+            return [tensors.get_tensor(name) for name in names]
+
+
+def _state(folder: Path, entry: Entry) -> InformationState:
+    (total,) = read_tensors(folder, entry, (INFORMATION,))
+    square = total.ndim == 2 and total.shape[0] == total.shape[1]
+    with whole(folder / "state" / entry.file, folder):
+        if total.dtype != torch.float64 or not square or not total.isfinite().all():
+            raise ValueError("it holds no finite square float64 matrix")
+    return InformationState(total, entry.n_negatives)
+
+
+def read_frequencies(folder: Path, run: Run) -> DocumentFrequencies:
+    """The document frequencies of a run folder. Raises InputError where they are missing, damaged or another run's."""
+    path = folder / "state" / "idf.safetensors"
+    with whole(path, folder):
+        with safe_open(path, "np") as file:
+            table = DocumentFrequencies(file.get_tensor("keys"), file.get_tensor("counts"), run.idf.n_texts)
+        if table.sha256() != run.idf.sha256:
+            raise ValueError("its hash is not that of report.json")
+    return table
+
+
+def read_negatives(folder: Path, columns: Sequence[str], source: str | None = None) -> pa.Table:
+    """Columns of negatives.parquet, of one source or all. Raises InputError where it is missing or damaged."""
+    path = folder / "negatives.parquet"
+    only = None if source is None else pc.field("source") == source
+    with whole(path, folder):
+        missing = [name for name in columns if name not in pq.read_schema(path).names]
+        if missing:
+            raise ValueError(f"no column {missing[0]}; an earlier secid wrote none")
+        return pq.read_table(path, columns=list(columns), filters=only, page_checksum_verification=True)

@@ -1,0 +1,1 @@
+"""`secid score` and `secid check`: the stages of a run, from files to published numbers."""

@@ -1,0 +1,194 @@
+"""The main job: files to a ranking, through plan, embed, measure and finish."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.analyses.ablations import ablation, blocks_of
+from secid.analyses.budgets import crossings
+from secid.analyses.controls import Control, chosen_kinds
+from secid.analyses.overlap import Listed, overlaps
+from secid.analyses.ranking import chances, compare, rank_groups
+from secid.analyses.sample_noise import with_noise
+from secid.arrays import distinct
+from secid.encode import Encoder
+from secid.measure.blocks import Triplets
+from secid.measure.information import log_det_nats
+from secid.pool import DocumentFrequencies, Plan
+from secid.pool.reading import read_plan
+from secid.progress import Progress
+from secid.read import Reader
+from secid.records import Source
+from secid.results import SCHEMA_VERSION, Ablation, EqualNumbers, InputFile, Run
+from secid.run_folder.environment import environment
+from secid.scoring.clock import Clock
+from secid.scoring.publish import control_result, source_result
+from secid.scoring.stages import Measurements, judged, measure
+from secid.scoring.warnings import unpaired
+from secid.settings import Resolved, Settings
+from secid.triplets.measured import Measured
+from secid.triplets.variants import Aspect
+from secid.version import VERSION
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A finished run and the measurements behind it, sources in rank order in both.
+
+    flags  : by source and bucket, (T,) which triplets are in it.
+    scores : what the sources are ranked by, ECI_B at the run's budget, of sets of equal size beyond budget 1.
+    """
+
+    run: Run
+    measured: tuple[Measured, ...]
+    controls: tuple[tuple[Control, Measured], ...]
+    flags: Mapping[str, Mapping[str, Flags]]
+    frequencies: DocumentFrequencies
+    scores: Mapping[str, float]
+
+
+def score_sources(
+    sources: Sequence[Source],
+    encoder: Encoder,
+    resolved: Resolved,
+    folder: Path,
+    progress: Progress,
+    frozen: DocumentFrequencies | None = None,
+    uncounted: Collection[str] = (),
+) -> Scored:
+    """Ranks sources by ECI_sem under one encoder, with controls, intervals and budget curves.
+
+    folder : an empty folder for spool files and vectors; the caller removes it.
+    frozen : document frequencies of an earlier run's pool, to be scored in instead of this run's own.
+    uncounted : reasons for leaving a row or a negative out that the caller judges itself (plan.refuse).
+    Raises what reading, encoding and measuring raise (SecidError).
+    Source: METHOD 1, 2, 4, 6, 7, 8.
+    """
+    clock = Clock()
+    plan, readers = read(sources, resolved.values, folder, clock, progress, uncounted)
+    try:
+        measurements = measure(plan, encoder, resolved.values, folder, clock, progress, frozen)
+    finally:
+        plan.close()
+    files = {path: file for reader in readers for path, file in input_files(reader).items()}
+    return finished(measurements, files, encoder, resolved, clock)
+
+
+def finished(
+    found: Measurements, files: Mapping[str, InputFile], encoder: Encoder, resolved: Resolved, clock: Clock
+) -> Scored:
+    """Ranks, compares, and puts the run together."""
+    settings = resolved.values
+    cut = judged(found.items, found.level, settings.budget)
+    order = sorted(range(len(cut)), key=lambda place: (-cut[place].nats(settings.budget), cut[place].name))
+    ranked, cut = [found.items[place] for place in order], [cut[place] for place in order]
+    level = [found.level[place] if found.level else None for place in order]
+    names = [item.name for item in ranked]
+    comparisons = compare(cut, settings.budget, found.early_stop)
+    groups = rank_groups(names, comparisons)
+    blocks = blocks_of(settings.block, names)
+    pool = distinct(np.concatenate([ids for item in ranked for ids in _documents(item.triplets)]))
+    run = Run(
+        schema_version=SCHEMA_VERSION,
+        secid_version=VERSION,
+        settings=resolved.document(),
+        encoder=encoder.info,
+        idf=found.idf,
+        budget=settings.budget,
+        sources=tuple(
+            source_result(item, own, rank, groups[item.name], float(chance), files, found.findings[item.name], settings)
+            for rank, (item, own, chance) in enumerate(zip(ranked, level, chances(cut, settings), strict=True), 1)
+        ),
+        controls=tuple(
+            control_result(control, item, len(np.setdiff1d(item.triplets.negative, pool)), ranked, settings)
+            for control, item in found.controls
+        ),
+        comparisons=comparisons,
+        crossings=crossings(
+            found.level or (), max(budget for item in found.level or ranked for budget in item.influence.budgets)
+        ),
+        overlaps=overlaps([Listed(item.name, item.triplets.query, item.triplets.negative) for item in ranked]),
+        ablations=tuple(ablated(aspect, cut, blocks, settings.budget) for aspect in found.suite),
+        equal_numbers=equal_numbers(found.items, found.level),
+        slices=found.slices,
+        early_stop=found.early_stop,
+        warnings=(*unpaired(comparisons, {item.name: len(item.influence.queries) for item in cut}), *found.warnings),
+        not_evaluated=found.not_evaluated,
+        timing=clock.stages,
+        environment=environment(),
+    )
+    scores = {item.name: item.nats(settings.budget) for item in cut}
+    return Scored(run, tuple(ranked), tuple(found.controls), found.flags, found.frequencies, scores)
+
+
+def _documents(rows: Triplets) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    return rows.positive, rows.negative
+
+
+def read(
+    sources: Sequence[Source],
+    settings: Settings,
+    folder: Path,
+    clock: Clock,
+    progress: Progress,
+    uncounted: Collection[str] = (),
+) -> tuple[Plan, list[Reader]]:
+    """Reads all sources into a plan, with what the controls need beside the scored texts."""
+    kinds = chosen_kinds(settings.controls)
+    with clock.stage("read") as counts:
+        plan, readers = read_plan(
+            sources,
+            settings,
+            folder,
+            progress,
+            with_positives="known_positive" in kinds,
+            with_echoes="query_echo" in kinds,
+            uncounted=uncounted,
+        )
+        counts["n_rows"] = sum(planned.tally.n_read for planned in plan.sources)
+        counts["n_distinct_queries"] = len(plan.queries)
+        counts["n_distinct_passages"] = plan.n_source_passages()
+    return plan, readers
+
+
+def equal_numbers(items: Sequence[Measured], level: Sequence[Measured] | None) -> EqualNumbers | None:
+    """What sources of unequal numbers are cut to."""
+    if level is None or all(cut is item for cut, item in zip(level, items, strict=True)):
+        return None
+    return EqualNumbers(n_queries=len(level[0].influence.queries), n_triplets=len(level[0].triplets))
+
+
+def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequence[str]], budget: float) -> Ablation:
+    """The table of one aspect over all sources, at the budget that they are ranked at."""
+    table: dict[str, dict[str, float | None]] = {}
+    for setting, variant in aspect.variants.items():
+        scores = {item.name: item.variants[variant] for item in items}
+        states = [score.state for score in scores.values() if score.state is not None]
+        n = sum(state.n_negatives for state in states)
+        mean = sum(score.weight_sum for score in scores.values()) / n if n else 0.0
+        table[setting] = {
+            name: log_det_nats(score.state.matrix() / mean, budget)
+            if score.state is not None and mean > 0
+            else score.nats
+            for name, score in scores.items()
+        }
+    found = ablation(aspect.name, aspect.base, table, blocks)
+    return with_noise(found, aspect.variants, items, budget) if aspect.name == "sample" else found
+
+
+def input_files(reader: Reader) -> dict[str, InputFile]:
+    """What was read of each path of a reader, after it has been read."""
+    shapes = {shape.path: shape for shape in reader.files}
+    return {
+        content.path: InputFile(
+            content.path, content.sha256, content.n_bytes, shapes[content.path].schema, shapes[content.path].mapping
+        )
+        for content in reader.content()
+    }

@@ -1,0 +1,202 @@
+"""A plan to measurements: embed, lex, controls, both passes, inspect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from secid.analyses.ablations import blocks_of
+from secid.analyses.buckets import Findings, Inspector
+from secid.analyses.controls import Control, make_controls
+from secid.analyses.early_stopping import rank_early
+from secid.analyses.slices import MOST_SLICES, slices
+from secid.encode import Encoder, smallest_distance
+from secid.errors import UsageError
+from secid.findings.lexical_gate import lexical
+from secid.measure.blocks import Triplets
+from secid.measure.sweep import Variant
+from secid.pool import DocumentFrequencies, Plan
+from secid.progress import Progress
+from secid.results import EarlyStop, IdfInfo, Slice
+from secid.scoring.clock import Clock
+from secid.scoring.warnings import NOT_LEVEL, few_queries, noisy, not_level, odd_slices
+from secid.settings import Settings
+from secid.triplets.coverage import CoverageBench, piece_stream
+from secid.triplets.embedding import CUTS_UNTOLD, Embedder
+from secid.triplets.measure_set import Bench, level_sets, sample_positions
+from secid.triplets.measured import Measured
+from secid.triplets.positives import triplets_of
+from secid.triplets.variants import Aspect, aspects, tokenizer_of
+
+Flags = npt.NDArray[np.bool_]
+Set = TypeVar("Set", Triplets, Measured)
+Frozen = dict[tuple[str, str], DocumentFrequencies]
+PASSES = 2
+"""Over the triplets: one for the sums, one for the influence."""
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """All sets of triplets of a run, measured.
+
+    level: the sources cut to equal size, for budgets beyond 1; None where they cannot be.
+    """
+
+    items: list[Measured]
+    level: list[Measured] | None
+    controls: list[tuple[Control, Measured]]
+    not_evaluated: dict[str, str]
+    findings: dict[str, Findings]
+    flags: dict[str, dict[str, Flags]]
+    idf: IdfInfo
+    frequencies: DocumentFrequencies
+    slices: tuple[Slice, ...]
+    warnings: tuple[str, ...]
+    early_stop: EarlyStop | None
+    suite: tuple[Aspect, ...]
+
+
+def measure(
+    plan: Plan,
+    encoder: Encoder,
+    settings: Settings,
+    folder: Path,
+    clock: Clock,
+    progress: Progress,
+    frozen: DocumentFrequencies | None,
+) -> Measurements:
+    """Embeds what is needed and measures sources, controls and variants."""
+    refuse(plan, encoder, settings)
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    embedder = Embedder(plan, encoder, settings, folder, progress)
+    early = None
+    if settings.until_ranked is None:
+        with clock.stage("encode") as counts:
+            embedder.everything()
+            counts.update(embedder.counts)
+    triplets = [triplets_of(planned, settings.positives, embedder.vectors) for planned in plan.sources]
+    pieces = getattr(encoder, "word_pieces", None)
+    suite = aspects(settings, has_pieces=pieces is not None) if settings.ablate else ()
+    variants = [variant for aspect in suite for variant in aspect.variants.values()]
+    known: Frozen = {(settings.tokenizer, settings.idf): frozen} if frozen else {}
+    coverages = CoverageBench(plan, triplets, folder, known, pieces, progress)
+    with clock.stage("lex", n_texts=len(plan.queries) + len(plan.passages)):
+        for tokenizer in dict.fromkeys([settings.tokenizer, *(tokenizer_of(variant) for variant in variants)]):
+            coverages.lexicon(tokenizer)
+        idf = coverages.info(settings.tokenizer, settings.idf)
+    distance = smallest_distance(encoder)
+    bench = Bench(embedder.vectors, plan.queries.keys, coverages, settings, distance)
+    if settings.until_ranked is not None:
+        with clock.stage("encode") as counts:
+            plan, triplets, early = rank_early(plan, embedder, bench, settings, progress)
+            counts.update(embedder.counts)
+    with clock.stage("controls"):
+        controls, missing = make_controls(plan, triplets, embedder.vectors, settings, progress)
+        for control in controls:  # nothing is left to encode but after an early stop
+            embedder.need(control.triplets.query, control.triplets.negative)
+    items, level, measured_controls = swept(plan, triplets, controls, bench, variants, clock, progress)
+    with clock.stage("inspect"):
+        findings, flags = inspected(Inspector(plan, coverages, embedder.truncated, settings), items, progress)
+        warnings = noisy(distance) + lexical(plan, items, coverages, settings, folder / "cautions")
+        warnings += few_queries(items) + not_level(level, settings) + odd_slices(plan, settings)
+        whole = {item.name: item.nats(settings.budget) for item in judged(items, level, settings.budget)}
+        sliced = slices(plan, items, bench, flags, whole, settings, progress)
+    return Measurements(
+        items=items,
+        level=level,
+        controls=measured_controls,
+        not_evaluated={
+            **missing,
+            **plan.empty,
+            **({"crossings": NOT_LEVEL} if level is None else {}),
+            **({"truncated": CUTS_UNTOLD} if embedder.truncated is None else {}),
+        },
+        findings=findings,
+        flags=flags,
+        idf=idf,
+        frequencies=coverages.table(settings.tokenizer, settings.idf),
+        slices=sliced,
+        warnings=warnings,
+        early_stop=early,
+        suite=suite,
+    )
+
+
+def refuse(plan: Plan, encoder: Encoder, settings: Settings) -> None:
+    """Raises what the settings cannot ask of these sources and this encoder, before anything is encoded."""
+    blocks_of(settings.block, [planned.name for planned in plan.sources])
+    if settings.by is not None and plan.slices == ("",):
+        raise UsageError(f"no row has a value in a column {settings.by!r}", where="--by")
+    if len(plan.slices) > MOST_SLICES:
+        raise UsageError(
+            f"column {settings.by!r} has {len(plan.slices):,} values, at most {MOST_SLICES:,} slices are scored",
+            where="--by",
+            remedy="choose a column of fewer values, such as a language or a subset",
+        )
+    if settings.tokenizer == "wordpieces":
+        piece_stream(getattr(encoder, "word_pieces", None))
+
+
+def swept(
+    plan: Plan,
+    triplets: Sequence[Triplets],
+    controls: Sequence[Control],
+    bench: Bench,
+    variants: Sequence[Variant],
+    clock: Clock,
+    progress: Progress,
+) -> tuple[list[Measured], list[Measured] | None, list[tuple[Control, Measured]]]:
+    """Sources whole, sources cut to equal size (None where they cannot be), and controls, measured.
+
+    Variants are of the triplets that sources are ranked by: beyond budget 1 those of equal size.
+    """
+    settings = bench.settings
+    position = sample_positions(plan, settings.seed, triplets)  # after an early stop, percentages of what was scored
+    n_triplets = sum(map(len, triplets)) + sum(len(control.triplets) for control in controls)
+    with clock.stage("measure", n_triplets=n_triplets):
+        cuts = level_sets(plan, triplets, settings.seed)
+        n_cut = sum(len(cut) for cut, item in zip(cuts or (), triplets, strict=False) if cut is not item)
+        progress.start("measure", PASSES * (n_triplets + n_cut), "triplets")
+        watched = replace(bench, vectors=replace(bench.vectors, seen=progress.advance))
+        ranked = judged(triplets, cuts, settings.budget)
+        items = [
+            watched.measure(p.name, p, rows, variants if rows is own else (), position[rows.query])
+            for p, rows, own in zip(plan.sources, triplets, ranked, strict=True)
+        ]
+        measured_controls = [(control, watched.measure(control.kind, None, control.triplets)) for control in controls]
+        if cuts is None:
+            return items, None, measured_controls
+        further = variants if ranked is cuts else ()
+        level = [
+            item if cut is item.triplets else watched.measure(p.name, p, cut, further, position[cut.query])
+            for p, item, cut in zip(plan.sources, items, cuts, strict=True)
+        ]
+    return items, level, measured_controls
+
+
+def inspected(
+    inspector: Inspector, items: Sequence[Measured], progress: Progress
+) -> tuple[dict[str, Findings], dict[str, dict[str, Flags]]]:
+    """Findings by source, and by source and bucket the triplets in it."""
+    progress.start("inspect", len(items), "sources")
+    findings = {}
+    for item in items:
+        findings[item.name] = inspector.findings(item)
+        progress.advance(1)
+    flags = {item.name: {name: trait.flags for name, trait in inspector.traits(item).items()} for item in items}
+    return findings, flags
+
+
+def judged(items: Sequence[Set], level: Sequence[Set] | None, budget: float) -> Sequence[Set]:
+    """What sources are ranked by: all of them up to budget 1, else sets of equal size where these could be cut.
+
+    Source: METHOD 7.
+    """
+    return items if budget <= 1.0 or level is None else level

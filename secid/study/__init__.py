@@ -1,1 +1,0 @@
-"""What is asked of the measurements: ranking, controls, ablations, mixtures."""

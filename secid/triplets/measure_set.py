@@ -1,0 +1,202 @@
+"""The bench that every set of triplets of a run is measured on, and sets cut to equal size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from secid.arrays import distinct
+from secid.measure.blocks import Triplets, Vectors
+from secid.measure.gates import UNBOUNDED_WEIGHTS
+from secid.measure.information import log_det_nats
+from secid.measure.summary import gate_table
+from secid.measure.sweep import Sweep, Variant, sweep
+from secid.measure.uncertainty import FEWEST_QUERIES, Influence, influence, influence_at
+from secid.pool import Plan, PlannedSource, sample_order
+from secid.settings import Settings
+from secid.triplets.coverage import CoverageBench
+from secid.triplets.measured import Measured, VariantScore, curve_budgets
+from secid.triplets.variants import base_variant
+
+Floats = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What every set of triplets of a run is measured with: both passes, under the base setting."""
+
+    vectors: Vectors
+    query_keys: npt.NDArray[np.uint8]
+    coverages: CoverageBench
+    settings: Settings
+    smallest_distance: float
+
+    def measure(
+        self,
+        name: str,
+        planned: PlannedSource | None,
+        rows: Triplets,
+        variants: Sequence[Variant] = (),
+        position: Floats | None = None,
+        *,
+        budgets: Sequence[float] | None = None,
+    ) -> Measured:
+        """Gates, information and influence of one set of triplets, and its sums under further variants.
+
+        position : (T,) place of each triplet's query in the nested sample.
+        budgets  : of the influence, the run's own and those of the curve where None. Source: METHOD 2, 4, 7, 8.
+        """
+        settings, base = self.settings, base_variant(self.settings)
+        wanted = list(dict.fromkeys([base, *variants]))
+        named = {variant.coverage: self.coverages.negatives(rows, *variant.coverage.split("/")) for variant in wanted}
+        swept = self._sweep(rows, named, wanted, position)
+        gates = gate_table(swept.scalars.dots(), named[base.coverage], settings.temperature)
+        state = swept.state(base)
+        budgets = budgets or curve_budgets(settings.budget, state.n_negatives)
+        return Measured(
+            name=name,
+            planned=planned,
+            triplets=rows,
+            scalars=swept.scalars,
+            coverage=named[base.coverage],
+            positive_coverage=self.coverages.positives(rows, settings.tokenizer, settings.idf),
+            gates=gates,
+            record_gradient=swept.record_gradient,
+            state=state,
+            influence=influence(
+                self.vectors, rows, swept.scalars, gates.weight, state, self.smallest_distance, budgets
+            ),
+            query_keys=self.query_keys[distinct(rows.query)],
+            variants=variant_scores(swept, wanted, settings.budget, rows, position) if variants else {},
+        )
+
+    def part(self, item: Measured, keep: Index, budget: float) -> Measured:
+        """Some triplets of a measured set at one budget: what they would be alone, in the pool of the whole set.
+
+        keep : rising places of triplets. Below FEWEST_QUERIES queries, where no interval is told, the influence is 0.
+        """
+        settings, base, rows = self.settings, base_variant(self.settings), subset(item.triplets, keep)
+        covered = {base.coverage: item.coverage[keep]}
+        swept = self._sweep(rows, covered, [base])
+        gates = gate_table(swept.scalars.dots(), covered[base.coverage], settings.temperature)
+        state, queries, none = swept.state(base), distinct(rows.query), np.zeros(len(rows))
+        effect = Influence((budget,), none, none, queries, np.zeros((len(queries), 1)), np.zeros(0))
+        if len(queries) >= FEWEST_QUERIES:
+            effect = influence_at(
+                self.vectors, rows, swept.scalars, gates.weight, state, self.smallest_distance, budget
+            )
+        return replace(
+            item,
+            triplets=rows,
+            scalars=swept.scalars,
+            coverage=covered[base.coverage],
+            positive_coverage=item.positive_coverage[keep],
+            gates=gates,
+            record_gradient=swept.record_gradient,
+            state=state,
+            influence=effect,
+            query_keys=self.query_keys[queries],
+            variants={},
+        )
+
+    def _sweep(
+        self,
+        rows: Triplets,
+        coverages: Mapping[str, Floats],
+        variants: Sequence[Variant],
+        position: Floats | None = None,
+    ) -> Sweep:
+        return sweep(
+            self.vectors,
+            rows,
+            coverages,
+            variants,
+            self.smallest_distance,
+            self.settings.temperature,
+            position,
+            getattr(torch, self.settings.sums),
+        )
+
+
+def variant_scores(
+    swept: Sweep, variants: Sequence[Variant], budget: float, rows: Triplets, position: Floats | None
+) -> dict[Variant, VariantScore]:
+    """ECI_B of all variants of one sweep; only what later scaling needs is kept of the matrices."""
+    found = {}
+    queries, first = np.unique(rows.query, return_index=True)
+    places = np.zeros(len(queries)) if position is None else position[first]
+    for variant in variants:
+        state = swept.state(variant)
+        scaled = variant.weight in UNBOUNDED_WEIGHTS
+        nats = None if scaled or not state.n_negatives else log_det_nats(state.matrix(), budget)
+        n_queries = int((places < variant.sample).sum())
+        found[variant] = VariantScore(nats, state if scaled else None, swept.weights[variant], n_queries)
+    return found
+
+
+def sample_positions(plan: Plan, seed: int, among: Sequence[Triplets] | None = None) -> Floats:
+    """(n_queries,) place of each query in the nested sample of the run, in [0, 1): a sample of 10 %
+    takes those below 0.1. The same query has the same place in every source. Source: METHOD 8.
+
+    among : what is sampled, all queries of the plan where None; other queries are 1.0, in no sample.
+    """
+    chosen = np.arange(len(plan.queries)) if among is None else distinct(np.concatenate([rows.query for rows in among]))
+    order = chosen[np.argsort(sample_order(plan.queries.keys[chosen], seed), kind="stable")]
+    position = np.ones(len(plan.queries))
+    position[order] = np.arange(len(order)) / len(order)
+    return position
+
+
+def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Triplets] | None:
+    """The sources cut to equal numbers of queries and negatives, a set itself where nothing is cut of it; None for
+    unequal ones under the policy "all", whose pairs cannot be dealt out one by one.
+    """
+    places = level_places(plan, triplets, seed)
+    if places is None:
+        return None
+    return [rows if len(keep) == len(rows) else subset(rows, keep) for rows, keep in zip(triplets, places, strict=True)]
+
+
+def level_places(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Index] | None:
+    """(T,) rising places of the triplets that each source keeps, all of them where sizes are equal already; or None.
+
+    Queries go by the order of every sample; negatives are dealt round by round, one a query, so
+    that every query keeps some. Source: METHOD 7.
+    """
+    sizes = {(len(distinct(rows.query)), round(rows.n_negatives)) for rows in triplets}
+    if len(sizes) == 1:
+        return [np.arange(len(rows)) for rows in triplets]
+    if any(rows.share is not None for rows in triplets):
+        return None
+    n_queries = min(size for size, _ in sizes)
+    orders = []
+    for rows in triplets:
+        priority = sample_order(plan.queries.keys[rows.query], seed)
+        _, query_rank = np.unique(priority, return_inverse=True)
+        order = np.lexsort((np.arange(len(rows)), query_rank))
+        starts = np.searchsorted(query_rank[order], np.arange(n_queries))
+        inside = order[: int(np.searchsorted(query_rank[order], n_queries))]
+        round_number = np.arange(len(inside)) - starts[query_rank[inside]]
+        orders.append(inside[np.lexsort((query_rank[inside], round_number))])
+    n_triplets = min(map(len, orders))
+    return [np.sort(order[:n_triplets]) for order in orders]
+
+
+def subset(rows: Triplets, keep: npt.NDArray[np.int64]) -> Triplets:
+    """Some triplets of a set, records and shares kept."""
+    group = np.searchsorted(rows.record_offsets, keep, side="right")
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    return Triplets(
+        query=rows.query[keep],
+        positive=rows.positive[keep],
+        negative=rows.negative[keep],
+        record_offsets=np.append(starts, len(keep)),
+        record=rows.record[keep],
+        place=rows.place[keep],
+        share=None if rows.share is None else rows.share[keep],
+    )

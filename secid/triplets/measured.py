@@ -1,0 +1,70 @@
+"""One set of triplets after both passes: its gates, its information matrix and the influence of every triplet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.measure.blocks import Triplets
+from secid.measure.information import InformationState, log_det_nats
+from secid.measure.summary import GateTable
+from secid.measure.sweep import Scalars, Variant
+from secid.measure.uncertainty import Influence
+from secid.pool import PlannedSource
+
+Floats = npt.NDArray[np.float64]
+
+CURVE_BUDGETS = (1.0, 10.0, 100.0, 1_000.0, 10_000.0)
+"""METHOD 7; N of the source is added."""
+
+
+@dataclass(frozen=True)
+class VariantScore:
+    """ECI_B of a source under one variant. A weight beyond [0, 1] is scaled over the run, so it keeps its state.
+
+    n_queries: distinct queries of the variant's sample.
+    """
+
+    nats: float | None
+    state: InformationState | None
+    weight_sum: float
+    n_queries: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One set of triplets after both passes. planned is None for a control.
+
+    coverage, positive_coverage : (T,) of the negative and of the scored positive.
+    influence                   : at the run's budget first, then at the budgets of the curve.
+    query_keys                  : (Q, 16) text keys of influence.queries.
+    """
+
+    name: str
+    planned: PlannedSource | None
+    triplets: Triplets
+    scalars: Scalars
+    coverage: Floats
+    positive_coverage: Floats
+    gates: GateTable
+    record_gradient: Floats
+    state: InformationState
+    influence: Influence
+    query_keys: npt.NDArray[np.uint8]
+    variants: Mapping[Variant, VariantScore]
+    _nats: dict[float, float] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def nats(self, budget: float) -> float:
+        """ECI_B of this set, computed once."""
+        if budget not in self._nats:
+            self._nats[budget] = log_det_nats(self.state.matrix(), budget)
+        return self._nats[budget]
+
+
+def curve_budgets(budget: float, n_negatives: float) -> tuple[float, ...]:
+    """The run's budget first, then the curve's and N, rising, each once."""
+    others = sorted({*CURVE_BUDGETS, max(1.0, float(round(n_negatives)))} - {budget})
+    return (budget, *others)

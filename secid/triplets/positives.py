@@ -1,0 +1,66 @@
+"""Which (query, positive, negative) rows a planned source is scored on: the positive policies."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from secid.measure.blocks import Triplets, Vectors
+from secid.pool import PlannedSource
+from secid.settings import Positives
+
+Index = npt.NDArray[np.int64]
+
+
+def triplets_of(planned: PlannedSource, policy: Positives, vectors: Vectors | None = None) -> Triplets:
+    """The triplets of a source under a positive policy.
+
+    first, random : the plan kept one positive a record.   hardest, easiest : the one with the
+    smallest or largest s_qp (vectors needed), the first labelled of equals.   all : one triplet
+    for each pair, sharing what the negative counts.
+    Source: METHOD 1, 9.
+    """
+    if policy == "all":
+        return _all_pairs(planned)
+    chosen = planned.positives[planned.positive_offsets[:-1]]
+    if policy in ("hardest", "easiest") and vectors is not None:
+        chosen = planned.positives[_extreme(planned, vectors, 1.0 if policy == "hardest" else -1.0)]
+    record = planned.triplet_record()
+    return Triplets(
+        query=planned.query[record],
+        positive=chosen[record],
+        negative=planned.negatives,
+        record_offsets=planned.negative_offsets,
+        record=record,
+        place=np.arange(planned.n_triplets),
+    )
+
+
+def _extreme(planned: PlannedSource, vectors: Vectors, sign: float) -> Index:
+    """Place of each record's positive with the smallest sign * s_qp."""
+    record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
+    queries = vectors.queries[torch.from_numpy(planned.query[record]).to(vectors.queries.device)].double()
+    positives = vectors.passages[torch.from_numpy(planned.positives).to(vectors.passages.device)].double()
+    cosines = sign * torch.nn.functional.cosine_similarity(queries, positives, dim=1).cpu().numpy()
+    order = np.lexsort((np.arange(len(record)), cosines, record))
+    return order[np.searchsorted(record[order], np.arange(planned.n_records))]
+
+
+def _all_pairs(planned: PlannedSource) -> Triplets:
+    n_positives = np.diff(planned.positive_offsets)
+    pair_record = np.repeat(np.arange(planned.n_records), n_positives)
+    n_negatives = np.diff(planned.negative_offsets)[pair_record]
+    offsets = np.concatenate([[0], np.cumsum(n_negatives)])
+    record = np.repeat(pair_record, n_negatives)
+    within = np.arange(len(record)) - np.repeat(offsets[:-1], n_negatives)
+    place = planned.negative_offsets[record] + within
+    return Triplets(
+        query=planned.query[record],
+        positive=np.repeat(planned.positives, n_negatives),
+        negative=planned.negatives[place],
+        record_offsets=offsets,
+        record=record,
+        place=place,
+        share=1.0 / n_positives[record],
+    )

@@ -1,0 +1,247 @@
+"""What an ablation says of an order: ties, gaps, blocks, and the run's own budget."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from secid.analyses.ablations import ablation, blocks_of, over_encoders
+from secid.analyses.sample_noise import with_noise
+from secid.errors import UsageError
+from secid.measure.uncertainty import FEWEST_QUERIES, difference, influence_at, reach_95
+from secid.pages.sections.ablations import ablation_section, told
+from secid.progress import Silent
+from secid.read import resolve_sources
+from secid.scoring.run import Scored, score_sources
+from secid.settings import Settings, resolve
+from secid.triplets.variants import aspects
+from tests.fake_encoder import HashEncoder
+
+SUBJECTS = ("river", "stone", "bridge", "arch", "water", "load", "sand", "iron", "wood", "clay")
+DOWN = {"a": 5.0, "b": 4.0, "c": 3.0, "d": 2.0, "e": 1.0}
+
+
+def scored(folder: Path, budget: float) -> Scored:
+    """Three sources that are ranked otherwise at budget 1 than beyond: `half` is the first part of `wide`."""
+    near = [(subject, f"{subject} near") for subject in SUBJECTS * 4]
+    wide = [(subject, f"{SUBJECTS[(n + 1) % 10]} wide {n}") for n, subject in enumerate(SUBJECTS * 4)]
+    for name, pairs in {"near": near, "wide": wide, "half": wide[:20]}.items():
+        rows = [
+            {"query": f"{subject} {n}", "pos": [f"{subject} answer {n}"], "neg": [negative], "part": "all"}
+            for n, (subject, negative) in enumerate(pairs)
+        ]
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (folder / "work").mkdir()
+    wanted = {"cache": False, "budget": budget, "ablate": True, "by": "part", "controls": "none"}
+    resolved = resolve(wanted, environment={}, directory=folder)
+    found = resolve_sources([str(folder / "*.jsonl")], resolved.values)
+    return score_sources(found, HashEncoder(), resolved, folder / "work", Silent())
+
+
+@pytest.mark.parametrize(("budget", "first"), [(1.0, "half"), (1000.0, "wide")])
+def test_the_base_of_every_ablation_and_a_slice_of_everything_are_the_run_itself(tmp_path, budget, first):
+    found = scored(tmp_path, budget)
+    order = [source.name for source in found.run.sources]
+    assert order[0] == first
+    for item in found.run.ablations:
+        base = next(row for row in item.rows if row.setting == item.base)
+        assert list(base.order) == order
+        assert base.scores == pytest.approx(found.scores)
+    said = ablation_section(found.run).parts[0].table.caption
+    assert said == ("Score in nats by temperature" if budget == 1.0 else "Score in nats at B = 1,000 by temperature")
+    (everything,) = found.run.slices
+    assert {source.name: source.score_nats for source in everything.sources} == pytest.approx(found.scores)
+    assert [source.name for source in everything.sources] == order
+    assert {source.name: source.n_triplets for source in everything.sources} == {"near": 40, "wide": 40, "half": 20}
+    assert everything.stability == 1.0
+
+
+def test_every_weight_is_taken_at_the_budget(tmp_path):
+    tables = []
+    for budget in (1.0, 1000.0):
+        folder = tmp_path / f"{budget:g}"
+        folder.mkdir()
+        tables.append(next(item for item in scored(folder, budget).run.ablations if item.name == "weight").rows)
+    for one, many in zip(*tables, strict=True):
+        for name, nats in one.scores.items():
+            assert many.scores[name] > 5 * nats, one.setting
+
+
+def test_ties_keep_the_order_of_the_base_and_are_told():
+    level = dict.fromkeys(DOWN, 1.0)
+    found = ablation("temperature", "0.05", {"0.05": dict(reversed(DOWN.items())), "0.1": level})
+    assert found.rows[1].order == tuple(DOWN)
+    assert found.rows[1].stability == 0.5
+    assert found.conclusion == "no pair changes places over 2 temperatures; 10 pairs tie at 0.1"
+    one_tie = ablation("idf", "pooled", {"pooled": DOWN, "own": {**DOWN, "b": 5.0}})
+    assert one_tie.conclusion == ("no pair changes places over 2 IDF corpora; 1 pair ties with own documents")
+    both = ablation("idf", "pooled", {"pooled": DOWN, "own": {**DOWN, "b": 5.0, "e": 2.5}})
+    assert both.conclusion == (
+        "order changes only with own documents (of 2 IDF corpora): d and e swap; 1 pair ties with own documents"
+    )
+
+
+def test_a_setting_that_orders_no_pair_is_no_evidence():
+    nothing = dict.fromkeys(DOWN)
+    lacking = ablation("sample", "100 %", {"1 %": nothing, "100 %": DOWN})
+    assert lacking.conclusion == "no sample other than 100 % orders a pair (1 setting lacks a score for some source)"
+    partly = ablation("sample", "100 %", {"1 %": nothing, "2 %": {**DOWN, "a": None}, "100 %": DOWN})
+    assert partly.conclusion == "order unchanged over 2 samples (2 settings lack a score for some source)"
+    alone = ablation("temperature", "0.05", {"0.05": {"a": 1.0}, "0.1": {"a": 2.0}})
+    assert alone.conclusion == "one source alone has no order"
+
+
+def test_a_long_conclusion_over_encoders_keeps_tau_and_the_caution():
+    names = [f"{number} a source of negatives with quite a long name of its own" for number in range(6)]
+    forth = dict(zip(names, range(6), strict=True))
+    back = dict(zip(names, range(6, 0, -1), strict=True))
+    encoders = ["the-organisation/an-encoder-of-theirs", "another-one/with-a-name", "a-third-one/base-v2"]
+    found = over_encoders({encoders[0]: forth, encoders[1]: back, encoders[2]: back})
+    words = told(found)
+    assert words.startswith("order changes under 2 of 3 encoders: 15 of 15 pairs swap, 1 a source")
+    assert "another-one/with-a-name -1.00, a-third-one/base-v2 -1.00. Only encoders of the target's own" in words
+
+
+def scores_of(order: str) -> dict[str, float | None]:
+    """Scores by which sources a, b, c, d stand in this order."""
+    return {name: float(-place) for place, name in enumerate(order)}
+
+
+@pytest.mark.parametrize(
+    ("name", "orders", "told"),
+    [
+        ("temperature", {"1": "abcd", "2": "abcd"}, "order unchanged over 2 temperatures"),
+        (
+            "tokenizer",
+            {"alphanumeric": "abcd", "trigrams": "abdc", "whitespace": "abcd"},
+            "order changes only with character trigrams (of 3 tokenizers): c and d swap",
+        ),
+        (
+            "idf",
+            {"pooled": "abcd", "own": "bacd", "pooled_with_queries": "bacd"},
+            "order changes with 2 of 3 IDF corpora: a and b swap with own documents and pooled queries + documents",
+        ),
+        (
+            "temperature",
+            {"1": "abcd", "2": "bacd", "3": "badc"},
+            "order changes at 2 of 3 temperatures: a and b swap at 2 and 3, c and d swap at 3",
+        ),
+        (
+            "weight",
+            {"full": "abcd", "fisher": "dcba", "residual_only": "bacd"},
+            "order changes with 2 of 3 weights: 6 of 6 pairs swap, a and b most often (2 times)",
+        ),
+        (
+            "temperature",
+            {"1": "abcd", "2": "bcda"},
+            "order changes only at 2 (of 2 temperatures): a and b, a and c and 1 more pair swap",
+        ),
+    ],
+)
+def test_a_conclusion_is_a_line_of_plain_words(name, orders, told):
+    base = next(iter(orders))
+    assert ablation(name, base, {key: scores_of(order) for key, order in orders.items()}).conclusion == told
+
+
+def test_samples_tell_their_queries_and_intervals(tmp_path):
+    run = scored(tmp_path, 1.0).run
+    found = next(item for item in run.ablations if item.name == "sample")
+    rows = {row.setting: row for row in found.rows}
+    whole, half, few = rows["100 %"], rows["50 %"], rows["10 %"]
+    assert whole.n_queries == {source.name: source.n_queries for source in run.sources}
+    for source in run.sources:
+        assert whole.intervals_95[source.name] == (source.eci_nats, source.eci_nats)
+    assert max(few.n_queries.values()) < FEWEST_QUERIES
+    assert few.intervals_95 == {}
+    assert few.open_swaps == few.swapped
+    source = run.sources[0]
+    n, m = source.n_queries, half.n_queries[source.name]
+    wider = reach_95(m) / reach_95(n) * (n / m - 1) ** 0.5
+    upper = half.intervals_95[source.name][1] - half.scores[source.name]
+    assert upper == pytest.approx((source.interval_95[1] - source.eci_nats) * wider)
+    assert not any(row.n_queries for item in run.ablations if item.name != "sample" for row in item.rows)
+
+
+def test_a_swap_is_noise_where_the_difference_at_that_many_queries_may_be_zero(tmp_path):
+    first, second = scored(tmp_path, 1.0).measured[:2]
+    variant = next(variant for variant in first.variants if variant.sample == 0.5)
+    gap = difference(first.influence, second.influence, 0.0)
+    n = min(item.variants[variant].n_queries for item in (first, second))
+    reach = reach_95(n) * gap.standard_error * (gap.n_queries / n - 1) ** 0.5
+    names = f"{first.name} and {second.name}"
+    noise = "no change beyond noise: 1 swap in 1 smaller sample has 0 within its 95 % interval"
+    for ahead, expected in ((0.9, noise), (1.1, f"order changes only in 50 % (of 2 samples): {names} swap")):
+        scores = {
+            "100 %": {first.name: 1.0, second.name: 0.5},
+            "50 %": {first.name: 0.5, second.name: 0.5 + ahead * reach},
+        }
+        made = ablation("sample", "100 %", scores)
+        made = with_noise(made, dict.fromkeys(scores, variant), [first, second], 1.0)
+        assert made.rows[1].swapped == ((first.name, second.name),)
+        assert made.conclusion == expected
+
+
+def test_a_temperature_close_to_one_of_the_suite_is_a_row_of_its_own():
+    (found,) = (aspect for aspect in aspects(Settings(temperature=0.04999999)) if aspect.name == "temperature")
+    assert found.base == "0.04999999"
+    assert {setting: variant.temperature for setting, variant in found.variants.items()} == {
+        text: float(text) for text in ("0.01", "0.02", "0.04999999", "0.05", "0.1", "0.2")
+    }
+
+
+def test_a_block_needs_a_name():
+    assert blocks_of([" x = a, b "], list("ab")) == {"x": ("a", "b")}
+    with pytest.raises(UsageError, match="not a block"):
+        blocks_of([" =a,b"], list("ab"))
+
+
+@pytest.mark.parametrize("blocks", [["x=a,a"], ["x=a,b,a"], ["x=a,b", "x=a,c"]])
+def test_a_block_or_a_source_in_it_named_twice_is_refused(blocks):
+    assert blocks_of(["x=a,b", "y=b,c"], list("abc")) == {"x": ("a", "b"), "y": ("b", "c")}
+    with pytest.raises(UsageError, match="named twice"):
+        blocks_of(blocks, list("abc"))
+
+
+def test_a_column_that_tells_rows_apart_is_refused_before_anything_is_encoded(tmp_path, monkeypatch):
+    monkeypatch.setattr("secid.scoring.stages.MOST_SLICES", 5)
+    rows = [{"query": f"what is {n}", "positive": f"it is {n}", "negative": f"no {n}", "id": n} for n in range(6)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    resolved = resolve({"cache": False, "by": "id"}, environment={}, directory=tmp_path)
+    found = resolve_sources([str(tmp_path / "a.jsonl")], resolved.values)
+    (tmp_path / "work").mkdir()
+    with pytest.raises(UsageError, match="column 'id' has 6 values, at most 5"):
+        score_sources(found, None, resolved, tmp_path / "work", Silent())
+
+
+def test_a_slice_of_everything_is_the_run_under_the_sources_own_idf_and_small_slices_have_no_influence(
+    tmp_path, monkeypatch
+):
+    texts = {"a": "stone river bank", "b": "river arch water"}
+    for name, words in texts.items():
+        rows = [
+            {
+                "query": f"river {n % 3} stone {n}",
+                "positive": f"a river {n}",
+                "negative": f"{words} {n % 3}",
+                "part": n // 8,
+            }
+            for n in range(12)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    wanted = {"cache": False, "controls": "none", "idf": "own", "by": "part"}
+    resolved = resolve(wanted, environment={}, directory=tmp_path)
+    found = resolve_sources([str(tmp_path / f"{name}.jsonl") for name in texts], resolved.values)
+    (tmp_path / "work").mkdir()
+    asked = []
+    monkeypatch.setattr(
+        "secid.triplets.measure_set.influence_at", lambda *given: asked.append(len(given[1])) or influence_at(*given)
+    )
+    scored = score_sources(found, HashEncoder(), resolved, tmp_path / "work", Silent())
+    assert sorted(asked) == [8, 8]  # the four queries of the other slice tell no interval
+    whole = {item.name: item for item in scored.measured}
+    for source in scored.run.slices[0].sources:
+        inside = whole[source.name].coverage[:8]  # rows of the first slice come first
+        assert source.coverage_mean == pytest.approx(inside.mean(), rel=1e-12)
+    assert {source.interval_95 for source in scored.run.slices[1].sources} == {(0.0, 1.0)}

@@ -1,0 +1,111 @@
+"""Controls hold what they promise: who may be a negative of whom (METHOD 6)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from secid.analyses.controls import KINDS, base_of, chosen_kinds, make_controls
+from secid.errors import UsageError
+from secid.measure.blocks import Vectors
+from secid.pool import make_plan
+from secid.progress import Silent
+from secid.records import Record, Source
+from secid.settings import Settings
+from secid.triplets.positives import triplets_of
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    generator = np.random.default_rng(0)
+    streams = []
+    for name in ("one", "two"):
+        rows = [
+            Record(
+                f"query {n}",
+                (f"answer {n}", f"other answer {n}"),
+                (*(f"text {generator.integers(60)} word" for _ in range(4)), f"answer {(n + 1) % 20}"),
+                "x",
+                n,
+            )
+            for n in range(20)
+        ]
+        streams.append((Source(name, ("x",)), rows))
+    settings = Settings()
+    folder = tmp_path_factory.mktemp("plan")
+    plan = make_plan(streams, settings, folder, with_positives=True, with_echoes=True)
+    rows = [
+        torch.nn.functional.normalize(torch.from_numpy(generator.standard_normal((len(store), 8))), dim=1).float()
+        for store in (plan.queries, plan.passages)
+    ]
+    vectors = Vectors(*rows)
+    triplets = [triplets_of(planned, "first") for planned in plan.sources]
+    controls, missing = make_controls(plan, triplets, vectors, settings, Silent())
+    assert missing == {}
+    return plan, triplets, vectors, {(control.kind, control.of): control.triplets for control in controls}
+
+
+def pairs(rows):
+    return set(zip(rows.query.tolist(), rows.negative.tolist(), strict=True))
+
+
+def positives_of(plan):
+    return {divmod(int(code), len(plan.passages)) for code in plan.known_positives}
+
+
+def test_all_kinds_are_made(made):
+    assert {kind for kind, _ in made[3]} == set(KINDS)
+
+
+def test_no_control_but_the_known_positives_offers_a_positive(made):
+    plan, _, _, controls = made
+    known = positives_of(plan)
+    assert known
+    for (kind, _), rows in controls.items():
+        if kind == "known_positive":
+            assert pairs(rows) <= known
+        else:
+            assert not pairs(rows) & known
+
+
+def test_random_and_shuffled_negatives_come_from_other_records(made):
+    _, triplets, _, controls = made
+    own = set().union(*(pairs(rows) for rows in triplets))
+    for (kind, _), rows in controls.items():
+        if kind in ("random", "shuffled"):
+            assert not pairs(rows) & own
+
+
+def test_a_shuffled_source_holds_only_its_own_negatives(made):
+    plan, triplets, _, controls = made
+    for planned, rows in zip(plan.sources, triplets, strict=True):
+        dealt = controls["shuffled", planned.name]
+        assert set(dealt.negative.tolist()) <= set(rows.negative.tolist())
+
+
+def test_the_dense_control_takes_the_nearest_documents(made):
+    plan, triplets, vectors, controls = made
+    base = base_of(plan, triplets, Settings())
+    known = positives_of(plan)
+    rows = controls["dense_pool", None]
+    for query in set(rows.query.tolist()):
+        scores = (vectors.passages[base.pool] @ vectors.queries[query]).numpy()
+        best = [int(base.pool[place]) for place in np.argsort(-scores) if (query, int(base.pool[place])) not in known]
+        assert set(rows.negative[rows.query == query].tolist()) == set(best[: base.per_query])
+
+
+def test_echoes_are_the_queries_own_texts(made):
+    plan, _, _, controls = made
+    rows = controls["query_echo", None]
+    assert plan.queries.take(rows.query) == plan.passages.take(rows.negative)
+
+
+def test_controls_are_chosen_by_name():
+    assert chosen_kinds("none") == ()
+    assert chosen_kinds("shuffled, random") == ("random", "shuffled")
+    assert chosen_kinds("dense pool, known-positive,bm25_pool") == ("known_positive", "bm25_pool", "dense_pool")
+    with pytest.raises(UsageError, match="unknown control 'rnadom'"):
+        chosen_kinds("rnadom")
+    with pytest.raises(UsageError, match="'all' stands alone, got 'all,random'"):
+        chosen_kinds("all,random")

@@ -1,0 +1,335 @@
+"""An OpenAI-compatible endpoint, against a real server on loopback that can misbehave."""
+
+from __future__ import annotations
+
+import json
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secid.encode import endpoint as endpoint_module
+from secid.encode import http as http_module
+from secid.encode import load
+from secid.encode.endpoint import parse_address
+from secid.errors import EncoderError
+from secid.progress import Silent
+from secid.settings import Settings
+
+SECRET = "sk-very-secret-0123456789"
+
+
+def vector(text: str) -> list[float]:
+    return [float(len(text)), float(sum(text.encode()) % 97), 1.0]
+
+
+def right(texts: list[str]) -> tuple[int, Any]:
+    """A proper answer, out of order as servers may send it."""
+    data = [{"index": place, "embedding": vector(text)} for place, text in enumerate(texts)]
+    return 200, {"data": data[::-1], "usage": {"prompt_tokens": 2 * len(texts)}}
+
+
+class Server(ThreadingHTTPServer):
+    """Answers with `script` first, one entry a request, then properly. Remembers what it was asked."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.script: list[Callable[[list[str]], tuple[int, Any]]] = []
+        self.asked: list[list[str]] = []
+        self.keys: list[str | None] = []
+        self.models = ["tiny-model"]
+        self.hold = threading.Event()
+        self.lock = threading.Lock()
+        self.headers_of_errors: dict[str, str] = {}
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+    def handle_error(self, *_: Any) -> None:  # a client that went away is what the timeout test is about
+        return
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+    def do_GET(self) -> None:
+        self._send(200, {"data": [{"id": name} for name in self.server.models]})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with self.server.lock:
+            self.server.asked.append(body["input"])
+            self.server.keys.append(self.headers["Authorization"])
+            answer = self.server.script.pop(0) if self.server.script else right
+        if self.path != "/v1/embeddings" or body["model"] not in ("tiny-model", "intfloat/e5-base"):
+            self._send(404, {"error": "no such model"})
+            return
+        self._send(*answer(body["input"]))
+
+    def _send(self, code: int, document: Any) -> None:
+        content = document if isinstance(document, bytes) else json.dumps(document).encode()
+        self.send_response(code)
+        for name, value in self.server.headers_of_errors.items() if code != 200 else ():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    running = Server()
+    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield running
+    running.hold.set()
+    running.shutdown()
+    running.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits between tries, in seconds, which the tests do not sit through."""
+    slept: list[float] = []
+    real = http_module.Http.__init__
+
+    def init(self: Any, key: str | None, tell: Any) -> None:
+        real(self, key, tell, timeout_seconds=0.5, tries=4, sleep=slept.append)
+
+    monkeypatch.setattr(http_module.Http, "__init__", init)
+    return slept
+
+
+def unit(texts: list[str]) -> np.ndarray:
+    rows = np.array([vector(text) for text in texts], dtype=np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_rows_come_back_in_order(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_module, "TEXTS_PER_REQUEST", 3)
+    encoder = load(Settings(encoder=server.url))
+    texts = ["x" * (place + 1) for place in range(20)]
+    assert np.abs(encoder.encode(texts, "query") - unit(texts)).max() < 1e-6
+    assert encoder.encode([], "query").shape == (0, 3)
+    assert encoder.info.name == f"{server.url}?model=tiny-model"
+    assert max(len(texts) for texts in server.asked) == 3
+    assert encoder.info.fingerprint
+
+
+def test_flags_that_an_endpoint_cannot_follow_are_named(server: Server) -> None:
+    notes = load(Settings(encoder=server.url, pooling="cls", query_prefix="q: ")).info.notes
+    assert [note for note in notes if note.endswith(": --pooling")]
+    assert not any("--query-prefix" in note for note in notes)
+
+
+def test_prefixes_truncation_and_raw_rows(server: Server) -> None:
+    settings = Settings(encoder=f"{server.url}/embeddings?model=intfloat/e5-base", normalize=False, truncate_dim=2)
+    encoder = load(settings)
+    assert np.array_equal(encoder.encode(["a"], "query"), np.array([vector("query: a")[:2]], dtype=np.float32))
+    assert server.asked[-1] == ["query: a"]
+    encoder.encode(["a"], "passage")
+    assert server.asked[-1] == ["passage: a"]
+    assert encoder.info.rules["query_prefix"] == "registry: e5"
+    assert load(Settings(encoder=settings.encoder, query_prefix="")).info.query_prefix == ""
+
+
+@pytest.mark.parametrize("code", [429, 500, 503])
+def test_busy_and_broken_servers_are_asked_again(server: Server, waits: list[float], code: int) -> None:
+    encoder = load(Settings(encoder=server.url))
+    server.script = [lambda texts: (code, {"error": "later"})] * 3
+    assert np.abs(encoder.encode(["a", "b"], "query") - unit(["a", "b"])).max() < 1e-6
+    assert len(waits) == 3
+    assert waits[0] < waits[1] < waits[2]
+
+
+def test_retry_after_is_honoured_within_bounds(server: Server, waits: list[float]) -> None:
+    encoder = load(Settings(encoder=server.url))
+    server.headers_of_errors = {"Retry-After": "7"}
+    server.script = [lambda texts: (429, {})]
+    encoder.encode(["a"], "query")
+    server.headers_of_errors = {"Retry-After": "86400"}
+    server.script = [lambda texts: (429, {})]
+    encoder.encode(["a"], "query")
+    assert waits == [7.0, 60.0]
+
+
+def test_a_dead_server_is_told(server: Server, waits: list[float]) -> None:
+    encoder = load(Settings(encoder=server.url))
+    server.script = [lambda texts: (500, {"error": "boom"})] * 9
+    with pytest.raises(EncoderError, match=r"no usable answer after 4 tries, the last: HTTP 500.*boom"):
+        encoder.encode(["a"], "query")
+    with pytest.raises(EncoderError, match="no usable answer after 4 tries"):
+        load(Settings(encoder="http://127.0.0.1:9/v1?model=m"))
+
+
+def test_waiting_for_a_server_is_told_once(server: Server, waits: list[float]) -> None:
+    told = Told()
+    with pytest.raises(EncoderError):
+        load(Settings(encoder="http://127.0.0.1:9/v1?model=m"), told)
+    assert len(told.notes) == 1
+    assert "refused; it is asked again, 3 times at most: check that the server runs" in told.notes[0]
+    assert len(waits) == 3
+    patient = Told()
+    encoder = load(Settings(encoder=server.url), patient)
+    for _ in range(2):
+        server.script = [lambda texts: (503, {"error": "later"})]
+        encoder.encode(["a"], "query")
+    assert [note.startswith(f"{server.url}/embeddings: HTTP 503") for note in patient.notes] == [True]
+
+
+class Told(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_a_silent_server_is_told(server: Server, waits: list[float]) -> None:
+    encoder = load(Settings(encoder=server.url))
+
+    def silent(texts: list[str]) -> tuple[int, Any]:
+        server.hold.wait(5)
+        return right(texts)
+
+    server.script = [silent] * 4
+    with pytest.raises(EncoderError, match="timed out"):
+        encoder.encode(["a"], "query")
+    server.script = [silent]
+    server.hold.set()
+    assert encoder.encode(["a"], "query").shape == (1, 3)
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 307])
+def test_refusals_are_not_repeated(server: Server, waits: list[float], code: int) -> None:
+    encoder = load(Settings(encoder=server.url))
+    before = len(server.asked)
+    server.headers_of_errors = {"Location": "http://127.0.0.1:9/elsewhere"}
+    server.script = [lambda texts: (code, {"error": "no"})]
+    with pytest.raises(EncoderError, match=f"the endpoint refuses: HTTP {code}"):
+        encoder.encode(["a"], "query")
+    assert len(server.asked) == before + 1
+    assert waits == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (b"<html>", "not JSON"),
+        ({"data": []}, "0 vectors came back for 2 texts"),
+        ({"data": [{"index": 0, "embedding": [1.0, 2.0, 3.0]}]}, "1 vectors came back for 2 texts"),
+        ({"data": [{"index": 0, "embedding": [1, 2, 3]}] * 2}, "2 vectors came back for 2 texts"),
+        ({"data": [{"index": 0, "embedding": [1]}, {"index": 1, "embedding": [1, 2]}]}, "not arrays of numbers"),
+        ({"data": [{"index": 0, "embedding": ["x"]}, {"index": 1, "embedding": ["y"]}]}, "not arrays of numbers"),
+        ({"data": [{"index": place, "embedding": [1.0, 2.0]} for place in range(2)]}, "vectors of 2 numbers, 3 before"),
+        ({"result": "fine"}, "not in the OpenAI form"),
+        ([], "not in the OpenAI form"),
+        ({"data": {"a": 1}}, "not in the OpenAI form"),
+        (b'{"data": "caf\xe9"}', "not JSON"),
+        (b"[" * 200_000, "not JSON"),
+        (b'{"data": [{"index": Infinity, "embedding": [1]}]}', "not in the OpenAI form"),
+        ({"data": [{"index": place, "embedding": [10**400, 1, 1]} for place in range(2)]}, "not arrays of numbers"),
+        (
+            {"data": [{"index": 0, "embedding": [1, 2, 3]}] * 3},
+            "3 vectors came back for 2 texts, some for the same text",
+        ),
+    ],
+)
+def test_wrong_answers_are_told(server: Server, waits: list[float], answer: Any, message: str) -> None:
+    encoder = load(Settings(encoder=server.url))
+    server.script = [lambda texts: (200, answer)] * 4
+    with pytest.raises(EncoderError, match=message):
+        encoder.encode(["a", "b"], "query")
+
+
+@pytest.mark.parametrize("variable", ["SECID_API_KEY", "OPENAI_API_KEY"])
+def test_the_key_is_sent_and_never_shown(
+    server: Server, waits: list[float], monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, SECRET)
+    encoder = load(Settings(encoder=server.url))
+    assert server.keys[-1] == f"Bearer {SECRET}"
+    server.script = [lambda texts: (401, {"error": "x" * 180 + f" invalid key {SECRET}"})]
+    with pytest.raises(EncoderError) as caught:
+        encoder.encode(["a"], "query")
+    server.script = [lambda texts: (500, {"error": SECRET})] * 4
+    with pytest.raises(EncoderError) as again:
+        encoder.encode(["a"], "query")
+    shown = " ".join((str(caught.value), str(again.value), repr(encoder.info), repr(vars(encoder))))
+    assert not any(SECRET[: length + 8] in shown for length in range(len(SECRET) - 7))
+    assert "***" in str(again.value)
+    assert "the key was sent over plain http" in encoder.info.notes
+
+
+@pytest.mark.parametrize("space", ["\r", "\n", " "])
+def test_a_key_from_a_file_loses_its_line_end(server: Server, monkeypatch: pytest.MonkeyPatch, space: str) -> None:
+    monkeypatch.setenv("SECID_API_KEY", SECRET + space)
+    load(Settings(encoder=server.url))
+    assert server.keys[-1] == f"Bearer {SECRET}"
+
+
+@pytest.mark.parametrize("key", [f"{SECRET}\r{SECRET}", f"{SECRET}\u2026", f"\x00{SECRET}"])
+def test_a_key_that_no_header_carries_is_not_shown(server: Server, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    if "\x00" not in key:  # no environment holds one
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+    else:
+        monkeypatch.setattr("os.environ", {"OPENAI_API_KEY": key})
+    with pytest.raises(EncoderError, match="the key in OPENAI_API_KEY holds a character") as caught:
+        load(Settings(encoder=server.url))
+    assert "sk-" not in "".join(traceback.format_exception(caught.value))
+    assert server.asked == []
+
+
+def test_long_texts_go_in_requests_of_their_own(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_module, "CHARACTERS_PER_REQUEST", 10)
+    encoder = load(Settings(encoder=server.url))
+    texts = ["x" * 4, "x" * 6, "x", "x" * 50, "x" * 10, "x"]
+    server.asked.clear()
+    assert np.abs(encoder.encode(texts, "query") - unit(texts)).max() < 1e-6
+    assert sorted(map(len, server.asked)) == [1, 1, 1, 1, 2]
+
+
+def test_the_model_is_found_or_asked_for(server: Server) -> None:
+    server.models = ["a", "b"]
+    with pytest.raises(EncoderError, match="2 models are served: a, b") as caught:
+        load(Settings(encoder=server.url))
+    assert "?model=NAME" in str(caught.value)
+    with pytest.raises(EncoderError, match="HTTP 404"):
+        load(Settings(encoder=f"{server.url}?model=other"))
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("http://h:1", ("http://h:1/v1", None)),
+        ("http://h:1/v1/", ("http://h:1/v1", None)),
+        ("https://h/v1/embeddings?model=a/b", ("https://h/v1", "a/b")),
+        ("https://h/openai/v2?model=m", ("https://h/openai/v2", "m")),
+    ],
+)
+def test_addresses(address: str, expected: tuple[str, str | None]) -> None:
+    assert parse_address(address) == expected
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("ftp://h", "http://", "http://me:pw@h/v1", "http://h/v1?key=x", "http://h/v1#m"),
+        *("http://[::1", "http://h:abc/v1", "http://h:70000/v1", "http://h:0/v1", "http://h/v 1", "http://hö/v1"),
+    ],
+)
+def test_bad_addresses(address: str) -> None:
+    with pytest.raises(EncoderError) as caught:
+        parse_address(address)
+    assert "pw" not in str(caught.value)

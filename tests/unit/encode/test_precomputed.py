@@ -1,0 +1,243 @@
+"""Vectors from a file, found by text, hash or row order, and everything that may be wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from secid.encode import Cache, CacheFolder, describe, embed, load, self_test, smallest_distance
+from secid.errors import EncoderError, NonFiniteEmbeddingError
+from secid.pages.encoder import encoder_json, encoder_text
+from secid.settings import Settings
+
+from .conftest import ListTexts, text_keys
+
+TEXTS = ["one", "two", "drei ü", "東京"]
+HASHES = [hashlib.sha256(text.encode()).hexdigest() for text in TEXTS]
+ROWS = np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32)
+UNIT = ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True)
+
+
+def encoder(path: Path, **settings: Any) -> Any:
+    return load(Settings(encoder=str(path), **settings))
+
+
+def save(path: Path, layout: str) -> Path:
+    """The four vectors in one of the layouts the docstring names."""
+    if layout == "npz text_sha256":
+        np.savez(path / "v.npz", vectors=UNIT, text_sha256=np.array(HASHES))
+    elif layout == "npz text":
+        np.savez(path / "v.npz", embeddings=UNIT, text=np.array(TEXTS))
+    elif layout == "npz row order":
+        np.savez(path / "v.npz", vectors=UNIT)
+        lines = [json.dumps(text) if place % 2 else json.dumps({"text": text}) for place, text in enumerate(TEXTS)]
+        (path / "v.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    elif layout == "parquet text_sha256":
+        pq.write_table(pa.table({"text_sha256": HASHES, "vector": UNIT.tolist()}), path / "v.parquet")
+    else:
+        fixed = pa.FixedSizeListArray.from_arrays(UNIT.ravel(), 5)
+        pq.write_table(pa.table({"text": TEXTS, "embedding": fixed}), path / "v.parquet", row_group_size=3)
+    return path / ("v.npz" if layout.startswith("npz") else "v.parquet")
+
+
+LAYOUTS = ["npz text_sha256", "npz text", "npz row order", "parquet text_sha256", "parquet fixed text"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rows_by_text(tmp_path: Path, layout: str) -> None:
+    found = encoder(save(tmp_path, layout))
+    assert np.abs(found.encode([*TEXTS[::-1], "one"], "query") - UNIT[[3, 2, 1, 0, 0]]).max() < 1e-6
+    assert found.encode([], "passage").shape == (0, 5)
+    assert (found.dimension, found.info.normalize, found.info.dtype) == (5, True, "float32")
+    assert found.info.weights_sha256
+
+
+def test_a_text_without_a_vector_is_named(tmp_path: Path) -> None:
+    found = encoder(save(tmp_path, "npz text"))
+    with pytest.raises(EncoderError, match=r"2 of 3 texts \(query\) have no vector, the first 'unseen'"):
+        found.encode(["one", "unseen", "too"], "query")
+
+
+def test_roles_tell_two_vectors_of_a_text_apart(tmp_path: Path) -> None:
+    path = tmp_path / "v.npz"
+    np.savez(path, vectors=UNIT[:2], text=np.array(["same", "same"]), role=np.array(["query", "passage"]))
+    found = encoder(path)
+    assert np.abs(found.encode(["same"], "query") - UNIT[:1]).max() < 1e-6
+    assert np.abs(found.encode(["same"], "passage") - UNIT[1:2]).max() < 1e-6
+    np.savez(path, vectors=UNIT[:2], text=np.array(["same", "same"]))
+    with pytest.raises(EncoderError, match="rows 0 and 1 are of one text but differ"):
+        encoder(path)
+
+
+def test_texts_beside_the_file_are_part_of_it(tmp_path: Path) -> None:
+    """Rows put into another order give other numbers: the fingerprint says so, and no cache hides it."""
+    path = save(tmp_path, "npz row order")
+    before = encoder(path)
+    (tmp_path / "v.jsonl").write_text("\n".join(map(json.dumps, TEXTS[::-1])), encoding="utf-8")
+    after = encoder(path)
+    assert before.info.fingerprint != after.info.fingerprint
+    cache = Cache(CacheFolder(tmp_path / "cache", 10**9), after.info.fingerprint)
+    out = np.zeros((4, 5), dtype=np.float32)
+    embed(after, ListTexts(TEXTS), text_keys(TEXTS, "query"), "query", out, cache=cache, progress=abs)
+    assert np.abs(out - UNIT[::-1]).max() < 1e-6
+    assert not (tmp_path / "cache").exists()
+
+
+def test_rows_that_are_not_unit(tmp_path: Path) -> None:
+    path = tmp_path / "v.npz"
+    np.savez(path, vectors=ROWS, text=np.array(TEXTS))
+    raw = encoder(path)
+    assert not raw.info.normalize
+    assert np.array_equal(raw.encode(TEXTS, "query"), ROWS)
+    assert any("not of unit length" in note for note in raw.info.notes)
+    scaled = encoder(path, normalize=True)
+    assert np.abs(scaled.encode(TEXTS, "query") - UNIT).max() < 1e-6
+    assert scaled.info.fingerprint != raw.info.fingerprint
+    cut = encoder(path, truncate_dim=2)
+    assert np.allclose(np.linalg.norm(cut.encode(TEXTS, "query"), axis=1), 1, atol=1e-6)
+    with pytest.raises(EncoderError, match="--truncate-dim 6 is more than the 5"):
+        encoder(path, truncate_dim=6)
+
+
+def test_flags_of_a_recipe_that_a_file_cannot_follow_are_named(tmp_path: Path) -> None:
+    path = save(tmp_path, "npz text")
+    assert encoder(path).info.notes == ()
+    found = encoder(path, query_prefix="query: ", max_length=8, pooling="cls", dtype="bf16").info.notes
+    assert found == ("not used with a file of vectors: --pooling, --query-prefix, --max-length, --dtype",)
+
+
+def test_a_stored_row_that_is_not_finite_is_not_answered_with_a_number_format(tmp_path: Path) -> None:
+    damaged = UNIT.astype(np.float16)
+    damaged[1, 1] = np.nan
+    np.savez(tmp_path / "v.npz", vectors=damaged, text=np.array(TEXTS))
+    found, out = encoder(tmp_path / "v.npz"), np.zeros((4, 5), np.float32)
+    with pytest.raises(NonFiniteEmbeddingError, match="'two'") as caught:
+        embed(found, ListTexts(TEXTS), text_keys(TEXTS, "query"), "query", out, cache=None, progress=lambda n: None)
+    assert "mend what made its vector" in str(caught.value)
+    assert "--dtype" not in str(caught.value)
+
+
+def test_half_precision_has_a_wider_noise_limit(tmp_path: Path) -> None:
+    path = tmp_path / "v.npz"
+    np.savez(path, vectors=UNIT.astype(np.float16), text=np.array(TEXTS))
+    half = encoder(path)
+    assert half.info.dtype == "fp16"
+    assert smallest_distance(half) == pytest.approx(10 / 2**11)
+    assert smallest_distance(encoder(save(tmp_path, "parquet fixed text"))) == 1e-3
+
+
+def test_the_self_test_reads_the_stored_rows(tmp_path: Path) -> None:
+    path = save(tmp_path, "npz text")
+    assert {check.name: check.outcome for check in self_test(encoder(path))} == dict.fromkeys(
+        ("finite", "unit", "texts"), "pass"
+    )
+    assert describe(encoder(path)).not_asked == ("roles", "batch")
+    assert "all 3 checks pass; not asked of stored rows: roles, batch" in encoder_text(describe(encoder(path)))
+    damaged = UNIT.copy()
+    damaged[1, 1] = np.nan
+    np.savez(path, vectors=damaged, text=np.array(TEXTS))
+    assert self_test(encoder(path, normalize=True))[0].outcome == "fail"
+    np.savez(path, vectors=UNIT[[1, 1, 1, 1]], text=np.array(TEXTS))
+    assert self_test(encoder(path))[2].outcome == "fail"
+
+
+def test_the_kept_dimensions_are_told(tmp_path: Path) -> None:
+    path = save(tmp_path, "npz text")
+    assert describe(encoder(path)).truncate_dim is None
+    cut = describe(encoder(path, truncate_dim=3))
+    assert cut.truncate_dim == json.loads(encoder_json(cut))["truncate_dim"] == 3
+    assert "first 3 dimensions" in encoder_text(cut)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"text": np.array(TEXTS)}, "expected one of vector"),
+        ({"vectors": UNIT}, "nothing tells which text"),
+        ({"vectors": UNIT, "embedding": UNIT, "text": np.array(TEXTS)}, "expected one of"),
+        ({"vectors": UNIT[:3], "text": np.array(TEXTS)}, "3 vectors but 4 texts"),
+        ({"vectors": UNIT[0], "text": np.array(TEXTS)}, r"shape \(5,\)"),
+        ({"vectors": np.ones((4, 2), dtype=np.int64), "text": np.array(TEXTS)}, "int64"),
+        ({"vectors": UNIT, "text_sha256": np.array(["zz"] * 4)}, "not hexadecimal"),
+        ({"vectors": UNIT, "text_sha256": np.array(["ab"] * 4)}, "row 0 is 'ab', expected 64 hexadecimal digits"),
+        ({"vectors": UNIT[:0], "text": np.array([], dtype=str)}, "holds no vectors"),
+        ({"vectors": UNIT, "text": np.array(TEXTS), "role": np.array([["query"]] * 4)}, r"role has shape \(4, 1\)"),
+        ({"vectors": UNIT, "text": np.array(TEXTS), "role": np.array(["q"] * 4)}, "roles"),
+        ({"vectors": np.array([{}] * 4), "text": np.array(TEXTS)}, "cannot be read: it holds Python objects"),
+        ({"vectors": UNIT, "text": np.array(TEXTS), "role": np.array(["query"] * 6)}, "4 vectors but 6 roles"),
+        ({"vectors": UNIT, "text": np.array(TEXTS), "role": np.array(["passage"] * 2)}, "4 vectors but 2 roles"),
+        ({"vectors": UNIT, "text": np.arange(4)}, "text of row 0 is 0, expected a text"),
+        ({"vectors": UNIT[:2], "text": np.array(["a", "a"])}, "rows 0 and 1 are of one text but differ"),
+    ],
+)
+def test_bad_npz_files(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    path = tmp_path / "v.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(EncoderError, match=message) as caught:
+        encoder(path)
+    assert caught.value.where == str(path)
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "an array alone"])
+def test_damaged_npz_files(tmp_path: Path, damage: str) -> None:
+    path = save(tmp_path, "npz text")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 4] ^= 1
+    array = io.BytesIO()
+    np.save(array, UNIT)
+    damaged = {"empty": b"", "cut": bytes(content[: len(content) // 2]), "flipped": bytes(content)}
+    path.write_bytes({**damaged, "an array alone": array.getvalue()}[damage])
+    with pytest.raises(EncoderError, match="cannot be read") as caught:
+        encoder(path)
+    assert caught.value.where == str(path)
+
+
+def test_texts_beside_the_file_that_are_no_text(tmp_path: Path) -> None:
+    path = save(tmp_path, "npz row order")
+    lines = tmp_path / "v.jsonl"
+    lines.write_bytes(b"\xef\xbb\xbf" + lines.read_bytes())  # a byte order mark is none of the first text
+    assert np.abs(encoder(path).encode(TEXTS, "query") - UNIT).max() < 1e-6
+    lines.write_bytes(b'"one"\n"caf\xe9"\n')
+    with pytest.raises(EncoderError, match=r"v\.jsonl:2: not valid JSON"):
+        encoder(path)
+
+
+def test_large_lists_are_lists(tmp_path: Path) -> None:
+    vectors = pa.array(UNIT.tolist(), pa.large_list(pa.float32()))
+    pq.write_table(pa.table({"text": TEXTS, "vector": vectors}), tmp_path / "v.parquet")
+    assert np.abs(encoder(tmp_path / "v.parquet").encode(TEXTS, "query") - UNIT).max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"text": ["a", "b"], "vector": [[1.0, 2.0], [1.0]]}, "several lengths"),
+        ({"text": ["a", "b"], "vector": [[1.0, 2.0], None]}, "1 nulls"),
+        ({"text": ["a", "b"], "vector": [1.0, 2.0]}, "expected a list"),
+        ({"text": ["a", "b"], "vector": [["x"], ["y"]]}, "expected floats"),
+        ({"text": ["a", None], "vector": [[1.0], [2.0]]}, "text of row 1 is None, expected a text"),
+        ({"text": [1, 2], "vector": [[1.0], [2.0]]}, "text of row 0 is 1, expected a text"),
+    ],
+)
+def test_bad_parquet_files(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
+    path = tmp_path / "v.parquet"
+    pq.write_table(pa.table(columns), path)
+    with pytest.raises(EncoderError, match=message):
+        encoder(path)
+
+
+@pytest.mark.parametrize("name", ["v.npz", "v.parquet"])
+def test_files_that_are_none(tmp_path: Path, name: str) -> None:
+    with pytest.raises(EncoderError, match="no such file"):
+        encoder(tmp_path / name)
+    (tmp_path / name).write_bytes(b"nothing of the kind")
+    with pytest.raises(EncoderError, match="cannot be read"):
+        encoder(tmp_path / name)

@@ -1,0 +1,647 @@
+"""Loading, hub cache, devices, out of memory, and what reaches the user when something is missing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from secid.encode import Cache, CacheFolder, embed, hashes, load, locate, parts
+from secid.encode.device import choose_devices
+from secid.encode.replica import Replica
+from secid.encode.transformer import TransformerEncoder
+from secid.errors import EncoderError, NonFiniteEmbeddingError, UsageError
+from secid.settings import Settings
+
+from .conftest import TEXTS, ListTexts, text_keys, write_json
+
+Tiny = Callable[[str], Path]
+SHA = "0123456789abcdef0123456789abcdef01234567"
+
+
+def tiny_encoder(folder: Path, **settings: Any) -> TransformerEncoder:
+    encoder = load(Settings(encoder=str(folder), **{"device": "cpu", "cache": False, **settings}))
+    assert isinstance(encoder, TransformerEncoder)
+    return encoder
+
+
+def hub_cache(home: Path, name: str, source: Path) -> Path:
+    """A hub cache that holds `source` under `name`, as huggingface_hub lays it out."""
+    repository = home / "hub" / f"models--{name.replace('/', '--')}"
+    shutil.copytree(source, repository / "snapshots" / SHA)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(SHA, encoding="utf-8")
+    return repository / "snapshots" / SHA
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Python in a process of its own: the hub's settings are read once, at import."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+        timeout=120,
+    )
+
+
+LOAD = """
+import json, sys
+from secid.encode import load
+from secid.errors import SecidError
+from secid.settings import Settings
+try:
+    encoder = load(Settings(encoder={name!r}, device="cpu"))
+except SecidError as error:
+    print(error, file=sys.stderr); sys.exit(error.exit_code)
+info = encoder.info
+rows = encoder.encode(["a b"], "query").tolist()
+print(json.dumps([info.name, info.revision, info.query_prefix, info.rules["query_prefix"], rows]))
+"""
+
+
+def test_a_hub_name_comes_from_the_cache_without_network(tiny: Tiny, tmp_path: Path) -> None:
+    source = shutil.copytree(tiny("bert"), tmp_path / "plain")
+    (source / "config_sentence_transformers.json").unlink()
+    hub_cache(tmp_path, "intfloat/e5-base", source)
+    done = run(LOAD.format(name="e5-base"), HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""  # neither bars nor warnings of the libraries
+    name, revision, prefix, rule, rows = json.loads(done.stdout)
+    assert (name, revision, prefix, rule) == ("intfloat/e5-base", SHA, "query: ", "registry: e5")
+    expected = tiny_encoder(source, query_prefix="query: ").encode(["a b"], "query")
+    assert np.abs(np.asarray(rows) - expected).max() < 1e-6
+
+
+class Hub:
+    """A hub that holds one repository, and a cache of it that holds some of its files."""
+
+    def __init__(self, full: Path, snapshot: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full, self.snapshot, self.asked, self.reachable = full, snapshot, 0, True
+        monkeypatch.setattr("huggingface_hub.snapshot_download", self.download)
+        monkeypatch.setattr("huggingface_hub.HfApi.model_info", self.model_info)
+
+    def model_info(self, name: str, revision: str | None, timeout: float) -> Any:
+        self.asked += 1
+        if not self.reachable:
+            raise ConnectionError("no route to host")
+        files = [file.relative_to(self.full).as_posix() for file in self.full.rglob("*") if file.is_file()]
+        return SimpleNamespace(sha=SHA, siblings=[SimpleNamespace(rfilename=file) for file in files])
+
+    def download(self, name: str, local_files_only: bool = False, **_: Any) -> str:
+        if not local_files_only:
+            shutil.copytree(self.full, self.snapshot, dirs_exist_ok=True)
+        return str(self.snapshot)
+
+
+@pytest.fixture
+def partial_hub(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    """The cache holds what plain transformers fetches of an encoder that pools its first token."""
+    full = shutil.copytree(tiny("bert"), tmp_path / "full")
+    write_json(full / "1_Pooling" / "config.json", {"pooling_mode": "cls"})
+    snapshot = hub_cache(tmp_path, "some/encoder", full)
+    for name in ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"):
+        (snapshot / name).unlink()
+    shutil.rmtree(snapshot / "1_Pooling")
+    return Hub(full, snapshot, monkeypatch)
+
+
+def test_a_partial_snapshot_is_completed(partial_hub: Hub) -> None:
+    info = tiny_encoder(Path("some/encoder")).info
+    assert (info.pooling, info.max_length, info.query_prefix) == ("cls", 40, "search query: ")
+    assert (info.revision, partial_hub.asked) == (SHA, 1)
+    assert tiny_encoder(Path("some/encoder")).info == info
+    assert partial_hub.asked == 1
+
+
+def test_without_a_network_a_partial_snapshot_warns(partial_hub: Hub) -> None:
+    partial_hub.reachable = False
+    expected = "modules.json, config_sentence_transformers.json, sentence_bert_config.json may exist"
+    for name in (Path("some/encoder"), partial_hub.snapshot):
+        assert any(note.startswith(expected) for note in tiny_encoder(name).info.notes)
+    assert partial_hub.asked == 1
+    shutil.rmtree(partial_hub.snapshot)
+    partial_hub.snapshot.mkdir()
+    with pytest.raises(EncoderError, match="cannot be reached"):
+        tiny_encoder(Path("some/encoder"))
+
+
+def test_a_repository_known_to_have_no_modules_is_complete(partial_hub: Hub) -> None:
+    (partial_hub.full / "modules.json").unlink()
+    first = tiny_encoder(Path("some/encoder")).info  # the hub says so, and that is remembered
+    assert tiny_encoder(Path("some/encoder")).info == first
+    assert partial_hub.asked == 1
+    shutil.rmtree(partial_hub.snapshot.parents[1] / ".no_exist")
+    write_json(partial_hub.snapshot.parents[1] / "trees" / f"{SHA}.json", {"files": {"config.json": {}}})
+    assert tiny_encoder(Path("some/encoder")).info == first
+    assert partial_hub.asked == 1
+
+
+@pytest.mark.parametrize("offline", ["0", "1"])
+def test_no_network_and_no_cache_is_one_clear_message(tmp_path: Path, offline: str) -> None:
+    """A proxy on a closed port stands for an absent network, wherever the tests run."""
+    proxy = dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
+    started = time.monotonic()
+    done = run(LOAD.format(name="e5-base"), HF_HOME=str(tmp_path), HF_HUB_OFFLINE=offline, NO_PROXY="", **proxy)
+    assert time.monotonic() - started < 60
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("intfloat/e5-base: not in the hub cache, and the hub cannot be reached")
+    assert len(lines) == 2
+    for remedy in ("local folder", "HF_HOME", "--encoder minilm"):
+        assert remedy in lines[1]
+
+
+def test_a_revision_of_minilm_that_is_not_there_is_not_answered_with_the_same_command(tmp_path: Path) -> None:
+    code = "from secid.cli.app import main; raise SystemExit(main(['encoder', 'minilm', '--revision', 'abc']))"
+    done = run(code, HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1")
+    assert done.returncode == 2
+    assert "revision 'abc' is not in the hub cache" in done.stderr
+    assert "without --revision" in done.stderr
+
+
+def test_a_folder_inside_a_hub_cache_keeps_its_name(tiny: Tiny, tmp_path: Path) -> None:
+    folder = hub_cache(tmp_path, "intfloat/e5-base", tiny("bert"))
+    info = tiny_encoder(folder).info
+    assert (info.name, info.revision) == ("intfloat/e5-base", SHA)
+
+
+def test_order_batches_and_no_texts(tiny: Tiny) -> None:
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=64)
+    together = encoder.encode(TEXTS, "passage")
+    alone = np.concatenate([encoder.encode([text], "passage") for text in TEXTS])
+    assert together.dtype == np.float32
+    assert np.abs(together - alone).max() < 1e-5
+    assert np.abs(encoder.encode(TEXTS[::-1], "passage")[::-1] - together).max() < 1e-5
+    assert encoder.encode([], "query").shape == (0, 32)
+
+
+def test_every_text_once_and_truncation_seen(tiny: Tiny) -> None:
+    encoder = tiny_encoder(tiny("bert"), max_length=8, passage_prefix="")
+    batches = list(encoder.batches([*TEXTS, "ice"], "passage"))
+    places = np.concatenate([batch.positions for batch in batches])
+    truncated = np.concatenate([batch.truncated for batch in batches])[np.argsort(places)]
+    assert sorted(places) == list(range(6))
+    assert truncated.tolist() == [False, True, True, True, True, False]
+    assert sum(batch.n_tokens for batch in batches) == 3 + 4 * 8 + 3
+
+
+def test_the_fingerprint_tells_what_matters(tiny: Tiny, tmp_path: Path) -> None:
+    folder = tiny("bert")
+    base = tiny_encoder(folder).info.fingerprint
+    assert tiny_encoder(shutil.copytree(folder, tmp_path / "elsewhere")).info.fingerprint == base
+    others = [
+        tiny_encoder(folder, pooling="cls"),
+        tiny_encoder(folder, query_prefix="x"),
+        tiny_encoder(folder, max_length=9),
+        tiny_encoder(folder, normalize=False),
+        tiny_encoder(folder, truncate_dim=8),
+        tiny_encoder(folder, dtype="bf16"),
+        tiny_encoder(tiny("mpnet")),
+    ]
+    changed = shutil.copytree(folder, tmp_path / "changed")
+    tokenizer = json.loads((changed / "tokenizer.json").read_text(encoding="utf-8"))
+    tokenizer["normalizer"] = None
+    write_json(changed / "tokenizer.json", tokenizer)
+    others.append(tiny_encoder(changed))
+    config = shutil.copytree(folder, tmp_path / "config")
+    document = json.loads((config / "config.json").read_text(encoding="utf-8"))
+    write_json(config / "config.json", {**document, "layer_norm_eps": 1e-3})
+    others.append(tiny_encoder(config))
+    others.append(tiny_encoder(one_weight_changed(shutil.copytree(folder, tmp_path / "weights"))))
+    gemma = tiny("gemma3_text")
+    dense = shutil.copytree(gemma, tmp_path / "dense")
+    one_weight_changed(dense / "2_Dense")
+    others += [tiny_encoder(gemma), tiny_encoder(dense)]
+    found = {encoder.info.fingerprint for encoder in others}
+    assert len(found) == len(others)
+    assert base not in found
+
+
+def one_weight_changed(folder: Path) -> Path:
+    """The folder, with one number of its weights changed."""
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    next(iter(weights.values())).view(-1)[0] += 1
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def test_the_fingerprint_tells_the_code_that_ran(tiny: Tiny, tmp_path: Path) -> None:
+    def made(power: float, source: str) -> TransformerEncoder:
+        folder = shutil.copytree(tiny("bert"), tmp_path / f"{power}-{source[:5]}")
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        write_json(folder / "config.json", {**config, "auto_map": {"AutoModel": source}, "architectures": ["Own"]})
+        (folder / "own_code.py").write_text(OWN_CODE.format(power=power), encoding="utf-8")
+        return tiny_encoder(folder, trust_remote_code=True)
+
+    one, three = made(1.0, "own_code.Own"), made(3.0, "own_code.Own")
+    assert np.abs(one.encode(TEXTS, "query") - three.encode(TEXTS, "query")).max() > 1e-3
+    assert one.info.fingerprint != three.info.fingerprint
+
+
+def test_code_of_another_repository_leaves_no_fingerprint(tiny: Tiny, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny("bert"), tmp_path / "elsewhere")
+    document = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    write_json(folder / "tokenizer_config.json", {**document, "auto_map": {"AutoProcessor": "other/one--code.Own"}})
+    assert tiny_encoder(folder).info.fingerprint
+    found = tiny_encoder(folder, trust_remote_code=True).info
+    assert found.fingerprint == ""
+    assert any("another repository's" in note for note in found.notes)
+
+
+OWN_CODE = """
+from transformers import BertModel
+
+class Own(BertModel):
+    def forward(self, *rest, **named):
+        out = super().forward(*rest, **named)
+        out.last_hidden_state = out.last_hidden_state.abs() ** {power}
+        return out
+"""
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_a_maximum_length_must_leave_room_for_the_text(tiny: Tiny, length: int) -> None:
+    assert len(tiny_encoder(tiny("bert")).parts.tokeniser.tokens(["search query: "]).ids) == 5
+    with pytest.raises(EncoderError, match=f"maximum length of {length} tokens leaves none .* are 5") as caught:
+        tiny_encoder(tiny("bert"), max_length=length)
+    assert "--max-length 6 or more" in str(caught.value)
+    assert tiny_encoder(tiny("bert"), max_length=6).info.max_length == 6
+
+
+def test_truncate_dim_keeps_unit_rows(tiny: Tiny) -> None:
+    full = tiny_encoder(tiny("bert")).encode(TEXTS, "passage")[:, :8]
+    short = tiny_encoder(tiny("bert"), truncate_dim=8)
+    assert short.dimension == 8
+    expected = full / np.linalg.norm(full, axis=1, keepdims=True)
+    assert np.abs(short.encode(TEXTS, "passage") - expected).max() < 1e-6
+    with pytest.raises(EncoderError, match="--truncate-dim 33 is more than the 32"):
+        tiny_encoder(tiny("bert"), truncate_dim=33)
+
+
+def limited_to(size: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Makes every device run out of memory above `size` padded tokens; returns the sizes that were tried."""
+    real, asked = Replica.forward, []
+
+    def forward(replica: Replica, batch: Any, *rest: Any) -> Any:
+        asked.append(batch.ids.size)
+        if batch.ids.size > size:
+            raise torch.cuda.OutOfMemoryError("no memory")
+        return real(replica, batch, *rest)
+
+    monkeypatch.setattr(Replica, "forward", forward)
+    return asked
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu,cpu"])
+def test_out_of_memory_halves_the_batch_and_loses_nothing(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=256, device=device)
+    expected = encoder.encode(TEXTS, "passage")
+    asked = limited_to(64, monkeypatch)
+    assert np.abs(encoder.encode(TEXTS, "passage") - expected).max() < 1e-5
+    assert encoder.batch_tokens == 64
+    assert max(asked) > 64
+    asked.clear()
+    encoder.encode(TEXTS, "passage")  # what did not fit is not tried again
+    assert max(asked) <= 64
+    limited_to(20, monkeypatch)
+    with pytest.raises(EncoderError, match="out of memory on cpu with a single text of 40 tokens"):
+        encoder.encode(TEXTS, "passage")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "MPS backend out of memory (MPS allocated: 17.9 GB)",
+        "CUDA error: out of memory",
+        "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes",
+    ],
+)
+def test_memory_that_ends_elsewhere_halves_the_batch_too(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=256)
+    expected, real = encoder.encode(TEXTS, "passage"), Replica._send_home
+
+    def send_home(replica: Replica, batch: Any, vectors: Any) -> Any:
+        if batch.ids.size > 64:
+            raise RuntimeError(said)
+        return real(replica, batch, vectors)
+
+    monkeypatch.setattr(Replica, "_send_home", send_home)
+    assert np.abs(encoder.encode(TEXTS, "passage") - expected).max() < 1e-5
+    assert encoder.batch_tokens == 64
+
+
+def test_a_device_without_room_for_the_model_is_told(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 90.00 MiB")
+
+    monkeypatch.setattr(torch.nn.Module, "to", refuse)
+    with pytest.raises(EncoderError, match="the model cannot be put on cpu: CUDA out of memory") as caught:
+        tiny_encoder(tiny("bert"))
+    assert "--device cpu" in str(caught.value)
+
+
+MANY = [f"{text} {number}" for number in range(60) for text in TEXTS]
+
+
+def test_two_devices_give_the_rows_of_one(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = tiny_encoder(tiny("bert"), batch_tokens=128)
+    expected = one.encode(MANY, "passage")
+    two = tiny_encoder(tiny("bert"), batch_tokens=128, device="cpu,cpu")
+    assert (one.info.device, two.info.device) == ("cpu", "cpu,cpu")
+    assert one.info.fingerprint == two.info.fingerprint
+    first, second = two.parts.replicas
+    assert first.model is not second.model
+    done: dict[int, int] = {}
+    both, real = threading.Barrier(2), Replica.forward
+
+    def forward(replica: Replica, *rest: Any) -> Any:
+        if id(replica.model) not in done:
+            both.wait(20)  # neither goes on before the other has work, too
+        done[id(replica.model)] = done.get(id(replica.model), 0) + len(rest[0].positions)
+        return real(replica, *rest)
+
+    monkeypatch.setattr(Replica, "forward", forward)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    batches = list(two.batches(MANY, "passage"))
+    places = np.concatenate([batch.positions for batch in batches])
+    assert sorted(places.tolist()) == list(range(len(MANY)))
+    assert set(done) == {id(first.model), id(second.model)}
+    assert sum(done.values()) == len(MANY)
+    assert np.abs(np.concatenate([batch.vectors for batch in batches])[np.argsort(places)] - expected).max() < 1e-6
+
+
+def test_an_error_on_one_device_ends_the_run(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
+    second, real = encoder.parts.replicas[1].model, Replica.forward
+
+    def forward(replica: Replica, *rest: Any) -> Any:
+        if replica.model is second:
+            raise RuntimeError("device lost")
+        return real(replica, *rest)
+
+    monkeypatch.setattr(Replica, "forward", forward)
+    with pytest.raises(RuntimeError, match="device lost"):
+        encoder.encode(MANY * 20, "passage")
+    assert not any(thread.name.startswith("secid-") for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu,cpu"])
+def test_a_bad_row_stops_the_run_and_names_its_text(tiny: Tiny, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    encoder, real = tiny_encoder(tiny("bert"), device=device), Replica.forward
+    bad = MANY.index("a 31")
+
+    def forward(replica: Replica, batch: Any, *rest: Any) -> Any:
+        vectors = real(replica, batch, *rest).clone()
+        vectors[torch.from_numpy(batch.positions == bad)] = float("nan")
+        return vectors
+
+    monkeypatch.setattr(Replica, "forward", forward)
+    out = np.zeros((len(MANY), 32), dtype=np.float32)
+    with pytest.raises(NonFiniteEmbeddingError, match="'a 31'"):
+        embed(encoder, ListTexts(MANY), text_keys(MANY, "query"), "query", out, cache=None, progress=lambda count: None)
+
+
+def test_auto_takes_all_gpus_and_kinds_are_not_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for count, expected in ((1, ["cuda"]), (3, ["cuda:0", "cuda:1", "cuda:2"])):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
+        assert list(map(str, choose_devices("auto"))) == expected
+    assert list(map(str, choose_devices("cuda:2,cuda:0"))) == ["cuda:2", "cuda:0"]
+    with pytest.raises(EncoderError, match="several kinds"):
+        choose_devices("cuda:0,cpu")
+    with pytest.raises(EncoderError, match="cuda:3 is not there: 3 CUDA devices"):
+        choose_devices("cuda:0,cuda:3")
+    with pytest.raises(EncoderError, match="'' is not known"):
+        choose_devices("cuda:0,")
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "installed", "expected"),
+    [
+        ("cuda", torch.bfloat16, True, ("flash_attention_2", "sdpa")),
+        ("cuda:1", torch.float16, True, ("flash_attention_2", "sdpa")),
+        ("cuda", torch.bfloat16, False, ("sdpa",)),
+        ("cuda", torch.float32, True, ("sdpa",)),
+        ("cpu", torch.bfloat16, True, ("sdpa",)),
+    ],
+)
+def test_flash_attention_is_chosen_where_it_can_run(
+    monkeypatch: pytest.MonkeyPatch, device: str, dtype: torch.dtype, installed: bool, expected: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("transformers.utils.is_flash_attn_2_available", lambda: installed)
+    assert parts.attention_choices(torch.device(device), dtype) == expected
+
+
+def test_a_model_without_flash_attention_takes_the_next_choice(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    """flash-attn is not installed here, so that transformers itself refuses it."""
+    monkeypatch.setattr(parts, "attention_choices", lambda device, dtype: ("flash_attention_2", "sdpa"))
+    encoder = tiny_encoder(tiny("bert"))
+    assert encoder.parts.replicas[0].model.config._attn_implementation == "sdpa"
+
+
+def test_texts_in_the_cache_need_no_model(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows(encoder: TransformerEncoder, texts: list[str]) -> np.ndarray:
+        out = np.zeros((len(texts), 32), dtype=np.float32)
+        cache = Cache(CacheFolder(tmp_path, 10**9), encoder.info.fingerprint)
+        keys = text_keys(texts, "query")
+        embed(encoder, ListTexts(texts), keys, "query", out, cache=cache, progress=lambda count: None)
+        return out
+
+    settings = {"cache": True, "cache_dir": str(tmp_path)}
+    first = tiny_encoder(tiny("bert"), **settings)
+    expected = rows(first, TEXTS)
+    loaded, real = [], parts._load_model
+    monkeypatch.setattr(parts, "_load_model", lambda *rest: loaded.append(1) or real(*rest))
+    again = tiny_encoder(tiny("bert"), **settings)
+    assert again.info == first.info
+    assert np.array_equal(rows(again, TEXTS), expected)
+    assert loaded == []
+    assert np.abs(rows(again, [*TEXTS, "new"])[:-1] - expected).max() == 0
+    assert loaded == [1]
+
+
+def test_hashes_of_unchanged_files_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights, memory = tmp_path / "weights", tmp_path / "cache" / "weights.json"
+    read: list[Path] = []
+    real = hashes._hashed
+    monkeypatch.setattr(hashes, "_hashed", lambda path: read.append(path) or real(path))
+
+    def age(seconds: float) -> None:
+        os.utime(weights, (time.time() - seconds,) * 2)
+
+    weights.write_bytes(b"one")
+    assert hashes.file_sha256(weights, memory) == hashlib.sha256(b"one").hexdigest()
+    assert not memory.exists()  # just written: it may change again within the clock's step
+    age(100)
+    assert len({hashes.file_sha256(weights, memory) for _ in range(3)}) == 1
+    assert len(read) == 2
+    weights.write_bytes(b"two")
+    age(90)
+    assert hashes.file_sha256(weights, memory) == hashlib.sha256(b"two").hexdigest()
+    memory.write_bytes(b"[damaged")
+    assert hashes.files_sha256([weights], memory) == hashlib.sha256(b"two").hexdigest()
+    assert len(read) == 4
+
+
+def test_missing_weights_are_not_made_up(tiny: Tiny, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(tiny("bert"), tmp_path / "cut")
+    weights = load_file(folder / "model.safetensors")
+    weights.pop("encoder.layer.1.output.dense.weight")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(EncoderError, match="1 weights of the model are not in its files"):
+        tiny_encoder(folder)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "2_Dense/model.safetensors", "3_Dense/model.safetensors"])
+@pytest.mark.parametrize("kept", [0.0, 0.5])
+def test_cut_weights_are_told(tiny: Tiny, tmp_path: Path, file: str, kept: float) -> None:
+    folder = shutil.copytree(tiny("gemma3_text"), tmp_path / "cut")
+    content = (folder / file).read_bytes()
+    (folder / file).write_bytes(content[: int(len(content) * kept)])
+    with pytest.raises(EncoderError, match="cannot be") as caught:
+        tiny_encoder(folder)
+    assert "download the encoder again" in str(caught.value)
+
+
+def test_files_of_weights_or_words_that_are_missing_are_told(tiny: Tiny, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny("bert"), tmp_path / "damaged")
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(EncoderError, match=r"the tokenizer (has no vocabulary|cannot be loaded)"):
+        tiny_encoder(folder)
+    (folder / "model.safetensors").unlink()
+    write_json(folder / "model.safetensors.index.json", {})
+    with pytest.raises(EncoderError, match="no weight_map"):
+        tiny_encoder(folder)
+    shutil.copy(tiny("bert") / "tokenizer.json", folder)
+    (folder / "model.safetensors.index.json").unlink()
+    shutil.copy(tiny("bert") / "model.safetensors", folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    write_json(folder / "config.json", {**config, "vocab_size": 999})
+    with pytest.raises(EncoderError, match=r"the weights have other shapes than config\.json says"):
+        tiny_encoder(folder)
+
+
+def test_a_text_beyond_positions_nobody_knew_of_is_told(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("secid.encode.max_length.LEARNED_POSITIONS", frozenset())
+    encoder = tiny_encoder(tiny("bert"), max_length=99)
+    with pytest.raises(EncoderError, match="the model fails on a text of 99 tokens") as caught:
+        encoder.encode(["ice " * 200], "passage")
+    assert "--max-length" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("./nothing", "check the path"),
+        ("minilmx", "did you mean 'minilm'"),
+        ("v.npy", ".npz or .parquet"),
+        ("q", "aliases: "),
+    ],
+)
+def test_names_that_are_nearly_something(name: str, remedy: str) -> None:
+    with pytest.raises(EncoderError, match="neither a folder") as caught:
+        load(Settings(encoder=name))
+    assert remedy in str(caught.value)
+
+
+def test_pickle_is_loaded_only_when_asked(tiny: Tiny, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    folder = shutil.copytree(tiny("bert"), tmp_path / "pickled")
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(EncoderError, match="only pickle") as caught:
+        tiny_encoder(folder)
+    assert "--allow-pickle" in str(caught.value)
+    encoder = tiny_encoder(folder, allow_pickle=True)
+    assert "weights loaded from pickle" in encoder.info.notes
+    assert np.abs(encoder.encode(TEXTS, "query") - tiny_encoder(tiny("bert")).encode(TEXTS, "query")).max() < 1e-6
+
+
+def test_safetensors_win_over_pickle(tiny: Tiny, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny("bert"), tmp_path / "both")
+    (folder / "pytorch_model.bin").write_bytes(b"not weights")
+    expected = tiny_encoder(tiny("bert")).encode(TEXTS, "query")
+    assert np.abs(tiny_encoder(folder, allow_pickle=True).encode(TEXTS, "query") - expected).max() < 1e-6
+
+
+def test_remote_code_is_refused(tiny: Tiny, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny("bert"), tmp_path / "remote")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config.update(model_type="made-up", auto_map={"AutoConfig": "code.C", "AutoModel": "code.M"})
+    write_json(folder / "config.json", config)
+    (folder / "code.py").write_text("raise SystemExit('remote code ran')", encoding="utf-8")
+    with pytest.raises(EncoderError, match="its own Python code") as caught:
+        tiny_encoder(folder)
+    assert "--trust-remote-code" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["no-such-alias", "./missing", "a/b/c", ""])
+def test_names_that_are_nothing(name: str) -> None:
+    with pytest.raises(EncoderError):
+        load(Settings(encoder=name))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+@pytest.mark.parametrize("device", ["cuda", "cuda:3"])
+def test_an_absent_device_is_said(tiny: Tiny, device: str) -> None:
+    with pytest.raises(EncoderError, match=f"{device} is not there: 0 CUDA devices"):
+        load(Settings(encoder=str(tiny("bert")), device=device))
+
+
+def test_an_unknown_device_is_said(tiny: Tiny) -> None:
+    with pytest.raises((EncoderError, UsageError), match="'gpu' is not known"):
+        load(Settings(encoder=str(tiny("bert")), device="gpu"))
+
+
+def test_bf16_differs_but_little(tiny: Tiny) -> None:
+    exact = tiny_encoder(tiny("bert")).encode(TEXTS, "passage")
+    encoder = tiny_encoder(tiny("bert"), dtype="bf16")
+    rough = encoder.encode(TEXTS, "passage")
+    assert encoder.info.dtype == "bf16"
+    assert rough.dtype == np.float32
+    assert 1e-6 < np.abs(rough - exact).max() < 0.1
+
+
+def test_the_offline_weights_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locate, "MINILM_SHA256", "0" * 64)
+    with pytest.raises(EncoderError, match="expected 0000"):
+        load(Settings(encoder="minilm"))
+
+
+def test_packed_layers_give_the_same_rows(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    from secid.encode import packed
+
+    monkeypatch.setattr(parts, "can_pack", lambda device, dtype: False)
+    plain = tiny_encoder(tiny("bert"))
+    monkeypatch.undo()
+    if not parts.can_pack(torch.device("cpu"), torch.float32):
+        pytest.skip("this machine has no packed linear layers")
+    fast = tiny_encoder(tiny("bert"))
+    assert any(isinstance(module, packed.PackedLinear) for module in fast.parts.replicas[0].model.modules())
+    assert not any(isinstance(module, packed.PackedLinear) for module in plain.parts.replicas[0].model.modules())
+    assert np.abs(fast.encode(TEXTS, "query") - plain.encode(TEXTS, "query")).max() < 1e-6

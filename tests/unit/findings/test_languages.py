@@ -1,0 +1,201 @@
+"""The lexical gate on other scripts is meaningful under some offered tokenizer, or reported as inactive."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+import pytest
+
+from secid.pool import SPLITTERS
+from secid.pool.scripts import fault
+from secid.progress import Silent
+from secid.read import resolve_sources
+from secid.scoring.run import score_sources
+from secid.settings import resolve
+from tests.fake_encoder import HashEncoder
+
+TEXTS = {
+    "chinese": ("怎样煮米饭", "煮米饭的时候先洗米再加水", "火车站在城市的东边"),
+    "japanese": ("電車の時刻を調べる", "電車の時刻は駅の掲示板で調べることができます", "猫は窓のそばで眠っている"),
+    "thai": ("วิธีหุงข้าว", "การหุงข้าวเริ่มจากล้างข้าวแล้วเติมน้ำ", "สถานีรถไฟอยู่ทางตะวันออก"),
+    "arabic": ("كيف أطبخ الأرز", "لكي أطبخ الأرز أغسله ثم أضيف الماء", "محطة القطار في شرق المدينة"),
+    "hindi": ("चावल कैसे पकाएं", "चावल पकाने से पहले चावल धोएं", "रेलवे स्टेशन शहर के पूर्व में है"),
+    "german": ("Wie kocht man Reis", "Man kocht Reis in Wasser", "Der Bahnhof liegt im Osten"),
+    "code": ("sort list by key", "def sort_by(list, key): return sorted(list, key=key)", "import os; os.getcwd()"),
+}
+
+
+def run_of(texts, folder, encoder=None, **settings):
+    query, positive, negative = texts
+    return run_of_rows([(f"{query} {n}", positive, negative) for n in range(6)], folder, encoder, **settings)
+
+
+def run_of_rows(triplets, folder, encoder=None, **settings):
+    rows = [{"query": query, "pos": [positive], "neg": [negative]} for query, positive, negative in triplets]
+    path = folder / "source.jsonl"
+    path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
+    resolved = resolve({"cache": False, "controls": "none", **settings}, environment={}, directory=folder)
+    work = folder / "work"
+    work.mkdir(exist_ok=True)
+    return score_sources(
+        resolve_sources([str(path)], resolved.values), encoder or HashEncoder(), resolved, work, Silent()
+    ).run
+
+
+@pytest.mark.parametrize("script", TEXTS)
+def test_the_positive_is_covered_more_than_a_stranger_under_multilingual(script, tmp_path):
+    source = run_of(TEXTS[script], tmp_path, tokenizer="multilingual").sources[0]
+    assert source.positive_coverage_mean >= 0.05
+    assert source.positive_coverage_mean > source.coverage_mean
+
+
+@pytest.mark.parametrize("script", ["chinese", "japanese"])
+def test_an_inactive_gate_is_reported_with_the_tokenizer_that_helps(script, tmp_path):
+    run = run_of(TEXTS[script], tmp_path)
+    assert run.sources[0].positive_coverage_mean < 0.05
+    assert len(run.warnings) == 1
+    assert "the lexical gate is inactive" in run.warnings[0]
+    assert "--tokenizer " in run.warnings[0]
+
+
+def test_where_no_tokenizer_helps_the_warning_says_so(tmp_path):
+    run = run_of(("abc def", "一二三", "四五六"), tmp_path)
+    assert (
+        "no offered tokenizer that leaves words whole lifts the coverage of positives to 0.05 (most: "
+        in run.warnings[0]
+    )
+
+
+class Characters(HashEncoder):
+    """An encoder whose pieces are single characters."""
+
+    def word_pieces(self, texts):
+        return [[ord(character) for character in text] for text in texts]
+
+
+def test_the_encoders_own_pieces_are_offered_too(tmp_path):
+    # neither a word nor a window of three characters of the query is in the positive
+    (said,) = run_of(("ab cd", "xaby zcdx", "ef"), tmp_path, encoder=Characters()).warnings
+    assert said.startswith("use --tokenizer wordpieces for source, it lifts the coverage of positives to about ")
+
+
+def test_a_tokenizer_that_cuts_words_is_never_advised_though_it_covers_most(tmp_path):
+    """Tamil words whose endings differ: single consonants meet in any two texts, and lead to no other tokenizer."""
+    texts = ("சென்னை எங்கே", "சென்னையில் கடல் உள்ளது", "அரிசியைக் கழுவவும்")
+    said = {name: " ".join(run_of(texts, tmp_path, tokenizer=name).warnings) for name in SPLITTERS}
+    advised = {
+        name: text.split("--tokenizer ")[1].split(" ")[0].strip(":")
+        for name, text in said.items()
+        if "--tokenizer" in text
+    }
+    assert "the lexical gate is inactive" in said["multilingual"]
+    assert set(advised.values()) <= {"multilingual", "trigrams"}
+    assert advised["multilingual"] == "trigrams"
+    assert "trigrams" not in advised  # the end of the way
+
+
+def test_a_run_is_advised_one_tokenizer_and_multilingual_where_it_helps(tmp_path):
+    """The encoder's own pieces cover more of both positives, and of negatives too."""
+    paths = []
+    for script in ("chinese", "japanese"):
+        query, positive, negative = TEXTS[script]
+        rows = [{"query": f"{query} {n}", "pos": [positive], "neg": [negative]} for n in range(6)]
+        paths.append(tmp_path / f"{script}.jsonl")
+        paths[-1].write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
+    resolved = resolve({"cache": False, "controls": "none"}, environment={}, directory=tmp_path)
+    (tmp_path / "work").mkdir()
+    sources = resolve_sources([str(path) for path in paths], resolved.values)
+    told = [
+        text
+        for text in score_sources(sources, Characters(), resolved, tmp_path / "work", Silent()).run.warnings
+        if "lexical gate" in text
+    ]
+    assert len(told) == 2
+    assert all(text.startswith("use --tokenizer multilingual for ") and "(negatives: 0.00)" in text for text in told)
+
+
+@pytest.mark.parametrize("script", ["german", "code", "arabic"])
+def test_an_active_gate_gives_no_warning(script, tmp_path):
+    assert run_of(TEXTS[script], tmp_path).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("script", "tokenizer", "does"),
+    [
+        ("hindi", "alphanumeric", "alphanumeric cuts words at their vowel signs or other marks"),
+        ("hindi", "alphanumeric2", "alphanumeric2 cuts words at their vowel signs or other marks"),
+        ("thai", "alphanumeric", "alphanumeric cuts words at their vowel signs or other marks"),
+    ],
+)
+def test_a_tokenizer_that_misreads_words_is_told_though_the_gate_is_active(script, tokenizer, does, tmp_path):
+    run = run_of(TEXTS[script], tmp_path, tokenizer=tokenizer)
+    assert run.sources[0].positive_coverage_mean >= 0.05
+    assert run.warnings == (f"use --tokenizer multilingual: {does} (100 % of the texts of source)",)
+    assert run_of(TEXTS[script], tmp_path, tokenizer="multilingual").warnings == ()
+
+
+def test_an_inactive_gate_is_told_once_and_decomposed_letters_too(tmp_path):
+    (said,) = run_of(TEXTS["chinese"], tmp_path).warnings
+    assert said.startswith("use --tokenizer ")
+    texts = [unicodedata.normalize("NFD", text) for text in ("wie schön ist es", "es ist schön hier", "die Straße")]
+    (said,) = run_of(texts, tmp_path, tokenizer="whitespace").warnings
+    assert "whitespace takes decomposed letters (NFD) for other ones than composed ones" in said
+
+
+def test_bm25_of_the_pool_finds_texts_of_scripts_without_spaces(tmp_path):
+    query, positive, _ = TEXTS["chinese"]
+    run = run_of((query, positive, "她不想煮米饭"), tmp_path, controls="bm25_pool")
+    assert [control.n_triplets for control in run.controls] == [6]
+
+
+def test_bm25_of_the_pool_answers_queries_of_one_character(tmp_path):
+    """Documents hold their single characters for them, as passages do."""
+
+    def found_for(rows):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        run = run_of_rows(rows, folder, controls="bm25_pool")
+        return [control.n_triplets for control in run.controls], run.not_evaluated
+
+    assert found_for([(char, f"黑{char}在家", f"小{char}不在家") for char in "猫狗鸟"]) == ([3], {})
+    counts, reasons = found_for([("ab", "ab cd", "ef"), ("gh", "gh ij", "kl")])
+    assert counts == []
+    assert reasons["control bm25 pool"] == "no query shares a token with a document other than its positives"
+
+
+def test_what_a_tokenizer_does_to_a_text():
+    split = SPLITTERS["alphanumeric"]
+    assert fault("हिन्दी में लिखा गया", split) == "cut"
+    assert fault("राम का घर नदी के पास है", split) == "cut"  # की, का and के become क, one token each
+    assert fault("की का के", SPLITTERS["alphanumeric2"]) == "cut"  # and none here
+    assert fault("我爱北京天安门", split) == "fused"
+    for text in ("မြန်မာစာ", "ភាសាខ្មែរ"):
+        assert fault(text, split) == "cut"
+        assert fault(text, SPLITTERS["whitespace"]) == "fused"
+    assert fault("５ｋｍ x² ａｂ", split) is None  # other forms of letters, which no mark parts
+    assert fault("北京", split) is None  # a pair of characters is one token either way
+    assert fault("the city of 北京天安门 and its long history", split) is None
+    assert fault("naïve café", split) is None
+    assert fault(unicodedata.normalize("NFD", "a naïve old café in town"), split) == "decomposed"
+    assert fault("5 Ω at 20 Å", split) is None  # signs that have no marks, in whatever form
+    assert fault("हिन्दी में", SPLITTERS["whitespace"]) is None
+
+
+def test_a_query_of_one_character_meets_the_passages_that_hold_it(tmp_path):
+    source = run_of(("猫", "黑猫在家", "小狗在家"), tmp_path, tokenizer="multilingual").sources[0]
+    assert source.positive_coverage_mean > 2 * source.coverage_mean
+    examples = [item for bucket in source.buckets for item in bucket.examples]
+    assert examples
+    assert {term for item in examples for term, _ in item.matched_terms} == set()  # nothing of 小狗在家
+
+
+def test_longer_queries_are_covered_by_pairs_alone(tmp_path):
+    whole = run_of(("黑猫", "黑猫在家", "猫黑在家"), tmp_path, tokenizer="multilingual", idf="uniform").sources[0]
+    assert (whole.positive_coverage_mean, whole.coverage_mean) == (0.5, 0.0)  # the number of the query is the rest
+
+
+def test_composed_and_decomposed_letters_meet_under_multilingual(tmp_path):
+    texts = ("wie schön", unicodedata.normalize("NFD", "wie schön es ist"), "etwas anderes")
+    found = run_of(texts, tmp_path, tokenizer="multilingual", idf="uniform").sources[0]
+    assert found.positive_coverage_mean == pytest.approx(2 / 3)

@@ -1,0 +1,252 @@
+"""Runs to render: the golden one, and the same made hostile, long, empty or large."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from secid.results import (
+    Against,
+    Comparison,
+    ControlResult,
+    EarlyPair,
+    EarlyStop,
+    Example,
+    Look,
+    Run,
+    Slice,
+    SliceSource,
+    SourceResult,
+)
+from secid.results.document import from_json
+
+GOLDEN = Path(__file__).parent / "golden"
+HOSTILE = (
+    '<script>document.title="owned"</script>',
+    "</script></style></title><img src=x onerror=\"document.title='owned'\">",
+    '"><svg onload="document.title=\'owned\'"><iframe src="https://example.org"></iframe>',
+    "\x1b[31mred\x1b[0m \x07 \x1b]8;;https://example.org\x07link",
+    "a \u202eevil\u202c \u2066isolated\u2069 \u2068first-strong",
+    "[click](javascript:alert(1)) ![i](https://example.org/i.png) @octocat #12 GH-34 `code` | cell | $x^2$",
+    "https://example.org www.example.org me@example.org 0123456789abcdef0123456789abcdef01234567",
+    "{{ 7*7 }} {% raw %} &lt;b&gt; [bold]rich[/bold]",
+    "שלום עולם",
+)
+
+
+def golden(version: str = "1.0") -> Run:
+    """A golden report as a run."""
+    return from_json((GOLDEN / f"{version}.json").read_bytes())
+
+
+def renamed(run: Run, names: dict[str, str]) -> Run:
+    """The run with its sources called otherwise, wherever they are named."""
+    text = json.dumps(_mapped(json.loads(json.dumps(_document(run))), names))
+    return from_json(text)
+
+
+def _document(run: Run) -> Any:
+    from secid.results.document import to_json
+
+    return json.loads(to_json(run))
+
+
+def _mapped(value: Any, names: dict[str, str]) -> Any:
+    if isinstance(value, str):
+        return names.get(value, value)
+    if isinstance(value, dict):
+        return {names.get(key, key): _mapped(item, names) for key, item in value.items()}
+    return [_mapped(item, names) for item in value] if isinstance(value, list) else value
+
+
+def hostile(run: Run) -> Run:
+    """Names, passages, paths, reasons and settings that try to be markup, in every place that takes foreign text."""
+    names = {source.name: HOSTILE[place % len(HOSTILE)] + str(place) for place, source in enumerate(run.sources)}
+    document = _mapped(_document(run), names)
+    for control, kept in zip(document["controls"], run.controls, strict=True):
+        control["kind"] = kept.kind
+    everything = " ".join(HOSTILE)
+    for place, source in enumerate(document["sources"]):
+        source |= {
+            "schema": everything,
+            "skipped": {everything: 12},
+            "n_used": source["n_read"] - 12,
+            "dropped_negatives": {everything: 3},
+            "examples": [{"reason": everything, "path": everything, "line": 1, "detail": everything}],
+        }
+        for file in source["paths"]:
+            file |= {"path": everything, "mapping": everything}
+        for bucket in source["buckets"]:
+            for example in bucket["examples"]:
+                texts = {
+                    name: HOSTILE[(2 * place + shift) % len(HOSTILE)]
+                    for shift, name in enumerate(("query", "positive", "negative"))
+                }
+                example |= {**texts, "path": everything, "matched_terms": [[everything, 1.0]]}
+    if document["sources"][0]["buckets"]:
+        document["sources"][0]["buckets"][0]["examples"][0]["negative"] = "W" * 1_000_000
+    document["encoder"] |= {
+        "name": everything,
+        "query_prefix": everything,
+        "notes": [everything],
+        "rules": {everything: everything},
+    }
+    document["settings"]["encoder"] = document["settings"][everything] = {"value": everything, "from": everything}
+    document["not_evaluated"] = {everything: everything}
+    document["environment"] = {everything: everything}
+    document["timing"] = {everything: {everything: everything}}
+    for ablation in document["ablations"]:
+        ablation["conclusion"] = everything
+    return from_json(json.dumps(document))
+
+
+def bare(run: Run) -> Run:
+    """The run with every part empty that may be empty."""
+    sources = tuple(
+        replace(source, gate_histograms={}, buckets=(), bucket_overlaps={}, budget_curve=(), top_eigenvalue_shares=())
+        for source in run.sources[:1]
+    )
+    return replace(
+        run,
+        sources=sources,
+        controls=(),
+        comparisons=(),
+        crossings=(),
+        overlaps=(),
+        ablations=(),
+        slices=(),
+        early_stop=None,
+        settings={},
+        timing={},
+        environment={},
+    )
+
+
+def large(run: Run, n_sources: int = 6, word: str = "long-name-of-a-source-" * 6) -> Run:
+    """The run with n sources of long names, three examples a bucket of 600 characters, and every part filled."""
+    originals = run.sources
+    names = [f"{word}{place}" for place in range(n_sources)]
+    chosen = [originals[place % len(originals)] for place in range(n_sources)]
+
+    def filled(source: SourceResult) -> SourceResult:
+        example = next(bucket.examples[0] for bucket in source.buckets if bucket.examples)
+        long = replace(example, query="q" * 300, positive="p " * 300, negative="n " * 300)
+        return replace(source, buckets=tuple(replace(bucket, examples=(long,) * 3) for bucket in source.buckets))
+
+    sources = tuple(
+        replace(filled(source), name=name, rank=place + 1)
+        for place, (name, source) in enumerate(zip(names, chosen, strict=True))
+    )
+    pairs = [(a, b) for place, a in enumerate(names) for b in names[place + 1 :]]
+    comparison, overlap = run.comparisons[0], run.overlaps[0]
+    controls = tuple(
+        replace(control, against=tuple(replace(control.against[0], source=name) for name in names))
+        for control in run.controls
+        if control.of is None
+    )
+    shuffled = next(control for control in run.controls if control.of is not None)
+    return replace(
+        run,
+        sources=sources,
+        controls=controls
+        + tuple(replace(shuffled, of=name, against=(replace(shuffled.against[0], source=name),)) for name in names),
+        comparisons=tuple(replace(comparison, first=a, second=b) for a, b in pairs),
+        overlaps=tuple(replace(overlap, first=a, second=b) for a, b in pairs),
+        crossings=(),
+        ablations=tuple(
+            replace(
+                item,
+                rows=tuple(
+                    replace(
+                        row,
+                        scores=dict(zip(names, [*row.scores.values()] * n_sources, strict=False)),
+                        order=tuple(names),
+                        swapped=(),
+                    )
+                    for row in item.rows
+                ),
+                range_nats=dict.fromkeys(names, 0.1),
+            )
+            for item in run.ablations
+        ),
+    )
+
+
+def early(run: Run) -> Run:
+    """The run as if it had stopped early."""
+    a, b, c = (source.name for source in run.sources[:3])
+    return replace(
+        run,
+        early_stop=EarlyStop(
+            confidence=0.95,
+            tie_nats=0.01,
+            looks=(Look(n_queries=20, n_texts_encoded=100, alpha=0.01, n_decided=1),),
+            pairs=(EarlyPair(first=a, second=b, outcome="ordered", n_queries=20, difference_nats=0.16),),
+            undecided=((b, c),),
+            n_texts_encoded=100,
+            n_texts=557,
+        ),
+    )
+
+
+def sliced(run: Run) -> Run:
+    """The run in two slices, one of them without its first source and of a hostile value."""
+    sources = tuple(
+        SliceSource(
+            name=source.name,
+            rank=source.rank,
+            rank_group=1,
+            n_queries=9,
+            n_triplets=45,
+            score_nats=source.eci_nats,
+            interval_95=source.interval_95,
+            trace=source.trace,
+            consistency_mean=0.9,
+            locality_mean=0.5,
+            coverage_mean=0.1,
+            bucket_fractions={"inversion": 0.25, "truncated": 0.0},
+        )
+        for source in run.sources
+    )
+    return replace(
+        run,
+        slices=(
+            Slice(field="language", value="", sources=sources, stability=1.0),
+            Slice(field="language", value=HOSTILE[1], sources=sources[1:], stability=None),
+        ),
+    )
+
+
+def against(source: str, difference: float, half: float) -> Against:
+    """A source's difference from a control."""
+    return Against(
+        source=source,
+        difference_nats=difference,
+        interval_95=(difference - half, difference + half),
+        z=1.96 * difference / half,
+    )
+
+
+def with_control(run: Run, kind: str, *differences: tuple[str, float]) -> Run:
+    """The run with one control of this kind instead of those it has; the half-width of all intervals is 0.02."""
+    control = next(item for item in run.controls if item.kind == "random")
+    kept = tuple(item for item in run.controls if item.kind != kind)
+    made: ControlResult = replace(
+        control, kind=kind, against=tuple(against(name, value, 0.02) for name, value in differences)
+    )
+    return replace(run, controls=(*kept, made))
+
+
+def compared(run: Run, established: bool) -> Run:
+    """The run with all pairs established or none, and rank groups to match."""
+    comparisons: tuple[Comparison, ...] = tuple(
+        replace(pair, established=established, p_holm=0.001 if established else 0.4, queries_needed_80=1234)
+        for pair in run.comparisons
+    )
+    sources = tuple(replace(source, rank_group=source.rank if established else 1) for source in run.sources)
+    return replace(run, comparisons=comparisons, sources=sources)
+
+
+EXAMPLE = Example(reason="broken_line", path="a.jsonl", line=3, detail="cut")

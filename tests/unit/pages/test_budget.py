@@ -1,0 +1,114 @@
+"""What is said of crossings: their range, and that there are none where sizes forbid it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from secid.pages.sanitize import short, without_isolates
+from secid.pages.sections.budget import budget_section
+from secid.results import Crossing, EqualNumbers, Run
+from tests.unit.pages import samples
+
+
+@pytest.fixture
+def run() -> Run:
+    """Sources of equal numbers that change places nowhere."""
+    golden = samples.golden()
+    sources = tuple(replace(source, equal_curve=()) for source in golden.sources)
+    return replace(golden, crossings=(), equal_numbers=None, sources=sources)
+
+
+def test_the_range_ends_at_the_largest_budget_of_any_curve(run):
+    assert budget_section(run).bullets == ("No two sources change places between B = 1 and 10,000.",)
+    first = run.sources[0]
+    longer = replace(first, budget_curve=(*first.budget_curve, replace(first.budget_curve[-1], budget=250_000.0)))
+    section = budget_section(replace(run, sources=(longer, *run.sources[1:])))
+    assert section.bullets == ("No two sources change places between B = 1 and 250,000.",)
+
+
+def test_equal_size_is_claimed_where_sources_have_it_alone(run):
+    """An older report may hold neither equal numbers nor curves on them, whatever its sources' sizes."""
+    alike = tuple(replace(source, n_queries=30, n_triplets=330) for source in run.sources)
+    equal = budget_section(replace(run, sources=alike)).paragraphs[0]
+    assert equal.endswith("only samples of equal size compare, as these are.")
+    unequal = budget_section(replace(run, sources=(replace(alike[0], n_triplets=331), *alike[1:]))).paragraphs[0]
+    assert unequal.endswith("compare; these curves show each source's own sample.")
+
+
+def test_what_equal_numbers_are_stands_beside_the_crossings(run):
+    crossing = Crossing(first="bm25", second="dense", budget=3.44)
+    made = replace(run, crossings=(crossing,), equal_numbers=EqualNumbers(n_queries=30, n_triplets=330))
+    section = budget_section(made)
+    assert without_isolates(section.bullets[0]) == (
+        "At B = 3.44 dense overtakes bm25, by the estimates: the order beyond is not tested."
+    )
+    assert "curves and crossings are on 30 queries and 330 negatives of each" in section.paragraphs[0]
+
+
+def test_sources_of_unequal_numbers_are_shown_on_equal_ones_and_whole_beside_it(run):
+    """On its own numbers the larger scores higher at B = 10; on equal ones it does not."""
+    small, large = run.sources[:2]
+    at_one, at_ten = (point for point in small.budget_curve if point.budget in (1.0, 10.0))
+    small = replace(small, budget_curve=(at_one, replace(at_ten, nats=3.0)))
+    own = (at_one, replace(at_ten, nats=4.0), replace(at_ten, budget=900.0, nats=9.0))
+    large = replace(large, budget_curve=own, equal_curve=(at_one, replace(at_ten, nats=2.0)))
+    numbers = EqualNumbers(n_queries=30, n_triplets=330)
+    compared, _, whole = budget_section(replace(run, sources=(small, large), equal_numbers=numbers)).parts
+    assert [row[2].split()[0] for row in compared.table.rows] == ["3.0000", "2.0000"]
+    assert f"{short(large.name, 30)}: 1.000 at 1, 0.667 at 10" in compared.chart.description
+    assert [row[2].split()[0] for row in whole.table.rows] == ["3.0000", "4.0000"]
+    assert [row[3].split()[0] for row in whole.table.rows] == ["–", "9.0000"]
+    assert whole.table.folded
+    assert len(budget_section(run).parts) == 2
+
+
+def test_each_sources_own_number_of_negatives_has_a_column(run):
+    """METHOD 7: the curve is reported at N too, which may differ from source to source."""
+    sources = []
+    for place, source in enumerate(run.sources):
+        curve = [point for point in source.budget_curve if point.budget in (1.0, 10.0)]
+        own = replace(curve[-1], budget=330.0 + place, nats=20.0 + place)
+        sources.append(replace(source, budget_curve=(*curve, own)))
+    shown = budget_section(replace(run, sources=tuple(sources))).parts[0].table
+    assert [column.title for column in shown.columns] == ["source", "B = 1", "B = 10", "B = N"]
+    assert shown.rows[1][-1].startswith("21.00\n(short by")
+    assert shown.rows[1][-1].endswith("; N\u00a0=\u00a0331)")
+    same = budget_section(replace(run, sources=(sources[0], sources[0]))).parts[0].table
+    assert "B = N" not in [column.title for column in same.columns]  # then it is a budget that all share
+
+
+def test_crossings_that_were_not_sought_are_not_said_to_be_none(run):
+    section = budget_section(replace(run, not_evaluated={"crossings": "the sources differ in size"}))
+    assert section.bullets == ("Crossings are not evaluated: the sources differ in size.",)
+    assert any("each source's own sample" in text for text in section.paragraphs)
+    alike = tuple(replace(source, n_queries=30, n_triplets=330) for source in run.sources)
+    assert not any("own sample" in text for text in budget_section(replace(run, sources=alike)).paragraphs)
+
+
+def test_a_budget_of_an_edited_report_that_no_axis_holds_is_not_drawn(run):
+    sources = tuple(
+        replace(source, budget_curve=(replace(source.budget_curve[0], budget=0.0), *source.budget_curve[1:]))
+        for source in run.sources
+    )
+    part = budget_section(replace(run, sources=sources)).parts[0]
+    assert [column.title for column in part.table.columns][:2] == ["source", "B = 10"]
+    assert "<svg" in part.chart.draw()
+
+
+def test_a_control_stands_beside_the_sources_at_their_number_of_negatives_alone(run):
+    """Beyond B = 1 a larger sample scores higher, so its line would cross the sources' by its size."""
+    control = next(item for item in run.controls if item.kind == "random")
+    alike = tuple(replace(source, n_triplets=control.n_triplets) for source in run.sources)
+    part = budget_section(replace(run, sources=alike)).parts[0]
+    assert "Dashed: the control." in part.note
+    assert "(control)" in part.chart.draw()
+    for other in (
+        replace(run, sources=(replace(alike[0], n_triplets=control.n_triplets - 1), *alike[1:])),
+        replace(run, sources=alike, equal_numbers=EqualNumbers(n_queries=3, n_triplets=control.n_triplets - 1)),
+    ):
+        part = budget_section(other).parts[0]
+        assert "Dashed" not in part.note
+        assert "another number of negatives" in part.note
+        assert "(control)" not in part.chart.draw()

@@ -1,0 +1,232 @@
+"""Several runs side by side."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from secid.errors import UsageError
+from secid.pages.comparison import COMPARISON_FORMATS, HARMLESS, SCORING, UNLIKE, compare
+from secid.pages.comparison_page import page_of_comparison
+from secid.pages.sanitize import without_isolates
+from secid.pages.terminal import print_page
+from secid.results import EqualNumbers
+from secid.settings import FIELDS
+from tests.unit.pages import samples
+
+
+@pytest.fixture
+def run():
+    return samples.golden()
+
+
+def said(found):
+    return " ".join(without_isolates(sentence) for _, sentence in page_of_comparison(found).verdict)
+
+
+def reordered(run):
+    """The run with its second and third source in the other order."""
+    first, second, third, *rest = run.sources
+    return replace(run, sources=(first, replace(third, rank=2), replace(second, rank=3), *rest))
+
+
+def test_equal_runs_have_no_changes(run):
+    found = compare([("a", run), ("b", run)])
+    assert found.changes == ()
+    assert found.stability == (1.0, 1.0)
+    assert "same settings, encoder and files" in said(found)
+    assert "same order" in said(found)
+
+
+def test_unknown_files_are_not_called_the_same(run):
+    unread = replace(run, sources=(replace(run.sources[0], paths=()), *run.sources[1:]))
+    told = said(compare([("a", run), ("b", unread)]))
+    assert "same settings and encoder; whether the files of random are the same is not known." in told
+    other = replace(unread, budget=1.0, secid_version="9.9")
+    told = said(compare([("a", run), ("b", other)]))
+    assert "The runs differ in the version of secid; whether the files of random are the same is not known." in told
+
+
+def test_changed_settings_encoder_and_files_are_named(run):
+    settings = {**run.settings, "temperature": {"value": 0.1, "from": "flag"}, "threads": {"value": 9, "from": "flag"}}
+    file = replace(run.sources[0].paths[0], sha256="0" * 64)
+    sources = (replace(run.sources[0], paths=(file,)), *run.sources[1:])
+    other = replace(
+        run, settings=settings, encoder=replace(run.encoder, fingerprint="f", name="other"), sources=sources
+    )
+    found = compare([("a", run), ("b", other)])
+    assert {(change.what, change.name) for change in found.changes} == {
+        ("setting", "temperature"),
+        ("setting", "threads"),
+        ("files", "random"),
+        ("encoder", "name"),
+        ("encoder", "fingerprint"),
+    }
+    assert [item.same_files for item in found.sources] == [False, True, True, True, True]
+    told = said(found)
+    assert (
+        "settings (temperature), settings that change no source's score (threads), the encoder and the files of" in told
+    )
+    assert "(temperature and encoder differ): compare ranks" in said(found)
+
+
+def test_sources_and_runs_that_read_alike_are_told_apart(run):
+    twins = {name: "a" * 40 + name + "z" * 40 for name in ("random", "bm25")}
+    made = samples.renamed(run, twins)
+    other = replace(reordered(made), sources=reordered(made).sources[1:])
+    page = page_of_comparison(compare([("run" * 20 + "x" + "y" * 30, made), ("run" * 20 + "z" + "y" * 30, other)]))
+    ranks, changes = (section.parts[0].table for section in page.sections)
+    assert [row[0][-6:] for row in ranks.rows[:2]] == ["zzz #1", "zzz #2"]
+    assert [column.title[-4:] for column in ranks.columns[2:]] == ["y #1", "y #2"]
+    assert ("source", "zzz #1") in [(row[0], row[1][-6:]) for row in changes.rows]
+    assert "zzz #2 and dense change places" in said(compare([("a", made), ("b", reordered(made))]))
+
+
+def test_a_comparison_of_two_runs_fits_80_columns_with_intervals_whole(run):
+    stream = io.StringIO()
+    found = compare([("monday", run), ("friday", reordered(run))])
+    print_page(Console(file=stream, width=80, highlight=False), page_of_comparison(found))
+    lines = stream.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum(line.count("(0.5105 to 0.5805)") for line in lines) == 2
+    assert not any(line.endswith(" ") for line in lines)
+
+
+def test_a_reversal_counts_and_says_whether_it_is_established(run):
+    found = compare([("a", run), ("b", reordered(run))])
+    assert [(item.first, item.second, item.established) for item in found.reversals] == [("bm25", "dense", False)]
+    assert found.stability == (1.0, 0.9)
+    assert "bm25 and dense change places; none of these orders is established" in said(found)
+    sure = samples.compared(run, established=True)
+    assert compare([("a", sure), ("b", reordered(sure))]).reversals[0].established
+
+
+def test_an_order_is_counted_once_however_many_runs_reverse_it(run):
+    sure = samples.compared(run, established=True)
+    found = compare([("a", sure), ("b", reordered(sure)), ("c", reordered(sure))])
+    assert "bm25 and dense change places; 1 of these orders is established both in a and in another run." in said(found)
+
+
+def sized(run, numbers, budget):
+    """The run at a budget, its sources of 66 queries and 330 negatives, cut to numbers."""
+    sources = tuple(replace(source, n_queries=66, n_triplets=330) for source in run.sources)
+    settings = {**run.settings, "budget": {"value": budget, "from": "flag"}}
+    return replace(run, sources=sources, settings=settings, budget=budget, equal_numbers=numbers)
+
+
+@pytest.mark.parametrize(("budget", "alike"), [(100.0, False), (1.0, True), (0.5, True)])
+def test_scores_on_other_numbers_of_negatives_are_other_scores(run, budget, alike):
+    """A third source of few negatives cuts the others: beyond B = 1 each then scores lower, by its size alone."""
+    whole, cut = sized(run, None, budget), sized(run, EqualNumbers(n_queries=66, n_triplets=132), budget)
+    found = compare([("a", whole), ("b", cut)])
+    change = next(change for change in found.changes if change.what == "numbers")
+    assert change.values == ("66 queries, 330 negatives", "66 queries, 132 negatives")
+    assert found.unlike == (() if alike else ("number of negatives compared",))
+    assert "The runs differ in how many negatives sources are compared on" in said(found)
+    assert ("Scores mean the same" in said(found)) is alike
+    assert compare([("a", cut), ("b", cut)]).changes == ()
+
+
+def test_sources_that_cannot_be_cut_are_compared_by_their_own_numbers(run):
+    first, *rest = sized(run, None, 100.0).sources
+    large = replace(sized(run, None, 100.0), sources=(first, *(replace(item, n_triplets=900) for item in rest)))
+    small = replace(sized(run, None, 100.0), sources=(first, *(replace(item, n_triplets=800) for item in rest)))
+    found = compare([("a", large), ("b", small)])
+    assert found.unlike == ("number of negatives compared",)
+    values = next(change for change in found.changes if change.what == "numbers").values
+    assert values[0].startswith("random: 66 queries, 330 negatives; bm25: 66 queries, 900 negatives")
+
+
+@pytest.mark.parametrize(
+    ("budgets", "scores"), [((1, 1), ["ECI_sem"]), ((100, 100), ["ECI_B"]), ((1, 100), ["ECI_sem", "ECI_B"])]
+)
+def test_the_score_that_runs_rank_by_is_the_one_explained(run, budgets, scores):
+    found = compare([(name, sized(run, None, float(at))) for name, at in zip("ab", budgets, strict=True)])
+    assert [term for term, _ in page_of_comparison(found).sections[0].terms if term.startswith("ECI")] == scores
+
+
+@pytest.mark.parametrize("field", ["device", "name"])
+def test_another_device_or_alias_of_the_encoder_leaves_scores_comparable(run, field):
+    found = compare([("a", run), ("b", replace(run, encoder=replace(run.encoder, **{field: "other"})))])
+    assert found.unlike == ()
+    assert f"The runs differ in the encoder's {field}." in said(found)
+    assert "Scores mean the same in all runs" in said(found)
+
+
+def test_sources_of_one_run_alone_are_kept_with_gaps(run):
+    found = compare([("a", run), ("b", replace(run, sources=run.sources[:2]))])
+    assert [item.ranks for item in found.sources][2:] == [(3, None), (4, None), (5, None)]
+    assert "which sources took part (dense, poisoned and counterfactual)" in said(found)
+    assert [item.same_files for item in found.sources] == [True, True, None, None, None]
+    files = [without_isolates(row[1]) for row in page_of_comparison(found).sections[0].parts[0].table.rows]
+    assert files == ["same", "same", *["not in b"] * 3]
+
+
+def test_fewer_than_two_common_sources_have_no_order(run):
+    found = compare([("a", run), ("b", replace(run, sources=run.sources[:1]))])
+    assert found.stability == (1.0, None)
+    assert [(item.what, item.values) for item in found.changes] == [("source", ("read", "absent"))] * 4
+    assert "no order to compare" in said(found)
+    assert not any("–" in bullet for bullet in page_of_comparison(found).sections[0].bullets)
+
+
+def test_files_that_differ_and_a_run_without_the_source_are_both_told(run):
+    file = replace(run.sources[0].paths[0], sha256="0" * 64)
+    other = replace(run, sources=(replace(run.sources[0], paths=(file,)), *run.sources[1:]))
+    found = compare([("a", run), ("b", other), ("c", replace(run, sources=run.sources[1:]))])
+    (cell, *_) = page_of_comparison(found).sections[0].parts[0].table.rows[0][1:]
+    assert without_isolates(cell) == "changed, not in c"
+
+
+def test_sources_without_files_are_not_called_the_same(run):
+    bare = replace(run, sources=tuple(replace(source, paths=()) for source in run.sources))
+    found = compare([("a", bare), ("b", bare)])
+    assert {item.same_files for item in found.sources} == {None}
+    assert page_of_comparison(found).sections[0].parts[0].table.rows[0][1] == "not from files"
+
+
+def test_settings_and_hashes_are_shown_in_words(run):
+    settings = {
+        **run.settings,
+        "by": {"value": ["a", "b"], "from": "flag"},
+        "seed": {"value": None, "from": "default"},
+        "titles": {"value": False, "from": "flag"},
+    }
+    other = replace(run, settings=settings, idf=replace(run.idf, sha256="0123456789abcdef" * 4))
+    rows = page_of_comparison(compare([("a", run), ("b", other)])).sections[1].parts[0].table.rows
+    assert {row[1]: row[3] for row in rows} == {
+        "seed": "not set", "titles": "no", "by": "a, b", "IDF table": "012345…"
+    }  # fmt: skip
+
+
+def test_one_run_is_not_compared(run):
+    with pytest.raises(UsageError):
+        compare([("a", run)])
+
+
+@pytest.mark.parametrize("suffix", sorted(COMPARISON_FORMATS))
+def test_all_formats_hold_the_story(run, suffix):
+    text = COMPARISON_FORMATS[suffix](compare([("a<b>", run), ("b", samples.hostile(run))]))
+    assert "<script" not in text or suffix == ".json"
+    if suffix == ".json":
+        assert len(json.loads(text)["sources"]) == 10
+    else:
+        assert "Ranks and scores" in text
+
+
+def test_every_setting_is_on_one_side():
+    sides = [*UNLIKE, *SCORING, *HARMLESS]
+    assert len(sides) == len(set(sides))
+    assert set(sides) == set(FIELDS)
+
+
+def test_several_pairs_that_change_places_are_told_apart(run):
+    first, second, third, *rest = run.sources
+    other = replace(run, sources=(replace(third, rank=1), first, replace(second, rank=3), *rest))
+    other = replace(other, sources=(other.sources[0], replace(first, rank=2), *other.sources[2:]))
+    told = said(compare([("a", run), ("b", other)]))
+    assert "random with dense and bm25 with dense change places" in told

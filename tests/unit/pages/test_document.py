@@ -1,0 +1,141 @@
+"""report.json: round trip, versions, schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from secid.errors import InputError, NumericalError
+from secid.pages.pages import FORMATS
+from secid.results.document import from_json, json_schema, read_run, to_json
+from tests.schemas import disagreements
+from tests.unit.pages import samples
+
+
+def test_a_run_survives_the_document():
+    run = samples.golden()
+    assert from_json(to_json(run)) == run
+
+
+def with_unknown_fields(value):
+    """The document with a field that no version knows, in every object whose fields are fixed."""
+    if isinstance(value, list):
+        return [with_unknown_fields(item) for item in value]
+    if isinstance(value, dict):
+        return {**{key: with_unknown_fields(item) for key, item in value.items()}, "field_of_tomorrow": {"deep": [1]}}
+    return value
+
+
+FREE = ("settings", "timing", "environment", "not_evaluated")
+
+
+ROW_MAPPINGS = ("scores", "block_stability", "n_queries", "intervals_95")
+
+
+def test_a_newer_minor_version_is_read_and_its_fields_ignored_at_every_level():
+    run = samples.sliced(samples.early(samples.golden()))
+    document = json.loads(to_json(run))
+    newer = {key: item if key in FREE else with_unknown_fields(item) for key, item in document.items()}
+    mappings = {("encoder", "rules")}
+    newer |= {"schema_version": "1.99", "field_of_tomorrow": 1}
+    for outer, inner in mappings:
+        newer[outer][inner] = document[outer][inner]
+    for old, new in zip(document["sources"], newer["sources"], strict=True):
+        new |= {name: old[name] for name in ("skipped", "dropped_negatives", "gate_histograms", "bucket_overlaps")}
+    for old, new in zip(document["ablations"], newer["ablations"], strict=True):
+        new["range_nats"] = old["range_nats"]
+        for old_row, new_row in zip(old["rows"], new["rows"], strict=True):
+            new_row |= {name: old_row[name] for name in ROW_MAPPINGS}
+    for old, new in zip(document["slices"], newer["slices"], strict=True):
+        for old_source, new_source in zip(old["sources"], new["sources"], strict=True):
+            new_source["bucket_fractions"] = old_source["bucket_fractions"]
+    assert json.dumps(newer).count("field_of_tomorrow") > 250
+    read = from_json(json.dumps(newer))
+    assert read.schema_version == "1.99"
+    assert to_json(read) == to_json(run)  # its fields are those of this version, so it says so
+
+
+def test_a_byte_order_mark_is_no_part_of_a_report():
+    text = "\ufeff" + to_json(samples.golden())
+    assert from_json(text) == from_json(text.encode()) == samples.golden()
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_report_that_could_not_be_read_again_is_not_written(number):
+    run = samples.golden()
+    first, *rest = run.sources
+    with pytest.raises(NumericalError, match=r"sources\.0\.trace could not be computed"):
+        to_json(replace(run, sources=(replace(first, trace=number), *rest)))
+    unknown = replace(run.overlaps[0], negative_jaccard_mean=None)
+    assert from_json(to_json(replace(run, overlaps=(unknown,)))).overlaps == (unknown,)
+
+
+def test_parts_of_later_versions_have_defaults():
+    """A report of the first version, written before these parts were there, is still read."""
+    document = json.loads(to_json(samples.golden()))
+    for name in ("slices", "early_stop", "warnings"):
+        del document[name]
+    assert from_json(json.dumps(document)) == samples.golden()
+    del document["equal_numbers"]
+    for source in document["sources"]:
+        del source["equal_curve"]
+    read = from_json(json.dumps(document))
+    assert read.equal_numbers is None
+    assert all(source.compared_curve == source.budget_curve for source in read.sources)
+
+
+@pytest.mark.parametrize("version", ["2.0", "0.9", "10.0", "x"])
+def test_another_major_version_is_refused(version):
+    document = json.loads(to_json(samples.golden())) | {"schema_version": version}
+    with pytest.raises(InputError, match=r"reads version 1\.x"):
+        from_json(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "null", "{}", "not json", '{"schema_version": null}', '{"schema_version": "1.0"}']
+)
+def test_what_is_no_report_is_refused(text):
+    with pytest.raises(InputError, match="report"):
+        from_json(text, "some.json")
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity"])
+def test_what_is_no_number_is_refused(value):
+    text = to_json(samples.golden())
+    made = re.sub(r'"eci_nats": [0-9.e-]+', f'"eci_nats": {value}', text, count=1)
+    assert made != text
+    with pytest.raises(InputError, match=f"{value} is no number of JSON"):
+        from_json(made)
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(InputError, match="cannot read the report"):
+        read_run(tmp_path / "nowhere")
+
+
+def test_schema_and_report_agree():
+    """Every field of a report is in the schema, and every field that the schema asks for is in the report."""
+    schema = json_schema()
+    document = json.loads(to_json(samples.sliced(samples.early(samples.golden()))))
+    assert disagreements(document, schema, schema) == []
+    del document["sources"][0]["rank"]
+    document["controls"][0]["surplus"] = 1
+    document["encoder"]["dim"] = "384"
+    assert len(disagreements(document, schema, schema)) == 3
+
+
+@pytest.mark.parametrize("path", sorted(samples.GOLDEN.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("suffix", sorted(FORMATS))
+def test_golden_reports_of_every_minor_version_are_read_and_rendered(path, suffix):
+    run = read_run(path)
+    assert run.schema_version == path.stem
+    assert run.sources[0].name in FORMATS[suffix](run)
+
+
+def test_there_is_a_golden_report_of_this_version():
+    from secid.results import SCHEMA_VERSION
+
+    assert (samples.GOLDEN / f"{SCHEMA_VERSION}.json").is_file()

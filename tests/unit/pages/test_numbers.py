@@ -1,0 +1,91 @@
+"""Numbers as pages write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from secid.pages import numbers
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5455229, "0.5455"),
+        (-0.01, "−0.0100"),
+        (38.327, "38.33"),
+        (168.71, "168.7"),
+        (12345.6, "12,346"),
+        (0.0, "0.0000"),
+        (-1e-13, "0.0000"),
+        (1e-6, "1.0e−06"),
+        (-4.9e-5, "−4.9e−05"),
+        (5e-5, "0.0001"),
+        (None, "–"),
+        (float("nan"), "–"),
+    ],
+)
+def test_nats(value, text):
+    assert numbers.nats(value) == text
+
+
+def test_signs():
+    assert numbers.nats(0.1, signed=True) == "+0.1000"
+    assert numbers.nats(-0.1, signed=True) == "−0.1000"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0 %"),
+        (0.0005, "< 0.1 %"),
+        (0.066, "6.6 %"),
+        (1.0, "100.0 %"),
+        (None, "–"),
+        (0.99999, "> 99.9 %"),
+        (0.9994, "99.9 %"),
+        (-1e-17, "0.0 %"),
+        (-0.02, "−2.0 %"),
+    ],
+)
+def test_what_is_not_zero_or_one_never_reads_as_it(value, text):
+    assert numbers.percent(value).replace("\u00a0", " ") == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(1e-9, "p < 0.0001"), (0.0123, "p = 0.0123")])
+def test_p(value, text):
+    assert numbers.p_text(value).replace("\u00a0", " ") == text
+
+
+@pytest.mark.parametrize(
+    ("items", "text"),
+    [
+        ([], ""),
+        (["a"], "a"),
+        (["a", "b"], "a and b"),
+        (["a", "b", "c"], "a, b and c"),
+        (list("abcde"), "a, b, c and 2 more"),
+    ],
+)
+def test_lists(items, text):
+    assert numbers.listed(items) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.01, "0.01"),
+        (1.04, "1.04"),
+        (1.0, "1"),
+        (1e-5, "1e-05"),
+        (3.43756, "3.44"),
+        (1234.56789, "1,235"),
+        (1e12, "1,000,000,000,000"),
+    ],
+)
+def test_budgets_are_not_rounded_to_others(value, text):
+    assert numbers.budget(value) == text
+
+
+def test_plurals():
+    assert numbers.plural(1, "query", "queries") == "1 query"
+    assert numbers.plural(2000, "row") == "2,000 rows"

@@ -1,0 +1,78 @@
+"""Frequencies and coverage do not depend on how texts are cut into chunks or dealt to threads (METHOD 2, 4)."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from secid.pool import Lexicon, coverage, token_sets, tokens
+from secid.pool.frequencies import DocumentFrequencies, frequencies, merge_frequencies
+
+WORDS = [f"{stem}{ending}" for stem in ("river", "stone", "über", "load", "x") for ending in ("", "s", "7", "-ing")]
+
+
+def made_up(n: int, seed: int) -> list[str]:
+    generator = random.Random(seed)
+    return [" ".join(generator.choices(WORDS, k=generator.randint(0, 30))) for _ in range(n)]
+
+
+QUERIES, PASSAGES = made_up(60, 1), made_up(500, 2)
+PAIRS = np.arange(500) % 60, np.arange(500)
+
+
+def measured(folder: Path) -> tuple[str, list[float]]:
+    counted = np.arange(len(PASSAGES)) % 5 > 0
+    lexicon = Lexicon(
+        "alphanumeric",
+        lambda start, stop: QUERIES[start:stop],
+        len(QUERIES),
+        lambda start, stop: PASSAGES[start:stop],
+        counted,
+        folder / "tokens",
+    )
+    pooled = lexicon.pooled()
+    return pooled.sha256(), lexicon.coverage(*PAIRS, lexicon.idf(pooled)).tolist()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> tuple[str, list[float]]:
+    return measured(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.mark.parametrize(("chunk", "threads"), [(7, 1), (7, 4), (64, 3), (1, 2)])
+def test_chunks_and_threads_change_nothing(chunk, threads, whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(coverage, "CHUNK_TEXTS", chunk)
+    monkeypatch.setattr(coverage, "MAX_THREADS", threads)
+    monkeypatch.setattr("os.cpu_count", lambda: threads)
+    assert measured(tmp_path) == whole
+
+
+def test_a_changed_passage_would_be_noticed(whole, tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "PASSAGES", [*PASSAGES[:-1], "another text"])
+    assert measured(tmp_path) != whole
+
+
+def test_sizes_of_blobs_and_blocks_change_no_token_set(monkeypatch):
+    expected = token_sets(PASSAGES, "alphanumeric")
+    monkeypatch.setattr(tokens, "BLOB_BYTES", 64)  # so that most texts are cut into pieces, too
+    monkeypatch.setattr(tokens, "SORTED_TOKENS", 5)
+    found = token_sets(PASSAGES, "alphanumeric")
+    for name in ("table", "numbers", "offsets"):
+        assert getattr(found, name).tolist() == getattr(expected, name).tolist()
+
+
+def test_merged_tables_are_those_of_all_documents():
+    parts = [frequencies(token_sets(PASSAGES[start : start + 90], "alphanumeric")) for start in range(0, 500, 90)]
+    merged = merge_frequencies(parts)
+    assert merged.sha256() == frequencies(token_sets(PASSAGES, "alphanumeric")).sha256()
+    assert merged.n_documents == 500
+
+
+def test_no_tables_merge_to_the_empty_one():
+    merged = merge_frequencies([])
+    assert (len(merged.keys), len(merged.counts), merged.n_documents) == (0, 0, 0)
+    empty = DocumentFrequencies(np.zeros(0, np.uint64), np.zeros(0, np.int64), 3)
+    assert merge_frequencies([empty, empty]).n_documents == 6

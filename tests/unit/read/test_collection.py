@@ -1,0 +1,101 @@
+"""Ids and their texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from secid.errors import InputError
+from secid.read.collection import Collection, open_collection
+from secid.records import Record
+from secid.settings import Settings
+
+from .conftest import read, write, write_jsonl
+
+
+def test_ids_compare_as_strings_and_titles_are_joined(tmp_path: Path) -> None:
+    path = write(tmp_path / "corpus.jsonl", [{"_id": 7, "title": "T", "text": "x"}, {"_id": "8", "text": "y"}])
+    collection = Collection(str(path), None, titles=True)
+    assert [collection.passage(key) for key in ("7", "8", "9", "07")] == ["T x", "y", None, None]
+    assert Collection(str(path), None, titles=False).passage("7") == "x"
+    assert collection.has("passages")
+    assert not collection.has("queries")
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".json", ".parquet", ".csv", ".tsv"])
+def test_a_corpus_in_every_container(suffix: str, tmp_path: Path) -> None:
+    path = write(tmp_path / f"corpus{suffix}", [{"docid": "a1", "text": "x y"}, {"docid": "a2", "text": "z y"}])
+    collection = Collection(str(path), None, titles=True)
+    assert (collection.passage("a1"), collection.passage("a2")) == ("x y", "z y")
+
+
+def test_tables_without_header(tmp_path: Path) -> None:
+    corpus = tmp_path / "collection.tsv"
+    corpus.write_bytes(b"0\tThe presence\t\n".replace(b"\t\n", b"\n") + b'1\t"Quoted" freely\r\n')
+    queries = tmp_path / "queries.tsv"
+    queries.write_bytes(b"11\twhat is it\n")
+    collection = Collection(str(corpus), str(queries), titles=True)
+    assert collection.passage("1") == '"Quoted" freely'
+    assert collection.query("11") == "what is it"
+
+
+def test_a_corpus_of_shards(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    for n in range(2):
+        write_jsonl(tmp_path / f"c/corpus-{n:05d}-of-00002.jsonl", [{"_id": str(n), "text": f"x {n}"}])
+    assert Collection(str(tmp_path / "c"), None, titles=True).passage("1") == "x 1"
+
+
+def test_ids_that_restart_per_shard_are_an_error(tmp_path: Path) -> None:
+    rows = [{"_id": "1", "text": "x"}, {"_id": "2", "text": "y"}, {"_id": "1", "text": "z"}]
+    path = write(tmp_path / "corpus.jsonl", rows)
+    with pytest.raises(InputError, match="ids stand for several texts: 1"):
+        Collection(str(path), None, titles=True)
+    same = write(tmp_path / "same.jsonl", [rows[0], rows[0]])
+    assert Collection(str(same), None, titles=True).passage("1") == "x"
+
+
+@pytest.mark.parametrize("row", [{"text": "x"}, {"_id": "1"}, {"_id": None, "text": "x"}, {"_id": "1", "text": 7}])
+def test_a_file_that_is_no_collection_is_an_error(row: dict[str, object], tmp_path: Path) -> None:
+    path = write(tmp_path / "corpus.jsonl", [row])
+    with pytest.raises(InputError, match="not a file of passages with ids") as caught:
+        Collection(str(path), None, titles=True)
+    assert "corpus.jsonl:1" in str(caught.value)
+
+
+def test_a_damaged_row_of_a_corpus_is_passed_over_and_its_id_missing(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.jsonl"
+    path.write_bytes(b'{"_id": "1", "text": "x"}\n{"_id": "2", "te\n{"_id": "3", "text": "y"}\n')
+    collection = Collection(str(path), None, titles=True)
+    assert [collection.passage(key) for key in "123"] == ["x", None, "y"]
+
+
+def test_a_missing_folder_or_corpus_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such folder"):
+        open_collection(Settings(collection=str(tmp_path / "none")))
+    with pytest.raises(InputError, match=r"holds no corpus\.jsonl"):
+        open_collection(Settings(collection=str(tmp_path)))
+    with pytest.raises(InputError, match="cannot be opened"):
+        open_collection(Settings(corpus=str(tmp_path / "none.jsonl")))
+
+
+def test_query_ids_without_queries_are_an_error(tmp_path: Path) -> None:
+    corpus = write(tmp_path / "corpus.jsonl", [{"_id": "1", "text": "x"}])
+    path = write(tmp_path / "a.jsonl", [{"query": 1, "positive": 1, "negative": 1}])
+    with pytest.raises(InputError, match="no file of queries"):
+        read(path, corpus=str(corpus))
+    with pytest.raises(InputError, match=f"{tmp_path} holds none"):
+        read(path, collection=str(tmp_path))
+
+
+def test_query_texts_with_passage_ids_need_the_corpus_alone(tmp_path: Path) -> None:
+    corpus = write(tmp_path / "c.jsonl", [{"_id": "d1", "text": "x"}, {"_id": "d2", "text": "y"}])
+    row = {"query_text": "what", "positive_document_ids": ["d1"], "negative_document_ids": ["d2"]}
+    _, (record,) = read(write(tmp_path / "a.jsonl", [row]), corpus=str(corpus))
+    assert isinstance(record, Record)
+    assert record[:3] == ("what", ("x",), ("y",))
+
+
+def test_a_collection_is_loaded_once(collection: str) -> None:
+    assert open_collection(Settings(collection=collection)) is open_collection(Settings(collection=collection))

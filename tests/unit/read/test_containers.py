@@ -1,0 +1,648 @@
+"""Files as they are found: odd bytes, cut ends, limits. Each gives a counted reason or one clear error."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from secid.errors import InputError, SchemaError, SecidError
+from secid.read import columnar, jsonrows, rows, stream, tablerows
+from secid.read.clean import Cleaner
+from secid.read.containers import sniff
+from secid.read.stream import ByteStream
+from secid.records import Defect, Record
+
+from .conftest import read, write
+
+GOOD = b'{"query": "q", "pos": ["p"], "neg": ["n"]}\n'
+Items = Callable[..., list[Record | Defect]]
+
+
+def reasons(found: list[Record | Defect]) -> list[str]:
+    """ "" for a record, the reason for a defect."""
+    return [item.reason if isinstance(item, Defect) else "" for item in found]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"query": "q", "pos": ["p"], "neg": ["n', "broken_line"),
+        (b"not json", "broken_line"),
+        (b'{"query": "q\xff", "pos": ["p"], "neg": ["n"]}', "broken_line"),
+        (b'{"query": "q\x00", "pos": ["p"], "neg": ["n"]}', "broken_line"),
+        (b"\x00" * 100, "broken_line"),
+        (b'{"query": "\\ud800", "pos": ["p"], "neg": ["n"]}', "broken_line"),
+        (b'{"query": "q", "pos": ["p"], "neg": ["\\udc00 n"], "x": NaN}', "broken_line"),
+        (b'{"query": "q", "query": "r", "pos": ["p"], "neg": ["n"]}', "duplicate_key"),
+        (b'{"query" : "q", "query" : "r", "pos": ["p"], "neg": ["n"]}', "duplicate_key"),
+        (b'{"query": "q", "pos": ["p"], "neg": ["n"], "meta": {"a": 1, "a": 2}}', "duplicate_key"),
+        (b'{"query": "q", "pos": ["p"], "neg": ["n"], "meta": [[{"a": 1, "\\u0061": 2}]]}', "duplicate_key"),
+        (b'{"query": "q", "pos": ["p"], "neg": ["n"], "x": ' + b"[" * 5000 + b"]" * 5000 + b"}", "too_deep"),
+        (b"[" * 100_000, "too_deep"),
+        (GOOD[:-2] + b', "x": ' + b'{"a": ' * 1000 + b"1" + b"}" * 1001, "too_deep"),
+        (b'{"query": "q", "pos": ["p"], "neg": ' + b"[" * 1000 + b"]" * 1000 + b"}", "wrong_type"),
+        (b'"a text"', "wrong_type"),
+        (b"17", "wrong_type"),
+        (b'["q", "p", "n"]', "wrong_type"),
+    ],
+)
+def test_a_bad_line_is_counted_and_the_next_one_read(line: bytes, reason: str, items: Items) -> None:
+    found = items(GOOD + line + b"\n" + GOOD)
+    assert reasons(found) == ["", reason, ""]
+    assert [item.line for item in found] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"query": "a \\": b", "pos": ["\\": "], "neg": [": n"]}',
+        '{"query": "q", "pos": ["p"], "neg": ["n"], "meta": {"query": {"query": 1}}}',
+        '{"query": "q", "pos": ["p"], "neg": ["n"], "list": [{"query": 1}, {"query": [{"query": 2}]}]}',
+        '{"query\\\\": 1, "query": "q", "pos": ["p"], "neg": ["n"]}',
+    ],
+)
+def test_what_only_looks_like_a_repeated_key_is_read(line: str, items: Items) -> None:
+    assert reasons(items(line.encode() + b"\n")) == [""]
+
+
+def test_lines_end_at_newline_alone(items: Items) -> None:
+    texts = ["a\u0085b", "a\u2028b", "a\u2029b", "a\x0bb", "a\x1cb"]
+    row = {"query": "q", "pos": ["p"], "neg": texts}
+    (record,) = items(json.dumps(row, ensure_ascii=False).encode().replace(b"\\u000b", b"\\u000b") + b"\n")
+    assert record.negatives == tuple(texts)
+
+
+def test_bom_crlf_blank_lines_and_a_last_line_without_newline(items: Items) -> None:
+    content = b"\xef\xbb\xbf" + GOOD.replace(b"\n", b"\r\n") + b"\r\n \n" + GOOD.rstrip()
+    found = items(content)
+    assert reasons(found) == ["", ""]
+    assert [item.line for item in found] == [1, 4]
+
+
+@pytest.mark.parametrize("n_missing", [12, 28, 64])
+@pytest.mark.parametrize("cell", ["n", ["n", "m"]])
+def test_nan_for_a_missing_cell_is_null(n_missing: int, cell: Any, items: Items) -> None:
+    def lines(missing: float | None) -> bytes:
+        rows = [{"query": f"query {at}", "positive": f"text {at}", "negative": cell} for at in range(70)]
+        if cell == "n":
+            rows = [{**row, "negative_1": "m"} for row in rows]
+        last = list(rows[0])[-1]
+        rows = [{**row, last: missing} if at < n_missing else row for at, row in enumerate(rows)]
+        return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+    found = items(lines(float("nan")))
+    assert found == items(lines(None))
+    n_lost = n_missing if cell == "n" else 2 * n_missing
+    assert sum(len(item.negatives) for item in found if isinstance(item, Record)) == 140 - n_lost
+
+
+def test_nan_and_infinity_beside_the_texts_do_no_harm(items: Items) -> None:
+    content = b'{"query": "q", "pos": ["p"], "neg": ["n"], "pos_scores": [NaN], "neg_scores": [-Infinity, 1e999]}\n'
+    assert reasons(items(content)) == [""]
+
+
+def test_lines_in_another_encoding_are_told_so(items: Items) -> None:
+    row = {"query": "问题是什么", "pos": ["答案在这里"], "neg": ["另一个段落"]}
+    lines = (json.dumps(row, ensure_ascii=False) + "\n").encode("gb18030") * 70
+    with pytest.raises(InputError, match=r"not valid UTF-8(.|\n)*`iconv -f GB18030"):
+        items(lines)
+
+
+def test_many_bad_lines_hide_no_good_ones(items: Items) -> None:
+    assert reasons(items(b"{bad\n" * 60 + GOOD * 70)) == ["broken_line"] * 60 + [""] * 70
+
+
+def test_a_bad_first_line_does_not_hide_the_schema(items: Items) -> None:
+    assert reasons(items(b'{"query": "q", "po\n' + GOOD * 2)) == ["broken_line", "", ""]
+
+
+@pytest.mark.parametrize(("name", "bad_line"), [("a.jsonl", b'{"query": "' + b"x" * 3000 + b'"}\n'), ("a.csv", None)])
+def test_a_line_over_the_limit_is_passed_over(
+    name: str, bad_line: bytes | None, items: Items, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonrows, "ROW_LIMIT", 1000)
+    monkeypatch.setattr(tablerows, "ROW_LIMIT", 1000)
+    monkeypatch.setattr(stream, "CHUNK", 256)
+    if bad_line is None:
+        content = b"query,positive,negative\nq,p,n\n" + b"q," + b"x" * 3000 + b",n\nq,p,n\n"
+    else:
+        content = GOOD + bad_line + GOOD
+    assert reasons(items(content, name)) == ["", "too_large", ""]
+
+
+@pytest.mark.parametrize("size", [999, 1000, 1001, 1255, 1256, 1257])
+def test_the_limit_is_exact_and_no_line_is_lost_at_a_buffer_edge(size: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"x" * size + b"\n" + b"y\n" * 3 + b"z")
+    opened = ByteStream(str(path))
+    found = list(opened.lines(1000))
+    opened.close()
+    assert (found[0] is None) == (size > 1000)
+    assert found[1:] == [b"y\n"] * 3 + [b"z"]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compression_is_seen_without_the_suffix(suffix: str, tmp_path: Path) -> None:
+    packed = write(tmp_path / f"b.jsonl{suffix}", [{"query": "q", "pos": ["p"], "neg": ["n"]}])
+    plain = packed.rename(tmp_path / "a.jsonl")
+    reader, found = read(plain)
+    assert reasons(found) == [""]
+    assert reader.files[0].container == f"jsonl, {suffix[1:]}"
+
+
+def test_gzip_members_and_zstd_frames_one_after_another(items: Items) -> None:
+    assert reasons(items(gzip.compress(GOOD) + gzip.compress(GOOD), "a.jsonl.gz")) == ["", ""]
+    assert reasons(items(zstandard.compress(GOOD) + zstandard.compress(GOOD), "b.jsonl.zst")) == ["", ""]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_compressed_data_cut_short_are_an_error(pack: Callable[[bytes], bytes], items: Items) -> None:
+    content = pack(b"".join(GOOD.replace(b'"q"', b'"query %d"' % n) for n in range(5000)))
+    with pytest.raises(InputError, match="cut short"):
+        items(content[: len(content) * 2 // 3])
+
+
+def test_a_decompression_bomb_is_bounded(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonrows, "ROW_LIMIT", 1 << 20)
+    content = gzip.compress(GOOD + b" " * (64 << 20) + b"\n" + GOOD)
+    assert reasons(items(content, "a.jsonl.gz")) == ["", "too_large", ""]
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf", b"[]", b"[ ]\n", b"query,positive,negative\n"])
+def test_a_file_without_rows_is_an_error(content: bytes, items: Items) -> None:
+    with pytest.raises(InputError, match="holds no row"):
+        items(content, "a.csv" if b"," in content else "a.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\xff\xfe{\x00}\x00", "UTF-16"),
+        ('{"query": "q"}\n'.encode("utf-32"), "UTF-32"),
+        ('{"query": "q"}\n'.encode("utf-16-le"), "UTF-16"),
+        ("query,positive,negative\n".encode("utf-16-be"), "UTF-16"),
+        (b"query,positive,negative\rq a,p a,n a\rq b,p b,n b\r", "carriage return"),
+        (b"PK\x03\x04" + b"x" * 50, "(?s)zip.*CSV in UTF-8"),
+        (b"\x80\x04\x95", "pickle"),
+        (b"\x80\x05\x95\x16\0\0\0\0\0\0\0}.", "(?s)pickle.*to_parquet"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "(?s)Git LFS.*git lfs pull"),
+        (b"1 Q0 d1 1 20.5 bm25\n1 Q0 d2 2 19.5 bm25\n", "TREC relevance judgements or a run"),
+        (b"1 0 d1 1\n1 0 d2 0\n", "TREC relevance judgements or a run"),
+        (b"1\tQ0\td1\t1\t20.5\tbm25\n1\tQ0\td2\t2\t19.5\tbm25\n", "TREC relevance judgements or a run"),
+        ("Frage,Antwort,Täuschung\n".encode("cp1252") * 3, "CP1252"),
+        (b"query;positive;negative\nq a;p a;n a\n", "separated by semicolons"),
+        (b"query|positive|negative\nq a|p a|n a\n", "separated by vertical bars"),
+        ("查询，正例，负例\n问，答，错\n".encode(), "separated by full-width commas"),
+        (json.dumps([json.loads(GOOD)], ensure_ascii=False).replace("q", "问").encode("gb18030"), "iconv -f"),
+        (b'[{"query": "q", "pos": ["p"], "neg": ["n"]},\n]', "a comma before the end"),
+        (b"{'query': 'q', 'pos': ['p'], 'neg': ['n']}\n" * 2, "single quotes are Python's"),
+        (GOOD.strip() + b",\n" + GOOD.strip() + b",\n", "a comma ends the line"),
+        (b"sep=,\nquery,positive,negative\nq a,p a,n a\n", "note to Excel"),
+        (b"a.jsonl".ljust(257, b"\0") + b"ustar\0" + b"00".ljust(249, b"\0") + GOOD, "a tar archive"),
+        (GOOD.strip() * 3, "on a line each"),
+        (json.dumps(json.loads(GOOD), indent=2).encode() * 3, "on a line each"),
+        ("질문,정답,오답\n".encode("cp949") + b"what is it,it is this,that is not\n" * 20, "a.txt:1: not valid UTF-8"),
+        (b"Dear reader\nthis is prose.\n", "starts with 'Dear reader'"),
+        (b"Dear reader,\nthis is prose, too\n", "two columns"),
+        (b"PAR1" + b"x" * 200, "Parquet"),
+        (b"ARROW1\x00\x00" + b"x" * 200, "Arrow"),
+        (b"\xff\xff\xff\xff" + b"\x10\x00\x00\x00" + b"x" * 200, "Arrow"),
+        (b'{"query": "q", "pos": ["p", "neg"\n' * 30, "none of the first|not valid JSON"),
+        (b'[{"query": "q", "pos": ["p"], "neg": ["n"]}, {"query": ', "cut short"),
+        (b'[{"query": "q", "pos": ["p"], "neg": ["n"]} {"query": "q"}]', "',' expected|expected"),
+        (b'[{"query": "q", "pos": ["p"], "neg": ["n"]}] []', "follows the end"),
+        (b'[{"query": "\xff", "pos": ["p"], "neg": ["n"]}]', "UTF-8"),
+        (b"[\n" + b"[" * 100_000, "deep"),
+        (b'{\n"query": "q",\n', "not valid JSON"),
+    ],
+)
+def test_a_file_that_cannot_be_read_as_a_whole_is_one_error(content: bytes, said: str, items: Items) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        items(content, "a.txt")
+    assert "a.txt" in str(caught.value)
+
+
+@pytest.mark.parametrize("line", ["1. ", "- ", "<p>", "Row: "])
+def test_a_file_named_jsonl_is_no_table(line: str, items: Items) -> None:
+    row = {"query": "q q, q", "positive": "p p, p", "negative": "n n, n"}
+    content = "".join(f"{line}{json.dumps(row)}\n" for _ in range(9)).encode()
+    with pytest.raises(InputError, match="the name says JSON lines"):
+        items(content)
+
+
+@pytest.mark.parametrize("before", ["```json", "Sure, here are 9 rows, as asked:\n", "\n# rows"])
+def test_words_around_json_lines_are_bad_lines(before: str, items: Items) -> None:
+    found = items(f"{before}\n".encode() + GOOD * 9 + b"```\n")
+    assert reasons(found) == ["broken_line"] + [""] * 9 + ["broken_line"]
+
+
+def test_zstd_may_begin_with_a_frame_without_data(items: Items) -> None:
+    content = b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + zstandard.compress(GOOD)
+    assert reasons(items(content, "a.jsonl.zst")) == [""]
+
+
+def test_a_json_array_is_streamed_over_many_windows(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonrows, "CHUNK", 16)
+    row = {"query": "q \u20ac", "pos": ["p"], "neg": ["n \U0001f600 [,]{}\\"]}
+    content = json.dumps([row] * 50, ensure_ascii=False).encode()
+    found = items(content, "a.json")
+    assert reasons(found) == [""] * 50
+    assert {item.negatives for item in found} == {("n \U0001f600 [,]{}\\",)}
+    assert [item.line for item in found] == list(range(1, 51))
+
+
+def test_an_element_over_the_limit_ends_the_array(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonrows, "ROW_LIMIT", 2000)
+    monkeypatch.setattr(jsonrows, "CHUNK", 100)
+    with pytest.raises(InputError, match="element 2 is malformed or larger"):
+        items(b"[" + GOOD + b', {"query": "' + b"x" * 9000 + b'"}]', "a.json")
+
+
+def test_a_bad_element_of_an_array_is_counted(items: Items) -> None:
+    row = GOOD.decode().strip()
+    found = items(f'[{row}, 7, {{"query": "a", "query": "b"}}, {row}]'.encode(), "a.json")
+    assert reasons(found) == ["", "wrong_type", "duplicate_key", ""]
+
+
+def test_a_json_object_over_its_limit_is_an_error(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonrows, "OBJECT_LIMIT", 100)
+    with pytest.raises(InputError, match="cannot be read piece by piece"):
+        items(b'{\n"data": [' + b"1," * 1000, "a.json")
+
+
+def test_array_lines_and_an_array_of_arrays(items: Items) -> None:
+    line = b'["q", "p", "n one", "n two"]'
+    assert items(line + b"\n" + line + b"\n")[1].negatives == ("n one", "n two")
+    assert items(b"[" + line + b",\n" + line + b"]", "b.json")[1].negatives == ("n one", "n two")
+    assert items(b"[\n" + line + b",\n" + line + b"\n]", "c.json")[1].negatives == ("n one", "n two")
+
+
+def test_array_lines_of_different_lengths(items: Items) -> None:
+    found = items([["a q", "a p", "a n"], ["b q", "b p", "b n", "c n"]])
+    assert [item.negatives for item in found] == [("a n",), ("b n", "c n")]
+
+
+@pytest.mark.parametrize("n_negatives", [1, 2])
+def test_array_lines_wider_than_the_first_ones_are_counted(n_negatives: int, items: Items) -> None:
+    narrow = ["q q", "p p", *["n n"] * n_negatives]
+    found = items([narrow] * 70 + [[*narrow, "m m"]])
+    assert reasons(found) == [""] * 70 + ["wrong_type"]
+    assert isinstance(found[-1], Defect)
+    assert f"{n_negatives + 3} cells, {n_negatives + 2} in the first rows" in found[-1].detail
+
+
+def test_csv_fields_may_hold_newlines_quotes_and_delimiters(items: Items) -> None:
+    content = b'query,positive,negative\r\n"a, ""b""\nc",p,n\r\nq,p,n\r\n'
+    found = items(content, "a.csv")
+    assert [item.query for item in found] == ['a, "b"\nc', "q"]
+    assert [item.line for item in found] == [2, 4]
+
+
+def test_csv_rows_of_another_width_or_damaged_are_counted(items: Items) -> None:
+    content = b'query,positive,negative\nq,p,n\nq,p\nq,p,n,x\nq\x00,p,n\nq\xff,p,n\n"q"x,p,n\nq,p,n\n'
+    found = items(content, "a.csv")
+    assert reasons(found) == ["", "extra_columns", "extra_columns", "broken_line", "broken_line", "broken_line", ""]
+    assert [item.line for item in found] == [2, 3, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason", "detail"),
+    [
+        (b'q,"p,n\n', "broken_line", "unexpected end of data; a quotation mark joins 31 lines"),
+        (b'"q,p,n\n', "broken_line", "unexpected end of data; a quotation mark joins 31 lines"),
+        (b'q,"p,n\n' + b"q,p,n\n" * 29 + b'q,p",n,n\n', "extra_columns", "4 fields, 3 expected; a quo"),
+    ],
+)
+def test_rows_behind_a_quotation_mark_without_end_are_counted(
+    bad: bytes, reason: str, detail: str, items: Items
+) -> None:
+    content = b"query,positive,negative\n" + b"q,p,n\n" * 100 + bad + b"q,p,n\n" * (31 - bad.count(b"\n"))
+    found = items(content, "a.csv")
+    assert reasons(found) == [""] * 100 + [reason] * 31
+    assert [item.line for item in found] == list(range(2, 133))
+    assert isinstance(found[-1], Defect)
+    assert found[-1].detail.startswith(detail)
+
+
+def test_a_row_of_many_lines_is_bounded(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tablerows, "ROW_LIMIT", 100)
+    content = b"query,positive,negative\nq,p,n\n" + b'"x\n' + b'","y\n' * 100 + b"q,p,n\n"
+    found = items(content, "a.csv")
+    assert (reasons(found)[0], reasons(found)[-1], found[-1].line) == ("", "", 104)
+    assert set(reasons(found)[1:20]) == {"too_large"}
+    assert all(reasons(found)[1:-1])
+
+
+def test_tsv_keeps_free_quotation_marks(items: Items) -> None:
+    content = b'"Foo" is\tp "x"\tn\n"Bar\tp\t"n"\n'
+    found = items(content, "a.tsv")
+    assert found[0][:3] == ('"Foo" is', ('p "x"',), ("n",))
+    assert found[1][:3] == ('"Bar', ("p",), ('"n"',))
+
+
+def test_tsv_quoted_as_csv_asks_is_unquoted(items: Items) -> None:
+    content = b'query\tpositive\tnegative\nq\t"say ""p"""\tn\n'
+    assert items(content, "a.tsv")[0].positives == ('say "p"',)
+
+
+@pytest.mark.parametrize("row", [b'"q"\t"p"\t"n"\n', b'"q"\t""\t7\n'])
+def test_tsv_quoted_throughout_is_unquoted(row: bytes, items: Items) -> None:
+    content = b'"query"\t"positive"\t"negative"\n"q"\t"p"\t"n"\n' + row
+    assert items(content, "a.tsv")[0][:3] == ("q", ("p",), ("n",))
+
+
+PLAIN = b"q\tp\tn\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "query", "positive", "negative"),
+    [
+        (b'q\tp\t"n one\nn two"\n', "q", "p", "n one\nn two"),
+        (b'"q one\n\nq two"\tp\tn\n', "q one\n\nq two", "p", "n"),
+        (b'q\t"p ""one""\r\np two"\t"n\nm"\r\n', "q", 'p "one"\r\np two', "n\nm"),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 70])
+def test_tsv_fields_may_hold_newlines_as_csv_writes_them(
+    row: bytes, query: str, positive: str, negative: str, before: int, items: Items
+) -> None:
+    content = b"query\tpositive\tnegative\n" + PLAIN * before + row + PLAIN * 9
+    found = items(content, "a.tsv")
+    assert (len(found), set(reasons(found))) == (before + 10, {""})
+    assert found[before][:3] == (query, (positive,), (negative,))
+
+
+def test_a_tsv_quoted_as_csv_is_known_when_its_first_bytes_end_in_a_row(items: Items) -> None:
+    row = b'q\t"p one\n' + b"p two\n" * 2000 + b'p three"\tn\n'
+    found = items(b"query\tpositive\tnegative\n" + row * 100, "a.tsv")
+    assert (len(found), set(reasons(found))) == (100, {""})
+
+
+@pytest.mark.parametrize("row", [b'q\tp\t"n one\nn two"\n', b'"q one\nq two"\tp\tn\n', b'q\tp\t"n one\n\nn two"\n'])
+def test_halves_of_a_quoted_field_are_no_texts_where_quotation_marks_are_free(row: bytes, items: Items) -> None:
+    free = b'q\t"p" said\tn "m\n'
+    found = items(
+        b"query\tpositive\tnegative\n" + free + PLAIN * 60 + row + PLAIN * 20 + b'q\tp\t"n\n' + PLAIN, "a.tsv"
+    )
+    assert sorted(filter(None, reasons(found))) == ["broken_line", "extra_columns"]
+    assert len(found) == 1 + 60 + 2 + 20 + 2
+    assert [item.negatives for item in found if isinstance(item, Record)][-2] == ('"n',)
+
+
+def test_lines_of_other_widths_beside_free_quotation_marks_are_counted(items: Items) -> None:
+    content = b"query\tpositive\tnegative\n" + PLAIN * 60 + b"q\tp\n" + PLAIN * 9 + b'"q\tp\tn\n' + PLAIN * 40
+    found = items(content, "a.tsv")
+    assert (len(found), [reason for reason in reasons(found) if reason]) == (111, ["extra_columns"])
+
+
+def test_a_tsv_in_which_one_cell_quotes_is_not_unquoted(items: Items) -> None:
+    content = b'"a title"\tp\tn\n' + b"q\tp\tn\n" * 60 + b'q\t"p has no end\tn\n' + b"q\tp\tn\n" * 9
+    found = items(content, "a.tsv")
+    assert (len(found), set(reasons(found)), found[0].query) == (71, {""}, '"a title"')
+    assert found[61].positives == ('"p has no end',)
+
+
+def test_crlf_tsv_without_header(items: Items) -> None:
+    found = items(b"q one\tp one\tn one\r\nq two\tp two\tn two\r\n", "a.tsv")
+    assert [item.negatives for item in found] == [("n one",), ("n two",)]
+
+
+def test_a_parquet_file_cut_short_is_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", [{"query": "q", "positive": "p", "negative": "n"}] * 100)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match="cut short or damaged"):
+        read(path)
+
+
+FLIPPED = """
+import io, sys
+from pathlib import Path
+from secid.read.columnar import parquet_rows
+from secid.errors import InputError
+
+sound = Path(sys.argv[1]).read_bytes()
+footer = int.from_bytes(sound[-8:-4], "little")
+n_refused = 0
+for at in range(len(sound) - 8 - footer, len(sound)):
+    damaged = bytearray(sound)
+    damaged[at] += 1 if damaged[at] < 255 else -1
+    try:
+        list(parquet_rows(io.BytesIO(damaged), "a.parquet", None))
+    except InputError:
+        n_refused += 1
+print(n_refused)
+"""
+
+
+def test_no_damaged_footer_of_a_parquet_file_ends_the_process(tmp_path: Path) -> None:
+    rows = [{"query": f"q {n}", "negatives": [f"n {n}", None, "m"]} for n in range(20)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    done = subprocess.run([sys.executable, "-c", FLIPPED, tmp_path / "a.parquet"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 100
+
+
+@pytest.mark.parametrize("problem", [pa.ArrowMemoryError("realloc of size 9"), MemoryError()])
+def test_a_lack_of_memory_is_not_called_damage(
+    problem: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.parquet", [{"query": "q", "positive": "p", "negative": "n"}])
+
+    def fail(*_: object, **__: object) -> None:
+        raise problem
+
+    monkeypatch.setattr(columnar, "_values", fail)
+    with pytest.raises(InputError, match="not enough memory for rows of this size"):
+        read(path)
+
+
+def arrow_file(path: Path, negative: pa.Array) -> Path:
+    texts = pa.array([f"text {n}" for n in range(len(negative))])
+    table = pa.table({"query": texts, "positive": texts, "negative": negative})
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["list_view", "large_list_view", "run_end_encoded", "struct"])
+def test_arrow_types_that_share_values_are_refused(kind: str, tmp_path: Path) -> None:
+    column = pa.RunEndEncodedArray.from_arrays(pa.array([9], pa.int32()), pa.array(["n"]))
+    if kind.endswith("view"):
+        column = pa.array([["n"]] * 9, getattr(pa, kind)(pa.string()))
+    elif kind == "struct":
+        column = pa.StructArray.from_arrays([column], ["text"])
+    with pytest.raises(SchemaError, match=r"the column negative is of Arrow type .*, which secid does not read"):
+        read(arrow_file(tmp_path / "a.arrow", column))
+
+
+def test_texts_that_share_views_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    n, long = 100, b"word " * 2000
+    views = np.array([[len(long), int.from_bytes(long[:4], "little"), 0, 0]] * n, np.int32)
+    buffers = [None, pa.py_buffer(views.tobytes()), pa.py_buffer(long)]
+    path = arrow_file(tmp_path / "a.arrow", pa.Array.from_buffers(pa.string_view(), n, buffers))
+    monkeypatch.setattr(columnar, "PIECE_BYTES", 20 * len(long))
+    seen: list[int] = []
+    values = columnar._values
+    monkeypatch.setattr(columnar, "_values", lambda batch, **k: seen.append(batch.num_rows) or values(batch, **k))
+    assert [item.negatives for item in read(path)[1]] == [(long.decode(),)] * n
+    assert (sum(seen) >= n, max(seen) < 20) == (True, True)
+
+
+def test_nulls_in_a_list_cost_no_exception(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.parquet", [{"query": "q", "pos": ["p"], "neg": ["n", *[None] * 50]}] * 9)
+    looked_at: list[object] = []
+    passage = Cleaner._passage
+    monkeypatch.setattr(Cleaner, "_passage", lambda *a: looked_at.append(a[1]) or passage(*a))
+    assert {item.dropped for item in read(path)[1]} == {(("missing_field", 50),)}
+    assert set(looked_at) == {"p", "n"}
+
+
+def test_parquet_columns_of_the_wrong_type_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", [{"query": 1.5, "positive": b"p", "negative": "n"}])
+    with pytest.raises(
+        SchemaError,
+        match=r"bytes, where(.|\n)*query: number, 1.5\n *positive: bytes, .*\n *negative: text, n",
+    ):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.large_string(),
+        pa.string_view(),
+        pa.dictionary(pa.int8(), pa.string()),
+        pa.dictionary(pa.int32(), pa.large_string()),
+    ],
+    ids=str,
+)
+def test_every_arrow_text_type_is_read(kind: Any, tmp_path: Path) -> None:
+    columns = {name: pa.array([name, "x y"]).cast(kind) for name in ("query", "positive", "negative")}
+    path = tmp_path / "a.arrow"
+    table = pa.table(columns)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+    assert [item.query for item in read(path)[1]] == ["query", "x y"]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.large_list(pa.string()), pa.list_(pa.large_string()), pa.list_(pa.string(), 2)], ids=str
+)
+def test_every_arrow_list_type_is_read(kind: Any, tmp_path: Path) -> None:
+    lists = pa.array([["n", "m"], None, ["n", None]], type=kind)
+    pq.write_table(pa.table({"query": ["q"] * 3, "pos": lists, "neg": lists}), tmp_path / "a.parquet")
+    found = read(tmp_path / "a.parquet")[1]
+    assert reasons(found) == ["", "missing_field", ""]
+    assert found[2].dropped == (("missing_field", 1), ("unusable_positive", 1))
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pa.array([1_700_000_000_123_456_789], pa.timestamp("ns")),
+        pa.array([2**60], pa.timestamp("us")),
+        pa.array([1_234_567], pa.duration("ns")),
+        pa.array([1_234_567], pa.time64("ns")),
+        pa.array([10**8], pa.date32()),
+    ],
+    ids=str,
+)
+def test_times_that_python_cannot_hold_do_no_harm(times: Any, tmp_path: Path) -> None:
+    inside = pa.StructArray.from_arrays([pa.array(["p"]), times], ["text", "made"])
+    columns = {"query": pa.array(["q"]), "pos": inside, "neg": pa.ListArray.from_arrays([0, 1], inside)}
+    pq.write_table(pa.table({**columns, "made": times}), tmp_path / "a.parquet")
+    table = pa.table(columns)
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+    for name in ("a.parquet", "a.arrow"):
+        (record,) = read(tmp_path / name, query_column="query", positive_column="pos", negative_column="neg")[1]
+        assert record[:3] == ("q", ("p",), ("p",))
+
+
+def test_parquet_text_that_is_not_utf8_spoils_its_row_alone(tmp_path: Path) -> None:
+    texts = pa.array([b"good", b"bad\xff", b"good"]).view(pa.binary())
+    bad = pa.Array.from_buffers(pa.string(), 3, texts.buffers())
+    good = pa.array(["a b"] * 3)
+    pq.write_table(pa.table({"query": bad, "positive": good, "negative": good}), tmp_path / "a.parquet")
+    assert reasons(read(tmp_path / "a.parquet")[1]) == ["", "broken_line", ""]
+
+
+def test_two_columns_of_one_name_are_an_error(tmp_path: Path) -> None:
+    text = pa.array(["x y"])
+    pq.write_table(pa.Table.from_arrays([text] * 4, ["query", "query", "positive", "negative"]), tmp_path / "a.parquet")
+    with pytest.raises(SchemaError, match="two columns of the same name"):
+        read(tmp_path / "a.parquet")
+
+
+def test_column_names_with_dots_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", [{"query": "q", "positive": "p", "neg.a": "n"}])
+    assert read(tmp_path / "a.parquet", negative_column="neg.a")[1][0].negatives == ("n",)
+
+
+def test_arrow_ipc_files_as_well_as_streams(tmp_path: Path) -> None:
+    table = pa.table({"query": ["q"], "positive": ["p"], "negative": ["n"]})
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    assert reasons(read(tmp_path / "a.arrow")[1]) == [""]
+
+
+def test_details_are_short(items: Items) -> None:
+    found = items(GOOD + b'{"query": "q", "pos": ["p"], "neg": "' + b"x" * 5000 + b'"}\n')
+    assert found[1].reason == "string_for_list"
+    assert len(found[1].detail) <= rows.DETAIL_LENGTH
+
+
+def test_sniffing_takes_nothing_from_the_stream(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(GOOD * 3)
+    opened = ByteStream(str(path))
+    assert sniff(opened).kind == "jsonl"
+    assert opened.read() == GOOD * 3
+    opened.close()
+
+
+def test_a_missing_file_and_a_folder_are_input_errors(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.jsonl", tmp_path):
+        with pytest.raises(SecidError, match="cannot be opened"):
+            ByteStream(str(path))
+
+
+def test_arrow_offsets_that_point_nowhere_are_an_error_not_a_crash(tmp_path: Path) -> None:
+    """Found by fuzzing: unchecked, such a file read foreign memory and ended the process."""
+    path = write(tmp_path / "a.arrow", [{"query": "abc", "positive": "p q", "negative": "n q"}] * 2)
+    offsets, damaged = (
+        (0).to_bytes(4, "little") + b"".join(n.to_bytes(4, "little") for n in (3, end)) for end in (6, 2**30)
+    )
+    content = path.read_bytes()
+    assert offsets in content
+    path.write_bytes(content.replace(offsets, damaged))
+    with pytest.raises(InputError, match="damaged"):
+        read(tmp_path / "a.arrow")
+
+
+def test_arrow_text_that_is_not_utf8_spoils_its_row_alone(tmp_path: Path) -> None:
+    texts = pa.array([b"good", b"bad\xff", b"good"], pa.binary())
+    bad = pa.Array.from_buffers(pa.string(), 3, texts.buffers())
+    table = pa.table({"query": bad, "positive": ["p q"] * 3, "negative": ["n q"] * 3})
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+    assert reasons(read(tmp_path / "a.arrow")[1]) == ["", "broken_line", ""]
+
+
+def test_parquet_column_names_that_are_not_utf8_are_an_error(tmp_path: Path) -> None:
+    """Found by fuzzing: pyarrow raises UnicodeDecodeError for the metadata, which is no row's trouble."""
+    path = write(tmp_path / "a.parquet", [{"query": "q", "positive": "p", "negative": "n"}])
+    path.write_bytes(path.read_bytes().replace(b"positive", b"positiv\xe5"))
+    with pytest.raises(InputError, match="damaged"):
+        read(path)
