@@ -27,9 +27,9 @@ class Outcomes:
 
 
 def read_outcomes(path: Path) -> list[Outcomes]:
-    """Downstream results from a CSV file: a column `source`, then one column a metric, higher is better.
+    """Downstream results from a CSV file: a column `source`, then one for each metric, split and run; higher is better.
 
-    A column `<metric>_se` holds the standard error of that metric. Empty cells leave a source out.
+    A column `<name>_se` holds the standard errors of the column of that name. Empty cells leave a source out.
     Raises InputError with file and line.
     """
     try:

@@ -15,7 +15,8 @@ def compare(
         Path,
         typer.Option(
             "--against",
-            help="CSV file: a column source, then one column a metric (and <metric>_se, its standard error).",
+            help="CSV file: a column source, then one for each metric, split and run (and <column>_se, its standard "
+            "error).",
         ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -23,7 +24,10 @@ def compare(
     """Compare a ranking with downstream results: Kendall, Spearman, pairs in order, top-1 regret.
 
     Intervals hold the true value with a chance of 95 % or more, where errors are known: those of the metric
-    (<metric>_se), and for the correlations of the score that the run ranks by those of the scores.
+    (<column>_se), and for the correlations of the score that the run ranks by those of the scores.
+
+    Results of a single split and training run prove nothing, and neither does a split whose test queries share
+    relevant passages with training queries: secid check --against-eval counts these passages.
 
     Example: secid compare secid-runs/mine --against results.csv
     """
@@ -35,7 +39,7 @@ def compare(
     from secid.analyses.agreement import agree, unmatched_names
     from secid.analyses.downstream import read_outcomes
     from secid.cli.console import stderr, stdout
-    from secid.pages.agreement import table
+    from secid.pages.agreement import conclusion, table
     from secid.pages.sanitize import plain
     from secid.results.document import read_run
 
@@ -45,5 +49,6 @@ def compare(
         stderr().print(Text(plain(f"{against}: {note}")))
     if json:
         sys.stdout.write(json_module.dumps([asdict(item) for item in found], indent=2, ensure_ascii=False) + "\n")
+        stderr().print(Text(conclusion(found)))
         return
     stdout().print(table(found))

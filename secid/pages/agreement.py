@@ -24,9 +24,28 @@ LEGEND = (
     "these, only the run's own budget is compared."
 )
 
+ONE_COLUMN = (
+    "There is only one result for each source: if it comes from one split and one training run, it proves nothing, "
+    "however narrow the intervals are. Give one column for each split and run."
+)
+SEVERAL_COLUMNS = (
+    "Each column of results was compared separately. Trust an order only if it holds across several splits and several "
+    "training runs; several metrics of one run count as one result."
+)
+LEAKAGE = (
+    "Before you trust any result, make sure that no test query shares a relevant passage with a training query. "
+    "`secid check TRAINING_FILES --against-eval EVALUATION_FOLDER` counts such passages: eval_passage, as positives."
+)
+
+
+def conclusion(found: Sequence[Agreement]) -> str:
+    """How far these results can be trusted, from the number of columns they came in. Source: METHOD 5, 12."""
+    columns = {item.metric for item in found}
+    return f"{ONE_COLUMN if len(columns) == 1 else SEVERAL_COLUMNS} {LEAKAGE}"
+
 
 def table(found: Sequence[Agreement]) -> RenderableType:
-    """One table a metric, the numbers in the order of the run; intervals, and what is put first, stand below."""
+    """One table a metric, the numbers in the order of the run, with intervals below them; then the conclusion."""
     parts: list[RenderableType] = []
     for metric in dict.fromkeys(item.metric for item in found):
         rows = [item for item in found if item.metric == metric]
@@ -45,7 +64,7 @@ def table(found: Sequence[Agreement]) -> RenderableType:
         best = "no single best" if rows[0].best is None else f"best {rows[0].best}"
         head = f"{metric}: {rows[0].n_sources} sources, {best}"
         parts += [Text(plain(head), style="bold"), shown, Text("")]
-    return Trimmed(Group(*parts, Text(LEGEND)))
+    return Trimmed(Group(*parts, Text(f"Conclusion: {conclusion(found)}"), Text(""), Text(LEGEND)))
 
 
 def number_name(name: str) -> str:

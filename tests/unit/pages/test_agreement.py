@@ -8,7 +8,7 @@ import re
 import pytest
 from rich.console import Console
 
-from secid.pages.agreement import table
+from secid.pages.agreement import LEAKAGE, ONE_COLUMN, SEVERAL_COLUMNS, conclusion, table
 from secid.results import Agreement
 
 
@@ -78,3 +78,15 @@ def test_a_shared_first_place_is_told():
     lines = printed(agreement(first=None, top_1_regret=None, regret_interval_95=None)).splitlines()
     assert lines[3].split()[-1] == "-"
     assert lines[4].startswith("  (several tie)")
+
+
+def test_one_column_of_results_proves_nothing_and_several_must_agree():
+    several_numbers = (agreement(), agreement(number="mnrl_loss_pair"))
+    assert conclusion(several_numbers) == f"{ONE_COLUMN} {LEAKAGE}"
+    assert conclusion((agreement(metric="fold0"), agreement(metric="fold1"))) == f"{SEVERAL_COLUMNS} {LEAKAGE}"
+    assert "proves nothing" in ONE_COLUMN
+
+
+def test_the_conclusion_is_printed_once():
+    text = " ".join(printed(agreement(), agreement(metric="mrr")).split())
+    assert text.count(f"Conclusion: {SEVERAL_COLUMNS} {LEAKAGE}") == 1
