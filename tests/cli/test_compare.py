@@ -7,7 +7,7 @@ import re
 import shutil
 
 import pytest
-from secid.report.agreement import LEAKAGE, ONE_COLUMN
+from secid.pages.agreement import LEAKAGE, ONE_COLUMN
 from tests.unit.report.samples import GOLDEN
 
 from tests.cli.conftest import FIXTURES
