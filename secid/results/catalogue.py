@@ -1,0 +1,215 @@
+"""The catalogue of findings: the only place that knows a finding's name, what it needs, its limit and its words.
+
+A finding is a column of the triplet table: True where the negative has it. Its rule runs in `secid/findings/`; buckets,
+policy keys, `--fail-on NAME`, `secid select --drop NAME`, the `in_*` columns of negatives.parquet, pages and
+`secid explain NAME` derive from the entry here. Source: METHOD 4, 14.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from secid.errors import UsageError
+
+Needs = Literal["texts", "evaluation", "tokens", "rows"]
+"""texts: known after pooling. evaluation: texts, and an evaluation set to compare with. tokens: the tokenizer of the
+run or of the encoder. rows: the encoder's rows."""
+
+DEFECT_LIMIT = 0.01
+"""Share of a source's negatives above which a counted defect stands out. Source: METHOD 14."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One entry.
+
+    counted : a defect that is always wrong to train on, so that it decides the status of a source; else a trait that
+              may be intended.
+    limit   : share of the negatives above which the finding stands out; None for buckets that only describe.
+    rule    : the condition, without thresholds that are settings.   says : what is said of the negatives, a predicate
+              ("12 negatives ... ").   do : what to do about them.   urgency : 0 is shown first.
+    """
+
+    name: str
+    needs: Needs
+    counted: bool
+    limit: float | None
+    urgency: int
+    rule: str
+    says: str
+    do: str
+
+    @property
+    def column(self) -> str:
+        """Its column in negatives.parquet."""
+        return f"in_{self.name}"
+
+    @property
+    def title(self) -> str:
+        """Its name as pages write it."""
+        return self.name.replace("_", " ")
+
+
+def _entries(*entries: Finding) -> Mapping[str, Finding]:
+    return {entry.name: entry for entry in entries}
+
+
+FINDINGS: Mapping[str, Finding] = _entries(
+    Finding(
+        name="false_negative", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=0,
+        rule="the negative has the same text as a labelled positive of its query, anywhere in the run or the baseline; "
+        "case, spaces and punctuation do not count",
+        says="are labelled positives of their query",
+        do="remove them: training would push relevant passages away from the query",
+    ),
+    Finding(
+        name="near_copy", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=0,
+        rule="at least 80 % of the negative's five-word runs occur in one labelled positive of its query, or at least "
+        "80 % of that positive's runs occur in the negative",
+        says="are near copies of a labelled positive of their query",
+        do="remove them, or check that the copies are not relevant",
+    ),
+    Finding(
+        name="preamble", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=0,
+        rule="within its first 12 words the negative speaks of the task that it was generated for, in words with which "
+        "no positive of the run opens",
+        says="open with a generator's words instead of a passage",
+        do="remove them, and fix the parsing of the generator's output",
+    ),
+    Finding(
+        name="empty", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=0,
+        rule="the negative has no letter and no digit, or is a placeholder such as null or n/a",
+        says="are empty or a placeholder",
+        do="remove them, and find out why the miner returned nothing",
+    ),
+    Finding(
+        name="repeat", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=1,
+        rule="the same record lists the negative before; case, spaces and punctuation do not count",
+        says="repeat a negative of the same record",
+        do="list each negative once",
+    ),
+    Finding(
+        name="query_echo", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=1,
+        rule="the negative has the same text as its query; case, spaces and punctuation do not count",
+        says="are the text of their query",
+        do="remove them: a query is no passage",
+    ),
+    Finding(
+        name="mojibake", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=1,
+        rule="the negative was decoded with the wrong character encoding, and the positive of its record was not",
+        says="were decoded with the wrong character encoding",
+        do="read the source again in its own encoding: the damage tells negatives from positives",
+    ),
+    Finding(
+        name="shared_opening", needs="texts", counted=False, limit=0.01, urgency=2,
+        rule="the negative's first five words open at least 1 % of the source's negatives and five times the share of "
+        "its positives, in at least 5 texts and for at least 3 queries",
+        says="share their opening with many others, and few positives open so",
+        do="cut the opening off: it tells negatives from positives without reading on",
+    ),
+    Finding(
+        name="hub", needs="texts", counted=False, limit=0.01, urgency=2,
+        rule="the same text is a negative of more than 5 % of the queries, estimated for samples of 100 queries",
+        says="are passages that serve very many queries",
+        do="limit how often a passage may be drawn: training learns the passage, not the query",
+    ),
+    Finding(
+        name="other_language", needs="texts", counted=False, limit=0.01, urgency=2,
+        rule="the negative is in another language than the positive of its record",
+        says="are in another language than their positive",
+        do="mine negatives in the positive's language, unless the mixture is intended",
+    ),
+    Finding(
+        name="eval_query", needs="evaluation", counted=False, limit=0.0, urgency=0,
+        rule="the negative's query is a query of the evaluation set, exactly or nearly",
+        says="belong to a query of the evaluation set",
+        do="leave these records out, or the evaluation measures memory",
+    ),
+    Finding(
+        name="eval_passage", needs="evaluation", counted=False, limit=0.0, urgency=0,
+        rule="the negative is relevant to a query of the evaluation set, exactly or nearly",
+        says="are relevant to a query of the evaluation set",
+        do="leave them out: training would push evaluated passages away",
+    ),
+    Finding(
+        name="query_without_tokens", needs="tokens", counted=False, limit=0.01, urgency=3,
+        rule="the query has no token, so that the coverage is 0 by definition",
+        says="belong to a query without tokens",
+        do="choose another --tokenizer: the lexical gate says nothing about these queries",
+    ),
+    Finding(
+        name="truncated", needs="tokens", counted=False, limit=0.1, urgency=3,
+        rule="the negative is longer than the encoder's maximum length",
+        says="are longer than the encoder's maximum length",
+        do="raise --max-length or split long passages: the encoder does not see their ends",
+    ),
+    Finding(
+        name="inversion", needs="rows", counted=False, limit=0.2, urgency=2,
+        rule="the encoder scores the negative above its positive (π < 0.5)",
+        says="outscore their positive",
+        do="read the examples: false negatives must go, true ones are what training would correct",
+    ),
+    Finding(
+        name="random_like", needs="rows", counted=False, limit=0.5, urgency=2,
+        rule="the negative is no nearer to its query than the 90th percentile of 30 random passages",
+        says="are no nearer to their query than random passages",
+        do="mine negatives that are nearer to the query: in-batch training gives passages like these for free",
+    ),
+    Finding(
+        name="weak_positive", needs="rows", counted=False, limit=0.1, urgency=2,
+        rule="the record's scored positive is itself no nearer to the query than the 90th percentile of 30 random "
+        "passages, or half of them outscore it",
+        says="belong to a record whose positive looks no better than a random passage",
+        do="read the examples: the labels, the pairing of rows or the encoder's prefixes may be wrong",
+    ),
+    Finding(
+        name="low_locality", needs="rows", counted=False, limit=None, urgency=4,
+        rule="the negative is nearer to the query than to the positive (ρ < 0.5)",
+        says="are nearer to the query than to the positive",
+        do="nothing by itself: ρ suppresses them in the score",
+    ),
+    Finding(
+        name="high_coverage", needs="rows", counted=False, limit=None, urgency=4,
+        rule="the negative repeats much of the query's wording (c at or above --high-coverage)",
+        says="repeat much of the query's wording",
+        do="nothing by itself: λ suppresses them in the score",
+    ),
+    Finding(
+        name="valid_but_lexical", needs="rows", counted=False, limit=None, urgency=4,
+        rule="π and ρ are high, and so is the coverage: λ alone suppresses the negative",
+        says="are suppressed by λ alone",
+        do="nothing by itself: compare with the weights without λ",
+    ),
+    Finding(
+        name="valid_but_far", needs="rows", counted=False, limit=None, urgency=4,
+        rule="π is high and the coverage is not, but ρ is low: ρ alone suppresses the negative",
+        says="are suppressed by ρ alone",
+        do="nothing by itself: compare with the weights without ρ",
+    ),
+)  # fmt: skip
+"""Every finding by name, the most urgent first."""
+
+TEXT_FINDINGS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.needs == "texts")
+"""Findings of the texts alone: bit i of a negative's mask stands for the i-th."""
+DEFECTS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.counted)
+
+
+def known_finding(name: str, where: str, others: Iterable[str] = ()) -> Finding | None:
+    """The entry of this name; None for one of `others`, which the caller knows.
+
+    where : the flag, key or command that names it. Raises UsageError with the nearest known name.
+    """
+    if name in FINDINGS:
+        return FINDINGS[name]
+    names = [*others, *FINDINGS]
+    if name in names:
+        return None
+    near = difflib.get_close_matches(name, names, n=1)
+    raise UsageError(
+        f"unknown finding {name!r}",
+        where=where,
+        remedy=f"did you mean {near[0]!r}?" if near else f"findings: {', '.join(names)}",
+    )
