@@ -5,6 +5,7 @@ Both by a kept library: py3langid for languages, ftfy for encodings. Undecided i
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,15 +44,16 @@ FIRST_CHARACTERS, MORE_CHARACTERS = 128, 256
 """Decides 95 % of English abstracts at two thirds of the time; the others are read on. Time grows with what is read."""
 RAW_CHARACTERS = 1024
 """Holds MORE_CHARACTERS of code, too, when white space is collapsed."""
-ENCODING_CHARACTERS = 4096
-"""Wrong decoding spoils every character beyond ASCII; a book need not be read to its end."""
+ENCODING_CHARACTERS = 512
+"""From the first character beyond ASCII: wrong decoding spoils all of them, so that a passage need not be read to its
+end."""
 MIN_REPAIRED = 0.5
 MIN_BADNESS = 0.1
 """Least share of the characters beyond ASCII that ftfy's repair replaces, or least number of sequences that it calls
 unlikely for each of them (some damage it sees and cannot repair). A wrongly decoded text has no sound ones; a passage
-that quotes a damaged name keeps nearly all of its own: 13 of 240 Arabic paragraphs do, with 0.013 at most, which the
-bare library would flag. Damaged text has 0.2 or more for Latin-1 and Windows-1252."""
-ASCII_END = "\x7f"
+that quotes a damaged name keeps nearly all of its own: 13 of 240 Arabic paragraphs do, which the bare library would
+flag; they have 0.013 such sequences a character at most, text read as Latin-1 or Windows-1252 has 0.2 or more."""
+BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 @dataclass(frozen=True)
@@ -117,17 +119,18 @@ def is_mojibake(text: str) -> bool:
     >>> is_mojibake("Ã¼ber den DÃ¤chern"), is_mojibake("über den Dächern")
     (True, False)
     """
-    head = text[:ENCODING_CHARACTERS]
-    n_unlikely = 0 if head.isascii() else badness(head)
+    first = BEYOND_ASCII.search(text)
+    part = text[first.start() : first.start() + ENCODING_CHARACTERS] if first else ""
+    n_unlikely = badness(part) if part else 0
     if not n_unlikely:
         return False
-    before, after = _beyond_ascii(head), _beyond_ascii(ftfy.fix_encoding(head))
+    before, after = _beyond_ascii(part), _beyond_ascii(ftfy.fix_encoding(part))
     n_replaced = (before - after).total()
     return n_unlikely >= MIN_BADNESS * before.total() or n_replaced >= MIN_REPAIRED * before.total()
 
 
 def _beyond_ascii(text: str) -> Counter[str]:
-    return Counter(char for char in text if char > ASCII_END)
+    return Counter(BEYOND_ASCII.findall(text))
 
 
 @cache
@@ -145,13 +148,15 @@ def _other_language(planned: PlannedSource, language: npt.NDArray[np.int16]) -> 
     decided = of_positive != UNDECIDED
     pairs = distinct(record_of_positive[decided] * len(LANGUAGES) + of_positive[decided])
     comparable = among(record, distinct(record_of_positive[decided]))
-    return (own != UNDECIDED) & comparable & ~among(record * len(LANGUAGES) + own, pairs)
+    flags: Flags = (own != UNDECIDED) & comparable & ~among(record * len(LANGUAGES) + own, pairs)
+    return flags
 
 
 def _mojibake(planned: PlannedSource, damaged: Flags) -> Flags:
     """(T,) see `language_flags`. damaged: (n_passages,) by id."""
     with_damaged = distinct(_positive_record(planned)[damaged[planned.positives]])
-    return damaged[planned.negatives] & ~among(planned.triplet_record(), with_damaged)
+    flags: Flags = damaged[planned.negatives] & ~among(planned.triplet_record(), with_damaged)
+    return flags
 
 
 def _positive_record(planned: PlannedSource) -> Index:

@@ -69,7 +69,8 @@ ENGLISH = rf"""(?:
     | (?:hard\ |easy\ )?(?:negatives?|passage|document|query|requirements?)
           (?:\ \#?\d+)?[*_]*(?:\ ?\([^()]{{0,40}}\))?[*_]*\s*:
     | (?:the\ following|these|the\ above|all)\ (?:[\w'’,-]+\s+){{0,4}}?(?:passages|negatives)
-          \ (?:all\ |each\ |both\ )?(?:meet|satisfy|fulfil+|match|(?:do|will|should|would|might|may)\ (?:not\ )?(?:answer|be|seem)
+          \ (?:all\ |each\ |both\ )?(?:meet|satisfy|fulfil+|match
+              |(?:do|will|should|would|might|may)\ (?:not\ )?(?:answer|be|seem)
               |are\ (?:all\ )?(?:related|relevant|irrelevant|similar|designed|hard|plausible|misleading|topically))\b
     | (?:below|here)\ (?:you\ (?:will\ |can\ )?find|i\ (?:present|provide|give|list))\ (?:[\w'’,-]+\s+){{0,6}}?{THING}\b
     | (?:this|the\ (?:above|generated|following))\ (?:hard\ )?(?:passage|negative)
@@ -310,7 +311,7 @@ def phrase(text: str) -> str | None:
 
     Lower-cased, punctuation as single spaces, numbers as 0: "Hard negative 2:" and "hard negative 1 :" are one phrase.
     >>> phrase("Here are three HARD NEGATIVE passages that meet the requirements:")
-    'here are 0 hard negative passages'
+    'here are 0 hard negative'
     """
     match = PATTERN.match(head_of(text))
     return None if match is None else SEPARATORS.sub(" ", NUMBER.sub("0", match["phrase"].lower())).strip()
