@@ -17,7 +17,8 @@ import numpy as np
 from secid.data import resolve_sources
 from secid.encoders import load, smallest_distance
 from secid.measure.information import InformationState, log_det_nats
-from secid.measure.uncertainty import influence, reach_95
+from secid.measure.interval import reach_95
+from secid.measure.uncertainty import influence
 from secid.progress import Silent
 from secid.settings import resolve
 from secid.study.bench import Bench, sample_positions, subset

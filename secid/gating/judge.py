@@ -31,7 +31,7 @@ from secid.gating.estimates import Estimate, names_of
 from secid.gating.policy import Policy
 from secid.gating.subject import EXAMPLES, Draft, Reference, Subject
 from secid.gating.texts import LEFT_OUT, Place, TextFindings, fetch
-from secid.measure.uncertainty import FEWEST_QUERIES
+from secid.measure.interval import FEWEST_QUERIES
 from secid.progress import Progress
 from secid.report.document import read_run
 from secid.results import Run, control_name

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from secid.distinct import distinct
 from secid.encoders.selftest import LARGEST_NOISE, NOISE_FACTOR
-from secid.measure.uncertainty import FEWEST_QUERIES
+from secid.measure.interval import FEWEST_QUERIES
 from secid.plan import Plan
 from secid.results import Comparison
 from secid.settings import Settings

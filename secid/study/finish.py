@@ -14,19 +14,18 @@ from scipy.special import ndtri
 
 from secid.measure.blocks import Triplets
 from secid.measure.information import InformationState, log_det_nats, trace
+from secid.measure.interval import FEWEST_QUERIES, reach_95
 from secid.measure.sequential import levels_of_looks
 from secid.measure.spectrum import spectrum
 from secid.measure.summary import GateTable, gate_means
 from secid.measure.sweep import Scalars, Variant
 from secid.measure.uncertainty import (
-    FEWEST_QUERIES,
     Difference,
     Influence,
     covariance,
     difference,
     holm,
     probability_first,
-    reach_95,
 )
 from secid.plan import PlannedSource
 from secid.results import Against, BudgetPoint, Comparison, ControlResult, EarlyStop, InputFile, SourceResult

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
 
+from secid.measure.interval import FEWEST_QUERIES, reach_95
 from secid.measure.sweep import Variant
-from secid.measure.uncertainty import FEWEST_QUERIES, difference, reach_95
+from secid.measure.uncertainty import difference
 from secid.results import Ablation, AblationRow
 from secid.study.ablate import conclusion
 from secid.study.finish import Measured

@@ -9,7 +9,8 @@ import pytest
 
 from secid.data import resolve_sources
 from secid.errors import UsageError
-from secid.measure.uncertainty import FEWEST_QUERIES, difference, influence_at, reach_95
+from secid.measure.interval import FEWEST_QUERIES, reach_95
+from secid.measure.uncertainty import difference, influence_at
 from secid.progress import Silent
 from secid.report.content.ablations import ablation_section, told
 from secid.settings import Settings, resolve
