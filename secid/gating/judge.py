@@ -175,7 +175,7 @@ def judge(
         paired=against.paired,
         encoder=encoder.info.name,
         sources=tuple(verdicts),
-        notes=baseline.notes,
+        notes=(),
         timing={**scored.run.timing, **clock.stages},
     )
 
