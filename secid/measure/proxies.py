@@ -30,9 +30,7 @@ class ProxyValues:
     ambiguity_record: float
 
 
-def proxies(
-    triplets: Triplets, dots: Dots, gates: Gates, record_gradient: Floats, temperature: float
-) -> ProxyValues:
+def proxies(triplets: Triplets, dots: Dots, gates: Gates, record_gradient: Floats, temperature: float) -> ProxyValues:
     """All proxies of a source. record_gradient: (R,) ||sum_k a_k (n_k - p)||^2 from the sweep."""
     share = triplets.share
     heads = triplets.record_offsets[:-1]
