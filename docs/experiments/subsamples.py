@@ -17,7 +17,8 @@ import numpy as np
 from secid.analyses.early_stopping import FIRST_LOOK, _decided, _first_queries, look_sizes, rank_early
 from secid.encode import load, smallest_distance
 from secid.measure.information import InformationState, log_det_nats
-from secid.measure.uncertainty import influence, reach_95
+from secid.measure.interval import reach_95
+from secid.measure.uncertainty import influence
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.scoring.clock import Clock

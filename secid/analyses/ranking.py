@@ -10,15 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+from secid.measure.interval import FEWEST_QUERIES, reach_95
 from secid.measure.sequential import levels_of_looks
 from secid.measure.uncertainty import (
-    FEWEST_QUERIES,
     Difference,
     covariance,
     difference,
     holm,
     probability_first,
-    reach_95,
 )
 from secid.results import Comparison, EarlyStop
 from secid.settings import Settings

@@ -7,8 +7,9 @@ from dataclasses import replace
 from math import sqrt
 
 from secid.analyses.ablations import conclusion
+from secid.measure.interval import FEWEST_QUERIES, reach_95
 from secid.measure.sweep import Variant
-from secid.measure.uncertainty import FEWEST_QUERIES, difference, reach_95
+from secid.measure.uncertainty import difference
 from secid.results import Ablation, AblationRow
 from secid.triplets.measured import Measured
 

@@ -46,7 +46,7 @@ def drift_checks(subject: Subject) -> Iterator[Draft]:
         if not isinstance(tolerance, float | int):
             continue
         before = known.means[name]
-        gap = gap_between(own[name], before.value, before.standard_error or 0.0, theirs.get(name))
+        gap = gap_between(own[name], before.value, before.standard_error or 0.0, known.n_queries, theirs.get(name))
         yield _moved(subject, name, gap, tolerance, before.value)
 
 

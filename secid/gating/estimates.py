@@ -6,15 +6,13 @@ Distinct queries are the sampling unit (METHOD 8), so every estimate keeps what 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
+from secid.measure.interval import FEWEST_QUERIES, reach_95
 from secid.results.gate import Outcome
-
-NORMAL_95 = 1.959963984540054
-"""Two-sided 95 % point of the normal distribution."""
 
 Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
@@ -41,15 +39,19 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Gap:
-    """A difference of two estimates. paired over n_shared queries, or 0 where they count as independent."""
+    """A difference of two estimates. n_queries: distinct queries of the side that has fewer.
+
+    n_shared : queries over which it is paired, or 0 where the sides count as independent.
+    """
 
     value: float
     standard_error: float
+    n_queries: int
     n_shared: int = 0
 
     @property
     def interval(self) -> tuple[float, float]:
-        return interval(self.value, self.standard_error)
+        return interval(self.value, self.standard_error, self.n_queries)
 
 
 def names_of(keys: npt.NDArray[np.uint8]) -> Names:
@@ -57,9 +59,11 @@ def names_of(keys: npt.NDArray[np.uint8]) -> Names:
     return np.ascontiguousarray(keys).view(f"S{keys.shape[1]}").ravel()
 
 
-def interval(value: float, standard_error: float) -> tuple[float, float]:
-    """The 95 % interval."""
-    half = NORMAL_95 * standard_error
+def interval(value: float, standard_error: float, n_queries: int) -> tuple[float, float]:
+    """The 95 % interval, as reports state it; without end for fewer queries than an error can be estimated from."""
+    if n_queries < FEWEST_QUERIES:
+        return -inf, inf
+    half = reach_95(n_queries) * standard_error
     return value - half, value + half
 
 
@@ -99,27 +103,34 @@ def _scaled(estimate: Estimate, by: float) -> tuple[Names, Floats]:
 def paired_gap(first: Estimate, second: Estimate) -> Gap:
     """first - second over the queries that both have, each query against itself. Source: METHOD 8."""
     found = combined(first, second)
-    return Gap(found.value, found.standard_error, len(first.queries) + len(second.queries) - len(found.queries))
+    n_shared = len(first.queries) + len(second.queries) - len(found.queries)
+    return Gap(found.value, found.standard_error, min(len(first.queries), len(second.queries)), n_shared)
 
 
-def unpaired_gap(first: Estimate, value: float, standard_error: float) -> Gap:
-    """first minus a number of another sample. Where both share queries this is wider than needed, never narrower
-    than the truth for the positively correlated scores of the same queries.
+def unpaired_gap(first: Estimate, value: float, standard_error: float, n_queries: int) -> Gap:
+    """first minus a number of another sample, of n_queries queries.
+
+    Where both share queries this is wider than needed, never narrower than the truth for the positively correlated
+    scores of the same queries.
     """
-    return Gap(first.value - value, sqrt(first.standard_error**2 + standard_error**2))
+    error = sqrt(first.standard_error**2 + standard_error**2)
+    return Gap(first.value - value, error, min(len(first.queries), n_queries))
 
 
 def share_interval(estimate: Estimate) -> tuple[float, float]:
     """95 % interval of a share by Wilson's formula, on as many independent draws as the error speaks of.
 
     A share of 0 or 1 has no estimated error; then each query counts as one draw, so 0 of 500 queries gives
-    0 to 0.8 %. Source: Wilson 1927.
+    0 to 0.8 %. Of too few queries to estimate an error it is 0 to 1. Source: Wilson 1927.
     """
+    if len(estimate.queries) < FEWEST_QUERIES:
+        return 0.0, 1.0
+    z = reach_95(len(estimate.queries))
     p, error = estimate.value, estimate.standard_error
     n = p * (1 - p) / error**2 if error > 0 and 0 < p < 1 else float(len(estimate.queries))
-    z2 = NORMAL_95**2
+    z2 = z**2
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = NORMAL_95 / (1 + z2 / n) * sqrt(p * (1 - p) / n + z2 / (4 * n * n))
+    half = z / (1 + z2 / n) * sqrt(p * (1 - p) / n + z2 / (4 * n * n))
     low = middle - half if p > 0 else 0.0  # rounding would leave 4e-19
     high = middle + half if p < 1 else 1.0
     return max(0.0, low), min(1.0, high)

@@ -30,7 +30,7 @@ from secid.gating.limits import common, complete, reference_name
 from secid.gating.policy import Policy
 from secid.gating.subject import EXAMPLES, Draft, Reference, Subject
 from secid.gating.texts import LEFT_OUT, Place, TextFindings, fetch
-from secid.measure.uncertainty import FEWEST_QUERIES
+from secid.measure.interval import FEWEST_QUERIES
 from secid.progress import Progress
 from secid.read import once_only, resolve_sources
 from secid.results import Run, control_name

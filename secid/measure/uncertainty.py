@@ -13,12 +13,13 @@ from math import isclose
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtr
 
 from secid.arrays import distinct
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.forms import quadratic_forms, squared_lengths
 from secid.measure.information import InformationState, cholesky
+from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.sweep import Scalars
 
 Floats = npt.NDArray[np.float64]
@@ -26,8 +27,6 @@ Index = npt.NDArray[np.int64]
 
 ROUNDING_NATS = 1e-6
 """Scores are at most 1 at B = 1 and right to 1e-6 relative (METHOD 11): a smaller difference is none."""
-FEWEST_QUERIES = 5
-"""Influences sum to zero, so one query alone always has a standard error of 0; intervals were tested from 40."""
 
 
 @dataclass(frozen=True)
@@ -161,15 +160,6 @@ class Difference:
         if self.z is None:
             return 1.0
         return float(2.0 * stdtr(self.n_queries - 1, -abs(self.z) * np.sqrt(1.0 - 1.0 / self.n_queries)))
-
-
-def reach_95(n_queries: int) -> float:
-    """Half-width of a 95 % interval in standard errors: Student's t, for the mean of n >= 2 observations.
-
-    The clustered standard error divides by n, Student's by n - 1; with 100 queries the two steps make 1.99 of 1.96,
-    with 5 they make 3.10. Source: METHOD 8.
-    """
-    return float(stdtrit(n_queries - 1, 0.975) * np.sqrt(n_queries / (n_queries - 1)))
 
 
 def difference(first: Influence, second: Influence, nats: float, budget: float | None = None) -> Difference:

@@ -13,9 +13,10 @@ from secid.arrays import distinct
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.gates import UNBOUNDED_WEIGHTS
 from secid.measure.information import log_det_nats
+from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.summary import gate_table
 from secid.measure.sweep import Sweep, Variant, sweep
-from secid.measure.uncertainty import FEWEST_QUERIES, Influence, influence, influence_at
+from secid.measure.uncertainty import Influence, influence, influence_at
 from secid.pool import Plan, PlannedSource, sample_order
 from secid.settings import Settings
 from secid.triplets.coverage import CoverageBench

@@ -8,8 +8,9 @@ import torch
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.gates import gates
 from secid.measure.information import log_det_nats
+from secid.measure.interval import reach_95
 from secid.measure.sweep import Variant, sweep
-from secid.measure.uncertainty import influence, reach_95
+from secid.measure.uncertainty import influence
 
 D, NEGATIVES = 12, 4
 BASE = Variant(0.05, "base", "full")

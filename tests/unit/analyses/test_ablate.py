@@ -10,7 +10,8 @@ import pytest
 from secid.analyses.ablations import ablation, blocks_of, over_encoders
 from secid.analyses.sample_noise import with_noise
 from secid.errors import UsageError
-from secid.measure.uncertainty import FEWEST_QUERIES, difference, influence_at, reach_95
+from secid.measure.interval import FEWEST_QUERIES, reach_95
+from secid.measure.uncertainty import difference, influence_at
 from secid.pages.sections.ablations import ablation_section, told
 from secid.progress import Silent
 from secid.read import resolve_sources

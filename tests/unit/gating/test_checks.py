@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from secid.gating.checks import all_checks, excused
 from secid.gating.columns import _shares
@@ -181,7 +182,27 @@ def test_errors_of_a_few_queries_decide_nothing(subject):
     for name, decision in found.items():
         if not name.startswith("minimum") and name.removeprefix("buckets.") not in DEFECT_BUCKETS:
             assert decision == "not_evaluated", name
-    assert "4 distinct queries tell no error" in next(d for d in drafts if d.check.name == "score").check.message
+    for name in ("score", "buckets.inversion", "diversity"):
+        message = next(d for d in drafts if d.check.name == name).check.message
+        assert "no 95 % interval from fewer than 5 distinct queries" in message
+
+
+def test_a_baseline_of_a_few_queries_decides_nothing_either(subject):
+    few = source_of(columns(1, n_queries=4), n_queries=4)
+    found = outcome(subject(reference=Reference("own", few, None)), "score").check
+    assert (found.outcome, found.interval_95) == ("not_evaluated", None)
+    assert "fewer than 5 distinct queries" in found.message
+
+
+def test_a_difference_uses_the_degrees_of_the_side_with_fewer_queries(subject):
+    """Of 12 and 400 queries: Student's t with 11 degrees, times sqrt(12 / 11) as in a report."""
+    few = source_of(columns(1, n_queries=12), n_queries=12, standard_error_nats=0.01)
+    made = subject(reference=Reference("own", few, None))
+    found = outcome(made, "score").check
+    assert found.interval_95 is not None
+    error = np.hypot(made.columns.score.standard_error, 0.01)
+    half = (found.interval_95[1] - found.interval_95[0]) / 2
+    assert half / error == pytest.approx(student.ppf(0.975, 11) * np.sqrt(12 / 11), rel=1e-9)
 
 
 def test_the_floor_asks_for_distinct_queries(subject):
