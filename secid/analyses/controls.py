@@ -17,7 +17,7 @@ import torch
 from secid.arrays import distinct, narrow, pairs
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
-from secid.pool import SPLITTERS, Plan, sample_order, splitter
+from secid.pool import SPLITTERS, Plan, key_ranks, sample_order, splitter
 from secid.progress import Progress
 from secid.results import control_name
 from secid.settings import Settings
@@ -133,13 +133,6 @@ def make_controls(
             made.append(Control(kind, None, rows_or_reason))
         progress.advance(1)
     return made, missing
-
-
-def key_ranks(keys: npt.NDArray[np.uint8]) -> Index:
-    """(n,) rank of each text by its key: an order that no file or row order changes."""
-    ranks = np.empty(len(keys), np.int64)
-    ranks[np.lexsort(keys.T[::-1])] = np.arange(len(keys))
-    return ranks
 
 
 def rows_of(

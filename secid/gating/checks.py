@@ -9,7 +9,6 @@ from typing import Any
 
 from secid.gating.columns import Columns
 from secid.gating.drift import drift_checks
-from secid.gating.estimates import Estimate, combined, interval, paired_gap, ratio, share_interval
 from secid.gating.policy import DEFECT_BUCKETS, Policy
 from secid.gating.subject import (
     LEAST,
@@ -28,6 +27,7 @@ from secid.gating.texts import TEXT_BUCKETS
 from secid.measure.interval import FEWEST_QUERIES
 from secid.pages.numbers import nats, plural
 from secid.results.gate import Check
+from secid.triplets.estimates import Estimate, combined, interval, paired_gap, ratio, share_interval
 
 
 def all_checks(subject: Subject) -> Iterator[Draft]:
@@ -134,7 +134,7 @@ def _means(subject: Subject) -> Iterator[Draft]:
         check = decided(
             f"means.{name}",
             mean.value,
-            interval(mean.value, mean.standard_error, len(mean.queries)),
+            mean.interval,
             "fraction",
             Limit(LEAST if least else MOST, limit, SHARES),
             f"{title} {nats(mean.value)}",
@@ -241,7 +241,7 @@ def _diversity(subject: Subject) -> Iterator[Draft]:
     limit, budget = subject.policy.diversity.effective_rank_minimum, subject.policy.diversity.budget
     if not isinstance(limit, float | int):
         return
-    bounds = interval(subject.rank.value, subject.rank.standard_error, len(subject.rank.queries))
+    bounds = subject.rank.interval
     check = decided(
         "diversity",
         subject.rank.value,

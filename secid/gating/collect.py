@@ -25,7 +25,6 @@ from secid.gating.baseline import (
     to_json,
 )
 from secid.gating.columns import Columns, folder_columns
-from secid.gating.estimates import Estimate
 from secid.gating.runs import restored, stored
 from secid.gating.texts import TextFindings, Texts
 from secid.pool import DocumentFrequencies
@@ -36,6 +35,7 @@ from secid.results.document import read_run
 from secid.run_folder.read import read_frequencies
 from secid.run_folder.source_files import check_unchanged, settings_of, split_of
 from secid.settings import Settings
+from secid.triplets.estimates import Estimate
 from secid.version import VERSION
 
 DIFFERS_Z = 3.0

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.errors import InputError
-from secid.gating.estimates import Estimate, Floats, Index, Names, clustered_mean, names_of
 from secid.measure.summary import INVERSION
+from secid.triplets.estimates import Estimate, Floats, Index, Names, clustered_mean, names_of
 
 if TYPE_CHECKING:
     from secid.triplets.measured import Measured

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from secid.gating.columns import Columns
-from secid.gating.estimates import Estimate, Gap
 from secid.gating.subject import (
     WITHIN,
     Draft,
@@ -20,6 +19,7 @@ from secid.gating.subject import (
     worst,
 )
 from secid.pages.numbers import nats
+from secid.triplets.estimates import Estimate, Gap
 
 
 def drift_checks(subject: Subject) -> Iterator[Draft]:

@@ -25,7 +25,6 @@ from secid.gating.baseline import (
 from secid.gating.checks import all_checks, excused
 from secid.gating.collect import file_hashes, read_table
 from secid.gating.columns import Columns, folder_columns, measured_columns
-from secid.gating.estimates import Estimate, names_of
 from secid.gating.limits import common, complete, reference_name
 from secid.gating.policy import Policy
 from secid.gating.subject import EXAMPLES, Draft, Reference, Subject
@@ -39,6 +38,7 @@ from secid.results.gate import VERDICT_SCHEMA_VERSION, Check, CheckExample, Gate
 from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, score_sources
 from secid.settings import FIELDS, Dtype, Resolved, Settings
+from secid.triplets.estimates import Estimate, names_of
 from secid.version import VERSION
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from secid.gating.baseline import Baseline, BaselineSource
 from secid.gating.columns import Columns
-from secid.gating.estimates import Estimate, Gap, at_least, at_most, paired_gap, unpaired_gap, within
 from secid.gating.policy import Policy
 from secid.gating.texts import Place, TextFindings
 from secid.measure.interval import FEWEST_QUERIES
 from secid.pages.numbers import plural
 from secid.pages.verdict_words import number
 from secid.results.gate import Check, Outcome
+from secid.triplets.estimates import Estimate, Gap, paired_gap, unpaired_gap
 
 UNDECIDED = "more records narrow the interval; or widen the limit in the policy if this difference does not matter"
 EXAMPLES = 3
@@ -41,6 +41,30 @@ def gap_between(own: Estimate, value: float, error: float, n_queries: int, their
         if gap.n_shared:
             return gap
     return unpaired_gap(own, value, error, n_queries)
+
+
+def at_most(bounds: tuple[float, float], limit: float) -> Outcome:
+    """Pass where the whole interval is at or below the limit, fail where it is wholly above."""
+    low, high = bounds
+    if high <= limit:
+        return "pass"
+    return "fail" if low > limit else "not_evaluated"
+
+
+def at_least(bounds: tuple[float, float], limit: float) -> Outcome:
+    """Pass where the whole interval is at or above the limit, fail where it is wholly below."""
+    low, high = bounds
+    if low >= limit:
+        return "pass"
+    return "fail" if high < limit else "not_evaluated"
+
+
+def within(bounds: tuple[float, float], tolerance: float) -> Outcome:
+    """Pass where the whole interval lies in ±tolerance, fail where it is wholly outside on one side."""
+    low, high = bounds
+    if low >= -tolerance and high <= tolerance:
+        return "pass"
+    return "fail" if low > tolerance or high < -tolerance else "not_evaluated"
 
 
 @dataclass(frozen=True)

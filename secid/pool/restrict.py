@@ -80,6 +80,13 @@ def sample_order(keys: npt.NDArray[np.uint8], seed: int) -> npt.NDArray[np.uint6
     return mixed ^ (mixed >> np.uint64(31))
 
 
+def key_ranks(keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """(n,) rank of each text by its key: an order that no file or row order changes."""
+    ranks = np.empty(len(keys), np.int64)
+    ranks[np.lexsort(keys.T[::-1])] = np.arange(len(keys))
+    return ranks
+
+
 def with_scorable_positives(planned: PlannedSource, queries: TextStore, settings: Settings) -> PlannedSource:
     """Only the positives that the policy may score, so that no other is encoded. Source: METHOD 9."""
     starts, counts = planned.positive_offsets[:-1], np.diff(planned.positive_offsets)

@@ -10,9 +10,9 @@ from scipy.stats import t as student
 
 from secid.gating.checks import all_checks, excused
 from secid.gating.columns import _shares
-from secid.gating.estimates import Estimate
 from secid.gating.policy import CHECK_NAMES, DEFECT_BUCKETS
-from secid.gating.subject import Reference
+from secid.gating.subject import Reference, at_least, at_most, within
+from secid.triplets.estimates import Estimate
 from tests.unit.gating.conftest import columns, findings, outcome, source_of
 
 
@@ -326,3 +326,19 @@ def test_a_difference_of_nothing_has_no_sign(subject):
     message = outcome(subject(before), "drift.score_nats").check.message
     assert "moved by 0.0000 from 0.3000" in message
     assert "-0" not in message
+
+
+@pytest.mark.parametrize(
+    ("bounds", "most", "least", "inside"),
+    [
+        ((0.1, 0.2), "pass", "fail", "pass"),
+        ((0.4, 0.6), "fail", "pass", "fail"),
+        ((0.2, 0.4), "not_evaluated", "not_evaluated", "not_evaluated"),
+        ((-0.6, -0.4), "pass", "fail", "fail"),
+        ((float("nan"), float("nan")), "not_evaluated", "not_evaluated", "not_evaluated"),
+    ],
+)
+def test_decisions(bounds, most, least, inside):
+    assert at_most(bounds, 0.3) == most
+    assert at_least(bounds, 0.3) == least
+    assert within(bounds, 0.3) == inside

@@ -1,4 +1,4 @@
-"""Means with errors by query, and decisions on whole intervals."""
+"""Means, ratios and shares with errors by query, and their intervals."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import pytest
 from scipy.stats import t as student
 
 from secid.analyses.ranking import difference_interval
-from secid.gating.estimates import (
+from secid.measure.uncertainty import Difference
+from secid.triplets.estimates import (
     Estimate,
     Gap,
-    at_least,
-    at_most,
     clustered_mean,
     combined,
     interval,
@@ -20,9 +19,7 @@ from secid.gating.estimates import (
     ratio,
     share_interval,
     unpaired_gap,
-    within,
 )
-from secid.measure.uncertainty import Difference
 
 
 def names(*numbers: int) -> np.ndarray:
@@ -117,6 +114,13 @@ def test_the_interval_of_a_gate_is_that_of_a_report():
     assert interval(0.3, 0.01, 4) == (-np.inf, np.inf)
 
 
+def test_an_interval_keeps_to_the_values_that_there_can_be():
+    assert interval(0.3, 1.0, 40, (0.0, 1.0)) == interval(0.3, 0.01, 4, (0.0, 1.0)) == (0.0, 1.0)
+    assert np.isnan(interval(0.3, float("nan"), 40, (0.0, 1.0))).all()
+    mean = Estimate(0.3, np.arange(12).astype("S16"), np.full(12, 0.01))
+    assert mean.interval == interval(0.3, mean.standard_error, 12)
+
+
 def test_the_interval_of_a_share_reaches_as_far():
     """Wilson's formula solved by its definition: |p - share| = reach * sqrt(p (1 - p) / n) at both ends."""
     share = Estimate(0.25, np.arange(12).astype("S16"), np.full(12, 0.125 / np.sqrt(12)))
@@ -131,19 +135,3 @@ def test_differences_keep_the_smaller_number_of_queries():
     few, many = (Estimate(0.0, np.arange(n).astype("S16"), np.zeros(n)) for n in (6, 40))
     assert paired_gap(few, many).n_queries == paired_gap(many, few).n_queries == 6
     assert unpaired_gap(many, 0.0, 0.1, 6).n_queries == unpaired_gap(few, 0.0, 0.1, 40).n_queries == 6
-
-
-@pytest.mark.parametrize(
-    ("bounds", "most", "least", "inside"),
-    [
-        ((0.1, 0.2), "pass", "fail", "pass"),
-        ((0.4, 0.6), "fail", "pass", "fail"),
-        ((0.2, 0.4), "not_evaluated", "not_evaluated", "not_evaluated"),
-        ((-0.6, -0.4), "pass", "fail", "fail"),
-        ((float("nan"), float("nan")), "not_evaluated", "not_evaluated", "not_evaluated"),
-    ],
-)
-def test_decisions(bounds, most, least, inside):
-    assert at_most(bounds, 0.3) == most
-    assert at_least(bounds, 0.3) == least
-    assert within(bounds, 0.3) == inside
