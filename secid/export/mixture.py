@@ -188,7 +188,7 @@ def _drawn(
 
 def _n_positive(planned: PlannedSource, queries: Index) -> int:
     """How many of a source's negatives are labelled positives of these queries."""
-    return int((planned.equals_positive & np.isin(planned.query, queries)[planned.triplet_record()]).sum())
+    return int((planned.has("false_negative") & np.isin(planned.query, queries)[planned.triplet_record()]).sum())
 
 
 class _Pools:
@@ -205,7 +205,7 @@ class _Pools:
 
 def _by_query(planned: PlannedSource, plan: Plan, seed: int) -> _Pools:
     """Candidates are the source's negatives but for the labelled positives of their query."""
-    fit = np.flatnonzero(~planned.equals_positive)
+    fit = np.flatnonzero(~planned.has("false_negative"))
     query = planned.query[planned.triplet_record()[fit]]
     order = np.lexsort((fit, sample_order(plan.passages.keys[planned.negatives[fit]], seed), query))
     return _Pools(query[order], fit[order])

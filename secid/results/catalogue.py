@@ -14,9 +14,8 @@ from typing import Literal
 
 from secid.errors import UsageError
 
-Needs = Literal["texts", "evaluation", "tokens", "rows"]
-"""texts: known after pooling. evaluation: texts, and an evaluation set to compare with. tokens: the tokenizer of the
-run or of the encoder. rows: the encoder's rows."""
+Needs = Literal["texts", "tokens", "rows"]
+"""texts: known after pooling. tokens: the tokenizer of the run or of the encoder. rows: the encoder's rows."""
 
 DEFECT_LIMIT = 0.01
 """Share of a source's negatives above which a counted defect stands out. Source: METHOD 14."""
@@ -121,18 +120,6 @@ FINDINGS: Mapping[str, Finding] = _entries(
         rule="the negative is in another language than the positive of its record",
         says="are in another language than their positive",
         do="mine negatives in the positive's language, unless the mixture is intended",
-    ),
-    Finding(
-        name="eval_query", needs="evaluation", counted=False, limit=0.0, urgency=0,
-        rule="the negative's query is a query of the evaluation set, exactly or nearly",
-        says="belong to a query of the evaluation set",
-        do="leave these records out, or the evaluation measures memory",
-    ),
-    Finding(
-        name="eval_passage", needs="evaluation", counted=False, limit=0.0, urgency=0,
-        rule="the negative is relevant to a query of the evaluation set, exactly or nearly",
-        says="are relevant to a query of the evaluation set",
-        do="leave them out: training would push evaluated passages away",
     ),
     Finding(
         name="query_without_tokens", needs="tokens", counted=False, limit=0.01, urgency=3,
