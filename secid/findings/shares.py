@@ -64,11 +64,9 @@ class ListedNegatives:
         """The share of a finding of the texts. A repeat is each copy but the first of its text in a record."""
         planned = self._planned
         n_blank = planned.blanks.count.astype(np.float64) * (finding == "empty")
+        amount: Floats = planned.has(finding) * planned.copies.astype(np.float64)
         if finding == "repeat":
-            again = planned.again()
-            amount = planned.copies - 1.0 + again
-        else:
-            amount = planned.has(finding) * planned.copies.astype(np.float64)
+            amount = planned.copies - 1.0 + planned.again()
         return Share.of(np.concatenate([amount, n_blank]), self._weight, *self._clusters)
 
     def shares(self) -> Mapping[str, Share]:
@@ -82,7 +80,7 @@ def scored_share(table: TripletTable, names: Names, flags: Flags, among: Flags |
     names : (Q,) text keys of the table's distinct queries, rising by query id.   flags : (T,).
     among : (T,) the triplets that it was looked for in, at least one; all where None.
     """
-    weight = np.ones(len(table)) if table.share is None else table.share
+    weight: Floats = np.ones(len(table)) if table.share is None else table.share
     cluster = np.unique(table.triplets.query, return_inverse=True)[1]
     if among is not None:
         present, cluster = np.unique(cluster[among], return_inverse=True)

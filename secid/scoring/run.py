@@ -17,6 +17,7 @@ from secid.analyses.ranking import chances, compare, rank_groups
 from secid.analyses.sample_noise import with_noise
 from secid.arrays import distinct
 from secid.encode import Encoder
+from secid.findings.summary import SourceFindings
 from secid.measure.blocks import Triplets
 from secid.measure.information import log_det_nats
 from secid.pool import DocumentFrequencies, Plan
