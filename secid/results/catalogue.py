@@ -226,7 +226,7 @@ CAUTIONS: Mapping[str, Caution] = {
         Caution(
             name="eval_passage", of="texts", limit=0.0,
             says="passages that are relevant to an evaluation query, exactly or nearly",
-            do="leave them out: as positives they leak, as negatives they teach the encoder to reject what is asked for",
+            do="leave them out: as positives they leak, as negatives they push evaluated passages away",
         ),
     )
 }  # fmt: skip
