@@ -175,7 +175,7 @@ def judge(
         paired=against.paired,
         encoder=encoder.info.name,
         sources=tuple(verdicts),
-        notes=baseline.notes,
+        notes=(),
         timing={**scored.run.timing, **clock.stages},
     )
 
@@ -187,9 +187,7 @@ def _source_verdict(
     against: Against,
     settings: Settings,
 ) -> SourceVerdict:
-    planned = item.planned
-    if planned is None:
-        raise ValueError("a control is not judged")
+    planned = item.table.source
     split = item.name.removeprefix(planned.source.name).removeprefix(":")
     subject = _subject(item, scored, texts[planned.source.paths, split], against)
     drafts = [excused(draft, against.policy) for draft in all_checks(subject)]
@@ -217,10 +215,8 @@ def _source_verdict(
 
 
 def _subject(item: Measured, scored: Scored, texts: TextFindings, against: Against) -> Subject:
-    baseline, planned = against.baseline, item.planned
+    baseline, planned = against.baseline, item.table.source
     policy = complete(against.policy, baseline, item.name)
-    if planned is None:
-        raise ValueError("a control is not judged")
     rows = item.triplets
 
     def place(triplet: int) -> Place:

@@ -20,7 +20,6 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.forms import quadratic_forms, squared_lengths
 from secid.measure.information import InformationState, cholesky
 from secid.measure.interval import FEWEST_QUERIES
-from secid.measure.sweep import Scalars
 
 Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
@@ -63,7 +62,7 @@ class Influence:
 def influence(
     vectors: Vectors,
     triplets: Triplets,
-    scalars: Scalars,
+    squared_distance: Floats,
     weight: Floats,
     state: InformationState,
     smallest_distance: float,
@@ -71,7 +70,8 @@ def influence(
 ) -> Influence:
     """Influence of every triplet at each budget, with A = I + B M from the finished state.
 
-    weight : (T,) the w that the state was summed with.   smallest_distance : as in the sweep.
+    squared_distance, weight : (T,) ||n - p||^2, and the w that the state was summed with.
+    smallest_distance        : as in the sweep.
     h_i = B share_i (w_i u_i^T A^-1 u_i - tr(A^-1 M)); bias = B^2/2 sum over queries of tr((A^-1 S_r)^2).
     Source: METHOD 8.
     """
@@ -82,7 +82,7 @@ def influence(
     share = np.ones(len(triplets)) if triplets.share is None else triplets.share
     queries, cluster = np.unique(triplets.query, return_inverse=True)
     size = np.bincount(cluster, share, len(queries)).astype(np.float64)
-    amount = _amounts(share * weight, scalars, smallest_distance)
+    amount = _amounts(share * weight, squared_distance, smallest_distance)
     budget, n = np.asarray(budgets, dtype=np.float64), state.n_negatives
     # the sum of a_i v_i^2 is N e where the state is of these triplets alone: of queries of one size nothing is left
     usual = float(np.median(size)) if len(size) and isclose(size.sum(), n) else 0.0
@@ -100,7 +100,7 @@ def influence(
 def influence_at(
     vectors: Vectors,
     triplets: Triplets,
-    scalars: Scalars,
+    squared_distance: Floats,
     weight: Floats,
     state: InformationState,
     smallest_distance: float,
@@ -114,21 +114,20 @@ def influence_at(
     rotation = torch.linalg.solve_triangular(lower, torch.eye(len(lower), dtype=lower.dtype), upper=False).T
     share = np.ones(len(triplets)) if triplets.share is None else triplets.share
     queries, cluster = np.unique(triplets.query, return_inverse=True)
-    amount = _amounts(share * weight, scalars, smallest_distance)
+    amount = _amounts(share * weight, squared_distance, smallest_distance)
     forms = squared_lengths(vectors, triplets, amount, cluster, rotation)
     h = budget * (forms - share * forms.sum() / state.n_negatives)  # tr(A^-1 M) is the mean of the forms
     per_query = np.bincount(cluster, h, len(queries))[:, None] / state.n_negatives
     return Influence((float(budget),), h, forms, queries, per_query, np.zeros(0))
 
 
-def _amounts(weight: Floats, scalars: Scalars, smallest_distance: float) -> Floats:
+def _amounts(weight: Floats, squared_distance: Floats, smallest_distance: float) -> Floats:
     """(T,) weight / ||n - p||^2, so that rows n - p need no scaling to length 1.
 
     0 where n - p is not longer than the smallest distance, so that u = 0.
     """
-    squared = scalars.squared_distance
-    usable = squared > smallest_distance**2
-    return np.where(usable, np.maximum(weight, 0.0) / np.where(usable, squared, 1.0), 0.0)
+    usable = squared_distance > smallest_distance**2
+    return np.where(usable, np.maximum(weight, 0.0) / np.where(usable, squared_distance, 1.0), 0.0)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 
-from secid.arrays import distinct
+from secid.arrays import distinct, narrow
 from secid.pool.collect import Rows
 from secid.pool.plan import Index, PlannedSource, Tally
 
@@ -52,10 +52,10 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index) -> PlannedSource:
         negatives=negatives[kept_negative],
         negative_offsets=negative_offsets,
         copies=copies.astype(np.int32),
-        negative_line=line[row],
+        negative_line=narrow(line[row]),
         negative_file=file[row].astype(np.int32),
         negative_ordinal=(kept_negative - _starts(_int64(rows.n_negatives))[row]).astype(np.int32),
-        listed=listed,
+        listed=narrow(listed),
         equals_positive=np.zeros(len(kept_negative), np.bool_),
     )
 

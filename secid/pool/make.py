@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from secid.arrays import among, distinct
+from secid.arrays import among, distinct, narrow, pairs
 from secid.errors import NothingToScoreError
 from secid.pool.gathering import Gathered, gather
 from secid.pool.group import grouped, places
@@ -87,17 +87,17 @@ def plan_of(
 
 def _known_positives(sources: Sequence[PlannedSource], n_passages: int) -> Index:
     """Sorted query * n_passages + passage of every labelled positive of the run."""
-    pairs = [
-        np.repeat(planned.query, np.diff(planned.positive_offsets)) * n_passages + planned.positives
+    labelled = [
+        pairs(np.repeat(planned.query, np.diff(planned.positive_offsets)), planned.positives, n_passages)
         for planned in sources
     ]
-    return distinct(np.concatenate([np.zeros(0, np.int64), *pairs]))
+    return distinct(np.concatenate([np.zeros(0, np.int64), *labelled]))
 
 
 def _marked(planned: PlannedSource, known: Index, n_passages: int) -> PlannedSource:
     """The source with equals_positive filled in from the positives of the whole run."""
-    pairs = planned.query[planned.triplet_record()] * n_passages + planned.negatives
-    return replace(planned, equals_positive=among(pairs, known))
+    asked = planned.query[planned.triplet_record()]
+    return replace(planned, equals_positive=among(pairs(asked, planned.negatives, n_passages), known))
 
 
 def _compacted(
@@ -116,7 +116,8 @@ def _compacted(
     pointed += [extra % len(passages), kept_echoes[kept_echoes >= 0]]
     used_passages = _used(pointed, len(passages))
     if len(used_queries) == len(queries) and len(used_passages) == len(passages):
-        return Plan(queries, passages, tuple(sources), known, echoes, (), {}, len(queries))
+        narrowed = tuple(replace(planned, negatives=narrow(planned.negatives)) for planned in sources)
+        return Plan(queries, passages, narrowed, known, echoes, (), {}, len(queries))
     query_place = places(used_queries, len(queries))
     passage_place = places(used_passages, len(passages))
     known_query, known_passage = query_place[known // len(passages)], passage_place[known % len(passages)]
@@ -129,7 +130,7 @@ def _compacted(
                 planned,
                 query=query_place[planned.query],
                 positives=passage_place[planned.positives],
-                negatives=passage_place[planned.negatives],
+                negatives=narrow(passage_place[planned.negatives]),
             )
             for planned in sources
         ),

@@ -121,8 +121,8 @@ def _cosines(queries: Index, drawn: Sequence[Index], vectors: Vectors) -> list[F
         record=np.repeat(np.arange(len(queries)), counts),
         place=np.arange(len(passages)),
     )
-    swept = sweep(replace(vectors, seen=None), rows, {}, (), smallest_distance=0.0)
-    return np.split(swept.scalars.query_negative, offsets[1:-1])
+    dots = sweep(replace(vectors, seen=None), rows, {}, (), smallest_distance=0.0).dots
+    return np.split(dots.query_negative.numpy(), offsets[1:-1])
 
 
 def sampled(query: Index, reference: RandomReference) -> Flags:

@@ -38,8 +38,8 @@ def score(vectors: Vectors, coverage: np.ndarray, chosen: np.ndarray) -> tuple[f
     offsets = np.arange(len(chosen) + 1) * NEGATIVES
     rows = Triplets(record, record, n_all + place, offsets, record, place)
     swept = sweep(vectors, rows, {"base": coverage[place]}, [BASE])
-    weight = gates(swept.scalars.dots(), torch.from_numpy(coverage[place]), BASE.temperature).weight.numpy()
-    effect = influence(vectors, rows, swept.scalars, weight, swept.state(BASE), 1e-3)
+    weight = gates(swept.dots, torch.from_numpy(coverage[place]), BASE.temperature).weight.numpy()
+    effect = influence(vectors, rows, swept.dots.squared_distance.numpy(), weight, swept.state(BASE), 1e-3)
     return log_det_nats(swept.state(BASE).matrix()), float(effect.standard_errors()[0])
 
 

@@ -59,8 +59,8 @@ def source(seed: int, *, n_passages: int = 34, n_positives: int = 4) -> tuple[di
     vectors = Vectors(torch.from_numpy(q_rows), torch.from_numpy(p_rows))
     reference = random_reference(plan, [rows, whole], vectors, seed=seed)
     assert reference is not None
-    scalars = sweep(vectors, rows, {}, ()).scalars
-    near, best = scalars.query_negative, scalars.query_positive
+    dots = sweep(vectors, rows, {}, ()).dots
+    near, best = dots.query_negative.numpy(), dots.query_positive.numpy()
     found = hardness(query, near, best, share, reference)
     assert found is not None
     ours = {

@@ -243,6 +243,6 @@ def test_a_slice_of_everything_is_the_run_under_the_sources_own_idf_and_small_sl
     assert sorted(asked) == [8, 8]  # the four queries of the other slice tell no interval
     whole = {item.name: item for item in scored.measured}
     for source in scored.run.slices[0].sources:
-        inside = whole[source.name].coverage[:8]  # rows of the first slice come first
+        inside = whole[source.name].table.coverage[:8]  # rows of the first slice come first
         assert source.coverage_mean == pytest.approx(inside.mean(), rel=1e-12)
     assert {source.interval_95 for source in scored.run.slices[1].sources} == {(0.0, 1.0)}

@@ -94,8 +94,8 @@ def random_source(made: World, per_query: int = 8, seed: int = 1) -> Triplets:
 
 
 def cosines(made: World, rows: Triplets) -> tuple[np.ndarray, np.ndarray]:
-    scalars = sweep(made.vectors, rows, {}, ()).scalars
-    return scalars.query_negative, scalars.query_positive
+    dots = sweep(made.vectors, rows, {}, ()).dots
+    return dots.query_negative.numpy(), dots.query_positive.numpy()
 
 
 def by_hand() -> RandomReference:
