@@ -16,12 +16,15 @@ from secid.arrays import among, distinct, narrow, pairs
 from secid.errors import NothingToScoreError
 from secid.pool.gathering import Gathered, gather
 from secid.pool.group import grouped, places
-from secid.pool.plan import Index, Plan, PlannedSource
+from secid.pool.plan import Index, Mask, Plan, PlannedSource
 from secid.pool.refuse import refuse_bad, refuse_empty, told
 from secid.pool.restrict import restricted, sample_order, with_scorable_positives
 from secid.pool.texts import TextStore
 from secid.records import Block, Defect, Record, Source
 from secid.settings import Settings
+
+TextRules = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[Mask]]
+"""Queries, passages and sources, as they were read, to a mask of findings for each source's negatives."""
 
 
 def make_plan(
@@ -51,12 +54,15 @@ def plan_of(
     with_positives: bool = False,
     with_echoes: bool = False,
     uncounted: Collection[str] = (),
+    text_rules: TextRules | None = None,
 ) -> Plan:
     """Plans what has to be encoded of all that was read.
 
     with_positives, with_echoes : also plan, for the sample of queries that controls are made of, the
               labelled positives that are not scored, and the queries' own texts as passages.
-    uncounted : as in `refuse_bad`.
+    uncounted  : as in `refuse_bad`.
+    text_rules : gives the findings of every source's negatives, from all that was read: before a sample or a policy
+                 leaves records and positives out.
     Raises BadRecordsError (settings.on_bad, settings.max_bad_fraction) and NothingToScoreError.
     Source: METHOD 1, DESIGN 1.
     """
@@ -68,11 +74,14 @@ def plan_of(
     passage_store, passage_ids = passages.store()
     echoes = np.full(len(query_store), -1, np.int64)
     echoes[sampled[: len(echoed)]] = passage_ids[np.array(echoed, np.int64)]
-    sources = [grouped(rows, query_ids, passage_ids) for rows in collected]
+    sources = [grouped(rows, query_ids, passage_ids, query_store.keys) for rows in collected]
     refuse_bad(sources, settings, uncounted)
     n_queries_read = len(distinct(np.concatenate([planned.query for planned in sources]))) if sources else 0
     known = _known_positives(sources, len(passage_store))
-    sources = [restricted(_marked(planned, known, len(passage_store)), query_store, settings) for planned in sources]
+    if text_rules is not None:
+        masks = text_rules(query_store, passage_store, sources)
+        sources = [replace(planned, findings=mask) for planned, mask in zip(sources, masks, strict=True)]
+    sources = [restricted(planned, query_store, settings) for planned in sources]
     empty = {f"source {p.name}": f"no triplet: {told(p.tally)}" for p in sources if not p.n_triplets and ":" in p.name}
     filled = {planned.source.name for planned in sources if planned.n_triplets}
     sources = [p for p in sources if p.n_triplets or p.source.name not in filled]
@@ -92,12 +101,6 @@ def _known_positives(sources: Sequence[PlannedSource], n_passages: int) -> Index
         for planned in sources
     ]
     return distinct(np.concatenate([np.zeros(0, np.int64), *labelled]))
-
-
-def _marked(planned: PlannedSource, known: Index, n_passages: int) -> PlannedSource:
-    """The source with equals_positive filled in from the positives of the whole run."""
-    asked = planned.query[planned.triplet_record()]
-    return replace(planned, equals_positive=among(pairs(asked, planned.negatives, n_passages), known))
 
 
 def _compacted(

@@ -25,6 +25,10 @@ def restricted(planned: PlannedSource, queries: TextStore, settings: Settings) -
     keep = keep_record[record]
     if settings.first_k is not None:
         keep &= np.arange(planned.n_triplets) - planned.negative_offsets[record] < settings.first_k
+    if not keep_record.all():
+        planned = replace(
+            planned, blanks=planned.blanks.only(np.isin(planned.blanks.query, planned.query[keep_record]))
+        )
     return planned if keep.all() else select(planned, keep_record, keep)
 
 
@@ -57,7 +61,7 @@ def select(
         listed=np.where(
             planned.listed >= 0, places(np.flatnonzero(keep_triplet), planned.n_triplets)[planned.listed], -1
         ),
-        equals_positive=planned.equals_positive[keep_triplet],
+        findings=planned.findings[keep_triplet],
     )
 
 

@@ -88,7 +88,7 @@ def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors,
 def _sampled_queries(plan: Plan, triplets: Sequence[Triplets], seed: int) -> Index:
     """(Q,) rising ids: of each source the QUERIES that every sample of the run takes first.
 
-    They are the same 1,000 for sources of the same queries, and a small source keeps its own beside a large one.
+    They are the same 1,000 for sources of the same queries, and a small source keeps its own next to a large one.
     """
     of_sources = []
     for rows in triplets:
