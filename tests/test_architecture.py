@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "secid"
 
 LEVELS = {
     "errors": 0, "version": 0,
-    "arrays": 1, "progress": 1, "files": 1, "records": 1, "settings": 1, "processes": 1,
+    "arrays": 1, "progress": 1, "files": 1, "records": 1, "settings": 1,
     "results": 2, "measure": 2,
     "read": 3, "encode": 3, "pages": 3,
     "pool": 4,
@@ -187,13 +187,6 @@ def test_schemas_load_nothing_heavy():
         "from secid.cli.app import main\nfor name in ('report', 'gate', 'policy', 'baseline'): main(['schema', name])"
     )
     assert loaded_by(code) == "[]"
-
-
-def test_texts_are_looked_at_without_torch_and_scipy():
-    """By a process that is to be done before the encoder is loaded."""
-    found = loaded_by("import secid.gating.aside")
-    assert "torch" not in found
-    assert "scipy" not in found
 
 
 def test_the_help_test_can_fail():
