@@ -72,7 +72,6 @@ class Lexicon:
         self._n_counted = int(counted.sum())
         self._pool: DocumentFrequencies | None = None
         self._offsets = np.zeros(len(counted) + 1, np.int64)
-        self._spool = spool
         with spool.open("wb") as file:
             ranges = pieces(n_queries, CHUNK_TEXTS, of_queries)
             sets = _in_order(lambda a, b: distinct_tokens(*stream(queries(a, b))), ranges, n_threads)
