@@ -8,7 +8,8 @@
     reference.assert_close(actual, expected)
 
 Reading order: scoring (METHOD 1, 2), variants (3, 4, 7), uncertainty (8), closeness. Nothing here
-imports secid, which test_reference.py holds. Embeddings are used as given: cast to float64, never rescaled. Sampling by hash, controls, the probe and encoding have no reference here.
+imports secid, which test_reference.py holds. Embeddings are used as given: cast to float64, never rescaled.
+Sampling by hash, controls, the probe and encoding have no reference here.
 """
 
 from __future__ import annotations
