@@ -259,4 +259,4 @@ def base_of(run: Run, shares: Mapping[str, float], asked: str | None) -> str:
     for source in run.sources:
         if shares.get(source.name, 0.0) > 0:
             return source.name
-    raise UsageError("no source has a share, so there is nothing to write", where="--write")
+    raise UsageError("no source has a share, so there is nothing to write", where="--out")
