@@ -3,13 +3,13 @@
 Source: METHOD 1, 2.3, 4.
 """
 
+from secid.pool.collect import gather
 from secid.pool.coverage import Lexicon
 from secid.pool.frequencies import DocumentFrequencies
-from secid.pool.gathering import gather, gather_shares, n_helpers_for
 from secid.pool.make import make_plan, plan_of
 from secid.pool.plan import Plan, PlannedSource, Tally
 from secid.pool.refuse import malformed
-from secid.pool.restrict import sample_order, select
+from secid.pool.restrict import key_ranks, sample_order, select
 from secid.pool.tokens import SPLITTERS, Keys, TokenSets, splitter, term_keys, token_sets, token_stream
 
 __all__ = [
@@ -22,10 +22,9 @@ __all__ = [
     "Tally",
     "TokenSets",
     "gather",
-    "gather_shares",
+    "key_ranks",
     "make_plan",
     "malformed",
-    "n_helpers_for",
     "plan_of",
     "sample_order",
     "select",
