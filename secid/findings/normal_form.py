@@ -32,6 +32,9 @@ ASCII_FORM = bytes(ord(chr(code).lower()) if chr(code).isalnum() else SPACE for 
 """Each byte of ASCII text as the normal form has it."""
 SPELLING, CONTENT, UNSPACED = 1, 2, 4
 """What a character is: a letter, digit or combining mark; a letter or digit; one of a script without spaces."""
+CHARACTERS_PER_WORD = 2
+"""Of scripts without spaces, roughly. Counting words, not characters, keeps a Chinese text with Latin names Chinese:
+of XQuAD's paragraphs cut to 60 %, 4.9 % changed sides where characters counted."""
 FIRST_UNUSED = 0x40000
 """No letter has a code point from here on."""
 EMPTY_FORM = np.uint64(0)
@@ -63,7 +66,7 @@ class FormKeys:
     data, starts, ends : text i is data[starts[i]:ends[i]] in UTF-8, with one or more spaces between words.
     words, n_words     : key of every word in order, and (n,) how many each text has.
     with_content       : (n,) at least one letter or digit.
-    unspaced           : (n,) more than half of the characters are of scripts without spaces.
+    unspaced           : (n,) most words are of scripts without spaces.
     characters, n_characters : code points of these texts' words in order, and (n,) how many; 0 for all other texts.
     """
 
@@ -143,14 +146,16 @@ def _folded(texts: list[str]) -> _Folded:
     kinds, breaks = _kinds()[np.minimum(codes, FIRST_UNUSED)], codes == LINE_BREAK
     data = np.where((kinds == 0) & ~breaks, np.dtype("<u4").type(SPACE), codes).tobytes()
     owner, spelling, n = np.cumsum(breaks), kinds > 0, len(texts)
-    n_spelling = np.bincount(owner[spelling], minlength=n)
-    unspaced = 2 * np.bincount(owner[kinds & UNSPACED > 0], minlength=n) > n_spelling
+    spaced = spelling & (kinds & UNSPACED == 0)
+    words = np.append(spaced[:1], spaced[1:] & ~spaced[:-1])  # where a stretch in other scripts begins
+    n_unspaced = np.bincount(owner[kinds & UNSPACED > 0], minlength=n)
+    unspaced = n_unspaced > CHARACTERS_PER_WORD * np.bincount(owner[words], minlength=n)
     return _Folded(
         data.decode("utf-32-le").encode().split(BETWEEN),
         np.bincount(owner[kinds & CONTENT > 0], minlength=n) > 0,
         unspaced,
         codes[spelling & unspaced[owner]].astype(np.uint64),
-        np.where(unspaced, n_spelling, 0),
+        np.where(unspaced, np.bincount(owner[spelling], minlength=n), 0),
     )
 
 

@@ -6,6 +6,7 @@ Source: METHOD 14.
 from __future__ import annotations
 
 import html
+import itertools
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -36,7 +37,9 @@ def form(text: str) -> str:
 def runs(text: str) -> set[tuple[str, ...]]:
     words = form(text).split()
     characters = list("".join(words))
-    if 2 * sum(unicodedata.name(char, "").startswith(WITHOUT_SPACES) for char in characters) > len(characters):
+    sides = [[unicodedata.name(char, "").startswith(WITHOUT_SPACES) for char in word] for word in words]
+    n_words = sum(not side for word in sides for side, _ in itertools.groupby(word))
+    if sum(map(sum, sides)) > 2 * n_words:
         return {tuple(characters[i : i + 10]) for i in range(len(characters) - 9)}
     return {tuple(words[i : i + 5]) for i in range(len(words) - 4)}
 
