@@ -21,8 +21,8 @@ from secid.pool.texts import TextStore
 from secid.results.catalogue import TEXT_FINDINGS
 
 Masks = npt.NDArray[np.uint16]
-Family = Callable[[TextStore, TextStore, Sequence[PlannedSource], PassageFacts], Sequence[Mapping[str, Flags]]]
-"""Some findings: of (queries, passages, sources, facts of the passages) by name, (T,) each, one mapping per source."""
+Family = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[Mapping[str, Flags]]]
+"""Some findings of (queries, passages, sources): one mapping per source, of (T,) flags by name."""
 
 STYLE_FAMILIES: tuple[Family, ...] = ()
 """How passages are written: `openings.opening_flags` (preamble, shared_opening) and `languages.language_flags`
@@ -64,7 +64,7 @@ def text_findings(
     of_queries, of_passages = query_facts(queries, tick), passage_facts(passages, tick)
     copies = CopyFinder(of_queries, of_passages, passages, sources, known)
     extra = [n_extra(source, of_passages) for source in sources]
-    style = [family(queries, passages, sources, of_passages) for family in STYLE_FAMILIES]
+    style = [family(queries, passages, sources) for family in STYLE_FAMILIES]
     masks = []
     for number, source in enumerate(sources):
         flags = {
