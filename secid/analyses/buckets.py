@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -63,10 +63,11 @@ class Inspector:
         """Proxies, buckets and histograms of one source. Source: METHOD 3, 4."""
         found = self.traits(item)
         idf = self._coverages.idf(item.triplets, self._settings.tokenizer, self._settings.idf)
-        values = proxies(item.triplets, item.scalars, item.gates, item.record_gradient, self._settings.temperature)
+        table, columns = item.table, item.table.columns()
+        values = proxies(item.triplets, table.dots(), table.gates(), item.record_gradient, table.temperature)
         return Findings(
             proxies=Proxies(**vars(values)),
-            gate_histograms={name: _histogram(getattr(item.gates, name), item.triplets.share) for name in SHOWN_GATES},
+            gate_histograms={name: _histogram(columns[name], table.share) for name in SHOWN_GATES},
             buckets=tuple(self._bucket(item, name, trait, idf) for name, trait in found.items()),
             bucket_overlaps={
                 first: {
@@ -78,12 +79,9 @@ class Inspector:
 
     def traits(self, item: Measured) -> dict[str, Trait]:
         """Who is in which bucket."""
-        planned, rows, settings = item.planned, item.triplets, self._settings
-        if planned is None:
-            raise ValueError("controls have no buckets")
+        planned, rows, settings = item.table.source, item.triplets, self._settings
         return traits(
-            item.gates,
-            item.scalars,
+            item.table.columns(),
             {
                 "equals_positive": planned.equals_positive[rows.place],
                 "duplicate_negative": planned.copies[rows.place] > 1,
@@ -96,7 +94,7 @@ class Inspector:
     def _bucket(self, item: Measured, name: str, trait: Trait, idf: Floats) -> Bucket:
         flags = trait.flags
         share = np.ones(len(flags)) if item.triplets.share is None else item.triplets.share
-        weight = share * item.gates.weight
+        weight = share * item.table.gates().weight.numpy()
         information = item.influence.information
         eci = item.nats(item.influence.budgets[0])
         return Bucket(
@@ -118,22 +116,14 @@ class Inspector:
         order = inside[np.lexsort((priority, -trait.severity[inside].round(SEVERITY_DECIMALS)))]
         _, first = np.unique(rows.query[order], return_index=True)
         worst = order[np.sort(first)][: self._settings.examples]
-        return tuple(self._example(item, int(place), idf) for place in worst)
+        columns = item.table.columns()
+        return tuple(self._example(item, int(place), columns, idf) for place in worst)
 
-    def _example(self, item: Measured, place: int, idf: Floats) -> TripletExample:
-        rows, planned, plan = item.triplets, item.planned, self._plan
-        if planned is None:
-            raise ValueError("controls have no examples")
+    def _example(self, item: Measured, place: int, columns: Mapping[str, Floats], idf: Floats) -> TripletExample:
+        rows, planned, plan = item.triplets, item.table.source, self._plan
         listed = int(rows.place[place])
         query = plan.queries.take(rows.query[[place]])[0]
         positive, negative = plan.passages.take(np.array([rows.positive[place], rows.negative[place]]))
-        numbers: dict[str, Any] = {
-            "s_query_positive": item.scalars.query_positive[place],
-            "s_query_negative": item.scalars.query_negative[place],
-            "s_positive_negative": item.scalars.positive_negative[place],
-            **{name: getattr(item.gates, name)[place] for name in ("consistency", "locality", "coverage")},
-            **{name: getattr(item.gates, name)[place] for name in ("residual", "weight")},
-        }
         return TripletExample(
             path=planned.source.paths[int(planned.negative_file[listed])],
             line=int(planned.negative_line[listed]),
@@ -141,7 +131,7 @@ class Inspector:
             positive=_cut(positive),
             negative=_cut(negative),
             matched_terms=self._matched(query, negative, idf),
-            **{name: float(value) for name, value in numbers.items()},
+            **{name: float(values[place]) for name, values in columns.items()},
         )
 
     def _matched(self, query: str, negative: str, idf: Floats) -> tuple[tuple[str, float], ...]:

@@ -72,10 +72,7 @@ def _natural(value: str) -> tuple[float, str]:
 
 def _places(item: Measured, number: int) -> Index:
     """The triplets of one slice."""
-    planned = item.planned
-    if planned is None:
-        raise ValueError("controls have no slices")
-    return np.flatnonzero(planned.slice[item.triplets.record] == number)
+    return np.flatnonzero(item.table.source.slice[item.triplets.record] == number)
 
 
 def _judged(
@@ -114,7 +111,7 @@ def _slice(
     sources = []
     for rank, cut in enumerate(ranked, 1):
         item = whole_slice[cut.name]
-        share = item.triplets.share
+        share, gates = item.triplets.share, item.table.gates()
         error = float(cut.influence.standard_errors()[0])
         sources.append(
             SliceSource(
@@ -126,9 +123,9 @@ def _slice(
                 score_nats=scores[item.name],
                 interval_95=interval(cut, budget, scores[item.name], error),
                 trace=trace(item.state.matrix()),
-                consistency_mean=float(np.average(item.gates.consistency, weights=share)),
-                locality_mean=float(np.average(item.gates.locality, weights=share)),
-                coverage_mean=float(np.average(item.gates.coverage, weights=share)),
+                consistency_mean=float(np.average(gates.consistency.numpy(), weights=share)),
+                locality_mean=float(np.average(gates.locality.numpy(), weights=share)),
+                coverage_mean=float(np.average(gates.coverage.numpy(), weights=share)),
                 bucket_fractions=shares[item.name],
             )
         )

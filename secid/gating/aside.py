@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from secid.gating.estimates import Estimate
 from secid.gating.runs import restored
 from secid.gating.texts import TextFindings, Texts
 from secid.pool.texts import KEY_BYTES
@@ -21,6 +20,7 @@ from secid.processes import Helper, ends, receive, send, started, stopped
 from secid.read import open_source
 from secid.records import Source
 from secid.settings import Settings
+from secid.triplets.estimates import Estimate
 
 LEAST_BYTES = 4 << 20
 """Below this looking takes less time than a process takes to start: 33 MB take 1.5 s, a start 0.3 s."""

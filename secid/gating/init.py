@@ -120,8 +120,6 @@ def _warnings(baseline: Baseline) -> list[str]:
             f"In this baseline the score of {'; '.join(like)} does not differ from a control's. Such a source cannot "
             "pass [gate.controls]: leave the control out of differ_from if random negatives are meant."
         )
-    for note in baseline.notes:
-        lines += _comment(_plain(note))
     return lines
 
 

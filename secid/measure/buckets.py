@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from secid.measure.summary import INVERSION, LOW_LOCALITY, GateTable
-from secid.measure.sweep import Scalars
+from secid.measure.summary import INVERSION, LOW_LOCALITY
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -50,14 +49,14 @@ class Trait:
     severity: Floats
 
 
-def traits(
-    gates: GateTable, scalars: Scalars, structural: Mapping[str, Flags], thresholds: Thresholds
-) -> dict[str, Trait]:
+def traits(columns: Mapping[str, Floats], structural: Mapping[str, Flags], thresholds: Thresholds) -> dict[str, Trait]:
     """Every bucket by name: the five of the gates, the near-copies, and the structural flags given.
 
+    columns    : (T,) gates and dot products by name.
     structural : (T,) flags by the names of STRUCTURAL_RULES. Source: METHOD 4.
     """
-    pi, rho, c = gates.consistency, gates.locality, gates.coverage
+    pi, rho, c = columns["consistency"], columns["locality"], columns["coverage"]
+    positive_negative = columns["s_positive_negative"]
     valid, far, high = thresholds.valid, thresholds.far, thresholds.high_coverage
     found = {
         "inversion": Trait("gate", f"π < {INVERSION:g}", pi < INVERSION, -pi),
@@ -75,12 +74,12 @@ def traits(
         "near_copy": Trait(
             "structural",
             f"s_pn ≥ {thresholds.near_copy:g}",
-            scalars.positive_negative >= thresholds.near_copy,
-            scalars.positive_negative,
+            positive_negative >= thresholds.near_copy,
+            positive_negative,
         ),
     }
     for name, flags in structural.items():
-        found[name] = Trait("structural", STRUCTURAL_RULES[name], flags, gates.weight)
+        found[name] = Trait("structural", STRUCTURAL_RULES[name], flags, columns["weight"])
     return found
 
 

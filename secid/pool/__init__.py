@@ -9,7 +9,7 @@ from secid.pool.gathering import gather, gather_shares, n_helpers_for
 from secid.pool.make import make_plan, plan_of
 from secid.pool.plan import Plan, PlannedSource, Tally
 from secid.pool.refuse import malformed
-from secid.pool.restrict import sample_order, select
+from secid.pool.restrict import key_ranks, sample_order, select
 from secid.pool.tokens import SPLITTERS, Keys, TokenSets, splitter, term_keys, token_sets, token_stream
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "TokenSets",
     "gather",
     "gather_shares",
+    "key_ranks",
     "make_plan",
     "malformed",
     "n_helpers_for",

@@ -193,7 +193,9 @@ FINDINGS: Mapping[str, Finding] = _entries(
 """Every finding by name, the most urgent first."""
 
 TEXT_FINDINGS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.needs == "texts")
-"""Findings of the texts alone: bit i of a negative's mask stands for the i-th."""
+"""Findings of the texts alone."""
+BITS: Mapping[str, int] = {name: bit for bit, name in enumerate(FINDINGS)}
+"""Place of a finding in the mask of a row; those of the texts come first."""
 DEFECTS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.counted)
 
 

@@ -80,16 +80,14 @@ def write_negatives(
 
 
 def _batches(item: Measured, flags: Mapping[str, npt.NDArray[np.bool_]]) -> Iterator[pa.RecordBatch]:
-    planned, rows, gates = item.planned, item.triplets, item.gates
-    if planned is None:
-        raise ValueError("a control has no rows in a file")
+    planned, rows, columns = item.table.source, item.triplets, item.table.columns()
     paths = pa.array(map(encodable, planned.source.paths), pa.string())
     queries = np.unique(rows.query, return_inverse=True)[1].astype(np.int64)
     for start in range(0, len(rows), ROWS_PER_GROUP):
         part = slice(start, start + ROWS_PER_GROUP)
         record, place = rows.record[part], rows.place[part]
         n = len(record)
-        columns = [
+        arrays = [
             pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([planned.name], pa.string())),
             pa.DictionaryArray.from_arrays(pa.array(planned.negative_file[place].astype(np.int32)), paths),
             pa.array(planned.negative_line[place]),
@@ -97,20 +95,13 @@ def _batches(item: Measured, flags: Mapping[str, npt.NDArray[np.bool_]]) -> Iter
             pa.array(queries[part]),
             pa.array((place - planned.negative_offsets[record]).astype(np.int32)),
             pa.array(planned.negative_ordinal[place].astype(np.int32)),
-            pa.array(item.scalars.query_positive[part]),
-            pa.array(item.scalars.query_negative[part]),
-            pa.array(item.scalars.positive_negative[part]),
-            pa.array(gates.consistency[part]),
-            pa.array(gates.locality[part]),
-            pa.array(gates.coverage[part]),
-            pa.array(gates.residual[part]),
-            pa.array(gates.weight[part]),
+            *(pa.array(values[part]) for values in columns.values()),
             pa.array(item.influence.per_triplet[part]),
             pa.array(item.influence.budgets[0] / item.state.n_negatives * item.influence.information[part]),
             pa.array(np.ones(n) if rows.share is None else rows.share[part]),
             *(pa.array(flags[name][part]) if name in flags else pa.nulls(n, pa.bool_()) for name in BUCKETS),
         ]
-        yield pa.RecordBatch.from_arrays(columns, schema=NEGATIVES_SCHEMA)
+        yield pa.RecordBatch.from_arrays(arrays, schema=NEGATIVES_SCHEMA)
 
 
 def write_frequencies(table: DocumentFrequencies, info: IdfInfo, path: Path) -> None:

@@ -19,14 +19,14 @@ from secid.triplets.measured import Measured
 
 def measurement(item: Measured, settings: Settings) -> dict[str, Any]:
     """The fields that sources and controls share (results.Measurement)."""
-    matrix = item.state.matrix()
+    matrix, table = item.state.matrix(), item.table
     points = _curve(item)
     score = next(point for point in points if point.budget == 1.0)
     shape = spectrum(matrix)
     column = item.influence.column(1.0)
     return {
         "n_queries": len(item.influence.queries),
-        "n_triplets": len(item.triplets) if item.planned is None else item.planned.n_triplets,
+        "n_triplets": len(table) if table.planned is None else table.planned.n_triplets,
         "eci_nats": score.nats,
         "eci_per_dimension": score.nats / matrix.shape[0],
         "standard_error_nats": float(item.influence.standard_errors()[column]),
@@ -35,7 +35,15 @@ def measurement(item: Measured, settings: Settings) -> dict[str, Any]:
         "trace": trace(matrix),
         **vars(shape),
         "budget_curve": points,
-        **vars(gate_means(item.gates, item.positive_coverage, settings.high_coverage, item.triplets.share)),
+        **vars(
+            gate_means(
+                table.gates(),
+                table.pair_loss(),
+                table.repeated(table.positive_coverage),
+                settings.high_coverage,
+                table.share,
+            )
+        ),
     }
 
 
@@ -67,9 +75,7 @@ def source_result(
     settings: Settings,
 ) -> SourceResult:
     """The published numbers of one source. level: the source cut to equal numbers, the item where nothing is cut."""
-    planned = item.planned
-    if planned is None:
-        raise ValueError("a control has no source result")
+    planned = item.table.source
     inputs = tuple(files[path] for path in planned.source.paths)
     tally = planned.tally
     return SourceResult(
