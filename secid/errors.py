@@ -61,10 +61,6 @@ class UnreachableError(EncoderError):
     """The hub that an encoder's files come from cannot be asked."""
 
 
-class MissingDependencyError(SecidError):
-    """An optional dependency is not installed."""
-
-
 class OutputError(SecidError):
     """A result cannot be written where the user asked."""
 

@@ -114,14 +114,6 @@ class Settings:
     far: float = setting(0.1, "Locality below which a valid negative counts as far.", ge=0, le=1)
     examples: int = setting(3, "Example rows kept per finding.", ge=0)
 
-    @classmethod
-    def of_json(cls, values: Mapping[str, Any]) -> Settings:
-        """Settings whose `asdict` went through JSON, which has no tuples."""
-        known: Mapping[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
-        }
-        return cls(**known)
-
 
 def value_text(value: object) -> str:
     """A setting's value in words: a list by its members, absent as "not set"."""

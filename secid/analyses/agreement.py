@@ -32,19 +32,21 @@ def pairs_ordered_alike(first: Mapping[str, float], second: Mapping[str, float])
 
 def kendall_tau_b(first: Floats, second: Floats) -> float | None:
     """Kendall's tau-b, in [-1, 1]; None where one side is constant."""
-    a, b = (np.sign(values[:, None] - values[None, :])[np.triu_indices(len(values), 1)] for values in (first, second))
-    scale = np.sqrt((a != 0).sum() * (b != 0).sum())
-    return float((a * b).sum() / scale) if scale else None
+    from scipy.stats import kendalltau  # here: pages need no correlation, and scipy.stats takes half a second
+
+    return None if _constant(first, second) else float(kendalltau(first, second).statistic)
 
 
 def spearman_rho(first: Floats, second: Floats) -> float | None:
     """Spearman's rho over mid-ranks, in [-1, 1]; None where one side is constant."""
-    from scipy.stats import rankdata
+    from scipy.stats import spearmanr
 
-    ranks = np.stack([rankdata(first), rankdata(second)])
-    ranks -= ranks.mean(axis=1, keepdims=True)
-    scale = np.sqrt((ranks**2).sum(axis=1).prod())
-    return float((ranks[0] * ranks[1]).sum() / scale) if scale else None
+    return None if _constant(first, second) else float(spearmanr(first, second).statistic)
+
+
+def _constant(*sides: Floats) -> bool:
+    """Whether one side has fewer than two values."""
+    return any(len(np.unique(side)) < 2 for side in sides)
 
 
 def top_1_regret(numbers: Floats, outcomes: Floats) -> float | None:

@@ -25,8 +25,6 @@ from secid.settings import Settings
 Index = npt.NDArray[np.int64]
 
 KINDS = ("random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool")
-NEEDS_TEXTS = frozenset({"known_positive", "query_echo"})
-"""Kinds whose documents are not among the scored ones, so that they cost encoding."""
 TOO_FEW = "fewer than two queries, so there is nothing to draw from"
 QUERY_BLOCK = 256
 """Queries compared with the whole pool at once: 256 rows of 10 million float32 scores take 10 GB at most."""

@@ -16,7 +16,7 @@ import typer
 from typer.main import get_command
 
 from secid import __version__
-from secid.cli.options import refuse_repeated, spare_absent
+from secid.cli.options import refuse_repeated
 from secid.errors import SecidError
 
 DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
     try:
         refuse_repeated(arguments)
         app = program([first] if first in COMMANDS else COMMANDS)
-        result = spare_absent(get_command(app))(args=arguments, prog_name="secid", standalone_mode=False)
+        result = get_command(app)(args=arguments, prog_name="secid", standalone_mode=False)
     except SecidError as error:
         _say(f"secid: {error}")
         return error.exit_code

@@ -42,7 +42,7 @@ def gate(
     json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
     out: Annotated[
         list[Path] | None,
-        typer.Option("--out", help="Also write the verdict here: .json, .md, or .xml for JUnit."),
+        typer.Option("-o", "--out", help="Also write the verdict here: .json, .md, or .xml for JUnit."),
     ] = None,
     annotations: Annotated[
         Annotations | None, typer.Option("--annotations", help="Also print annotations for a CI service.")

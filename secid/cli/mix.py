@@ -41,8 +41,8 @@ def mix(
         bool, typer.Option("--with-controls", help="Let controls take a share too, to see what the score asks for.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    write: Annotated[
-        Path | None, typer.Option("--write", help="Also write the mixed file here, in the schema of --base.")
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Also write the mixed file here, in the schema of --base.")
     ] = None,
     base: Annotated[
         str | None, typer.Option("--base", help="Source whose rows are written [default: first in rank with a share].")
@@ -51,7 +51,7 @@ def mix(
 ) -> None:
     """Find the mixture of a run's sources that holds the most information; encodes nothing.
 
-    Example: secid mix secid-runs/mine --budget 1000 --max-share 0.7 --write mixed.jsonl
+    Example: secid mix secid-runs/mine --budget 1000 --max-share 0.7 -o mixed.jsonl
     """
     from dataclasses import asdict
     from json import dumps
@@ -59,14 +59,14 @@ def mix(
     from secid import api
     from secid.cli.console import stdout
 
-    if write is not None and with_controls:
+    if out is not None and with_controls:
         raise UsageError("controls stand in no file, so a mixture with them cannot be written", where="--with-controls")
     found = api.mix(run, budget=budget, max_share=max_share, fixed=parse_shares(fix or []), with_controls=with_controls)
     written = None
-    if write is not None:
+    if out is not None:
         shares = {part.name: part.share for part in found.parts}
         fixed = [part.name for part in found.parts if part.fixed]
-        written = api.write_mixture(run, shares, write, base=base, seed=seed, max_share=max_share, fixed=fixed)
+        written = api.write_mixture(run, shares, out, base=base, seed=seed, max_share=max_share, fixed=fixed)
     if json:
         document = {**asdict(found), "written": None if written is None else asdict(written)}
         sys.stdout.write(dumps(document, indent=2, ensure_ascii=False) + "\n")

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from secid.errors import UsageError
 from secid.settings import DEFAULTS, FIELDS, Settings
-
-if TYPE_CHECKING:
-    from typer._click import Command as Program
-    from typer._click.core import Parameter
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -96,37 +92,3 @@ def refuse_repeated(words: Sequence[str]) -> None:
                 f"{flag} is given {flags.count(flag)} times, and one is read",
                 remedy="numbered columns x_1, x_2 go by x; score two columns of negatives as two sources, a run each",
             )
-
-
-def spare_absent(program: Program) -> Program:
-    """The same program, in which what is not typed is not converted either.
-
-    Typer 0.29 makes a converter of every option of a command with pydantic, also for those that nobody typed: half of
-    the time of a help text, and of an error.
-    """
-    listed = program.get_params
-
-    def get_params(context: Any) -> list[Parameter]:
-        parameters = listed(context)
-        for parameter in parameters:
-            if "process_value" not in vars(parameter):
-                _spare(parameter)
-        return parameters
-
-    program.get_params = get_params  # type: ignore[assignment, method-assign]
-    for inner in getattr(program, "commands", {}).values():
-        spare_absent(inner)
-    return program
-
-
-def _spare(parameter: Parameter) -> None:
-    converted = parameter.process_value
-
-    def process_value(context: Any, value: Any) -> Any:
-        if value is not None or parameter.required:
-            return converted(context, value)
-        several = parameter.nargs != 1 or getattr(parameter, "multiple", False)
-        empty = () if several else None
-        return empty if parameter.callback is None else parameter.callback(context, parameter, empty)
-
-    parameter.process_value = process_value  # type: ignore[assignment, method-assign]

@@ -16,26 +16,22 @@ def report(
         list[Path],
         typer.Argument(help="Run folders, or their report.json files.", metavar="RUN...", show_default=False),
     ],
-    to: Annotated[
+    out: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--to",
-            help="File to write; .html, .md or .json decides the format. May be repeated; further .html and .md files "
-            "may follow without it; a .json file needs its own --to, since a run may be named by its report.json.",
-            metavar="FILE",
-        ),
+        typer.Option("-o", "--out", help="File to write; .html, .md or .json picks the format.", metavar="FILE"),
     ] = None,
 ) -> None:
     """Render a run's pages again, without encoder or data; several runs are compared.
 
-    Example: secid report secid-runs/monday secid-runs/friday --to changes.html changes.md
+    Example: secid report secid-runs/monday secid-runs/friday -o changes.html -o changes.md
     """
     from secid.cli.console import stdout
     from secid.pages.pages import check_formats, check_not_read, check_writable, labels, write_comparison, write_page
     from secid.pages.sanitize import plain
     from secid.results.document import read_run
 
-    runs, files = runs_and_files(runs, to or [])
+    files = out or []
+    _refuse_pages(runs)
     check_formats(files)
     check_writable(files)
     check_not_read(files, (path / "report.json" if path.is_dir() else path for path in runs))
@@ -60,16 +56,8 @@ def report(
         print_page(stdout(), page_of_comparison(compare(found)))
 
 
-def runs_and_files(named: Sequence[Path], to: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """What is read and what is written. A page is never a run, so a page beside --to is one more file to write.
-
-    Raises UsageError for a page without --to, a report.json that is not there, or no run at all.
-    """
-    pages = [path for path in named if path.suffix in (".html", ".md") and not path.is_dir()]
-    runs = [path for path in named if path not in pages]
-    odd = [*([] if to else pages), *(path for path in runs if path.suffix == ".json" and not path.exists())]
-    if odd:
-        raise UsageError("no run is there to be read", where=str(odd[0]), remedy=f"to write it: --to {odd[0]}")
-    if not runs:
-        raise UsageError("no run named", remedy=f"secid report RUN --to {' '.join(map(str, [*to, *pages]))}")
-    return runs, [*to, *pages]
+def _refuse_pages(runs: Sequence[Path]) -> None:
+    """Raises UsageError for a page among the runs, and for a report that does not exist."""
+    for path in runs:
+        if (path.suffix in (".html", ".md") and not path.is_dir()) or (path.suffix == ".json" and not path.exists()):
+            raise UsageError("not a run", where=str(path), remedy=f"to write this file: -o {path}")

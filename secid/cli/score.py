@@ -25,7 +25,7 @@ Strict = Annotated[bool, typer.Option("--strict", help="A malformed record is an
 Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON instead of the table.")]
 Out = Annotated[
     list[Path] | None,
-    typer.Option("--out", help="Also write the report here; the suffix (.json, .md, .html) picks the format."),
+    typer.Option("-o", "--out", help="Also write the report here; the suffix (.json, .md, .html) picks the format."),
 ]
 Encoders = Annotated[
     list[str] | None,

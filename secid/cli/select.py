@@ -23,7 +23,7 @@ ALWAYS = (
 
 def select(
     run: Annotated[Path, typer.Argument(help="Run folder of `secid score`.", show_default=False)],
-    write: Annotated[Path, typer.Option("--write", help="The filtered copy; a new file.", show_default=False)],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The filtered copy; a new file.", show_default=False)],
     source: Annotated[str | None, typer.Option("--source", help="Which source, where the run has several.")] = None,
     top: Annotated[int | None, typer.Option("--top", help="Keep at most K negatives of each record.")] = None,
     min_weight: Annotated[float | None, typer.Option("--min-weight", help="Keep negatives of at least this w.")] = None,
@@ -36,7 +36,7 @@ def select(
 ) -> None:
     """Write a filtered copy of a source by the numbers of a run, and score it again.
 
-    Example: secid select secid-runs/mine --source bm25 --top 3 --write bm25-top3.jsonl
+    Example: secid select secid-runs/mine --source bm25 --top 3 -o bm25-top3.jsonl
     """
     from dataclasses import asdict
     from json import dumps
@@ -49,7 +49,7 @@ def select(
     with ConsoleProgress(quiet) as progress:
         found = api.select(
             run,
-            write,
+            out,
             source=source,
             top=top,
             min_weight=min_weight,

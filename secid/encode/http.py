@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import random
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import httpx2
 
 from secid.errors import EncoderError
 
@@ -25,20 +23,15 @@ LONGEST_WAIT_SECONDS = 60.0
 """Bound on what a server may ask for with Retry-After."""
 
 CHECK = "check that the server runs and has room"
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Redirects are errors: following one could hand the key to another host."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+"""Hosts that no proxy of the environment is asked for."""
 
 
 class Http:
     """Asks with the key in the Authorization header, and tries again where that can help.
 
     tell : told once, the first time that something has to be asked for again.
+    Redirects are errors: following one could hand the key to another host.
     """
 
     def __init__(
@@ -52,9 +45,20 @@ class Http:
         self._key = key
         self._tell = tell
         self._told = False
-        self._timeout = timeout_seconds
         self._tries = tries
         self._sleep = sleep
+        try:
+            self._client = httpx2.Client(
+                headers={"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})},
+                timeout=timeout_seconds,
+                follow_redirects=False,
+                mounts={f"all://{host}": None for host in LOOPBACK},
+            )
+        except (ValueError, ImportError) as error:
+            raise EncoderError(
+                f"the proxy of the environment cannot be used: {error}",
+                remedy="correct or unset HTTPS_PROXY, ALL_PROXY",
+            ) from None
 
     def __repr__(self) -> str:
         return f"Http(key={'set' if self._key else 'none'})"
@@ -72,19 +76,22 @@ class Http:
                 self._sleep(wait)
             wait = FIRST_WAIT_SECONDS * 2**attempt * random.uniform(1, 1.25)  # noqa: S311
             try:
-                answer = self._once(url, document)
-            except urllib.error.HTTPError as error:
-                trouble = f"HTTP {error.code} {self._scrub(_said(error))[:200]}".rstrip()
-                if error.code != 429 and error.code < 500:
-                    raise self._refused(url, error.code, trouble) from None
-                wait = max(wait, _retry_after(error))
-            except (OSError, http.client.HTTPException) as error:  # URLError and timeouts are OSErrors
-                trouble = self._scrub(str(getattr(error, "reason", None) or error) or type(error).__name__)
-            else:
+                body = None if document is None else json.dumps(document)
+                answer = self._client.request("GET" if body is None else "POST", url, content=body)
+            except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+                trouble = self._scrub(str(error) or type(error).__name__)
+                continue
+            if answer.is_success:
                 try:
-                    return json.loads(answer)
+                    return json.loads(answer.content)
                 except (ValueError, RecursionError) as error:  # also not UTF-8, or nested without end
                     trouble = f"the answer is not JSON ({error})"
+                continue
+            # Cut after hiding the key, so that no part of it stays.
+            trouble = f"HTTP {answer.status_code} {self._scrub(' '.join(answer.text.split()))[:200]}".rstrip()
+            if answer.status_code != 429 and answer.status_code < 500:
+                raise _refused(url, answer.status_code, trouble)
+            wait = max(wait, _retry_after(answer))
         raise EncoderError(
             f"no usable answer after {self._tries} tries, the last: {trouble}",
             where=url,
@@ -96,44 +103,25 @@ class Http:
             self._told = True
             self._tell(text)
 
-    def _once(self, url: str, document: Mapping[str, Any] | None) -> bytes:
-        body = None if document is None else json.dumps(document).encode()
-        request = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json"})  # noqa: S310
-        if self._key:
-            request.add_unredirected_header("Authorization", f"Bearer {self._key}")
-        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
-        if urllib.parse.urlsplit(url).hostname in LOOPBACK:
-            handlers.append(urllib.request.ProxyHandler({}))
-        opener = urllib.request.build_opener(*handlers)
-        with opener.open(request, timeout=self._timeout) as answer:
-            return bytes(answer.read())
-
-    def _refused(self, url: str, code: int, trouble: str) -> EncoderError:
-        remedy = None
-        if code in (401, 403):
-            remedy = "put a valid key into SECID_API_KEY or OPENAI_API_KEY"
-        elif code == 404:
-            remedy = "check the address and ?model="
-        elif 300 <= code < 400:
-            remedy = "redirects are not followed, so that the key goes nowhere else: give the final address"
-        return EncoderError(f"the endpoint refuses: {trouble}", where=url, remedy=remedy)
-
     def _scrub(self, text: str) -> str:
         """A server may repeat the key in its message."""
         return text.replace(self._key, "***") if self._key else text
 
 
-def _said(error: urllib.error.HTTPError) -> str:
-    """The server's own words. The caller cuts them after hiding the key, so that no part of it stays."""
-    try:
-        return " ".join(error.read(10_000).decode("utf-8", "replace").split())
-    except (OSError, http.client.HTTPException):
-        return str(error.reason)
+def _refused(url: str, code: int, trouble: str) -> EncoderError:
+    remedy = None
+    if code in (401, 403):
+        remedy = "put a valid key into SECID_API_KEY or OPENAI_API_KEY"
+    elif code == 404:
+        remedy = "check the address and ?model="
+    elif 300 <= code < 400:
+        remedy = "redirects are not followed, so that the key goes nowhere else: give the final address"
+    return EncoderError(f"the endpoint refuses: {trouble}", where=url, remedy=remedy)
 
 
-def _retry_after(error: urllib.error.HTTPError) -> float:
+def _retry_after(answer: httpx2.Response) -> float:
     """Seconds of a Retry-After header, 0 where there is none or it is a date."""
     try:
-        return min(max(float(error.headers.get("Retry-After", "0")), 0.0), LONGEST_WAIT_SECONDS)
+        return min(max(float(answer.headers.get("Retry-After", "0")), 0.0), LONGEST_WAIT_SECONDS)
     except ValueError:
         return 0.0

@@ -26,13 +26,13 @@ import numpy.typing as npt
 
 from secid.errors import UsageError
 from secid.export.rewrite import check_output, rewrite
+from secid.export.source_files import Original, find_source, plan_again, settings_of
 from secid.files import written_lines
 from secid.measure.mixture import SLACK
 from secid.pool import Plan, PlannedSource, sample_order
 from secid.read.clean import Item
 from secid.records import Record
 from secid.results import Run
-from secid.run_folder.source_files import Original, find_source, plan_again, settings_of
 
 Index = npt.NDArray[np.int64]
 FIRST_BITS = 2.0**-64
@@ -188,7 +188,7 @@ def _drawn(
 
 def _n_positive(planned: PlannedSource, queries: Index) -> int:
     """How many of a source's negatives are labelled positives of these queries."""
-    return int((planned.equals_positive & np.isin(planned.query, queries)[planned.triplet_record()]).sum())
+    return int((planned.has("false_negative") & np.isin(planned.query, queries)[planned.triplet_record()]).sum())
 
 
 class _Pools:
@@ -205,7 +205,7 @@ class _Pools:
 
 def _by_query(planned: PlannedSource, plan: Plan, seed: int) -> _Pools:
     """Candidates are the source's negatives but for the labelled positives of their query."""
-    fit = np.flatnonzero(~planned.equals_positive)
+    fit = np.flatnonzero(~planned.has("false_negative"))
     query = planned.query[planned.triplet_record()[fit]]
     order = np.lexsort((fit, sample_order(plan.passages.keys[planned.negatives[fit]], seed), query))
     return _Pools(query[order], fit[order])
@@ -404,4 +404,4 @@ def base_of(run: Run, shares: Mapping[str, float], asked: str | None) -> str:
     for source in run.sources:
         if shares.get(source.name, 0.0) > 0:
             return source.name
-    raise UsageError("no source has a share, so there is nothing to write", where="--write")
+    raise UsageError("no source has a share, so there is nothing to write", where="--out")

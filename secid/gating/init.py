@@ -11,57 +11,39 @@ from secid.errors import OutputError, SettingsError, UsageError
 from secid.files import make_folder, write_whole
 from secid.gating.baseline import Baseline
 from secid.gating.limits import common, complete
-from secid.gating.policy import KEYS_IN, BucketsPolicy, Policy, policy_in, table_in, tables
+from secid.gating.policy import KEYS_IN, Policy, policy_in, table_in, tables
 
-ENDS = {
-    **dict.fromkeys(BucketsPolicy.model_fields, 1.0),
-    "coverage_maximum": 1.0,
-    "consistency_minimum": 0.0,
-    "locality_minimum": 0.0,
-    "effective_rank_minimum": 0.0,
-}
-"""Limits beyond which no number can be."""
 SHOWN_SOURCES = 6
 WIDTH = 118
-MEANS_SHOWN = {"consistency_minimum": "consistency", "locality_minimum": "locality", "coverage_maximum": "coverage"}
 
 
-def policy_text(baseline: Baseline, where: str, name: str = "gate") -> str:
+def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
     """A commented table of that name with limits derived from the baseline. Source: secid.gating.limits."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(  # noqa: S701 - TOML: `name` and `toml` make text safe in it
+        loader=PackageLoader("secid.gating"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"comment": _comment, "name": _plain, "toml": _toml}
     policy = common(Policy(), baseline)
-    of_source = {name: complete(Policy(), baseline, name) for name in baseline.sources}
-    lines = [
-        f"# Policy of `secid gate`, derived from {_plain(where)} by `secid gate --init`.",
-        "# A limit is decided on the whole 95 % interval: pass inside, fail outside, else undecided (exit 3).",
-        '# "off" leaves a check out; a key that is removed is derived from the baseline anew.',
-        *_comment(
-            "Derived limits admit what resembles the sources of the baseline. A sound source of another kind may fail "
-            "them: widen those that it fails on once it has been reviewed."
-        ),
-        *_warnings(baseline),
-        "",
-        f"[{name}]",
-    ]
-    for key, field in Policy.model_fields.items():
-        if key not in tables():
-            each = [f"{_plain(known)} {getattr(found, key)}" for known, found in of_source.items()]
-            lines += [*_comment(str(field.description)), *_line(key, getattr(policy, key), each)]
-    for part, table in tables().items():
-        values = getattr(policy, part)
-        lines += ["", *_comment(str(table.__doc__).strip()), f"[{name}.{part}]"]
-        for key, field in table.model_fields.items():
-            nothing = " Nothing can fail this limit." if _says_nothing(baseline, key, getattr(values, key)) else ""
-            lines += _comment(f"{field.description}{_known(baseline, part, key, policy)}{nothing}")
-            each = [f"{_plain(known)} {getattr(getattr(found, part), key)}" for known, found in of_source.items()]
-            lines += _line(key, getattr(values, key), [] if key == "named" else each)
-    return "\n".join(lines) + "\n"
+    own = {_plain(name): complete(Policy(), baseline, name) for name in baseline.sources}
 
+    def of_sources(key: str, part: str | None) -> str:
+        return _first([f"{name} {getattr(getattr(each, part) if part else each, key)}" for name, each in own.items()])
 
-def _line(key: str, value: Any, each: list[str]) -> list[str]:
-    """The key with its value; where each source has its own limit, a comment with what they are."""
-    if value is not None:
-        return [f"{key} = {_toml(value)}"]
-    return [*(_comment(f"Each source's own: {_first(each)}.") if each else ()), f'# {key} = "…"']
+    return environment.get_template("policy.toml").render(
+        where=where,
+        table=table,
+        policy=policy,
+        tables=tables(),
+        like=[
+            f"{_plain(name)} (like {', '.join(source.like_controls)})"
+            for name, source in baseline.sources.items()
+            if source.like_controls
+        ],
+        own=of_sources,
+        known=lambda key, part: _known(baseline, part, key, policy) if part else "",
+    )
 
 
 def _first(shown: list[str]) -> str:
@@ -108,51 +90,36 @@ def _added(before: str, text: str, path: Path) -> str:
     return whole
 
 
-def _warnings(baseline: Baseline) -> list[str]:
-    like = [
-        f"{_plain(name)} (like {', '.join(source.like_controls)})"
-        for name, source in baseline.sources.items()
-        if source.like_controls
-    ]
-    lines = []
-    if like:
-        lines += _comment(
-            f"In this baseline the score of {'; '.join(like)} does not differ from a control's. Such a source cannot "
-            "pass [gate.controls]: leave the control out of differ_from if random negatives are meant."
-        )
-    return lines
-
-
 def _known(baseline: Baseline, table: str, key: str, policy: Policy) -> str:
-    """What the baseline's sources show for this limit."""
-    found: dict[str, float] = {}
+    """What the baseline's sources show for this limit, and whether it can be failed."""
+    shown: dict[str, float] = {}
     for name, source in baseline.sources.items():
         if table == "buckets" and key in source.buckets:
-            found[name] = source.buckets[key].value
+            shown[name] = source.buckets[key].value
         elif table == "means":
-            found[name] = source.means[MEANS_SHOWN[key]].value
+            shown[name] = source.means[key.rsplit("_", 1)[0]].value
         elif table == "diversity" and key == "effective_rank_minimum":
-            found[name] = source.effective_rank[f"{policy.diversity.budget:g}"]
+            shown[name] = source.effective_rank[f"{policy.diversity.budget:g}"]
         elif table == "score" and key == "tolerance_nats":
-            found[name] = source.score_nats
-    if not found:
-        return " Not known of the baseline." if table == "buckets" else ""
-    return f" Baseline: {_first([f'{_plain(name)} {value:.4g}' for name, value in found.items()])}."
+            shown[name] = source.score_nats
+    text = f" Baseline: {_first([f'{_plain(name)} {value:.4g}' for name, value in shown.items()])}." if shown else ""
+    if table == "buckets" and not shown:
+        text = " Not known of the baseline."
+    return text + (" Nothing can fail this limit." if _says_nothing(baseline, key, policy, table) else "")
 
 
-def _says_nothing(baseline: Baseline, key: str, value: Any) -> bool:
+def _says_nothing(baseline: Baseline, key: str, policy: Policy, table: str) -> bool:
     """True for a limit that no source can be beyond."""
-    if not isinstance(value, float | int):
-        return False
-    if key == "tolerance_nats":
+    value = getattr(getattr(policy, table), key)
+    if key == "tolerance_nats" and isinstance(value, float):
         return value >= max(source.score_nats for source in baseline.sources.values())
-    return value == ENDS.get(key)
+    return table in ("means", "buckets", "diversity") and value == (0.0 if key.endswith("_minimum") else 1.0)
 
 
-def _comment(text: str) -> list[str]:
+def _comment(text: str) -> str:
     import textwrap
 
-    return [f"# {line}" for line in textwrap.wrap(text, WIDTH)]
+    return "\n".join(f"# {line}" for line in textwrap.wrap(text, WIDTH))
 
 
 def _plain(text: str) -> str:

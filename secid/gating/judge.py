@@ -12,7 +12,7 @@ import numpy as np
 
 from secid.errors import SettingsError, UsageError
 from secid.files import work_folder
-from secid.gating.aside import Aside, Looked, opener
+from secid.gating.aside import Looked, look, opener
 from secid.gating.baseline import (
     ENCODER_SETTINGS,
     METHOD_SETTINGS,
@@ -151,7 +151,7 @@ def judge(
             "the gate reads a source more than once, so not from standard input or a pipe", remedy="name a file"
         )
     frequencies = read_table(table, baseline.idf)
-    with Aside(sources, resolved.values, table) as aside, work_folder() as work:
+    with work_folder() as work:
         if encoder is None:
             from secid.encode import load
 
@@ -159,7 +159,7 @@ def judge(
         refuse_differences(differences(baseline, vars(resolved.values), encoder.info), against.where)
         scored = score_sources(sources, encoder, resolved, work, progress, frequencies, JUDGED_HERE)
         with clock.stage("texts"):
-            texts = aside.findings()
+            texts = look(sources, resolved.values, table)
     with clock.stage("judge"):
         verdicts = [
             _source_verdict(item, scored, texts, against, resolved.values)

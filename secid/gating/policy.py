@@ -316,8 +316,3 @@ def policy_schema() -> dict[str, Any]:
     """JSON Schema of the `[gate]` table."""
     schema = Policy.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "secid gate policy"}
-
-
-def is_off(value: object) -> bool:
-    """True for a limit that the policy switches off."""
-    return value == "off"

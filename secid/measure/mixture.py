@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from secid.errors import UsageError
-from secid.measure.information import InformationState, cholesky
+from secid.measure.information import cholesky
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -115,18 +115,11 @@ def mixed(matrices: Sequence[Tensor], proportions: Floats) -> Tensor:
     return total
 
 
-def evaluate(matrices: Sequence[Tensor], proportions: Floats, budget: float, bounds: Bounds) -> Mixture:
-    """The certificate of given proportions: by concavity f(beta) <= f(alpha) + slopes . (beta - alpha).
+def evaluate(matrices: Sequence[Tensor], proportions: Floats, budget: float, bounds: Bounds) -> tuple[Mixture, Tensor]:
+    """The certificate of given proportions, by concavity f(beta) <= f(alpha) + slopes . (beta - alpha); the factor too.
 
     The right side is largest where the sources of steepest slope are filled first. Source: METHOD 7.
     """
-    mixture, _ = _evaluated(matrices, proportions, budget, bounds)
-    return mixture
-
-
-def _evaluated(
-    matrices: Sequence[Tensor], proportions: Floats, budget: float, bounds: Bounds
-) -> tuple[Mixture, Tensor]:
     factor = cholesky(mixed(matrices, proportions), budget)
     inverse = torch.cholesky_inverse(factor)
     slopes = np.array([budget * float((inverse * matrix).sum()) for matrix in matrices])
@@ -147,7 +140,7 @@ def best_mixture(matrices: Sequence[Tensor], budget: float, bounds: Bounds) -> M
     values = [_nats(cholesky(mixed(matrices, start), budget)) for start in starts]
     # Equal shares win a tie (to rounding), so that identical sources share alike
     level = values[0] >= (1.0 - ROUNDING) * max(values)
-    found, factor = _evaluated(matrices, starts[0 if level else int(np.argmax(values))], budget, bounds)
+    found, factor = evaluate(matrices, starts[0 if level else int(np.argmax(values))], budget, bounds)
     for _ in range(MAX_STEPS):
         if found.gap_nats <= RELATIVE_GAP * found.nats:
             break
@@ -157,7 +150,7 @@ def best_mixture(matrices: Sequence[Tensor], budget: float, bounds: Bounds) -> M
         longer = _line_search(matrices, found, direction, budget)
         if longer is None:
             break
-        found, factor = _evaluated(matrices, longer, budget, bounds)
+        found, factor = evaluate(matrices, longer, budget, bounds)
     return found
 
 
@@ -220,13 +213,3 @@ def _line_search(matrices: Sequence[Tensor], found: Mixture, direction: Floats, 
             return alpha
         step /= 2
     return None
-
-
-def union(first: InformationState, second: InformationState, shared: InformationState) -> InformationState:
-    """State of the union of two sources by record: triplets that both hold count once.
-
-    shared : the state of the triplets that stand in both, measured in the same pool. Source: METHOD 7.
-    """
-    return InformationState(
-        first.total + second.total - shared.total, first.n_negatives + second.n_negatives - shared.n_negatives
-    )

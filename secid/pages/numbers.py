@@ -75,12 +75,6 @@ def probability(value: float) -> str:
     return f"<{SPACE}{SMALLEST_P:.4f}" if value < SMALLEST_P else f"{value:.4f}"
 
 
-def p_text(value: float) -> str:
-    """A p value within a sentence."""
-    text = probability(value)
-    return f"p{SPACE}{text}" if text.startswith("<") else f"p{SPACE}={SPACE}{text}"
-
-
 def budget(value: float) -> str:
     """A budget, in draws: whole where it is or is large, as it was given where that is short, else three digits."""
     if value >= 100 or value == round(value):

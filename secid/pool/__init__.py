@@ -3,9 +3,9 @@
 Source: METHOD 1, 2.3, 4.
 """
 
+from secid.pool.collect import gather
 from secid.pool.coverage import Lexicon
 from secid.pool.frequencies import DocumentFrequencies
-from secid.pool.gathering import gather, gather_shares, n_helpers_for
 from secid.pool.make import make_plan, plan_of
 from secid.pool.plan import Plan, PlannedSource, Tally
 from secid.pool.refuse import malformed
@@ -22,11 +22,9 @@ __all__ = [
     "Tally",
     "TokenSets",
     "gather",
-    "gather_shares",
     "key_ranks",
     "make_plan",
     "malformed",
-    "n_helpers_for",
     "plan_of",
     "sample_order",
     "select",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import repeat
 from math import isnan
-from typing import Any
+from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from secid.pool.texts import TextSpool
 from secid.records import Block, Defect, Record, Scalar, Source
@@ -86,44 +86,13 @@ class Rows:
         self.skipped[defect.reason] += defect.n_rows
         self.show(Example(defect.reason, defect.path, defect.line, defect.detail))
 
-    def join(self, part: Rows, moved: Moved) -> None:
-        """Takes the rows that follow in the source."""
-        _plus(self.query, part.query, moved.query)
-        _plus(self.positives, part.positives, moved.passage)
-        _plus(self.negatives, part.negatives, moved.passage)
-        _plus(self.line, part.line, moved.line)
-        _plus(self.blank_query, part.blank_query, moved.query)
-        _plus(self.blank_line, part.blank_line, moved.line)
-        self.blank_count.extend(part.blank_count)
-        self.blank_file.extend(part.blank_file)
-        self.slice.frombytes(moved.slices[np.frombuffer(part.slice, np.int64)].tobytes())
-        self.file.extend(part.file)
-        self.n_positives.extend(part.n_positives)
-        self.n_negatives.extend(part.n_negatives)
-        self.n_used += part.n_used
-        self.count(part, moved.line)
-
-    def count(self, part: Rows, n_lines: int) -> None:
-        """Adds what was left out of other rows, which start n_lines further on."""
+    def count(self, part: Rows) -> None:
+        """Adds what was left out of other rows."""
         self.skipped.update(part.skipped)
         self.dropped.update(part.dropped)
         for shown in part.examples.values():
             for example in shown:
-                self.show(replace(example, line=example.line + n_lines))
-
-    def plain(self) -> dict[str, Any]:
-        """The rows in values that can be sent to another process; those of which source is known there."""
-        shown = [astuple(example) for examples in self.examples.values() for example in examples]
-        return {**vars(self), "source": None, "examples": shown}
-
-    @staticmethod
-    def of(plain: dict[str, Any], source: Source) -> Rows:
-        """The rows that were sent."""
-        counts = {name: Counter(plain[name]) for name in ("skipped", "dropped")}
-        rows = Rows(**{**plain, **counts, "source": source, "examples": {}})
-        for example in plain["examples"]:
-            rows.show(Example(*example))
-        return rows
+                self.show(example)
 
     def show(self, example: Example) -> None:
         shown = self.examples.setdefault(example.reason, [])
@@ -131,18 +100,8 @@ class Rows:
             shown.append(example)
 
 
-@dataclass(frozen=True)
-class Moved:
-    """What numbers of a part grow by when it is joined to the parts before it. slices: its slices' numbers."""
-
-    query: int
-    passage: int
-    line: int
-    slices: npt.NDArray[np.int64]
-
-
 class Collected:
-    """Rows of one source, or of a part of it, by split in order of appearance."""
+    """Rows of one source by split in order of appearance."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -172,32 +131,12 @@ class Collected:
             rows.take(Block.of(item), self._files.get(item.path, 0), value, queries, passages)
             rows.drop(item, self._files.get(item.path, 0), queries)
 
-    def join(self, part: Collected, moved: Moved) -> None:
-        """Takes the part that follows in the source."""
-        for split, rows in part._by_split.items():
-            self._rows_of(split).join(rows, moved)
-        self._untold.join(part._untold, moved)
-
-    def plain(self) -> dict[str, Any]:
-        """The rows in values that can be sent to another process."""
-        splits = [[split, rows.plain()] for split, rows in self._by_split.items()]
-        return {"source": astuple(self.source), "splits": splits, "untold": self._untold.plain()}
-
-    @staticmethod
-    def of(plain: dict[str, Any]) -> Collected:
-        """The rows that were sent."""
-        name, paths = plain["source"]
-        found = Collected(Source(name, tuple(paths)))
-        found._by_split = {split: Rows.of(rows, found.source) for split, rows in plain["splits"]}
-        found._untold = Rows.of(plain["untold"], found.source)
-        return found
-
     def rows(self) -> list[Rows]:
         """The rows of each split, at least of one. Rows too broken to tell count against every split."""
         if not self._by_split:
             self._rows_of("")
         for rows in self._by_split.values():
-            rows.count(self._untold, 0)
+            rows.count(self._untold)
         return list(self._by_split.values())
 
     def _rows_of(self, split: str) -> Rows:
@@ -240,5 +179,34 @@ def collect(
     return collected
 
 
-def _plus(values: array[int], more: array[int], n: int) -> None:
-    values.frombytes((np.frombuffer(more, np.int64) + n).tobytes())
+@dataclass
+class Gathered:
+    """All rows of a run, and its texts in their spools."""
+
+    collected: list[Collected]
+    slices: dict[str, int]
+    queries: TextSpool
+    passages: TextSpool
+
+    def close(self) -> None:
+        """Ends the writing, where no store is made."""
+        self.queries.close()
+        self.passages.close()
+
+    def rows(self) -> list[Rows]:
+        """Rows of each source, those of a file that holds several apart."""
+        return [rows for collected in self.collected for rows in collected.rows()]
+
+
+def gather(
+    streams: Iterable[tuple[Source, Iterable[Record | Defect | Block]]], folder: Path, tick: Callable[[], None]
+) -> Gathered:
+    """Reads all sources one after another; spool files go to the folder."""
+    spools = TextSpool("query", folder / "queries.txt"), TextSpool("passage", folder / "passages.txt")
+    gathered = Gathered([], {}, *spools)
+    with ExitStack() as on_error:
+        on_error.callback(gathered.close)
+        for source, stream in streams:
+            gathered.collected.append(collect(source, stream, *spools, gathered.slices, tick))
+        on_error.pop_all()
+    return gathered

@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import distinct
-from secid.pool.cutting import Cutters
 from secid.pool.frequencies import DocumentFrequencies, Floats, frequencies, merge_frequencies
 from secid.pool.texts import Packed, TextStore, let_go, pieces
 from secid.pool.tokens import Index, Keys, TokenSets, distinct_tokens, term_keys, token_stream
@@ -47,8 +46,7 @@ class Lexicon:
     counted           : (n_passages,) which passages are documents of the pool.
     lex               : tokens of what `queries` and `passages` give; those of the named tokenizer where None.
     spool             : a file that this object writes the passages' token sets to.
-    stores            : what `queries` and `passages` read from, so that few long texts are lexed at once, and other
-                        processes may lex.
+    stores            : what `queries` and `passages` read from, so that few long texts are lexed at once.
     lexed             : told of the number of texts that were lexed, now and then.
     """
 
@@ -74,9 +72,7 @@ class Lexicon:
         self._n_counted = int(counted.sum())
         self._pool: DocumentFrequencies | None = None
         self._offsets = np.zeros(len(counted) + 1, np.int64)
-        self._spool = spool
-        shared = stores[1] if stores and not lex else None
-        with Cutters(shared, tokenizer, counted) as cutters, spool.open("wb") as file:
+        with spool.open("wb") as file:
             ranges = pieces(n_queries, CHUNK_TEXTS, of_queries)
             sets = _in_order(lambda a, b: distinct_tokens(*stream(queries(a, b))), ranges, n_threads)
             self._query_sets = _joined(_telling(sets, lexed))
@@ -85,12 +81,11 @@ class Lexicon:
             self._held_by = np.zeros(len(vocabulary), np.int64)
             self._waiting = [np.zeros(0, np.int32)]
 
-            def here(a: int, b: int) -> Cut:
+            def cut(a: int, b: int) -> Cut:
                 return vocabulary.cut(*passage_stream(passages(a, b)), counted[a:b])
 
-            n_lanes = cutters.begin(vocabulary, n_threads)
             ranges, start = pieces(len(counted), CHUNK_TEXTS, of_passages), 0
-            for part in _telling(_in_order(partial(cutters.cut, here=here), ranges, n_lanes), lexed):
+            for part in _telling(_in_order(cut, ranges, n_threads), lexed):
                 stop = start + len(part.counts)
                 self._offsets[start + 1 : stop + 1] = part.counts
                 file.write(part.columns.data)

@@ -14,7 +14,7 @@ import numpy as np
 
 from secid.arrays import among, distinct, narrow, pairs
 from secid.errors import NothingToScoreError
-from secid.pool.gathering import Gathered, gather
+from secid.pool.collect import Gathered, gather
 from secid.pool.group import grouped, places
 from secid.pool.plan import Index, Mask, Plan, PlannedSource
 from secid.pool.refuse import refuse_bad, refuse_empty, told
@@ -36,7 +36,7 @@ def make_plan(
     with_positives: bool = False,
     with_echoes: bool = False,
 ) -> Plan:
-    """Reads all sources in this process and plans what has to be encoded.
+    """Reads all sources and plans what has to be encoded.
 
     readers : each source with its stream of rows; a stream that names splits gives several sources.
     folder  : an existing folder that the spool files are written to.

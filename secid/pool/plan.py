@@ -11,6 +11,7 @@ import numpy.typing as npt
 from secid.pool.texts import TextStore
 from secid.records import REASONS, Source
 from secid.results import Example
+from secid.results.catalogue import BITS
 
 Index = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
@@ -87,7 +88,8 @@ class PlannedSource:
                        its 0-based place among that row's usable negatives.
     listed           : (L,) triplet of every usable negative in the order of reading, copies included;
                        -1 where the settings leave it out. So a second reading finds each one again.
-    findings         : (T,) bit i says that the negative has the i-th finding of the catalogue; those of the texts.
+    findings         : (T,) bit i says that the negative has the i-th finding of the catalogue; those of the texts. The
+                       bit of `repeat`: the record lists its text before, written otherwise.
     blanks           : negatives that the reader left out since they hold no text.
     """
 
@@ -119,9 +121,24 @@ class PlannedSource:
     def n_triplets(self) -> int:
         return len(self.negatives)
 
+    def has(self, finding: str) -> npt.NDArray[np.bool_]:
+        """(T,) which negatives have a finding of the texts. One that its record lists again has repeats itself."""
+        if finding == "repeat":
+            return self.again() | (self.copies > 1)
+        return _bit(self.findings, finding)
+
+    def again(self) -> npt.NDArray[np.bool_]:
+        """(T,) which negatives' text the record lists before, written otherwise."""
+        return _bit(self.findings, "repeat")
+
     def triplet_record(self) -> Index:
         """(T,) record of each triplet."""
         return np.repeat(np.arange(self.n_records), np.diff(self.negative_offsets))
+
+
+def _bit(mask: Mask, finding: str) -> npt.NDArray[np.bool_]:
+    flags: npt.NDArray[np.bool_] = (mask >> np.uint32(BITS[finding])) & np.uint32(1) != 0
+    return flags
 
 
 @dataclass(frozen=True)

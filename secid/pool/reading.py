@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from secid.pool import Plan, gather, gather_shares, n_helpers_for, plan_of
+from secid.pool import Plan, gather, plan_of
 from secid.pool.make import TextRules
 from secid.progress import Progress
 from secid.read import Reader, open_source
@@ -53,11 +53,7 @@ def read_plan(
         progress.advance(now - done)
         done = now
 
-    n_helpers = n_helpers_for(readers)
-    if n_helpers:
-        found = gather_shares(readers, settings, folder, tick, n_helpers)
-    else:
-        found = gather(zip(sources, (reader.blocks() for reader in readers), strict=True), folder, tick)
+    found = gather(zip(sources, (reader.blocks() for reader in readers), strict=True), folder, tick)
     try:
         plan = plan_of(
             found,

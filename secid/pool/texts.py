@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -86,15 +86,6 @@ class Packed:
         return [self.data[a:b] for a, b in zip((ends - self.lengths).tolist(), ends.tolist(), strict=True)]
 
 
-class Segment(NamedTuple):
-    """Texts that lie together in a spool file: where they start, and the key and the bytes of each."""
-
-    path: Path
-    start: int
-    keys: bytearray | array[int]
-    lengths: array[int]
-
-
 class TextSpool:
     """Takes texts in a stream and gives each occurrence a number; `store` makes them distinct."""
 
@@ -108,9 +99,6 @@ class TextSpool:
         self._n_waiting_bytes = 0
         self._keys = bytearray()
         self._lengths = array("i")
-        self._n_bytes = 0
-        self._start = 0
-        self._segments: list[Segment] = []
 
     def add(self, texts: Iterable[str]) -> list[int]:
         """Occurrence number of each text; a recent repeat gets its earlier number."""
@@ -138,38 +126,14 @@ class TextSpool:
     def _write(self) -> None:
         """Texts that wait go to the file: many in one go, which takes half the time."""
         self._lengths.extend(map(len, self._waiting))
-        self._n_bytes += self._file.write(BETWEEN.join([*self._waiting, b""]))
+        self._file.write(BETWEEN.join([*self._waiting, b""]))
         self._waiting.clear()
         self._n_waiting_bytes = 0
         if len(self._recent) > RECENT_TEXTS:
             self._recent.clear()
 
-    def _cut(self) -> None:
-        """Ends a segment."""
-        self._write()
-        if self._lengths:
-            self._segments.append(Segment(self._path, self._start, self._keys, self._lengths))
-        self._keys, self._lengths, self._start = bytearray(), array("i"), self._n_bytes
-
-    def handed_over(self) -> list[Segment]:
-        """What was added since the last time, for `extend` of another spool; numbers begin anew."""
-        self._cut()
-        self._file.flush()
-        self._recent.clear()
-        found, self._segments, self._n_texts = self._segments, [], 0
-        return found
-
-    def extend(self, segments: Iterable[Segment]) -> int:
-        """Takes texts that another spool wrote. Returns what their numbers grow by."""
-        before = self._n_texts
-        self._cut()
-        for segment in segments:
-            self._segments.append(segment)
-            self._n_texts += len(segment.lengths)
-        return before
-
     def close(self) -> None:
-        """Ends the writing, where another spool makes the store."""
+        """Ends the writing, where no store is made."""
         self._file.close()
 
     def store(self) -> tuple[TextStore, npt.NDArray[np.int64]]:
@@ -177,30 +141,16 @@ class TextSpool:
 
         Texts are equal when all 16 bytes of their keys are. Ids follow the first occurrence.
         """
-        self._cut()
+        self._write()
         self._file.close()
-        segments, self._segments = self._segments, []
-        keys = np.frombuffer(b"".join(segment.keys for segment in segments), np.uint8).reshape(-1, KEY_BYTES)
-        lengths = np.concatenate([np.zeros(0, np.int32), *(np.frombuffer(s.lengths, np.int32) for s in segments)])
-        paths = tuple(dict.fromkeys(segment.path for segment in segments))
+        keys = np.frombuffer(self._keys, np.uint8).reshape(-1, KEY_BYTES)
+        lengths = np.frombuffer(self._lengths, np.int32)
         first, ids = _first_occurrences(keys)
         offsets = np.cumsum(lengths + np.int64(len(BETWEEN)))
         offsets -= lengths + len(BETWEEN)
-        # From places among all segments to places among all files, each end to end.
-        file_start = dict(zip(paths, _starts_of(paths).tolist(), strict=True))
-        shifts = [file_start[segment.path] + segment.start for segment in segments]
-        n_texts = np.array([len(segment.lengths) for segment in segments], np.int64)
-        heads = offsets[np.cumsum(n_texts) - n_texts]
-        offsets += np.repeat(np.array(shifts, np.int64) - heads, n_texts)
         if len(first) < len(keys):
             offsets, lengths, keys = offsets[first], lengths[first], keys[first]
-        return TextStore(paths, offsets, lengths, keys), ids
-
-
-def _starts_of(paths: Sequence[Path]) -> npt.NDArray[np.int64]:
-    """Where each file starts when all lie end to end."""
-    sizes = np.array([path.stat().st_size for path in paths], np.int64)
-    return np.cumsum(sizes) - sizes
+        return TextStore(self._path, offsets, lengths, keys), ids
 
 
 def _first_occurrences(keys: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -233,26 +183,24 @@ def _differ(ordered: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
 class TextStore:
     """Distinct texts by id. len(store), store.get(start, stop), store.take(ids); keys: (n, 16) uint8.
 
-    paths: the files; they are the store's own, until whoever made them removes them.
+    path: the file; it is the store's own, until whoever made it removes it.
     """
 
     def __init__(
         self,
-        paths: tuple[Path, ...],
+        path: Path,
         offsets: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int32],
         keys: npt.NDArray[np.uint8],
     ) -> None:
-        self.paths = paths
-        self._starts = _starts_of(paths)
+        self._path = path
         self._offsets = offsets
         self._lengths = lengths
         self.keys = keys
         self._n_resident = 0
-        self._files: list[mmap.mmap] = []
-        for path in paths:
-            with path.open("rb") as file:
-                self._files.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        with path.open("rb") as file:
+            empty = not path.stat().st_size  # which cannot be mapped
+            self._data = mmap.mmap(-1, 1) if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -272,48 +220,33 @@ class TextStore:
 
     def packed(self, start: int, stop: int) -> Packed:
         """The texts with ids start … stop-1 as one piece of bytes."""
-        return self.packed_at(*self.places(start, stop))
+        return self._packed(self._offsets[start:stop], self._lengths[start:stop])
 
     def packed_of(self, ids: npt.NDArray[np.int64]) -> Packed:
         """The texts with these ids as one piece of bytes."""
-        return self.packed_at(self._offsets[ids], self._lengths[ids])
-
-    def places(self, start: int, stop: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """Where the texts with ids start … stop-1 lie in the files, and their bytes: for `packed_at` elsewhere."""
-        return self._offsets[start:stop], self._lengths[start:stop]
-
-    def packed_at(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32]) -> Packed:
-        """The texts at these places as one piece of bytes."""
-        sizes = lengths.astype(np.int64) + len(BETWEEN)
-        size = int(sizes.sum())
-        files, places = self._placed(offsets)
-        if len(files) and _adjoin(offsets, sizes) and files[0] == files[-1]:  # mostly they lie so in the file
-            found = self._files[files[0]][places[0] : places[0] + size]
-        else:
-            data = self._files
-            parts = [data[f][a : a + n] for f, a, n in zip(files, places, sizes.tolist(), strict=True)]
-            found = b"".join(parts)
-        self._read(size)
-        return Packed(found, sizes - len(BETWEEN))
+        return self._packed(self._offsets[ids], self._lengths[ids])
 
     def only(self, ids: npt.NDArray[np.int64]) -> TextStore:
         """The store of these texts alone, numbered 0 … len(ids)-1 in the order given."""
-        return TextStore(self.paths, self._offsets[ids], self._lengths[ids], self.keys[ids])
+        return TextStore(self._path, self._offsets[ids], self._lengths[ids], self.keys[ids])
 
     def close(self) -> None:
-        """Lets go of the files, so that they can be removed."""
-        for file in self._files:
-            file.close()
+        """Lets go of the file, so that it can be removed."""
+        self._data.close()
 
-    def _placed(self, offsets: npt.NDArray[np.int64]) -> tuple[list[int], list[int]]:
-        """The file of each offset, and the place in it."""
-        files = np.searchsorted(self._starts, offsets, side="right") - 1
-        places = offsets - self._starts[files]
-        return files.tolist(), places.tolist()
+    def _packed(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32]) -> Packed:
+        sizes = lengths.astype(np.int64) + len(BETWEEN)
+        size = int(sizes.sum())
+        if len(offsets) and _adjoin(offsets, sizes):  # mostly they lie so in the file
+            data = self._data[offsets[0] : offsets[0] + size]
+        else:
+            data = b"".join([self._data[a : a + n] for a, n in zip(offsets.tolist(), sizes.tolist(), strict=True)])
+        self._read(size)
+        return Packed(data, sizes - len(BETWEEN))
 
     def _decoded(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32]) -> list[str]:
-        data, (files, places) = self._files, self._placed(offsets)
-        texts = [str(data[f][a : a + n], "utf-8") for f, a, n in zip(files, places, lengths.tolist(), strict=True)]
+        data = self._data
+        texts = [str(data[a : a + n], "utf-8") for a, n in zip(offsets.tolist(), lengths.tolist(), strict=True)]
         self._read(int(lengths.sum(dtype=np.int64)))
         return texts
 
@@ -322,8 +255,7 @@ class TextStore:
         self._n_resident += n_bytes
         if self._n_resident > RESIDENT_BYTES:
             self._n_resident = 0
-            for file in self._files:
-                let_go(file)
+            let_go(self._data)
 
 
 def _adjoin(offsets: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> bool:

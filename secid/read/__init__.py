@@ -4,8 +4,7 @@
 >>> for item in open_source(sources[0], settings): ...                # doctest: +SKIP
 """
 
-from secid.read.reader import FileContent, FileShape, Reader, ShareStream, open_source
-from secid.read.shares import Share
+from secid.read.reader import FileContent, FileShape, Reader, open_source
 from secid.read.sources import passed_over, resolve_sources
 from secid.read.stream import once_only
 
@@ -13,8 +12,6 @@ __all__ = [
     "FileContent",
     "FileShape",
     "Reader",
-    "Share",
-    "ShareStream",
     "once_only",
     "open_source",
     "passed_over",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -30,27 +30,20 @@ Handle = str | BinaryIO
 _opened = partial(pq.ParquetFile, memory_map=False, pre_buffer=False, buffer_size=1 << 20)
 
 
-def parquet_rows(file: Handle, path: str, columns: Sequence[str] | None, groups: range | None = None) -> Parts:
-    """Rows of a Parquet file as dicts of `columns` (all where None). Raises InputError where it is damaged.
-
-    groups: row groups to read; all where None. Rows keep the numbers that they have in the file.
-    """
+def parquet_rows(file: Handle, path: str, columns: Sequence[str] | None) -> Parts:
+    """Rows of a Parquet file as dicts of `columns` (all where None). Raises InputError where it is damaged."""
     with _damage(path):
         table = _opened(file)
         names = _present(table.schema_arrow, columns, path)
-        groups = range(table.num_row_groups) if groups is None else groups
         n_rows = table.metadata.num_rows
-        before = sum(table.metadata.row_group(group).num_rows for group in range(groups.start))
-    batches = _batches(file, table, names, groups, path)
+    batches = _batches(file, table, names, path)
     # The Parquet decoder makes its offsets itself.
-    yield from _parts(batches, names, path, lambda number: number / n_rows, checked=True, before=before)
+    yield from _parts(batches, names, path, lambda number: number / n_rows, checked=True)
 
 
-def _batches(
-    file: Handle, table: pq.ParquetFile, names: Sequence[str], groups: Iterable[int], path: str
-) -> Iterator[pa.RecordBatch]:
+def _batches(file: Handle, table: pq.ParquetFile, names: Sequence[str], path: str) -> Iterator[pa.RecordBatch]:
     """The row groups' rows in batches, few where they are large."""
-    for number in groups:
+    for number in range(table.num_row_groups):
         # Damaged metadata of a column raise here, and in `RowGroupMetaData.column` end the process. No row is decoded.
         next(table.reader.iter_batches(0, [number], range(table.metadata.num_columns)), None)
         with Path(file).open("rb") if isinstance(file, str) else nullcontext(file) as opened:
@@ -143,13 +136,6 @@ def _refuse_shared(schema: pa.Schema, names: Sequence[str], path: str) -> None:
             waiting.extend(kind.field(place).type for place in range(kind.num_fields))
 
 
-def group_sizes(path: str) -> list[int]:
-    """Rows of each row group of a Parquet file."""
-    with _damage(path):
-        metadata = pq.ParquetFile(path).metadata
-        return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-
-
 def _paths(names: Sequence[str]) -> list[str] | None:
     # pyarrow takes "a.b" as a path into a struct: a top-level name with a dot needs the whole table.
     return None if any("." in name for name in names) else list(names)
@@ -169,10 +155,9 @@ def _parts(
     done: Callable[[int], float],
     *,
     checked: bool,
-    before: int = 0,
 ) -> Parts:
-    """Rows of the batches. done: share of the file behind a row number.   before: rows of the file before them."""
-    number, rows, total = before, list[Row | Broken](), 0
+    """Rows of the batches. done: share of the file behind a row number."""
+    number, rows, total = 0, list[Row | Broken](), 0
     for piece, n_bytes, sound in _pieces(batches, names, path, checked=checked):
         if rows and (len(rows) + piece.num_rows > BATCH_ROWS or total + n_bytes > PIECE_BYTES):
             yield Part(range(number + 1, number + 1 + len(rows)), rows, done(number + len(rows)))

@@ -254,13 +254,8 @@ def open_rows(stream: ByteStream, container: Container, columns: Sequence[str] |
     return numbered(open_parts(stream, container, columns))
 
 
-def open_parts(
-    stream: ByteStream, container: Container, columns: Sequence[str] | None = None, groups: range | None = None
-) -> Parts:
-    """Rows of a stream, many at a time. columns: the only ones wanted, a saving for columnar files alone.
-
-    groups: the row groups of a Parquet file to read; all where None.
-    """
+def open_parts(stream: ByteStream, container: Container, columns: Sequence[str] | None = None) -> Parts:
+    """Rows of a stream, many at a time. columns: the only ones wanted, a saving for columnar files alone."""
     if container.kind == "jsonl":
         return json_lines(stream)
     if container.kind == "json_array":
@@ -270,17 +265,16 @@ def open_parts(
     if container.kind == "table" and container.dialect is not None:
         return gathered(table_rows(stream, container.dialect))
     if container.kind in COLUMNAR:
-        return _columnar(stream, container, columns, groups)
+        return _columnar(stream, container, columns)
     return iter(())
 
 
-def _columnar(stream: ByteStream, container: Container, columns: Sequence[str] | None, groups: range | None) -> Parts:
+def _columnar(stream: ByteStream, container: Container, columns: Sequence[str] | None) -> Parts:
     # pyarrow is imported only where a file asks for it: it costs 0.1 s.
     from secid.read import columnar
 
-    reads = partial(columnar.parquet_rows, groups=groups)
-    if container.kind != "parquet":
-        reads = partial(columnar.arrow_rows, streamed=container.kind == "arrow_stream")
+    arrow_rows = partial(columnar.arrow_rows, streamed=container.kind == "arrow_stream")
+    reads = columnar.parquet_rows if container.kind == "parquet" else arrow_rows
     if once_only(stream.path) or container.compression:
         with _spooled(stream) as file:
             yield from reads(file, stream.path, columns)

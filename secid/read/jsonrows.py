@@ -33,7 +33,7 @@ TOO_DEEP = Broken("too_deep", "nested about a thousand deep")
 """orjson stops at 1024, Python's recursion a little before; nothing a record needs comes near it."""
 
 
-def json_lines(stream: ByteStream, *, from_start: bool = True) -> Parts:
+def json_lines(stream: ByteStream) -> Parts:
     """One row a line, counted from 1; blank ones are none. Lines end at \\n alone: U+0085 and U+2028 are of texts."""
     number = 1
     for block in stream.line_blocks(ROW_LIMIT):
@@ -51,7 +51,7 @@ def json_lines(stream: ByteStream, *, from_start: bool = True) -> Parts:
             yield Part(numbers, rows)
             continue
         found = [
-            (at, parse_row(line.removeprefix(BOM) if from_start and at == 1 else line))
+            (at, parse_row(line.removeprefix(BOM) if at == 1 else line))
             for at, line in zip(numbers, lines, strict=True)
             if line.strip()
         ]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,9 @@ from secid.read.clean import Cleaner, Item, Pair
 from secid.read.collection import Collection, Role, open_collection
 from secid.read.containers import COLUMNAR, Container, open_parts, sniff
 from secid.read.grouping import PairGroups
-from secid.read.jsonrows import json_lines
 from secid.read.rows import ENCODING, Broken, Part, Parts, Row, numbered
 from secid.read.schemas.binding import Binding
 from secid.read.schemas.detect import detect
-from secid.read.shares import Share, cut
 from secid.read.stream import ByteStream, once_only
 from secid.records import Block, Source
 from secid.settings import Settings
@@ -133,30 +130,6 @@ class Reader:
         if groups is not None:
             yield from groups.items()
 
-    def shares(self, share_bytes: int) -> list[Share] | None:
-        """The source cut into shares, in its order; None where its rows cannot be read apart from each other."""
-        if any(file.pending or (file.binding is not None and not _stands_alone(file.binding)) for file in self._files):
-            return None
-        return [
-            share
-            for place, file in enumerate(self._files)
-            if file.binding is not None
-            for share in cut(place, file.path, file.container, share_bytes)
-        ]
-
-    def share(self, share: Share) -> ShareStream:
-        """The rows of one share, as `blocks` gives them; but lines of a span are counted from its start."""
-        file = self._files[share.file]
-        return ShareStream(partial(_items, file=file, groups=None), *self._open(file, share))
-
-    def hash_beside(self, hashing: Executor) -> None:
-        """Hashes all files, in place of an iteration."""
-        self._content = [hashing.submit(_hash_file, file.path) for file in self._files]
-
-    def passed(self, n_bytes: int) -> None:
-        """Counts bytes of a share as read."""
-        self._bytes_done += n_bytes
-
     def _read(self, file: _File, groups: PairGroups | None, hashing: ThreadPoolExecutor) -> Iterator[Item | Block]:
         contents = self._content if self._content is not None else []
         columnar = file.container.kind in COLUMNAR and not file.pending and not file.container.compression
@@ -179,18 +152,14 @@ class Reader:
         contents.append(content)
         self._bytes_done += n_bytes if columnar else stream.n_bytes_read
 
-    def _open(self, file: _File, share: Share | None = None) -> tuple[ByteStream, Parts]:
-        if share is not None and share.span is not None:
-            stream = ByteStream(file.path, share.span)
-            return stream, json_lines(stream, from_start=share.span[0] == 0)
+    def _open(self, file: _File) -> tuple[ByteStream, Parts]:
         stream = ByteStream(file.path)
         columns = None
         if file.binding and file.binding.columns is not None:
             asides = filter(None, (self._settings.source_column, self._settings.by))
             titles = (title for _, title in file.binding.titles)
             columns = (*file.binding.columns, *titles, *file.binding.beside, *asides)
-        groups = None if share is None or share.groups is None else range(*share.groups)
-        return stream, open_parts(stream, file.container, columns, groups)
+        return stream, open_parts(stream, file.container, columns)
 
     def _inspect(self, path: str) -> _File:
         """Container, schema and cleaner of a file, from its first rows."""
@@ -226,22 +195,6 @@ class Reader:
         return Cleaner(binding, path, self._settings, collection.query, collection.passage)
 
 
-class ShareStream:
-    """Rows of one share. Iterable once; n_lines is known afterwards."""
-
-    def __init__(self, items: Callable[[Part], Iterator[Item | Block]], stream: ByteStream, parts: Parts) -> None:
-        self._items, self._stream, self._parts = items, stream, parts
-        self.n_lines = 0
-
-    def __iter__(self) -> Iterator[Item | Block]:
-        try:
-            for part in self._parts:
-                yield from self._items(part)
-            self.n_lines = self._stream.n_lines
-        finally:
-            self._stream.close()
-
-
 def open_source(source: Source, settings: Settings) -> Reader:
     """Open a source: containers and schemas are found from the files' first rows.
 
@@ -263,11 +216,6 @@ def _items(part: Part, file: _File, groups: PairGroups | None) -> Iterator[Item 
             groups.add(found)
         else:
             yield found
-
-
-def _stands_alone(binding: Binding) -> bool:
-    """Whether a row is a record without a look at other rows or at a collection."""
-    return binding.labelled != "pair" and not binding.query_ids and not binding.passage_ids
 
 
 def first_rows(parts: Parts) -> tuple[list[Part], list[tuple[int, Row | Broken]]]:

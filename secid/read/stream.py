@@ -51,17 +51,11 @@ class _Counted(io.RawIOBase):
     """Passes bytes through, keeping their number and their SHA-256.
 
     The hash is taken in a thread (hashlib lets go of the interpreter), one block behind the reader.
-    span : the bytes that are read, without a hash; the whole input where None.
-    n_lines : line ends that passed in a span.
     """
 
-    def __init__(self, raw: BinaryIO, span: tuple[int, int] | None = None) -> None:
+    def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
-        self._left: int | None = None
-        if span is not None:
-            raw.seek(span[0])
-            self._left = span[1] - span[0]
-        self.n_bytes = self.n_lines = 0
+        self.n_bytes = 0
         self._digest = hashlib.sha256()
         self._hashing = ThreadPoolExecutor(max_workers=1)
         self._behind: Future[None] | None = None
@@ -71,14 +65,11 @@ class _Counted(io.RawIOBase):
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         # `read` instead of `readinto`: the hash needs bytes of its own.
-        data = self._raw.read(len(buffer) if self._left is None else min(len(buffer), self._left))
+        data = self._raw.read(len(buffer))
         buffer[: len(data)] = data
         self.n_bytes += len(data)
         self._wait()
-        if self._left is not None:
-            self._left -= len(data)
-            self.n_lines += data.count(b"\n")
-        elif data:
+        if data:
             self._behind = self._hashing.submit(self._digest.update, data)
         return len(data)
 
@@ -135,18 +126,17 @@ class ByteStream:
     """One opened input, unpacked.
 
     path : a file or pipe, or "-" for standard input.
-    span : read these bytes alone, which are not compressed; from the first to before the second.
     `n_bytes_read` counts the bytes as they lie on disk; `sha256` is theirs, whole after `drain`.
     Raises InputError where the input cannot be opened or its compression is damaged.
     """
 
-    def __init__(self, path: str, span: tuple[int, int] | None = None) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self._counted = _Counted(_open(path), span)
+        self._counted = _Counted(_open(path))
         packed = io.BufferedReader(cast("io.RawIOBase", self._counted), CHUNK)
         self._packed = packed
         with self._readable():
-            magic = packed.peek(4)[:4] if span is None else b""
+            magic = packed.peek(4)[:4]
         if magic.startswith(GZIP_MAGIC):
             self.compression = "gz"
             self._plain = io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=packed, mode="rb")), CHUNK)
@@ -161,11 +151,6 @@ class ByteStream:
     def n_bytes_read(self) -> int:
         """Bytes taken from the disk so far, before unpacking."""
         return self._counted.n_bytes
-
-    @property
-    def n_lines(self) -> int:
-        """Line ends read so far of a span."""
-        return self._counted.n_lines
 
     @property
     def sha256(self) -> str:

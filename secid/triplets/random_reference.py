@@ -70,11 +70,12 @@ def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors,
     pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
     pool = pool[np.argsort(key_ranks(plan.passages.keys[pool]))]
     sample = _sampled_queries(plan, triplets, seed)
-    drawn = {int(query): _drawn(plan, int(query), pool, seed) for query in sample}
-    queries = np.array([query for query in sample.tolist() if len(drawn[query]) >= FEWEST_PASSAGES], np.int64)
-    if not len(queries):
+    passages = [_random_passages(plan, query, pool, seed) for query in sample.tolist()]
+    enough = np.array([len(ids) >= FEWEST_PASSAGES for ids in passages])
+    if not enough.any():
         return None
-    parts = _cosines(queries, [drawn[query] for query in queries.tolist()], vectors)
+    queries = sample[enough]
+    parts = _cosines(queries, [ids for ids in passages if len(ids) >= FEWEST_PASSAGES], vectors)
     return RandomReference(
         queries=queries,
         names=names_of(plan.queries.keys[queries]),
@@ -87,17 +88,17 @@ def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors,
 def _sampled_queries(plan: Plan, triplets: Sequence[Triplets], seed: int) -> Index:
     """(Q,) rising ids: of each source the QUERIES that every sample of the run takes first.
 
-    They are the same 1,000 for sources of the same queries, and a small source keeps its own beside a large one.
+    They are the same 1,000 for sources of the same queries, and a small source keeps its own next to a large one.
     """
-    chosen = []
+    of_sources = []
     for rows in triplets:
         queries = distinct(rows.query)
         order = np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")
-        chosen.append(queries[order[:QUERIES]])
-    return distinct(np.concatenate(chosen))
+        of_sources.append(queries[order[:QUERIES]])
+    return distinct(np.concatenate(of_sources))
 
 
-def _drawn(plan: Plan, query: int, pool: Index, seed: int) -> Index:
+def _random_passages(plan: Plan, query: int, pool: Index, seed: int) -> Index:
     """Up to PASSAGES of the pool, in the order drawn: as many more are taken as may be positives of the query."""
     n_passages = len(plan.passages)
     start, stop = np.searchsorted(plan.known_positives, [query * n_passages, (query + 1) * n_passages])
@@ -108,11 +109,11 @@ def _drawn(plan: Plan, query: int, pool: Index, seed: int) -> Index:
     return passages[~among(passages, positives)][:PASSAGES]
 
 
-def _cosines(queries: Index, drawn: Sequence[Index], vectors: Vectors) -> list[Floats]:
+def _cosines(queries: Index, random: Sequence[Index], vectors: Vectors) -> list[Floats]:
     """s_qr of each query's passages, in float64, by the pass that measures the negatives themselves."""
-    counts = [len(passages) for passages in drawn]
+    counts = [len(passages) for passages in random]
     offsets = np.concatenate([[0], np.cumsum(counts)])
-    passages = np.concatenate(drawn)
+    passages = np.concatenate(random)
     rows = Triplets(
         query=np.repeat(queries, counts),
         positive=np.repeat(passages[offsets[:-1]], counts),  # any passage does: only s_qn is read
@@ -121,8 +122,8 @@ def _cosines(queries: Index, drawn: Sequence[Index], vectors: Vectors) -> list[F
         record=np.repeat(np.arange(len(queries)), counts),
         place=np.arange(len(passages)),
     )
-    swept = sweep(replace(vectors, seen=None), rows, {}, (), smallest_distance=0.0)
-    return np.split(swept.dots.query_negative.numpy(), offsets[1:-1])
+    dots = sweep(replace(vectors, seen=None), rows, {}, (), smallest_distance=0.0).dots
+    return np.split(dots.query_negative.numpy(), offsets[1:-1])
 
 
 def sampled(query: Index, reference: RandomReference) -> Flags:

@@ -19,6 +19,8 @@ from secid.measure.blocks import Triplets
 from secid.measure.gates import Dots, Gates, gates, pair_loss_nats
 from secid.pool import PlannedSource
 from secid.results.catalogue import BITS
+from secid.triplets.estimates import Estimate
+from secid.triplets.random_reference import RandomReference, hardness
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -112,6 +114,11 @@ class TripletTable:
         for name, flag in flags.items():
             mask |= flag.astype(np.uint32) << np.uint32(BITS[name])
         return replace(self, findings=mask, evaluated=self.evaluated | flags.keys())
+
+    def hardness(self, reference: RandomReference) -> Estimate | None:
+        """Where the negatives lie between random passages (0) and the positives (1). Source: METHOD 10."""
+        best = self.repeated(self.s_query_positive)
+        return hardness(self.triplets.query, self.s_query_negative, best, self.share, reference)
 
     def rows(self, keep: Index, triplets: Triplets) -> TripletTable:
         """Some rows of the table. keep: rising places of them; triplets: the same rows' ids."""

@@ -13,8 +13,8 @@ from tests.cli.conftest import rows, write_rows
 
 COMMANDS = {
     "mix": ("mix", "run", "--with-controls"),
-    "select": ("select", "run", "--source", "plain", "--top", 1, "--write", "kept.jsonl"),
-    "report": ("report", "run", "--to", "page.html"),
+    "select": ("select", "run", "--source", "plain", "--top", 1, "-o", "kept.jsonl"),
+    "report": ("report", "run", "-o", "page.html"),
     "baseline": ("baseline", "run", "--out", "base.json"),
 }
 READ_BY = {

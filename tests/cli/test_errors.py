@@ -41,6 +41,8 @@ BROKEN = FIXTURES / "broken"
             ["named 'small'", "other=small.jsonl"],
         ),
         (["score", "small.jsonl", "--encoder", "TINY", "--out", "page.pdf"], ["page.pdf", ".md"]),
+        (["mix", "run", "--write", "m.jsonl"], ["No such option", "--write"]),
+        (["report", "run", "--to", "page.html"], ["No such option", "--to"]),
         (["score", str(BROKEN / "empty.jsonl"), "--encoder", "TINY"], ["empty.jsonl", "no row"]),
         (["score", str(BROKEN / "llamaindex.json"), "--encoder", "TINY"], ["no negatives", "find some first"]),
         (["score", str(BROKEN / "cut.parquet"), "--encoder", "TINY"], ["cut.parquet"]),

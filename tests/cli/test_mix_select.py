@@ -18,7 +18,6 @@ from secid import api, read_run
 from secid.cli.outputs import repeats_told
 from secid.errors import UsageError
 from secid.measure.information import log_det_nats
-from secid.measure.mixture import union
 from secid.read import open_source, resolve_sources
 from secid.records import Record
 from secid.run_folder.read import read_states
@@ -109,7 +108,7 @@ def test_controls_take_a_share_only_when_asked(scored, invoke):
     found = api.mix(scored, budget=100.0, with_controls=True)
     assert {part.name for part in found.parts if part.control} >= {"control random", "control shuffled of plain"}
     assert found.nats >= api.mix(scored, budget=100.0).nats
-    code, _, err = invoke("mix", scored, "--with-controls", "--write", "x.jsonl")
+    code, _, err = invoke("mix", scored, "--with-controls", "-o", "x.jsonl")
     assert code == 2
     assert "stand in no file" in err
 
@@ -136,12 +135,12 @@ def test_one_source_is_not_mixed(tmp_path, tiny, invoke):
 
 def test_what_is_short_in_a_mixed_file_is_told_as_it_is(scored, invoke):
     """One source with the whole share has no candidates of others, though all sources know all queries."""
-    _, out, _ = invoke("mix", scored, "--fix", "plain=1", "--write", "alone.jsonl")
+    _, out, _ = invoke("mix", scored, "--fix", "plain=1", "-o", "alone.jsonl")
     flat = " ".join(out.split())
     assert "plain has the whole share, so nothing is mixed in" in flat
     assert "fewer than two" not in flat
     assert api.write_mixture(scored, {"plain": 1.0}, "again.jsonl").n_alone == 0
-    _, out, _ = invoke("mix", scored, "--fix", "plain=0.5", "--write", "both.jsonl")
+    _, out, _ = invoke("mix", scored, "--fix", "plain=0.5", "-o", "both.jsonl")
     assert "0 of 12 records have candidates of fewer than two sources" in " ".join(out.split())
 
 
@@ -155,30 +154,6 @@ def test_a_source_named_like_a_control_is_not_taken_for_it(tmp_path, tiny):
     ]
     (alone,) = api.mix("run").parts
     assert found.parts[0].single_nats == alone.single_nats != found.parts[1].single_nats
-
-
-def test_a_union_scored_for_real_is_the_formula_with_duplicates_once(tmp_path, tiny):
-    """Two sources that share some negatives, their union and what they share, scored in one pool."""
-    first, second = list(rows(12, 4, "plain")), list(rows(12, 4, "terse"))
-    for a, b in zip(first, second, strict=True):
-        b["neg"] = b["neg"][:3] + a["neg"][:2]
-    both = [{**a, "neg": list(dict.fromkeys(a["neg"] + b["neg"]))} for a, b in zip(first, second, strict=True)]
-    shared = [{**a, "neg": a["neg"][:2]} for a in first]
-    tables = {"first": first, "second": second, "both": both, "shared": shared}
-    for name, table in tables.items():
-        write_rows(tmp_path / f"{name}.jsonl", table)
-    api.score([f"{name}.jsonl" for name in tables], str(tiny), run="run", controls="none")
-    states = read_states(Path("run"), read_run(Path("run")))
-    formula = union(states["first"], states["second"], states["shared"])
-    assert formula.n_negatives == states["both"].n_negatives
-    # Rows are multiplied in float32, in blocks that differ between the files
-    assert torch.allclose(formula.total, states["both"].total, rtol=1e-6, atol=1e-6)
-    for budget in (1.0, 1000.0):
-        real = log_det_nats(states["both"].matrix(), budget)
-        assert log_det_nats(formula.matrix(), budget) == pytest.approx(real, rel=1e-6)
-        # Counting the shared ones twice, as the table of hybrids does, is another number: the test can tell
-        twice = log_det_nats((states["first"] + states["second"]).matrix(), budget)
-        assert abs(twice - real) > 1e-4 * real
 
 
 @pytest.mark.parametrize(
@@ -205,7 +180,7 @@ def test_wrong_questions_are_refused(scored, invoke, arguments, message):
 
 
 def test_a_file_of_a_run_is_no_run(scored, invoke):
-    for command in (["mix"], ["select", "--write", "out.jsonl", "--source", "plain", "--top", 1]):
+    for command in (["mix"], ["select", "-o", "out.jsonl", "--source", "plain", "--top", 1]):
         code, _, err = invoke(*command[:1], scored / "report.json", *command[1:])
         assert code == 2
         assert "report.json: is one file of a run, and all are needed\n  name the folder run" in err
@@ -220,7 +195,7 @@ def test_a_damaged_state_is_refused(scored, invoke):
 
 
 def test_the_mixed_file_has_the_shares_and_tells_where_each_negative_is_from(scored, invoke):
-    code, out, _ = invoke("mix", scored, "--fix", "plain=0.35", "--write", "mixed.jsonl", "--base", "plain", "--json")
+    code, out, _ = invoke("mix", scored, "--fix", "plain=0.35", "-o", "mixed.jsonl", "--base", "plain", "--json")
     assert code == 0
     written = json.loads(out)["written"]
     assert written["n_rows"] == written["n_records"] == 12
@@ -342,12 +317,12 @@ def test_a_bound_that_leaves_no_negative_is_refused(tmp_path, tiny, invoke):
 def test_changed_or_missing_inputs_are_refused(scored, invoke):
     write_rows(Path("plain.jsonl"), rows(12, 4, "other"))
     for arguments in (["mix", scored, "--fix", "plain=0.5"], ["select", scored, "--source", "plain", "--top", 1]):
-        code, _, err = invoke(*arguments, "--write", "m.jsonl")
+        code, _, err = invoke(*arguments, "-o", "m.jsonl")
         assert code == 2
         assert "has changed since it was scored" in err
         assert not Path("m.jsonl").exists()
     Path("plain.jsonl").unlink()
-    code, _, err = invoke("select", scored, "--source", "plain", "--top", 1, "--write", "m.jsonl")
+    code, _, err = invoke("select", scored, "--source", "plain", "--top", 1, "-o", "m.jsonl")
     assert code == 2
     assert "cannot be read again" in err
 
@@ -375,13 +350,13 @@ def test_the_table_names_the_row_and_place_of_each_negative(scored):
 
 def test_a_selection_that_left_nothing_out_by_its_rule_is_not_said_to_raise_the_score(scored, invoke):
     for top, rises in ((2, True), (100, False)):
-        code, out, _ = invoke("select", scored, "--source", "plain", "--top", top, "--write", f"kept{top}.jsonl")
+        code, out, _ = invoke("select", scored, "--source", "plain", "--top", top, "-o", f"kept{top}.jsonl")
         assert (code, "the score rises" in out.replace("\n", " ")) == (0, rises)
 
 
 def test_select_keeps_the_best_of_each_record(scored, invoke):
     before = Path("plain.jsonl").read_bytes()
-    code, out, _ = invoke("select", scored, "--source", "plain", "--top", 2, "--write", "kept.jsonl")
+    code, out, _ = invoke("select", scored, "--source", "plain", "--top", 2, "-o", "kept.jsonl")
     assert code == 0
     assert "circular" in out.replace("\n", " ")
     assert Path("plain.jsonl").read_bytes() == before
@@ -417,7 +392,7 @@ def test_unequal_numbers_beyond_b_1_are_told(tmp_path, tiny, invoke):
     write_rows(tmp_path / "plain.jsonl", rows(12, 4))
     api.score(["plain.jsonl"], str(tiny), run="run", controls="none", budget=100.0)
     told = "Before and after are of 48 and 10 negatives: beyond B = 1 only equal numbers compare"
-    _, out, _ = invoke("select", "run", "--max", 10, "--write", "few.jsonl")
+    _, out, _ = invoke("select", "run", "--max", 10, "-o", "few.jsonl")
     assert told in " ".join(out.split())
     assert "equal numbers" not in api.select("run", "whole.jsonl", min_weight=0.0).remark
     api.score(["plain.jsonl"], str(tiny), run="one", controls="none")
@@ -426,7 +401,7 @@ def test_unequal_numbers_beyond_b_1_are_told(tmp_path, tiny, invoke):
 
 def test_select_json_is_that_of_the_api(scored, invoke):
     rule = ("--max", 20, "--by", "information")
-    code, out, _ = invoke("select", scored, "--source", "terse", *rule, "--write", "a.jsonl", "--json")
+    code, out, _ = invoke("select", scored, "--source", "terse", *rule, "-o", "a.jsonl", "--json")
     expected = asdict(api.select(scored, "b.jsonl", source="terse", max_negatives=20, by="information"))
     assert code == 0
     found = json.loads(out)
@@ -448,14 +423,14 @@ def test_select_json_is_that_of_the_api(scored, invoke):
     ],
 )
 def test_wrong_rules_are_refused(scored, invoke, arguments, message):
-    code, _, err = invoke("select", scored, *arguments, "--write", "kept.jsonl")
+    code, _, err = invoke("select", scored, *arguments, "-o", "kept.jsonl")
     assert code == 2
     assert message in err
     assert not Path("kept.jsonl").exists()
 
 
 def test_select_never_writes_in_place(scored, invoke):
-    code, _, err = invoke("select", scored, "--source", "plain", "--top", 1, "--write", "plain.jsonl")
+    code, _, err = invoke("select", scored, "--source", "plain", "--top", 1, "-o", "plain.jsonl")
     assert code == 2
     assert "already exists" in err
     assert len(listed("plain.jsonl")) == 48
@@ -610,7 +585,7 @@ def test_select_from_labelled_data_of_one_source(tmp_path, tiny, shape, invoke):
     found, expected = (api.select(name, f"{name}-out.jsonl", top=2) for name in ("in", "lists"))
     assert listed("in-out.jsonl") == listed("lists-out.jsonl")
     assert found.after_nats == pytest.approx(expected.after_nats, rel=1e-9)
-    code, _, err = invoke("mix", "in", "--write", "mixed.jsonl")
+    code, _, err = invoke("mix", "in", "-o", "mixed.jsonl")
     assert code == 2
     assert "a label that nobody gave" in err
 
@@ -687,7 +662,7 @@ def test_counts_of_a_selection_add_up(tmp_path, tiny, invoke):
     assert found.rows_skipped == {"no_positive": 1}
     told = [json.loads(line) for line in Path(found.left_out_path).read_text("utf-8").splitlines()]
     assert Counter(line["reason"] for line in told) == {**found.left_out, "not scored: no_positive": 1}
-    _, out, _ = invoke("select", "run", "--top", 2, "--write", "again.jsonl")
+    _, out, _ = invoke("select", "run", "--top", 2, "-o", "again.jsonl")
     flat = " ".join(out.split())
     assert "24 of 54 listed negatives" in flat
     assert "left out: 30 (labelled_positive 1, near_copy 1, repeat 3, top 25)" in flat
@@ -707,7 +682,7 @@ def test_a_run_that_stopped_early_is_refused(tmp_path, tiny, invoke):
     for style in STYLES:
         write_rows(tmp_path / f"{style}.jsonl", rows(40, 2, style))
     api.score(["plain.jsonl", "terse.jsonl"], str(tiny), run="run", controls="none", until_ranked=0.9)
-    code, _, err = invoke("select", "run", "--source", "plain", "--top", 1, "--write", "kept.jsonl")
+    code, _, err = invoke("select", "run", "--source", "plain", "--top", 1, "-o", "kept.jsonl")
     assert code == 2
     assert "stopped early" in err
     assert api.write_mixture("run", {"plain": 0.5, "terse": 0.5}, "mixed.jsonl").n_records == 40

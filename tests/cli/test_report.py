@@ -22,13 +22,11 @@ def run(tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["run", "--to", "a.html", "b.md"],
-        ["--to", "a.html", "b.md", "run"],
-        ["run", "--to", "a.html", "--to", "b.md"],
-        ["--to", "a.html", "run/report.json", "b.md"],
+        ["run", "-o", "a.html", "--out", "b.md"],
+        ["-o", "a.html", "run/report.json", "-o", "b.md"],
     ],
 )
-def test_several_files_may_follow_one_flag(run, arguments, invoke):
+def test_one_run_gives_several_pages(run, arguments, invoke):
     outcome = invoke("report", *arguments)
     assert outcome.code == 0
     sizes = [f"wrote {name}: {Path(name).stat().st_size:,} bytes" for name in ("a.html", "b.md")]
@@ -38,7 +36,7 @@ def test_several_files_may_follow_one_flag(run, arguments, invoke):
 
 def test_several_runs_and_several_files(run, tmp_path, invoke):
     shutil.copytree(tmp_path / run, tmp_path / "other")
-    assert invoke("report", run, "other", "--to", "a.html", "b.md", "--to", "c.json").code == 0
+    assert invoke("report", run, "other", "-o", "a.html", "-o", "b.md", "-o", "c.json").code == 0
     assert listing(".") == ["a.html", "b.md", "c.json", "other", "run"]
 
 
@@ -49,7 +47,7 @@ def test_a_report_is_never_written_over(run, named, invoke):
     newer = json.loads(path.read_text(encoding="utf-8")) | {"schema_version": "1.7", "later": 1}
     path.write_text(json.dumps(newer), encoding="utf-8")
     before = path.read_bytes()
-    outcome = invoke("report", named, "--to", "a.html", "--to", "run/report.json")
+    outcome = invoke("report", named, "-o", "a.html", "-o", "run/report.json")
     assert outcome.code == 2
     assert "run/report.json: would be overwritten, and is read" in outcome.err
     assert path.read_bytes() == before
@@ -59,11 +57,11 @@ def test_a_report_is_never_written_over(run, named, invoke):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["run", "a.html"], "--to a.html"),
-        (["run", "--to", "a.html", "b.json"], "--to b.json"),
-        (["--to", "a.html", "b.md"], "secid report RUN --to a.html b.md"),
-        (["run", "--to", "a.pdf"], ".html, .json, .md"),
-        (["nothing", "--to", "a.html"], "nothing: cannot read the report"),
+        (["run", "a.html"], "-o a.html"),
+        (["run", "-o", "a.html", "b.json"], "-o b.json"),
+        (["-o", "a.html", "b.md"], "-o b.md"),
+        (["run", "-o", "a.pdf"], ".html, .json, .md"),
+        (["nothing", "-o", "a.html"], "nothing: cannot read the report"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_what_to_type(run, arguments, said, invoke):

@@ -10,7 +10,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Compared:
+class Row:
     """What one negative is compared with.
 
     near, best : s_qn and s_qp.   random : mean s_qr of the query.   share : what the negative counts.
@@ -37,35 +37,35 @@ def percentile_90(values: Sequence[float]) -> float:
     return ordered[low] + (place - low) * (ordered[high] - ordered[low])
 
 
-def compared(
-    rows: Sequence[tuple[str, str, str, float]],
+def rows_of(
+    triplets: Sequence[tuple[str, str, str, float]],
     positives: Mapping[str, set[str]],
     passages: Sequence[str],
     q_vec: Mapping[str, np.ndarray],
     p_vec: Mapping[str, np.ndarray],
-) -> tuple[list[Compared], dict[str, float]]:
+) -> tuple[list[Row], dict[str, float]]:
     """Each (query, positive, negative, share) with its cosines, and the 90th percentile of each query.
 
     All passages but a query's labelled positives are its random passages: for runs that have no more than are drawn.
     """
     random = {
         query: [cosine(q_vec[query], p_vec[text]) for text in passages if text not in positives[query]]
-        for query in {row[0] for row in rows}
+        for query in {row[0] for row in triplets}
     }
-    found = [
-        Compared(
+    rows = [
+        Row(
             query,
             cosine(q_vec[query], p_vec[negative]),
             cosine(q_vec[query], p_vec[positive]),
             math.fsum(random[query]) / len(random[query]),
             share,
         )
-        for query, positive, negative, share in rows
+        for query, positive, negative, share in triplets
     ]
-    return found, {query: percentile_90(values) for query, values in random.items()}
+    return rows, {query: percentile_90(values) for query, values in random.items()}
 
 
-def hardness(rows: Sequence[Compared]) -> float:
+def hardness(rows: Sequence[Row]) -> float:
     """(mean s_qn - mean s_qr) / (mean s_qp - mean s_qr), all over the same negatives. Source: METHOD 10."""
     n = math.fsum(row.share for row in rows)
     near, best, random = (
@@ -74,7 +74,7 @@ def hardness(rows: Sequence[Compared]) -> float:
     return (near - random) / (best - random)
 
 
-def standard_error(rows: Sequence[Compared]) -> float:
+def standard_error(rows: Sequence[Row]) -> float:
     """By the delta method: the gradient of h with respect to the three means, through their clustered covariance.
 
     h = f(x, y, z) = (x - z) / (y - z), so f_x = 1 / (y - z), f_y = -h / (y - z), f_z = (h - 1) / (y - z). The
@@ -94,7 +94,7 @@ def standard_error(rows: Sequence[Compared]) -> float:
     return math.sqrt(gradient @ covariance @ gradient)
 
 
-def bootstrap(rows: Sequence[Compared], n_resamples: int, generator: np.random.Generator) -> np.ndarray:
+def bootstrap(rows: Sequence[Row], n_resamples: int, generator: np.random.Generator) -> np.ndarray:
     """(n_resamples,) hardness of as many queries drawn with replacement, each with all of its negatives."""
     names = sorted({row.query for row in rows})
     of = {query: [row for row in rows if row.query == query] for query in names}

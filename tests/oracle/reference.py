@@ -7,25 +7,14 @@
     expected = reference.score_source(records, q_vec, p_vec, idf)
     reference.assert_close(actual, expected)
 
-Reading order: scoring (METHOD 1, 2), variants (3, 4, 7), uncertainty (8), objectives (9, 10),
-closeness. Nothing here imports secid, which test_reference.py holds. Embeddings are used as
-given: cast to float64, never rescaled. Sampling by hash, controls, the probe and encoding have no reference here.
+Reading order: scoring (METHOD 1, 2), variants (3, 4, 7), uncertainty (8), closeness. Nothing here
+imports secid, which test_reference.py holds. Embeddings are used as given: cast to float64, never rescaled.
+Sampling by hash, controls, the probe and encoding have no reference here.
 """
 
 from __future__ import annotations
 
 from tests.oracle.closeness import assert_close
-from tests.oracle.objectives import (
-    OBJECTIVES,
-    auc,
-    gradients,
-    loss_value,
-    margin_flags,
-    masked,
-    mw_gradients,
-    mw_loss,
-    separation,
-)
 from tests.oracle.scoring import (
     EPSILON,
     TOKENIZERS,
@@ -83,7 +72,6 @@ from tests.oracle.variants import (
 
 __all__ = [
     "EPSILON",
-    "OBJECTIVES",
     "TOKENIZERS",
     "VARIANTS",
     "Idf",
@@ -92,7 +80,6 @@ __all__ = [
     "Row",
     "Triplet",
     "assert_close",
-    "auc",
     "bias_nats",
     "bootstrap_scores",
     "budget_curve",
@@ -101,21 +88,15 @@ __all__ = [
     "document_frequencies",
     "duality_gap",
     "gate_buckets",
-    "gradients",
     "holm",
     "idf_for",
     "idf_table",
     "influence",
     "log_det_nats",
-    "loss_value",
-    "margin_flags",
-    "masked",
     "measure_source",
     "measure_triplets",
     "merge_rows",
     "mixture_nats",
-    "mw_gradients",
-    "mw_loss",
     "pair_proxies",
     "paired_standard_error",
     "policy_triplets",
@@ -127,7 +108,6 @@ __all__ = [
     "score_source",
     "scored_documents",
     "scored_queries",
-    "separation",
     "shape_of_spectrum",
     "singular_values",
     "source_sums",

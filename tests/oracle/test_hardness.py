@@ -59,47 +59,47 @@ def source(seed: int, *, n_passages: int = 34, n_positives: int = 4) -> tuple[di
     vectors = Vectors(torch.from_numpy(q_rows), torch.from_numpy(p_rows))
     reference = random_reference(plan, [rows, whole], vectors, seed=seed)
     assert reference is not None
-    scalars = sweep(vectors, rows, {}, ()).scalars
-    near, best = scalars.query_negative, scalars.query_positive
-    found = hardness(query, near, best, share, reference)
-    assert found is not None
+    dots = sweep(vectors, rows, {}, ()).dots
+    near, best = dots.query_negative.numpy(), dots.query_positive.numpy()
+    estimate = hardness(query, near, best, share, reference)
+    assert estimate is not None
     ours = {
-        "hardness": found.value,
-        "standard_error": found.standard_error,
+        "hardness": estimate.value,
+        "standard_error": estimate.standard_error,
         "random_like": random_like(query, near, reference).tolist(),
         "weak_positive": weak_positive(query, best, reference).tolist(),
     }
     texts = [(f"q{q}", f"p{p}", f"p{n}", s) for q, p, n, s in zip(query, rows.positive, negative, share, strict=True)]
-    compared, limits = oracle.compared(
+    cosines, limits = oracle.rows_of(
         texts,
         {f"q{q}": {f"p{p}" for p in own[q]} for q in range(QUERIES)},
         [f"p{p}" for p in range(n_passages)],
         {f"q{q}": q_rows[q].astype(np.float64) for q in range(QUERIES)},
         {f"p{p}": p_rows[p].astype(np.float64) for p in range(n_passages)},
     )
-    return ours, {"compared": compared, **expected(compared, limits)}
+    return ours, {"rows": cosines, **expected(cosines, limits)}
 
 
-def expected(compared: list[oracle.Compared], limits: dict[str, float]) -> dict:
+def expected(rows: list[oracle.Row], limits: dict[str, float]) -> dict:
     return {
-        "hardness": oracle.hardness(compared),
-        "standard_error": oracle.standard_error(compared),
-        "random_like": [row.near <= limits[row.query] for row in compared],
-        "weak_positive": [row.best <= limits[row.query] for row in compared],
+        "hardness": oracle.hardness(rows),
+        "standard_error": oracle.standard_error(rows),
+        "random_like": [row.near <= limits[row.query] for row in rows],
+        "weak_positive": [row.best <= limits[row.query] for row in rows],
     }
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_hardness_is_that_of_the_reference(seed):
     ours, theirs = source(seed)
-    theirs.pop("compared")
+    theirs.pop("rows")
     assert_close(ours, theirs, rel=1e-9, abs=1e-12)
     assert len(set(theirs["random_like"])) == 2  # both answers occur
 
 
 def test_runs_of_fewer_passages_than_are_drawn_agree_too():
     ours, theirs = source(3, n_passages=21)
-    theirs.pop("compared")
+    theirs.pop("rows")
     assert_close(ours, theirs, rel=1e-9, abs=1e-12)
 
 
@@ -113,9 +113,9 @@ def test_runs_of_fewer_passages_than_are_drawn_agree_too():
     ],
     ids=["near", "best", "random", "share"],
 )
-def test_the_reference_notices_a_damaged_row(damage: Callable[[oracle.Compared], oracle.Compared]):
+def test_the_reference_notices_a_damaged_row(damage: Callable[[oracle.Row], oracle.Row]):
     ours, theirs = source(0)
-    rows = list(theirs["compared"])
+    rows = list(theirs["rows"])
     rows[7] = damage(rows[7])
     with pytest.raises(AssertionError):
         assert_close(ours["hardness"], oracle.hardness(rows), rel=1e-9, abs=1e-12)
@@ -125,7 +125,7 @@ def test_the_reference_notices_a_damaged_row(damage: Callable[[oracle.Compared],
 
 def test_the_reference_notices_triplets_taken_for_clusters():
     ours, theirs = source(0)
-    apart = [replace(row, query=f"{row.query} {place}") for place, row in enumerate(theirs["compared"])]
+    apart = [replace(row, query=f"{row.query} {place}") for place, row in enumerate(theirs["rows"])]
     with pytest.raises(AssertionError):
         assert_close(ours["standard_error"], oracle.standard_error(apart), rel=1e-3)
 
@@ -138,7 +138,7 @@ def test_the_standard_error_is_that_of_queries_drawn_again():
         random, best, hard = 0.1 + 0.05 * draw.standard_normal(), 0.7 + 0.1 * draw.standard_normal(), draw.uniform()
         for _ in range(1 + number % 6):
             near = random + hard * (best - random) + 0.05 * draw.standard_normal()
-            rows.append(oracle.Compared(f"q{number}", near, best, random))
+            rows.append(oracle.Row(f"q{number}", near, best, random))
     spread = oracle.bootstrap(rows, 4_000, np.random.default_rng(12)).std()
     assert oracle.standard_error(rows) == pytest.approx(spread, rel=0.06)
     apart = [replace(row, query=f"{row.query} {place}") for place, row in enumerate(rows)]

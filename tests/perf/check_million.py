@@ -21,10 +21,9 @@ WATCH_SECONDS = 0.1
 
 
 def own_bytes(pid: int) -> int:
-    """Memory of a process and its children that is their own: mapped files are the kernel's to drop."""
-    pids = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split())]
-    statuses = [Path(f"/proc/{each}/status").read_text(encoding="ascii") for each in pids]
-    return sum(int(line.split()[1]) << 10 for s in statuses for line in s.splitlines() if line.startswith("RssAnon:"))
+    """Memory of a process that is its own: mapped files are the kernel's to drop."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return sum(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("RssAnon:"))
 
 
 def main() -> None:
@@ -39,7 +38,7 @@ def main() -> None:
         command = [sys.executable, "-m", "secid", "check", str(path), "--json"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         while process.poll() is None:
-            with suppress(OSError):  # one of them has just ended
+            with suppress(OSError):  # it has just ended
                 most = max(most, own_bytes(process.pid))
             time.sleep(WATCH_SECONDS)
         seconds, used = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)

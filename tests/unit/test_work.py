@@ -12,7 +12,6 @@ import pytest
 from secid import api
 from secid.errors import InputError, OutputError
 from secid.files import work_folder
-from secid.pool import gathering
 from secid.pool.texts import TextSpool
 from secid.read.grouping import temporary_database
 from tests.unit.scoring.made_rows import clean_rows, write
@@ -73,16 +72,13 @@ def test_no_usable_temporary_folder_is_told(monkeypatch):
         pass
 
 
-@pytest.mark.parametrize("n_helpers", [0, 1], ids=["alone", "helped"])
-def test_check_tells_a_full_disk(n_helpers, tmp_path, monkeypatch):
+def test_check_tells_a_full_disk(tmp_path, monkeypatch):
     path = tmp_path / "source.jsonl"
     write(path, clean_rows(40))
 
     def full(self: TextSpool) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("secid.pool.reading.n_helpers_for", lambda readers: n_helpers)
-    monkeypatch.setattr(gathering, "SHARE_BYTES", 500)
     monkeypatch.setattr(TextSpool, "_write", full)
     with pytest.raises(OutputError, match="no room left"):
         api.check([Path(path)])

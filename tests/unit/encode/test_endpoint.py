@@ -272,6 +272,21 @@ def test_the_key_is_sent_and_never_shown(
     assert "the key was sent over plain http" in encoder.info.notes
 
 
+def test_a_proxy_is_asked_for_other_hosts_alone(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    assert load(Settings(encoder=server.url)).dimension == 3
+    monkeypatch.setenv("HTTP_PROXY", server.url.removesuffix("/v1"))
+    answer = http_module.Http(None, print).ask("http://models.example/v1/models")
+    assert answer["data"] == [{"id": "tiny-model"}]
+
+
+def test_an_unusable_proxy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "ftp://127.0.0.1:9")
+    with pytest.raises(EncoderError, match=r"the proxy of the environment cannot be used: .*ftp"):
+        load(Settings(encoder="http://127.0.0.1:9/v1?model=m"))
+
+
 @pytest.mark.parametrize("space", ["\r", "\n", " "])
 def test_a_key_from_a_file_loses_its_line_end(server: Server, monkeypatch: pytest.MonkeyPatch, space: str) -> None:
     monkeypatch.setenv("SECID_API_KEY", SECRET + space)

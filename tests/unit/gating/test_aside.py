@@ -1,17 +1,15 @@
-"""Texts looked at by a process of its own: the same findings, whatever becomes of the process."""
+"""Texts of sources against the positives that a baseline knows."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from secid.errors import InputError
 from secid.gating import aside
-from secid.gating.aside import Aside, look
+from secid.gating.aside import look
 from secid.gating.runs import stored
 from secid.gating.texts import Texts
 from secid.read import resolve_sources
@@ -40,50 +38,5 @@ def told(found: aside.Looked) -> dict[str, dict[str, int]]:
 EXPECTED = {"clean": {}, "new": {"known_positive": 1}}
 
 
-def test_another_process_finds_the_same(task, monkeypatch):
-    monkeypatch.setattr(aside, "LEAST_BYTES", 0)
-    monkeypatch.setattr(aside.os, "cpu_count", lambda: 2)
-    here = look(*task)
-    monkeypatch.setattr(aside, "look", lambda *task: pytest.fail("looked here"))
-    with Aside(*task) as beside:
-        found = beside.findings()
-    assert told(found) == told(here) == EXPECTED
-    for key, item in here.items():
-        assert found[key].places == item.places
-        for name, share in item.shares.items():
-            assert found[key].shares[name].value == share.value
-            assert np.array_equal(found[key].shares[name].per_query, share.per_query)
-            assert np.array_equal(found[key].shares[name].queries, share.queries)
-
-
-@pytest.mark.parametrize("start", ["raise SystemExit(1)", "import os; os.close(0); os.write(1, b'half')", "1 +"])
-def test_a_process_that_dies_is_not_missed(task, monkeypatch, start):
-    monkeypatch.setattr(aside, "LEAST_BYTES", 0)
-    monkeypatch.setattr("secid.processes.start.START", start)
-    with Aside(*task) as beside:
-        assert told(beside.findings()) == EXPECTED
-
-
-def test_small_sources_need_no_process(task, monkeypatch):
-    monkeypatch.setattr(aside, "started", lambda serve: pytest.fail("a process was started"))
-    with Aside(*task) as beside:
-        assert told(beside.findings()) == EXPECTED
-
-
-def test_the_process_ends_with_the_block(task, monkeypatch):
-    monkeypatch.setattr(aside, "LEAST_BYTES", 0)
-    monkeypatch.setattr(aside.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr("secid.processes.start.START", "import time; time.sleep(600)")
-    with Aside(*task) as beside:
-        process = beside._helper.process
-    assert process is not None
-    assert process.returncode is not None
-
-
-def test_errors_are_told_by_the_process_that_asked(task, monkeypatch, capfd):
-    monkeypatch.setattr(aside, "LEAST_BYTES", 0)
-    sources, settings, table = task
-    Path(sources[1].paths[0]).write_text("no JSON\n", encoding="utf-8")
-    with Aside(sources, settings, table) as beside, pytest.raises(InputError, match="new"):
-        beside.findings()
-    assert capfd.readouterr().err == ""
+def test_known_positives_of_the_baseline_are_noticed(task):
+    assert told(look(*task)) == EXPECTED

@@ -11,8 +11,8 @@ import torch
 from scipy.optimize import minimize
 
 from secid.errors import NumericalError, UsageError
-from secid.measure.information import InformationState, log_det_nats
-from secid.measure.mixture import Bounds, best_mixture, evaluate, mixed, union
+from secid.measure.information import log_det_nats
+from secid.measure.mixture import Bounds, best_mixture, evaluate, mixed
 
 ROUNDING = 1e-12
 
@@ -107,7 +107,7 @@ def test_the_gap_bounds_the_true_shortfall_of_any_mixture(seed):
     budget, bounds = float(10 ** generator.uniform(0, 4)), Bounds.of(4, 0.6)
     best = best_mixture(matrices, budget, bounds)
     alpha = bounds.middle() + 0.1 * np.array([1, -1, 0, 0])
-    shown = evaluate(matrices, alpha, budget, bounds)
+    shown, _ = evaluate(matrices, alpha, budget, bounds)
     shortfall = best.nats - shown.nats
     assert shortfall > 0
     assert shown.gap_nats >= shortfall
@@ -125,7 +125,7 @@ def test_the_certificate_is_that_of_the_reference():
         measured[name] = type("Rows", (), {"direction": unit, "weight": weights[name]})()
         matrices.append(torch.from_numpy((unit.T * weights[name]) @ unit / 30))
     alpha = np.array([0.5, 0.3, 0.2])
-    shown = evaluate(matrices, alpha, 50.0, Bounds.of(3))
+    shown, _ = evaluate(matrices, alpha, 50.0, Bounds.of(3))
     shares = dict(zip("abc", alpha, strict=True))
     reference.assert_close(shown.nats, reference.mixture_nats(measured, shares, 50.0), rel=1e-10)
     reference.assert_close(shown.gap_nats, reference.duality_gap(measured, shares, 50.0), rel=1e-8)
@@ -133,7 +133,7 @@ def test_the_certificate_is_that_of_the_reference():
 
 def test_a_damaged_certificate_is_noticed():
     matrices = [matrix(1), matrix(2)]
-    shown = evaluate(matrices, np.array([0.95, 0.05]), 100.0, Bounds.of(2))
+    shown, _ = evaluate(matrices, np.array([0.95, 0.05]), 100.0, Bounds.of(2))
     shortfall = best_mixture(matrices, 100.0, Bounds.of(2)).nats - shown.nats
     damaged = replace(shown, gap_nats=0.1 * shown.gap_nats)
     assert shown.gap_nats >= shortfall
@@ -186,15 +186,3 @@ def test_unequal_dimensions_and_matrices_that_are_not_psd_are_refused():
         mixed([], np.array([]))
     with pytest.raises(NumericalError):
         best_mixture([-torch.eye(3, dtype=torch.float64), torch.eye(3, dtype=torch.float64)], 10.0, Bounds.of(2))
-
-
-def test_a_union_counts_shared_triplets_once():
-    generator = np.random.default_rng(0)
-    rows = torch.from_numpy(generator.standard_normal((10, 5)))
-
-    def state(part) -> InformationState:
-        return InformationState(rows[part].T @ rows[part], float(len(rows[part])))
-
-    whole = union(state(slice(0, 7)), state(slice(4, 10)), state(slice(4, 7)))
-    assert whole.n_negatives == 10
-    assert torch.allclose(whole.total, state(slice(0, 10)).total, rtol=1e-12)

@@ -925,7 +925,7 @@ print(sorted(name for name in {heavy!r} if name in sys.modules))
 
 
 def rendered_in_a_child(folder, extra=""):
-    targets = [part for suffix in FORMATS for part in ("--to", str(folder / f"out{suffix}"))]
+    targets = [part for suffix in FORMATS for part in ("-o", str(folder / f"out{suffix}"))]
     code = PROBE.format(heavy=HEAVY, extra=extra)
     golden = str(samples.GOLDEN / "1.0.json")
     return subprocess.run(

@@ -210,7 +210,7 @@ def test_a_pipe_is_read_from_its_first_byte_to_its_last(suffix: str, tmp_path: P
     with piped(data) as path:
         reader, found = read(path)
     assert [item.query for item in found] == [f"q {at}" for at in range(2000)]
-    assert (reader.n_bytes, reader.shares(1), reader.bytes_read()) == (None, None, len(data))
+    assert (reader.n_bytes, reader.bytes_read()) == (None, len(data))
     assert reader.content()[0].sha256 == hashlib.sha256(data).hexdigest()
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from secid.arrays import narrow
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import sweep
 from secid.triplets import random_reference as module
@@ -77,25 +78,25 @@ def triplets(query: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> T
     """One record for each run of equal queries."""
     starts = np.flatnonzero(np.diff(query, prepend=-1))
     return Triplets(
-        query=query,
-        positive=positive,
-        negative=negative,
+        query=narrow(query),
+        positive=narrow(positive),
+        negative=narrow(negative),
         record_offsets=np.append(starts, len(query)),
         record=np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(query)))),
         place=np.arange(len(query)),
     )
 
 
-def random_source(made: World, per_query: int = 8, seed: int = 1) -> Triplets:
+def random_source(run: World, per_query: int = 8, seed: int = 1) -> Triplets:
     """Passages that are no query's positive, any of them."""
-    query = np.repeat(np.arange(made.n_queries), per_query)
-    negatives = np.random.default_rng(seed).integers(made.n_queries, len(made.plan.passages), len(query))
+    query = np.repeat(np.arange(run.n_queries), per_query)
+    negatives = np.random.default_rng(seed).integers(run.n_queries, len(run.plan.passages), len(query))
     return triplets(query, query, negatives)
 
 
-def cosines(made: World, rows: Triplets) -> tuple[np.ndarray, np.ndarray]:
-    scalars = sweep(made.vectors, rows, {}, ()).scalars
-    return scalars.query_negative, scalars.query_positive
+def cosines(run: World, rows: Triplets) -> tuple[np.ndarray, np.ndarray]:
+    dots = sweep(run.vectors, rows, {}, ()).dots
+    return dots.query_negative.numpy(), dots.query_positive.numpy()
 
 
 def by_hand() -> RandomReference:
@@ -111,20 +112,20 @@ def by_hand() -> RandomReference:
 def test_hardness_by_hand():
     """Query 2 is above random by 0.4 and 0.2 of 0.8, query 5 by 0.3 of 0.4; query 7 is not sampled: 0.9 / 2.0."""
     query = np.array([2, 2, 5, 7])
-    found = hardness(query, np.array([0.5, 0.3, 0.6, 0.9]), np.array([0.9, 0.9, 0.7, 0.1]), None, by_hand())
-    assert found is not None
-    assert found.value == pytest.approx(0.45)
-    assert found.queries.tolist() == [b"a", b"b"]
+    estimate = hardness(query, np.array([0.5, 0.3, 0.6, 0.9]), np.array([0.9, 0.9, 0.7, 0.1]), None, by_hand())
+    assert estimate is not None
+    assert estimate.value == pytest.approx(0.45)
+    assert estimate.queries.tolist() == [b"a", b"b"]
     # influence of a query: its sum of (above - h * span), divided by the sum of spans
-    np.testing.assert_allclose(found.per_query, [(0.3 - 0.45 * 0.4) / 2.0, (0.6 - 0.45 * 1.6) / 2.0])
-    assert found.standard_error == pytest.approx(0.06 * np.sqrt(2))
+    np.testing.assert_allclose(estimate.per_query, [(0.3 - 0.45 * 0.4) / 2.0, (0.6 - 0.45 * 1.6) / 2.0])
+    assert estimate.standard_error == pytest.approx(0.06 * np.sqrt(2))
 
 
 def test_hardness_weighs_triplets_by_their_share():
     query = np.array([2, 2, 5])
-    found = hardness(query, np.array([0.5, 0.3, 0.6]), np.array([0.9, 0.9, 0.7]), np.array([1, 0.5, 0.5]), by_hand())
-    assert found is not None
-    assert found.value == pytest.approx((0.4 + 0.1 + 0.15) / (0.8 + 0.4 + 0.2))
+    estimate = hardness(query, np.array([0.5, 0.3, 0.6]), np.array([0.9, 0.9, 0.7]), np.array([1, 0.5, 0.5]), by_hand())
+    assert estimate is not None
+    assert estimate.value == pytest.approx((0.4 + 0.1 + 0.15) / (0.8 + 0.4 + 0.2))
 
 
 def test_hardness_of_nothing_is_none():
@@ -143,14 +144,14 @@ def test_flags_by_hand():
 
 
 def test_random_negatives_have_hardness_0_and_look_random():
-    made = world()
-    rows = random_source(made)
-    reference = random_reference(made.plan, [rows], made.vectors, seed=0)
+    run = world()
+    rows = random_source(run)
+    reference = random_reference(run.plan, [rows], run.vectors, seed=0)
     assert reference is not None
-    near, best = cosines(made, rows)
-    found = hardness(rows.query, near, best, None, reference)
-    assert found is not None
-    low, high = found.interval
+    near, best = cosines(run, rows)
+    estimate = hardness(rows.query, near, best, None, reference)
+    assert estimate is not None
+    low, high = estimate.interval
     assert low < 0 < high
     assert high - low < 0.06
     flags = random_like(rows.query, near, reference).astype(float)
@@ -162,32 +163,32 @@ def test_random_negatives_have_hardness_0_and_look_random():
 
 
 def test_positives_offered_as_negatives_have_hardness_1():
-    made = world()
-    own = np.arange(made.n_queries)
+    run = world()
+    own = np.arange(run.n_queries)
     rows = triplets(own, own, own)
-    reference = random_reference(made.plan, [rows, random_source(made)], made.vectors, seed=0)
+    reference = random_reference(run.plan, [rows, random_source(run)], run.vectors, seed=0)
     assert reference is not None
-    near, best = cosines(made, rows)
-    found = hardness(rows.query, near, best, None, reference)
-    assert found is not None
-    assert (found.value, found.standard_error) == pytest.approx((1.0, 0.0), abs=1e-12)
+    near, best = cosines(run, rows)
+    estimate = hardness(rows.query, near, best, None, reference)
+    assert estimate is not None
+    assert (estimate.value, estimate.standard_error) == pytest.approx((1.0, 0.0), abs=1e-12)
     assert not random_like(rows.query, near, reference).any()
 
 
 def test_sources_of_planted_hardness_come_in_order_and_compare_paired():
     """Negatives are mixed from the query's positive and a random passage: more of the positive, harder."""
-    made = world(n_queries=150, n_passages=750)
-    table = made.vectors.passages.numpy().astype(np.float64)
+    run = world(n_queries=150, n_passages=750)
+    table = run.vectors.passages.numpy().astype(np.float64)
     for place, part in enumerate((0.2, 0.5, 0.8)):
         rows = slice(150 * (place + 1), 150 * (place + 2))
         table[rows] = part * table[:150] + (1 - part) * table[rows]
-    made = replace(made, vectors=Vectors(made.vectors.queries, unit(table)))
+    run = replace(run, vectors=Vectors(run.vectors.queries, unit(table)))
     own = np.arange(150)
     sources = [triplets(own, own, own + 150 * (place + 1)) for place in range(4)]
-    reference = random_reference(made.plan, sources, made.vectors, seed=0)
+    reference = random_reference(run.plan, sources, run.vectors, seed=0)
     assert reference is not None
-    found = [hardness(rows.query, *cosines(made, rows), None, reference) for rows in sources]
-    easy, middle, hard, random = [item for item in found if item is not None]
+    estimates = [hardness(rows.query, *cosines(run, rows), None, reference) for rows in sources]
+    easy, middle, hard, random = [item for item in estimates if item is not None]
     assert random.value < 0.1 < easy.value < middle.value < hard.value < 1
     gap = paired_gap(hard, middle)
     assert gap.n_shared == 150
@@ -209,10 +210,10 @@ def planted_positives(n_positives: int) -> tuple[World, Triplets]:
 
 @pytest.mark.parametrize("n_positives", [1, 5, 200])
 def test_no_labelled_positive_is_drawn_however_many_there_are(n_positives):
-    made, rows = planted_positives(n_positives)
-    reference = random_reference(made.plan, [rows], made.vectors, seed=0)
+    run, rows = planted_positives(n_positives)
+    reference = random_reference(run.plan, [rows], run.vectors, seed=0)
     assert reference is not None
-    values = (made.vectors.passages[n_positives:].double() @ made.vectors.queries[0].double()).numpy()
+    values = (run.vectors.passages[n_positives:].double() @ run.vectors.queries[0].double()).numpy()
     assert reference.n_passages.tolist() == [PASSAGES]
     np.testing.assert_allclose(reference.mean, values.mean(), atol=1e-7)
     ordered = np.sort(values)
@@ -221,27 +222,27 @@ def test_no_labelled_positive_is_drawn_however_many_there_are(n_positives):
 
 def test_a_small_run_uses_what_there_is_and_a_smaller_one_has_no_reference():
     for n_random in (FEWEST_PASSAGES, FEWEST_PASSAGES - 1):
-        made, rows = planted_positives(2)
+        run, rows = planted_positives(2)
         keep = np.arange(2 + n_random)
         cut = triplets(rows.query[keep], rows.positive[keep], rows.negative[keep])
-        reference = random_reference(made.plan, [cut], made.vectors, seed=0)
+        reference = random_reference(run.plan, [cut], run.vectors, seed=0)
         if n_random == FEWEST_PASSAGES:
             assert reference is not None
             assert reference.n_passages.tolist() == [FEWEST_PASSAGES]
         else:
             assert reference is None
-    assert random_reference(made.plan, [], made.vectors, seed=0) is None
+    assert random_reference(run.plan, [], run.vectors, seed=0) is None
     none = np.zeros(0, np.int64)
-    assert random_reference(made.plan, [triplets(none, none, none)], made.vectors, seed=0) is None
+    assert random_reference(run.plan, [triplets(none, none, none)], run.vectors, seed=0) is None
 
 
 def test_a_draw_is_uniform_and_without_repeats():
-    made = world(n_queries=1, n_passages=41)
+    run = world(n_queries=1, n_passages=41)
     pool, counts = np.arange(41), np.zeros(41)
     for seed in range(2_000):
-        drawn = module._drawn(made.plan, 0, pool, seed)
-        assert len(set(drawn.tolist())) == PASSAGES
-        counts[drawn] += 1
+        passages = module._random_passages(run.plan, 0, pool, seed)
+        assert len(set(passages.tolist())) == PASSAGES
+        counts[passages] += 1
     assert counts[0] == 0  # the positive
     assert np.abs(counts[1:] / 2_000 - 30 / 40).max() < 4.5 * np.sqrt(0.75 * 0.25 / 2_000)
 
@@ -257,34 +258,34 @@ def by_name(reference: RandomReference | None) -> dict[bytes, tuple[float, float
 
 
 def test_no_order_of_files_or_rows_changes_the_passages():
-    made = world()
-    rows = random_source(made)
-    other, query, passage = made.renumbered(np.random.default_rng(5))
-    turned = slice(None, None, -1)
-    moved = triplets(query[rows.query[turned]], passage[rows.positive[turned]], passage[rows.negative[turned]])
-    first = random_reference(made.plan, [rows], made.vectors, seed=0)
-    second = random_reference(other.plan, [moved], other.vectors, seed=0)
+    run = world()
+    rows = random_source(run)
+    other, query, passage = run.renumbered(np.random.default_rng(5))
+    backwards = slice(None, None, -1)
+    same = triplets(query[rows.query[backwards]], passage[rows.positive[backwards]], passage[rows.negative[backwards]])
+    first = random_reference(run.plan, [rows], run.vectors, seed=0)
+    second = random_reference(other.plan, [same], other.vectors, seed=0)
     assert second is not None
     assert np.all(np.diff(second.queries) > 0)
     assert by_name(first).keys() == by_name(second).keys()
     for name, values in by_name(first).items():
         assert by_name(second)[name] == pytest.approx(values, abs=1e-12)
-    assert by_name(random_reference(made.plan, [rows], made.vectors, seed=1)) != by_name(first)
+    assert by_name(random_reference(run.plan, [rows], run.vectors, seed=1)) != by_name(first)
 
 
 def test_neither_batches_nor_mapped_rows_change_the_cosines(monkeypatch):
-    made = world()
-    rows = random_source(made)
+    run = world()
+    rows = random_source(run)
     seen: list[int] = []
 
     def gather(role: str, ids: np.ndarray, out: torch.Tensor) -> None:
-        out.copy_((made.vectors.queries if role == "query" else made.vectors.passages)[ids])
+        out.copy_((run.vectors.queries if role == "query" else run.vectors.passages)[ids])
 
-    whole = random_reference(made.plan, [rows], made.vectors, seed=0)
+    whole = random_reference(run.plan, [rows], run.vectors, seed=0)
     monkeypatch.setattr("secid.measure.blocks.BLOCK_TRIPLETS", 64)
     monkeypatch.setattr("secid.measure.blocks.WINDOW_BYTES", 4 * D * 100)
-    mapped = Vectors(made.vectors.queries, made.vectors.passages, gather, seen.append)
-    parts = random_reference(made.plan, [rows], mapped, seed=0)
+    from_file = Vectors(run.vectors.queries, run.vectors.passages, gather, seen.append)
+    parts = random_reference(run.plan, [rows], from_file, seed=0)
     assert whole is not None
     assert parts is not None
     np.testing.assert_allclose(parts.mean, whole.mean, atol=1e-14)
@@ -294,10 +295,10 @@ def test_neither_batches_nor_mapped_rows_change_the_cosines(monkeypatch):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_gives_the_same():
-    made = world()
-    rows = random_source(made)
-    moved = Vectors(made.vectors.queries.cuda(), made.vectors.passages.cuda())
-    first, second = (random_reference(made.plan, [rows], vectors, seed=0) for vectors in (made.vectors, moved))
+    run = world()
+    rows = random_source(run)
+    on_gpu = Vectors(run.vectors.queries.cuda(), run.vectors.passages.cuda())
+    first, second = (random_reference(run.plan, [rows], vectors, seed=0) for vectors in (run.vectors, on_gpu))
     assert by_name(first).keys() == by_name(second).keys()
     assert first is not None
     assert second is not None
@@ -306,14 +307,14 @@ def test_a_gpu_gives_the_same():
 
 def test_the_sample_is_of_each_source_and_the_same_for_sources_of_the_same_queries(monkeypatch):
     monkeypatch.setattr(module, "QUERIES", 20)
-    made = world()
-    large = random_source(made)
-    twin = random_source(made, per_query=3, seed=9)
+    run = world()
+    large = random_source(run)
+    twin = random_source(run, per_query=3, seed=9)
     few = np.arange(10)
     small = triplets(few, few, few + 200)
-    alone = random_reference(made.plan, [large], made.vectors, seed=0)
-    both = random_reference(made.plan, [large, twin], made.vectors, seed=0)
-    mixed = random_reference(made.plan, [large, small], made.vectors, seed=0)
+    alone = random_reference(run.plan, [large], run.vectors, seed=0)
+    both = random_reference(run.plan, [large, twin], run.vectors, seed=0)
+    mixed = random_reference(run.plan, [large, small], run.vectors, seed=0)
     assert alone is not None
     assert both is not None
     assert mixed is not None
@@ -325,12 +326,12 @@ def test_the_sample_is_of_each_source_and_the_same_for_sources_of_the_same_queri
 
 def test_a_negative_that_is_one_of_the_random_passages_is_flagged_whatever_rounding_does():
     """Of 11 passages the 90th percentile is the second largest itself."""
-    made, rows = planted_positives(2)
+    run, rows = planted_positives(2)
     keep = np.arange(2 + 11)
     cut = triplets(rows.query[keep], rows.positive[keep], rows.negative[keep])
-    reference = random_reference(made.plan, [cut], made.vectors, seed=0)
+    reference = random_reference(run.plan, [cut], run.vectors, seed=0)
     assert reference is not None
-    near, _ = cosines(made, cut)
+    near, _ = cosines(run, cut)
     order = np.argsort(near)
     for noise in (-1e-15, 0.0, 1e-15):
         flags = random_like(cut.query, near + noise, reference)
