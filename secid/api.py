@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -115,6 +115,8 @@ def write_mixture(
     *,
     base: str | None = None,
     seed: int | None = None,
+    max_share: float = 1.0,
+    fixed: Collection[str] = (),
 ) -> Blend:
     """Writes the rows of one source with negatives drawn from several, and PATH.provenance.jsonl.
 
@@ -123,6 +125,8 @@ def write_mixture(
     path   : a new file; its suffix is the base's.
     base   : source whose rows and schema the file takes; the first in rank with a share by default.
     seed   : of the draws; that of the run by default.
+    max_share, fixed : as in `mix`: no source but the fixed ones has more than this share of the drawn negatives, even
+             where others run out; then the file has fewer negatives.
     Raises SecidError. Source: METHOD 7.
     """
     from secid.export.mixture import write_blend
@@ -131,7 +135,7 @@ def write_mixture(
     report = read_run(Path(run))
     chosen = report.settings["seed"]["value"] if seed is None else seed
     with work_folder() as work:
-        return write_blend(report, shares, base, Path(path), work, chosen)
+        return write_blend(report, shares, base, Path(path), work, chosen, max_share, fixed)
 
 
 def select(

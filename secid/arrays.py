@@ -28,3 +28,17 @@ def among(values: npt.NDArray[Number], known: npt.NDArray[Number]) -> npt.NDArra
     place = np.minimum(np.searchsorted(known, values), len(known) - 1)
     found: npt.NDArray[np.bool_] = known[place] == values
     return found
+
+
+def narrow(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The values as int32 where they fit, which halves what a run keeps per triplet; typed as what they stand for.
+
+    Products of narrow ids overflow: `pairs` widens them first.
+    """
+    fits = not len(values) or (values.max() < 2**31 and values.min() >= -(2**31))
+    return values.astype(np.int32, copy=False) if fits else values
+
+
+def pairs(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64], n_second: int) -> npt.NDArray[np.int64]:
+    """(n,) one number for each pair of ids, rising by the first, then the second. n_second: above every second id."""
+    return first.astype(np.int64) * n_second + second

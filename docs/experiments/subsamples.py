@@ -17,7 +17,8 @@ import numpy as np
 from secid.analyses.early_stopping import FIRST_LOOK, _decided, _first_queries, look_sizes, rank_early
 from secid.encode import load, smallest_distance
 from secid.measure.information import InformationState, log_det_nats
-from secid.measure.uncertainty import influence, reach_95
+from secid.measure.interval import reach_95
+from secid.measure.uncertainty import influence
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.scoring.clock import Clock
@@ -80,7 +81,7 @@ def run(names: list[str], encoder: object, arguments: argparse.Namespace) -> Non
 def directions(item: object, vectors: object, epsilon: float) -> np.ndarray:
     """(T, d) residual directions, 0 where negative and positive are no further apart than epsilon (METHOD 2.6)."""
     rows, passages = item.triplets, vectors.passages.numpy()
-    length = np.sqrt(item.scalars.squared_distance)
+    length = np.sqrt(item.table.dots().squared_distance.numpy())
     factor = np.divide(1.0, length, out=np.zeros_like(length), where=length > epsilon)
     return ((passages[rows.negative] - passages[rows.positive]) * factor[:, None]).astype(np.float32)
 
@@ -90,6 +91,7 @@ def coverage(items: list, vectors: object, epsilon: float, n_subsamples: int) ->
     print("\ncoverage of 95 % intervals, with bias correction in brackets")
     for item in items:
         u = directions(item, vectors, epsilon)
+        weight, squared = item.table.gates().weight.numpy(), item.table.dots().squared_distance.numpy()
         queries = np.unique(item.triplets.query)
         truth = item.nats(1.0)
         line = []
@@ -100,9 +102,8 @@ def coverage(items: list, vectors: object, epsilon: float, n_subsamples: int) ->
                 chosen = generator.choice(queries, size, replace=False)
                 keep = np.flatnonzero(np.isin(item.triplets.query, chosen))
                 part = subset(item.triplets, keep)
-                state = sample_state(u, item.gates.weight, keep)
-                scalars = type(item.scalars)(*(getattr(item.scalars, name)[keep] for name in vars(item.scalars)))
-                effect = influence(vectors, part, scalars, item.gates.weight[keep], state, epsilon)
+                state = sample_state(u, weight, keep)
+                effect = influence(vectors, part, squared[keep], weight[keep], state, epsilon)
                 half = reach_95(size) * effect.standard_errors()[0] * np.sqrt(1 - size / len(queries))
                 nats = log_det_nats(state.matrix())
                 inside += abs(nats - truth) <= half
@@ -115,7 +116,7 @@ def bootstrap(items: list, vectors: object, epsilon: float, n_resamples: int) ->
     """Standard error by resampling queries, over the one by influence."""
     print("\nstandard error, bootstrap over influence")
     for item in items:
-        u = directions(item, vectors, epsilon) * np.sqrt(item.gates.weight)[:, None].astype(np.float32)
+        u = directions(item, vectors, epsilon) * np.sqrt(item.table.gates().weight.numpy())[:, None].astype(np.float32)
         queries, cluster = np.unique(item.triplets.query, return_inverse=True)
         generator = np.random.default_rng(0)
         scores = []

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from secid.arrays import distinct
+from secid.arrays import distinct, narrow, pairs
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
-from secid.pool import SPLITTERS, Plan, sample_order, splitter
+from secid.pool import SPLITTERS, Plan, key_ranks, sample_order, splitter
 from secid.progress import Progress
 from secid.results import control_name
 from secid.settings import Settings
@@ -86,7 +86,7 @@ def base_of(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Bas
     order = np.argsort(sample_order(plan.queries.keys[query], settings.seed), kind="stable")
     order = order[: settings.control_queries]
     pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
-    negative_pairs = [rows.query * n_passages + rows.negative for rows in triplets]
+    negative_pairs = [pairs(rows.query, rows.negative, n_passages) for rows in triplets]
     counts = np.concatenate([np.diff(planned.negative_offsets) for planned in plan.sources])
     return Base(
         query=query[order],
@@ -133,13 +133,6 @@ def make_controls(
     return made, missing
 
 
-def key_ranks(keys: npt.NDArray[np.uint8]) -> Index:
-    """(n,) rank of each text by its key: an order that no file or row order changes."""
-    ranks = np.empty(len(keys), np.int64)
-    ranks[np.lexsort(keys.T[::-1])] = np.arange(len(keys))
-    return ranks
-
-
 def rows_of(
     pair: Index, query: Index, positive: Index, negative: Index, share: npt.NDArray[np.float64] | None = None
 ) -> Triplets:
@@ -147,12 +140,12 @@ def rows_of(
     counts = np.bincount(pair)
     counts = counts[counts > 0]
     return Triplets(
-        query=query,
-        positive=positive,
-        negative=negative,
+        query=narrow(query),
+        positive=narrow(positive),
+        negative=narrow(negative),
         record_offsets=np.concatenate([[0], np.cumsum(counts)]),
-        record=np.repeat(np.arange(len(counts)), counts),
-        place=np.arange(len(negative)),
+        record=narrow(np.repeat(np.arange(len(counts)), counts)),
+        place=narrow(np.arange(len(negative))),
         share=share,
     )
 
@@ -166,10 +159,10 @@ def _from_table(base: Base, table: Index, wanted: npt.NDArray[np.bool_]) -> Trip
     return rows_of(pair, base.query[pair], base.positive[pair], table[keep])
 
 
-def _is_pair(pairs: Index, base: Base, query: Index, passage: Index) -> npt.NDArray[np.bool_]:
-    wanted = query * base.n_passages + passage
-    place = np.minimum(np.searchsorted(pairs, wanted), max(0, len(pairs) - 1))
-    return pairs[place] == wanted if len(pairs) else np.zeros(wanted.shape, np.bool_)
+def _is_pair(known: Index, base: Base, query: Index, passage: Index) -> npt.NDArray[np.bool_]:
+    wanted = pairs(query, passage, base.n_passages)
+    place = np.minimum(np.searchsorted(known, wanted), max(0, len(known) - 1))
+    return known[place] == wanted if len(known) else np.zeros(wanted.shape, np.bool_)
 
 
 def _random(base: Base, seed: int) -> Triplets | str:
@@ -241,7 +234,7 @@ def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Tri
     keep = sampled & ~_is_pair(base.own, base, query, negative)
     if not keep.any():
         return "the sources give every query the same negatives"
-    group = record[keep] * base.n_passages + positive[keep]
+    group = pairs(record[keep], positive[keep], base.n_passages)
     new = np.concatenate([[True], group[1:] != group[:-1]])
     share = None if rows.share is None else rows.share[order][keep]
     return rows_of(np.cumsum(new) - 1, query[keep], positive[keep], negative[keep], share)

@@ -23,8 +23,9 @@ from scipy.special import stdtr, stdtrit
 from secid.arrays import distinct
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets
+from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.sequential import information_times, levels_of_looks, most_equal, spent
-from secid.measure.uncertainty import FEWEST_QUERIES, ROUNDING_NATS, difference
+from secid.measure.uncertainty import ROUNDING_NATS, difference
 from secid.pool import Plan, select
 from secid.progress import Progress
 from secid.results import EarlyPair, EarlyStop, Look

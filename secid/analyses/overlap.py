@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import distinct
+from secid.arrays import distinct, pairs
 from secid.results import Overlap
 
 Index = npt.NDArray[np.int64]
@@ -50,8 +50,8 @@ def _jaccard(a: Listed, b: Listed, queries: Index) -> float | None:
     if not len(queries):
         return None
     top = int(max(a.negative.max(), b.negative.max())) + 1
-    first, second = (distinct(rows.query * top + rows.negative) for rows in (a, b))
+    first, second = (distinct(pairs(rows.query, rows.negative, top)) for rows in (a, b))
     n_queries = int(queries[-1]) + 1
-    counts = [np.bincount(pairs // top, minlength=n_queries)[queries] for pairs in (first, second)]
+    counts = [np.bincount(pair // top, minlength=n_queries)[queries] for pair in (first, second)]
     both = np.bincount(np.intersect1d(first, second) // top, minlength=n_queries)[queries]
     return float((both / (counts[0] + counts[1] - both)).mean())

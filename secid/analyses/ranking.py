@@ -10,18 +10,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.sequential import levels_of_looks
 from secid.measure.uncertainty import (
-    FEWEST_QUERIES,
     Difference,
     covariance,
     difference,
     holm,
     probability_first,
-    reach_95,
 )
 from secid.results import Comparison, EarlyStop
 from secid.settings import Settings
+from secid.triplets import estimates
 from secid.triplets.measured import Measured
 
 Floats = npt.NDArray[np.float64]
@@ -33,18 +33,12 @@ POWER_80 = 0.8416212335729143
 
 def interval(item: Measured, budget: float, nats: float, error: float) -> tuple[float, float]:
     """95 % interval of ECI_B. With too few queries for a standard error it is all that the score can be."""
-    if len(item.influence.queries) < FEWEST_QUERIES:
-        return (0.0, budget)
-    half = reach_95(len(item.influence.queries)) * error
-    return (max(0.0, nats - half), nats + half)
+    return estimates.interval(nats, error, len(item.influence.queries), (0.0, budget))
 
 
 def difference_interval(gap: Difference, budget: float) -> tuple[float, float]:
     """95 % interval of a difference of ECI_B. With too few queries it is all that the difference can be."""
-    if gap.n_queries < FEWEST_QUERIES:
-        return (-budget, budget)
-    half = reach_95(gap.n_queries) * gap.standard_error
-    return (gap.nats - half, gap.nats + half)
+    return estimates.interval(gap.nats, gap.standard_error, gap.n_queries, (-budget, budget))
 
 
 def compare(ranked: Sequence[Measured], budget: float, stop: EarlyStop | None = None) -> tuple[Comparison, ...]:

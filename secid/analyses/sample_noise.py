@@ -7,9 +7,11 @@ from dataclasses import replace
 from math import sqrt
 
 from secid.analyses.ablations import conclusion
+from secid.measure.interval import FEWEST_QUERIES, reach_95
 from secid.measure.sweep import Variant
-from secid.measure.uncertainty import FEWEST_QUERIES, difference, reach_95
+from secid.measure.uncertainty import difference
 from secid.results import Ablation, AblationRow
+from secid.triplets.estimates import interval
 from secid.triplets.measured import Measured
 
 POOL = "Scored with the document frequencies of the whole run; --max-records counts over its sample alone"
@@ -30,7 +32,7 @@ def _row(row: AblationRow, variant: Variant, items: Sequence[Measured], budget: 
     by_name = {item.name: item for item in items}
     n_queries = {item.name: item.variants[variant].n_queries for item in items}
     intervals = {
-        item.name: _interval(item, value, n_queries[item.name])
+        item.name: _interval(item, value, n_queries[item.name], budget)
         for item in items
         if (value := row.scores[item.name]) is not None and n_queries[item.name] >= FEWEST_QUERIES
     }
@@ -46,10 +48,9 @@ def _row(row: AblationRow, variant: Variant, items: Sequence[Measured], budget: 
     )
 
 
-def _interval(item: Measured, nats: float, n_queries: int) -> tuple[float, float]:
-    error = float(item.influence.standard_errors()[0])
-    half = reach_95(n_queries) * error * _widening(len(item.influence.queries), n_queries)
-    return (max(0.0, nats - half), nats + half)
+def _interval(item: Measured, nats: float, n_queries: int, budget: float) -> tuple[float, float]:
+    error = float(item.influence.standard_errors()[0]) * _widening(len(item.influence.queries), n_queries)
+    return interval(nats, error, n_queries, (0.0, budget))
 
 
 def _beyond(row: AblationRow, first: Measured, second: Measured, n_queries: int) -> bool:

@@ -14,13 +14,13 @@ from secid.measure.information import trace
 from secid.pool import Plan
 from secid.progress import Progress
 from secid.results import Slice, SliceSource
+from secid.results.catalogue import FINDINGS
 from secid.settings import Settings
 from secid.triplets.measure_set import Bench, level_places
 from secid.triplets.measured import Measured
 
 MOST_SLICES = 1_000
 """A column of more values tells rows apart, not parts of the data."""
-Flags = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.int64]
 
 
@@ -28,15 +28,14 @@ def slices(
     plan: Plan,
     items: Sequence[Measured],
     bench: Bench,
-    flags: Mapping[str, Mapping[str, Flags]],
     whole: Mapping[str, float],
     settings: Settings,
     progress: Progress,
 ) -> tuple[Slice, ...]:
-    """Scores with intervals, and bucket shares, for each value, the largest slice first.
+    """Scores with intervals, and shares of findings, for each value, the largest slice first.
 
     items : the sources, measured whole: a slice is scored in their pools, so every IDF is the run's.
-    flags : by source and bucket, (T,) which of its triplets are in it.   whole : what the run ranks by.
+    whole : what the run ranks by.
     Ranked as the run is: at its budget, and beyond budget 1 cut to equal size within the slice.
     Empty without settings.by.
     """
@@ -45,18 +44,10 @@ def slices(
     found = []
     progress.start("slices", len(plan.slices), "slices")
     for number, value in enumerate(plan.slices):
-        inside, shares = [], {}
-        for item in items:
-            if (keep := _places(item, number)).size:
-                inside.append((item, keep))
-                share = item.triplets.share
-                counted = None if share is None else share[keep]
-                shares[item.name] = {
-                    name: float(np.average(within[keep], weights=counted)) for name, within in flags[item.name].items()
-                }
+        inside = [(item, keep) for item in items if (keep := _places(item, number)).size]
         if inside:
             parts = [bench.part(item, keep, settings.budget) for item, keep in inside]
-            found.append(_slice(settings, value, parts, _judged(plan, inside, parts, bench, settings), shares, whole))
+            found.append(_slice(settings, value, parts, _judged(plan, inside, parts, bench, settings), whole))
         progress.advance(1)
     return tuple(sorted(found, key=lambda item: (-sum(s.n_triplets for s in item.sources), _natural(item.value))))
 
@@ -72,10 +63,7 @@ def _natural(value: str) -> tuple[float, str]:
 
 def _places(item: Measured, number: int) -> Index:
     """The triplets of one slice."""
-    planned = item.planned
-    if planned is None:
-        raise ValueError("controls have no slices")
-    return np.flatnonzero(planned.slice[item.triplets.record] == number)
+    return np.flatnonzero(item.table.source.slice[item.triplets.record] == number)
 
 
 def _judged(
@@ -101,7 +89,6 @@ def _slice(
     value: str,
     items: Sequence[Measured],
     judged: Sequence[Measured],
-    shares: Mapping[str, Mapping[str, float]],
     whole: Mapping[str, float],
 ) -> Slice:
     """judged: the items as they are ranked, cut to equal size beyond budget 1."""
@@ -114,7 +101,7 @@ def _slice(
     sources = []
     for rank, cut in enumerate(ranked, 1):
         item = whole_slice[cut.name]
-        share = item.triplets.share
+        share, gates = item.triplets.share, item.table.gates()
         error = float(cut.influence.standard_errors()[0])
         sources.append(
             SliceSource(
@@ -126,10 +113,14 @@ def _slice(
                 score_nats=scores[item.name],
                 interval_95=interval(cut, budget, scores[item.name], error),
                 trace=trace(item.state.matrix()),
-                consistency_mean=float(np.average(item.gates.consistency, weights=share)),
-                locality_mean=float(np.average(item.gates.locality, weights=share)),
-                coverage_mean=float(np.average(item.gates.coverage, weights=share)),
-                bucket_fractions=shares[item.name],
+                consistency_mean=float(np.average(gates.consistency.numpy(), weights=share)),
+                locality_mean=float(np.average(gates.locality.numpy(), weights=share)),
+                coverage_mean=float(np.average(gates.coverage.numpy(), weights=share)),
+                finding_shares={
+                    name: float(np.average(item.table.has(name), weights=share))
+                    for name in FINDINGS
+                    if name in item.table.evaluated
+                },
             )
         )
     return Slice(

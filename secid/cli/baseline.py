@@ -20,12 +20,12 @@ def baseline(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The baseline to write [default: secid-baseline.json].")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no changes and no notes.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
 ) -> None:
     """Write the baseline that `secid gate` compares with, or renew it and print what changed.
 
-    Two files to commit: NAME.json to read and review, NAME.idf.safetensors beside it. A run folder that is called
-    update is ./update.
+    Two files to commit: NAME.json to read and review, NAME.idf.safetensors beside it. The sources' files are read
+    again: call it from the folder in which the run was made. A run folder that is called update is ./update.
 
     Example: secid baseline secid-runs/today -o secid-baseline.json
     """
@@ -56,5 +56,3 @@ def baseline(
         typer.echo(plain(f"{path}: {plural(len(lines), 'change')}" if lines else f"{path}: nothing changed"))
         for line in lines:
             typer.echo(f"  {plain(line)}")
-    for note in after.notes:
-        typer.echo(plain(f"note: {note}"), err=True)

@@ -65,7 +65,8 @@ def mix(
     written = None
     if out is not None:
         shares = {part.name: part.share for part in found.parts}
-        written = api.write_mixture(run, shares, out, base=base, seed=seed)
+        fixed = [part.name for part in found.parts if part.fixed]
+        written = api.write_mixture(run, shares, out, base=base, seed=seed, max_share=max_share, fixed=fixed)
     if json:
         document = {**asdict(found), "written": None if written is None else asdict(written)}
         sys.stdout.write(dumps(document, indent=2, ensure_ascii=False) + "\n")
@@ -117,11 +118,11 @@ def _print(console: Console, found: MixResult, written: Blend | None) -> None:
         for line in repeats_told(written.n_repeated):
             console.print(Text(line))
         console.print(Text(f"where each comes from: {plain(written.provenance_path)}"))
-        for line in _drawing_told(written):
+        for line in _drawing_told(written, found.max_share):
             console.print(Text(line))
 
 
-def _drawing_told(written: Blend) -> list[str]:
+def _drawing_told(written: Blend, max_share: float) -> list[str]:
     """What was short in the drawing, in sentences."""
     from secid.pages.numbers import plural
     from secid.pages.sanitize import plain
@@ -138,6 +139,9 @@ def _drawing_told(written: Blend) -> list[str]:
     if written.n_short:
         asked = plural(written.n_short, "negative that shares asked for was", "negatives that shares asked for were")
         told.append(f"{asked} not there; other sources made up for it where they could")
+    if written.n_cut:
+        cut = plural(written.n_cut, "negative")
+        told.append(f"{cut} left out: with them a source would exceed --max-share {max_share:g}")
     return told
 
 

@@ -4,16 +4,20 @@ For each row of the base source as many negatives as it lists are drawn by recor
 its share. Shares rarely make whole numbers, so they are rounded by systematic sampling: with cumulated
 shares c_s and one offset u in [0, 1) for each record, source s gives floor(K c_s + u) - floor(K c_(s-1) + u)
 negatives. These add up to K for every record, and on average to K times the share. Offset and draws go
-by hashes of texts and seed, so neither the order of files nor of rows changes them. Source: METHOD 7.
+by hashes of texts and seed, so neither the order of files nor of rows changes them. What a source is short of,
+others make up; a source that would then have more than the largest share gives up negatives, to other sources
+where they have more for the same record, else for nothing. Source: METHOD 7.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from heapq import heapify, heappop, heappush
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +27,7 @@ import numpy.typing as npt
 from secid.errors import UsageError
 from secid.export.rewrite import check_output, rewrite
 from secid.files import written_lines
+from secid.measure.mixture import SLACK
 from secid.pool import Plan, PlannedSource, sample_order
 from secid.read.clean import Item
 from secid.records import Record
@@ -49,6 +54,7 @@ class Blend:
     n_records    : records of the base.   n_rows : rows of the file.   n_negatives : drawn ones, by source.
     n_repeated   : cells that repeat a negative of their row, where each has a column of its own.
     n_short      : negatives that a source's share asked of it and it did not have; others gave them where they could.
+    n_cut        : negatives left out so that no source has more than the largest share of the drawn ones.
     n_alone      : records with candidates of fewer than two of the mixture's sources; 0 where it is one source alone.
     n_positive   : candidates of the base's queries left out because the run labels them as positives of the query.
     """
@@ -62,21 +68,33 @@ class Blend:
     n_negatives: dict[str, int]
     wanted: dict[str, float]
     n_short: int
+    n_cut: int
     n_alone: int
     n_positive: int
 
 
-def write_blend(run: Run, shares: Mapping[str, float], asked: str | None, out: Path, work: Path, seed: int) -> Blend:
+def write_blend(
+    run: Run,
+    shares: Mapping[str, float],
+    asked: str | None,
+    out: Path,
+    work: Path,
+    seed: int,
+    max_share: float = 1.0,
+    fixed: Collection[str] = (),
+) -> Blend:
     """Writes the mixed file in the base's schema and OUT.provenance.jsonl, one line a row of the file.
 
     shares : by source, adding up to 1.   asked : the base, where one was asked for.
     work   : an empty folder.
+    max_share : largest share of the drawn negatives that a source may have, unless it is one of `fixed`.
     All records are written, also where the run scored a sample of them. The order of shares changes nothing.
     All sources of the run are read: any of them may label what another lists as a negative.
-    Raises UsageError for shares that are none, InputError where an original has changed, SchemaError where
-    the base cannot be rewritten in place.
+    Raises UsageError for shares that are none and for a largest share that leaves no negative, InputError where an
+    original has changed, SchemaError where the base cannot be rewritten in place.
     """
     check_shares(shares)
+    bounds = _bounds(shares, max_share, fixed)
     base = base_of(run, shares, asked)
     names = sorted(name for name, share in shares.items() if share > 0)
     settings = settings_of(run, max_records=None, seed=seed)
@@ -86,7 +104,8 @@ def write_blend(run: Run, shares: Mapping[str, float], asked: str | None, out: P
     try:
         original = originals[base]
         check_output(original.paths, settings, original.split, out, mixed=True)
-        drawn, told = _drawn(plan, {name: originals[name].planned for name in names}, shares, original.planned, seed)
+        sources = {name: originals[name].planned for name in names}
+        drawn, told = _drawn(plan, sources, shares, original.planned, seed, bounds)
         provenance = out.with_name(f"{out.name}.provenance.jsonl")
         with written_lines(provenance) as lines:
             dealer = _Dealer(plan, originals, base, drawn, lines)
@@ -117,13 +136,33 @@ def check_shares(shares: Mapping[str, float]) -> None:
         raise UsageError(f"shares add up to {total:g}, not to 1", where=", ".join(shares), remedy="divide by their sum")
 
 
+def _bounds(shares: Mapping[str, float], max_share: float, fixed: Collection[str]) -> dict[str, float]:
+    """The largest share of each source. Raises UsageError for a largest share that is none or that a share exceeds."""
+    if not 0.0 < max_share <= 1.0:
+        raise UsageError(f"a number above 0, at most 1, got {max_share:g}", where="--max-share")
+    bounds = {name: 1.0 if name in fixed else max_share for name in shares}
+    for name, share in shares.items():
+        if share > bounds[name] + SUM_SLACK:
+            raise UsageError(
+                f"the share of {name} is {share:g}, above the largest share {max_share:g}",
+                where="--max-share",
+                remedy="raise the largest share, lower this one, or fix it",
+            )
+    return bounds
+
+
 def _seed_of(name: str, seed: int) -> int:
     """The seed of one source's draws: another for every name, whatever the other sources are."""
     return int.from_bytes(blake2b(f"{seed} {name}".encode(), digest_size=8).digest(), "big")
 
 
 def _drawn(
-    plan: Plan, sources: Mapping[str, PlannedSource], shares: Mapping[str, float], base: PlannedSource, seed: int
+    plan: Plan,
+    sources: Mapping[str, PlannedSource],
+    shares: Mapping[str, float],
+    base: PlannedSource,
+    seed: int,
+    bounds: Mapping[str, float],
 ) -> tuple[list[list[Draw]], dict[str, int]]:
     """The drawn negatives of each record of the base, and what to tell of the drawing."""
     names = list(sources)
@@ -132,24 +171,24 @@ def _drawn(
     cumulated[-1] = 1.0
     offsets = sample_order(plan.queries.keys[base.query], seed).astype(np.float64) * FIRST_BITS
     sizes = np.diff(base.negative_offsets)
-    n_short = n_alone = 0
-    drawn = []
+    order = np.argsort(offsets, kind="stable").tolist()
+    draws = _Draws(base.query, tables, [planned.negatives for planned in sources.values()])
+    missing = []
     for record in range(base.n_records):
-        query, k = int(base.query[record]), int(sizes[record])
-        pools = [table.of(query) for table in tables]
+        k = int(sizes[record])
         edges = np.floor(k * cumulated + min(float(offsets[record]), 1.0 - 1e-12)).astype(int)
-        quotas = np.diff(edges, prepend=0)
-        picked, missing = _picked(pools, quotas.tolist(), [planned.negatives for planned in sources.values()])
-        n_short += missing
-        n_alone += len(pools) > 1 and sum(map(bool, pools)) < 2
-        drawn.append([Draw(names[place], triplet) for place, triplet in picked])
+        missing.append(draws.take_quotas(record, np.diff(edges, prepend=0).tolist()))
+    largest = [bounds[name] for name in names]
+    draws.make_up(order, missing, largest)
+    n_cut = draws.keep_within(order, largest, names)
     n_positive = sum(_n_positive(planned, base.query) for planned in sources.values())
-    return drawn, {"n_short": n_short, "n_alone": n_alone, "n_positive": n_positive}
+    drawn = [[Draw(names[place], triplet) for place, triplet in sorted(picked)] for picked in draws.picked]
+    return drawn, {"n_short": sum(missing), "n_cut": n_cut, "n_alone": draws.n_alone, "n_positive": n_positive}
 
 
 def _n_positive(planned: PlannedSource, queries: Index) -> int:
     """How many of a source's negatives are labelled positives of these queries."""
-    return int((planned.equals_positive & np.isin(planned.query, queries)[planned.triplet_record()]).sum())
+    return int((planned.has("false_negative") & np.isin(planned.query, queries)[planned.triplet_record()]).sum())
 
 
 class _Pools:
@@ -166,39 +205,145 @@ class _Pools:
 
 def _by_query(planned: PlannedSource, plan: Plan, seed: int) -> _Pools:
     """Candidates are the source's negatives but for the labelled positives of their query."""
-    fit = np.flatnonzero(~planned.equals_positive)
+    fit = np.flatnonzero(~planned.has("false_negative"))
     query = planned.query[planned.triplet_record()[fit]]
     order = np.lexsort((fit, sample_order(plan.passages.keys[planned.negatives[fit]], seed), query))
     return _Pools(query[order], fit[order])
 
 
-def _picked(
-    pools: Sequence[list[int]], quotas: Sequence[int], passages: Sequence[Index]
-) -> tuple[list[tuple[int, int]], int]:
-    """(source, triplet) of one record: quotas first, then what is short from whoever has more.
+def _most(total: int, share: float) -> int:
+    """How many of this many negatives a source with this largest share may have."""
+    return int((share + SLACK) * total)
 
-    A text that several sources have is taken once.
+
+def _largest_counts(counts: Sequence[int], largest: Sequence[float]) -> list[int]:
+    """The largest counts, none above the given ones, of which each is within its share of their sum."""
+    kept = list(counts)
+    while True:
+        total = sum(kept)
+        fewer = [min(count, _most(total, share)) for count, share in zip(kept, largest, strict=True)]
+        if fewer == kept:
+            return kept
+        kept = fewer
+
+
+class _Draws:
+    """The negatives drawn for each record, as (source, triplet), and how many each source has given.
+
+    A text that several sources have is taken once a record.
     """
-    taken: set[int] = set()
-    picked: list[tuple[int, int]] = []
 
-    def take(place: int, n: int) -> int:
-        for triplet in pools[place]:
-            if n <= 0:
-                break
-            passage = int(passages[place][triplet])
+    def __init__(self, query: Index, tables: Sequence[_Pools], passages: Sequence[Index]) -> None:
+        self._query, self._tables, self._passages = query, tables, passages
+        self.picked: list[list[tuple[int, int]]] = [[] for _ in query]
+        self.counts = [0] * len(tables)
+        self.n_alone = 0  # records with candidates of fewer than two sources
+        self._quotas: list[list[int]] = []
+
+    def take_quotas(self, record: int, quotas: list[int]) -> int:
+        """Draws each source's quota of a record, of which records come in order. Returns how many are missing."""
+        self._quotas.append(quotas)
+        pools = [table.of(int(self._query[record])) for table in self._tables]
+        self.n_alone += len(pools) > 1 and sum(map(bool, pools)) < 2
+        # Largest quotas last would leave them the fewest texts: the scarce sources choose first
+        places = sorted(range(len(pools)), key=lambda place: len(pools[place]))
+        return sum(quotas[place] - self._take(record, place, quotas[place]) for place in places)
+
+    def make_up(self, order: Sequence[int], missing: Sequence[int], largest: Sequence[float]) -> None:
+        """Draws what is missing from sources that have more, largest quota first.
+
+        A source goes beyond its largest share only where no other has more: `keep_within` then exchanges it.
+        """
+        wanted = sum(self.counts) + sum(missing)
+        most = [_most(wanted, share) for share in largest]
+        for record in order:
+            left, quotas = missing[record], self._quotas[record]
+            places = sorted(range(len(quotas)), key=lambda place: -quotas[place]) if left else []
+            for place in places:
+                left -= self._take(record, place, min(left, most[place] - self.counts[place]))
+            for place in places:
+                left -= self._take(record, place, left)
+
+    def keep_within(self, order: Sequence[int], largest: Sequence[float], names: Sequence[str]) -> int:
+        """Leaves no source more than its largest share. Returns how many negatives were given up for nothing.
+
+        A negative is exchanged where another source has more for its record; the others go, from the longest records
+        first. Raises UsageError where none could stay.
+        """
+        total = sum(self.counts)
+        for place, share in enumerate(largest):
+            self._exchange(place, order, [_most(total, other) for other in largest])
+            if self.counts[place] == total > _most(total, share):
+                raise UsageError(
+                    f"only {names[place]} has negatives for the queries of the base, so its share is 100 %, "
+                    f"above {100 * share:g} %",
+                    where="--max-share",
+                    remedy="raise --max-share, or name a --base whose queries other sources know",
+                )
+        kept = _largest_counts(self.counts, largest)
+        if total and not sum(kept):
+            raise UsageError(
+                f"the {total:,} drawn negatives have no part in which every source is within its largest share",
+                where="--max-share",
+                remedy="raise --max-share",
+            )
+        for place, count in enumerate(kept):
+            self._drop(place, order, self.counts[place] - count)
+        return total - sum(kept)
+
+    def _spare(self, record: int, place: int) -> Iterator[int]:
+        """A source's triplets whose texts the record does not have yet, first drawn first."""
+        taken = {int(self._passages[other][triplet]) for other, triplet in self.picked[record]}
+        for triplet in self._tables[place].of(int(self._query[record])):
+            passage = int(self._passages[place][triplet])
             if passage not in taken:
                 taken.add(passage)
-                picked.append((place, triplet))
-                n -= 1
-        return n
+                yield triplet
 
-    # Largest quotas last would leave them the fewest texts: the scarce sources choose first
-    missing = sum(take(place, quotas[place]) for place in sorted(range(len(pools)), key=lambda p: len(pools[p])))
-    left = missing
-    for place in sorted(range(len(pools)), key=lambda p: -quotas[p]):
-        left = take(place, left)
-    return sorted(picked), missing
+    def _take(self, record: int, place: int, n: int) -> int:
+        """Draws up to n negatives of a source. Returns how many."""
+        found = [(place, triplet) for triplet in islice(self._spare(record, place), max(0, n))]
+        self.picked[record] += found
+        self.counts[place] += len(found)
+        return len(found)
+
+    def _give_up(self, record: int, place: int) -> None:
+        """Takes back the last negative that a source gave a record."""
+        picked = self.picked[record]
+        del picked[max(at for at, (source, _) in enumerate(picked) if source == place)]
+        self.counts[place] -= 1
+
+    def _has(self, record: int, place: int) -> bool:
+        return any(source == place for source, _ in self.picked[record])
+
+    def _exchange(self, place: int, order: Sequence[int], most: Sequence[int]) -> None:
+        """Replaces negatives of a source with more than its most, one a record and round."""
+        waiting = [record for record in order if self._has(record, place)] if self.counts[place] > most[place] else []
+        while waiting:
+            again = []
+            for record in waiting:
+                if self.counts[place] <= most[place]:
+                    return
+                room = (other for other in range(len(most)) if self.counts[other] < most[other])
+                if any(self._take(record, other, 1) for other in room):
+                    self._give_up(record, place)
+                    if self._has(record, place):
+                        again.append(record)
+            waiting = again
+
+    def _drop(self, place: int, order: Sequence[int], n: int) -> None:
+        """Takes back n negatives of a source, each from the longest record that has one."""
+        if not n:
+            return
+        longest = [
+            (-len(self.picked[record]), at, record) for at, record in enumerate(order) if self._has(record, place)
+        ]
+        heapify(longest)
+        for _ in range(n):
+            length, at, record = heappop(longest)
+            self._give_up(record, place)
+            if self._has(record, place):
+                heappush(longest, (length + 1, at, record))
 
 
 class _Dealer:

@@ -17,6 +17,7 @@ from secid.settings import Settings
 from secid.triplets.coverage import CoverageBench
 from secid.triplets.measure_set import subset
 from secid.triplets.measured import Measured
+from secid.triplets.table import TripletTable
 
 INACTIVE_COVERAGE = 0.05
 """Mean coverage of the labelled positives below which coverage says nothing about negatives either."""
@@ -32,7 +33,7 @@ def lexical(
 
     folder: where the token sets of a sample are spooled.
     """
-    means = {item.name: float(np.average(item.positive_coverage, weights=item.triplets.share)) for item in items}
+    means = {item.name: _positive_coverage(item.table) for item in items}
     inactive = [item for item in items if means[item.name] < INACTIVE_COVERAGE]
     active = [item for item in items if item not in inactive]
     found = _misread_sources(plan, active, settings.tokenizer, settings.seed)
@@ -48,6 +49,11 @@ def lexical(
         where = item.name if name == best else f"{item.name}, in a run of its own"
         told.append(_inactive(where, means[item.name], name, others[name][item.name], settings.tokenizer))
     return (*told, *_misread(found, settings.tokenizer))
+
+
+def _positive_coverage(table: TripletTable) -> float:
+    """Mean coverage of the scored positives, over triplets."""
+    return float(np.average(table.repeated(table.positive_coverage), weights=table.share))
 
 
 @dataclass(frozen=True)
@@ -146,8 +152,8 @@ def _misread_sources(
     """What a tokenizer does to words -> the sources in which it does so noticeably, each with its share of texts."""
     by_what: dict[str, list[tuple[float, str]]] = {}
     for item in items:
-        if item.planned is not None:
-            seen = misread(plan, item.planned, tokenizer, seed)
+        if item.table.planned is not None:
+            seen = misread(plan, item.table.planned, tokenizer, seed)
             if seen.fraction >= NOTICED_MISREAD:
                 by_what.setdefault(seen.told(), []).append((seen.fraction, item.name))
     return by_what

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from math import inf, isfinite
 from pathlib import Path
@@ -45,7 +45,7 @@ HASH_DIGITS = 64
 TAIL_NAMES = ("low", "high")
 MEAN_NAMES = ("consistency", "locality", "coverage", "query_similarity", "unrelated", "close")
 RANK_NAMES = ("10", "100", "1000", "10000")
-"""What the checks read of a source. A bucket may be missing: its texts were gone."""
+"""What the checks read of a source."""
 SHARE, COSINE = (0.0, 1.0), (-1.0, 1.0)
 RANGES = {
     "bias_nats": (-inf, inf),
@@ -98,7 +98,7 @@ class BaselineSource:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """The document. table_sha256: of the file beside it. notes: what could not be put in, and why."""
+    """The document. table_sha256: of the file beside it."""
 
     schema_version: str
     secid_version: str
@@ -107,7 +107,6 @@ class Baseline:
     table_sha256: str
     settings: Mapping[str, Any]
     sources: Mapping[str, BaselineSource]
-    notes: tuple[str, ...] = field(default=())
 
 
 @cache

@@ -9,7 +9,6 @@ from typing import Any
 
 from secid.gating.columns import Columns
 from secid.gating.drift import drift_checks
-from secid.gating.estimates import Estimate, combined, interval, paired_gap, ratio, share_interval
 from secid.gating.policy import DEFECT_BUCKETS, Policy
 from secid.gating.subject import (
     LEAST,
@@ -25,9 +24,10 @@ from secid.gating.subject import (
     worst,
 )
 from secid.gating.texts import TEXT_BUCKETS
-from secid.measure.uncertainty import FEWEST_QUERIES
+from secid.measure.interval import FEWEST_QUERIES
 from secid.pages.numbers import nats, plural
 from secid.results.gate import Check
+from secid.triplets.estimates import Estimate, combined, interval, paired_gap, ratio, share_interval
 
 
 def all_checks(subject: Subject) -> Iterator[Draft]:
@@ -50,10 +50,10 @@ COUNTED = frozenset(f"buckets.{name}" for name in DEFECT_BUCKETS)
 
 
 def _enough(draft: Draft, n_queries: int) -> Draft:
-    """The draft; undecided where it rests on an error that so few queries cannot tell. Defects are counted."""
+    """The draft; undecided where it rests on an error that so few queries cannot give. Defects are counted."""
     if n_queries >= FEWEST_QUERIES or draft.check.measured is None or draft.check.name in COUNTED:
         return draft
-    why = f"{n_queries} distinct queries tell no error; {FEWEST_QUERIES} are the fewest that do"
+    why = f"no 95 % interval from fewer than {FEWEST_QUERIES} distinct queries; the source has {n_queries}"
     return replace(draft, check=not_decided(draft.check.name, why, "give the source more queries"))
 
 
@@ -134,7 +134,7 @@ def _means(subject: Subject) -> Iterator[Draft]:
         check = decided(
             f"means.{name}",
             mean.value,
-            interval(mean.value, mean.standard_error),
+            mean.interval,
             "fraction",
             Limit(LEAST if least else MOST, limit, SHARES),
             f"{title} {nats(mean.value)}",
@@ -215,7 +215,7 @@ def _controls(subject: Subject) -> Iterator[Draft]:
         check = decided(
             name,
             related.value,
-            interval(related.value, related.standard_error),
+            interval(related.value, related.standard_error, gap.n_queries),
             "fraction",
             Limit(LEAST, limit),
             f"negatives stand {nats(related.value)} of the way from the {kind} control (0) to the positives (1) by "
@@ -241,7 +241,7 @@ def _diversity(subject: Subject) -> Iterator[Draft]:
     limit, budget = subject.policy.diversity.effective_rank_minimum, subject.policy.diversity.budget
     if not isinstance(limit, float | int):
         return
-    bounds = interval(subject.rank.value, subject.rank.standard_error)
+    bounds = subject.rank.interval
     check = decided(
         "diversity",
         subject.rank.value,

@@ -25,7 +25,6 @@ from secid.gating.baseline import (
     to_json,
 )
 from secid.gating.columns import Columns, folder_columns
-from secid.gating.estimates import Estimate
 from secid.gating.runs import restored, stored
 from secid.gating.texts import TextFindings, Texts
 from secid.pool import DocumentFrequencies
@@ -34,8 +33,9 @@ from secid.records import Source
 from secid.results import BudgetPoint, IdfInfo, Run, SourceResult
 from secid.results.document import read_run
 from secid.run_folder.read import read_frequencies
-from secid.run_folder.source_files import check_unchanged, settings_of
+from secid.run_folder.source_files import check_unchanged, settings_of, split_of
 from secid.settings import Settings
+from secid.triplets.estimates import Estimate
 from secid.version import VERSION
 
 DIFFERS_Z = 3.0
@@ -46,8 +46,8 @@ RANK_BUDGETS = (10.0, 100.0, 1_000.0, 10_000.0)
 def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
     """The baseline of a run folder, its table's hash still empty, and the arrays of the table.
 
-    Files of the sources that are gone or changed cost the baseline what their texts would say; it notes so.
-    Raises InputError where the folder is not whole, UsageError for a run at another budget than 1.
+    Raises InputError where the folder is not whole, and where a file of a source is not found or has changed: the
+    baseline keeps what its texts say. Raises UsageError for a run at another budget than 1.
     """
     run = read_run(folder)
     if run.budget != 1.0:
@@ -58,7 +58,7 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
         )
     frequencies = read_frequencies(folder, run)
     columns = folder_columns(folder, {source.name: source.eci_nats for source in run.sources})
-    texts, positives, notes = _texts_of(run)
+    texts, positives = _texts_of(run)
     settings = {name: run.settings[name]["value"] for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS)}
     baseline = Baseline(
         schema_version=BASELINE_SCHEMA_VERSION,
@@ -68,10 +68,9 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
         table_sha256="",
         settings=settings,
         sources={
-            source.name: _source(source, columns[source.name], texts.get(source.name), run)
+            source.name: _source(source, columns[source.name], texts[source.name], run)
             for source in sorted(run.sources, key=lambda source: source.name)
         },
-        notes=tuple(notes),
     )
     tables = {"keys": frequencies.keys, "counts": frequencies.counts, **positives}
     return baseline, tables
@@ -109,13 +108,11 @@ def read_table(path: Path, idf: IdfInfo) -> DocumentFrequencies:
     return frequencies
 
 
-def _source(source: SourceResult, columns: Columns, texts: TextFindings | None, run: Run) -> BaselineSource:
+def _source(source: SourceResult, columns: Columns, texts: TextFindings, run: Run) -> BaselineSource:
     settings = run.settings
     low, high = columns.quantile(LOW_POINT), columns.quantile(HIGH_POINT)
     means = {**columns.means(), **columns.tail(low, high)}
-    buckets = columns.buckets(settings["high_coverage"]["value"], settings["near_copy"]["value"])
-    if texts is not None:
-        buckets |= texts.shares
+    buckets = columns.buckets(settings["high_coverage"]["value"], settings["near_copy"]["value"]) | dict(texts.shares)
     return BaselineSource(
         n_records=source.n_records,
         n_queries=source.n_queries,
@@ -166,34 +163,20 @@ def _like_controls(name: str, run: Run) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _texts_of(run: Run) -> tuple[dict[str, TextFindings], dict[str, npt.NDArray[Any]], list[str]]:
-    """What the sources' files say, read again, and their labelled positives as the table keeps them; notes for files
-    that are gone or changed.
+def _texts_of(run: Run) -> tuple[dict[str, TextFindings], dict[str, npt.NDArray[Any]]]:
+    """What the sources' files say, read again, and their labelled positives as the table keeps them.
 
     Every source is compared with the positives of all, as the gate will do.
     """
     settings = settings_of(run)
-    opened: dict[tuple[str, ...], Texts] = {}
-    names: dict[str, tuple[str, ...]] = {}
-    notes: list[str] = []
-    for source in sorted(run.sources, key=lambda source: source.name):
-        paths = tuple(file.path for file in source.paths)
-        try:
-            if paths not in opened:
-                check_unchanged(source)
-                opened[paths] = _texts(paths, settings)
-            names[source.name] = paths
-        except InputError as error:
-            notes.append(f"{source.name}: texts were not looked at: {Path(error.where or '').name} {error.message}")
+    for source in run.sources:
+        check_unchanged(source)
+    names = {source.name: tuple(file.path for file in source.paths) for source in run.sources}
+    opened = {paths: _texts(paths, settings) for paths in sorted(set(names.values()))}
     arrays = stored(positives for texts in opened.values() for positives in texts.positives.values())
     known = restored(arrays)
-    found = {paths: texts.findings(known) for paths, texts in opened.items()}
-    told = {}
-    for name, paths in names.items():
-        splits = [split for split in found[paths] if not split or name.endswith(f":{split}")]
-        if splits:
-            told[name] = found[paths][max(splits, key=len)]
-    return told, arrays, notes
+    findings = {paths: texts.findings(known) for paths, texts in opened.items()}
+    return {name: findings[paths][split_of(name, findings[paths], paths[0])] for name, paths in names.items()}, arrays
 
 
 def _texts(paths: tuple[str, ...], settings: Settings) -> Texts:

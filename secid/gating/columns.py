@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.errors import InputError
-from secid.gating.estimates import Estimate, Floats, Index, Names, clustered_mean, names_of
 from secid.measure.summary import INVERSION
+from secid.triplets.estimates import Estimate, Floats, Index, Names, clustered_mean, names_of
 
 if TYPE_CHECKING:
     from secid.triplets.measured import Measured
@@ -116,14 +116,7 @@ def measured_columns(item: Measured) -> Columns:
         queries=names,
         cluster=cluster,
         share=item.triplets.share,
-        values={
-            "consistency": item.gates.consistency,
-            "locality": item.gates.locality,
-            "coverage": item.coverage,
-            "s_query_positive": item.scalars.query_positive,
-            "s_query_negative": item.scalars.query_negative,
-            "s_positive_negative": item.scalars.positive_negative,
-        },
+        values={name: values for name, values in item.table.columns().items() if name in NEEDED},
         score=Estimate(item.nats(1.0), names, item.influence.per_query[:, column]),
         negative=None if item.triplets.share is None else item.triplets.place,
     )

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from secid.gating.columns import Columns
-from secid.gating.estimates import Estimate, Gap
 from secid.gating.subject import (
     WITHIN,
     Draft,
@@ -20,6 +19,7 @@ from secid.gating.subject import (
     worst,
 )
 from secid.pages.numbers import nats
+from secid.triplets.estimates import Estimate, Gap
 
 
 def drift_checks(subject: Subject) -> Iterator[Draft]:
@@ -46,7 +46,7 @@ def drift_checks(subject: Subject) -> Iterator[Draft]:
         if not isinstance(tolerance, float | int):
             continue
         before = known.means[name]
-        gap = gap_between(own[name], before.value, before.standard_error or 0.0, theirs.get(name))
+        gap = gap_between(own[name], before.value, before.standard_error or 0.0, known.n_queries, theirs.get(name))
         yield _moved(subject, name, gap, tolerance, before.value)
 
 

@@ -36,7 +36,6 @@ def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
         table=table,
         policy=policy,
         tables=tables(),
-        notes=baseline.notes,
         like=[
             f"{_plain(name)} (like {', '.join(source.like_controls)})"
             for name, source in baseline.sources.items()

@@ -25,12 +25,11 @@ from secid.gating.baseline import (
 from secid.gating.checks import all_checks, excused
 from secid.gating.collect import file_hashes, read_table
 from secid.gating.columns import Columns, folder_columns, measured_columns
-from secid.gating.estimates import Estimate, names_of
 from secid.gating.limits import common, complete, reference_name
 from secid.gating.policy import Policy
 from secid.gating.subject import EXAMPLES, Draft, Reference, Subject
 from secid.gating.texts import LEFT_OUT, Place, TextFindings, fetch
-from secid.measure.uncertainty import FEWEST_QUERIES
+from secid.measure.interval import FEWEST_QUERIES
 from secid.progress import Progress
 from secid.read import once_only, resolve_sources
 from secid.results import Run, control_name
@@ -39,6 +38,7 @@ from secid.results.gate import VERDICT_SCHEMA_VERSION, Check, CheckExample, Gate
 from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, score_sources
 from secid.settings import FIELDS, Dtype, Resolved, Settings
+from secid.triplets.estimates import Estimate, names_of
 from secid.version import VERSION
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def judge(
         paired=against.paired,
         encoder=encoder.info.name,
         sources=tuple(verdicts),
-        notes=baseline.notes,
+        notes=(),
         timing={**scored.run.timing, **clock.stages},
     )
 
@@ -187,9 +187,7 @@ def _source_verdict(
     against: Against,
     settings: Settings,
 ) -> SourceVerdict:
-    planned = item.planned
-    if planned is None:
-        raise ValueError("a control is not judged")
+    planned = item.table.source
     split = item.name.removeprefix(planned.source.name).removeprefix(":")
     subject = _subject(item, scored, texts[planned.source.paths, split], against)
     drafts = [excused(draft, against.policy) for draft in all_checks(subject)]
@@ -217,10 +215,8 @@ def _source_verdict(
 
 
 def _subject(item: Measured, scored: Scored, texts: TextFindings, against: Against) -> Subject:
-    baseline, planned = against.baseline, item.planned
+    baseline, planned = against.baseline, item.table.source
     policy = complete(against.policy, baseline, item.name)
-    if planned is None:
-        raise ValueError("a control is not judged")
     rows = item.triplets
 
     def place(triplet: int) -> Place:

@@ -1,8 +1,9 @@
 """Limits from a baseline: as tight as its own uncertainty allows, so that the same source passes again.
 
-A limit lies `MARGIN` standard errors away from what the baseline's sources show, the errors being those of the
-baseline and of a new sample of the policy's smallest size. The new interval takes 1.96 of them, the rest is the room
-in which the estimate may fall: 3.09 leaves one check in a thousand undecided for each side of it.
+A limit lies so many standard errors away from what the baseline's sources show, the errors being those of the
+baseline and of a new sample of the policy's smallest size. The new interval takes `reach_95` of them (1.97 at 500
+queries), the rest is the room in which the estimate may fall: 3.09 leaves one check in a thousand undecided for each
+side of it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ from math import ceil, floor, log10, sqrt
 from typing import Any
 
 from secid.gating.baseline import Baseline, BaselineSource, Known
-from secid.gating.estimates import NORMAL_95
 from secid.gating.policy import DEFECT_BUCKETS, DRIFT_METRICS, BucketsPolicy, Policy, parse_policy
+from secid.measure.interval import FEWEST_QUERIES, reach_95
 
 Z_ROOM = 3.090232306167813
 """99.9 % point of the normal distribution."""
-MARGIN = NORMAL_95 + Z_ROOM
 SMALLEST_SAMPLE = 500
 """Distinct queries of a new source, unless the baseline's own sources are smaller."""
 SMALL_BASELINE_SHARE = 0.75
@@ -56,8 +56,12 @@ def reference_name(name: str | None, policy: Policy, baseline: Baseline) -> str:
 
 def margin(source: BaselineSource, standard_error: float | None, n: int) -> float:
     """How far from the baseline's value a fresh sample's whole interval may reach, n queries being drawn."""
-    error = standard_error or 0.0
-    return MARGIN * error * sqrt(1.0 + source.n_queries / n)
+    return (_reach_of(source, n) + Z_ROOM) * (standard_error or 0.0) * sqrt(1.0 + source.n_queries / n)
+
+
+def _reach_of(source: BaselineSource, n: int) -> float:
+    """Standard errors that the interval of a comparison takes; of fewer queries than `FEWEST_QUERIES` there is none."""
+    return reach_95(max(FEWEST_QUERIES, min(source.n_queries, n)))
 
 
 def share_margin(source: BaselineSource, share: Known, n: int) -> float:
@@ -65,12 +69,12 @@ def share_margin(source: BaselineSource, share: Known, n: int) -> float:
 
     Without this, 5 of 141 fresh samples of SciFact sources stayed undecided on a tail of 2 %.
     """
-    p, base = share.value, margin(source, share.standard_error, n) / MARGIN
-    found = MARGIN * base
+    p, found, reach = share.value, margin(source, share.standard_error, n), _reach_of(source, n)
+    base = found / (reach + Z_ROOM)
     if 0.0 < p < 0.5:
         for _ in range(FIXED_POINT_ROUNDS):
             there = min(0.5, p + found)
-            found = base * (Z_ROOM + NORMAL_95 * sqrt(there * (1.0 - there) / (p * (1.0 - p))))
+            found = base * (Z_ROOM + reach * sqrt(there * (1.0 - there) / (p * (1.0 - p))))
     return found
 
 
@@ -155,7 +159,7 @@ def _bucket(sources: list[BaselineSource], name: str, n: int) -> float:
     reached = [share.value + share_margin(source, share, n) for source, share in known]
     if name in DEFECT_BUCKETS:
         return up(min(max([*reached, DEFECT_FLOOR]), DEFECT_CEILING))
-    z2 = NORMAL_95**2
+    z2 = reach_95(max(FEWEST_QUERIES, n)) ** 2
     nothing_found = 1.25 * z2 / (n + z2)  # what Wilson's interval reaches for 0 of n, and a quarter
     found = max([*reached, nothing_found])
     return min(1.0, up(found))

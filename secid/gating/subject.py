@@ -11,12 +11,13 @@ import numpy.typing as npt
 
 from secid.gating.baseline import Baseline, BaselineSource
 from secid.gating.columns import Columns
-from secid.gating.estimates import Estimate, Gap, at_least, at_most, paired_gap, unpaired_gap, within
 from secid.gating.policy import Policy
 from secid.gating.texts import Place, TextFindings
+from secid.measure.interval import FEWEST_QUERIES
 from secid.pages.numbers import plural
 from secid.pages.verdict_words import number
 from secid.results.gate import Check, Outcome
+from secid.triplets.estimates import Estimate, Gap, paired_gap, unpaired_gap
 
 UNDECIDED = "more records narrow the interval; or widen the limit in the policy if this difference does not matter"
 EXAMPLES = 3
@@ -31,13 +32,39 @@ class Reference:
     columns: Columns | None
 
 
-def gap_between(own: Estimate, value: float, error: float, theirs: Estimate | None) -> Gap:
-    """own minus the reference's value: paired where its numbers query by query are at hand and share queries."""
+def gap_between(own: Estimate, value: float, error: float, n_queries: int, theirs: Estimate | None) -> Gap:
+    """own minus the reference's value, of n_queries queries: paired where its numbers query by query are at hand and
+    share queries.
+    """
     if theirs is not None:
         gap = paired_gap(own, theirs)
         if gap.n_shared:
             return gap
-    return unpaired_gap(own, value, error)
+    return unpaired_gap(own, value, error, n_queries)
+
+
+def at_most(bounds: tuple[float, float], limit: float) -> Outcome:
+    """Pass where the whole interval is at or below the limit, fail where it is wholly above."""
+    low, high = bounds
+    if high <= limit:
+        return "pass"
+    return "fail" if low > limit else "not_evaluated"
+
+
+def at_least(bounds: tuple[float, float], limit: float) -> Outcome:
+    """Pass where the whole interval is at or above the limit, fail where it is wholly below."""
+    low, high = bounds
+    if low >= limit:
+        return "pass"
+    return "fail" if high < limit else "not_evaluated"
+
+
+def within(bounds: tuple[float, float], tolerance: float) -> Outcome:
+    """Pass where the whole interval lies in ±tolerance, fail where it is wholly outside on one side."""
+    low, high = bounds
+    if low >= -tolerance and high <= tolerance:
+        return "pass"
+    return "fail" if low > tolerance or high < -tolerance else "not_evaluated"
 
 
 @dataclass(frozen=True)
@@ -99,7 +126,11 @@ class Subject:
 def score_gap(subject: Subject, reference: Reference) -> Gap:
     known, theirs = reference.source, reference.columns
     return gap_between(
-        subject.columns.score, known.score_nats, known.standard_error_nats, None if theirs is None else theirs.score
+        subject.columns.score,
+        known.score_nats,
+        known.standard_error_nats,
+        known.n_queries,
+        None if theirs is None else theirs.score,
     )
 
 
@@ -126,12 +157,15 @@ def decided(
     *,
     counted: bool = False,
 ) -> Check:
-    """A check with a number. A number that is not finite decides nothing.
+    """A check with a number. A number that is not finite decides nothing, nor does an interval without end.
 
     counted : the number itself decides, not its interval.
     """
-    if not np.isfinite([measured, *bounds, limit.value]).all():
+    if not np.isfinite([measured, limit.value]).all() or np.isnan(bounds).any():
         return not_decided(name, f"{message}: not a finite number", "please report this run")
+    if not np.isfinite(bounds).all():
+        why = f"{message}; no 95 % interval from fewer than {FEWEST_QUERIES} distinct queries"
+        return not_decided(name, why, "give the source, or the one it is compared with, more queries")
     outcome = "pass" if limit.vacuous else limit.outcome((measured, measured) if counted else bounds)
     word = {"pass": "is", "fail": "is not", "not_evaluated": "may or may not be"}[outcome]
     low, high = (number(bound, unit) for bound in bounds)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from secid.gating.estimates import Estimate, clustered_mean, names_of
 from secid.gating.runs import NO_POSITIVES, Positives, Runs, analysed, copies, whole_of
 from secid.pool.boilerplate import Openings, common_openings, is_preamble
 from secid.pool.texts import KEY_BYTES, text_key
 from secid.records import Defect, Record
+from secid.triplets.estimates import Estimate, clustered_mean, names_of
 
 OVERUSED_SHARE = 0.05
 OVERUSED_LEAST = 20

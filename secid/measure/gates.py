@@ -14,7 +14,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Dots:
-    """Dot products of unit vectors, (T,) float64 in [-1, 1], and ||n - p||^2 in [0, 4]."""
+    """Dot products of unit vectors, (T,) float64 in [-1, 1], and ||n - p||^2 in [0, 4], 0 where n counts as p."""
 
     query_positive: Tensor
     query_negative: Tensor

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.measure.blocks import Triplets
-from secid.measure.summary import INVERSION, GateTable
-from secid.measure.sweep import Scalars
+from secid.measure.gates import Dots, Gates, pair_loss_nats
+from secid.measure.summary import INVERSION
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,16 +30,15 @@ class ProxyValues:
     ambiguity_record: float
 
 
-def proxies(
-    triplets: Triplets, scalars: Scalars, gates: GateTable, record_gradient: Floats, temperature: float
-) -> ProxyValues:
+def proxies(triplets: Triplets, dots: Dots, gates: Gates, record_gradient: Floats, temperature: float) -> ProxyValues:
     """All proxies of a source. record_gradient: (R,) ||sum_k a_k (n_k - p)||^2 from the sweep."""
     share = triplets.share
     heads = triplets.record_offsets[:-1]
     record_share = None if share is None else share[heads]
-    energy = (gates.negative_probability / temperature) ** 2 * scalars.squared_distance
-    logits = (scalars.query_negative - scalars.query_positive) / temperature
-    above = np.maximum.reduceat(gates.consistency < INVERSION, heads)
+    energy = ((gates.negative_probability / temperature) ** 2 * dots.squared_distance).numpy()
+    logits = ((dots.query_negative - dots.query_positive) / temperature).numpy()
+    inverted = gates.consistency.numpy() < INVERSION
+    above = np.maximum.reduceat(inverted, heads)
 
     def mean(values: npt.NDArray[np.float64 | np.bool_], weights: Floats | None) -> float:
         return float(np.average(values, weights=weights))
@@ -47,8 +46,8 @@ def proxies(
     return ProxyValues(
         gradient_energy_pair=mean(energy, share),
         gradient_energy_record=mean(record_gradient, record_share) / temperature**2,
-        mnrl_loss_pair=mean(gates.pair_loss, share),
+        mnrl_loss_pair=mean(pair_loss_nats(dots, temperature).numpy(), share),
         mnrl_loss_record=mean(np.logaddexp(0.0, np.logaddexp.reduceat(logits, heads)), record_share),
-        ambiguity_pair=mean(gates.consistency < INVERSION, share),
+        ambiguity_pair=mean(inverted, share),
         ambiguity_record=mean(above, record_share),
     )

@@ -45,35 +45,17 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Scalars:
-    """Per-triplet numbers kept after the sweep, (T,) float64 each, in the order of the triplets."""
-
-    query_positive: Floats
-    query_negative: Floats
-    positive_negative: Floats
-    squared_distance: Floats
-
-    def dots(self) -> Dots:
-        """The same numbers as tensors."""
-        return Dots(
-            torch.from_numpy(self.query_positive),
-            torch.from_numpy(self.query_negative),
-            torch.from_numpy(self.positive_negative),
-            torch.from_numpy(self.squared_distance),
-        )
-
-
-@dataclass(frozen=True)
 class Sweep:
-    """What one pass leaves: scalars, and the un-normalised sum of w u u^T of each variant.
+    """What one pass leaves: dot products, and the un-normalised sum of w u u^T of each variant.
 
+    dots              : (T,) float64 each on the CPU, in the order of the triplets.
     record_gradient   : (R,) ||sum_k a_k (n_k - p)||^2 of each (record, positive), a the softmax weights
                         of its negatives at `temperature`; METHOD 3's record form without 1/tau^2.
     weights[variant]  : sum of share * weight, u = 0 in; n_negatives[variant] : sum of shares.
     matrices[variant] : (d, d) float64 on the CPU, symmetric PSD; divide by n_negatives for M.
     """
 
-    scalars: Scalars
+    dots: Dots
     record_gradient: Floats
     matrices: Mapping[Variant, Tensor]
     weights: Mapping[Variant, float]
@@ -137,9 +119,9 @@ def sweep(
             _add_upper(total, rows, rows * kept_amount.to(rows.dtype).unsqueeze(1))
             weights[variant] += float(amount.sum())
             counts[variant] += float(number.sum())
-    scalars = Scalars(*(column.cpu().numpy() for column in kept))
+    found = Dots(*(column.cpu() for column in kept))
     matrices = {variant: _mirrored(total.cpu()) for variant, total in totals.items()}
-    return Sweep(scalars, gradient, matrices, weights, counts)
+    return Sweep(found, gradient, matrices, weights, counts)
 
 
 def _block_dots(window: Window, block: Block, d: int, smallest_distance: float) -> tuple[Dots, Tensor]:
@@ -165,6 +147,7 @@ def _block_dots(window: Window, block: Block, d: int, smallest_distance: float) 
     positive_negative = _tied(cosines[:, 1], query_negative)
     squared = (2.0 - 2.0 * positive_negative).clamp_min(0.0)
     copy = squared <= smallest_distance**2
+    squared = torch.where(copy, 0.0, squared)
     query_negative = torch.where(copy, query_positive, query_negative)
     positive_negative = torch.where(copy, 1.0, positive_negative)
     return Dots(query_positive, query_negative, positive_negative, squared), difference

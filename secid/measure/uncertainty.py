@@ -13,21 +13,19 @@ from math import isclose
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtr
 
 from secid.arrays import distinct
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.forms import quadratic_forms, squared_lengths
 from secid.measure.information import InformationState, cholesky
-from secid.measure.sweep import Scalars
+from secid.measure.interval import FEWEST_QUERIES
 
 Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
 ROUNDING_NATS = 1e-6
 """Scores are at most 1 at B = 1 and right to 1e-6 relative (METHOD 11): a smaller difference is none."""
-FEWEST_QUERIES = 5
-"""Influences sum to zero, so one query alone always has a standard error of 0; intervals were tested from 40."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Influence:
 def influence(
     vectors: Vectors,
     triplets: Triplets,
-    scalars: Scalars,
+    squared_distance: Floats,
     weight: Floats,
     state: InformationState,
     smallest_distance: float,
@@ -72,7 +70,8 @@ def influence(
 ) -> Influence:
     """Influence of every triplet at each budget, with A = I + B M from the finished state.
 
-    weight : (T,) the w that the state was summed with.   smallest_distance : as in the sweep.
+    squared_distance, weight : (T,) ||n - p||^2, and the w that the state was summed with.
+    smallest_distance        : as in the sweep.
     h_i = B share_i (w_i u_i^T A^-1 u_i - tr(A^-1 M)); bias = B^2/2 sum over queries of tr((A^-1 S_r)^2).
     Source: METHOD 8.
     """
@@ -83,7 +82,7 @@ def influence(
     share = np.ones(len(triplets)) if triplets.share is None else triplets.share
     queries, cluster = np.unique(triplets.query, return_inverse=True)
     size = np.bincount(cluster, share, len(queries)).astype(np.float64)
-    amount = _amounts(share * weight, scalars, smallest_distance)
+    amount = _amounts(share * weight, squared_distance, smallest_distance)
     budget, n = np.asarray(budgets, dtype=np.float64), state.n_negatives
     # the sum of a_i v_i^2 is N e where the state is of these triplets alone: of queries of one size nothing is left
     usual = float(np.median(size)) if len(size) and isclose(size.sum(), n) else 0.0
@@ -101,7 +100,7 @@ def influence(
 def influence_at(
     vectors: Vectors,
     triplets: Triplets,
-    scalars: Scalars,
+    squared_distance: Floats,
     weight: Floats,
     state: InformationState,
     smallest_distance: float,
@@ -115,21 +114,20 @@ def influence_at(
     rotation = torch.linalg.solve_triangular(lower, torch.eye(len(lower), dtype=lower.dtype), upper=False).T
     share = np.ones(len(triplets)) if triplets.share is None else triplets.share
     queries, cluster = np.unique(triplets.query, return_inverse=True)
-    amount = _amounts(share * weight, scalars, smallest_distance)
+    amount = _amounts(share * weight, squared_distance, smallest_distance)
     forms = squared_lengths(vectors, triplets, amount, cluster, rotation)
     h = budget * (forms - share * forms.sum() / state.n_negatives)  # tr(A^-1 M) is the mean of the forms
     per_query = np.bincount(cluster, h, len(queries))[:, None] / state.n_negatives
     return Influence((float(budget),), h, forms, queries, per_query, np.zeros(0))
 
 
-def _amounts(weight: Floats, scalars: Scalars, smallest_distance: float) -> Floats:
+def _amounts(weight: Floats, squared_distance: Floats, smallest_distance: float) -> Floats:
     """(T,) weight / ||n - p||^2, so that rows n - p need no scaling to length 1.
 
     0 where n - p is not longer than the smallest distance, so that u = 0.
     """
-    squared = scalars.squared_distance
-    usable = squared > smallest_distance**2
-    return np.where(usable, np.maximum(weight, 0.0) / np.where(usable, squared, 1.0), 0.0)
+    usable = squared_distance > smallest_distance**2
+    return np.where(usable, np.maximum(weight, 0.0) / np.where(usable, squared_distance, 1.0), 0.0)
 
 
 @dataclass(frozen=True)
@@ -161,15 +159,6 @@ class Difference:
         if self.z is None:
             return 1.0
         return float(2.0 * stdtr(self.n_queries - 1, -abs(self.z) * np.sqrt(1.0 - 1.0 / self.n_queries)))
-
-
-def reach_95(n_queries: int) -> float:
-    """Half-width of a 95 % interval in standard errors: Student's t, for the mean of n >= 2 observations.
-
-    The clustered standard error divides by n, Student's by n - 1; with 100 queries the two steps make 1.99 of 1.96,
-    with 5 they make 3.10. Source: METHOD 8.
-    """
-    return float(stdtrit(n_queries - 1, 0.975) * np.sqrt(n_queries / (n_queries - 1)))
 
 
 def difference(first: Influence, second: Influence, nats: float, budget: float | None = None) -> Difference:

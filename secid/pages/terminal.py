@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -38,6 +39,8 @@ SHOWN_SOURCES = 6
 SHOWN_FINDINGS = 5
 FOLDED_WIDTH, SETTING_WIDTH = 12, 7
 """Least widths of a column that folds: of names, and of settings, whose tables have most columns."""
+GAP = 2
+"""Characters between two columns of a table."""
 COLUMN_CHARACTERS = 24
 """Of a name in the legend of the ablations' columns."""
 INTERVAL_WIDTH, WRAPPED_BESIDE = 18, 2
@@ -51,6 +54,9 @@ COLUMNS = {
     "π<½": "P(π < ½)",
 }
 """Terms of the page that columns hold; of π, ρ and c the means."""
+DROPPED_FIRST = ("ρ", "c", "π", "div.", "negatives", "ECI_sem", "π<½")
+"""Columns of the ranking that a narrow terminal goes without, in this order, so that names can be read."""
+USUAL_WIDTH = 80
 ONLY_AT_ONE = ("ρ", "c")
 """Columns for which a table with two scores has no room at 80 columns."""
 CONTROL_LEGEND = (
@@ -61,13 +67,16 @@ CONTROL_LEGEND = (
 
 def print_run(console: Console, run: Run) -> None:
     """Prints ranking, controls, ablations, what was left out, and the verdict. Foreign names are never markup."""
-    console.print(Trimmed(table(run)))
+    console.print(Trimmed(table(run, console.width)))
 
 
-def table(run: Run) -> RenderableType:
-    """The run as a rich renderable."""
+def table(run: Run, width: int = USUAL_WIDTH) -> RenderableType:
+    """The run as a rich renderable for a terminal of so many columns."""
     run = told_apart(run)
-    parts: list[RenderableType] = [_ranking(run), _line(_legend(run))]
+    ranking, hidden = _ranking(run, width)
+    parts: list[RenderableType] = [ranking, _line(_legend(run, hidden))]
+    if hidden:
+        parts.append(_line(f"Too narrow for {', '.join(hidden)}: see report.md."))
     if run.controls:
         parts += [_line(""), _controls(run), _line(CONTROL_LEGEND)]
     if run.ablations:
@@ -128,35 +137,70 @@ def _new(*columns: tuple[str, Literal["left", "right"]], folds: int = 0, is_tigh
     return made
 
 
-def _legend(run: Run) -> str:
+def _legend(run: Run, hidden: Sequence[str]) -> str:
+    """What the columns mean, of those that are shown."""
     at_one = run.budget == 1.0
     numbers = equal_numbers(run) if run.budget > 1.0 else ""
     on = f", on {numbers}; gates and counts are of all negatives" if numbers else ""
-    at = [] if at_one else [f"ECI_B: {score_name(run)}, by which sources rank{on}. ECI_sem: the score at B = 1."]
+    score_at_one = "" if "ECI_sem" in hidden else " ECI_sem: the score at B = 1."
+    at = [] if at_one else [f"ECI_B: {score_name(run)}, by which sources rank{on}.{score_at_one}"]
     rank = f"rank: in brackets its group: {brief('rank group')}."
-    told = [f"{name}: {brief(term)}." for name, term in COLUMNS.items() if at_one or name not in ONLY_AT_ONE]
+    missing = {*hidden, *(() if at_one else ONLY_AT_ONE)}
+    told = [f"{name}: {brief(term)}." for name, term in COLUMNS.items() if name not in missing]
     return " ".join([*at, rank, *told])
 
 
-def _ranking(run: Run) -> Table:
+def _ranking(run: Run, width: int) -> tuple[Table, tuple[str, ...]]:
+    """The ranked sources, and the columns for which there is no room beside the names."""
+    columns = _columns(run)
+    names = [short(source.name) for source in run.sources]
+    hidden: list[str] = []
+    shown = _joined(columns)
+    for title in DROPPED_FIRST:
+        if width - sum(max(map(cell_len, (head, *cells))) + GAP for head, cells in shown.items()) >= FOLDED_WIDTH:
+            break
+        if columns.pop(title, None) is not None:
+            hidden.append(title)
+            shown = _joined(columns)
+    first, *others = shown
+    made = _new((first, "right"), ("source", "left"), *((name, "right") for name in others), folds=1)
+    for name, rank, *cells in zip(names, shown[first], *(shown[other] for other in others), strict=True):
+        made.add_row(rank, Text(name), *cells)
+    return made, tuple(hidden)
+
+
+def _columns(run: Run) -> dict[str, list[str]]:
+    """The cells of every column of the ranking but the names, by title."""
     at_one = run.budget == 1.0
-    scores = ("ECI_sem ±95 %",) if at_one else ("ECI_B ±95 %", "ECI_sem")
-    means = ("π", "ρ", "c") if at_one else ("π",)
-    numbers = (*scores, "div.", " ".join([*(f"{name:>4}" for name in means), f"{'π<½':>6}"]), "negatives")
-    shown = _new(("rank", "right"), ("source", "left"), *((name, "right") for name in numbers), folds=1)
-    for source in run.sources:
-        point = score_point(source, run.budget)
-        gates = (source.consistency_mean, source.locality_mean, source.coverage_mean)
-        shown.add_row(
-            f"{source.rank} ({source.rank_group})",
-            Text(short(source.name)),
-            f"{nats(point.nats)} {half_width(point.nats, point.interval_95, run.budget)}",
-            *(() if at_one else (nats(source.eci_nats),)),
-            percent(source.diversity_fraction),
-            " ".join([*(f"{mean:.2f}" for mean in gates[: len(means)]), f"{percent(source.inversion_fraction):>6}"]),
-            count(source.n_triplets),
-        )
-    return shown
+    points = [score_point(source, run.budget) for source in run.sources]
+    columns = {
+        "rank": [f"{source.rank} ({source.rank_group})" for source in run.sources],
+        "ECI_sem ±95 %" if at_one else "ECI_B ±95 %": [
+            f"{nats(point.nats)} {half_width(point.nats, point.interval_95, run.budget)}" for point in points
+        ],
+        "ECI_sem": [nats(source.eci_nats) for source in run.sources],
+        "div.": [percent(source.diversity_fraction) for source in run.sources],
+        "π": [f"{source.consistency_mean:.2f}" for source in run.sources],
+        "ρ": [f"{source.locality_mean:.2f}" for source in run.sources],
+        "c": [f"{source.coverage_mean:.2f}" for source in run.sources],
+        "π<½": [f"{percent(source.inversion_fraction):>6}" for source in run.sources],
+        "negatives": [count(source.n_triplets) for source in run.sources],
+    }
+    return {title: cells for title, cells in columns.items() if title not in (("ECI_sem",) if at_one else ONLY_AT_ONE)}
+
+
+def _joined(columns: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """The columns with those of the gates as one, a space between them, for a narrow table."""
+    gates = [title for title in COLUMNS if title in columns and title != "div."]
+    widths = [max(map(len, columns[title])) if columns[title] else 0 for title in gates]
+    joined = " ".join(f"{title:>{width}}" for title, width in zip(gates, widths, strict=True))
+    made: dict[str, Sequence[str]] = {}
+    for title, cells in columns.items():
+        if title not in gates:
+            made[title] = cells
+        elif title == gates[-1]:
+            made[joined] = [" ".join(row) for row in zip(*(columns[gate] for gate in gates), strict=True)]
+    return made
 
 
 def _controls(run: Run) -> Table:

@@ -9,7 +9,7 @@ from secid.pool.frequencies import DocumentFrequencies
 from secid.pool.make import make_plan, plan_of
 from secid.pool.plan import Plan, PlannedSource, Tally
 from secid.pool.refuse import malformed
-from secid.pool.restrict import sample_order, select
+from secid.pool.restrict import key_ranks, sample_order, select
 from secid.pool.tokens import SPLITTERS, Keys, TokenSets, splitter, term_keys, token_sets, token_stream
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Tally",
     "TokenSets",
     "gather",
+    "key_ranks",
     "make_plan",
     "malformed",
     "plan_of",

@@ -43,6 +43,10 @@ class Rows:
     dropped: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[Example]] = field(default_factory=dict)
     n_used: int = 0
+    blank_query: array[int] = field(default_factory=lambda: array("q"))
+    blank_count: array[int] = field(default_factory=lambda: array("q"))
+    blank_line: array[int] = field(default_factory=lambda: array("q"))
+    blank_file: array[int] = field(default_factory=lambda: array("q"))
 
     def take(self, block: Block, file: int, value: int, queries: TextSpool, passages: TextSpool) -> None:
         """Usable rows. file: place of their file in the source's paths.   value: their slice."""
@@ -61,13 +65,22 @@ class Rows:
         self.file.extend(repeat(file, n_rows))
         self.n_used += n_rows
 
-    def drop(self, record: Record) -> None:
+    def drop(self, record: Record, file: int, queries: TextSpool) -> None:
         """Counts what `take` does not see: rows grouped into one, negatives and positives that the reader left out."""
+        self.blank(record, file, queries)
         self.n_used += record.n_rows - 1
         for reason, count in record.dropped:
             self.dropped[reason] += count
             role = "positives" if reason == "unusable_positive" else "negatives"
             self.show(Example(reason, record.path, record.line, f"{count} of the row's {role} left out"))
+
+    def blank(self, item: Record | Defect, file: int, queries: TextSpool) -> None:
+        """Keeps the query of a row that lists negatives without text."""
+        if count := dict(item.dropped).get("empty_negative", 0):
+            self.blank_query.extend(queries.add([item.query]))
+            self.blank_count.append(count)
+            self.blank_line.append(item.line)
+            self.blank_file.append(file)
 
     def skip(self, defect: Defect) -> None:
         self.skipped[defect.reason] += defect.n_rows
@@ -105,7 +118,9 @@ class Collected:
     ) -> None:
         """Takes what a reader gave. slices: number of each value; new ones are added."""
         if isinstance(item, Defect):
-            (self._untold if item.split is None else self._rows_of(item.split)).skip(item)
+            rows = self._untold if item.split is None else self._rows_of(item.split)
+            rows.skip(item)
+            rows.blank(item, self._files.get(item.path, 0), queries)
         elif isinstance(item, Block):
             value = slices.setdefault("", len(slices))
             self._rows_of("").take(item, self._files.get(item.path, 0), value, queries, passages)
@@ -114,7 +129,7 @@ class Collected:
             value = slices.setdefault(slice_value(given), len(slices))
             rows = self._rows_of(item.split)
             rows.take(Block.of(item), self._files.get(item.path, 0), value, queries, passages)
-            rows.drop(item)
+            rows.drop(item, self._files.get(item.path, 0), queries)
 
     def rows(self) -> list[Rows]:
         """The rows of each split, at least of one. Rows too broken to tell count against every split."""

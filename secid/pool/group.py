@@ -6,13 +6,14 @@ from array import array
 from collections import Counter
 
 import numpy as np
+import numpy.typing as npt
 
-from secid.arrays import distinct
+from secid.arrays import distinct, narrow
 from secid.pool.collect import Rows
-from secid.pool.plan import Index, PlannedSource, Tally
+from secid.pool.plan import Blanks, Index, PlannedSource, Tally
 
 
-def grouped(rows: Rows, query_ids: Index, passage_ids: Index) -> PlannedSource:
+def grouped(rows: Rows, query_ids: Index, passage_ids: Index, query_keys: npt.NDArray[np.uint8]) -> PlannedSource:
     """Rows of equal (query, first positive) become one record; its texts are kept once, in order."""
     query = query_ids[_int64(rows.query)]
     n_rows = len(query)
@@ -52,12 +53,19 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index) -> PlannedSource:
         negatives=negatives[kept_negative],
         negative_offsets=negative_offsets,
         copies=copies.astype(np.int32),
-        negative_line=line[row],
+        negative_line=narrow(line[row]),
         negative_file=file[row].astype(np.int32),
         negative_ordinal=(kept_negative - _starts(_int64(rows.n_negatives))[row]).astype(np.int32),
-        listed=listed,
-        equals_positive=np.zeros(len(kept_negative), np.bool_),
+        listed=narrow(listed),
+        findings=np.zeros(len(kept_negative), np.uint32),
+        blanks=_blanks(rows, query_ids, query_keys),
     )
+
+
+def _blanks(rows: Rows, query_ids: Index, query_keys: npt.NDArray[np.uint8]) -> Blanks:
+    query = query_ids[_int64(rows.blank_query)]
+    count, line, file = (_int64(values) for values in (rows.blank_count, rows.blank_line, rows.blank_file))
+    return Blanks(query, query_keys[query], count, line, file.astype(np.int32))
 
 
 def _int64(values: array[int]) -> Index:

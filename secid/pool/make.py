@@ -12,16 +12,19 @@ from pathlib import Path
 
 import numpy as np
 
-from secid.arrays import among, distinct
+from secid.arrays import among, distinct, narrow, pairs
 from secid.errors import NothingToScoreError
 from secid.pool.collect import Gathered, gather
 from secid.pool.group import grouped, places
-from secid.pool.plan import Index, Plan, PlannedSource
+from secid.pool.plan import Index, Mask, Plan, PlannedSource
 from secid.pool.refuse import refuse_bad, refuse_empty, told
 from secid.pool.restrict import restricted, sample_order, with_scorable_positives
 from secid.pool.texts import TextStore
 from secid.records import Block, Defect, Record, Source
 from secid.settings import Settings
+
+TextRules = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[Mask]]
+"""Queries, passages and sources, as they were read, to a mask of findings for each source's negatives."""
 
 
 def make_plan(
@@ -51,12 +54,15 @@ def plan_of(
     with_positives: bool = False,
     with_echoes: bool = False,
     uncounted: Collection[str] = (),
+    text_rules: TextRules | None = None,
 ) -> Plan:
     """Plans what has to be encoded of all that was read.
 
     with_positives, with_echoes : also plan, for the sample of queries that controls are made of, the
               labelled positives that are not scored, and the queries' own texts as passages.
-    uncounted : as in `refuse_bad`.
+    uncounted  : as in `refuse_bad`.
+    text_rules : gives the findings of every source's negatives, from all that was read: before a sample or a policy
+                 leaves records and positives out.
     Raises BadRecordsError (settings.on_bad, settings.max_bad_fraction) and NothingToScoreError.
     Source: METHOD 1, DESIGN 1.
     """
@@ -68,11 +74,14 @@ def plan_of(
     passage_store, passage_ids = passages.store()
     echoes = np.full(len(query_store), -1, np.int64)
     echoes[sampled[: len(echoed)]] = passage_ids[np.array(echoed, np.int64)]
-    sources = [grouped(rows, query_ids, passage_ids) for rows in collected]
+    sources = [grouped(rows, query_ids, passage_ids, query_store.keys) for rows in collected]
     refuse_bad(sources, settings, uncounted)
     n_queries_read = len(distinct(np.concatenate([planned.query for planned in sources]))) if sources else 0
     known = _known_positives(sources, len(passage_store))
-    sources = [restricted(_marked(planned, known, len(passage_store)), query_store, settings) for planned in sources]
+    if text_rules is not None:
+        masks = text_rules(query_store, passage_store, sources)
+        sources = [replace(planned, findings=mask) for planned, mask in zip(sources, masks, strict=True)]
+    sources = [restricted(planned, query_store, settings) for planned in sources]
     empty = {f"source {p.name}": f"no triplet: {told(p.tally)}" for p in sources if not p.n_triplets and ":" in p.name}
     filled = {planned.source.name for planned in sources if planned.n_triplets}
     sources = [p for p in sources if p.n_triplets or p.source.name not in filled]
@@ -87,17 +96,11 @@ def plan_of(
 
 def _known_positives(sources: Sequence[PlannedSource], n_passages: int) -> Index:
     """Sorted query * n_passages + passage of every labelled positive of the run."""
-    pairs = [
-        np.repeat(planned.query, np.diff(planned.positive_offsets)) * n_passages + planned.positives
+    labelled = [
+        pairs(np.repeat(planned.query, np.diff(planned.positive_offsets)), planned.positives, n_passages)
         for planned in sources
     ]
-    return distinct(np.concatenate([np.zeros(0, np.int64), *pairs]))
-
-
-def _marked(planned: PlannedSource, known: Index, n_passages: int) -> PlannedSource:
-    """The source with equals_positive filled in from the positives of the whole run."""
-    pairs = planned.query[planned.triplet_record()] * n_passages + planned.negatives
-    return replace(planned, equals_positive=among(pairs, known))
+    return distinct(np.concatenate([np.zeros(0, np.int64), *labelled]))
 
 
 def _compacted(
@@ -116,7 +119,8 @@ def _compacted(
     pointed += [extra % len(passages), kept_echoes[kept_echoes >= 0]]
     used_passages = _used(pointed, len(passages))
     if len(used_queries) == len(queries) and len(used_passages) == len(passages):
-        return Plan(queries, passages, tuple(sources), known, echoes, (), {}, len(queries))
+        narrowed = tuple(replace(planned, negatives=narrow(planned.negatives)) for planned in sources)
+        return Plan(queries, passages, narrowed, known, echoes, (), {}, len(queries))
     query_place = places(used_queries, len(queries))
     passage_place = places(used_passages, len(passages))
     known_query, known_passage = query_place[known // len(passages)], passage_place[known % len(passages)]
@@ -129,7 +133,7 @@ def _compacted(
                 planned,
                 query=query_place[planned.query],
                 positives=passage_place[planned.positives],
-                negatives=passage_place[planned.negatives],
+                negatives=narrow(passage_place[planned.negatives]),
             )
             for planned in sources
         ),

@@ -11,10 +11,12 @@ import numpy.typing as npt
 from secid.pool.texts import TextStore
 from secid.records import REASONS, Source
 from secid.results import Example
+from secid.results.catalogue import BITS
 
 Index = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
 """Numbers that stay far below 2^31 and are kept for every triplet: half the memory."""
+Mask = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,25 @@ def _n_malformed(reasons: Mapping[str, int]) -> int:
 
 
 @dataclass(frozen=True)
+class Blanks:
+    """Negatives without text, which no triplet stands for. E rows that list some.
+
+    query : (E,) query ids as they were read, and keys : (E, 16) their text keys.
+    count : (E,) how many the row lists, >= 1.   line, file : (E,) where.
+    """
+
+    query: Index
+    keys: npt.NDArray[np.uint8]
+    count: Index
+    line: Index
+    file: Small
+
+    def only(self, keep: npt.NDArray[np.bool_]) -> Blanks:
+        """Some of the rows. keep: (E,)."""
+        return Blanks(self.query[keep], self.keys[keep], self.count[keep], self.line[keep], self.file[keep])
+
+
+@dataclass(frozen=True)
 class PlannedSource:
     """One source as index arrays. R records, T triplets; triplets of one record are neighbours.
 
@@ -67,8 +88,9 @@ class PlannedSource:
                        its 0-based place among that row's usable negatives.
     listed           : (L,) triplet of every usable negative in the order of reading, copies included;
                        -1 where the settings leave it out. So a second reading finds each one again.
-    equals_positive  : (T,) True where the negative is a labelled positive of the same query in any
-                       record of the run.
+    findings         : (T,) bit i says that the negative has the i-th finding of the catalogue; those of the texts. The
+                       bit of `repeat`: the record lists its text before, written otherwise.
+    blanks           : negatives that the reader left out since they hold no text.
     """
 
     name: str
@@ -88,7 +110,8 @@ class PlannedSource:
     negative_file: Small
     negative_ordinal: Small
     listed: Index
-    equals_positive: npt.NDArray[np.bool_]
+    findings: Mask
+    blanks: Blanks
 
     @property
     def n_records(self) -> int:
@@ -98,9 +121,24 @@ class PlannedSource:
     def n_triplets(self) -> int:
         return len(self.negatives)
 
+    def has(self, finding: str) -> npt.NDArray[np.bool_]:
+        """(T,) which negatives have a finding of the texts. One that its record lists again has repeats itself."""
+        if finding == "repeat":
+            return self.again() | (self.copies > 1)
+        return _bit(self.findings, finding)
+
+    def again(self) -> npt.NDArray[np.bool_]:
+        """(T,) which negatives' text the record lists before, written otherwise."""
+        return _bit(self.findings, "repeat")
+
     def triplet_record(self) -> Index:
         """(T,) record of each triplet."""
         return np.repeat(np.arange(self.n_records), np.diff(self.negative_offsets))
+
+
+def _bit(mask: Mask, finding: str) -> npt.NDArray[np.bool_]:
+    flags: npt.NDArray[np.bool_] = (mask >> np.uint32(BITS[finding])) & np.uint32(1) != 0
+    return flags
 
 
 @dataclass(frozen=True)

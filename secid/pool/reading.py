@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from secid.pool import Plan, gather, plan_of
+from secid.pool.make import TextRules
 from secid.progress import Progress
 from secid.read import Reader, open_source
 from secid.records import Source
@@ -28,10 +29,11 @@ def read_plan(
     with_positives: bool = False,
     with_echoes: bool = False,
     uncounted: Collection[str] = (),
+    text_rules: TextRules | None = None,
 ) -> tuple[Plan, list[Reader]]:
     """Opens and reads all sources into a plan, telling what was understood of each file.
 
-    folder, with_positives, with_echoes, uncounted : as in `plan_of`.
+    folder, with_positives, with_echoes, uncounted, text_rules : as in `plan_of`.
     Raises what opening and planning raise (SecidError).
     """
     readers = [open_source(source, settings) for source in sources]
@@ -53,7 +55,14 @@ def read_plan(
 
     found = gather(zip(sources, (reader.blocks() for reader in readers), strict=True), folder, tick)
     try:
-        plan = plan_of(found, settings, with_positives=with_positives, with_echoes=with_echoes, uncounted=uncounted)
+        plan = plan_of(
+            found,
+            settings,
+            with_positives=with_positives,
+            with_echoes=with_echoes,
+            uncounted=uncounted,
+            text_rules=text_rules,
+        )
     except BaseException:
         found.close()
         raise

@@ -25,6 +25,10 @@ def restricted(planned: PlannedSource, queries: TextStore, settings: Settings) -
     keep = keep_record[record]
     if settings.first_k is not None:
         keep &= np.arange(planned.n_triplets) - planned.negative_offsets[record] < settings.first_k
+    if not keep_record.all():
+        planned = replace(
+            planned, blanks=planned.blanks.only(np.isin(planned.blanks.query, planned.query[keep_record]))
+        )
     return planned if keep.all() else select(planned, keep_record, keep)
 
 
@@ -57,7 +61,7 @@ def select(
         listed=np.where(
             planned.listed >= 0, places(np.flatnonzero(keep_triplet), planned.n_triplets)[planned.listed], -1
         ),
-        equals_positive=planned.equals_positive[keep_triplet],
+        findings=planned.findings[keep_triplet],
     )
 
 
@@ -74,6 +78,13 @@ def sample_order(keys: npt.NDArray[np.uint8], seed: int) -> npt.NDArray[np.uint6
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
+
+
+def key_ranks(keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """(n,) rank of each text by its key: an order that no file or row order changes."""
+    ranks = np.empty(len(keys), np.int64)
+    ranks[np.lexsort(keys.T[::-1])] = np.arange(len(keys))
+    return ranks
 
 
 def with_scorable_positives(planned: PlannedSource, queries: TextStore, settings: Settings) -> PlannedSource:

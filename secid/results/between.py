@@ -50,7 +50,7 @@ class Crossing:
 
 @dataclass(frozen=True, kw_only=True)
 class SliceSource:
-    """One source within one slice. bucket_fractions: by bucket, of the slice's triplets.
+    """One source within one slice. finding_shares: by finding, of the slice's triplets.
 
     score_nats, interval_95: of ECI_B at the run's budget, sources cut to equal size within the slice beyond budget 1;
     the other numbers are of all its triplets.
@@ -67,7 +67,7 @@ class SliceSource:
     consistency_mean: float
     locality_mean: float
     coverage_mean: float
-    bucket_fractions: Mapping[str, float]
+    finding_shares: Mapping[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)

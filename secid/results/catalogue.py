@@ -14,9 +14,8 @@ from typing import Literal
 
 from secid.errors import UsageError
 
-Needs = Literal["texts", "evaluation", "tokens", "rows"]
-"""texts: known after pooling. evaluation: texts, and an evaluation set to compare with. tokens: the tokenizer of the
-run or of the encoder. rows: the encoder's rows."""
+Needs = Literal["texts", "tokens", "rows"]
+"""texts: known after pooling. tokens: the tokenizer of the run or of the encoder. rows: the encoder's rows."""
 
 DEFECT_LIMIT = 0.01
 """Share of a source's negatives above which a counted defect stands out. Source: METHOD 14."""
@@ -123,18 +122,6 @@ FINDINGS: Mapping[str, Finding] = _entries(
         do="mine negatives in the positive's language, unless the mixture is intended",
     ),
     Finding(
-        name="eval_query", needs="evaluation", counted=False, limit=0.0, urgency=0,
-        rule="the negative's query is a query of the evaluation set, exactly or nearly",
-        says="belong to a query of the evaluation set",
-        do="leave these records out, or the evaluation measures memory",
-    ),
-    Finding(
-        name="eval_passage", needs="evaluation", counted=False, limit=0.0, urgency=0,
-        rule="the negative is relevant to a query of the evaluation set, exactly or nearly",
-        says="are relevant to a query of the evaluation set",
-        do="leave them out: training would push evaluated passages away",
-    ),
-    Finding(
         name="query_without_tokens", needs="tokens", counted=False, limit=0.01, urgency=3,
         rule="the query has no token, so that the coverage is 0 by definition",
         says="belong to a query without tokens",
@@ -192,8 +179,64 @@ FINDINGS: Mapping[str, Finding] = _entries(
 )  # fmt: skip
 """Every finding by name, the most urgent first."""
 
+
+@dataclass(frozen=True, kw_only=True)
+class Caution:
+    """What a source as a whole should be looked at for; no column of the triplet table says it.
+
+    of : what its fraction is a share of.   limit : the fraction above which it stands out; None where a setting says.
+    says, do : as in Finding, of the things that `of` names.
+    """
+
+    name: str
+    of: str
+    limit: float | None
+    says: str
+    do: str
+
+
+CAUTIONS: Mapping[str, Caution] = {
+    caution.name: caution
+    for caution in (
+        Caution(
+            name="malformed_rows", of="rows", limit=None,
+            says="rows or single negatives that cannot be used",
+            do="fix the file; if many rows fail for one reason, name the schema with --format or the columns",
+        ),
+        Caution(
+            name="rows_without_negatives", of="rows", limit=0.05,
+            says="rows without an explicit negative",
+            do="mine negatives for them, or leave them to in-batch negatives: they give no triplet",
+        ),
+        Caution(
+            name="tokenizer_misfit", of="texts", limit=0.05,
+            says="texts whose words the tokenizer splits or joins wrongly",
+            do="score with --tokenizer multilingual, which separates the words of every script",
+        ),
+        Caution(
+            name="inactive_lexical_gate", of="IDF weight", limit=0.95,
+            says="weight of the queries' tokens that their labelled positives lack, on average",
+            do="choose a --tokenizer under which positives cover more of their query: λ is near 1 for every negative",
+        ),
+        Caution(
+            name="eval_query", of="queries", limit=0.0,
+            says="queries of the evaluation set, exactly or nearly",
+            do="leave their records out, or the evaluation measures memory",
+        ),
+        Caution(
+            name="eval_passage", of="texts", limit=0.0,
+            says="passages that are relevant to an evaluation query, exactly or nearly",
+            do="leave them out: as positives they leak, as negatives they push evaluated passages away",
+        ),
+    )
+}  # fmt: skip
+"""Limits: 0 where a single case is a mistake; 5 % as --max-bad-fraction; 95 % of the weight uncovered is a mean
+coverage below 0.05."""
+
 TEXT_FINDINGS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.needs == "texts")
-"""Findings of the texts alone: bit i of a negative's mask stands for the i-th."""
+"""Findings of the texts alone."""
+BITS: Mapping[str, int] = {name: bit for bit, name in enumerate(FINDINGS)}
+"""Place of a finding in the mask of a row; those of the texts come first."""
 DEFECTS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.counted)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import cache
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,9 +109,11 @@ def _place(error: ValidationError) -> str:
     return ".".join(map(str, error.errors(include_url=False)[0]["loc"])) or "as a whole"
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: str | PathLike[str]) -> Run:
     """The run of a run folder, or of a report.json named directly."""
-    path = folder / "report.json" if folder.is_dir() else folder
+    path = Path(folder)
+    if path.is_dir():
+        path /= "report.json"
     try:
         return from_json(path.read_bytes(), str(path))
     except OSError as error:

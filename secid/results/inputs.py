@@ -66,7 +66,8 @@ class Example:
 class TripletExample:
     """One triplet shown on a page, texts cut by the page. path, line: the row that first lists the negative.
 
-    matched_terms: query terms in the negative, with IDF.
+    s_query_positive to weight: None without an encoder.   matched_terms: query terms in the negative, with IDF.
+    note : what else shows the finding, such as where a false negative is labelled.
     """
 
     path: str
@@ -74,12 +75,13 @@ class TripletExample:
     query: str
     positive: str
     negative: str
-    s_query_positive: float
-    s_query_negative: float
-    s_positive_negative: float
-    consistency: float
-    locality: float
-    coverage: float
-    residual: float
-    weight: float
-    matched_terms: tuple[tuple[str, float], ...]
+    s_query_positive: float | None = None
+    s_query_negative: float | None = None
+    s_positive_negative: float | None = None
+    consistency: float | None = None
+    locality: float | None = None
+    coverage: float | None = None
+    residual: float | None = None
+    weight: float | None = None
+    matched_terms: tuple[tuple[str, float], ...] = ()
+    note: str = ""

@@ -10,22 +10,23 @@ from secid.results.inputs import Example, InputFile, TripletExample
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bucket:
-    """Triplets of a source that share a trait worth looking at; buckets overlap. Source: METHOD 4.
+class SourceFinding:
+    """What one finding of the catalogue comes to in a source. Findings overlap. Source: METHOD 14.
 
-    kind: "gate" or "structural".   rule: the condition with its thresholds, as text.
-    n_triplets: a negative's pairs with several positives share it; rounded, at least 1 where any pair is in it.
-    weight_fraction: share of the source's total weight.   score_nats: its part of the score, by the
-    first-order split w u^T A^-1 u / N scaled so that all triplets add up to ECI; 0.0 where ECI is 0.
+    n_negatives : negatives that have it. Of a text finding the negatives as the source's records list them, those
+                  without text included; of one that needs the encoder the scored ones, in its sample where it has one.
+    share       : of all such negatives.   interval_95 : of the share, queries being the sampling unit.
+    weight_fraction : share of the source's total weight that they hold; None without an encoder.
+    score_nats  : their part of the score, by the first-order split w u^T A^-1 u / N scaled so that all triplets add up
+                  to ECI; 0.0 where ECI is 0, None without an encoder.
     """
 
     name: str
-    kind: str
-    rule: str
-    n_triplets: int
-    fraction: float
-    weight_fraction: float
-    score_nats: float
+    n_negatives: int
+    share: float
+    interval_95: tuple[float, float]
+    weight_fraction: float | None = None
+    score_nats: float | None = None
     examples: tuple[TripletExample, ...]
 
 
@@ -121,20 +122,29 @@ class SourceResult(Measurement, SourceIdentity):
     """One ranked source.
 
     gate_histograms : by gate (consistency, locality, coverage, weight) the triplets in 20 equal bins of [0, 1].
-    bucket_overlaps : triplets in two buckets at once, by the names of both.
+    findings        : every finding that was looked for, in the order of the catalogue.
+    finding_overlaps : triplets that have two findings at once, by the names of both.
+    hardness        : 0 as near to the query as random passages, 1 as near as the positive; None where it cannot be
+                      told, with the reason in Run.not_evaluated. Source: METHOD 10.
     equal_curve     : its budget curve on the run's equal numbers; empty where nothing is cut of it.
     """
 
     proxies: Proxies
     gate_histograms: Mapping[str, tuple[int, ...]]
-    buckets: tuple[Bucket, ...]
-    bucket_overlaps: Mapping[str, Mapping[str, int]]
+    findings: tuple[SourceFinding, ...]
+    finding_overlaps: Mapping[str, Mapping[str, int]]
+    hardness: float | None = None
+    hardness_interval_95: tuple[float, float] | None = None
     equal_curve: tuple[BudgetPoint, ...] = ()
 
     @property
     def compared_curve(self) -> tuple[BudgetPoint, ...]:
         """The curve at which sources compare: on equal numbers, where they have any. Source: METHOD 7."""
         return self.equal_curve or self.budget_curve
+
+    def finding(self, name: str) -> SourceFinding | None:
+        """The finding of this name; None where it was not looked for."""
+        return next((item for item in self.findings if item.name == name), None)
 
 
 def control_name(kind: str, of: str | None) -> str:

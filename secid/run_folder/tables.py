@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from safetensors.numpy import save as numpy_bytes
 from safetensors.torch import save as torch_bytes
 
-from secid.measure.buckets import BUCKETS
 from secid.pool import DocumentFrequencies
 from secid.records import encodable
 from secid.results import IdfInfo
+from secid.results.catalogue import FINDINGS
 from secid.run_folder.read import INFORMATION, QUERY_INFLUENCE, QUERY_KEYS
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ NEGATIVES_SCHEMA = pa.schema(
         ("influence", pa.float64()),
         ("information", pa.float64()),
         ("share", pa.float64()),
-        *((f"in_{name}", pa.bool_()) for name in BUCKETS),
+        *((entry.column, pa.bool_()) for entry in FINDINGS.values()),
     ]
 )
 """One row a triplet. path, line: the row that first lists the negative. record: 0-based within the
@@ -66,30 +65,26 @@ information sums to tr(A^-1 B M), which is at most the score.
 """
 
 
-def write_negatives(
-    measured: Iterable[Measured], flags: Mapping[str, Mapping[str, npt.NDArray[np.bool_]]], path: Path
-) -> None:
-    """negatives.parquet, in row groups, so that memory does not grow with the sources.
+def write_negatives(measured: Iterable[Measured], path: Path) -> None:
+    """The triplet table on disk: negatives.parquet, in row groups, so that memory does not grow with the sources.
 
-    flags : by source and bucket, (T,) which triplets are in it; a bucket that is not evaluated is null.
+    A finding that was not looked for is null.
     """
     with pq.ParquetWriter(path, NEGATIVES_SCHEMA, compression="zstd", write_page_checksum=True) as writer:
         for item in measured:
-            for batch in _batches(item, flags[item.name]):
+            for batch in _batches(item):
                 writer.write_batch(batch)
 
 
-def _batches(item: Measured, flags: Mapping[str, npt.NDArray[np.bool_]]) -> Iterator[pa.RecordBatch]:
-    planned, rows, gates = item.planned, item.triplets, item.gates
-    if planned is None:
-        raise ValueError("a control has no rows in a file")
+def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
+    planned, rows, columns = item.table.source, item.triplets, item.table.columns()
     paths = pa.array(map(encodable, planned.source.paths), pa.string())
     queries = np.unique(rows.query, return_inverse=True)[1].astype(np.int64)
     for start in range(0, len(rows), ROWS_PER_GROUP):
         part = slice(start, start + ROWS_PER_GROUP)
         record, place = rows.record[part], rows.place[part]
         n = len(record)
-        columns = [
+        arrays = [
             pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([planned.name], pa.string())),
             pa.DictionaryArray.from_arrays(pa.array(planned.negative_file[place].astype(np.int32)), paths),
             pa.array(planned.negative_line[place]),
@@ -97,20 +92,16 @@ def _batches(item: Measured, flags: Mapping[str, npt.NDArray[np.bool_]]) -> Iter
             pa.array(queries[part]),
             pa.array((place - planned.negative_offsets[record]).astype(np.int32)),
             pa.array(planned.negative_ordinal[place].astype(np.int32)),
-            pa.array(item.scalars.query_positive[part]),
-            pa.array(item.scalars.query_negative[part]),
-            pa.array(item.scalars.positive_negative[part]),
-            pa.array(gates.consistency[part]),
-            pa.array(gates.locality[part]),
-            pa.array(gates.coverage[part]),
-            pa.array(gates.residual[part]),
-            pa.array(gates.weight[part]),
+            *(pa.array(values[part]) for values in columns.values()),
             pa.array(item.influence.per_triplet[part]),
             pa.array(item.influence.budgets[0] / item.state.n_negatives * item.influence.information[part]),
             pa.array(np.ones(n) if rows.share is None else rows.share[part]),
-            *(pa.array(flags[name][part]) if name in flags else pa.nulls(n, pa.bool_()) for name in BUCKETS),
+            *(
+                pa.array(item.table.has(name)[part]) if name in item.table.evaluated else pa.nulls(n, pa.bool_())
+                for name in FINDINGS
+            ),
         ]
-        yield pa.RecordBatch.from_arrays(columns, schema=NEGATIVES_SCHEMA)
+        yield pa.RecordBatch.from_arrays(arrays, schema=NEGATIVES_SCHEMA)
 
 
 def write_frequencies(table: DocumentFrequencies, info: IdfInfo, path: Path) -> None:

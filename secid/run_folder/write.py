@@ -96,7 +96,7 @@ class RunFolder:
             ready.mkdir()
             for suffix, page in FORMATS.items():
                 (ready / f"report{suffix}").write_text(page(scored.run), encoding="utf-8")
-            write_negatives(scored.measured, scored.flags, ready / "negatives.parquet")
+            write_negatives(scored.measured, ready / "negatives.parquet")
             write_state(scored.measured, ready / "state")
             write_control_states(scored.controls, ready / "state")
             write_frequencies(scored.frequencies, scored.run.idf, ready / "state" / "idf.safetensors")

@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
-from secid.analyses.buckets import Findings
+import numpy as np
+import numpy.typing as npt
+
 from secid.analyses.controls import Control
 from secid.analyses.ranking import difference_interval, interval
+from secid.findings.summary import SourceFindings
 from secid.measure.information import trace
+from secid.measure.proxies import ProxyValues, proxies
 from secid.measure.spectrum import spectrum
 from secid.measure.summary import gate_means
 from secid.measure.uncertainty import difference
-from secid.results import Against, BudgetPoint, ControlResult, InputFile, SourceResult
+from secid.results import Against, BudgetPoint, ControlResult, InputFile, Proxies, SourceResult
 from secid.settings import Settings
+from secid.triplets.estimates import Estimate
 from secid.triplets.measured import Measured
+
+Floats = npt.NDArray[np.float64]
+
+HISTOGRAM_BINS = 20
+SHOWN_GATES = ("consistency", "locality", "coverage", "weight")
 
 
 def measurement(item: Measured, settings: Settings) -> dict[str, Any]:
     """The fields that sources and controls share (results.Measurement)."""
-    matrix = item.state.matrix()
+    matrix, table = item.state.matrix(), item.table
     points = _curve(item)
     score = next(point for point in points if point.budget == 1.0)
     shape = spectrum(matrix)
     column = item.influence.column(1.0)
     return {
         "n_queries": len(item.influence.queries),
-        "n_triplets": len(item.triplets) if item.planned is None else item.planned.n_triplets,
+        "n_triplets": len(table) if table.planned is None else table.planned.n_triplets,
         "eci_nats": score.nats,
         "eci_per_dimension": score.nats / matrix.shape[0],
         "standard_error_nats": float(item.influence.standard_errors()[column]),
@@ -35,7 +46,15 @@ def measurement(item: Measured, settings: Settings) -> dict[str, Any]:
         "trace": trace(matrix),
         **vars(shape),
         "budget_curve": points,
-        **vars(gate_means(item.gates, item.positive_coverage, settings.high_coverage, item.triplets.share)),
+        **vars(
+            gate_means(
+                table.gates(),
+                table.pair_loss(),
+                table.repeated(table.positive_coverage),
+                settings.high_coverage,
+                table.share,
+            )
+        ),
     }
 
 
@@ -63,13 +82,12 @@ def source_result(
     group: int,
     chance: float,
     files: Mapping[str, InputFile],
-    findings: Findings,
+    findings: SourceFindings,
+    hardness: Estimate | None,
     settings: Settings,
 ) -> SourceResult:
     """The published numbers of one source. level: the source cut to equal numbers, the item where nothing is cut."""
-    planned = item.planned
-    if planned is None:
-        raise ValueError("a control has no source result")
+    planned = item.table.source
     inputs = tuple(files[path] for path in planned.source.paths)
     tally = planned.tally
     return SourceResult(
@@ -87,7 +105,12 @@ def source_result(
         dropped_negatives=tally.dropped,
         examples=tally.examples,
         equal_curve=() if level is None or level is item else _curve(level),
-        **vars(findings),
+        findings=findings.findings,
+        finding_overlaps=findings.overlaps,
+        hardness=None if hardness is None else hardness.value,
+        hardness_interval_95=None if hardness is None else _finite(hardness.interval),
+        proxies=Proxies(**vars(_proxies(item))),
+        gate_histograms={name: _histogram(values, item.table.share) for name, values in shown_gates(item)},
         **measurement(item, settings),
     )
 
@@ -112,3 +135,26 @@ def control_result(
     return ControlResult(
         kind=control.kind, of=control.of, n_new_texts=n_new_texts, against=tuple(against), **measurement(item, settings)
     )
+
+
+def _finite(interval: tuple[float, float]) -> tuple[float, float] | None:
+    """The interval; None where there are too few queries for one."""
+    return interval if all(map(isfinite, interval)) else None
+
+
+def _proxies(item: Measured) -> ProxyValues:
+    table = item.table
+    return proxies(item.triplets, table.dots(), table.gates(), item.record_gradient, table.temperature)
+
+
+def shown_gates(item: Measured) -> list[tuple[str, Floats]]:
+    """The gates that have a histogram, by name."""
+    columns = item.table.columns()
+    return [(name, columns[name]) for name in SHOWN_GATES]
+
+
+def _histogram(values: Floats, share: Floats | None) -> tuple[int, ...]:
+    """Negatives by bin. Sums of shares are rounded as they add up, so that the bins add up to all negatives."""
+    counts, _ = np.histogram(values, bins=HISTOGRAM_BINS, range=(0.0, 1.0), weights=share)
+    sums = np.rint(np.cumsum(counts)).astype(np.int64)
+    return tuple(int(count) for count in np.diff(sums, prepend=0))

@@ -17,6 +17,7 @@ from secid.analyses.ranking import chances, compare, rank_groups
 from secid.analyses.sample_noise import with_noise
 from secid.arrays import distinct
 from secid.encode import Encoder
+from secid.findings.summary import SourceFindings
 from secid.measure.blocks import Triplets
 from secid.measure.information import log_det_nats
 from secid.pool import DocumentFrequencies, Plan
@@ -35,21 +36,19 @@ from secid.triplets.measured import Measured
 from secid.triplets.variants import Aspect
 from secid.version import VERSION
 
-Flags = npt.NDArray[np.bool_]
-
 
 @dataclass(frozen=True)
 class Scored:
     """A finished run and the measurements behind it, sources in rank order in both.
 
-    flags  : by source and bucket, (T,) which triplets are in it.
+    findings : what was found in each source, by name.
     scores : what the sources are ranked by, ECI_B at the run's budget, of sets of equal size beyond budget 1.
     """
 
     run: Run
     measured: tuple[Measured, ...]
     controls: tuple[tuple[Control, Measured], ...]
-    flags: Mapping[str, Mapping[str, Flags]]
+    findings: Mapping[str, SourceFindings]
     frequencies: DocumentFrequencies
     scores: Mapping[str, float]
 
@@ -103,7 +102,17 @@ def finished(
         idf=found.idf,
         budget=settings.budget,
         sources=tuple(
-            source_result(item, own, rank, groups[item.name], float(chance), files, found.findings[item.name], settings)
+            source_result(
+                item,
+                own,
+                rank,
+                groups[item.name],
+                float(chance),
+                files,
+                found.findings[item.name],
+                found.hardness.get(item.name),
+                settings,
+            )
             for rank, (item, own, chance) in enumerate(zip(ranked, level, chances(cut, settings), strict=True), 1)
         ),
         controls=tuple(
@@ -125,7 +134,7 @@ def finished(
         environment=environment(),
     )
     scores = {item.name: item.nats(settings.budget) for item in cut}
-    return Scored(run, tuple(ranked), tuple(found.controls), found.flags, found.frequencies, scores)
+    return Scored(run, tuple(ranked), tuple(found.controls), found.findings, found.frequencies, scores)
 
 
 def _documents(rows: Triplets) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -7,18 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from secid.analyses.ablations import blocks_of
-from secid.analyses.buckets import Findings, Inspector
 from secid.analyses.controls import Control, make_controls
 from secid.analyses.early_stopping import rank_early
 from secid.analyses.slices import MOST_SLICES, slices
 from secid.encode import Encoder, smallest_distance
 from secid.errors import UsageError
 from secid.findings.lexical_gate import lexical
+from secid.findings.summary import Inspector, SourceFindings
 from secid.measure.blocks import Triplets
 from secid.measure.sweep import Variant
 from secid.pool import DocumentFrequencies, Plan
@@ -29,14 +27,17 @@ from secid.scoring.warnings import NOT_LEVEL, few_queries, noisy, not_level, odd
 from secid.settings import Settings
 from secid.triplets.coverage import CoverageBench, piece_stream
 from secid.triplets.embedding import CUTS_UNTOLD, Embedder
+from secid.triplets.estimates import Estimate
 from secid.triplets.measure_set import Bench, level_sets, sample_positions
 from secid.triplets.measured import Measured
 from secid.triplets.positives import triplets_of
+from secid.triplets.random_reference import random_reference
 from secid.triplets.variants import Aspect, aspects, tokenizer_of
 
-Flags = npt.NDArray[np.bool_]
 Set = TypeVar("Set", Triplets, Measured)
 Frozen = dict[tuple[str, str], DocumentFrequencies]
+NO_REFERENCE = "no query has 10 passages of the run, other than its positives, to draw at random"
+NO_SPAN = "the positives are no nearer to their queries than random passages"
 PASSES = 2
 """Over the triplets: one for the sums, one for the influence."""
 
@@ -52,8 +53,8 @@ class Measurements:
     level: list[Measured] | None
     controls: list[tuple[Control, Measured]]
     not_evaluated: dict[str, str]
-    findings: dict[str, Findings]
-    flags: dict[str, dict[str, Flags]]
+    findings: dict[str, SourceFindings]
+    hardness: dict[str, Estimate]
     idf: IdfInfo
     frequencies: DocumentFrequencies
     slices: tuple[Slice, ...]
@@ -103,11 +104,14 @@ def measure(
             embedder.need(control.triplets.query, control.triplets.negative)
     items, level, measured_controls = swept(plan, triplets, controls, bench, variants, clock, progress)
     with clock.stage("inspect"):
-        findings, flags = inspected(Inspector(plan, coverages, embedder.truncated, settings), items, progress)
+        reference = random_reference(plan, [item.triplets for item in items], bench.vectors, settings.seed)
+        inspector = Inspector(plan, coverages, embedder.truncated, reference, settings)
+        items, findings = inspected(inspector, items, progress)
+        hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in items}
         warnings = noisy(distance) + lexical(plan, items, coverages, settings, folder / "cautions")
         warnings += few_queries(items) + not_level(level, settings) + odd_slices(plan, settings)
         whole = {item.name: item.nats(settings.budget) for item in judged(items, level, settings.budget)}
-        sliced = slices(plan, items, bench, flags, whole, settings, progress)
+        sliced = slices(plan, items, bench, whole, settings, progress)
     return Measurements(
         items=items,
         level=level,
@@ -117,9 +121,11 @@ def measure(
             **plan.empty,
             **({"crossings": NOT_LEVEL} if level is None else {}),
             **({"truncated": CUTS_UNTOLD} if embedder.truncated is None else {}),
+            **({"hardness": NO_REFERENCE} if reference is None else {}),
+            **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},
         },
         findings=findings,
-        flags=flags,
+        hardness={name: estimate for name, estimate in hard.items() if estimate is not None},
         idf=idf,
         frequencies=coverages.table(settings.tokenizer, settings.idf),
         slices=sliced,
@@ -183,15 +189,15 @@ def swept(
 
 def inspected(
     inspector: Inspector, items: Sequence[Measured], progress: Progress
-) -> tuple[dict[str, Findings], dict[str, dict[str, Flags]]]:
-    """Findings by source, and by source and bucket the triplets in it."""
+) -> tuple[list[Measured], dict[str, SourceFindings]]:
+    """The items with their findings as columns, and what they come to by source."""
     progress.start("inspect", len(items), "sources")
-    findings = {}
+    marked, findings = [], {}
     for item in items:
-        findings[item.name] = inspector.findings(item)
+        table, findings[item.name] = inspector.inspect(item)
+        marked.append(replace(item, table=table))
         progress.advance(1)
-    flags = {item.name: {name: trait.flags for name, trait in inspector.traits(item).items()} for item in items}
-    return findings, flags
+    return marked, findings
 
 
 def judged(items: Sequence[Set], level: Sequence[Set] | None, budget: float) -> Sequence[Set]:

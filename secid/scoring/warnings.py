@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from secid.analyses.downstream import shown_names
 from secid.arrays import distinct
 from secid.encode.selftest import LARGEST_NOISE, NOISE_FACTOR
-from secid.measure.uncertainty import FEWEST_QUERIES
+from secid.measure.interval import FEWEST_QUERIES
 from secid.pool import Plan
 from secid.results import Comparison
 from secid.settings import Settings

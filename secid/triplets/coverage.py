@@ -130,11 +130,10 @@ class CoverageBench:
         return self.lexicon(tokenizer).coverage(rows.query, rows.negative, self.idf(rows, tokenizer, corpus))
 
     def positives(self, rows: Triplets, tokenizer: str, corpus: str) -> Floats:
-        """(T,) coverage of each scored positive, computed once a record."""
+        """(G,) coverage of the scored positive of each record."""
         heads = rows.record_offsets[:-1]
         idf = self.idf(rows, tokenizer, corpus)
-        found = self.lexicon(tokenizer).coverage(rows.query[heads], rows.positive[heads], idf)
-        return np.repeat(found, np.diff(rows.record_offsets))
+        return self.lexicon(tokenizer).coverage(rows.query[heads], rows.positive[heads], idf)
 
     def _queries_among_passages(self) -> npt.NDArray[np.bool_]:
         """(n_queries,) True where a query's text is also a document of the pool, so that it counts once."""

@@ -11,15 +11,16 @@ import torch
 
 from secid.arrays import distinct
 from secid.measure.blocks import Triplets, Vectors
-from secid.measure.gates import UNBOUNDED_WEIGHTS
+from secid.measure.gates import UNBOUNDED_WEIGHTS, Dots
 from secid.measure.information import log_det_nats
-from secid.measure.summary import gate_table
+from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.sweep import Sweep, Variant, sweep
-from secid.measure.uncertainty import FEWEST_QUERIES, Influence, influence, influence_at
+from secid.measure.uncertainty import Influence, influence, influence_at
 from secid.pool import Plan, PlannedSource, sample_order
 from secid.settings import Settings
 from secid.triplets.coverage import CoverageBench
 from secid.triplets.measured import Measured, VariantScore, curve_budgets
+from secid.triplets.table import TripletTable
 from secid.triplets.variants import base_variant
 
 Floats = npt.NDArray[np.float64]
@@ -55,24 +56,36 @@ class Bench:
         wanted = list(dict.fromkeys([base, *variants]))
         named = {variant.coverage: self.coverages.negatives(rows, *variant.coverage.split("/")) for variant in wanted}
         swept = self._sweep(rows, named, wanted, position)
-        gates = gate_table(swept.scalars.dots(), named[base.coverage], settings.temperature)
+        positive_coverage = self.coverages.positives(rows, settings.tokenizer, settings.idf)
+        table = self._table(planned, rows, swept.dots, named[base.coverage], positive_coverage)
         state = swept.state(base)
         budgets = budgets or curve_budgets(settings.budget, state.n_negatives)
+        given = self.vectors, rows, swept.dots.squared_distance.numpy(), table.gates().weight.numpy(), state
         return Measured(
             name=name,
-            planned=planned,
-            triplets=rows,
-            scalars=swept.scalars,
-            coverage=named[base.coverage],
-            positive_coverage=self.coverages.positives(rows, settings.tokenizer, settings.idf),
-            gates=gates,
+            table=table,
             record_gradient=swept.record_gradient,
             state=state,
-            influence=influence(
-                self.vectors, rows, swept.scalars, gates.weight, state, self.smallest_distance, budgets
-            ),
+            influence=influence(*given, self.smallest_distance, budgets),
             query_keys=self.query_keys[distinct(rows.query)],
             variants=variant_scores(swept, wanted, settings.budget, rows, position) if variants else {},
+        )
+
+    def _table(
+        self, planned: PlannedSource | None, rows: Triplets, dots: Dots, coverage: Floats, positive_coverage: Floats
+    ) -> TripletTable:
+        """The table of one sweep. positive_coverage: (G,)."""
+        return TripletTable(
+            triplets=rows,
+            planned=planned,
+            temperature=self.settings.temperature,
+            s_query_positive=dots.query_positive.numpy()[rows.record_offsets[:-1]],
+            positive_coverage=positive_coverage,
+            s_query_negative=dots.query_negative.numpy(),
+            s_positive_negative=dots.positive_negative.numpy(),
+            coverage=coverage,
+            findings=np.zeros(len(rows), np.uint32),
+            evaluated=frozenset(),
         )
 
     def part(self, item: Measured, keep: Index, budget: float) -> Measured:
@@ -80,23 +93,17 @@ class Bench:
 
         keep : rising places of triplets. Below FEWEST_QUERIES queries, where no interval is told, the influence is 0.
         """
-        settings, base, rows = self.settings, base_variant(self.settings), subset(item.triplets, keep)
-        covered = {base.coverage: item.coverage[keep]}
-        swept = self._sweep(rows, covered, [base])
-        gates = gate_table(swept.scalars.dots(), covered[base.coverage], settings.temperature)
+        base, rows = base_variant(self.settings), subset(item.triplets, keep)
+        table = item.table.rows(keep, rows)
+        swept = self._sweep(rows, {base.coverage: table.coverage}, [base])
         state, queries, none = swept.state(base), distinct(rows.query), np.zeros(len(rows))
         effect = Influence((budget,), none, none, queries, np.zeros((len(queries), 1)), np.zeros(0))
         if len(queries) >= FEWEST_QUERIES:
-            effect = influence_at(
-                self.vectors, rows, swept.scalars, gates.weight, state, self.smallest_distance, budget
-            )
+            given = self.vectors, rows, swept.dots.squared_distance.numpy(), table.gates().weight.numpy(), state
+            effect = influence_at(*given, self.smallest_distance, budget)
         return replace(
             item,
-            triplets=rows,
-            scalars=swept.scalars,
-            coverage=covered[base.coverage],
-            positive_coverage=item.positive_coverage[keep],
-            gates=gates,
+            table=table,
             record_gradient=swept.record_gradient,
             state=state,
             influence=effect,

@@ -10,10 +10,9 @@ import numpy.typing as npt
 
 from secid.measure.blocks import Triplets
 from secid.measure.information import InformationState, log_det_nats
-from secid.measure.summary import GateTable
-from secid.measure.sweep import Scalars, Variant
+from secid.measure.sweep import Variant
 from secid.measure.uncertainty import Influence
-from secid.pool import PlannedSource
+from secid.triplets.table import TripletTable
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,26 +35,26 @@ class VariantScore:
 
 @dataclass(frozen=True)
 class Measured:
-    """One set of triplets after both passes. planned is None for a control.
+    """One set of triplets after both passes: its table, and the sums over it.
 
-    coverage, positive_coverage : (T,) of the negative and of the scored positive.
-    influence                   : at the run's budget first, then at the budgets of the curve.
-    query_keys                  : (Q, 16) text keys of influence.queries.
+    record_gradient : (G,) as the sweep leaves it.   state : the information matrix.
+    influence       : at the run's budget first, then at the budgets of the curve.
+    query_keys      : (Q, 16) text keys of influence.queries.
     """
 
     name: str
-    planned: PlannedSource | None
-    triplets: Triplets
-    scalars: Scalars
-    coverage: Floats
-    positive_coverage: Floats
-    gates: GateTable
+    table: TripletTable
     record_gradient: Floats
     state: InformationState
     influence: Influence
     query_keys: npt.NDArray[np.uint8]
     variants: Mapping[Variant, VariantScore]
     _nats: dict[float, float] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    @property
+    def triplets(self) -> Triplets:
+        """Ids of the table's rows."""
+        return self.table.triplets
 
     def nats(self, budget: float) -> float:
         """ECI_B of this set, computed once."""

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from secid.arrays import narrow
 from secid.measure.blocks import Triplets, Vectors
 from secid.pool import PlannedSource
 from secid.settings import Positives
@@ -28,12 +29,12 @@ def triplets_of(planned: PlannedSource, policy: Positives, vectors: Vectors | No
         chosen = planned.positives[_extreme(planned, vectors, 1.0 if policy == "hardest" else -1.0)]
     record = planned.triplet_record()
     return Triplets(
-        query=planned.query[record],
-        positive=chosen[record],
+        query=narrow(planned.query)[record],
+        positive=narrow(chosen)[record],
         negative=planned.negatives,
         record_offsets=planned.negative_offsets,
-        record=record,
-        place=np.arange(planned.n_triplets),
+        record=narrow(record),
+        place=narrow(np.arange(planned.n_triplets)),
     )
 
 
@@ -56,11 +57,11 @@ def _all_pairs(planned: PlannedSource) -> Triplets:
     within = np.arange(len(record)) - np.repeat(offsets[:-1], n_negatives)
     place = planned.negative_offsets[record] + within
     return Triplets(
-        query=planned.query[record],
-        positive=np.repeat(planned.positives, n_negatives),
+        query=narrow(planned.query)[record],
+        positive=np.repeat(narrow(planned.positives), n_negatives),
         negative=planned.negatives[place],
         record_offsets=offsets,
-        record=record,
-        place=place,
+        record=narrow(record),
+        place=narrow(place),
         share=1.0 / n_positives[record],
     )

@@ -254,6 +254,66 @@ def test_shares_of_a_rounded_table_are_taken(scored):
     assert api.write_mixture(scored, {"plain": 0.3333333, "terse": 0.6666666}, "mixed.jsonl").n_rows == 12
 
 
+def shares_written(path: str) -> tuple[Counter[str], int]:
+    """Negatives by source as the provenance lists them, and how many the file itself holds."""
+    lines = Path(f"{path}.provenance.jsonl").read_text("utf-8").splitlines()
+    counts = Counter(n["source"] for line in lines for n in json.loads(line)["negatives"])
+    return counts, sum(len(record.negatives) for record in records(path))
+
+
+@pytest.mark.parametrize(
+    ("n_known", "n_each", "n_plain", "n_terse"),
+    [
+        pytest.param(6, 4, 33, 15, id="more of the other where it has more"),
+        pytest.param(6, 1, 14, 6, id="fewer of it where the other runs out"),
+        pytest.param(12, 4, 33, 15, id="rounding"),
+    ],
+)
+def test_no_source_exceeds_max_share_in_the_written_file(tmp_path, tiny, invoke, n_known, n_each, n_plain, n_terse):
+    """plain has 48 negatives for 12 queries; terse has n_each for n_known of them."""
+    write_rows(tmp_path / "plain.jsonl", rows(12, 4, "plain"))
+    write_rows(tmp_path / "terse.jsonl", rows(n_known, n_each, "terse"))
+    api.score(["plain.jsonl", "terse.jsonl"], str(tiny), run="run", controls="none")
+    shares = {"plain": 0.7, "terse": 0.3}
+    for seed in range(5):
+        written = api.write_mixture("run", shares, f"{seed}.jsonl", base="plain", seed=seed, max_share=0.7)
+        counts, n_negatives = shares_written(f"{seed}.jsonl")
+        assert counts == written.n_negatives
+        assert n_negatives == sum(counts.values()) == 48 - written.n_cut
+        assert counts["plain"] / n_negatives <= 0.7
+        assert written.n_rows == 12
+        if n_known < 12:  # else rounding may leave plain with fewer
+            assert (counts["plain"], counts["terse"]) == (n_plain, n_terse)
+    unbound = api.write_mixture("run", shares, "free.jsonl", base="plain")
+    assert n_known == 12 or unbound.n_negatives["plain"] / 48 > 0.7
+    code, out, _ = invoke("mix", "run", "--max-share", 0.7, "--base", "plain", "-o", "cli.jsonl")
+    counts, n_negatives = shares_written("cli.jsonl")
+    assert code == 0
+    assert max(counts.values()) / n_negatives <= 0.7
+    cut = f"{48 - n_negatives} negatives left out: with them a source would exceed --max-share 0.7"
+    assert (cut in " ".join(out.split())) == (n_negatives < 48)
+    fixed = api.write_mixture("run", shares, "fixed.jsonl", base="plain", max_share=0.7, fixed=["plain"])
+    assert fixed.n_negatives == unbound.n_negatives
+
+
+def test_a_bound_that_leaves_no_negative_is_refused(tmp_path, tiny, invoke):
+    write_rows(tmp_path / "plain.jsonl", rows(12, 4, "plain"))
+    others = [{**row, "query": f"another {row['query']}"} for row in rows(12, 4, "terse")]
+    write_rows(tmp_path / "terse.jsonl", others)
+    api.score(["plain.jsonl", "terse.jsonl"], str(tiny), run="run", controls="none")
+    code, _, err = invoke("mix", "run", "--max-share", 0.7, "--base", "plain", "-o", "mixed.jsonl")
+    assert code == 2
+    assert "--max-share: only plain has negatives for the queries of the base" in err
+    assert "raise --max-share, or name a --base whose queries other sources know" in err
+    assert not Path("mixed.jsonl").exists()
+    for shares, bound, message in (
+        ({"plain": 0.8, "terse": 0.2}, 0.7, "the share of plain is 0.8, above the largest share 0.7"),
+        ({"plain": 0.5, "terse": 0.5}, float("nan"), "a number above 0, at most 1, got nan"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            api.write_mixture("run", shares, "mixed.jsonl", max_share=bound)
+
+
 def test_changed_or_missing_inputs_are_refused(scored, invoke):
     write_rows(Path("plain.jsonl"), rows(12, 4, "other"))
     for arguments in (["mix", scored, "--fix", "plain=0.5"], ["select", scored, "--source", "plain", "--top", 1]):

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from secid.arrays import FLOAT32_DISTANCE
 from secid.measure.blocks import Vectors
+from secid.measure.gates import gates, pair_loss_nats
 from secid.measure.information import log_det_nats, trace
-from secid.measure.summary import gate_means, gate_table
+from secid.measure.summary import gate_means
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import covariance, difference, holm, influence, influence_at
 from secid.pool import Lexicon, Plan, make_plan
@@ -78,7 +79,11 @@ def scored(plan: Plan, vectors: Vectors, folder: Path, tau: float = 0.05) -> dic
             "eci_nats": eci,
             "eci_per_dimension": eci / vectors.dimension,
             "trace": trace(matrix),
-            **vars(gate_means(gate_table(swept.scalars.dots(), c, tau), c_positive, 0.5)),
+            **vars(
+                gate_means(
+                    gates(swept.dots, torch.from_numpy(c), tau), pair_loss_nats(swept.dots, tau), c_positive, 0.5
+                )
+            ),
         }
     return found
 
@@ -190,9 +195,9 @@ def test_influence_errors_and_bias_are_the_references(tmp_path, budget):
         rows = triplets_of(planned, "first")
         c = lexicon.coverage(rows.query, rows.negative, idf)
         swept = sweep(vectors, rows, {"base": c}, [BASE])
-        weight = gate_table(swept.scalars.dots(), c, 0.05).weight
+        weight = gates(swept.dots, torch.from_numpy(c), 0.05).weight.numpy()
         state = swept.state(BASE)
-        given = vectors, rows, swept.scalars, weight, state, FLOAT32_DISTANCE
+        given = vectors, rows, swept.dots.squared_distance.numpy(), weight, state, FLOAT32_DISTANCE
         ours.append(influence(*given, [budget]))
         alone = influence_at(*given, budget)
         scale = np.abs(ours[-1].per_triplet).max()

@@ -8,8 +8,9 @@ import torch
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.gates import gates
 from secid.measure.information import log_det_nats
+from secid.measure.interval import reach_95
 from secid.measure.sweep import Variant, sweep
-from secid.measure.uncertainty import influence, reach_95
+from secid.measure.uncertainty import influence
 
 D, NEGATIVES = 12, 4
 BASE = Variant(0.05, "base", "full")
@@ -37,8 +38,8 @@ def score(vectors: Vectors, coverage: np.ndarray, chosen: np.ndarray) -> tuple[f
     offsets = np.arange(len(chosen) + 1) * NEGATIVES
     rows = Triplets(record, record, n_all + place, offsets, record, place)
     swept = sweep(vectors, rows, {"base": coverage[place]}, [BASE])
-    weight = gates(swept.scalars.dots(), torch.from_numpy(coverage[place]), BASE.temperature).weight.numpy()
-    effect = influence(vectors, rows, swept.scalars, weight, swept.state(BASE), 1e-3)
+    weight = gates(swept.dots, torch.from_numpy(coverage[place]), BASE.temperature).weight.numpy()
+    effect = influence(vectors, rows, swept.dots.squared_distance.numpy(), weight, swept.state(BASE), 1e-3)
     return log_det_nats(swept.state(BASE).matrix()), float(effect.standard_errors()[0])
 
 

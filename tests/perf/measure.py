@@ -93,11 +93,12 @@ def child(folder: Path, n_queries: int, d: int, repeats: int, budgets: int) -> d
         start = time.perf_counter()
         swept = sweep(vectors, rows, {"base": coverage}, [BASE])
         found["first pass"].append(time.perf_counter() - start)
-        weight = swept.scalars.dots()
-        amount = weights(weight, coverage)
+        amount = weights(swept.dots, coverage)
         points = curve_budgets(1.0, float(len(rows)))[:budgets]
         start = time.perf_counter()
-        influence(vectors, rows, swept.scalars, amount, swept.state(BASE), FLOAT32_DISTANCE, points)
+        influence(
+            vectors, rows, swept.dots.squared_distance.numpy(), amount, swept.state(BASE), FLOAT32_DISTANCE, points
+        )
         found["second pass"].append(time.perf_counter() - start)
         start = time.perf_counter()
         sweep(vectors, rows, {"base": coverage}, [BASE], sums=torch.float64)

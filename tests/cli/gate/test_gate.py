@@ -31,7 +31,6 @@ def test_the_baseline_is_readable(prepared):
     own = document["sources"]["used"]
     assert own["score_nats"] == pytest.approx(report["sources"][0]["eci_nats"], rel=1e-8)
     assert own["buckets"]["known_positive"] == {"value": 0.0, "standard_error": 0.0}
-    assert document["notes"] == []
     assert prepared.baseline.with_name("b.idf.safetensors").is_file()
 
 
@@ -258,16 +257,29 @@ def test_only_update_changes_a_baseline(prepared, tmp_path, invoke):
     assert (tmp_path / "real.json").read_bytes() == before
 
 
-def test_files_that_are_gone_cost_their_texts_alone(prepared, tmp_path, invoke):
-    source = write_rows(tmp_path / "used.jsonl", items(60))
-    assert invoke("score", source, "--encoder", prepared.encoder, "--run", "run", "--quiet").code == 0
-    source.unlink()
-    found = invoke("baseline", "run", "-o", "b.json")
-    assert found.code == 0
-    assert "texts were not looked at" in found.err
+def test_a_baseline_is_made_where_the_files_are_found(prepared, tmp_path, invoke, monkeypatch):
+    """From another folder than the run's, a relative path finds nothing: the baseline would lack the texts' shares."""
+    write_rows(tmp_path / "used.jsonl", items(60))
+    assert invoke("score", "used.jsonl", "--encoder", prepared.encoder, "--run", "run", "--quiet").code == 0
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    refused = invoke("baseline", "../run", "-o", "b.json")
+    assert refused.code == 2
+    assert "used.jsonl: cannot be read again (No such file or directory)" in refused.err
+    assert "from the folder in which the run was made" in refused.err
+    assert list(Path().iterdir()) == []
+    monkeypatch.chdir(tmp_path)
+    assert invoke("baseline", "run", "-o", "b.json").code == 0
     document = json.loads(Path("b.json").read_text(encoding="utf-8"))
-    assert "known_positive" not in document["sources"]["used"]["buckets"]
-    assert "inversion" in document["sources"]["used"]["buckets"]
+    assert {"known_positive", "duplicate", "preamble", "empty"} <= document["sources"]["used"]["buckets"].keys()
+    before = Path("b.json").read_bytes()
+    write_rows(tmp_path / "used.jsonl", items(61))
+    for words in (["update", "run", "-o", "b.json"], ["run", "-o", "new.json"]):
+        changed = invoke("baseline", *words)
+        assert changed.code == 2
+        assert "used.jsonl: has changed since it was scored" in changed.err
+    assert Path("b.json").read_bytes() == before
+    assert not Path("new.json").exists()
 
 
 def test_pages_annotations_and_summary(prepared, tmp_path, invoke, monkeypatch):

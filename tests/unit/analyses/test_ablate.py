@@ -10,7 +10,8 @@ import pytest
 from secid.analyses.ablations import ablation, blocks_of, over_encoders
 from secid.analyses.sample_noise import with_noise
 from secid.errors import UsageError
-from secid.measure.uncertainty import FEWEST_QUERIES, difference, influence_at, reach_95
+from secid.measure.interval import FEWEST_QUERIES, reach_95
+from secid.measure.uncertainty import difference, influence_at
 from secid.pages.sections.ablations import ablation_section, told
 from secid.progress import Silent
 from secid.read import resolve_sources
@@ -242,6 +243,6 @@ def test_a_slice_of_everything_is_the_run_under_the_sources_own_idf_and_small_sl
     assert sorted(asked) == [8, 8]  # the four queries of the other slice tell no interval
     whole = {item.name: item for item in scored.measured}
     for source in scored.run.slices[0].sources:
-        inside = whole[source.name].coverage[:8]  # rows of the first slice come first
+        inside = whole[source.name].table.coverage[:8]  # rows of the first slice come first
         assert source.coverage_mean == pytest.approx(inside.mean(), rel=1e-12)
     assert {source.interval_95 for source in scored.run.slices[1].sources} == {(0.0, 1.0)}

@@ -12,13 +12,13 @@ import pytest
 from secid.gating.baseline import METHOD_SETTINGS, Baseline, BaselineSource, Known
 from secid.gating.checks import all_checks
 from secid.gating.columns import Columns
-from secid.gating.estimates import Estimate, clustered_mean
 from secid.gating.limits import complete
 from secid.gating.policy import parse_policy
 from secid.gating.subject import Draft, Reference, Subject
 from secid.gating.texts import TEXT_BUCKETS, TextFindings
 from secid.results import EncoderInfo, IdfInfo
 from secid.settings import DEFAULTS
+from secid.triplets.estimates import Estimate, clustered_mean
 
 N_QUERIES, PER_QUERY = 400, 5
 ENCODER = EncoderInfo("tiny", None, "w" * 8, "mean", "", "", 128, True, "float32", "cpu", 32, "f" * 8)

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from secid.gating.checks import all_checks, excused
 from secid.gating.columns import _shares
-from secid.gating.estimates import Estimate
 from secid.gating.policy import CHECK_NAMES, DEFECT_BUCKETS
-from secid.gating.subject import Reference
+from secid.gating.subject import Reference, at_least, at_most, within
+from secid.triplets.estimates import Estimate
 from tests.unit.gating.conftest import columns, findings, outcome, source_of
 
 
@@ -181,7 +182,27 @@ def test_errors_of_a_few_queries_decide_nothing(subject):
     for name, decision in found.items():
         if not name.startswith("minimum") and name.removeprefix("buckets.") not in DEFECT_BUCKETS:
             assert decision == "not_evaluated", name
-    assert "4 distinct queries tell no error" in next(d for d in drafts if d.check.name == "score").check.message
+    for name in ("score", "buckets.inversion", "diversity"):
+        message = next(d for d in drafts if d.check.name == name).check.message
+        assert "no 95 % interval from fewer than 5 distinct queries" in message
+
+
+def test_a_baseline_of_a_few_queries_decides_nothing_either(subject):
+    few = source_of(columns(1, n_queries=4), n_queries=4)
+    found = outcome(subject(reference=Reference("own", few, None)), "score").check
+    assert (found.outcome, found.interval_95) == ("not_evaluated", None)
+    assert "fewer than 5 distinct queries" in found.message
+
+
+def test_a_difference_uses_the_degrees_of_the_side_with_fewer_queries(subject):
+    """Of 12 and 400 queries: Student's t with 11 degrees, times sqrt(12 / 11) as in a report."""
+    few = source_of(columns(1, n_queries=12), n_queries=12, standard_error_nats=0.01)
+    made = subject(reference=Reference("own", few, None))
+    found = outcome(made, "score").check
+    assert found.interval_95 is not None
+    error = np.hypot(made.columns.score.standard_error, 0.01)
+    half = (found.interval_95[1] - found.interval_95[0]) / 2
+    assert half / error == pytest.approx(student.ppf(0.975, 11) * np.sqrt(12 / 11), rel=1e-9)
 
 
 def test_the_floor_asks_for_distinct_queries(subject):
@@ -305,3 +326,19 @@ def test_a_difference_of_nothing_has_no_sign(subject):
     message = outcome(subject(before), "drift.score_nats").check.message
     assert "moved by 0.0000 from 0.3000" in message
     assert "-0" not in message
+
+
+@pytest.mark.parametrize(
+    ("bounds", "most", "least", "inside"),
+    [
+        ((0.1, 0.2), "pass", "fail", "pass"),
+        ((0.4, 0.6), "fail", "pass", "fail"),
+        ((0.2, 0.4), "not_evaluated", "not_evaluated", "not_evaluated"),
+        ((-0.6, -0.4), "pass", "fail", "fail"),
+        ((float("nan"), float("nan")), "not_evaluated", "not_evaluated", "not_evaluated"),
+    ],
+)
+def test_decisions(bounds, most, least, inside):
+    assert at_most(bounds, 0.3) == most
+    assert at_least(bounds, 0.3) == least
+    assert within(bounds, 0.3) == inside

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from secid.errors import UsageError
 from secid.gating.baseline import Known
 from secid.gating.init import policy_text, write_policy
-from secid.gating.limits import MARGIN, common, complete, down, margin, share_margin, up
+from secid.gating.limits import Z_ROOM, common, complete, down, margin, share_margin, up
 from secid.gating.policy import Policy, parse_policy, read_policy
+from secid.measure.interval import reach_95
 from secid.settings import resolve
 from tests.unit.gating.conftest import baseline_of, columns, source_of
 
@@ -28,7 +30,7 @@ def test_rounding_never_tightens():
 
 def test_the_margin_holds_both_errors():
     known = source_of(columns(), n_queries=400)
-    assert margin(known, 0.01, 400) == pytest.approx(MARGIN * 0.01 * np.sqrt(2))
+    assert margin(known, 0.01, 400) == pytest.approx((reach_95(400) + Z_ROOM) * 0.01 * np.sqrt(2))
     assert margin(known, None, 400) == 0.0
 
 
@@ -37,7 +39,7 @@ def test_the_margin_lets_nearly_every_equal_sample_pass():
     draw = np.random.default_rng(0)
     n, error = 100_000, 0.01
     gaps = error * (draw.standard_normal(n) - draw.standard_normal(n))
-    reach = np.abs(gaps) + 1.959964 * error * np.sqrt(2)
+    reach = np.abs(gaps) + reach_95(400) * error * np.sqrt(2)
     inside = (reach <= margin(source_of(columns(), n_queries=400), error, 400)).mean()
     assert 0.997 < inside < 0.9995
 
@@ -51,8 +53,16 @@ def test_a_small_share_gets_the_room_of_a_larger_one():
     room = share_margin(known, Known(value=p, standard_error=error), 500)
     assert room > margin(known, error, 500)
     first, second = draw.binomial(500, p, (2, n)) / 500
-    reach = np.abs(second - first) + 1.959964 * np.sqrt(first * (1 - first) / 500 + second * (1 - second) / 500)
+    errors = np.sqrt(first * (1 - first) / 500 + second * (1 - second) / 500)
+    reach = np.abs(second - first) + reach_95(500) * errors
     assert (reach <= room).mean() > 0.998 > (reach <= margin(known, error, 500)).mean()
+
+
+def test_a_margin_widens_with_the_interval_of_a_small_sample():
+    """12 queries of one side: 2.30 standard errors for the interval, and the room, by METHOD 8."""
+    for known, new in ((12, 400), (400, 12)):
+        found = margin(source_of(columns(), n_queries=known), 0.01, new) / (0.01 * np.sqrt(1 + known / new))
+        assert found == pytest.approx(student.ppf(0.975, 11) * np.sqrt(12 / 11) + student.ppf(0.999, np.inf), rel=1e-9)
 
 
 def test_shares_without_an_error_get_no_margin():

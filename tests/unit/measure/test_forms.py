@@ -12,11 +12,11 @@ import torch
 from secid.arrays import FLOAT32_DISTANCE
 from secid.measure import blocks, forms
 from secid.measure.blocks import Triplets, Vectors
+from secid.measure.gates import gates
 from secid.measure.information import InformationState
 from secid.measure.packed_matrix import PackedMatrix, can_pack
 from secid.measure.side_by_side import Scratch, side_by_side
-from secid.measure.summary import gate_table
-from secid.measure.sweep import Scalars, Variant, sweep
+from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import Influence, influence
 
 BASE = Variant(0.05, "base", "full")
@@ -55,9 +55,9 @@ def source(counts: np.ndarray) -> tuple[Vectors, Triplets]:
 def measured(vectors: Vectors, rows: Triplets, state: InformationState | None = None) -> Influence:
     covered = np.random.default_rng(5).uniform(0, 1, 4000)[rows.place]
     swept = sweep(vectors, rows, {"base": covered}, [BASE])
-    weight = gate_table(swept.scalars.dots(), covered, BASE.temperature).weight
-    scalars: Scalars = swept.scalars
-    return influence(vectors, rows, scalars, weight, state or swept.state(BASE), FLOAT32_DISTANCE, (1.0, 300.0))
+    weight = gates(swept.dots, torch.from_numpy(covered), BASE.temperature).weight.numpy()
+    squared = swept.dots.squared_distance.numpy()
+    return influence(vectors, rows, squared, weight, state or swept.state(BASE), FLOAT32_DISTANCE, (1.0, 300.0))
 
 
 def some(rows: Triplets, start: int, stop: int) -> Triplets:
@@ -74,7 +74,7 @@ def test_the_bias_is_the_definition_and_adds_up_over_parts_under_the_state_of_th
     whole = measured(vectors, rows)
     covered = np.random.default_rng(5).uniform(0, 1, 4000)[rows.place]
     swept = sweep(vectors, rows, {"base": covered}, [BASE])
-    weight = gate_table(swept.scalars.dots(), covered, BASE.temperature).weight
+    weight = gates(swept.dots, torch.from_numpy(covered), BASE.temperature).weight.numpy()
     u = (vectors.passages[rows.negative] - vectors.passages[rows.positive]).double().numpy()
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     matrix = swept.state(BASE).matrix().numpy()
@@ -97,7 +97,7 @@ def test_shared_negatives_weights_of_zero_and_copies_are_the_definition(counts, 
     generator, n = np.random.default_rng(6), len(rows)
     rows = replace(rows, share=generator.choice([0.25, 0.5, 1.0], n), negative=rows.negative.copy())
     rows.negative[0] = rows.positive[0]  # a copy of the positive: u = 0
-    scalars = sweep(vectors, rows, {"base": np.zeros(4000)}, [BASE]).scalars
+    squared = sweep(vectors, rows, {"base": np.zeros(4000)}, [BASE]).dots.squared_distance.numpy()
     weight = generator.uniform(0, 1, n) * (generator.uniform(0, 1, n) > 0.3)
     u = (vectors.passages[rows.negative] - vectors.passages[rows.positive]).double().numpy()
     u[1:] /= np.linalg.norm(u[1:], axis=1, keepdims=True)
@@ -107,7 +107,7 @@ def test_shared_negatives_weights_of_zero_and_copies_are_the_definition(counts, 
     for n_threads in (1, 4):
         try:
             torch.set_num_threads(n_threads)
-            found = influence(vectors, rows, scalars, weight, state, FLOAT32_DISTANCE, (1.0, 300.0))
+            found = influence(vectors, rows, squared, weight, state, FLOAT32_DISTANCE, (1.0, 300.0))
         finally:
             torch.set_num_threads(before)
         for place, budget in enumerate((1.0, 300.0)):

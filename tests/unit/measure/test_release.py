@@ -11,7 +11,7 @@ from secid.errors import NumericalError
 from secid.measure import blocks
 from secid.measure import sweep as sweep_module
 from secid.measure.blocks import Triplets, Vectors
-from secid.measure.summary import gate_table
+from secid.measure.gates import gates
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import influence
 from secid.triplets import mapped_rows as mapped
@@ -35,8 +35,10 @@ def triplets() -> Triplets:
 def both_passes(vectors: Vectors) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     made = triplets()
     swept = sweep(vectors, made, {"base": np.full(len(made), 0.25)}, [BASE])
-    weight = gate_table(swept.scalars.dots(), np.full(len(made), 0.25), BASE.temperature).weight
-    found = influence(vectors, made, swept.scalars, weight, swept.state(BASE), FLOAT32_DISTANCE, (1.0, 50.0))
+    weight = gates(swept.dots, torch.full((len(made),), 0.25, dtype=torch.float64), BASE.temperature).weight.numpy()
+    found = influence(
+        vectors, made, swept.dots.squared_distance.numpy(), weight, swept.state(BASE), FLOAT32_DISTANCE, (1.0, 50.0)
+    )
     return swept.matrices[BASE].numpy(), found.per_query, found.bias_nats
 
 

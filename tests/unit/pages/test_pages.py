@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from secid.errors import OutputError, UsageError
@@ -25,7 +26,7 @@ from secid.pages.markdown import LARGEST_PAGE as LARGEST_MARKDOWN
 from secid.pages.markdown import render, to_markdown
 from secid.pages.numbers import nats
 from secid.pages.pages import FORMATS, check_formats, check_writable, labels, write_page
-from secid.pages.sanitize import markdown, without_isolates
+from secid.pages.sanitize import markdown, short, without_isolates
 from secid.pages.sections import page_of
 from secid.pages.sections.slices import slices_told
 from secid.pages.terminal import SHOWN_FINDINGS, print_run
@@ -299,9 +300,60 @@ def test_foreign_text_does_not_leave_its_place(run):
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_terminal_table_fits_with_six_sources_and_long_names(run, width):
     for made in (samples.large(run), samples.large(run, 6, "漢字" * 60), samples.hostile(run), run):
-        from rich.cells import cell_len
-
         assert max(cell_len(line) for line in printed(made, width).splitlines()) <= width
+
+
+def ranking_of(text):
+    """The head of the ranking and its rows."""
+    lines = text.splitlines()
+    return lines[0], lines[2 : next(n for n, line in enumerate(lines) if line.startswith(("rank:", "ECI_B:")))]
+
+
+@pytest.mark.parametrize(
+    ("width", "head", "missing"),
+    [
+        (80, "rank source ECI_sem ±95 % div. π ρ c π<½ negatives", None),
+        (70, "rank source ECI_sem ±95 % div. π π<½ negatives", "ρ, c"),
+        (60, "rank source ECI_sem ±95 % π<½ negatives", "ρ, c, π, div."),
+        (40, "rank source ECI_sem ±95 %", "ρ, c, π, div., negatives, π<½"),
+    ],
+)
+def test_names_and_scores_are_whole_on_a_narrow_terminal(run, width, head, missing):
+    text = printed(run, width)
+    first, rows = ranking_of(text)
+    assert first.split() == head.split()
+    assert len(rows) == len(run.sources)
+    for row, source in zip(rows, run.sources, strict=True):
+        assert row.split()[:4] == [str(source.rank), f"({source.rank_group})", source.name, f"{source.eci_nats:.4f}"]
+        assert "…" not in row
+    told = " ".join(text.split())
+    if missing is None:
+        assert "Too narrow" not in told
+    else:
+        assert f"Too narrow for {missing}: see report.md." in told
+        for name in missing.split(", "):
+            assert f"{name}: " not in told[: told.index("Too narrow")]
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_long_names_fold_and_lose_nothing_on_a_narrow_terminal(run, width):
+    for made in (samples.large(run), samples.large(run, 6, "漢字" * 60)):
+        first, rows = ranking_of(printed(made, width))
+        assert max(cell_len(line) for line in (first, *rows)) <= width
+        cells = re.split(r"(?m)^\d+ \(\d+\)", "\n".join(rows))[1:]
+        for cell, source in zip(cells, made.sources, strict=True):
+            name = "".join(re.sub(r"[\d.,]+ ±.*$", "", line).strip() for line in cell.splitlines())
+            assert name == short(source.name)
+
+
+def test_a_narrow_terminal_of_another_budget_keeps_its_score(run):
+    point = replace(run.sources[0].budget_curve[0], budget=1000.0, nats=168.7, interval_95=(160.0, 177.4))
+    first = replace(run.sources[0], budget_curve=(point,), equal_curve=())
+    text = printed(replace(run, budget=1000.0, sources=(first,)), 44)
+    head, (row,) = ranking_of(text)
+    assert head.split() == ["rank", "source", "ECI_B", "±95", "%", "π<½"]
+    assert re.match(r"1 \(1\) +random +168\.7 ±8\.7000 +0\.9\s%$", row)
+    assert "ECI_sem: the score" not in " ".join(text.split())
 
 
 def test_no_column_of_an_ablation_is_lost_at_80_columns(run):

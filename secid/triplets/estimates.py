@@ -1,25 +1,24 @@
-"""Numbers with their uncertainty: means and shares clustered by query, their differences, and three-way decisions.
+"""Numbers with their uncertainty: means, ratios and shares clustered by query, their differences, their intervals.
 
-Distinct queries are the sampling unit (METHOD 8), so every estimate keeps what each query contributes to it.
+Distinct queries are the sampling unit (METHOD 8), so every estimate keeps what each query contributes to it: two
+estimates over the same queries then compare query by query.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
-from secid.results.gate import Outcome
-
-NORMAL_95 = 1.959963984540054
-"""Two-sided 95 % point of the normal distribution."""
+from secid.measure.interval import FEWEST_QUERIES, reach_95
 
 Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 Names = npt.NDArray[np.bytes_]
 """(Q,) text keys of queries, 16 bytes each."""
+UNBOUNDED = (-inf, inf)
 
 
 @dataclass(frozen=True)
@@ -38,18 +37,27 @@ class Estimate:
     def standard_error(self) -> float:
         return float(np.sqrt((self.per_query**2).sum()))
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of a mean, a difference or a ratio; `share_interval` is that of a share."""
+        return interval(self.value, self.standard_error, len(self.queries))
+
 
 @dataclass(frozen=True)
 class Gap:
-    """A difference of two estimates. paired over n_shared queries, or 0 where they count as independent."""
+    """A difference of two estimates. n_queries: distinct queries of the side that has fewer.
+
+    n_shared : queries over which it is paired, or 0 where the sides count as independent.
+    """
 
     value: float
     standard_error: float
+    n_queries: int
     n_shared: int = 0
 
     @property
     def interval(self) -> tuple[float, float]:
-        return interval(self.value, self.standard_error)
+        return interval(self.value, self.standard_error, self.n_queries)
 
 
 def names_of(keys: npt.NDArray[np.uint8]) -> Names:
@@ -57,10 +65,20 @@ def names_of(keys: npt.NDArray[np.uint8]) -> Names:
     return np.ascontiguousarray(keys).view(f"S{keys.shape[1]}").ravel()
 
 
-def interval(value: float, standard_error: float) -> tuple[float, float]:
-    """The 95 % interval."""
-    half = NORMAL_95 * standard_error
-    return value - half, value + half
+def interval(
+    value: float, standard_error: float, n_queries: int, limits: tuple[float, float] = UNBOUNDED
+) -> tuple[float, float]:
+    """The 95 % confidence interval of a mean, a difference or a ratio: value ± Student's t times its standard error.
+
+    n_queries : distinct queries, of a difference those of the side that has fewer.
+    limits    : the smallest and the largest value that the number can have. Below FEWEST_QUERIES queries they are the
+                interval, infinite by default, which JSON cannot hold. Source: METHOD 8.
+    """
+    low, high = limits
+    if n_queries < FEWEST_QUERIES:
+        return low, high
+    half = reach_95(n_queries) * standard_error
+    return max(value - half, low), min(value + half, high)  # in this order NaN stays NaN
 
 
 def clustered_mean(values: Floats, cluster: Index, queries: Names, share: Floats | None = None) -> Estimate:
@@ -98,52 +116,36 @@ def _scaled(estimate: Estimate, by: float) -> tuple[Names, Floats]:
 
 def paired_gap(first: Estimate, second: Estimate) -> Gap:
     """first - second over the queries that both have, each query against itself. Source: METHOD 8."""
-    found = combined(first, second)
-    return Gap(found.value, found.standard_error, len(first.queries) + len(second.queries) - len(found.queries))
+    gap = combined(first, second)
+    n_shared = len(first.queries) + len(second.queries) - len(gap.queries)
+    return Gap(gap.value, gap.standard_error, min(len(first.queries), len(second.queries)), n_shared)
 
 
-def unpaired_gap(first: Estimate, value: float, standard_error: float) -> Gap:
-    """first minus a number of another sample. Where both share queries this is wider than needed, never narrower
-    than the truth for the positively correlated scores of the same queries.
+def unpaired_gap(first: Estimate, value: float, standard_error: float, n_queries: int) -> Gap:
+    """first minus a number of another sample, of n_queries queries.
+
+    Where both share queries this is wider than needed, never narrower than the truth for the positively correlated
+    scores of the same queries.
     """
-    return Gap(first.value - value, sqrt(first.standard_error**2 + standard_error**2))
+    error = sqrt(first.standard_error**2 + standard_error**2)
+    return Gap(first.value - value, error, min(len(first.queries), n_queries))
 
 
 def share_interval(estimate: Estimate) -> tuple[float, float]:
-    """95 % interval of a share by Wilson's formula, on as many independent draws as the error speaks of.
+    """95 % confidence interval of a share by Wilson's formula, with `reach_95` in place of the normal's 1.96.
 
-    A share of 0 or 1 has no estimated error; then each query counts as one draw, so 0 of 500 queries gives
-    0 to 0.8 %. Source: Wilson 1927.
+    It counts as many independent draws n as give the clustered standard error: n = p (1 - p) / error^2. A share of 0
+    or 1 has no estimated error; then each query counts as one draw, so 0 of 500 queries gives 0 to 0.8 %. Below
+    FEWEST_QUERIES queries it is 0 to 1. Source: Wilson 1927; METHOD 8.
     """
+    if len(estimate.queries) < FEWEST_QUERIES:
+        return 0.0, 1.0
+    z = reach_95(len(estimate.queries))
     p, error = estimate.value, estimate.standard_error
     n = p * (1 - p) / error**2 if error > 0 and 0 < p < 1 else float(len(estimate.queries))
-    z2 = NORMAL_95**2
+    z2 = z**2
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = NORMAL_95 / (1 + z2 / n) * sqrt(p * (1 - p) / n + z2 / (4 * n * n))
+    half = z / (1 + z2 / n) * sqrt(p * (1 - p) / n + z2 / (4 * n * n))
     low = middle - half if p > 0 else 0.0  # rounding would leave 4e-19
     high = middle + half if p < 1 else 1.0
     return max(0.0, low), min(1.0, high)
-
-
-def at_most(bounds: tuple[float, float], limit: float) -> Outcome:
-    """Pass where the whole interval is at or below the limit, fail where it is wholly above."""
-    low, high = bounds
-    if high <= limit:
-        return "pass"
-    return "fail" if low > limit else "not_evaluated"
-
-
-def at_least(bounds: tuple[float, float], limit: float) -> Outcome:
-    """Pass where the whole interval is at or above the limit, fail where it is wholly below."""
-    low, high = bounds
-    if low >= limit:
-        return "pass"
-    return "fail" if high < limit else "not_evaluated"
-
-
-def within(bounds: tuple[float, float], tolerance: float) -> Outcome:
-    """Pass where the whole interval lies in ±tolerance, fail where it is wholly outside on one side."""
-    low, high = bounds
-    if low >= -tolerance and high <= tolerance:
-        return "pass"
-    return "fail" if low > tolerance or high < -tolerance else "not_evaluated"

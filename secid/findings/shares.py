@@ -1,0 +1,88 @@
+"""What share of a source's negatives has a finding, with its error by query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.pool import PlannedSource
+from secid.results.catalogue import TEXT_FINDINGS
+from secid.triplets.estimates import Estimate, Names, clustered_mean, names_of
+from secid.triplets.table import TripletTable
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Index = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many negatives have a finding, and what share of all. n: rounded, at least 1 where any has it."""
+
+    n: int
+    estimate: Estimate
+
+    @staticmethod
+    def of(amount: Floats, weight: Floats, cluster: Index, names: Names) -> Share:
+        """amount, weight : (T,) how many negatives of each row have it, of how many."""
+        total = float(amount.sum())
+        values = np.divide(amount, weight, out=np.zeros_like(amount), where=weight > 0)
+        return Share(max(round(total), int(total > 0)), clustered_mean(values, cluster, names, weight))
+
+
+class ListedNegatives:
+    """The negatives of a source as its records list them: each as often as it is there, those without text too.
+
+    query_keys : (n_queries, 16) text keys by query id.
+    """
+
+    def __init__(self, planned: PlannedSource, query_keys: npt.NDArray[np.uint8]) -> None:
+        self._planned, self._keys = planned, query_keys
+
+    @cached_property
+    def _clusters(self) -> tuple[Index, Names]:
+        """(T + E,) place of each row's query among the names."""
+        planned = self._planned
+        asked = names_of(self._keys[planned.query[planned.triplet_record()]])
+        names, cluster = np.unique(np.concatenate([asked, names_of(planned.blanks.keys)]), return_inverse=True)
+        return cluster, names
+
+    @cached_property
+    def _weight(self) -> Floats:
+        return np.concatenate([self._planned.copies, self._planned.blanks.count]).astype(np.float64)
+
+    @property
+    def n(self) -> int:
+        """How many are listed."""
+        return int(self._weight.sum())
+
+    def share(self, finding: str) -> Share:
+        """The share of a finding of the texts. A repeat is each copy but the first of its text in a record."""
+        planned = self._planned
+        n_blank = planned.blanks.count.astype(np.float64) * (finding == "empty")
+        amount: Floats = planned.has(finding) * planned.copies.astype(np.float64)
+        if finding == "repeat":
+            amount = planned.copies - 1.0 + planned.again()
+        return Share.of(np.concatenate([amount, n_blank]), self._weight, *self._clusters)
+
+    def shares(self) -> Mapping[str, Share]:
+        """The shares of all findings of the texts."""
+        return {name: self.share(name) for name in TEXT_FINDINGS}
+
+
+def scored_share(table: TripletTable, names: Names, flags: Flags, among: Flags | None = None) -> Share:
+    """The share of a finding among the scored negatives.
+
+    names : (Q,) text keys of the table's distinct queries, rising by query id.   flags : (T,).
+    among : (T,) the triplets that it was looked for in, at least one; all where None.
+    """
+    weight: Floats = np.ones(len(table)) if table.share is None else table.share
+    cluster = np.unique(table.triplets.query, return_inverse=True)[1]
+    if among is not None:
+        present, cluster = np.unique(cluster[among], return_inverse=True)
+        weight, flags, names = weight[among], flags[among], names[present]
+    return Share.of(flags * weight, weight, cluster, names)

@@ -1,0 +1,176 @@
+"""How hard negatives are, on a scale that runs from random passages to the positive of the same query.
+
+    random_reference   30 random passages for each sampled query, once per run
+    hardness           0: as far from the query as random passages; 1: as near to it as its positive
+    random_like        which negatives are no nearer to their query than its random passages
+    weak_positive      whose scored positive is no nearer to the query than its random passages
+
+Worked example: cosines of one query are 0.1 for random passages on average, 0.5 for its negative and 0.9 for its
+positive; the negative's hardness is (0.5 - 0.1) / (0.9 - 0.1) = 0.5. Source: METHOD 10, 14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.arrays import among, distinct
+from secid.measure.blocks import Triplets, Vectors
+from secid.measure.sweep import DOT_ROUNDING, sweep
+from secid.pool import Plan, key_ranks, sample_order
+from secid.triplets.estimates import Estimate, Names, clustered_mean, names_of, ratio
+
+Floats = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+QUERIES = 1_000
+"""Distinct queries sampled of each source: the share of a finding then has a standard error of 0.016 at most."""
+PASSAGES = 30
+"""Random passages of a query. Source: METHOD 10."""
+FEWEST_PASSAGES = 10
+"""With fewer, the 90th percentile is the largest of them. A query without them is left out."""
+PERCENTILE = 90
+"""Source: METHOD 10. By linear interpolation between order statistics (numpy's default; Hyndman and Fan's type 7). A
+further random passage of the query is at or below that of 30 with a chance of 27.1 / 31 = 0.874."""
+STREAM = 3
+"""Of the seed: controls draw from 1 and 2."""
+
+
+@dataclass(frozen=True)
+class RandomReference:
+    """Cosines of the sampled queries with their random passages, Q >= 1 queries.
+
+    queries : (Q,) query ids, rising.   names : (Q,) their text keys.   n_passages : (Q,) drawn for each, 10 to 30.
+    mean, percentile_90 : (Q,) of s_qr over a query's passages, in [-1, 1].
+    """
+
+    queries: Index
+    names: Names
+    n_passages: Index
+    mean: Floats
+    percentile_90: Floats
+
+
+def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors, seed: int) -> RandomReference | None:
+    """Random passages for a sample of the queries: what the negatives of the sources are compared with.
+
+    triplets : of the sources, controls left out; their documents are the passages that are drawn from.
+    vectors  : rows of all texts of these triplets.
+
+    A query's passages are drawn without replacement from all that are none of its labelled positives; its negatives
+    may be among them. The draw depends on the seed, the query and the set of passages, by text key, and so on no order
+    of files or rows. None where no query has FEWEST_PASSAGES to draw from. Source: METHOD 10, 14.
+    """
+    if not any(map(len, triplets)):
+        return None
+    pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
+    pool = pool[np.argsort(key_ranks(plan.passages.keys[pool]))]
+    sample = _sampled_queries(plan, triplets, seed)
+    passages = [_random_passages(plan, query, pool, seed) for query in sample.tolist()]
+    enough = np.array([len(ids) >= FEWEST_PASSAGES for ids in passages])
+    if not enough.any():
+        return None
+    queries = sample[enough]
+    parts = _cosines(queries, [ids for ids in passages if len(ids) >= FEWEST_PASSAGES], vectors)
+    return RandomReference(
+        queries=queries,
+        names=names_of(plan.queries.keys[queries]),
+        n_passages=np.array([len(part) for part in parts]),
+        mean=np.array([part.mean() for part in parts]),
+        percentile_90=np.array([np.percentile(part, PERCENTILE) for part in parts]),
+    )
+
+
+def _sampled_queries(plan: Plan, triplets: Sequence[Triplets], seed: int) -> Index:
+    """(Q,) rising ids: of each source the QUERIES that every sample of the run takes first.
+
+    They are the same 1,000 for sources of the same queries, and a small source keeps its own next to a large one.
+    """
+    of_sources = []
+    for rows in triplets:
+        queries = distinct(rows.query)
+        order = np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")
+        of_sources.append(queries[order[:QUERIES]])
+    return distinct(np.concatenate(of_sources))
+
+
+def _random_passages(plan: Plan, query: int, pool: Index, seed: int) -> Index:
+    """Up to PASSAGES of the pool, in the order drawn: as many more are taken as may be positives of the query."""
+    n_passages = len(plan.passages)
+    start, stop = np.searchsorted(plan.known_positives, [query * n_passages, (query + 1) * n_passages])
+    positives = plan.known_positives[start:stop] - query * n_passages
+    key = np.ascontiguousarray(plan.queries.keys[query]).view("<u4")
+    generator = np.random.default_rng([seed, STREAM, *key.tolist()])
+    passages = pool[generator.choice(len(pool), min(len(pool), PASSAGES + len(positives)), replace=False)]
+    return passages[~among(passages, positives)][:PASSAGES]
+
+
+def _cosines(queries: Index, random: Sequence[Index], vectors: Vectors) -> list[Floats]:
+    """s_qr of each query's passages, in float64, by the pass that measures the negatives themselves."""
+    counts = [len(passages) for passages in random]
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    passages = np.concatenate(random)
+    rows = Triplets(
+        query=np.repeat(queries, counts),
+        positive=np.repeat(passages[offsets[:-1]], counts),  # any passage does: only s_qn is read
+        negative=passages,
+        record_offsets=offsets,
+        record=np.repeat(np.arange(len(queries)), counts),
+        place=np.arange(len(passages)),
+    )
+    dots = sweep(replace(vectors, seen=None), rows, {}, (), smallest_distance=0.0).dots
+    return np.split(dots.query_negative.numpy(), offsets[1:-1])
+
+
+def sampled(query: Index, reference: RandomReference) -> Flags:
+    """(T,) which triplets have random passages to be compared with. query: (T,) query id of each."""
+    return among(query, reference.queries)
+
+
+def hardness(
+    query: Index, s_query_negative: Floats, s_query_positive: Floats, share: Floats | None, reference: RandomReference
+) -> Estimate | None:
+    """h = (mean s_qn - mean s_qr) / (mean s_qp - mean s_qr), over the triplets of sampled queries.
+
+    query, s_query_negative, s_query_positive : (T,).   share : (T,) what each triplet counts; None for one each.
+    s_qr of a triplet is its query's mean, so that all three means are over the same negatives.
+    0 where negatives are as far from their queries as random passages, 1 where they are as near as the positives; below
+    0 and above 1 are possible. The error is by the delta method with queries as clusters, and so are comparisons of two
+    sources with the same reference (estimates.paired_gap). None where no query is sampled, or where positives are on
+    average no nearer than random passages. Source: METHOD 10.
+    """
+    keep = sampled(query, reference)
+    if not keep.any():
+        return None
+    place = np.searchsorted(reference.queries, query[keep])
+    present, cluster = np.unique(place, return_inverse=True)
+    random, names = reference.mean[place], reference.names[present]
+    weight = None if share is None else share[keep]
+    above = clustered_mean(s_query_negative[keep] - random, cluster, names, weight)
+    span = clustered_mean(s_query_positive[keep] - random, cluster, names, weight)
+    return ratio(above, span)
+
+
+def random_like(query: Index, s_query_negative: Floats, reference: RandomReference) -> Flags:
+    """(T,) where s_qn is at most the 90th percentile of s_qr; False where the query is not sampled.
+
+    Equality to rounding counts: a negative may be one of the passages itself. Source: METHOD 10.
+    """
+    keep = sampled(query, reference)
+    flags = np.zeros(len(query), np.bool_)
+    limit = reference.percentile_90[np.searchsorted(reference.queries, query[keep])]
+    flags[keep] = s_query_negative[keep] <= limit + DOT_ROUNDING
+    return flags
+
+
+def weak_positive(query: Index, s_query_positive: Floats, reference: RandomReference) -> Flags:
+    """(T,) whose scored positive is itself random_like; False where the query is not sampled.
+
+    So is every positive that half of the random passages outscore: it lies below their 90th percentile too.
+    Source: METHOD 14.
+    """
+    return random_like(query, s_query_positive, reference)

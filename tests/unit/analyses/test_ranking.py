@@ -1,0 +1,66 @@
+"""Comparisons of sources: the queries that would establish a difference, against METHOD 8 by hand."""
+
+from __future__ import annotations
+
+from math import ceil
+from statistics import NormalDist
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from secid.analyses.ranking import compare
+from secid.measure.uncertainty import Influence
+
+
+def source(name: str, nats: float, per_query: np.ndarray) -> SimpleNamespace:
+    """A source of this score with one influence a query; its queries are numbered from 0."""
+    empty = np.empty(0)
+    queries = np.arange(len(per_query))
+    influence = Influence((1.0,), empty, empty, queries, per_query[:, None], np.zeros(1))
+    return SimpleNamespace(name=name, influence=influence, nats=lambda _: nats)
+
+
+def alternating(n: int, standard_error: float) -> np.ndarray:
+    """Influences that sum to 0, whose squares add up to the squared standard error."""
+    return np.where(np.arange(n) % 2 == 0, 1.0, -1.0) * standard_error / np.sqrt(n)
+
+
+def test_queries_needed_are_those_of_the_method_at_each_step_of_holm():
+    """n (z*/z)^2 for 50 % power and n ((z* + 0.84)/z)^2 for 80 %; z* of the two-sided 0.05/3, 0.05/2 and 0.05.
+
+    b has no noise of its own, so differences from it have the other source's error; those of a and c share queries.
+    """
+    a = source("a", 0.50, alternating(100, 0.01))
+    b = source("b", 0.45, np.zeros(100))
+    c = source("c", 0.43, np.roll(np.repeat([1.0, -1.0], 20), 1) * 0.016 / np.sqrt(40))
+    pairs = {(pair.first, pair.second): pair for pair in compare([a, b, c], 1.0)}
+    a_minus_c = a.influence.per_query[:, 0].copy()
+    a_minus_c[:40] -= c.influence.per_query[:, 0]
+    expected = {
+        ("a", "b"): (0.05 / 0.01, 100, 3),
+        ("a", "c"): (0.07 / float(np.sqrt((a_minus_c**2).sum())), 40, 2),
+        ("b", "c"): (0.02 / 0.016, 40, 1),
+    }
+    for names, (z, n, step) in expected.items():
+        z_star = NormalDist().inv_cdf(1 - 0.05 / 2 / step)
+        assert pairs[names].z == pytest.approx(z)
+        assert pairs[names].queries_needed_50 == ceil(n * (z_star / z) ** 2)
+        assert pairs[names].queries_needed_80 == ceil(n * ((z_star + 0.8416) / z) ** 2)
+    # The same in numbers, with z* = 2.3940 and 1.9600: 100 (2.3940/5)^2, 100 (3.2356/5)^2, 40 (1.9600/1.25)^2, ...
+    assert (pairs["a", "b"].queries_needed_50, pairs["a", "b"].queries_needed_80) == (23, 42)
+    assert (pairs["b", "c"].queries_needed_50, pairs["b", "c"].queries_needed_80) == (99, 201)
+    assert [pairs[names].established for names in expected] == [True, True, False]
+
+
+def test_no_number_of_queries_establishes_a_difference_of_nothing():
+    noise = alternating(100, 0.01)
+    (pair,) = compare([source("a", 0.5, noise), source("b", 0.5, -noise)], 1.0)
+    assert (pair.z, pair.queries_needed_50, pair.queries_needed_80) == (None, None, None)
+
+
+def test_the_sign_of_the_difference_does_not_matter():
+    a, b = source("a", 0.5, alternating(100, 0.01)), source("b", 0.48, np.zeros(100))
+    (falling,), (rising,) = compare([a, b], 1.0), compare([b, a], 1.0)
+    assert rising.z == -(falling.z or 0.0) == pytest.approx(-2.0)
+    assert rising.queries_needed_80 == falling.queries_needed_80 == ceil(100 * ((1.95996 + 0.84162) / 2.0) ** 2)
