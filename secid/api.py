@@ -162,8 +162,8 @@ def select(
     from secid.encode import load
     from secid.export.select import Rule, only_source, rescore
     from secid.export.select import select as write_copy
+    from secid.export.source_files import settings_of
     from secid.results.document import read_run
-    from secid.run_folder.source_files import settings_of
 
     folder, rule = _folder(run), Rule(top, min_weight, max_negatives, by)
     report = read_run(folder)

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from secid.measure.buckets import STRUCTURAL_RULES
 
 from secid import results
-from secid.measure.buckets import STRUCTURAL_RULES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "fixtures" / "README.md"]

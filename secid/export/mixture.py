@@ -26,13 +26,13 @@ import numpy.typing as npt
 
 from secid.errors import UsageError
 from secid.export.rewrite import check_output, rewrite
+from secid.export.source_files import Original, find_source, plan_again, settings_of
 from secid.files import written_lines
 from secid.measure.mixture import SLACK
 from secid.pool import Plan, PlannedSource, sample_order
 from secid.read.clean import Item
 from secid.records import Record
 from secid.results import Run
-from secid.run_folder.source_files import Original, find_source, plan_again, settings_of
 
 Index = npt.NDArray[np.int64]
 FIRST_BITS = 2.0**-64

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from secid.encode import Encoder
 from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
 from secid.export.rewrite import check_output, rewrite
+from secid.export.source_files import PLACEHOLDER, find_source, plan_again, settings_of, split_of
 from secid.files import written_lines
 from secid.pool import PlannedSource
 from secid.progress import Progress
@@ -22,7 +23,6 @@ from secid.read.clean import Item
 from secid.records import Record, Source
 from secid.results import BudgetPoint, Run, SourceResult
 from secid.run_folder.read import read_frequencies, read_negatives
-from secid.run_folder.source_files import PLACEHOLDER, find_source, plan_again, settings_of, split_of
 from secid.scoring.run import score_sources
 from secid.settings import FIELDS, Resolved
 

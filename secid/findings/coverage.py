@@ -9,11 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import distinct
-from secid.findings.flags import Flagged
-from secid.findings.forms import Flags, Index
-from secid.pool import Lexicon, Plan, PlannedSource, sample_order
+from secid.findings.cautions import Case
+from secid.pool import Lexicon, Plan, PlannedSource, sample_order, token_stream
+from secid.pool.texts import TextStore, pieces
 
 Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+CHUNK = 4096
+"""Queries split at once."""
 
 SAMPLE_QUERIES = 4000
 """Queries of each source that are lexed: the mean coverage of their positives has a standard error below 0.01."""
@@ -26,14 +30,10 @@ UNSEGMENTED = "multilingual"
 class Gate:
     """One source under one tokenizer, on its sample.
 
-    positive : (P',) coverage of the labelled positives; record : (P',) the record of each.
-    queries  : (Q',) ids; wordless : (Q',) which have no usable token.
+    positive : (P',) coverage of the labelled positives.
     """
 
     positive: Floats
-    record: Index
-    queries: Index
-    wordless: Flags
 
     @property
     def mean(self) -> float:
@@ -41,7 +41,7 @@ class Gate:
         return float(self.positive.mean())
 
 
-class GateSample:
+class CoverageSample:
     """The queries of each source that come first in the seeded order, and the passages of their records.
 
     folder : where token sets are spooled.
@@ -83,13 +83,7 @@ class GateSample:
         record = record[kept]
         query = np.searchsorted(self._query_ids, planned.query[record])
         passage = np.searchsorted(self._passage_ids, planned.positives[kept])
-        asked = distinct(query)
-        return Gate(
-            lexicon.coverage(query, passage, idf),
-            record,
-            self._query_ids[asked],
-            lexicon.queries_without_tokens()[asked],
-        )
+        return Gate(lexicon.coverage(query, passage, idf))
 
     def _lex(self, tokenizer: str) -> tuple[Lexicon, Floats]:
         lexicon = Lexicon(
@@ -104,31 +98,16 @@ class GateSample:
         return lexicon, lexicon.idf(lexicon.pooled())
 
 
-def lexical(planned: PlannedSource, sample: GateSample, tokenizer: str) -> tuple[dict[str, Flagged], float]:
-    """Faults of the gate, and the mean coverage of the labelled positives."""
-    found = sample.gate(planned, tokenizer)
-    told = [f"mean coverage {found.mean:.3f}"]
-    if not found.mean >= INACTIVE_COVERAGE and tokenizer != UNSEGMENTED:
-        told.append(f"{sample.gate(planned, UNSEGMENTED).mean:.3f} with --tokenizer {UNSEGMENTED}")
-    uncovered = found.positive == 0
-    wordless = np.isin(planned.query, found.queries[found.wordless])
-    sampled = f"in a sample of {len(found.queries)}" if len(found.queries) < len(distinct(planned.query)) else ""
-    return {
-        "query_without_tokens": Flagged(
-            int(found.wordless.sum()), len(found.queries), _heads(planned, np.flatnonzero(wordless)), sampled
-        ),
-        "lexical_gate_inactive": Flagged(
-            int(uncovered.sum()),
-            len(uncovered),
-            _heads(planned, found.record[uncovered]),
-            "; ".join(told),
-            1 - found.mean,
-        ),
-    }, found.mean
+def inactive_gate(planned: PlannedSource, sample: CoverageSample, tokenizer: str) -> tuple[Case, float]:
+    """How much of the queries' weight the labelled positives lack, and their mean coverage."""
+    gate = sample.gate(planned, tokenizer)
+    detail = f"mean coverage {gate.mean:.3f}"
+    if not gate.mean >= INACTIVE_COVERAGE and tokenizer != UNSEGMENTED:
+        detail += f"; {sample.gate(planned, UNSEGMENTED).mean:.3f} with --tokenizer {UNSEGMENTED}"
+    return Case(int((gate.positive == 0).sum()), 1 - gate.mean, detail), gate.mean
 
 
-def _heads(planned: PlannedSource, records: Index) -> Flags:
-    """(T,) the first triplet of each of these records."""
-    heads = np.zeros(planned.n_triplets, np.bool_)
-    heads[planned.negative_offsets[records]] = True
-    return heads
+def queries_without_tokens(queries: TextStore, tokenizer: str) -> Flags:
+    """(n_queries,) which queries have no token."""
+    counts = [token_stream(queries.get(*part), tokenizer)[1] for part in pieces(len(queries), CHUNK, queries.lengths)]
+    return np.concatenate([np.zeros(0, np.int64), *counts]) == 0

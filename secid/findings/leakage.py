@@ -18,6 +18,7 @@ from scipy import sparse
 
 from secid.findings.facts import CHUNK_TEXTS, Facts
 from secid.findings.forms import Forms, Index
+from secid.findings.runs import distinct_per_text, windows
 from secid.pool import token_stream
 from secid.pool.texts import Packed, pieces
 
@@ -36,8 +37,6 @@ MIN_QUERY_WORDS = 4
 SHINGLE_WORDS = 5
 MIN_SHINGLES = 10
 """Shorter passages are compared exactly only: they may be a phrase that many texts hold."""
-MIXER = np.uint64(0x9E3779B97F4A7C15)
-"""Odd, its bits those of the golden ratio's fraction."""
 SIEVE_SIZE = 1 << 22
 SIEVE_MASK = np.uint64(SIEVE_SIZE - 1)
 
@@ -57,26 +56,7 @@ class Matches:
 
 def shingles(texts: Sequence[str], width: int) -> tuple[Keys, Index]:
     """Keys of all windows of `width` words, and the text of each; a text of fewer words has none."""
-    keys, counts = token_stream(texts, TOKENIZER)
-    owners = np.repeat(np.arange(len(texts)), counts)
-    if width == 1:
-        return keys, owners
-    n = max(0, len(keys) - width + 1)
-    mixed = np.zeros(n, np.uint64)
-    for place in range(width):  # wraps modulo 2^64, as a polynomial hash does
-        part = keys[place : place + n]
-        mixed = mixed * MIXER + (part ^ (part >> np.uint64(29)))
-    whole = owners[:n] == owners[width - 1 :] if n else np.zeros(0, np.bool_)
-    return mixed[whole], owners[:n][whole]
-
-
-def distinct_per_text(keys: Keys, owners: Index, n: int) -> tuple[Keys, Index]:
-    """The distinct keys of each of n texts, sorted, text i's at offsets[i:i+2]; and the offsets."""
-    order = np.lexsort((keys, owners))
-    keys, owners = keys[order], owners[order]
-    new = np.ones(len(keys), np.bool_)
-    new[1:] = (keys[1:] != keys[:-1]) | (owners[1:] != owners[:-1])
-    return keys[new], np.concatenate([[0], np.cumsum(np.bincount(owners[new], minlength=n))])
+    return windows(*token_stream(texts, TOKENIZER), width)
 
 
 class Finder:

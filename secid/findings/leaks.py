@@ -9,8 +9,8 @@ import numpy as np
 
 from secid.arrays import distinct
 from secid.findings.facts import Facts
-from secid.findings.flags import Flagged
-from secid.findings.forms import Flags, Index
+from secid.findings.cautions import Case
+from secid.findings.forms import Index
 from secid.findings.leakage import Matches, passage_finder, query_finder
 from secid.pool import Plan, PlannedSource
 from secid.read.evaluation import EvaluationSet
@@ -29,29 +29,31 @@ class Leaks:
     queries: Matches
     passages: Matches
 
-    def flagged(self, planned: PlannedSource) -> dict[str, Flagged]:
-        """Shares of the source's distinct queries and passages that are evaluation texts."""
-        none = np.zeros(planned.n_triplets, np.bool_)
+    def cases(self, planned: PlannedSource, n_examples: int) -> dict[str, Case]:
+        """Shares of the source's distinct queries and passages that are evaluation texts, by caution."""
         asked = distinct(planned.query)
         positives, negatives = distinct(planned.positives), distinct(planned.negatives)
-        given = np.union1d(positives, negatives)
+        roles = f"; {_n(self.passages, positives)} as positives, {_n(self.passages, negatives)} as negatives"
+        examples = self.examples(planned, n_examples)
         return {
-            "eval_query": self._told(self.queries, asked, len(self.evaluation.queries), none, ""),
-            "eval_passage": self._told(
+            "eval_query": self._case(
+                self.queries, asked, len(self.evaluation.queries), "", examples["eval_query"]
+            ),
+            "eval_passage": self._case(
                 self.passages,
-                given,
+                np.union1d(positives, negatives),
                 len(self.evaluation.passages),
-                none,
-                f"; {_n(self.passages, positives)} as positives, {_n(self.passages, negatives)} as negatives",
+                roles,
+                examples["eval_passage"],
             ),
         }
 
-    def _told(self, matches: Matches, ids: Index, n_all: int, none: Flags, more: str) -> Flagged:
+    def _case(self, matches: Matches, ids: Index, n_all: int, roles: str, examples: tuple[Example, ...]) -> Case:
         hit = ids[matches.which[ids] >= 0]
         n_exact = int(matches.exact[hit].sum())
-        n_found = len(distinct(matches.which[hit]))
-        detail = f"{n_exact} exactly, {len(hit) - n_exact} nearly; {n_found} of {n_all} of the evaluation set{more}"
-        return Flagged(len(hit), len(ids), none, detail if len(hit) else "")
+        n_met = len(distinct(matches.which[hit]))
+        detail = f"{n_exact} exactly, {len(hit) - n_exact} nearly; {n_met} of {n_all} of the evaluation set{roles}"
+        return Case(len(hit), len(hit) / max(1, len(ids)), detail if len(hit) else "", examples)
 
     def examples(self, planned: PlannedSource, n: int) -> dict[str, tuple[Example, ...]]:
         """The first places where they stand, each evaluation text once."""

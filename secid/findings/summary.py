@@ -56,6 +56,18 @@ def text_findings(plan: Plan, planned: PlannedSource, settings: Settings) -> Sou
     )
 
 
+def wordless_finding(plan: Plan, planned: PlannedSource, wordless: Flags, settings: Settings) -> SourceFinding:
+    """Negatives of queries without tokens. wordless: (n_queries,)."""
+    query = planned.query[planned.triplet_record()]
+    ids, cluster = np.unique(query, return_inverse=True)
+    flags = wordless[query].astype(np.float64)
+    share = Share.of(flags, np.ones(len(flags)), cluster, names_of(plan.queries.keys[ids]))
+    places = np.flatnonzero(flags)
+    chosen = places[_one_a_query(plan, query[places], np.zeros(len(places)), settings)]
+    examples = tuple(_text_example(plan, planned, int(place)) for place in chosen)
+    return _result("query_without_tokens", share, examples)
+
+
 class Inspector:
     """Looks into measured sources while the plan's texts are still at hand.
 

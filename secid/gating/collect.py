@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.errors import InputError, UsageError
+from secid.export.source_files import check_unchanged, settings_of, split_of
 from secid.files import make_folder, write_together
 from secid.gating.baseline import (
     BASELINE_SCHEMA_VERSION,
@@ -33,7 +34,6 @@ from secid.records import Source
 from secid.results import BudgetPoint, IdfInfo, Run, SourceResult
 from secid.results.document import read_run
 from secid.run_folder.read import read_frequencies
-from secid.run_folder.source_files import check_unchanged, settings_of, split_of
 from secid.settings import Settings
 from secid.triplets.estimates import Estimate
 from secid.version import VERSION

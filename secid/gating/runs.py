@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from secid.pool.boilerplate import is_empty, opening, words
+from secid.findings.passage_facts import is_empty
+from secid.pool.boilerplate import opening, words
 from secid.pool.scripts import split_multilingual
 from secid.pool.texts import KEY_BYTES, text_key
 
@@ -71,7 +72,7 @@ def analysed(text: str) -> Text:
     """The words of a text and their hashes; the same on every machine."""
     tokens = words(text)
     plain = tokens if text.isascii() and "&" not in text else split_multilingual(normal(text))
-    return Text(whole_of(plain), runs_of(plain), opening(tokens), is_empty(plain))
+    return Text(whole_of(plain), runs_of(plain), opening(tokens), is_empty(" ".join(plain)))
 
 
 def normal(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Negatives that are not passages: generator preambles, placeholders, and openings that too many texts share."""
+"""Negatives that are not passages: generator preambles, and openings that too many texts share."""
 
 from __future__ import annotations
 
@@ -89,13 +89,6 @@ PREAMBLE_STARTS = (
 )  # fmt: skip
 """The first two characters of every preamble that begins with a letter."""
 
-PLACEHOLDERS = frozenset(
-    ("n a", "na", "nan", "none", "null", "nil", "empty", "todo", "tbd", "text", "passage", "removed", "deleted")
-)
-"""Words that stand where a text was meant to be."""
-FEW_TOKENS = 2
-"""Tokens up to which a text may be empty or a placeholder."""
-
 
 def words(text: str) -> list[str]:
     """The alphanumeric tokens of a text in order, lower-cased: what it says whatever its case, spaces or marks."""
@@ -112,17 +105,6 @@ def may_be_preamble(first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8])
     pairs = np.array([ord(start[0]) << 8 | ord(start[1]) for start in PREAMBLE_STARTS], np.uint16)
     letter = (first >= ord("a")) & (first <= ord("z"))
     return ~letter | np.isin(first.astype(np.uint16) << 8 | second, pairs)
-
-
-def is_empty(tokens: list[str]) -> bool:
-    """True where a text has no letter or digit, a single one of ASCII, or is a placeholder for a missing text.
-
-    tokens : of `split_multilingual`. A single letter of another script may be a word (水), and two are one (UK, 나무).
-    """
-    if len(tokens) > FEW_TOKENS:
-        return False
-    said = [char for token in tokens for char in token if char.isalnum()]
-    return not said or (len(said) == 1 and said[0].isascii()) or " ".join(tokens) in PLACEHOLDERS
 
 
 def opening(tokens: list[str]) -> str | None:

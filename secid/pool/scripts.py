@@ -97,9 +97,14 @@ def split_multilingual_passage(text: str) -> list[str]:
     return _split(text, with_characters=True)
 
 
+def spelled(text: str) -> str:
+    """The text without the characters that spell nothing: joiners, soft hyphens, variation selectors."""
+    return _patterns().ignored.sub("", text)
+
+
 def _normal(text: str) -> str:
     """Lower-cased, letters in one form, without the characters that spell nothing."""
-    return unicodedata.normalize("NFKC", _patterns().ignored.sub("", text)).lower()
+    return unicodedata.normalize("NFKC", spelled(text)).lower()
 
 
 def _split(text: str, *, with_characters: bool) -> list[str]:

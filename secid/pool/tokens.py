@@ -145,7 +145,7 @@ def term_keys(terms: Sequence[str], tokenizer: str) -> Keys:
     """(n,) key of each single token, as token_sets gives it. terms: tokens made by SPLITTERS[tokenizer]."""
     if tokenizer in BYTE_RULES:
         packed = Packed.of(terms)
-        return _span_keys(packed.data, packed.ends() - packed.lengths, packed.ends())
+        return span_keys(packed.data, packed.ends() - packed.lengths, packed.ends())
     return np.array([_packed([ord(char) for char in term]) for term in terms], np.uint64)
 
 
@@ -167,7 +167,7 @@ def _byte_keys(texts: Packed, rule: ByteRule) -> tuple[Keys, Index]:
         after = int(sizes[end - 1])
         blob, text_starts = _blob(Packed(texts.data[before:after], texts.lengths[first:end]), rule)
         starts, ends = _spans(blob, rule)
-        keys.append(_span_keys(blob, starts, ends))
+        keys.append(span_keys(blob, starts, ends))
         counts.append(np.diff(np.searchsorted(starts, text_starts), append=len(starts)))
         first, before = end, after
     return np.concatenate(keys), np.concatenate(counts)
@@ -194,7 +194,7 @@ def _spans(blob: bytes, rule: ByteRule) -> tuple[Index, Index]:
     return starts, ends
 
 
-def _span_keys(blob: bytes, starts: Index, ends: Index) -> Keys:
+def span_keys(blob: bytes, starts: Index, ends: Index) -> Keys:
     """The key of each span: of its length and its bytes, eight at a time.
 
     Equal spans have equal keys wherever they stand; spans of at most eight bytes and equal length differ in theirs

@@ -127,7 +127,6 @@ class Check:
     schema_version: str
     secid_version: str
     tokenizer: str
-    max_length: int
     tokens_by: str
     evaluation: Evaluation | None
     sources: tuple[CheckedSource, ...]

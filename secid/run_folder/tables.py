@@ -110,6 +110,11 @@ def write_frequencies(table: DocumentFrequencies, info: IdfInfo, path: Path) -> 
     path.write_bytes(numpy_bytes(tensors, {name: str(value) for name, value in vars(info).items()}))
 
 
+def write_positives(arrays: Mapping[str, npt.NDArray[Any]], path: Path) -> None:
+    """The labelled positives as a baseline keeps them: hashes, no texts."""
+    path.write_bytes(numpy_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
+
+
 def write_state(measured: Iterable[Measured], folder: Path) -> None:
     """state/: the information sum of each source in safetensors, and an index that names them and their SHA-256.
 

@@ -88,7 +88,7 @@ class RunFolder:
         """Writes all pages and tables, then puts the folder in its place at once."""
         if self.path is None or self._partial is None:
             return
-        from secid.run_folder.tables import write_control_states, write_frequencies, write_negatives, write_state
+        from secid.run_folder.tables import write_control_states, write_frequencies, write_negatives, write_positives, write_state
 
         recorder.start("write", None, "files")
         ready = self._partial / "ready"
@@ -100,6 +100,7 @@ class RunFolder:
             write_state(scored.measured, ready / "state")
             write_control_states(scored.controls, ready / "state")
             write_frequencies(scored.frequencies, scored.run.idf, ready / "state" / "idf.safetensors")
+            write_positives(scored.positives, ready / "state" / "positives.safetensors")
             lines = encodable("\n".join([*recorder.lines, *_timing_lines(scored)]))
             (ready / "log.txt").write_text(f"{lines}\n", encoding="utf-8")
             if self.path.exists() and not self._force:

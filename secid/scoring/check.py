@@ -10,31 +10,27 @@ from pathlib import Path
 import numpy as np
 
 from secid.analyses.overlap import Listed, overlaps
-from secid.arrays import distinct
+from secid.arrays import distinct, pairs
 from secid.errors import UsageError
-from secid.findings.coverage import GateSample, lexical
+from secid.findings.cautions import Case
+from secid.findings.coverage import CoverageSample, inactive_gate, queries_without_tokens
 from secid.findings.facts import ScriptTable, gather
-from secid.findings.flags import Flagged, Lines, echoes, structure, style
 from secid.findings.leaks import Leaks, find_leaks
 from secid.findings.profile import lengths_of, scripts_of, spread
+from secid.findings.summary import text_findings, wordless_finding
+from secid.findings.texts import text_masks
 from secid.pool import SPLITTERS, Plan, PlannedSource, malformed
 from secid.pool.reading import read_plan
 from secid.pool.tokenizer_fit import misread
 from secid.progress import Progress
 from secid.read import Reader
 from secid.read.evaluation import EvaluationSet
-from secid.read.rows import shorten
 from secid.records import Source
-from secid.results import Example
-from secid.results.check import CHECK_SCHEMA_VERSION, KINDS, Check, CheckedSource, Evaluation, FileRead, Finding
+from secid.results.catalogue import CAUTIONS
+from secid.results.check import CHECK_SCHEMA_VERSION, Check, CheckedSource, Evaluation, FileRead, SourceCaution
 from secid.settings import Settings
 from secid.version import VERSION
 
-DEFAULT_MAX_LENGTH = 512
-"""Maximum length in tokens of most encoders, where --max-length names none."""
-SPECIAL_TOKENS = 2
-"""Tokens that encoders put around a text."""
-SHOWN_CHARACTERS = 120
 TOKENS_BY = "estimate: 4.5 ASCII characters a token, 2 of other letters, 1 of scripts without spaces"
 
 
@@ -61,7 +57,7 @@ def check_sources(
     reading = replace(
         settings, positives="all", on_bad="skip", max_bad_fraction=float("inf"), first_k=None, max_records=None
     )
-    plan, readers = read_plan(sources, reading, folder, progress)
+    plan, readers = read_plan(sources, reading, folder, progress, text_rules=text_masks)
     try:
         checker = _Checker(plan, settings, folder, progress, evaluation)
         files = {reader.source.name: reader for reader in readers}
@@ -74,7 +70,6 @@ def check_sources(
         schema_version=CHECK_SCHEMA_VERSION,
         secid_version=VERSION,
         tokenizer=settings.tokenizer,
-        max_length=settings.max_length or DEFAULT_MAX_LENGTH,
         tokens_by=TOKENS_BY,
         evaluation=None if evaluation is None else _told(evaluation),
         sources=checked,
@@ -103,16 +98,16 @@ class _Checker:
         n_texts = len(plan.queries) + len(plan.passages)
         progress.start("look", n_texts, "texts")
         table = ScriptTable()
-        queries, passages = (
+        self._queries, self._passages = (
             gather(store.packed, len(store), table, progress.advance, store.lengths)
             for store in (plan.queries, plan.passages)
         )
-        self._lines = Lines(plan, queries, passages)
+        self._wordless = queries_without_tokens(plan.queries, settings.tokenizer)
         self._leaks: Leaks | None = None
         if evaluation is not None:
             progress.start("compare", n_texts, "texts")
-            self._leaks = find_leaks(plan, queries, passages, evaluation, progress.advance)
-        self._gates = GateSample(plan, folder, settings.seed)
+            self._leaks = find_leaks(plan, self._queries, self._passages, evaluation, progress.advance)
+        self._gates = CoverageSample(plan, folder, settings.seed)
 
     def close(self) -> None:
         """Lets go of the spool files."""
@@ -120,16 +115,14 @@ class _Checker:
 
     def source(self, planned: PlannedSource, reader: Reader) -> CheckedSource:
         """Everything that is said of one source."""
-        lines, tally = self._lines, planned.tally
-        gate, coverage = lexical(planned, self._gates, self._settings.tokenizer)
-        flagged, examples = self._flagged(planned)
-        flagged |= gate
-        query = lines.query[planned.query[planned.triplet_record()]]
-        per_query = np.bincount(distinct(lines.pairs(planned)) // max(1, lines.n_passages))
+        tally, settings = planned.tally, self._settings
+        gate, coverage = inactive_gate(planned, self._gates, settings.tokenizer)
+        asked = planned.query[planned.triplet_record()]
+        listed = distinct(pairs(asked, planned.negatives, len(self._plan.passages))) // len(self._plan.passages)
         texts = {
-            "query": (lines.queries, distinct(planned.query)),
-            "positive": (lines.passages, distinct(planned.positives)),
-            "negative": (lines.passages, distinct(planned.negatives)),
+            "query": (self._queries, distinct(planned.query)),
+            "positive": (self._passages, distinct(planned.positives)),
+            "negative": (self._passages, distinct(planned.negatives)),
         }
         return CheckedSource(
             name=planned.name,
@@ -146,97 +139,49 @@ class _Checker:
             n_triplets=planned.n_triplets,
             skipped=tally.skipped,
             dropped_negatives=tally.dropped,
-            negatives_per_query=spread(per_query[distinct(query)]),
+            negatives_per_query=spread(np.unique(listed, return_counts=True)[1]),
             lengths={role: lengths_of(facts, ids) for role, (facts, ids) in texts.items()},
             scripts={role: scripts_of(facts, ids) for role, (facts, ids) in texts.items()},
             positive_coverage_mean=coverage,
-            findings=tuple(
-                self._finding(planned, name, flagged[name], examples.get(name)) for name in KINDS if name in flagged
+            findings=(
+                *text_findings(self._plan, planned, settings).findings,
+                wordless_finding(self._plan, planned, self._wordless, settings),
+            ),
+            cautions=tuple(
+                _caution(name, case, settings)
+                for name, case in {
+                    **_row_cautions(planned, settings.examples),
+                    "tokenizer_misfit": self._misfit(planned),
+                    "inactive_lexical_gate": gate,
+                    **({} if self._leaks is None else self._leaks.cases(planned, settings.examples)),
+                }.items()
             ),
         )
 
-    def _flagged(self, planned: PlannedSource) -> tuple[dict[str, Flagged], dict[str, tuple[Example, ...]]]:
-        """Findings of a source, and examples of those that are not about triplets."""
-        lines, plan = self._lines, self._plan
-        rows, examples = _row_findings(planned, self._settings.examples)
-        flagged = {
-            **rows,
-            **structure(planned, lines),
-            **style(planned, plan, lines, planned.tally.dropped.get("empty_negative", 0)),
-            "query_echoed": echoes(planned, plan, lines),
-            "too_long": self._too_long(planned),
-            "words_misread": self._misread(planned),
-        }
-        if self._leaks is not None:
-            flagged |= self._leaks.flagged(planned)
-            examples |= self._leaks.examples(planned, self._settings.examples)
-        return flagged, examples
-
-    def _too_long(self, planned: PlannedSource) -> Flagged:
-        """Distinct texts of a source beyond the maximum length; negatives as examples."""
-        limit = (self._settings.max_length or DEFAULT_MAX_LENGTH) - SPECIAL_TOKENS
-        passages = self._lines.passages
-        parts = {
-            "queries": self._lines.queries.tokens[distinct(planned.query)] > limit,
-            "positives": passages.tokens[distinct(planned.positives)] > limit,
-            "negatives": passages.tokens[distinct(planned.negatives)] > limit,
-        }
-        told = ", ".join(f"{role} {flags.mean():.1%}" for role, flags in parts.items() if flags.any())
-        return Flagged(
-            sum(int(flags.sum()) for flags in parts.values()),
-            sum(map(len, parts.values())),
-            passages.tokens[planned.negatives] > limit,
-            f"of {told}" if told else "",
-        )
-
-    def _misread(self, planned: PlannedSource) -> Flagged:
+    def _misfit(self, planned: PlannedSource) -> Case:
         """Sampled texts of a source whose words the tokenizer misreads."""
-        found = misread(self._plan, planned, self._settings.tokenizer, self._settings.seed)
-        told = f"in a sample of {found.n_texts}: {self._settings.tokenizer} {found.told()}" if found.n else ""
-        return Flagged(found.n, found.n_texts, np.zeros(planned.n_triplets, np.bool_), told)
-
-    def _finding(
-        self, planned: PlannedSource, name: str, flagged: Flagged, examples: tuple[Example, ...] | None
-    ) -> Finding:
-        kind = KINDS[name]
-        limit = self._settings.max_bad_fraction if kind.limit is None else kind.limit
-        shown = self._triplet_examples(planned, name, flagged) if examples is None else examples
-        return Finding(
-            name=name,
-            of=kind.of,
-            n=flagged.n,
-            fraction=flagged.fraction,
-            limit=limit,
-            exceeded=not flagged.fraction <= limit,
-            text=kind.text,
-            detail=flagged.detail,
-            advice=kind.advice,
-            examples=shown,
-        )
-
-    def _triplet_examples(self, planned: PlannedSource, name: str, flagged: Flagged) -> tuple[Example, ...]:
-        places = np.flatnonzero(flagged.triplets)[: self._settings.examples]
-        texts = self._plan.passages.take(planned.negatives[places])
-        queries = self._plan.queries.take(planned.query[planned.triplet_record()[places]])
-        paths = planned.source.paths
-        notes = [""] * len(places)
-        if name == "negative_is_other_positive":
-            notes = [f", labelled positive at {where}" for where in self._lines.labelled_at(planned, places)]
-        return tuple(
-            Example(
-                name,
-                paths[int(planned.negative_file[place])],
-                int(planned.negative_line[place]),
-                f"query {shorten(query, SHOWN_CHARACTERS)!r}, negative {shorten(text, SHOWN_CHARACTERS)!r}{note}",
-            )
-            for place, query, text, note in zip(places.tolist(), queries, texts, notes, strict=True)
-        )
+        fit = misread(self._plan, planned, self._settings.tokenizer, self._settings.seed)
+        detail = f"in a sample of {fit.n_texts}: {self._settings.tokenizer} {fit.told()}" if fit.n else ""
+        return Case(fit.n, fit.fraction, detail)
 
 
-def _row_findings(planned: PlannedSource, n_examples: int) -> tuple[dict[str, Flagged], dict[str, tuple[Example, ...]]]:
+def _caution(name: str, case: Case, settings: Settings) -> SourceCaution:
+    entry = CAUTIONS[name]
+    limit = settings.max_bad_fraction if entry.limit is None else entry.limit
+    return SourceCaution(
+        name=name,
+        n=case.n,
+        fraction=case.fraction,
+        limit=limit,
+        exceeded=not case.fraction <= limit,
+        detail=case.detail,
+        examples=case.examples,
+    )
+
+
+def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, Case]:
     """What the reader left out: malformed rows, and rows without negatives."""
     tally = planned.tally
-    none = np.zeros(planned.n_triplets, np.bool_)
     bare = tally.skipped.get("no_negatives", 0)
     reasons: Mapping[str, int] = {**tally.skipped, **tally.dropped}
     bad = {
@@ -244,14 +189,19 @@ def _row_findings(planned: PlannedSource, n_examples: int) -> tuple[dict[str, Fl
         for reason, count in reasons.items()
         if reason not in ("no_negatives", "duplicate_negative") and count
     }
-    told = f"{malformed(tally)}: " + ", ".join(f"{reason} {count}" for reason, count in bad.items()) if bad else ""
-    examples = {
-        "malformed_rows": tuple(e for e in tally.examples if e.reason in bad)[:n_examples],
-        "rows_without_negatives": tuple(e for e in tally.examples if e.reason == "no_negatives")[:n_examples],
-    }
+    detail = f"{malformed(tally)}: " + ", ".join(f"{reason} {count}" for reason, count in bad.items()) if bad else ""
+    n_rows = max(1, tally.n_read)
     return {
-        "malformed_rows": Flagged(
-            tally.n_malformed, tally.n_read, none, told, min(1.0, tally.n_malformed / max(1, tally.n_read))
+        "malformed_rows": Case(
+            tally.n_malformed,
+            min(1.0, tally.n_malformed / n_rows),
+            detail,
+            tuple(example for example in tally.examples if example.reason in bad)[:n_examples],
         ),
-        "rows_without_negatives": Flagged(bare, tally.n_read, none),
-    }, examples
+        "rows_without_negatives": Case(
+            bare,
+            bare / n_rows,
+            "",
+            tuple(example for example in tally.examples if example.reason == "no_negatives")[:n_examples],
+        ),
+    }

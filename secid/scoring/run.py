@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +18,15 @@ from secid.analyses.ranking import chances, compare, rank_groups
 from secid.analyses.sample_noise import with_noise
 from secid.arrays import distinct
 from secid.encode import Encoder
+from secid.findings.labelled import StoredPositives, stored_positives
 from secid.findings.summary import SourceFindings
+from secid.findings.texts import text_masks
 from secid.measure.blocks import Triplets
 from secid.measure.information import log_det_nats
 from secid.pool import DocumentFrequencies, Plan
+from secid.pool.plan import Mask
 from secid.pool.reading import read_plan
+from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.read import Reader
 from secid.records import Source
@@ -41,7 +46,7 @@ from secid.version import VERSION
 class Scored:
     """A finished run and the measurements behind it, sources in rank order in both.
 
-    findings : what was found in each source, by name.
+    findings : what was found in each source, by name.   positives : its labelled positives as a baseline keeps them.
     scores : what the sources are ranked by, ECI_B at the run's budget, of sets of equal size beyond budget 1.
     """
 
@@ -49,6 +54,7 @@ class Scored:
     measured: tuple[Measured, ...]
     controls: tuple[tuple[Control, Measured], ...]
     findings: Mapping[str, SourceFindings]
+    positives: Mapping[str, npt.NDArray[Any]]
     frequencies: DocumentFrequencies
     scores: Mapping[str, float]
 
@@ -61,23 +67,25 @@ def score_sources(
     progress: Progress,
     frozen: DocumentFrequencies | None = None,
     uncounted: Collection[str] = (),
+    known: StoredPositives | None = None,
 ) -> Scored:
     """Ranks sources by ECI_sem under one encoder, with controls, intervals and budget curves.
 
     folder : an empty folder for spool files and vectors; the caller removes it.
     frozen : document frequencies of an earlier run's pool, to be scored in instead of this run's own.
     uncounted : reasons for leaving a row or a negative out that the caller judges itself (plan.refuse).
+    known  : labelled positives from outside the run, such as a baseline's: they count as its own do.
     Raises what reading, encoding and measuring raise (SecidError).
     Source: METHOD 1, 2, 4, 6, 7, 8.
     """
     clock = Clock()
-    plan, readers = read(sources, resolved.values, folder, clock, progress, uncounted)
+    plan, readers, positives = read(sources, resolved.values, folder, clock, progress, uncounted, known)
     try:
         measurements = measure(plan, encoder, resolved.values, folder, clock, progress, frozen)
     finally:
         plan.close()
     files = {path: file for reader in readers for path, file in input_files(reader).items()}
-    return finished(measurements, files, encoder, resolved, clock)
+    return replace(finished(measurements, files, encoder, resolved, clock), positives=positives)
 
 
 def finished(
@@ -134,7 +142,7 @@ def finished(
         environment=environment(),
     )
     scores = {item.name: item.nats(settings.budget) for item in cut}
-    return Scored(run, tuple(ranked), tuple(found.controls), found.findings, found.frequencies, scores)
+    return Scored(run, tuple(ranked), tuple(found.controls), found.findings, {}, found.frequencies, scores)
 
 
 def _documents(rows: Triplets) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -148,8 +156,15 @@ def read(
     clock: Clock,
     progress: Progress,
     uncounted: Collection[str] = (),
-) -> tuple[Plan, list[Reader]]:
-    """Reads all sources into a plan, with what the controls need beside the scored texts."""
+    known: StoredPositives | None = None,
+) -> tuple[Plan, list[Reader], dict[str, npt.NDArray[Any]]]:
+    """Reads all sources into a plan, with the texts that controls need; and their labelled positives, to be kept."""
+    positives: dict[str, npt.NDArray[Any]] = {}
+
+    def rules(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> Sequence[Mask]:
+        positives.update(stored_positives(queries, passages, sources))
+        return text_masks(queries, passages, sources, known)
+
     kinds = chosen_kinds(settings.controls)
     with clock.stage("read") as counts:
         plan, readers = read_plan(
@@ -160,11 +175,12 @@ def read(
             with_positives="known_positive" in kinds,
             with_echoes="query_echo" in kinds,
             uncounted=uncounted,
+            text_rules=rules,
         )
         counts["n_rows"] = sum(planned.tally.n_read for planned in plan.sources)
         counts["n_distinct_queries"] = len(plan.queries)
         counts["n_distinct_passages"] = plan.n_source_passages()
-    return plan, readers
+    return plan, readers, positives
 
 
 def equal_numbers(items: Sequence[Measured], level: Sequence[Measured] | None) -> EqualNumbers | None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import t as student
+from secid.measure.buckets import BUCKETS
 
 from secid.analyses.agreement import numbers_of
-from secid.measure.buckets import BUCKETS
 from secid.pages.glossary import score_point
 from secid.pool.texts import text_key
 from secid.progress import Silent

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from secid.pool.boilerplate import Openings, common_openings, is_empty, is_preamble, opening, words
-from secid.pool.scripts import split_multilingual
+from secid.pool.boilerplate import Openings, common_openings, is_preamble, opening, words
 
 PASSAGES = [
     "Sure-footed goats climb where others fall.",
@@ -158,20 +157,6 @@ def test_passages_and_titles(text):
     assert not is_preamble(text)
     assert not is_preamble(f"{text}. It is said that a passage follows. {PREAMBLES[0]}")
     assert not is_preamble(f'"{text}" is a song, and a passage of it follows: sure, here is a text.')
-
-
-@pytest.mark.parametrize(
-    ("text", "empty"),
-    [
-        *((text, True) for text in ("", "N/A", "NA", "a", "- 7 -", "[removed]", "…", "\u0301", "😀", "_")),
-        *(
-            (text, False)
-            for text in ("UK", "42", "a 7", "DNA", "北京", "水", "나무", "नदी", "की", "да", "猫は寝る", "no text")
-        ),
-    ],
-)
-def test_empty(text, empty):
-    assert is_empty(split_multilingual(text)) is empty
 
 
 def test_common_openings_are_relative_to_the_positives():

@@ -1,0 +1,107 @@
+"""The findings that need nothing but texts, for every negative of a run at once.
+
+Source: METHOD 14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.findings.copies import CopyFinder
+from secid.findings.labelled import StoredPositives, labelled_at
+from secid.findings.normal_form import Flags, Index
+from secid.findings.passage_facts import PassageFacts, QueryFacts, Tick, passage_facts, query_facts
+from secid.findings.repeats import echo_flags, hub_flags, n_extra
+from secid.pool import PlannedSource
+from secid.pool.texts import TextStore
+from secid.results.catalogue import TEXT_FINDINGS
+
+Masks = npt.NDArray[np.uint16]
+Family = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[Mapping[str, Flags]]]
+"""Some findings of (queries, passages, sources): one mapping per source, of (T,) flags by name."""
+
+STYLE_FAMILIES: tuple[Family, ...] = ()
+"""How passages are written: `openings.opening_flags` (preamble, shared_opening) and `languages.language_flags`
+(other_language, mojibake)."""
+
+
+@dataclass(frozen=True)
+class TextFindings:
+    """What the texts of a run show.
+
+    masks   : one per source, (T,) uint16: bit i is set where the negative has TEXT_FINDINGS[i].
+    n_extra : one per source, (T,) how many of the listed copies of the negative are repeats.
+    """
+
+    masks: list[Masks]
+    n_extra: list[Index]
+    sources: Sequence[PlannedSource]
+    queries: QueryFacts
+    passages: PassageFacts
+
+    def labelled_at(self, source: int, triplets: Index) -> list[str]:
+        """file:line of the first record that labels each of these false negatives of the source with this number."""
+        return labelled_at(self.queries, self.passages, self.sources, self.sources[source], triplets)
+
+
+def text_findings(
+    queries: TextStore,
+    passages: TextStore,
+    sources: Sequence[PlannedSource],
+    known: StoredPositives | None = None,
+    tick: Tick = lambda n: None,
+) -> TextFindings:
+    """All findings of the texts of a run, on the full pool.
+
+    known : labelled positives from outside the run, such as a baseline's; they count as the run's own do.
+    tick  : called with the number of texts done, in all len(queries) + len(passages).
+    The order of sources, records and texts, and the size of batches, change nothing but the order of the result.
+    """
+    of_queries, of_passages = query_facts(queries, tick), passage_facts(passages, tick)
+    copies = CopyFinder(of_queries, of_passages, passages, sources, known)
+    extra = [n_extra(source, of_passages) for source in sources]
+    style = [family(queries, passages, sources) for family in STYLE_FAMILIES]
+    masks = []
+    for number, source in enumerate(sources):
+        flags = {
+            **copies.flags(source),
+            "empty": of_passages.empty[source.negatives],
+            "repeat": extra[number] > 0,
+            "query_echo": echo_flags(source, of_queries, of_passages),
+            "hub": hub_flags(source, of_queries, of_passages),
+        }
+        for of_sources in style:
+            flags |= of_sources[number]
+        masks.append(mask_of(flags, source.n_triplets))
+    return TextFindings(masks, extra, sources, of_queries, of_passages)
+
+
+def text_masks(
+    queries: TextStore,
+    passages: TextStore,
+    sources: Sequence[PlannedSource],
+    known: StoredPositives | None = None,
+    tick: Tick = lambda n: None,
+) -> list[Masks]:
+    """The masks of `text_findings` alone."""
+    return text_findings(queries, passages, sources, known, tick).masks
+
+
+def mask_of(flags: Mapping[str, Flags], n: int) -> Masks:
+    """(n,) uint16 with bit i set where flags[TEXT_FINDINGS[i]] is; a finding without flags sets none.
+
+    Raises ValueError for a name that is no text finding.
+    """
+    mask = np.zeros(n, np.uint16)
+    for name, values in flags.items():
+        mask |= values.astype(np.uint16) << np.uint16(TEXT_FINDINGS.index(name))
+    return mask
+
+
+def flags_of(mask: Masks, name: str) -> Flags:
+    """(n,) where a mask has the finding."""
+    return (mask >> np.uint16(TEXT_FINDINGS.index(name)) & np.uint16(1)).astype(np.bool_)

@@ -1,0 +1,54 @@
+"""Records to a pool, and a pool back to strings."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from secid.pool import Plan, PlannedSource, make_plan
+from secid.records import Record, Source
+from secid.results.catalogue import TEXT_FINDINGS
+from secid.settings import Settings
+from tests.unit.findings.slow_texts import PlainRecord
+
+Row = tuple[str, Sequence[str], Sequence[str]]
+"""Query, positives, negatives."""
+
+
+@contextmanager
+def pooled(*sources: Sequence[Row]) -> Iterator[Plan]:
+    """The pool of some sources, which are called s0, s1 …, each in a file of its name."""
+    streams = [
+        (Source(name, (name,)), [Record(q, tuple(p), tuple(d), name, i) for i, (q, p, d) in enumerate(rows, start=1)])
+        for name, rows in ((f"s{n}", rows) for n, rows in enumerate(sources))
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        plan = make_plan(streams, Settings(positives="all"), Path(folder))
+        try:
+            yield plan
+        finally:
+            plan.close()
+
+
+def plain(plan: Plan) -> list[list[PlainRecord]]:
+    """The records of each source in strings."""
+    queries, passages = plan.queries.get(0, len(plan.queries)), plan.passages.get(0, len(plan.passages))
+
+    def record(source: PlannedSource, r: int) -> PlainRecord:
+        a, b = source.negative_offsets[r : r + 2]
+        c, d = source.positive_offsets[r : r + 2]
+        return PlainRecord(
+            queries[source.query[r]],
+            [passages[i] for i in source.positives[c:d]],
+            [passages[i] for i in source.negatives[a:b]],
+            source.copies[a:b].tolist(),
+        )
+
+    return [[record(source, r) for r in range(source.n_records)] for source in plan.sources]
+
+
+def names_in(mask: int) -> set[str]:
+    """The findings of a mask."""
+    return {name for bit, name in enumerate(TEXT_FINDINGS) if mask >> bit & 1}

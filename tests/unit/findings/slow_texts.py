@@ -1,0 +1,96 @@
+"""The text findings by plain sets and strings, for comparison. Imports nothing of the rules that it checks.
+
+Source: METHOD 14.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+PLACEHOLDERS = {
+    "n a", "na", "nan", "none", "null", "nil", "empty", "todo", "tbd", "text", "passage", "removed", "deleted"
+}  # fmt: skip
+WITHOUT_SPACES = ("CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
+NAMES = ("false_negative", "near_copy", "repeat", "empty", "query_echo", "hub")
+
+
+@dataclass(frozen=True)
+class PlainRecord:
+    """A record in strings. copies : how often each negative is listed."""
+
+    query: str
+    positives: Sequence[str]
+    negatives: Sequence[str]
+    copies: Sequence[int]
+
+
+def form(text: str) -> str:
+    shown = "".join(char for char in html.unescape(text) if char == "\u200b" or unicodedata.category(char) != "Cf")
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", shown).casefold())
+    return " ".join("".join(char if unicodedata.category(char)[0] in "LNM" else " " for char in folded).split())
+
+
+def runs(text: str) -> set[tuple[str, ...]]:
+    words = form(text).split()
+    characters = list("".join(words))
+    sides = [[unicodedata.name(char, "").startswith(WITHOUT_SPACES) for char in word] for word in words]
+    n_words = sum(not side for word in sides for side, _ in itertools.groupby(word))
+    if sum(map(sum, sides)) > 2 * n_words:
+        return {tuple(characters[i : i + 10]) for i in range(len(characters) - 9)}
+    return {tuple(words[i : i + 5]) for i in range(len(words) - 4)}
+
+
+def is_empty(text: str) -> bool:
+    content = [char for char in form(text) if unicodedata.category(char)[0] in "LN"]
+    return not content or form(text) in PLACEHOLDERS or (len(content) == 1 and "a" <= content[0] <= "z")
+
+
+def is_near(negative: str, positive: str) -> bool:
+    own, other = runs(negative), runs(positive)
+    common = len(own & other)
+    return (len(own) >= 2 and 10 * common >= 8 * len(own)) or (len(other) >= 3 and 10 * common >= 8 * len(other))
+
+
+def positives_of(sources: Iterable[Sequence[PlainRecord]], query: str) -> list[str]:
+    return [text for records in sources for row in records if form(row.query) == form(query) for text in row.positives]
+
+
+def findings(sources: Sequence[Sequence[PlainRecord]]) -> list[list[set[str]]]:
+    """The findings of every negative of every source, in order."""
+    return [[names for row in records for names in _of_record(row, records, sources)] for records in sources]
+
+
+def n_extra(records: Sequence[PlainRecord]) -> list[int]:
+    """How many copies of each negative are repeats: all that are listed in the record but the first of a form."""
+    extra = []
+    for row in records:
+        seen: set[str] = set()
+        for text, copies in zip(row.negatives, row.copies, strict=True):
+            extra.append(copies if form(text) in seen else copies - 1)
+            seen.add(form(text))
+    return extra
+
+
+def _of_record(
+    row: PlainRecord, records: Sequence[PlainRecord], sources: Sequence[Sequence[PlainRecord]]
+) -> list[set[str]]:
+    positives, extra = positives_of(sources, row.query), n_extra([row])
+    n_queries = len({form(other.query) for other in records})
+    found = []
+    for negative, n_repeats in zip(row.negatives, extra, strict=True):
+        served = {form(other.query) for other in records if form(negative) in map(form, other.negatives)}
+        equal = form(negative) != "" and form(negative) in map(form, positives)
+        rules = {
+            "false_negative": equal,
+            "near_copy": not equal and any(is_near(negative, positive) for positive in positives),
+            "repeat": n_repeats > 0,
+            "empty": is_empty(negative),
+            "query_echo": form(negative) != "" and form(negative) == form(row.query),
+            "hub": 100 * len(served) > 5 * max(100, n_queries),
+        }
+        found.append({name for name, holds in rules.items() if holds})
+    return found

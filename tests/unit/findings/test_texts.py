@@ -1,0 +1,332 @@
+"""Text findings against plain sets, and with one kind of defect planted at a time."""
+
+from __future__ import annotations
+
+import random
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from secid.findings import copies, passage_facts
+from secid.findings.labelled import restored, stored_positives
+from secid.findings.normal_form import EMPTY_FORM, FormKeys, normal_form
+from secid.findings.passage_facts import is_empty
+from secid.findings.repeats import listed_before
+from secid.findings.texts import flags_of, mask_of, text_findings, text_masks
+from secid.pool import select
+from secid.pool.texts import Packed
+from tests.unit.findings import slow_texts
+from tests.unit.findings.pooled import names_in, plain, pooled
+
+PARTS = (
+    "Alpha", "alpha", "BETA", "gamma-delta", "x", "Straße", "STRASSE", "ｆｕｌｌ", "naïve", "nai\u0308ve", "नदी", "ﬁn",
+    "7", "&amp;", "AT&T", "n/a", "None", "…", "_", "\n", "\u0301", "soft\u00adhyphen", "ΟΔΟΣ", "İ", "水", "東京", "은",
+    "\u200b",
+)  # fmt: skip
+WORDS = ("one", "Two", "three", "FOUR", "five")
+SIGNS = "水火木金土日月の、 กขคงจ่้"
+
+
+@st.composite
+def texts(draw):
+    """A text of odd parts, of few words, or of few characters without spaces: short, so that many are alike."""
+    kind = draw(st.integers(0, 3))
+    if kind == 0:
+        return " ".join(draw(st.lists(st.sampled_from(PARTS), max_size=5)))
+    if kind == 1:
+        return draw(st.text(st.sampled_from(SIGNS), max_size=24))
+    start, length = draw(st.integers(0, 4)), draw(st.integers(0, 16))
+    words = [WORDS[(start + i * i) % 5] for i in range(length)]
+    if words and draw(st.booleans()):
+        words[draw(st.integers(0, len(words) - 1))] = draw(st.sampled_from(PARTS))
+    return draw(st.sampled_from((" ", ", "))).join(words)
+
+
+QUERIES = st.sampled_from(("What?", "what", "水は？", "one two three five", "…", ""))
+ROWS = st.lists(
+    st.tuples(QUERIES, st.lists(texts(), min_size=1, max_size=3), st.lists(texts(), min_size=1, max_size=4)),
+    min_size=1,
+    max_size=4,
+)
+
+
+def compared(plan, found, expected) -> int:
+    """How many negatives have a finding; raises where the masks are not what is expected."""
+    n = 0
+    for mask, names in zip(found, expected, strict=True):
+        assert [names_in(int(value)) for value in mask] == names
+        n += sum(map(bool, names))
+    return n
+
+
+@given(st.lists(ROWS, min_size=1, max_size=3))
+@settings(max_examples=150, deadline=None)
+def test_masks_equal_plain_sets(sources):
+    with pooled(*sources) as plan:
+        findings = text_findings(plan.queries, plan.passages, plan.sources)
+        compared(plan, findings.masks, slow_texts.findings(plain(plan)))
+        for extra, records in zip(findings.n_extra, plain(plan), strict=True):
+            assert extra.tolist() == slow_texts.n_extra(records)
+
+
+@given(st.lists(texts(), min_size=1, max_size=8))
+@settings(max_examples=150, deadline=None)
+def test_keys_of_many_texts_are_those_of_their_normal_forms(many):
+    forms = FormKeys.of(Packed.of(many))
+    expected = [slow_texts.form(text) for text in many]
+    assert [normal_form(text) for text in many] == expected
+    assert [forms.form(place) for place in range(len(many))] == expected
+    assert forms.n_words.tolist() == [len(text.split()) for text in expected]
+    hashes = forms.hashes()
+    same = hashes[:, None] == hashes[None, :]
+    assert same.tolist() == [[one == other for other in expected] for one in expected]
+    assert (hashes == EMPTY_FORM).tolist() == [text == "" for text in expected]
+    assert [is_empty(text) for text in expected] == [slow_texts.is_empty(text) for text in many]
+    for text, value in zip(many, hashes, strict=True):  # whatever a text is packed with
+        assert FormKeys.of(Packed.of([text])).hashes()[0] == value
+
+
+def test_hashes_are_the_same_on_every_machine():
+    found = FormKeys.of(Packed.of(["Hard negatives, mined.", "水の都 ベネチア", "…"])).hashes()
+    assert [f"{int(value):016x}" for value in found] == HASHES
+
+
+HASHES = ["5d69a3707ddca985", "45ee91880cccb778", "0000000000000000"]
+
+
+def passage(seed: int, n: int = 60, language: str = "en") -> str:
+    """A made passage of two sentences; those of two seeds share no run."""
+    draw = random.Random(f"{language} {seed}")
+    first, last = {"en": "az", "de": "aü", "hi": "कह", "zh": "一龥", "th": "กฮ"}[language]
+    letters = [chr(code) for code in range(ord(first), ord(last) + 1) if chr(code).isalpha()]
+    if language in ("zh", "th"):
+        text = "".join(draw.choices(letters, k=3 * n))
+        return f"{text[:n]}，{text[n:]}。" if language == "zh" else f"{text[:n]} {text[n:]}"
+    words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(n)]
+    return f"{' '.join(words[: n // 3]).capitalize()}. {' '.join(words[n // 3 :]).capitalize()}."
+
+
+LANGUAGES = ("en", "de", "hi", "zh", "th")
+TITLE = {"en": "On a title", "de": "Über den Titel", "hi": "एक नाम", "zh": "題名一則", "th": "ชื่อเรื่อง"}
+PLANTED = {
+    "the positive itself": ("false_negative", lambda text, title: text),
+    "other case and spaces": ("false_negative", lambda text, title: f"  {text.upper()}\n".replace(" ", "  ")),
+    "composed otherwise": ("false_negative", lambda text, title: unicodedata.normalize("NFD", text)),
+    "entities": ("false_negative", lambda text, title: text.replace(".", "&period;").replace("，", "&#44;")),
+    "a title added": ("near_copy", lambda text, title: f"{title}: {text}"),
+    "cut short to 85 %": ("near_copy", lambda text, title: text[: len(text) * 85 // 100]),
+    "its beginning lost": ("near_copy", lambda text, title: text[len(text) // 4 :]),
+    "a word replaced in the middle": ("near_copy", lambda text, title: text[:50] + title[:4] + text[54:]),
+    "inside a longer text": ("near_copy", lambda text, title: f"{title} {title} {text} {title} {title}"),
+    "half of it and another text": (None, lambda text, title: text[: len(text) // 2] + passage(902, 120)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("kind", PLANTED)
+def test_one_kind_of_planted_copy(kind, language):
+    name, change = PLANTED[kind]
+    positives = [passage(n, language=language) for n in range(20)]
+    clean = [passage(100 + n, language=language) for n in range(20)]
+    rows = [(f"query {n}", [positives[n], passage(200 + n, language=language)], [clean[n]]) for n in range(20)]
+    for n in range(0, 20, 4):
+        rows[n][2].append(change(positives[n], TITLE[language]))
+    with pooled(rows) as plan:
+        (mask,) = text_masks(plan.queries, plan.passages, plan.sources)
+        compared(plan, [mask], slow_texts.findings(plain(plan)))
+        expected = np.arange(25) % 5 == 1
+        for each in ("false_negative", "near_copy"):
+            assert np.array_equal(flags_of(mask, each), expected & (each == name))
+
+
+def test_a_positive_of_another_query_is_no_false_negative():
+    with pooled([("a", [passage(1)], [passage(2)]), ("b", [passage(2)], [passage(1)])]) as plan:
+        assert text_masks(plan.queries, plan.passages, plan.sources)[0].tolist() == [0, 0]
+
+
+def test_labels_of_other_records_and_sources_count_and_are_named():
+    rows = [("other", [passage(9)], [passage(8)]), ("What now?", [passage(1)], [passage(2).upper(), passage(3)])]
+    labels = [("other", [passage(7)], [passage(6)]), ("what NOW", [passage(4), passage(2)], [passage(5)])]
+    with pooled(rows, labels) as plan:
+        findings = text_findings(plan.queries, plan.passages, plan.sources)
+        assert [names_in(int(value)) for value in findings.masks[0]] == [set(), {"false_negative"}, set()]
+        assert findings.labelled_at(0, np.array([1])) == ["s1:2"]
+        assert findings.labelled_at(0, np.array([2])) == [""]  # no record labels it
+    with pooled(rows) as plan:
+        assert text_masks(plan.queries, plan.passages, plan.sources)[0].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "empty"),
+    [
+        *((t, True) for t in ("", "  ", "N/A", "NA", "a", "[removed]", "…", "\u0301", "😀", "_", "&nbsp;", "\u200b")),
+        *((t, True) for t in ("ｎ／ａ", "None.", "<null>")),
+        *((t, False) for t in ("UK", "42", "- 7 -", "a 7", "DNA", "北京", "水", "나무", "नदी", "की", "да", "no text")),
+    ],
+)  # fmt: skip
+def test_empty(text, empty):
+    with pooled([("q", [passage(0)], [text, passage(1)])]) as plan:
+        (mask,) = text_masks(plan.queries, plan.passages, plan.sources)
+    assert flags_of(mask, "empty").tolist() == [empty, False]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_repeats_and_echoes(language):
+    text, query = passage(1, language=language), passage(2, 8, language)
+    rows = [(query, [passage(3)], [text, text, passage(4), f"{text} !", query.upper()]), ("b", [passage(5)], [text])]
+    with pooled(rows) as plan:
+        findings = text_findings(plan.queries, plan.passages, plan.sources)
+        names = [names_in(int(value)) for value in findings.masks[0]]
+        assert names == [{"repeat"}, set(), {"repeat"}, {"query_echo"}, set()]
+        assert findings.n_extra[0].tolist() == [1, 0, 1, 0, 0]
+        assert listed_before(plan.sources[0], findings.passages).tolist() == [False, False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("n_queries", "n_served", "is_hub"),
+    [(8, 2, False), (5, 5, False), (8, 8, True), (100, 5, False), (100, 6, True), (400, 20, False), (400, 21, True)],
+)
+def test_a_hub_serves_more_than_5_of_100_queries(n_queries, n_served, is_hub):
+    rows = [(f"query {n}", [f"positive {n}"], [f"negative {n}"]) for n in range(n_queries)]
+    for n in range(n_served):
+        rows[n][2].append("The hub" if n % 2 else "the HUB!")
+    with pooled(rows) as plan:
+        (mask,) = text_masks(plan.queries, plan.passages, plan.sources)
+    assert flags_of(mask, "hub").sum() == (n_served if is_hub else 0)
+    assert flags_of(mask, "hub").sum() == (mask > 0).sum()
+
+
+def test_a_text_that_serves_6_percent_of_10_000_queries_is_a_hub_and_4_percent_none():
+    rows = [(f"query {n}", [f"positive {n}"], [f"negative {n}"]) for n in range(10_000)]
+    for n in range(600):
+        rows[n][2].append("often")
+    for n in range(400):
+        rows[n][2].append("less often")
+    with pooled(rows) as plan:
+        (mask,) = text_masks(plan.queries, plan.passages, plan.sources)
+    assert flags_of(mask, "hub").sum() == 600
+
+
+def test_the_order_of_sources_and_rows_and_the_sizes_of_batches_change_nothing(monkeypatch):
+    draw = random.Random(3)
+    pool = [passage(n, 20, LANGUAGES[n % 5]) for n in range(30)]
+    pool += [text[: len(text) * 9 // 10] for text in pool[:20]] + ["n/a", "query 1"]
+    sources = [
+        [(f"query {draw.randrange(9)}", draw.sample(pool, 2), draw.sample(pool, 5)) for _ in range(30)]
+        for _ in range(3)
+    ]
+
+    def flagged(sources) -> dict[tuple[int, int, str], set[str]]:
+        with pooled(*sources) as plan:
+            masks = text_masks(plan.queries, plan.passages, plan.sources)
+            records = plain(plan)
+        found = {}
+        for rows, mask in zip(records, masks, strict=True):
+            texts = [(row.query, tuple(sorted(row.positives)), text) for row in rows for text in row.negatives]
+            found |= {(texts[i][0], texts[i][1], texts[i][2]): names_in(int(value)) for i, value in enumerate(mask)}
+        return found
+
+    expected = flagged(sources)
+    assert {"near_copy", "false_negative", "empty", "query_echo"} <= set().union(*expected.values())
+    assert flagged(sources[::-1]) == expected
+    monkeypatch.setattr(copies, "PAIRS_AT_ONCE", 7)
+    monkeypatch.setattr(copies, "BYTES_AT_ONCE", 100)
+    monkeypatch.setattr(passage_facts, "CHUNK_TEXTS", 3)
+    assert flagged([rows[::-1] for rows in sources]) == expected
+
+
+@pytest.mark.parametrize("n_slots", [64, 1024])
+def test_the_sieve_loses_no_near_copy_whatever_its_size(monkeypatch, n_slots):
+    monkeypatch.setattr(passage_facts, "n_slots_for", lambda mean: n_slots)
+    rows = []
+    for n in range(40):
+        text = passage(n, 30 + 10 * n)
+        rows.append((f"q {n}", [text], [text[: int(len(text) * 0.83)], text[len(text) // 3 :], passage(500 + n)]))
+    with pooled(rows) as plan:
+        masks = text_masks(plan.queries, plan.passages, plan.sources)
+        assert compared(plan, masks, slow_texts.findings(plain(plan))) >= 40
+
+
+@pytest.mark.parametrize("name", slow_texts.NAMES)
+def test_a_damaged_mask_is_noticed(name):
+    rows = [("query", [passage(1)], [passage(2), passage(1), "n/a", "Query", "query!", passage(1) + " more"])]
+    with pooled(rows) as plan:
+        (mask,) = text_masks(plan.queries, plan.passages, plan.sources)
+        expected = slow_texts.findings(plain(plan))
+        assert compared(plan, [mask], expected) == 5
+        damaged = mask.copy()
+        damaged[0] ^= mask_of({name: np.ones(1, np.bool_)}, 1)[0]
+        with pytest.raises(AssertionError):
+            compared(plan, [damaged], expected)
+
+
+def stored(*sources) -> dict[str, np.ndarray]:
+    with pooled(*sources) as plan:
+        return stored_positives(plan.queries, plan.passages, plan.sources)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_positives_that_only_a_baseline_knows(language):
+    texts = [passage(n, language=language) for n in range(4)]
+    known = restored(stored([("The query!", [texts[0], texts[1]], [texts[3]]), ("b", [texts[2]], [texts[3]])]))
+    cut = texts[1][: len(texts[1]) * 9 // 10]
+    rows = [
+        ("the query", [passage(50)], [texts[0].upper(), cut, texts[2], texts[3]]),
+        ("new", [passage(51)], [texts[0]]),
+    ]
+    with pooled(rows) as plan:
+        (alone,) = text_masks(plan.queries, plan.passages, plan.sources)
+        findings = text_findings(plan.queries, plan.passages, plan.sources, known)
+        assert not alone.any()
+        expected = [{"false_negative"}, {"near_copy"}, set(), set(), set()]
+        assert [names_in(int(value)) for value in findings.masks[0]] == expected
+        assert findings.labelled_at(0, np.array([0])) == [""]
+
+
+def test_stored_positives_do_not_depend_on_the_order_and_leave_out_what_nothing_equals():
+    one = [("q", [passage(1), passage(1).upper(), "…"], [passage(3)]), ("r", [passage(2)], [passage(3)])]
+    first, second = stored(one, one[:1]), stored(one[::-1])
+    assert {name: values.tolist() for name, values in first.items()} == {n: v.tolist() for n, v in second.items()}
+    assert len(first["positive_forms"]) == 2
+    n_runs = len(passage(1).split()) - 4 + len(passage(2).split()) - 4
+    assert 0.1 * n_runs < len(first["positive_runs"]) < 0.45 * n_runs
+
+
+def test_stored_positives_of_nothing_know_nothing():
+    known = restored(stored([("q", ["…"], [passage(1)])]))
+    assert len(known.forms) == 0
+    with pooled([("q", [passage(1)], [passage(1), passage(2)])]) as plan:
+        assert names_in(int(text_masks(plan.queries, plan.passages, plan.sources, known)[0][0])) == {"false_negative"}
+
+
+@pytest.mark.parametrize("name", ["positive_offsets", "positive_run_offsets", "positive_forms", "positive_runs"])
+def test_stored_positives_that_do_not_fit_are_refused(name):
+    arrays = stored([("q", [passage(1)], [passage(2)]), ("r", [passage(3)], [passage(2)])])
+    with pytest.raises(ValueError, match="do not fit"):
+        restored({**arrays, name: arrays[name][:-1]})
+    with pytest.raises(ValueError, match="order"):
+        restored({**arrays, "positive_queries": arrays["positive_queries"][::-1]})
+
+
+def test_progress_counts_every_text():
+    done: list[int] = []
+    with pooled([("q", [passage(1)], [passage(2), passage(3)])]) as plan:
+        text_findings(plan.queries, plan.passages, plan.sources, tick=done.append)
+        assert sum(done) == len(plan.queries) + len(plan.passages)
+
+
+def test_a_source_without_triplets_has_an_empty_mask():
+    with pooled([("q", [passage(1)], [passage(2)])]) as plan:
+        (source,) = plan.sources
+        nothing = select(source, np.zeros(1, np.bool_), np.zeros(1, np.bool_))
+        assert [len(mask) for mask in text_masks(plan.queries, plan.passages, [nothing])] == [0]
+        assert text_masks(plan.queries, plan.passages, []) == []
+        assert (
+            text_masks(plan.queries.only(np.zeros(0, np.int64)), plan.passages.only(np.zeros(0, np.int64)), [nothing])[
+                0
+            ].tolist()
+            == []
+        )
