@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from secid.arrays import distinct
-from secid.findings.facts import Facts
 from secid.findings.cautions import Case
+from secid.findings.facts import Facts
 from secid.findings.forms import Index
 from secid.findings.leakage import Matches, passage_finder, query_finder
 from secid.pool import Plan, PlannedSource
@@ -36,9 +36,7 @@ class Leaks:
         roles = f"; {_n(self.passages, positives)} as positives, {_n(self.passages, negatives)} as negatives"
         examples = self.examples(planned, n_examples)
         return {
-            "eval_query": self._case(
-                self.queries, asked, len(self.evaluation.queries), "", examples["eval_query"]
-            ),
+            "eval_query": self._case(self.queries, asked, len(self.evaluation.queries), "", examples["eval_query"]),
             "eval_passage": self._case(
                 self.passages,
                 np.union1d(positives, negatives),

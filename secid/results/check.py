@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 from secid.errors import UsageError
 from secid.results import Example, Overlap, SourceFinding
-from secid.results.catalogue import CAUTIONS, FINDINGS, known_finding
+from secid.results.catalogue import CAUTIONS, FINDINGS, TEXT_FINDINGS, known_finding
 
 CHECK_SCHEMA_VERSION = "1.0"
 
 
+CHECKED = (*TEXT_FINDINGS, "query_without_tokens")
+"""Findings that `secid check` looks for: those that need no encoder."""
 ANY = "any"
 """Name that stands for all findings and cautions in --fail-on."""
 
