@@ -41,8 +41,9 @@ def text_lengths(store: TextStore, tick: Callable[[int], None] = lambda n: None)
         starts = ends - chunk.lengths
 
         def count(marks: npt.NDArray[np.bool_], starts: Index = starts, ends: Index = ends) -> Index:
-            sums = np.concatenate([[0], np.cumsum(marks)])
-            return sums[ends] - sums[starts]
+            sums: Index = np.concatenate([[0], np.cumsum(marks)])
+            counts: Index = sums[ends] - sums[starts]
+            return counts
 
         n_ascii = count(codes < CONTINUES)
         n_two = count((codes >= TWO_BYTES) & (codes < THREE_BYTES))

@@ -94,9 +94,8 @@ class _Checker:
         self._plan, self._settings = plan, settings
         n_texts = len(plan.queries) + len(plan.passages)
         progress.start("look", n_texts, "texts")
-        self._queries, self._passages = (
-            text_lengths(store, progress.advance) for store in (plan.queries, plan.passages)
-        )
+        self._queries = text_lengths(plan.queries, progress.advance)
+        self._passages = text_lengths(plan.passages, progress.advance)
         self._wordless = queries_without_tokens(plan.queries, settings.tokenizer)
         self._leaks: Leaks | None = None
         if evaluation is not None:
