@@ -30,7 +30,8 @@ def check(
         typer.Option(
             "--fail-on",
             metavar="NAME[=LIMIT]",
-            help=f"Exit 1 if this finding is above its limit. Names: {ANY} (of all), {', '.join((*CHECKED, *CAUTIONS))}.",
+            help="Exit 1 if this finding is above its limit. Names: "
+            f"{ANY} (of all), {', '.join((*CHECKED, *CAUTIONS))}.",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
