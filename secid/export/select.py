@@ -274,8 +274,9 @@ def _listed_reasons(planned: PlannedSource, reasons: Strings, rule: Rule) -> Str
     """(L,) why each listed negative is left out; "" for those that stay. What was not scored cannot be ranked."""
     listed = np.where(planned.listed >= 0, reasons[planned.listed], UNSCORED if rule.ranked else "")
     if "repeat" in rule.drop:
-        again = _met_before(planned.listed) & (planned.listed >= 0) & (listed == "")
-        listed[again] = "repeat"
+        before = rule.drop[: rule.drop.index("repeat")]
+        again = _met_before(planned.listed) & (planned.listed >= 0)
+        listed[again & ~np.isin(listed, before)] = "repeat"
     return listed
 
 
@@ -346,6 +347,6 @@ class _Log:
             "ordinal": ordinal,
             **{name: None if triplet < 0 else float(values[triplet]) for name, values in numbers.items()},
             "reason": reason,
-            "findings": [name for name, flags in findings.items() if triplet >= 0 and flags[triplet]],
+            "findings": [n for n, flags in findings.items() if n == reason or (triplet >= 0 and flags[triplet])],
         }
         self._lines.write(json.dumps(entry, ensure_ascii=False) + "\n")
