@@ -14,7 +14,6 @@ from secid.findings import copies, passage_facts
 from secid.findings.labelled import restored, stored_positives
 from secid.findings.normal_form import EMPTY_FORM, FormKeys, normal_form
 from secid.findings.passage_facts import is_empty
-from secid.findings.repeats import listed_before
 from secid.findings.runs import n_set
 from secid.findings.texts import mask_of, text_masks
 from secid.pool import select
@@ -206,7 +205,6 @@ def test_repeats_and_echoes(language):
         masks = text_masks(plan.queries, plan.passages, plan.sources)
         names = [names_in(int(value)) for value in masks[0]]
         assert names == [set(), set(), {"repeat"}, {"query_echo"}, set()]
-        assert listed_before(plan.sources[0], findings.passages).tolist() == [False, False, True, False, False]
 
 
 @pytest.mark.parametrize(
