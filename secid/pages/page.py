@@ -69,12 +69,11 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Cases:
-    """Example triplets of one bucket of one source."""
+    """Example triplets of one finding of one source. n_negatives: that have it."""
 
     source: str
-    bucket: str
-    rule: str
-    n_triplets: int
+    finding: str
+    n_negatives: int
     examples: tuple[TripletExample, ...]
 
 
