@@ -62,11 +62,9 @@ class ListedNegatives:
 
     def share(self, finding: str) -> Share:
         """The share of a finding of the texts. A repeat is each copy but the first of its text in a record."""
-        planned = self._planned
+        planned, copies = self._planned, self._planned.copies.astype(np.float64)
+        amount = copies - 1.0 + planned.again() if finding == "repeat" else planned.has(finding) * copies
         n_blank = planned.blanks.count.astype(np.float64) * (finding == "empty")
-        amount: Floats = planned.has(finding) * planned.copies.astype(np.float64)
-        if finding == "repeat":
-            amount = planned.copies - 1.0 + planned.again()
         return Share.of(np.concatenate([amount, n_blank]), self._weight, *self._clusters)
 
     def shares(self) -> Mapping[str, Share]:

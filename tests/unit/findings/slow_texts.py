@@ -29,9 +29,14 @@ class PlainRecord:
 
 
 def form(text: str) -> str:
-    shown = "".join(char for char in html.unescape(text) if char == "\u200b" or unicodedata.category(char) != "Cf")
+    shown = "".join(char for char in html.unescape(text) if char == "\u200b" or not is_unseen(char))
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", shown).casefold())
     return " ".join("".join(char if unicodedata.category(char)[0] in "LNM" else " " for char in folded).split())
+
+
+def is_unseen(char: str) -> bool:
+    selector = unicodedata.name(char, "").startswith(("VARIATION SELECTOR", "MONGOLIAN FREE VARIATION SELECTOR"))
+    return unicodedata.category(char) == "Cf" or selector or char == "\u034f"
 
 
 def runs(text: str) -> set[tuple[str, ...]]:
