@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from secid.pages.findings import negatives, share_interval
@@ -15,7 +15,6 @@ from secid.results.catalogue import CAUTIONS, FINDINGS
 from secid.results.check import Check, CheckedSource, Lengths, SourceCaution, Spread
 
 ROLES = ("query", "positive", "negative")
-SHOWN_SCRIPTS = 4
 INDENT = "      "
 SHOWN_CHARACTERS = 80
 """Of a text in an example."""
@@ -67,16 +66,6 @@ def _lengths(source: CheckedSource) -> Iterator[str]:
     for role in ROLES:
         found: Lengths = source.lengths[role]
         yield f"  {role:<10}{_columns(found.characters):>36}{_columns(found.tokens):>36}"
-    scripts = {role: _scripts(source.scripts[role]) for role in ROLES}
-    if len(set(scripts.values())) == 1:
-        yield f"  script of all texts: {scripts['query']}"
-    else:
-        yield f"  scripts: {'; '.join(f'{role} {shares}' for role, shares in scripts.items())}"
-
-
-def _scripts(shares: Mapping[str, float]) -> str:
-    shown = [f"{name} {percent(share)}" for name, share in list(shares.items())[:SHOWN_SCRIPTS]]
-    return ", ".join([*shown, "…"] if len(shares) > SHOWN_SCRIPTS else shown)
 
 
 def _columns(spread: Spread) -> str:
@@ -170,7 +159,7 @@ def _end(check: Check) -> Iterator[str]:
         sum(map(stands_out, source.findings)) + sum(item.exceeded for item in source.cautions)
         for source in check.sources
     )
-    yield f"tokens by {check.tokens_by}; maximum length {check.max_length}; lexical gate by {check.tokenizer}"
+    yield f"tokens by {check.tokens_by}; lexical gate by {check.tokenizer}"
     yield (
         f"{plural(len(check.sources), 'source')}, {plural(n, 'finding')} above the limit, {check.seconds:.1f} s; "
         "nothing was encoded: `secid score` looks for more"
