@@ -101,12 +101,12 @@ def stands_out(finding: SourceFinding) -> bool:
 
 def _finding(finding: SourceFinding) -> Iterator[str]:
     entry = FINDINGS[finding.name]
-    head = f"{finding.name}: {negatives(finding)}, {percent(finding.share)} ({share_interval(finding)})"
+    head = f"{finding.name}: {negatives(finding)}, {percent(finding.share)} (95 % CI {share_interval(finding)})"
     if not stands_out(finding):
         yield f"  . {head}"
         return
     yield f"  ! {head}, above {percent(entry.limit)}"
-    yield f"{INDENT}negatives that {entry.says}"
+    yield f"{INDENT}these {entry.says}"
     yield f"{INDENT}-> {entry.do}"
     for example in finding.examples:
         texts = (("query", example.query), ("negative", example.negative))

@@ -68,6 +68,11 @@ def _shorter(case: Cases, n_examples: int, n_characters: int | None) -> Cases:
 
 FEW_CHARACTERS = 100
 EXAMPLES: Cuts = (
+    Cut(
+        "describing",
+        "examples of findings without a limit",
+        lambda section: replace(section, cases=tuple(case for case in section.cases if not case.describes)),
+    ),
     *(Cut("examples", f"examples after the first {n} of each finding", _examples(n)) for n in (5, 3, 2)),
     Cut("examples", "examples after the first of each finding", _examples(1)),
     Cut(

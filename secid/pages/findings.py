@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from secid.pages.ablation_summary import SHOWN_SETTINGS, open_pairs, pairs_by_setting
 from secid.pages.glossary import in_plain_words
-from secid.pages.numbers import count, fraction, listed, percent, plural
+from secid.pages.numbers import UNTOLD, count, fraction, is_untold, listed, percent, plural
 from secid.pages.sanitize import code, named
 from secid.results import Overlap, Run, SourceFinding, SourceResult
 from secid.results.catalogue import FINDINGS
@@ -123,9 +123,9 @@ def negatives(finding: SourceFinding, n_scored: int | None = None) -> str:
 
 
 def share_interval(finding: SourceFinding) -> str:
-    """The 95 % confidence interval of a share."""
+    """The 95 % confidence interval of a share; UNTOLD where there are too few queries for one."""
     low, high = finding.interval_95
-    return f"{percent(low)} to {percent(high)}"
+    return UNTOLD if is_untold((low, high), 1.0) else f"{percent(low)} to {percent(high)}"
 
 
 def _unstable(run: Run) -> list[Notice]:

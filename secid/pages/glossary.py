@@ -253,10 +253,8 @@ def rule_of(name: str, run: Run) -> str:
     entry = FINDINGS.get(name)
     if entry is None:
         return "–"
-    values = [
-        f"--{key.replace('_', '-')} {run.settings[key]['value']}" for key in entry.settings if key in run.settings
-    ]
-    return f"{entry.rule}; here {listed(values)}" if values else entry.rule
+    given = [f"{in_plain_words(key)} {run.settings[key]['value']}" for key in entry.settings if key in run.settings]
+    return f"{entry.rule}; here {listed(given)}" if given else entry.rule
 
 
 def part_name(name: str) -> str:

@@ -59,7 +59,7 @@ def _not_here(page: Page) -> str:
         *(["the shades of tables"] if any(any(map(any, part.table.shades)) for part in parts) else []),
         *(f"“{caption}”" for caption in sorted(kinds)),
     ]
-    return f"On the HTML page alone: {safe(listed(left_out))}." if left_out else ""
+    return f"On the HTML page alone: {safe(listed(left_out, len(left_out)))}." if left_out else ""
 
 
 def _section(section: Section) -> list[str]:

@@ -47,6 +47,7 @@ def findings_section(run: Run) -> Section:
                 source=short(source.name),
                 finding=in_plain_words(finding.name),
                 n_negatives=finding.n_negatives,
+                describes=finding.name not in FINDINGS or FINDINGS[finding.name].limit is None,
                 examples=finding.examples,
             )
             for source in run.sources

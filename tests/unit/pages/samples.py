@@ -85,8 +85,9 @@ def hostile(run: Run) -> Run:
                     for shift, name in enumerate(("query", "positive", "negative"))
                 }
                 example |= {**texts, "path": everything, "matched_terms": [[everything, 1.0]]}
-    if document["sources"][0]["findings"]:
-        document["sources"][0]["findings"][0]["examples"][0]["negative"] = "W" * 1_000_000
+    examples = [example for finding in document["sources"][0]["findings"] for example in finding["examples"]]
+    if examples:
+        examples[0]["negative"] = "W" * 1_000_000
     document["encoder"] |= {
         "name": everything,
         "query_prefix": everything,
@@ -133,7 +134,8 @@ def large(run: Run, n_sources: int = 6, word: str = "long-name-of-a-source-" * 6
     def filled(source: SourceResult) -> SourceResult:
         example = next(finding.examples[0] for finding in source.findings if finding.examples)
         long = replace(example, query="q" * 300, positive="p " * 300, negative="n " * 300)
-        return replace(source, findings=tuple(replace(finding, examples=(long,) * 3) for finding in source.findings))
+        items = (replace(item, examples=(long,) * 3 * (item.n_negatives > 0)) for item in source.findings)
+        return replace(source, findings=tuple(items))
 
     sources = tuple(
         replace(filled(source), name=name, rank=place + 1)
