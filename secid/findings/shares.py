@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,9 @@ import numpy.typing as npt
 from secid.pool import PlannedSource
 from secid.results.catalogue import TEXT_FINDINGS
 from secid.triplets.estimates import Estimate, Names, clustered_mean, names_of
-from secid.triplets.table import TripletTable
+
+if TYPE_CHECKING:
+    from secid.triplets.table import TripletTable
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

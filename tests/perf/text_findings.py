@@ -89,10 +89,9 @@ def main() -> None:
                 profile.print_stats("tottime")
         print(f"text findings  {watch}: {watch.cpu_seconds / bare.cpu_seconds:.1f} times the bare loop, "
               f"{watch.cpu_seconds / n * 1e6:.1f} s per million triplets")  # fmt: skip
-        for source, mask, extra in zip(plan.sources, findings.masks, findings.n_extra, strict=True):
+        for source, mask in zip(plan.sources, findings.masks, strict=True):
             n_listed = max(1, int(source.copies.sum()))
             shares = {name: source.copies[flags_of(mask, name)].sum() / n_listed for name in TEXT_FINDINGS}
-            shares["repeat"] = extra.sum() / n_listed
             print(f"  {source.name}: " + ", ".join(f"{name} {share:.2%}" for name, share in shares.items() if share))
         if arguments.known:
             with Watch() as watch:
