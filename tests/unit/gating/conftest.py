@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from secid.gating.columns import Columns
+from secid.gating.texts import TEXT_BUCKETS, TextFindings
 
 from secid.gating.baseline import METHOD_SETTINGS, Baseline, BaselineSource, Known
 from secid.gating.checks import all_checks
-from secid.gating.columns import Columns
 from secid.gating.limits import complete
 from secid.gating.policy import parse_policy
 from secid.gating.subject import Draft, Reference, Subject
-from secid.gating.texts import TEXT_BUCKETS, TextFindings
 from secid.results import EncoderInfo, IdfInfo
 from secid.settings import DEFAULTS
 from secid.triplets.estimates import Estimate, clustered_mean

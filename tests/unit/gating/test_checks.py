@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.stats import t as student
+from secid.gating.columns import _shares
 
 from secid.gating.checks import all_checks, excused
-from secid.gating.columns import _shares
 from secid.gating.policy import CHECK_NAMES, DEFECT_BUCKETS
 from secid.gating.subject import Reference, at_least, at_most, within
 from secid.triplets.estimates import Estimate
