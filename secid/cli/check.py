@@ -11,13 +11,14 @@ import typer
 
 from secid.cli.options import READING, takes_settings
 from secid.cli.score import Sources
-from secid.results.check import ANY, KINDS
+from secid.results.catalogue import CAUTIONS
+from secid.results.check import ANY, CHECKED
 
 LEFT_TO_FINDINGS = frozenset({"on_bad"})
-"""Reading options that make no sense here: malformed rows are a finding, with --fail-on malformed_rows."""
+"""Reading options that make no sense here: malformed rows are a caution, with --fail-on malformed_rows."""
 
 
-@takes_settings("tokenizer", "max_length", "examples", *(name for name in READING if name not in LEFT_TO_FINDINGS))
+@takes_settings("tokenizer", "examples", *(name for name in READING if name not in LEFT_TO_FINDINGS))
 def check(
     sources: Sources,
     against_eval: Annotated[
@@ -29,7 +30,8 @@ def check(
         typer.Option(
             "--fail-on",
             metavar="NAME[=LIMIT]",
-            help=f"Exit 1 if this finding is above its limit. Names: {ANY} (of all), {', '.join(KINDS)}.",
+            help="Exit 1 if this finding is above its limit. Names: "
+            f"{ANY} (of all), {', '.join((*CHECKED, *CAUTIONS))}.",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
@@ -41,7 +43,7 @@ def check(
     Exit codes: 0 whatever was found; 1 a finding of --fail-on is above its limit; 2 wrong use, a file that cannot be
     read or understood, or a source without a triplet.
 
-    Example: secid check negatives/*.jsonl --fail-on negative_equals_positive
+    Example: secid check negatives/*.jsonl --fail-on false_negative
     """
     from secid import api
     from secid.cli.console import ConsoleProgress

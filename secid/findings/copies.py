@@ -16,7 +16,7 @@ import numpy.typing as npt
 from secid.findings.labelled import RunPositives, StoredPositives
 from secid.findings.normal_form import EMPTY_FORM, Flags, FormKeys, Index
 from secid.findings.passage_facts import KEPT_EVERY, PassageFacts, QueryFacts
-from secid.findings.runs import RunSets, distinct_per_text, kept_of, n_only_left, n_shared, runs_of, short_keys, spread
+from secid.findings.runs import RunSets, distinct_per_text, kept_of, n_set, n_shared, runs_of, short_keys, spread
 from secid.pool import PlannedSource
 from secid.pool.texts import TextStore, pieces
 
@@ -64,6 +64,7 @@ class CopyFinder:
     ) -> None:
         self._queries, self._facts, self._passages = queries, facts, passages
         self._run = RunPositives.of(queries, facts, sources)
+        self._n_slots = n_set(facts.sieve)
         self._known = known
         self._known_sieve = None if known is None else known.sieve(64 * facts.sieve.shape[1])
 
@@ -89,9 +90,9 @@ class CopyFinder:
         comparable = facts.unspaced[pairs.negative] == facts.unspaced[pairs.positive]
         comparable &= (n_negative >= LEAST_RUNS) | (n_positive >= LEAST_WHOLE_RUNS)
         pairs, n_negative, n_positive = pairs.only(comparable), n_negative[comparable], n_positive[comparable]
-        negative, positive = facts.sieve[pairs.negative], facts.sieve[pairs.positive]
-        may_be = (n_negative >= LEAST_RUNS) & _may_occur(n_only_left(negative, positive), n_negative)
-        may_be |= (n_positive >= LEAST_WHOLE_RUNS) & _may_occur(n_only_left(positive, negative), n_positive)
+        common = n_set(facts.sieve[pairs.negative] & facts.sieve[pairs.positive])
+        may_be = (n_negative >= LEAST_RUNS) & _may_occur(self._n_slots[pairs.negative] - common, n_negative)
+        may_be |= (n_positive >= LEAST_WHOLE_RUNS) & _may_occur(self._n_slots[pairs.positive] - common, n_positive)
         pairs = pairs.only(may_be)
         n_bytes = self._passages.lengths[pairs.negative] + self._passages.lengths[pairs.positive]
         for start, stop in pieces(len(pairs.triplet), PAIRS_AT_ONCE, n_bytes, BYTES_AT_ONCE):
@@ -118,8 +119,9 @@ class CopyFinder:
             equal[pairs.triplet[known.forms[pairs.positive] == facts.form[pairs.negative]]] = True
             n_negative, n_positive = facts.n_kept[pairs.negative], known.runs.sizes[pairs.positive]
             negative, positive = facts.sieve[pairs.negative] & KEPT_BITS, sieve[pairs.positive]
-            may_be = (n_negative >= LEAST_WHOLE_RUNS) & _may_occur(n_only_left(negative, positive), n_negative)
-            may_be |= (n_positive >= LEAST_WHOLE_RUNS) & _may_occur(n_only_left(positive, negative), n_positive)
+            common = n_set(negative & positive)
+            may_be = (n_negative >= LEAST_WHOLE_RUNS) & _may_occur(n_set(negative) - common, n_negative)
+            may_be |= (n_positive >= LEAST_WHOLE_RUNS) & _may_occur(n_set(positive) - common, n_positive)
             pairs = pairs.only(may_be & ~equal[pairs.triplet])
             n_bytes = self._passages.lengths[pairs.negative]
             for start, stop in pieces(len(pairs.triplet), PAIRS_AT_ONCE, n_bytes, BYTES_AT_ONCE):
@@ -138,7 +140,7 @@ def _paired(triplets: Index, negatives: Index, starts: Index, counts: Index) -> 
         )
 
 
-def _may_occur(n_missing: Index, n_runs: npt.NDArray[Any]) -> Flags:
+def _may_occur(n_missing: npt.NDArray[np.int32], n_runs: npt.NDArray[Any]) -> Flags:
     """(n,) False where more runs are missing for certain than a copy may lack.
 
     n_runs : repeated runs may be counted, which only lets more pass.

@@ -110,4 +110,6 @@ def inactive_gate(planned: PlannedSource, sample: CoverageSample, tokenizer: str
 def queries_without_tokens(queries: TextStore, tokenizer: str) -> Flags:
     """(n_queries,) which queries have no token."""
     counts = [token_stream(queries.get(*part), tokenizer)[1] for part in pieces(len(queries), CHUNK, queries.lengths)]
-    return np.concatenate([np.zeros(0, np.int64), *counts]) == 0
+    n_tokens = np.concatenate([np.zeros(0, np.int64), *counts])
+    wordless: Flags = n_tokens == 0
+    return wordless

@@ -16,18 +16,17 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from secid.findings.facts import CHUNK_TEXTS, Facts
-from secid.findings.forms import Forms, Index
+from secid.findings.normal_form import FormKeys, Index
+from secid.findings.passage_facts import query_facts
 from secid.findings.runs import distinct_per_text, windows
 from secid.pool import token_stream
-from secid.pool.texts import Packed, pieces
+from secid.pool.texts import Packed, TextStore, pieces
 
 Floats = npt.NDArray[np.float64]
 Keys = npt.NDArray[np.uint64]
-Texts = Callable[[int, int], Sequence[str]]
-"""texts(start, stop) gives the texts with these ids."""
 Measure = Literal["jaccard", "overlap"]
 
+CHUNK_TEXTS = 4096
 TOKENIZER = "multilingual"
 """Words of any script; in scripts without spaces, pairs of characters."""
 NEAR_QUERY = 0.8
@@ -69,7 +68,7 @@ class Finder:
         self.ids, self.texts = list(texts), list(texts.values())
         self._measure, self._width = measure, width
         self._threshold, self._smallest = threshold, smallest
-        self._forms, self._form_text = np.unique(Forms.of(Packed.of(self.texts)).keys(), return_index=True)
+        self._forms, self._form_text = np.unique(FormKeys.of(Packed.of(self.texts)).hashes(), return_index=True)
         keys, offsets = distinct_per_text(*shingles(self.texts, width), len(self.texts))
         self._sizes = np.diff(offsets)
         self._vocabulary, columns = np.unique(keys, return_inverse=True)
@@ -96,17 +95,17 @@ class Finder:
         places, counts = order[kept], np.bincount(owner[kept], minlength=len(sizes))
         return _matrix(columns[places], np.concatenate([[0], np.cumsum(counts)]), len(self._vocabulary))
 
-    def find(self, texts: Texts, facts: Facts, tick: Callable[[int], None] = lambda n: None) -> Matches:
-        """Matches of the texts with these facts."""
-        n = len(facts)
+    def find(self, store: TextStore, tick: Callable[[int], None] = lambda n: None) -> Matches:
+        """Matches of the texts of a store."""
+        n, forms = len(store), query_facts(store).form
         which, similarity = np.full(n, -1, np.int64), np.zeros(n)
         exact = np.zeros(n, np.bool_)
         if len(self.ids):
-            place = np.minimum(np.searchsorted(self._forms, facts.normal), len(self._forms) - 1)
-            exact = self._forms[place] == facts.normal
+            place = np.minimum(np.searchsorted(self._forms, forms), len(self._forms) - 1)
+            exact = self._forms[place] == forms
             which[exact], similarity[exact] = self._form_text[place[exact]], 1.0
-        for start, stop in pieces(n if len(self._vocabulary) else 0, CHUNK_TEXTS, facts.characters):
-            owner, found, value = self._near(texts(start, stop))
+        for start, stop in pieces(n if len(self._vocabulary) else 0, CHUNK_TEXTS, store.lengths):
+            owner, found, value = self._near(store.get(start, stop))
             order = np.argsort(value, kind="stable")  # the nearest is written last
             owner, found, value = owner[order] + start, found[order], value[order]
             free = ~exact[owner]

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from secid.arrays import distinct
-from secid.findings.facts import Facts
 from secid.findings.cautions import Case
-from secid.findings.forms import Index
 from secid.findings.leakage import Matches, passage_finder, query_finder
+from secid.findings.normal_form import Index
 from secid.pool import Plan, PlannedSource
 from secid.read.evaluation import EvaluationSet
 from secid.read.rows import shorten
@@ -36,9 +35,7 @@ class Leaks:
         roles = f"; {_n(self.passages, positives)} as positives, {_n(self.passages, negatives)} as negatives"
         examples = self.examples(planned, n_examples)
         return {
-            "eval_query": self._case(
-                self.queries, asked, len(self.evaluation.queries), "", examples["eval_query"]
-            ),
+            "eval_query": self._case(self.queries, asked, len(self.evaluation.queries), "", examples["eval_query"]),
             "eval_passage": self._case(
                 self.passages,
                 np.union1d(positives, negatives),
@@ -88,15 +85,13 @@ class Leaks:
         return found
 
 
-def find_leaks(
-    plan: Plan, queries: Facts, passages: Facts, evaluation: EvaluationSet, tick: Callable[[int], None]
-) -> Leaks:
+def find_leaks(plan: Plan, evaluation: EvaluationSet, tick: Callable[[int], None]) -> Leaks:
     """Compares all texts of a run with the evaluation set."""
     return Leaks(
         plan,
         evaluation,
-        query_finder(evaluation.queries).find(plan.queries.get, queries, tick),
-        passage_finder(evaluation.passages).find(plan.passages.get, passages, tick),
+        query_finder(evaluation.queries).find(plan.queries, tick),
+        passage_finder(evaluation.passages).find(plan.passages, tick),
     )
 
 

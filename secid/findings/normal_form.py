@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import html
 import re
-import unicodedata
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
-from secid.pool.scripts import UNSPACED_RANGES, spelled
+from secid.findings.folding import CONTENT, SPELLING, UNSPACED, folded_codes, kinds_of
 from secid.pool.texts import BETWEEN, Packed, pieces
 from secid.pool.tokens import BLOB_BYTES, span_keys
 
@@ -30,13 +28,9 @@ ASCII_FORM = bytes(ord(chr(code).lower()) if chr(code).isalnum() else SPACE for 
     range(128, 256)
 )
 """Each byte of ASCII text as the normal form has it."""
-SPELLING, CONTENT, UNSPACED = 1, 2, 4
-"""What a character is: a letter, digit or combining mark; a letter or digit; one of a script without spaces."""
 CHARACTERS_PER_WORD = 2
 """Of scripts without spaces, roughly. Counting words, not characters, keeps a Chinese text with Latin names Chinese:
 of XQuAD's paragraphs cut to 60 %, 4.9 % changed sides where characters counted."""
-FIRST_UNUSED = 0x40000
-"""No letter has a code point from here on."""
 EMPTY_FORM = np.uint64(0)
 """Hash of the normal form "": texts without any letter, digit or mark."""
 STEP, FIRST_FACTOR, SECOND_FACTOR = (
@@ -140,12 +134,10 @@ def _not_plain(texts: Packed) -> list[int]:
 
 def _folded(texts: list[str]) -> _Folded:
     """The normal forms of at least one text. They are folded together: a line break composes with nothing."""
-    joined = "\n".join(html.unescape(text).replace("\n", " ") for text in texts)
-    folded = unicodedata.normalize("NFKC", spelled(joined)).casefold()
-    codes = np.frombuffer(unicodedata.normalize("NFKC", folded).encode("utf-32-le"), np.dtype("<u4"))
-    kinds, breaks = _kinds()[np.minimum(codes, FIRST_UNUSED)], codes == LINE_BREAK
-    data = np.where((kinds == 0) & ~breaks, np.dtype("<u4").type(SPACE), codes).tobytes()
-    owner, spelling, n = np.cumsum(breaks), kinds > 0, len(texts)
+    codes = folded_codes("\n".join(html.unescape(text).replace("\n", " ") for text in texts))
+    kinds, breaks = kinds_of(codes), codes == LINE_BREAK
+    spelling, owner, n = kinds & SPELLING > 0, np.cumsum(breaks), len(texts)
+    data = np.where(spelling | breaks, codes, np.uint32(SPACE)).tobytes()
     spaced = spelling & (kinds & UNSPACED == 0)
     words = np.append(spaced[:1], spaced[1:] & ~spaced[:-1])  # where a stretch in other scripts begins
     n_unspaced = np.bincount(owner[kinds & UNSPACED > 0], minlength=n)
@@ -157,17 +149,6 @@ def _folded(texts: list[str]) -> _Folded:
         codes[spelling & unspaced[owner]].astype(np.uint64),
         np.where(unspaced, np.bincount(owner[spelling], minlength=n), 0),
     )
-
-
-@cache
-def _kinds() -> npt.NDArray[np.uint8]:
-    """What each character is, by code point up to FIRST_UNUSED: a sum of the constants above, 0 for a separator."""
-    of_category = {"L": SPELLING | CONTENT, "N": SPELLING | CONTENT, "M": SPELLING}
-    categories = (unicodedata.category(chr(code))[0] for code in range(FIRST_UNUSED))
-    kinds = np.fromiter((of_category.get(category, 0) for category in categories), np.uint8, FIRST_UNUSED)
-    for low, high in UNSPACED_RANGES:
-        kinds[low : high + 1] |= np.where(kinds[low : high + 1] > 0, UNSPACED, 0).astype(np.uint8)
-    return np.append(kinds, np.uint8(0))
 
 
 def _words(data: bytes, starts: Index, ends: Index) -> tuple[Keys, Index]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from secid.arrays import distinct
-from secid.findings.normal_form import EMPTY_FORM, Flags, Index
+from secid.findings.normal_form import EMPTY_FORM, Flags
 from secid.findings.passage_facts import PassageFacts, QueryFacts
 from secid.pool import PlannedSource
 
@@ -19,21 +19,15 @@ HUB_QUERIES = 100
 
 
 def listed_before(source: PlannedSource, facts: PassageFacts) -> Flags:
-    """(T,) the record lists a negative of the same normal form at an earlier place."""
+    """(T,) the record lists a negative of the same normal form at an earlier place.
+
+    Copies of one text are one row: `copies` counts them, and all but the first are repeats too.
+    """
     keys = source.triplet_record() * max(1, facts.n_forms) + facts.number[source.negatives]
     order = np.argsort(keys, kind="stable")
     again = np.zeros(len(keys), np.bool_)
     again[order[1:]] = keys[order[1:]] == keys[order[:-1]]
     return again
-
-
-def n_extra(source: PlannedSource, facts: PassageFacts) -> Index:
-    """(T,) how many of the listed copies of each negative are repeats.
-
-    The first row of a form is a negative like any other, so its copies but one count; of a later row all count. The
-    finding `repeat` is set where this is above 0.
-    """
-    return source.copies.astype(np.int64) - ~listed_before(source, facts)
 
 
 def echo_flags(source: PlannedSource, queries: QueryFacts, facts: PassageFacts) -> Flags:

@@ -124,10 +124,11 @@ def n_slots_for(mean_runs: float) -> int:
     return int(2 ** np.clip(np.ceil(np.log2(max(1.0, 4 * mean_runs))), 6, 10))
 
 
-def n_only_left(left: npt.NDArray[np.uint64], right: npt.NDArray[np.uint64]) -> Index:
-    """(n,) bits that are set in a row of the one and not in the other's."""
-    differ = left & ~right
-    return np.asarray(N_BITS[differ.view(np.uint16)].sum(axis=1, dtype=np.int64))
+def n_set(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+    """(n,) bits that are set in each row. bits: (n, m)."""
+    if hasattr(np, "bitwise_count"):  # numpy 2
+        return np.asarray(np.bitwise_count(bits).sum(axis=1, dtype=np.int32))
+    return np.asarray(N_BITS[bits.view(np.uint16)].sum(axis=1, dtype=np.int32))
 
 
 N_BITS = np.array([value.bit_count() for value in range(1 << 16)], np.uint8)

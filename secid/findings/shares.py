@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,9 @@ import numpy.typing as npt
 from secid.pool import PlannedSource
 from secid.results.catalogue import TEXT_FINDINGS
 from secid.triplets.estimates import Estimate, Names, clustered_mean, names_of
-from secid.triplets.table import TripletTable
+
+if TYPE_CHECKING:
+    from secid.triplets.table import TripletTable
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -67,11 +70,9 @@ class ListedNegatives:
 
     def share(self, finding: str) -> Share:
         """The share of a finding of the texts. A repeat is each copy but the first of its text in a record."""
-        planned = self._planned
+        planned, copies = self._planned, self._planned.copies.astype(np.float64)
+        amount = copies - 1.0 + planned.again() if finding == "repeat" else planned.has(finding) * copies
         n_blank = planned.blanks.count.astype(np.float64) * (finding == "empty")
-        amount: Floats = planned.has(finding) * planned.copies.astype(np.float64)
-        if finding == "repeat":
-            amount = planned.copies - 1.0 + planned.again()
         return Share.of(np.concatenate([amount, n_blank]), self._weight, *self._clusters)
 
     def shares(self) -> Mapping[str, Share]:

@@ -13,18 +13,20 @@ import numpy.typing as npt
 
 from secid.findings.copies import CopyFinder
 from secid.findings.labelled import StoredPositives, labelled_at
+from secid.findings.languages import language_flags
 from secid.findings.normal_form import Flags, Index
+from secid.findings.openings import opening_flags
 from secid.findings.passage_facts import PassageFacts, QueryFacts, Tick, passage_facts, query_facts
-from secid.findings.repeats import echo_flags, hub_flags, n_extra
+from secid.findings.repeats import echo_flags, hub_flags, listed_before
 from secid.pool import PlannedSource
 from secid.pool.texts import TextStore
-from secid.results.catalogue import TEXT_FINDINGS
+from secid.results.catalogue import BITS
 
-Masks = npt.NDArray[np.uint16]
+Masks = npt.NDArray[np.uint32]
 Family = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[Mapping[str, Flags]]]
 """Some findings of (queries, passages, sources): one mapping per source, of (T,) flags by name."""
 
-STYLE_FAMILIES: tuple[Family, ...] = ()
+STYLE_FAMILIES: tuple[Family, ...] = (opening_flags, language_flags)
 """How passages are written: `openings.opening_flags` (preamble, shared_opening) and `languages.language_flags`
 (other_language, mojibake)."""
 
@@ -33,12 +35,10 @@ STYLE_FAMILIES: tuple[Family, ...] = ()
 class TextFindings:
     """What the texts of a run show.
 
-    masks   : one per source, (T,) uint16: bit i is set where the negative has TEXT_FINDINGS[i].
-    n_extra : one per source, (T,) how many of the listed copies of the negative are repeats.
+    masks   : one per source, (T,) uint32: bit i is set where the negative has TEXT_FINDINGS[i].
     """
 
     masks: list[Masks]
-    n_extra: list[Index]
     sources: Sequence[PlannedSource]
     queries: QueryFacts
     passages: PassageFacts
@@ -63,21 +63,20 @@ def text_findings(
     """
     of_queries, of_passages = query_facts(queries, tick), passage_facts(passages, tick)
     copies = CopyFinder(of_queries, of_passages, passages, sources, known)
-    extra = [n_extra(source, of_passages) for source in sources]
     style = [family(queries, passages, sources) for family in STYLE_FAMILIES]
     masks = []
     for number, source in enumerate(sources):
         flags = {
             **copies.flags(source),
             "empty": of_passages.empty[source.negatives],
-            "repeat": extra[number] > 0,
+            "repeat": listed_before(source, of_passages),
             "query_echo": echo_flags(source, of_queries, of_passages),
             "hub": hub_flags(source, of_queries, of_passages),
         }
         for of_sources in style:
             flags |= of_sources[number]
         masks.append(mask_of(flags, source.n_triplets))
-    return TextFindings(masks, extra, sources, of_queries, of_passages)
+    return TextFindings(masks, sources, of_queries, of_passages)
 
 
 def text_masks(
@@ -92,16 +91,16 @@ def text_masks(
 
 
 def mask_of(flags: Mapping[str, Flags], n: int) -> Masks:
-    """(n,) uint16 with bit i set where flags[TEXT_FINDINGS[i]] is; a finding without flags sets none.
+    """(n,) uint32 with bit i set where flags[TEXT_FINDINGS[i]] is; a finding without flags sets none.
 
     Raises ValueError for a name that is no text finding.
     """
-    mask = np.zeros(n, np.uint16)
+    mask = np.zeros(n, np.uint32)
     for name, values in flags.items():
-        mask |= values.astype(np.uint16) << np.uint16(TEXT_FINDINGS.index(name))
+        mask |= values.astype(np.uint32) << np.uint32(BITS[name])
     return mask
 
 
 def flags_of(mask: Masks, name: str) -> Flags:
     """(n,) where a mask has the finding."""
-    return (mask >> np.uint16(TEXT_FINDINGS.index(name)) & np.uint16(1)).astype(np.bool_)
+    return (mask >> np.uint32(BITS[name]) & np.uint32(1)).astype(np.bool_)

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 from secid.errors import UsageError
 from secid.results import Example, Overlap, SourceFinding
-from secid.results.catalogue import CAUTIONS, FINDINGS, known_finding
+from secid.results.catalogue import CAUTIONS, FINDINGS, TEXT_FINDINGS, known_finding
 
 CHECK_SCHEMA_VERSION = "1.0"
 
 
+CHECKED = (*TEXT_FINDINGS, "query_without_tokens")
+"""Findings that `secid check` looks for: those that need no encoder."""
 ANY = "any"
 """Name that stands for all findings and cautions in --fail-on."""
 
@@ -70,7 +72,7 @@ class FileRead:
 class CheckedSource:
     """One source. n_read = n_used + sum(skipped).
 
-    lengths, scripts         : by role (query, positive, negative); scripts are shares of the distinct texts.
+    lengths                  : by role (query, positive, negative), of the distinct texts.
     negatives_per_query      : distinct negatives of a distinct query.
     positive_coverage_mean   : mean lexical coverage of the labelled positives, METHOD 2.3.
     findings, cautions       : all that were looked for, in the order of the catalogue.
@@ -89,7 +91,6 @@ class CheckedSource:
     dropped_negatives: Mapping[str, int]
     negatives_per_query: Spread
     lengths: Mapping[str, Lengths]
-    scripts: Mapping[str, Mapping[str, float]]
     positive_coverage_mean: float
     findings: tuple[SourceFinding, ...]
     cautions: tuple[SourceCaution, ...]

@@ -88,7 +88,13 @@ class RunFolder:
         """Writes all pages and tables, then puts the folder in its place at once."""
         if self.path is None or self._partial is None:
             return
-        from secid.run_folder.tables import write_control_states, write_frequencies, write_negatives, write_positives, write_state
+        from secid.run_folder.tables import (
+            write_control_states,
+            write_frequencies,
+            write_negatives,
+            write_positives,
+            write_state,
+        )
 
         recorder.start("write", None, "files")
         ready = self._partial / "ready"

@@ -14,9 +14,8 @@ from secid.arrays import distinct, pairs
 from secid.errors import UsageError
 from secid.findings.cautions import Case
 from secid.findings.coverage import CoverageSample, inactive_gate, queries_without_tokens
-from secid.findings.facts import ScriptTable, gather
 from secid.findings.leaks import Leaks, find_leaks
-from secid.findings.profile import lengths_of, scripts_of, spread
+from secid.findings.lengths import TOKENS_BY, lengths_of, spread, text_lengths
 from secid.findings.summary import text_findings, wordless_finding
 from secid.findings.texts import text_masks
 from secid.pool import SPLITTERS, Plan, PlannedSource, malformed
@@ -30,8 +29,6 @@ from secid.results.catalogue import CAUTIONS
 from secid.results.check import CHECK_SCHEMA_VERSION, Check, CheckedSource, Evaluation, FileRead, SourceCaution
 from secid.settings import Settings
 from secid.version import VERSION
-
-TOKENS_BY = "estimate: 4.5 ASCII characters a token, 2 of other letters, 1 of scripts without spaces"
 
 
 def check_sources(
@@ -89,7 +86,7 @@ def _told(evaluation: EvaluationSet) -> Evaluation:
 
 
 class _Checker:
-    """Facts of a run's texts, gathered once for all sources."""
+    """What is looked up once for all sources."""
 
     def __init__(
         self, plan: Plan, settings: Settings, folder: Path, progress: Progress, evaluation: EvaluationSet | None
@@ -97,16 +94,13 @@ class _Checker:
         self._plan, self._settings = plan, settings
         n_texts = len(plan.queries) + len(plan.passages)
         progress.start("look", n_texts, "texts")
-        table = ScriptTable()
-        self._queries, self._passages = (
-            gather(store.packed, len(store), table, progress.advance, store.lengths)
-            for store in (plan.queries, plan.passages)
-        )
+        self._queries = text_lengths(plan.queries, progress.advance)
+        self._passages = text_lengths(plan.passages, progress.advance)
         self._wordless = queries_without_tokens(plan.queries, settings.tokenizer)
         self._leaks: Leaks | None = None
         if evaluation is not None:
             progress.start("compare", n_texts, "texts")
-            self._leaks = find_leaks(plan, self._queries, self._passages, evaluation, progress.advance)
+            self._leaks = find_leaks(plan, evaluation, progress.advance)
         self._gates = CoverageSample(plan, folder, settings.seed)
 
     def close(self) -> None:
@@ -140,8 +134,7 @@ class _Checker:
             skipped=tally.skipped,
             dropped_negatives=tally.dropped,
             negatives_per_query=spread(np.unique(listed, return_counts=True)[1]),
-            lengths={role: lengths_of(facts, ids) for role, (facts, ids) in texts.items()},
-            scripts={role: scripts_of(facts, ids) for role, (facts, ids) in texts.items()},
+            lengths={role: lengths_of(lengths, ids) for role, (lengths, ids) in texts.items()},
             positive_coverage_mean=coverage,
             findings=(
                 *text_findings(self._plan, planned, settings).findings,

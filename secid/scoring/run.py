@@ -24,7 +24,7 @@ from secid.findings.summary import SourceFindings
 from secid.findings.texts import text_masks
 from secid.measure.blocks import Triplets
 from secid.measure.information import log_det_nats
-from secid.pool import DocumentFrequencies, Plan
+from secid.pool import DocumentFrequencies, Plan, PlannedSource
 from secid.pool.plan import Mask
 from secid.pool.reading import read_plan
 from secid.pool.texts import TextStore

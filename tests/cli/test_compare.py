@@ -7,10 +7,10 @@ import re
 import shutil
 
 import pytest
-from tests.unit.report.samples import GOLDEN
 
 from secid.pages.agreement import LEAKAGE, ONE_COLUMN
 from tests.cli.conftest import FIXTURES
+from tests.unit.pages.samples import GOLDEN
 
 
 @pytest.fixture

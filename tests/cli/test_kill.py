@@ -1,7 +1,4 @@
-"""SIGKILL while a run encodes: the next resumes, repeats nothing that was finished, and ends with the same report.
-
-`python -m tests.perf.kill_and_resume` does this 50 times, at any moment of a run's life.
-"""
+"""SIGKILL while a run encodes: the next resumes, repeats nothing that was finished, and ends with the same report."""
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ def test_no_source_exceeds_max_share_in_the_written_file(tmp_path, tiny, invoke,
             assert (counts["plain"], counts["terse"]) == (n_plain, n_terse)
     unbound = api.write_mixture("run", shares, "free.jsonl", base="plain")
     assert n_known == 12 or unbound.n_negatives["plain"] / 48 > 0.7
-    code, out, _ = invoke("mix", "run", "--max-share", 0.7, "--base", "plain", "--write", "cli.jsonl")
+    code, out, _ = invoke("mix", "run", "--max-share", 0.7, "--base", "plain", "-o", "cli.jsonl")
     counts, n_negatives = shares_written("cli.jsonl")
     assert code == 0
     assert max(counts.values()) / n_negatives <= 0.7
@@ -301,7 +301,7 @@ def test_a_bound_that_leaves_no_negative_is_refused(tmp_path, tiny, invoke):
     others = [{**row, "query": f"another {row['query']}"} for row in rows(12, 4, "terse")]
     write_rows(tmp_path / "terse.jsonl", others)
     api.score(["plain.jsonl", "terse.jsonl"], str(tiny), run="run", controls="none")
-    code, _, err = invoke("mix", "run", "--max-share", 0.7, "--base", "plain", "--write", "mixed.jsonl")
+    code, _, err = invoke("mix", "run", "--max-share", 0.7, "--base", "plain", "-o", "mixed.jsonl")
     assert code == 2
     assert "--max-share: only plain has negatives for the queries of the base" in err
     assert "raise --max-share, or name a --base whose queries other sources know" in err

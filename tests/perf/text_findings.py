@@ -1,6 +1,6 @@
 """Times the text findings on generated triplets of distinct text, next to a bare loop over the same texts.
 
-python -m tests.perf.text_findings [--triplets 1000000] [--per-query 1] [--folder DIR] [--known] [--profile]
+python -m tests.perf.text_findings [--triplets 1000000] [--folder DIR] [--file FILE ...] [--known] [--profile]
 
 The bare loop decodes every distinct text from the spool and lower-cases it. Both run in one process, one after the
 other; peak memory is that of the findings beyond what reading took.
@@ -14,8 +14,6 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-
-import numpy as np
 
 from secid.findings.labelled import restored, stored_positives
 from secid.findings.texts import flags_of, text_findings
@@ -92,13 +90,8 @@ def main() -> None:
         print(f"text findings  {watch}: {watch.cpu_seconds / bare.cpu_seconds:.1f} times the bare loop, "
               f"{watch.cpu_seconds / n * 1e6:.1f} s per million triplets")  # fmt: skip
         for source, mask in zip(plan.sources, findings.masks, strict=True):
-            weight = source.copies / max(1, source.copies.sum())
-            shares = {name: float(np.sum(weight * flags_of(mask, name))) for name in TEXT_FINDINGS}
-            shares["repeat"] = (
-                float(findings.n_extra[0].sum() / max(1, source.copies.sum()))
-                if len(findings.masks) == 1
-                else shares["repeat"]
-            )
+            n_listed = max(1, int(source.copies.sum()))
+            shares = {name: source.copies[flags_of(mask, name)].sum() / n_listed for name in TEXT_FINDINGS}
             print(f"  {source.name}: " + ", ".join(f"{name} {share:.2%}" for name, share in shares.items() if share))
         if arguments.known:
             with Watch() as watch:

@@ -20,18 +20,22 @@ NAMES = ("false_negative", "near_copy", "repeat", "empty", "query_echo", "hub")
 
 @dataclass(frozen=True)
 class PlainRecord:
-    """A record in strings. copies : how often each negative is listed."""
+    """A record in strings, each negative once."""
 
     query: str
     positives: Sequence[str]
     negatives: Sequence[str]
-    copies: Sequence[int]
 
 
 def form(text: str) -> str:
-    shown = "".join(char for char in html.unescape(text) if char == "\u200b" or unicodedata.category(char) != "Cf")
+    shown = "".join(char for char in html.unescape(text) if char == "\u200b" or not is_unseen(char))
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", shown).casefold())
     return " ".join("".join(char if unicodedata.category(char)[0] in "LNM" else " " for char in folded).split())
+
+
+def is_unseen(char: str) -> bool:
+    selector = unicodedata.name(char, "").startswith(("VARIATION SELECTOR", "MONGOLIAN FREE VARIATION SELECTOR"))
+    return unicodedata.category(char) == "Cf" or selector or char == "\u034f"
 
 
 def runs(text: str) -> set[tuple[str, ...]]:
@@ -64,30 +68,19 @@ def findings(sources: Sequence[Sequence[PlainRecord]]) -> list[list[set[str]]]:
     return [[names for row in records for names in _of_record(row, records, sources)] for records in sources]
 
 
-def n_extra(records: Sequence[PlainRecord]) -> list[int]:
-    """How many copies of each negative are repeats: all that are listed in the record but the first of a form."""
-    extra = []
-    for row in records:
-        seen: set[str] = set()
-        for text, copies in zip(row.negatives, row.copies, strict=True):
-            extra.append(copies if form(text) in seen else copies - 1)
-            seen.add(form(text))
-    return extra
-
-
 def _of_record(
     row: PlainRecord, records: Sequence[PlainRecord], sources: Sequence[Sequence[PlainRecord]]
 ) -> list[set[str]]:
-    positives, extra = positives_of(sources, row.query), n_extra([row])
+    positives = positives_of(sources, row.query)
     n_queries = len({form(other.query) for other in records})
     found = []
-    for negative, n_repeats in zip(row.negatives, extra, strict=True):
+    for place, negative in enumerate(row.negatives):
         served = {form(other.query) for other in records if form(negative) in map(form, other.negatives)}
         equal = form(negative) != "" and form(negative) in map(form, positives)
         rules = {
             "false_negative": equal,
             "near_copy": not equal and any(is_near(negative, positive) for positive in positives),
-            "repeat": n_repeats > 0,
+            "repeat": form(negative) in map(form, row.negatives[:place]),
             "empty": is_empty(negative),
             "query_echo": form(negative) != "" and form(negative) == form(row.query),
             "hub": 100 * len(served) > 5 * max(100, n_queries),
