@@ -102,8 +102,9 @@ class Subject:
     """One source before the gate, and all that its checks look at.
 
     reference, previous : what its score, and what it itself, is compared with; previous None for a new source.
-    controls : its controls by kind.   missing: why one could not be made, and why a finding was not looked for, by its name.
-    rank: effective rank at the policy's budget.   example: the row and the texts of a triplet, without a note.   left_out : rows that were not used.
+    controls : its controls by kind.   missing: why a control could not be made or a finding not be looked for, by name.
+    rank     : effective rank at the policy's budget.   example: the row and the texts of a triplet, without a note.
+    left_out : rows that were not used.
     """
 
     name: str
