@@ -35,16 +35,17 @@ def make_plan(
     *,
     with_positives: bool = False,
     with_echoes: bool = False,
+    text_rules: TextRules | None = None,
 ) -> Plan:
     """Reads all sources and plans what has to be encoded.
 
     readers : each source with its stream of rows; a stream that names splits gives several sources.
     folder  : an existing folder that the spool files are written to.
     tick    : called now and then while rows are read, for a progress bar.
-    with_positives, with_echoes : as in plan_of. Raises what plan_of raises.
+    with_positives, with_echoes, text_rules : as in plan_of. Raises what plan_of raises.
     """
     found = gather(readers, folder, tick)
-    return plan_of(found, settings, with_positives=with_positives, with_echoes=with_echoes)
+    return plan_of(found, settings, with_positives=with_positives, with_echoes=with_echoes, text_rules=text_rules)
 
 
 def plan_of(
