@@ -72,6 +72,7 @@ def source_finding(
         n_negatives=share.n,
         share=share.estimate.value,
         interval_95=share_interval(share.estimate),
+        standard_error=share.estimate.standard_error,
         weight_fraction=weight_fraction,
         score_nats=score_nats,
         examples=examples,
