@@ -390,7 +390,7 @@ def test_the_terminal_begins_with_the_table_and_explains_its_columns(run):
     assert lines[0].split()[:2] == ["rank", "source"]
     told = " ".join(printed(run, 100).split())
     for words in (
-        "sources with the same number are statistically tied",
+        "sources with the same number in brackets are statistically tied.",
         "div.: 1 − ECI_sem/tr M",
         "π: target consistency, 0 to 1",
         "ρ: semantic locality, 0 to 1",
