@@ -27,15 +27,6 @@ def listed_before(source: PlannedSource, facts: PassageFacts) -> Flags:
     return again
 
 
-def n_extra(source: PlannedSource, facts: PassageFacts) -> Index:
-    """(T,) how many of the listed copies of each negative are repeats.
-
-    The first row of a form is a negative like any other, so its copies but one count; of a later row all count. The
-    finding `repeat` is set where this is above 0.
-    """
-    return source.copies.astype(np.int64) - ~listed_before(source, facts)
-
-
 def echo_flags(source: PlannedSource, queries: QueryFacts, facts: PassageFacts) -> Flags:
     """(T,) the negative's normal form equals its query's; no text without words equals another."""
     own = facts.form[source.negatives]

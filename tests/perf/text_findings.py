@@ -13,15 +13,16 @@ import cProfile
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from secid.findings.labelled import restored, stored_positives
-from secid.findings.texts import flags_of, text_findings
+from secid.findings.shares import ListedNegatives
+from secid.findings.texts import text_findings
 from secid.pool.reading import read_plan
 from secid.pool.texts import TextStore, pieces
 from secid.progress import Silent
 from secid.read import resolve_sources
-from secid.results.catalogue import TEXT_FINDINGS
 from secid.settings import Settings
 from tests.perf.read_plan_lex import memory_bytes, write_files
 
@@ -89,11 +90,10 @@ def main() -> None:
                 profile.print_stats("tottime")
         print(f"text findings  {watch}: {watch.cpu_seconds / bare.cpu_seconds:.1f} times the bare loop, "
               f"{watch.cpu_seconds / n * 1e6:.1f} s per million triplets")  # fmt: skip
-        for source, mask, extra in zip(plan.sources, findings.masks, findings.n_extra, strict=True):
-            n_listed = max(1, int(source.copies.sum()))
-            shares = {name: source.copies[flags_of(mask, name)].sum() / n_listed for name in TEXT_FINDINGS}
-            shares["repeat"] = extra.sum() / n_listed
-            print(f"  {source.name}: " + ", ".join(f"{name} {share:.2%}" for name, share in shares.items() if share))
+        for source, mask in zip(plan.sources, findings.masks, strict=True):
+            shares = ListedNegatives(replace(source, findings=mask), plan.queries.keys).shares()
+            shown = [f"{name} {share.estimate.value:.2%}" for name, share in shares.items() if share.n]
+            print(f"  {source.name}: " + ", ".join(shown))
         if arguments.known:
             with Watch() as watch:
                 arrays = stored_positives(plan.queries, plan.passages, plan.sources)

@@ -86,13 +86,13 @@ def _of_record(
     positives, extra = positives_of(sources, row.query), n_extra([row])
     n_queries = len({form(other.query) for other in records})
     found = []
-    for negative, n_repeats in zip(row.negatives, extra, strict=True):
+    for negative, copies, n_repeats in zip(row.negatives, row.copies, extra, strict=True):
         served = {form(other.query) for other in records if form(negative) in map(form, other.negatives)}
         equal = form(negative) != "" and form(negative) in map(form, positives)
         rules = {
             "false_negative": equal,
             "near_copy": not equal and any(is_near(negative, positive) for positive in positives),
-            "repeat": n_repeats > 0,
+            "repeat": n_repeats == copies,  # the record lists it before, written otherwise
             "empty": is_empty(negative),
             "query_echo": form(negative) != "" and form(negative) == form(row.query),
             "hub": 100 * len(served) > 5 * max(100, n_queries),
