@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from secid.encode import Description, Encoder
     from secid.export.best_mixture import MixResult
     from secid.export.mixture import Blend
-    from secid.export.select import By, Selected
+    from secid.export.rescore import Selected
+    from secid.export.select import By
     from secid.gating.baseline import Baseline
     from secid.records import Source
     from secid.results import EncoderInfo, Run
@@ -147,25 +148,30 @@ def select(
     min_weight: float | None = None,
     max_negatives: int | None = None,
     by: By = "weight",
+    drop: str | Sequence[str] | None = None,
     encoder: Encoder | None = None,
     progress: Progress | None = None,
 ) -> Selected:
     """Writes a filtered copy of one source of a run, and scores it in the pool of that run.
 
     run     : a run folder whose input files are still in place, unchanged.
-    path    : a new file; its suffix is the original's. PATH.left-out.jsonl tells what was left out and why.
+    path    : a new file; its suffix is the original's. PATH.left-out.jsonl lists what was left out and why.
     source  : which source; may be None where the run has one.
-    top, min_weight, max_negatives, by : see secid.export.select.Rule.
+    top, min_weight, max_negatives, by : see secid.export.select.Rule. By weight the easiest negatives stay.
+    drop    : names of findings whose negatives go: exactly these where there is no ranking rule. With one the default
+              is false_negative, near_copy and repeat; "none" or () keeps all.
     encoder : the run's encoder; loaded as the run's settings say by default.
     Raises SecidError. Source: METHOD 7, 8.
     """
     from secid.encode import load
-    from secid.export.select import Rule, only_source, rescore
+    from secid.export.rescore import rescore
+    from secid.export.select import Rule, findings_to_drop, only_source
     from secid.export.select import select as write_copy
     from secid.export.source_files import settings_of
     from secid.results.document import read_run
 
-    folder, rule = _folder(run), Rule(top, min_weight, max_negatives, by)
+    ranked = any(number is not None for number in (top, min_weight, max_negatives))
+    folder, rule = _folder(run), Rule(top, min_weight, max_negatives, by, findings_to_drop(drop, ranked=ranked))
     report = read_run(folder)
     name = only_source(report, source)
     with work_folder() as work:

@@ -24,8 +24,8 @@ def baseline(
 ) -> None:
     """Write the baseline that `secid gate` compares with, or renew it and print what changed.
 
-    Two files to commit: NAME.json to read and review, NAME.idf.safetensors beside it. The sources' files are read
-    again: call it from the folder in which the run was made. A run folder that is called update is ./update.
+    Two files to commit: NAME.json to read and review, NAME.idf.safetensors beside it. A run folder that is called
+    update is ./update.
 
     Example: secid baseline secid-runs/today -o secid-baseline.json
     """

@@ -134,8 +134,11 @@ def _drawing_told(written: Blend, max_share: float) -> list[str]:
         told = [
             f"{written.n_alone:,} of {plural(written.n_records, 'record')} have candidates of fewer than two sources"
         ]
-    if written.n_positive:
-        told.append(f"{plural(written.n_positive, 'labelled positive')} among the candidates left out")
+    if written.n_false_negative or written.n_near_copy:
+        told.append(
+            f"left out of the candidates: {plural(written.n_false_negative, 'labelled positive')} of their query, "
+            f"{plural(written.n_near_copy, 'near copy', 'near copies')}"
+        )
     if written.n_short:
         asked = plural(written.n_short, "negative that shares asked for was", "negatives that shares asked for were")
         told.append(f"{asked} not there; other sources made up for it where they could")

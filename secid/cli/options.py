@@ -32,7 +32,6 @@ STUDY = (
     "controls",
     "control_queries",
     "high_coverage",
-    "near_copy",
     "valid",
     "far",
     "examples",

@@ -13,30 +13,55 @@ from secid.cli.outputs import repeats_told
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from secid.export.select import By, Selected
+    from secid.export.rescore import Selected
+    from secid.export.select import By
 
-ALWAYS = (
-    "Labelled positives, near copies of the positive (--near-copy of `secid score`) and repeats within a record are "
-    "left out whatever the rule."
+EASIEST = (
+    "--by weight keeps the easiest negatives, those that the encoder separates best from the positive; --by influence "
+    "keeps those that raise the score most"
 )
+DEFAULT_DROP = "dropped by default with a ranking rule: {}; --drop none keeps them"
+UNCHECKED = "{} outside the sample or the first K: not scored, so not checked, and kept"
+SAMPLED_ONLY = (
+    "{}: evaluated only for the queries that were sampled for random passages, at most 1,000 of each source; negatives "
+    "of other queries are kept"
+)
+CIRCULAR = (
+    "Selecting and scoring with the same encoder is circular{}. Only training shows whether the selection is better."
+)
+BY_THE_SCORE = ": the score rises because it is what was selected by"
 
 
 def select(
     run: Annotated[Path, typer.Argument(help="Run folder of `secid score`.", show_default=False)],
     out: Annotated[Path, typer.Option("-o", "--out", help="The filtered copy; a new file.", show_default=False)],
     source: Annotated[str | None, typer.Option("--source", help="Which source, where the run has several.")] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--drop",
+            metavar="NAME,…",
+            help="Findings whose negatives go, such as false_negative,preamble,repeat; repeatable. No ranking rule is "
+            "needed. [default: none; with a ranking rule false_negative,near_copy,repeat]",
+        ),
+    ] = None,
     top: Annotated[int | None, typer.Option("--top", help="Keep at most K negatives of each record.")] = None,
     min_weight: Annotated[float | None, typer.Option("--min-weight", help="Keep negatives of at least this w.")] = None,
     max_negatives: Annotated[int | None, typer.Option("--max", help="Keep at most N negatives in all.")] = None,
     by: Annotated[
-        str, typer.Option("--by", help="What --top and --max go by: weight, influence or information.")
+        str,
+        typer.Option(
+            "--by",
+            help="What --top and --max rank by: weight (keeps the easiest negatives), influence (those that raise the "
+            "score most) or information.",
+        ),
     ] = "weight",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")] = False,
 ) -> None:
-    """Write a filtered copy of a source by the numbers of a run, and score it again.
+    """Write a copy of a source without its flagged negatives, or with its best ranked ones, and score it again.
 
-    Example: secid select secid-runs/mine --source bm25 --top 3 -o bm25-top3.jsonl
+    Example: secid select secid-runs/mine --source bm25 --drop false_negative,preamble,repeat -o bm25-clean.jsonl
     """
     from dataclasses import asdict
     from json import dumps
@@ -47,7 +72,7 @@ def select(
     from secid.pages.sanitize import plain
 
     with ConsoleProgress(quiet) as progress:
-        found = api.select(
+        selected = api.select(
             run,
             out,
             source=source,
@@ -55,36 +80,60 @@ def select(
             min_weight=min_weight,
             max_negatives=max_negatives,
             by=cast("By", by),
+            drop=drop,
             progress=progress,
         )
     if json:
-        sys.stdout.write(dumps(asdict(found), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(dumps(asdict(selected), indent=2, ensure_ascii=False) + "\n")
         return
-    for line in _lines(found):
+    notes = (
+        *((DEFAULT_DROP.format(", ".join(selected.drop)),) if drop is None else ()),
+        *((EASIEST,) if by == "weight" and not {"top", "max"}.isdisjoint(selected.left_out) else ()),
+    )
+    for line in (*_copy_lines(selected), *notes, *_score_lines(selected)):
         stdout().print(plain(line), markup=False)
 
 
-def _lines(found: Selected) -> tuple[str, ...]:
-    from secid.export.select import FLAGS, REPEAT
+def _copy_lines(selected: Selected) -> tuple[str, ...]:
+    """What the copy holds, and what it leaves out."""
+    from secid.findings.rows import SAMPLED
     from secid.pages.numbers import plural
 
-    n_gone = sum(found.left_out.values())
-    always = {*FLAGS, REPEAT} & found.left_out.keys()
-    scores = (
-        f"{found.before_nats:.4f} nats before ({found.n_before:,}), {found.after_nats:.4f} after ({found.n_after:,})"
-    )
+    n_gone, skipped = sum(selected.left_out.values()), selected.rows_skipped
+    kept, rows = f"{selected.n_after:,} of {selected.n_listed:,} listed negatives", plural(selected.n_rows, "row")
+    sampled = [name for name in selected.drop if name in SAMPLED]
     return (
-        f"wrote {found.path}: {found.n_after:,} of {found.n_listed:,} listed negatives, {plural(found.n_rows, 'row')}",
-        *repeats_told(found.n_repeated),
-        f"left out: {n_gone:,}{_counted(found.left_out)}; which and why: {found.left_out_path}",
-        *((ALWAYS,) if always else ()),
-        *((f"rows not scored, not in the copy{_counted(found.rows_skipped)}",) if found.rows_skipped else ()),
-        f"ECI at budget {found.budget:g} in the pool of the run: {scores}",
-        found.remark,
+        f"wrote {selected.path}: {kept}, {rows}",
+        *repeats_told(selected.n_repeated),
+        f"left out: {n_gone:,}{_counted(selected.left_out)}; which and why: {selected.left_out_path}",
+        *((f"rows without a record, not in the copy{_counted(skipped)}",) if skipped else ()),
+        *((UNCHECKED.format(plural(selected.n_unchecked, "negative")),) if selected.n_unchecked else ()),
+        *((SAMPLED_ONLY.format(", ".join(sampled)),) if sampled else ()),
+    )
+
+
+def _score_lines(selected: Selected) -> tuple[str, ...]:
+    """The score before and after, and how far the two compare. Source: METHOD 7."""
+    from secid.export.select import RULES
+    from secid.results.catalogue import FINDINGS
+
+    n_before, n_after = selected.before_n_triplets, selected.after_n_triplets
+    unequal = (
+        f"Before and after are of {n_before:,} and {n_after:,} negatives: beyond B = 1 only equal numbers compare, "
+        "because a smaller sample scores too low, so the difference is not of the selection alone."
+    )
+    ranked = any(reason in RULES for reason in selected.left_out)
+    by_encoder = ranked or any(FINDINGS[name].needs == "rows" for name in selected.drop)
+    rises = ranked and selected.after_nats > selected.before_nats
+    before, after = f"{selected.before_nats:.4f} nats before", f"{selected.after_nats:.4f} after"
+    return (
+        f"ECI at budget {selected.budget:g} in the pool of the run: {before} ({n_before:,}), {after} ({n_after:,})",
+        *((unequal,) if selected.budget > 1.0 and n_before != n_after else ()),
+        *((CIRCULAR.format(BY_THE_SCORE if rises else ""),) if by_encoder else ()),
     )
 
 
 def _counted(reasons: Mapping[str, int]) -> str:
     """ " (top 3, repeat 1)"; nothing where there is none."""
-    told = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
-    return f" ({told})" if told else ""
+    counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
+    return f" ({counts})" if counts else ""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from heapq import heapify, heappop, heappush
@@ -28,13 +28,20 @@ from secid.errors import UsageError
 from secid.export.rewrite import check_output, rewrite
 from secid.export.source_files import Original, find_source, plan_again, settings_of
 from secid.files import written_lines
+from secid.findings.copies import CopyFinder
+from secid.findings.passage_facts import passage_facts, query_facts
+from secid.findings.texts import mask_of
 from secid.measure.mixture import SLACK
 from secid.pool import Plan, PlannedSource, sample_order
+from secid.pool.plan import Mask
+from secid.pool.texts import TextStore
 from secid.read.clean import Item
 from secid.records import Record
 from secid.results import Run
 
 Index = npt.NDArray[np.int64]
+UNFIT = ("false_negative", "near_copy")
+"""Findings whose negatives are never drawn: a copy of the query's positive contradicts its label."""
 FIRST_BITS = 2.0**-64
 SUM_SLACK = 1e-6
 """By which shares may miss a sum of 1: they are read off rounded tables."""
@@ -56,7 +63,8 @@ class Blend:
     n_short      : negatives that a source's share asked of it and it did not have; others gave them where they could.
     n_cut        : negatives left out so that no source has more than the largest share of the drawn ones.
     n_alone      : records with candidates of fewer than two of the mixture's sources; 0 where it is one source alone.
-    n_positive   : candidates of the base's queries left out because the run labels them as positives of the query.
+    n_false_negative, n_near_copy : candidates of the base's queries left out because they are a labelled positive of
+                   the query in the run, or a near copy of one.
     """
 
     base: str
@@ -70,7 +78,8 @@ class Blend:
     n_short: int
     n_cut: int
     n_alone: int
-    n_positive: int
+    n_false_negative: int
+    n_near_copy: int
 
 
 def write_blend(
@@ -100,12 +109,12 @@ def write_blend(
     settings = settings_of(run, max_records=None, seed=seed)
     for name in (base, *names):
         find_source(run, name)
-    plan, originals = plan_again(run, [source.name for source in run.sources], settings, work)
+    plan, originals = plan_again(run, [source.name for source in run.sources], settings, work, _copies)
     try:
         original = originals[base]
         check_output(original.paths, settings, original.split, out, mixed=True)
         sources = {name: originals[name].planned for name in names}
-        drawn, told = _drawn(plan, sources, shares, original.planned, seed, bounds)
+        drawn, counts = _drawn(plan, sources, shares, original.planned, seed, bounds)
         provenance = out.with_name(f"{out.name}.provenance.jsonl")
         with written_lines(provenance) as lines:
             dealer = _Dealer(plan, originals, base, drawn, lines)
@@ -121,7 +130,7 @@ def write_blend(
         n_repeated=copied.n_repeated,
         n_negatives={name: dealer.counts[name] for name in names},
         wanted={name: shares[name] for name in names},
-        **told,
+        **counts,
     )
 
 
@@ -164,7 +173,7 @@ def _drawn(
     seed: int,
     bounds: Mapping[str, float],
 ) -> tuple[list[list[Draw]], dict[str, int]]:
-    """The drawn negatives of each record of the base, and what to tell of the drawing."""
+    """The drawn negatives of each record of the base, and the counts of the drawing."""
     names = list(sources)
     tables = [_by_query(planned, plan, _seed_of(name, seed)) for name, planned in sources.items()]
     cumulated = np.cumsum([shares[name] for name in names])
@@ -181,14 +190,21 @@ def _drawn(
     largest = [bounds[name] for name in names]
     draws.make_up(order, missing, largest)
     n_cut = draws.keep_within(order, largest, names)
-    n_positive = sum(_n_positive(planned, base.query) for planned in sources.values())
+    unfit = {f"n_{name}": _n_candidates(name, sources.values(), base.query) for name in UNFIT}
     drawn = [[Draw(names[place], triplet) for place, triplet in sorted(picked)] for picked in draws.picked]
-    return drawn, {"n_short": sum(missing), "n_cut": n_cut, "n_alone": draws.n_alone, "n_positive": n_positive}
+    return drawn, {"n_short": sum(missing), "n_cut": n_cut, "n_alone": draws.n_alone, **unfit}
 
 
-def _n_positive(planned: PlannedSource, queries: Index) -> int:
-    """How many of a source's negatives are labelled positives of these queries."""
-    return int((planned.has("false_negative") & np.isin(planned.query, queries)[planned.triplet_record()]).sum())
+def _n_candidates(finding: str, sources: Iterable[PlannedSource], queries: Index) -> int:
+    """How many of the sources' negatives of these queries have a finding."""
+    return sum(int((p.has(finding) & np.isin(p.query, queries)[p.triplet_record()]).sum()) for p in sources)
+
+
+def _copies(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> list[Mask]:
+    """The text rules that no drawn negative may meet; the others take longer and change nothing here."""
+    facts = passage_facts(passages)
+    finder = CopyFinder(query_facts(queries), facts, passages, sources)
+    return [mask_of(finder.flags(planned), planned.n_triplets) for planned in sources]
 
 
 class _Pools:
@@ -204,8 +220,8 @@ class _Pools:
 
 
 def _by_query(planned: PlannedSource, plan: Plan, seed: int) -> _Pools:
-    """Candidates are the source's negatives but for the labelled positives of their query."""
-    fit = np.flatnonzero(~planned.has("false_negative"))
+    """Candidates are the source's negatives without a finding that makes them unfit."""
+    fit = np.flatnonzero(~np.logical_or.reduce([planned.has(name) for name in UNFIT]))
     query = planned.query[planned.triplet_record()[fit]]
     order = np.lexsort((fit, sample_order(plan.passages.keys[planned.negatives[fit]], seed), query))
     return _Pools(query[order], fit[order])

@@ -10,6 +10,7 @@ from typing import Any
 
 from secid.errors import InputError, UsageError
 from secid.pool import Plan, PlannedSource, make_plan
+from secid.pool.make import TextRules
 from secid.read import once_only, open_source
 from secid.records import Source
 from secid.results import Run, SourceResult
@@ -69,10 +70,12 @@ def check_unchanged(source: SourceResult) -> None:
             )
 
 
-def plan_again(run: Run, names: Sequence[str], settings: Settings, folder: Path) -> tuple[Plan, dict[str, Original]]:
+def plan_again(
+    run: Run, names: Sequence[str], settings: Settings, folder: Path, text_rules: TextRules | None
+) -> tuple[Plan, dict[str, Original]]:
     """The named sources of a run, checked and planned as they were; the caller closes the plan.
 
-    folder : an empty folder for spool files.
+    folder : an empty folder for spool files.   text_rules : as in `plan_of`; only the named sources are read.
     Raises InputError where a file has changed or no longer gives the source.
     """
     results = [find_source(run, name) for name in names]
@@ -82,7 +85,8 @@ def plan_again(run: Run, names: Sequence[str], settings: Settings, folder: Path)
     for result in results:
         paths = tuple(file.path for file in result.paths)
         groups.setdefault(paths, Source(f"{PLACEHOLDER}{len(groups)}", paths))
-    plan = make_plan(((source, open_source(source, settings).blocks()) for source in groups.values()), settings, folder)
+    streams = ((source, open_source(source, settings).blocks()) for source in groups.values())
+    plan = make_plan(streams, settings, folder, text_rules=text_rules)
     found = {}
     for result in results:
         source = groups[tuple(file.path for file in result.paths)]

@@ -130,36 +130,6 @@ def restored(arrays: Mapping[str, npt.NDArray[Any]]) -> StoredPositives:
     )
 
 
-def labelled_at(
-    queries: QueryFacts,
-    passages: PassageFacts,
-    sources: Sequence[PlannedSource],
-    source: PlannedSource,
-    triplets: Index,
-) -> list[str]:
-    """file:line of the first record of the run that labels each of these false negatives as a positive of its query.
-
-    "" where none does: a baseline knows it. Takes a look at all positives for each: for examples, not for all.
-    """
-    record = np.searchsorted(source.negative_offsets, triplets, side="right") - 1
-    asked, forms = queries.number[source.query[record]], passages.number[source.negatives[triplets]]
-    return [
-        _first_label(queries, passages, sources, query, form)
-        for query, form in zip(asked.tolist(), forms.tolist(), strict=True)
-    ]
-
-
-def _first_label(
-    queries: QueryFacts, passages: PassageFacts, sources: Sequence[PlannedSource], query: int, form: int
-) -> str:
-    for source in sources:
-        same = np.flatnonzero(passages.number[source.positives] == form)
-        records = np.searchsorted(source.positive_offsets, same, side="right") - 1
-        for record in records[queries.number[source.query[records]] == query][:1].tolist():
-            return f"{source.source.paths[int(source.file[record])]}:{int(source.line[record])}"
-    return ""
-
-
 def _hashes(store: TextStore, ids: Index) -> Keys:
     """(n,) hash of the normal form of each of these texts."""
     parts = [FormKeys.of(store.packed_of(ids[a:b])).hashes() for a, b in _chunks(store, ids)]

@@ -54,6 +54,11 @@ unlikely for each of them (some damage it sees and cannot repair). A wrongly dec
 that quotes a damaged name keeps nearly all of its own: 13 of 240 Arabic paragraphs do, which the bare library would
 flag; they have 0.013 such sequences a character at most, text read as Latin-1 or Windows-1252 has 0.2 or more."""
 BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
+ENGLISH = re.compile(r"\b(the|and|of|that|with|from|which|this)\b")
+ENGLISH_WORDS = 3
+ENGLISH_CHARACTERS = 512
+"""So many different ones of these words, in these first characters of an ASCII text, are English: no other language has
+them together. It spares the library most English passages (docs/decisions/languages.md)."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,8 @@ def language_of(text: str) -> str | None:
 def language_number(text: str) -> int:
     """Place of the text's language in LANGUAGES, UNDECIDED where the library is not sure of one."""
     head = " ".join(text[:RAW_CHARACTERS].split())
+    if head.isascii() and len(set(ENGLISH.findall(head[:ENGLISH_CHARACTERS]))) >= ENGLISH_WORDS:
+        return LANGUAGES.index("en")
     name, confidence = _identifier().classify(head[:FIRST_CHARACTERS])
     if confidence < MIN_CONFIDENCE and len(head) > FIRST_CHARACTERS:
         name, confidence = _identifier().classify(head[:MORE_CHARACTERS])

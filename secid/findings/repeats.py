@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from secid.arrays import distinct
-from secid.findings.normal_form import EMPTY_FORM, Flags, Index
+from secid.findings.normal_form import EMPTY_FORM, Flags
 from secid.findings.passage_facts import PassageFacts, QueryFacts
 from secid.pool import PlannedSource
 
@@ -19,7 +19,10 @@ HUB_QUERIES = 100
 
 
 def listed_before(source: PlannedSource, facts: PassageFacts) -> Flags:
-    """(T,) the record lists a negative of the same normal form at an earlier place."""
+    """(T,) the record lists a negative of the same normal form at an earlier place.
+
+    Copies of one text are one row: `copies` counts them, and all but the first are repeats too.
+    """
     keys = source.triplet_record() * max(1, facts.n_forms) + facts.number[source.negatives]
     order = np.argsort(keys, kind="stable")
     again = np.zeros(len(keys), np.bool_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,9 @@ import numpy.typing as npt
 from secid.pool import PlannedSource
 from secid.results.catalogue import TEXT_FINDINGS
 from secid.triplets.estimates import Estimate, Names, clustered_mean, names_of
-from secid.triplets.table import TripletTable
+
+if TYPE_CHECKING:
+    from secid.triplets.table import TripletTable
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -21,9 +24,13 @@ Index = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Share:
-    """How many negatives have a finding, and what share of all. n: rounded, at least 1 where any has it."""
+    """How many negatives have a finding, and what share of all. n: rounded, at least 1 where any has it.
+
+    n_all : negatives that it was looked for in, rounded.
+    """
 
     n: int
+    n_all: int
     estimate: Estimate
 
     @staticmethod
@@ -31,7 +38,8 @@ class Share:
         """amount, weight : (T,) how many negatives of each row have it, of how many."""
         total = float(amount.sum())
         values = np.divide(amount, weight, out=np.zeros_like(amount), where=weight > 0)
-        return Share(max(round(total), int(total > 0)), clustered_mean(values, cluster, names, weight))
+        n_all = round(float(weight.sum()))
+        return Share(max(round(total), int(total > 0)), n_all, clustered_mean(values, cluster, names, weight))
 
 
 class ListedNegatives:

@@ -6,23 +6,21 @@ Source: METHOD 14.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from secid.findings.copies import CopyFinder
-from secid.findings.labelled import StoredPositives, labelled_at
+from secid.findings.labelled import StoredPositives
 from secid.findings.languages import language_flags
-from secid.findings.normal_form import Flags, Index
+from secid.findings.normal_form import Flags
 from secid.findings.openings import opening_flags
-from secid.findings.passage_facts import PassageFacts, QueryFacts, Tick, passage_facts, query_facts
+from secid.findings.passage_facts import Tick, passage_facts, query_facts
 from secid.findings.repeats import echo_flags, hub_flags, listed_before
 from secid.pool import PlannedSource
+from secid.pool.plan import Mask
 from secid.pool.texts import TextStore
 from secid.results.catalogue import BITS
 
-Masks = npt.NDArray[np.uint32]
 Family = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[Mapping[str, Flags]]]
 """Some findings of (queries, passages, sources): one mapping per source, of (T,) flags by name."""
 
@@ -31,32 +29,16 @@ STYLE_FAMILIES: tuple[Family, ...] = (opening_flags, language_flags)
 (other_language, mojibake)."""
 
 
-@dataclass(frozen=True)
-class TextFindings:
-    """What the texts of a run show.
-
-    masks   : one per source, (T,) uint32: bit i is set where the negative has TEXT_FINDINGS[i].
-    """
-
-    masks: list[Masks]
-    sources: Sequence[PlannedSource]
-    queries: QueryFacts
-    passages: PassageFacts
-
-    def labelled_at(self, source: int, triplets: Index) -> list[str]:
-        """file:line of the first record that labels each of these false negatives of the source with this number."""
-        return labelled_at(self.queries, self.passages, self.sources, self.sources[source], triplets)
-
-
-def text_findings(
+def text_masks(
     queries: TextStore,
     passages: TextStore,
     sources: Sequence[PlannedSource],
     known: StoredPositives | None = None,
     tick: Tick = lambda n: None,
-) -> TextFindings:
-    """All findings of the texts of a run, on the full pool.
+) -> list[Mask]:
+    """All findings of the texts of a run: a mask per source, (T,) with bit i set for the catalogue's i-th finding.
 
+    queries, passages, sources : all that was read, before a sample or a positive policy leaves anything out.
     known : labelled positives from outside the run, such as a baseline's; they count as the run's own do.
     tick  : called with the number of texts done, in all len(queries) + len(passages).
     The order of sources, records and texts, and the size of batches, change nothing but the order of the result.
@@ -76,21 +58,10 @@ def text_findings(
         for of_sources in style:
             flags |= of_sources[number]
         masks.append(mask_of(flags, source.n_triplets))
-    return TextFindings(masks, sources, of_queries, of_passages)
+    return masks
 
 
-def text_masks(
-    queries: TextStore,
-    passages: TextStore,
-    sources: Sequence[PlannedSource],
-    known: StoredPositives | None = None,
-    tick: Tick = lambda n: None,
-) -> list[Masks]:
-    """The masks of `text_findings` alone."""
-    return text_findings(queries, passages, sources, known, tick).masks
-
-
-def mask_of(flags: Mapping[str, Flags], n: int) -> Masks:
+def mask_of(flags: Mapping[str, Flags], n: int) -> Mask:
     """(n,) uint32 with bit i set where flags[TEXT_FINDINGS[i]] is; a finding without flags sets none.
 
     Raises ValueError for a name that is no text finding.
@@ -99,8 +70,3 @@ def mask_of(flags: Mapping[str, Flags], n: int) -> Masks:
     for name, values in flags.items():
         mask |= values.astype(np.uint32) << np.uint32(BITS[name])
     return mask
-
-
-def flags_of(mask: Masks, name: str) -> Flags:
-    """(n,) where a mask has the finding."""
-    return (mask >> np.uint32(BITS[name]) & np.uint32(1)).astype(np.bool_)

@@ -1,7 +1,8 @@
 """The committed baseline: what is known of the sources that are in use, readable and diffable, and its table beside it.
 
 `NAME.json` holds the numbers; `NAME.idf.safetensors` the document frequencies of the pool, so that a new source is
-scored in the same pool, and the runs of words of the labelled positives. The first names the second by its hash.
+scored in the same pool, and hashes of the labelled positives and of their runs of words. The first names the second
+by its hash.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MADE_ANEW = "bring it back from version control, or move it away and make it ane
 """`update` reads the file that it renews, so it does not help where that cannot be read."""
 METHOD_SETTINGS = (
     "temperature", "tokenizer", "idf", "positives", "first_k", "max_records", "seed", "titles",
-    "high_coverage", "near_copy",
+    "high_coverage",
 )  # fmt: skip
 """Settings that a comparable score must share."""
 RECIPE = (
@@ -59,7 +60,7 @@ far. The tails are cosine plus coverage. A corrected rank may lie a little below
 SLACK = 0.01
 """For rounding: numbers in bf16 stand 0.008 apart at 1."""
 LOW_POINT, HIGH_POINT = 0.02, 0.98
-"""Tails of the relation of query and negative (Columns.relation) whose shares a later version is compared on. At
+"""Tails of the relation of query and negative (Sample.relation) whose shares a later version is compared on. At
 2 % a tenth of a source that loses its relation to its queries makes the lower tail several times as large."""
 
 
@@ -75,9 +76,9 @@ class Known:
 class BaselineSource:
     """One source as the baseline keeps it.
 
-    means, buckets : shares and means by name.   tails: relations of query and negative below and above which the
-    lower and the upper tail lie.   effective_rank: by budget.   like_controls: kinds of control that its score did
-    not differ from.   files: SHA-256 by name of file.
+    means, findings : means, and shares of the negatives, by name.   tails: relations of query and negative below and
+    above which the lower and the upper tail lie.   effective_rank: by budget.   like_controls: kinds of control that
+    its score did not differ from.   files: SHA-256 by name of file.
     """
 
     n_records: int
@@ -88,7 +89,7 @@ class BaselineSource:
     standard_error_nats: float
     bias_nats: float
     means: Mapping[str, Known]
-    buckets: Mapping[str, Known]
+    findings: Mapping[str, Known]
     tails: Mapping[str, float]
     effective_rank: Mapping[str, float]
     like_controls: tuple[str, ...]
@@ -186,12 +187,12 @@ def _unsound(source: BaselineSource) -> Iterator[str]:
     """Fields of a source that no run can have given."""
     yield from (name for name in ("n_records", "n_queries", "n_negatives") if getattr(source, name) < 1)
     errors = {f"means.{name}": known.standard_error for name, known in source.means.items()}
-    errors |= {f"buckets.{name}": known.standard_error for name, known in source.buckets.items()}
+    errors |= {f"findings.{name}": known.standard_error for name, known in source.findings.items()}
     errors["standard_error_nats"] = source.standard_error_nats
     yield from (name for name, error in errors.items() if error is not None and not 0.0 <= error < inf)
     values = {"score_nats": source.score_nats, "bias_nats": source.bias_nats}
     values |= {f"means.{name}": known.value for name, known in source.means.items()}
-    values |= {f"buckets.{name}": known.value for name, known in source.buckets.items()}
+    values |= {f"findings.{name}": known.value for name, known in source.findings.items()}
     values |= {f"tails.{name}": value for name, value in source.tails.items()}
     values |= {f"effective_rank.{name}": value for name, value in source.effective_rank.items()}
     for name, value in values.items():

@@ -1,9 +1,10 @@
-"""A run folder to a baseline: its numbers, its table of document frequencies, and what its files' texts say."""
+"""A run folder to a baseline: its numbers, and its table of document frequencies and labelled positives."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.errors import InputError, UsageError
-from secid.export.source_files import check_unchanged, settings_of, split_of
 from secid.files import make_folder, write_together
+from secid.findings.labelled import StoredPositives, restored
 from secid.gating.baseline import (
     BASELINE_SCHEMA_VERSION,
     ENCODER_SETTINGS,
@@ -25,17 +26,11 @@ from secid.gating.baseline import (
     table_path,
     to_json,
 )
-from secid.gating.columns import Columns, folder_columns
-from secid.gating.runs import restored, stored
-from secid.gating.texts import TextFindings, Texts
+from secid.gating.sample import Sample, folder_samples
 from secid.pool import DocumentFrequencies
-from secid.read import open_source
-from secid.records import Source
 from secid.results import BudgetPoint, IdfInfo, Run, SourceResult
 from secid.results.document import read_run
-from secid.run_folder.read import read_frequencies
-from secid.settings import Settings
-from secid.triplets.estimates import Estimate
+from secid.run_folder.read import read_frequencies, read_positives
 from secid.version import VERSION
 
 DIFFERS_Z = 3.0
@@ -46,8 +41,7 @@ RANK_BUDGETS = (10.0, 100.0, 1_000.0, 10_000.0)
 def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
     """The baseline of a run folder, its table's hash still empty, and the arrays of the table.
 
-    Raises InputError where the folder is not whole, and where a file of a source is not found or has changed: the
-    baseline keeps what its texts say. Raises UsageError for a run at another budget than 1.
+    Raises InputError where the folder is not whole, UsageError for a run at another budget than 1.
     """
     run = read_run(folder)
     if run.budget != 1.0:
@@ -57,8 +51,8 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
             remedy="score again without --budget",
         )
     frequencies = read_frequencies(folder, run)
-    columns = folder_columns(folder, {source.name: source.eci_nats for source in run.sources})
-    texts, positives = _texts_of(run)
+    tables = {"keys": frequencies.keys, "counts": frequencies.counts, **read_positives(folder)}
+    sources = {source.name: _source(source, sample, run) for source, sample in folder_samples(folder, run)}
     settings = {name: run.settings[name]["value"] for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS)}
     baseline = Baseline(
         schema_version=BASELINE_SCHEMA_VERSION,
@@ -67,19 +61,13 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
         idf=run.idf,
         table_sha256="",
         settings=settings,
-        sources={
-            source.name: _source(source, columns[source.name], texts[source.name], run)
-            for source in sorted(run.sources, key=lambda source: source.name)
-        },
+        sources={name: sources[name] for name in sorted(sources)},
     )
-    tables = {"keys": frequencies.keys, "counts": frequencies.counts, **positives}
     return baseline, tables
 
 
 def write_baseline(baseline: Baseline, arrays: Mapping[str, npt.NDArray[Any]], path: Path) -> Baseline:
     """Writes the table and the document that names it by its hash, both or none. Returns what was written."""
-    from dataclasses import replace
-
     from safetensors.numpy import save
 
     data = save({name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())})
@@ -89,40 +77,41 @@ def write_baseline(baseline: Baseline, arrays: Mapping[str, npt.NDArray[Any]], p
     return named
 
 
-def read_table(path: Path, idf: IdfInfo) -> DocumentFrequencies:
-    """Document frequencies. Raises InputError where the table is not the baseline's IDF."""
+def read_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, StoredPositives]:
+    """Document frequencies and labelled positives. Raises InputError where the table is not the baseline's."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     try:
         arrays = load_file(path)
-        frequencies = DocumentFrequencies(arrays["keys"], arrays["counts"], idf.n_texts)
+        frequencies, known = DocumentFrequencies(arrays["keys"], arrays["counts"], idf.n_texts), restored(arrays)
     except (OSError, KeyError, ValueError, SafetensorError) as error:
-        raise InputError(f"not a table of document frequencies: {error}", where=str(path)) from error
+        raise InputError(f"not the table of a baseline: {error}", where=str(path)) from error
     if frequencies.sha256() != idf.sha256:
         raise InputError(
             f"the IDF table is {frequencies.sha256()[:12]}…, the baseline names {idf.sha256[:12]}…",
             where=str(path),
             remedy="make the baseline again with `secid baseline update RUN`",
         )
-    return frequencies
+    return frequencies, known
 
 
-def _source(source: SourceResult, columns: Columns, texts: TextFindings, run: Run) -> BaselineSource:
-    settings = run.settings
-    low, high = columns.quantile(LOW_POINT), columns.quantile(HIGH_POINT)
-    means = {**columns.means(), **columns.tail(low, high)}
-    buckets = columns.buckets(settings["high_coverage"]["value"], settings["near_copy"]["value"]) | dict(texts.shares)
+def _source(source: SourceResult, sample: Sample, run: Run) -> BaselineSource:
+    low, high = (float(point) for point in np.quantile(sample.relation(), (LOW_POINT, HIGH_POINT)))
+    means = {**sample.means(), **sample.tails(low, high)}
     return BaselineSource(
         n_records=source.n_records,
         n_queries=source.n_queries,
-        n_negatives=columns.n_negatives,
+        n_negatives=sample.n_negatives,
         score_nats=source.eci_nats,
         interval_95=source.interval_95,
         standard_error_nats=source.standard_error_nats,
         bias_nats=source.bias_nats,
-        means={name: _known(estimate) for name, estimate in means.items()},
-        buckets={name: _known(estimate) for name, estimate in buckets.items()},
+        means={name: Known(value=mean.value, standard_error=mean.standard_error) for name, mean in means.items()},
+        findings={
+            finding.name: Known(value=finding.share, standard_error=finding.standard_error)
+            for finding in source.findings
+        },
         tails={"low": low, "high": high},
         effective_rank={f"{budget:g}": rank_at(source.budget_curve, budget) for budget in RANK_BUDGETS},
         like_controls=_like_controls(source.name, run),
@@ -134,10 +123,6 @@ def _source(source: SourceResult, columns: Columns, texts: TextFindings, run: Ru
 def file_hashes(source: SourceResult) -> dict[str, str]:
     """SHA-256 by name of file."""
     return {Path(file.path).name: file.sha256 for file in source.paths}
-
-
-def _known(estimate: Estimate) -> Known:
-    return Known(value=estimate.value, standard_error=estimate.standard_error)
 
 
 def rank_at(curve: tuple[BudgetPoint, ...], budget: float) -> float:
@@ -154,31 +139,10 @@ def rank_at(curve: tuple[BudgetPoint, ...], budget: float) -> float:
 
 def _like_controls(name: str, run: Run) -> tuple[str, ...]:
     """Kinds of control that a source's score did not differ from."""
-    found = [
+    kinds = [
         control.kind
         for control in run.controls
         for gap in control.against
         if control.kind in ("random", "shuffled") and gap.source == name and (gap.z is None or abs(gap.z) < DIFFERS_Z)
     ]
-    return tuple(dict.fromkeys(found))
-
-
-def _texts_of(run: Run) -> tuple[dict[str, TextFindings], dict[str, npt.NDArray[Any]]]:
-    """What the sources' files say, read again, and their labelled positives as the table keeps them.
-
-    Every source is compared with the positives of all, as the gate will do.
-    """
-    settings = settings_of(run)
-    for source in run.sources:
-        check_unchanged(source)
-    names = {source.name: tuple(file.path for file in source.paths) for source in run.sources}
-    opened = {paths: _texts(paths, settings) for paths in sorted(set(names.values()))}
-    arrays = stored(positives for texts in opened.values() for positives in texts.positives.values())
-    known = restored(arrays)
-    findings = {paths: texts.findings(known) for paths, texts in opened.items()}
-    return {name: findings[paths][split_of(name, findings[paths], paths[0])] for name, paths in names.items()}, arrays
-
-
-def _texts(paths: tuple[str, ...], settings: Settings) -> Texts:
-    source = Source("again", paths)
-    return Texts(lambda: open_source(source, settings))
+    return tuple(dict.fromkeys(kinds))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from secid.gating.columns import Columns
+from secid.gating.sample import Sample
 from secid.gating.subject import (
     WITHIN,
-    Draft,
     Limit,
     Subject,
     decided,
@@ -16,31 +15,32 @@ from secid.gating.subject import (
     not_decided,
     pairing,
     score_gap,
-    worst,
+    with_worst,
 )
 from secid.pages.numbers import nats
+from secid.results.gate import Check
 from secid.triplets.estimates import Estimate, Gap
 
 
-def drift_checks(subject: Subject) -> Iterator[Draft]:
+def drift_checks(subject: Subject) -> Iterator[Check]:
     """One of each number that the policy bounds; a single undecided one where there is no earlier version."""
     limits, previous = subject.policy.drift, subject.previous
     if previous is None:
         allowed = limits.new_source == "allow"
         advice = "" if allowed else "review the source, then take it into the baseline"
         check = not_decided("drift", "the baseline knows no earlier version of this source", advice)
-        yield Draft(replace(check, excused=allowed))
+        yield replace(check, excused=allowed)
         return
     known = previous.source
     if isinstance(limits.score_nats, float | int):
         yield _moved(subject, "score_nats", score_gap(subject, previous), limits.score_nats, known.score_nats)
     low, high = known.tails["low"], known.tails["high"]
 
-    def estimates(columns: Columns) -> dict[str, Estimate]:
-        return {**columns.means(), **columns.tail(low, high)}
+    def estimates(sample: Sample) -> dict[str, Estimate]:
+        return {**sample.means(), **sample.tails(low, high)}
 
-    own = estimates(subject.columns)
-    theirs = {} if previous.columns is None else estimates(previous.columns)
+    own = estimates(subject.sample)
+    theirs = {} if previous.sample is None else estimates(previous.sample)
     for name in ("consistency", "locality", "coverage", "query_similarity", "unrelated", "close"):
         tolerance = getattr(limits, name)
         if not isinstance(tolerance, float | int):
@@ -61,7 +61,7 @@ DRIFT_TITLES: Mapping[str, str] = {
 }
 
 
-def _moved(subject: Subject, name: str, gap: Gap, tolerance: float, before: float) -> Draft:
+def _moved(subject: Subject, name: str, gap: Gap, tolerance: float, before: float) -> Check:
     previous = subject.previous.name if subject.previous else ""
     least = -1.0 if name == "query_similarity" else 0.0
     check = decided(
@@ -76,9 +76,9 @@ def _moved(subject: Subject, name: str, gap: Gap, tolerance: float, before: floa
     )
     # The rows that moved it: the lowest where the number fell, else the highest; of the lower tail the reverse.
     lowest = (gap.value < 0) is not (name == "unrelated")
-    columns = subject.columns
-    shown = columns.relation() if name in ("unrelated", "close") else columns.values[SHOWN.get(name, name)]
-    return Draft(check, worst(subject, shown if lowest else -shown))
+    sample = subject.sample
+    shown = sample.relation() if name in ("unrelated", "close") else sample.columns[SHOWN.get(name, name)]
+    return with_worst(check, subject, shown if lowest else -shown)
 
 
 SHOWN: Mapping[str, str] = {"score_nats": "consistency", "query_similarity": "s_query_negative"}

@@ -94,8 +94,8 @@ def _known(baseline: Baseline, table: str, key: str, policy: Policy) -> str:
     """What the baseline's sources show for this limit, and whether it can be failed."""
     shown: dict[str, float] = {}
     for name, source in baseline.sources.items():
-        if table == "buckets" and key in source.buckets:
-            shown[name] = source.buckets[key].value
+        if table == "findings" and key in source.findings:
+            shown[name] = source.findings[key].value
         elif table == "means":
             shown[name] = source.means[key.rsplit("_", 1)[0]].value
         elif table == "diversity" and key == "effective_rank_minimum":
@@ -103,7 +103,7 @@ def _known(baseline: Baseline, table: str, key: str, policy: Policy) -> str:
         elif table == "score" and key == "tolerance_nats":
             shown[name] = source.score_nats
     text = f" Baseline: {_first([f'{_plain(name)} {value:.4g}' for name, value in shown.items()])}." if shown else ""
-    if table == "buckets" and not shown:
+    if table == "findings" and not shown:
         text = " Not known of the baseline."
     return text + (" Nothing can fail this limit." if _says_nothing(baseline, key, policy, table) else "")
 
@@ -113,7 +113,7 @@ def _says_nothing(baseline: Baseline, key: str, policy: Policy, table: str) -> b
     value = getattr(getattr(policy, table), key)
     if key == "tolerance_nats" and isinstance(value, float):
         return value >= max(source.score_nats for source in baseline.sources.values())
-    return table in ("means", "buckets", "diversity") and value == (0.0 if key.endswith("_minimum") else 1.0)
+    return table in ("means", "findings", "diversity") and value == (0.0 if key.endswith("_minimum") else 1.0)
 
 
 def _comment(text: str) -> str:

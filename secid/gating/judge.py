@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from secid.errors import SettingsError, UsageError
+from secid.errors import SettingsError
 from secid.files import work_folder
-from secid.gating.aside import Looked, look, opener
 from secid.gating.baseline import (
     ENCODER_SETTINGS,
     METHOD_SETTINGS,
@@ -22,47 +21,44 @@ from secid.gating.baseline import (
     read_baseline,
     refuse_differences,
 )
-from secid.gating.checks import all_checks, excused
+from secid.gating.checks import all_checks, cut
 from secid.gating.collect import file_hashes, read_table
-from secid.gating.columns import Columns, folder_columns, measured_columns
 from secid.gating.limits import common, complete, reference_name
 from secid.gating.policy import Policy
-from secid.gating.subject import EXAMPLES, Draft, Reference, Subject
-from secid.gating.texts import LEFT_OUT, Place, TextFindings, fetch
+from secid.gating.sample import Sample, folder_samples, measured_sample
+from secid.gating.subject import EXAMPLES, Reference, Subject
 from secid.measure.interval import FEWEST_QUERIES
+from secid.pool import Plan
 from secid.progress import Progress
-from secid.read import once_only, resolve_sources
+from secid.read import resolve_sources
 from secid.results import Run, control_name
 from secid.results.document import read_run
-from secid.results.gate import VERDICT_SCHEMA_VERSION, Check, CheckExample, GateVerdict, SourceVerdict, overall
+from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, SourceVerdict, overall
 from secid.scoring.clock import Clock
-from secid.scoring.run import Scored, score_sources
+from secid.scoring.run import Scored, scored_plan
 from secid.settings import FIELDS, Dtype, Resolved, Settings
 from secid.triplets.estimates import Estimate, names_of
 from secid.version import VERSION
 
 if TYPE_CHECKING:
     from secid.encode import Encoder
-    from secid.records import Source
     from secid.triplets.measured import Measured
 
 SAME_SCORE = 1e-7
 """A baseline keeps nine digits."""
-JUDGED_HERE = ("empty_negative",)
-"""Empty negatives are a bucket of the policy: however many, they are no sign that a file was misread."""
-CUT = 300
-"""Characters of a text in an example: enough to see what it is."""
+LOOKED_FOR_WITH: Mapping[str, str] = {"truncated": "truncated", "random_like": "hardness", "weak_positive": "hardness"}
+"""Findings that a run may not look for, by the name under which it gives the reason."""
 
 
 @dataclass(frozen=True)
 class Against:
-    """What sources are judged against. columns: of the baseline run's sources, for a paired comparison."""
+    """What sources are judged against. samples: of the baseline run's sources, for a paired comparison."""
 
     baseline: Baseline
     where: str
     policy: Policy
     policy_from: str
-    columns: Mapping[str, Columns]
+    samples: Mapping[str, Sample]
     paired: str | None
 
 
@@ -94,13 +90,13 @@ def prepare(path: Path, policy: Policy, policy_from: str, paired: Path | None) -
             where=policy_from,
             remedy=f"its sources are {', '.join(baseline.sources)}",
         )
-    columns: Mapping[str, Columns] = {}
+    samples: Mapping[str, Sample] = {}
     if paired is not None:
         run = read_run(paired)
         refuse_differences(_run_differences(baseline, run), str(paired))
-        columns = folder_columns(paired, {source.name: source.eci_nats for source in run.sources})
+        samples = {source.name: sample for source, sample in folder_samples(paired, run)}
     shown = None if paired is None else str(paired)
-    return Against(baseline, str(path), common(policy, baseline), policy_from, columns, shown)
+    return Against(baseline, str(path), common(policy, baseline), policy_from, samples, shown)
 
 
 def _run_differences(baseline: Baseline, run: Run) -> list[str]:
@@ -144,27 +140,19 @@ def judge(
     """
     baseline, clock = against.baseline, Clock()
     resolved = settings_for(baseline, resolved, against.policy)
-    table = check_table(Path(against.where), baseline)
+    frequencies, known = read_table(check_table(Path(against.where), baseline), baseline.idf)
     sources = resolve_sources(specs, resolved.values)
-    if any(once_only(path) for source in sources for path in source.paths):
-        raise UsageError(
-            "the gate reads a source more than once, so not from standard input or a pipe", remedy="name a file"
-        )
-    frequencies = read_table(table, baseline.idf)
     with work_folder() as work:
         if encoder is None:
             from secid.encode import load
 
             encoder = load(resolved.values, progress)
         refuse_differences(differences(baseline, vars(resolved.values), encoder.info), against.where)
-        scored = score_sources(sources, encoder, resolved, work, progress, frequencies, JUDGED_HERE)
-        with clock.stage("texts"):
-            texts = look(sources, resolved.values, table)
-    with clock.stage("judge"):
-        verdicts = [
-            _source_verdict(item, scored, texts, against, resolved.values)
-            for item in sorted(scored.measured, key=lambda item: item.name)
-        ]
+        with scored_plan(sources, encoder, resolved, work, progress, frequencies, known) as (scored, plan):
+            timing = dict(scored.run.timing)
+            with clock.stage("judge"):
+                items = sorted(scored.measured, key=lambda item: item.name)
+                verdicts = [_source_verdict(item, scored, plan, against) for item in items]
     return GateVerdict(
         schema_version=VERDICT_SCHEMA_VERSION,
         secid_version=VERSION,
@@ -176,22 +164,14 @@ def judge(
         encoder=encoder.info.name,
         sources=tuple(verdicts),
         notes=(),
-        timing={**scored.run.timing, **clock.stages},
+        timing={**timing, **clock.stages},
     )
 
 
-def _source_verdict(
-    item: Measured,
-    scored: Scored,
-    texts: Looked,
-    against: Against,
-    settings: Settings,
-) -> SourceVerdict:
+def _source_verdict(item: Measured, scored: Scored, plan: Plan, against: Against) -> SourceVerdict:
     planned = item.table.source
-    split = item.name.removeprefix(planned.source.name).removeprefix(":")
-    subject = _subject(item, scored, texts[planned.source.paths, split], against)
-    drafts = [excused(draft, against.policy) for draft in all_checks(subject)]
-    checks = _with_examples(drafts, planned.source, split, settings)
+    subject = _subject(item, scored, plan, against)
+    checks = tuple(all_checks(subject))
     fails = [check for check in checks if check.outcome == "fail"]
     held = [check for check in checks if check.holds_up]
     result = next(source for source in scored.run.sources if source.name == item.name)
@@ -206,26 +186,31 @@ def _source_verdict(
         n_not_sampled=result.n_not_sampled,
         n_records=result.n_records,
         n_queries=result.n_queries,
-        n_negatives=subject.columns.n_negatives,
+        n_negatives=subject.sample.n_negatives,
         eci_nats=result.eci_nats,
         interval_95=result.interval_95,
         previous=subject.previous.name if subject.previous else None,
+        findings=result.findings,
         checks=checks,
     )
 
 
-def _subject(item: Measured, scored: Scored, texts: TextFindings, against: Against) -> Subject:
-    baseline, planned = against.baseline, item.table.source
+def _subject(item: Measured, scored: Scored, plan: Plan, against: Against) -> Subject:
+    baseline, planned, rows = against.baseline, item.table.source, item.triplets
     policy = complete(against.policy, baseline, item.name)
-    rows = item.triplets
 
-    def place(triplet: int) -> Place:
+    def example(triplet: int) -> CheckExample:
         at = int(rows.place[triplet])
-        path = planned.source.paths[int(planned.negative_file[at])]
-        return path, int(planned.negative_line[at]), int(planned.negative_ordinal[at])
+        return CheckExample(
+            path=planned.source.paths[int(planned.negative_file[at])],
+            line=int(planned.negative_line[at]),
+            query=cut(plan.queries.take(rows.query[[triplet]])[0]),
+            negative=cut(plan.passages.take(rows.negative[[triplet]])[0]),
+            note="",
+        )
 
     def reference(name: str) -> Reference:
-        return Reference(name, baseline.sources[name], against.columns.get(name))
+        return Reference(name, baseline.sources[name], against.samples.get(name))
 
     reasons: dict[str, str] = {
         kind: reason
@@ -233,36 +218,38 @@ def _subject(item: Measured, scored: Scored, texts: TextFindings, against: Again
         for label, reason in scored.run.not_evaluated.items()
         if label in (f"control {control_name(kind, of)}" for of in (None, item.name))
     }
+    unseen = {name: scored.run.not_evaluated.get(label) for name, label in LOOKED_FOR_WITH.items()}
     return Subject(
         name=item.name,
         n_records=planned.n_records,
-        columns=measured_columns(item),
-        texts=texts,
+        sample=measured_sample(item),
+        findings=scored.findings[item.name],
         policy=policy,
         baseline=baseline,
         reference=reference(reference_name(item.name, policy, baseline)),
         previous=reference(item.name) if item.name in baseline.sources else None,
         controls=_controls_of(item, scored),
-        missing=reasons,
+        missing=reasons | {name: reason for name, reason in unseen.items() if reason is not None},
         rank=effective_rank(item, float(policy.diversity.budget)),
-        place=place,
+        example=example,
         left_out=tuple(
-            ((row.path, row.line, LEFT_OUT), f"left out: {row.detail}") for row in planned.tally.examples[:EXAMPLES]
+            CheckExample(path=row.path, line=row.line, query="", negative="", note=f"left out: {row.detail}")
+            for row in planned.tally.examples[:EXAMPLES]
         ),
     )
 
 
-def _controls_of(item: Measured, scored: Scored) -> dict[str, Columns]:
+def _controls_of(item: Measured, scored: Scored) -> dict[str, Sample]:
     """Controls of one source by kind. One that is drawn for all sources of a call counts on this one's queries alone,
-    so that it stands for this source's subjects; its passages are drawn from all that are judged beside it.
+    so that it stands for this source's subjects; its passages are drawn from all sources of the call.
     """
     own = names_of(item.query_keys)
-    found = {
-        control.kind: measured_columns(measured).restricted(own)
+    samples = {
+        control.kind: measured_sample(measured).restricted(own)
         for control, measured in scored.controls
         if control.of in (None, item.name)
     }
-    return {kind: columns for kind, columns in found.items() if len(columns.queries) >= FEWEST_QUERIES}
+    return {kind: sample for kind, sample in samples.items() if len(sample.queries) >= FEWEST_QUERIES}
 
 
 def effective_rank(item: Measured, budget: float) -> Estimate:
@@ -272,24 +259,3 @@ def effective_rank(item: Measured, budget: float) -> Estimate:
     grown = item.nats(budget) - item.nats(budget / 10.0) + influence.bias_nats[last] - influence.bias_nats[first]
     per_query = influence.per_query[:, last] - influence.per_query[:, first]
     return Estimate(float(grown / np.log(10.0)), names_of(item.query_keys), per_query / np.log(10.0))
-
-
-def _with_examples(drafts: Sequence[Draft], source: Source, split: str, settings: Settings) -> tuple[Check, ...]:
-    """The checks with the texts of their rows; those that pass need none."""
-    shown = [draft for draft in drafts if draft.check.outcome != "pass"]
-    wanted = {(split, place) for draft in shown for place, _ in draft.rows}
-    texts = fetch(opener(source, settings), wanted)
-    return tuple(
-        replace(
-            draft.check,
-            examples=tuple(_example(place, note, texts.get((split, place), ("", ""))) for place, note in draft.rows),
-        )
-        if draft in shown
-        else draft.check
-        for draft in drafts
-    )
-
-
-def _example(place: Place, note: str, texts: tuple[str, str]) -> CheckExample:
-    query, negative = (text if len(text) <= CUT else text[: CUT - 1] + "…" for text in texts)
-    return CheckExample(path=place[0], line=place[1], query=query, negative=negative, note=note)

@@ -13,8 +13,9 @@ from math import ceil, floor, log10, sqrt
 from typing import Any
 
 from secid.gating.baseline import Baseline, BaselineSource, Known
-from secid.gating.policy import DEFECT_BUCKETS, DRIFT_METRICS, BucketsPolicy, Policy, parse_policy
+from secid.gating.policy import DRIFT_METRICS, Policy, parse_policy
 from secid.measure.interval import FEWEST_QUERIES, reach_95
+from secid.results.catalogue import DEFECT_LIMIT, DEFECTS, FINDINGS
 
 Z_ROOM = 3.090232306167813
 """99.9 % point of the normal distribution."""
@@ -25,8 +26,11 @@ NEGATIVES_SHARE = 0.5
 """Share of the baseline's negatives per record that a new source may come down to."""
 FIXED_POINT_ROUNDS = 20
 """The factor grows as a root of the margin, so that each round at least halves what is missing."""
-DEFECT_FLOOR, DEFECT_CEILING = 0.01, 0.05
-"""No source is free of a few; and where a baseline's source has more than one in twenty, it is no example."""
+DEFECT_CEILING = 0.05
+"""Where a baseline's source has more than one in twenty, it is no example."""
+DERIVED = frozenset({*DEFECTS, "shared_opening", "hub", "other_language", "inversion", "high_coverage"})
+"""Findings that are checked unless the policy says otherwise. The others are a matter of taste (low_locality), of the
+encoder's length (truncated) or of a sample of the queries (random_like): off unless the policy names them."""
 TAILS = ("unrelated", "close")
 RANK_SHARE = 0.75
 """Share of the smallest effective rank in use that a new source must reach: the bias correction of METHOD 7 is an
@@ -125,7 +129,7 @@ def _derived(policy: Policy, baseline: Baseline, name: str) -> dict[str, Any]:
             "locality_minimum": _lowest(sources, "locality", n),
             "coverage_maximum": min(1.0, up(max(_reach(sources, _mean("coverage"), n)))),
         },
-        "buckets": {bucket: _bucket(sources, bucket, n) for bucket in BucketsPolicy.model_fields},
+        "findings": {name: _share_limit(sources, name, n) if name in DERIVED else "off" for name in FINDINGS},
         "diversity": {
             "effective_rank_minimum": down(RANK_SHARE * min(source.effective_rank[budget] for source in sources))
         },
@@ -153,16 +157,15 @@ def _lowest(sources: list[BaselineSource], name: str, n: int) -> float:
     return max(0.0, down(min(_reach(sources, _mean(name), n, -1.0))))
 
 
-def _bucket(sources: list[BaselineSource], name: str, n: int) -> float:
+def _share_limit(sources: list[BaselineSource], name: str, n: int) -> float:
     """Largest share among the baseline's sources and its margin; a defect's within its floor and ceiling."""
-    known = [(source, source.buckets[name]) for source in sources if name in source.buckets]
+    known = [(source, source.findings[name]) for source in sources if name in source.findings]
     reached = [share.value + share_margin(source, share, n) for source, share in known]
-    if name in DEFECT_BUCKETS:
-        return up(min(max([*reached, DEFECT_FLOOR]), DEFECT_CEILING))
+    if name in DEFECTS:
+        return up(min(max([*reached, DEFECT_LIMIT]), DEFECT_CEILING))
     z2 = reach_95(max(FEWEST_QUERIES, n)) ** 2
-    nothing_found = 1.25 * z2 / (n + z2)  # what Wilson's interval reaches for 0 of n, and a quarter
-    found = max([*reached, nothing_found])
-    return min(1.0, up(found))
+    none_seen = 1.25 * z2 / (n + z2)  # what Wilson's interval reaches for 0 of n, and a quarter
+    return min(1.0, up(max([*reached, none_seen])))
 
 
 def _tolerance(source: BaselineSource, metric: str, n: int) -> float:

@@ -9,11 +9,12 @@ import difflib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from secid.errors import SettingsError, UsageError
+from secid.results.catalogue import FINDINGS
 from secid.settings import FIELDS
 
 Off = Literal["off"]
@@ -52,26 +53,21 @@ class MeansPolicy(Table):
     coverage_maximum: Fraction | Off | None = Field(None, description="Largest mean lexical coverage.")
 
 
-class BucketsPolicy(Table):
-    """Largest share of a source's negatives in each bucket."""
+if TYPE_CHECKING:
 
-    known_positive: Fraction | Off | None = Field(
-        None,
-        description="Negatives that are a labelled positive of their query, altered in case, spaces or title, or cut.",
+    class FindingsPolicy(Table):
+        """A key for each finding."""
+
+else:
+    FindingsPolicy = create_model(
+        "FindingsPolicy",
+        __base__=Table,
+        __doc__="Largest share of a source's negatives that may have a finding.",
+        **{
+            name: (Fraction | Off | None, Field(None, description=f"{entry.rule[0].upper()}{entry.rule[1:]}."))
+            for name, entry in FINDINGS.items()
+        },
     )
-    near_copy: Fraction | Off | None = Field(None, description="Negatives whose vector is the scored positive's.")
-    duplicate: Fraction | Off | None = Field(None, description="Negatives that repeat another of the same query.")
-    overused: Fraction | Off | None = Field(None, description="Negatives whose text stands under very many queries.")
-    preamble: Fraction | Off | None = Field(None, description="Negatives that open with a generator's words.")
-    empty: Fraction | Off | None = Field(
-        None, description="Negatives that are empty, a single letter or a placeholder."
-    )
-    inversion: Fraction | Off | None = Field(None, description="Negatives that outscore the positive.")
-    high_coverage: Fraction | Off | None = Field(None, description="Negatives that repeat the query's words.")
-
-
-DEFECT_BUCKETS = ("known_positive", "near_copy", "duplicate", "overused", "preamble", "empty")
-"""Buckets whose rows are faults of the file, whatever made it: judged on the share itself."""
 
 
 class ControlsPolicy(Table):
@@ -133,7 +129,7 @@ class Policy(Table):
     )
     score: ScorePolicy = Field(default_factory=ScorePolicy)
     means: MeansPolicy = Field(default_factory=MeansPolicy)
-    buckets: BucketsPolicy = Field(default_factory=BucketsPolicy)
+    findings: FindingsPolicy = Field(default_factory=FindingsPolicy)
     controls: ControlsPolicy = Field(default_factory=ControlsPolicy)
     diversity: DiversityPolicy = Field(default_factory=DiversityPolicy)
     drift: DriftPolicy = Field(default_factory=DriftPolicy)
@@ -303,7 +299,7 @@ CHECK_NAMES = (
     "minimum_negatives",
     "score",
     *(f"means.{name.rsplit('_', 1)[0]}" for name in MeansPolicy.model_fields),
-    *(f"buckets.{name}" for name in BucketsPolicy.model_fields),
+    *(f"findings.{name}" for name in FINDINGS),
     *(f"controls.{kind}" for kind in get_args(ControlKind)),
     "diversity",
     "drift",

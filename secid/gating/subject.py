@@ -1,23 +1,22 @@
-"""What a check looks at and what it hands back: a source before the gate, and a draft with the rows behind it."""
+"""What a check looks at, how it decides, and the rows that it shows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
-import numpy.typing as npt
 
+from secid.findings.summary import SourceFindings
 from secid.gating.baseline import Baseline, BaselineSource
-from secid.gating.columns import Columns
 from secid.gating.policy import Policy
-from secid.gating.texts import Place, TextFindings
+from secid.gating.sample import Sample
 from secid.measure.interval import FEWEST_QUERIES
 from secid.pages.numbers import plural
 from secid.pages.verdict_words import number
-from secid.results.gate import Check, Outcome
-from secid.triplets.estimates import Estimate, Gap, paired_gap, unpaired_gap
+from secid.results.gate import Check, CheckExample, Outcome
+from secid.triplets.estimates import Estimate, Floats, Gap, paired_gap, unpaired_gap
 
 UNDECIDED = "more records narrow the interval; or widen the limit in the policy if this difference does not matter"
 EXAMPLES = 3
@@ -25,11 +24,11 @@ EXAMPLES = 3
 
 @dataclass(frozen=True)
 class Reference:
-    """A source of the baseline to compare with. columns: its numbers query by query, in a paired comparison."""
+    """A source of the baseline to compare with. sample: its numbers query by query, in a paired comparison."""
 
     name: str
     source: BaselineSource
-    columns: Columns | None
+    sample: Sample | None
 
 
 def gap_between(own: Estimate, value: float, error: float, n_queries: int, theirs: Estimate | None) -> Gap:
@@ -103,30 +102,30 @@ class Subject:
     """One source before the gate, and all that its checks look at.
 
     reference, previous : what its score, and what it itself, is compared with; previous None for a new source.
-    controls : columns of its controls by kind.   missing: why a control could not be made.
-    place    : where the row of a triplet stands.   rank: effective rank at the policy's budget.
-    left_out : rows that were not used, with the reason.
+    controls : its controls by kind.   missing: why a control could not be made or a finding not be looked for, by name.
+    rank     : effective rank at the policy's budget.   example: the row and the texts of a triplet, without a note.
+    left_out : rows that were not used.
     """
 
     name: str
     n_records: int
-    columns: Columns
-    texts: TextFindings
+    sample: Sample
+    findings: SourceFindings
     policy: Policy
     baseline: Baseline
     reference: Reference
     previous: Reference | None
-    controls: Mapping[str, Columns]
+    controls: Mapping[str, Sample]
     missing: Mapping[str, str]
     rank: Estimate
-    place: Callable[[int], Place]
-    left_out: tuple[tuple[Place, str], ...] = ()
+    example: Callable[[int], CheckExample]
+    left_out: tuple[CheckExample, ...] = ()
 
 
 def score_gap(subject: Subject, reference: Reference) -> Gap:
-    known, theirs = reference.source, reference.columns
+    known, theirs = reference.source, reference.sample
     return gap_between(
-        subject.columns.score,
+        subject.sample.score,
         known.score_nats,
         known.standard_error_nats,
         known.n_queries,
@@ -136,14 +135,6 @@ def score_gap(subject: Subject, reference: Reference) -> Gap:
 
 def pairing(gap: Gap) -> str:
     return f", paired over {plural(gap.n_shared, 'shared query', 'shared queries')}" if gap.n_shared else ""
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A check, and the rows that show what it found, each with a note."""
-
-    check: Check
-    rows: tuple[tuple[Place, str], ...] = ()
 
 
 def decided(
@@ -188,27 +179,28 @@ def not_decided(name: str, why: str, advice: str) -> Check:
     return Check(name=name, outcome="not_evaluated", message=why, what_to_do=advice)
 
 
-def worst(subject: Subject, severity: npt.NDArray[np.float64]) -> tuple[tuple[Place, str], ...]:
-    """Rows of the triplets with the smallest severity, one a query. Equal ones by their place."""
-    columns, found, seen = subject.columns, [], set()
+def with_worst(check: Check, subject: Subject, severity: Floats) -> Check:
+    """The check with the triplets of the smallest severity, one a query, equal ones in order. A pass needs none."""
+    if check.outcome == "pass":
+        return check
+    sample, examples, seen = subject.sample, [], set()
     n = min(len(severity), 64 * EXAMPLES)
     order = np.argpartition(severity, n - 1)[:n]
     for triplet in order[np.lexsort((order, severity[order]))].tolist():
-        query = int(columns.cluster[triplet])
+        query = int(sample.cluster[triplet])
         if query not in seen:
             seen.add(query)
-            values = columns.values
-            note = (
-                f"s_qn {values['s_query_negative'][triplet]:.3f}, s_qp {values['s_query_positive'][triplet]:.3f}, "
-                f"s_pn {values['s_positive_negative'][triplet]:.3f}, c {values['coverage'][triplet]:.2f}"
-            )
-            found.append((subject.place(triplet), note))
-        if len(found) == EXAMPLES:
+            note = numbers_of(*(float(sample.columns[name][triplet]) for name in SHOWN_NUMBERS))
+            examples.append(replace(subject.example(triplet), note=note))
+        if len(examples) == EXAMPLES:
             break
-    return tuple(found)
+    return replace(check, examples=tuple(examples))
 
 
-def spread(places: list[Place]) -> list[Place]:
-    """The first rows of a list, one a line."""
-    by_line = {(path, line): (path, line, ordinal) for path, line, ordinal in reversed(places)}
-    return [by_line[key] for key in list(dict.fromkeys((path, line) for path, line, _ in places))[:EXAMPLES]]
+SHOWN_NUMBERS = ("s_query_negative", "s_query_positive", "s_positive_negative", "coverage")
+
+
+def numbers_of(query_negative: float, query_positive: float, positive_negative: float, coverage: float) -> str:
+    """What a row shows of its triplet."""
+    dots = f"s_qn {query_negative:.3f}, s_qp {query_positive:.3f}, s_pn {positive_negative:.3f}"
+    return f"{dots}, c {coverage:.2f}"

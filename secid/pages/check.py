@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 
+from secid.pages.findings import negatives, share_interval
 from secid.pages.numbers import count, fraction, percent, plural
 from secid.pages.sanitize import plain
 from secid.records import encodable
-from secid.results.check import Check, CheckedSource, Finding, Lengths, Spread
+from secid.results import Example, SourceFinding, TripletExample
+from secid.results.catalogue import CAUTIONS, FINDINGS
+from secid.results.check import Check, CheckedSource, Lengths, SourceCaution, Spread
 
 ROLES = ("query", "positive", "negative")
-SHOWN_SCRIPTS = 4
 INDENT = "      "
-GATE = "lexical_gate_inactive"
-"""The finding that is a share of weight; what it measures stands among the counts."""
+SHOWN_CHARACTERS = 80
+"""Of a text in an example."""
+GATE = "inactive_lexical_gate"
+"""The caution that is a share of weight; below its limit the mean coverage among the counts says the same."""
 
 
 def check_json(check: Check) -> str:
@@ -62,16 +66,6 @@ def _lengths(source: CheckedSource) -> Iterator[str]:
     for role in ROLES:
         found: Lengths = source.lengths[role]
         yield f"  {role:<10}{_columns(found.characters):>36}{_columns(found.tokens):>36}"
-    scripts = {role: _scripts(source.scripts[role]) for role in ROLES}
-    if len(set(scripts.values())) == 1:
-        yield f"  script of all texts: {scripts['query']}"
-    else:
-        yield f"  scripts: {'; '.join(f'{role} {shares}' for role, shares in scripts.items())}"
-
-
-def _scripts(shares: Mapping[str, float]) -> str:
-    shown = [f"{name} {percent(share)}" for name, share in list(shares.items())[:SHOWN_SCRIPTS]]
-    return ", ".join([*shown, "…"] if len(shares) > SHOWN_SCRIPTS else shown)
 
 
 def _columns(spread: Spread) -> str:
@@ -87,25 +81,56 @@ def _spread(spread: Spread) -> str:
 
 
 def _findings(source: CheckedSource) -> Iterator[str]:
-    exceeded = [finding for finding in source.findings if finding.exceeded]
-    within = [finding for finding in source.findings if finding.n and not finding.exceeded and finding.name != GATE]
-    clean = len(source.findings) - len(exceeded) - len(within)
-    for finding in exceeded:
-        yield f"  ! {_headline(finding)}, above {percent(finding.limit)}"
-        yield f"{INDENT}{finding.text}{': ' + finding.detail if finding.detail else ''}"
-        yield f"{INDENT}-> {finding.advice}"
-        for example in finding.examples:
-            told = [example.reason] if example.reason != finding.name or not example.detail else []
-            yield f"{INDENT}{example.path}:{example.line}: {': '.join([*told, *filter(None, [example.detail])])}"
-    for finding in within:
-        yield f"  . {_headline(finding)}{': ' + finding.detail if finding.detail else ''}"
-    yield f"  {plural(clean, 'other kind')} of finding looked for, none found"
+    """What is above its limit in full, what is below it in a line, and the names of all else that was looked for."""
+    shown = [item for item in source.findings if item.n_negatives]
+    for item in sorted(shown, key=lambda item: not stands_out(item)):
+        yield from _finding(item)
+    cautions = [item for item in source.cautions if item.exceeded or (item.n and item.name != GATE)]
+    for caution in sorted(cautions, key=lambda item: not item.exceeded):
+        yield from _caution(caution)
+    names = {item.name for item in (*shown, *cautions)}
+    absent = [item.name for item in (*source.findings, *source.cautions) if item.name not in names]
+    yield f"  looked for and not found: {', '.join(absent)}" if absent else "  nothing else was looked for"
 
 
-def _headline(finding: Finding) -> str:
-    if finding.name == GATE:  # a share of weight, which n does not count
-        return f"{finding.name}: {percent(finding.fraction)} of the {finding.of} uncovered"
-    return f"{finding.name}: {count(finding.n)}, {percent(finding.fraction)} of the {finding.of}"
+def stands_out(finding: SourceFinding) -> bool:
+    """Whether its share is above the limit of the catalogue."""
+    limit = FINDINGS[finding.name].limit
+    return limit is not None and finding.share > limit
+
+
+def _finding(finding: SourceFinding) -> Iterator[str]:
+    entry = FINDINGS[finding.name]
+    head = f"{finding.name}: {negatives(finding)}, {percent(finding.share)} (95 % CI {share_interval(finding)})"
+    if not stands_out(finding):
+        yield f"  . {head}"
+        return
+    yield f"  ! {head}, above {percent(entry.limit)}"
+    yield f"{INDENT}these {entry.says}"
+    yield f"{INDENT}-> {entry.do}"
+    for example in finding.examples:
+        texts = (("query", example.query), ("negative", example.negative))
+        quoted = [f"{role} {plain(text, SHOWN_CHARACTERS)!r}" for role, text in texts if text]
+        yield _example(example, ", ".join([*quoted, *filter(None, [example.note])]))
+
+
+def _caution(caution: SourceCaution) -> Iterator[str]:
+    entry = CAUTIONS[caution.name]
+    n = "" if caution.name == GATE else f"{count(caution.n)}, "  # a share of weight, which n does not count
+    head = f"{caution.name}: {n}{percent(caution.fraction)} of the {entry.of}"
+    if not caution.exceeded:
+        yield f"  . {head}{': ' + caution.detail if caution.detail else ''}"
+        return
+    yield f"  ! {head}, above {percent(caution.limit)}"
+    yield f"{INDENT}{entry.says}{': ' + caution.detail if caution.detail else ''}"
+    yield f"{INDENT}-> {entry.do}"
+    for example in caution.examples:
+        reason = [example.reason] if example.reason != caution.name or not example.detail else []
+        yield _example(example, ": ".join([*reason, *filter(None, [example.detail])]))
+
+
+def _example(example: Example | TripletExample, words: str) -> str:
+    return f"{INDENT}{example.path}:{example.line}{': ' + words if words else ''}"
 
 
 def _evaluation(check: Check) -> str:
@@ -130,11 +155,14 @@ def _overlaps(check: Check) -> Iterator[str]:
 
 
 def _end(check: Check) -> Iterator[str]:
-    n = sum(finding.exceeded for source in check.sources for finding in source.findings)
-    yield f"tokens by {check.tokens_by}; maximum length {check.max_length}; lexical gate by {check.tokenizer}"
+    n = sum(
+        sum(map(stands_out, source.findings)) + sum(item.exceeded for item in source.cautions)
+        for source in check.sources
+    )
+    yield f"tokens by {check.tokens_by}; lexical gate by {check.tokenizer}"
     yield (
-        f"{plural(len(check.sources), 'source')}, {plural(n, 'finding')} above the limit, "
-        f"{check.seconds:.1f} s; nothing was encoded"
+        f"{plural(len(check.sources), 'source')}, {plural(n, 'finding')} above the limit, {check.seconds:.1f} s; "
+        "nothing was encoded: `secid score` looks for more"
     )
     if check.failed:
         yield f"failed: {', '.join(check.failed)}"

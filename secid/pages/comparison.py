@@ -51,7 +51,7 @@ HARMLESS = frozenset(
     {
         *("on_bad", "max_bad_fraction"),  # they refuse a source, or leave it as it is
         *("batch_tokens", "cache", "cache_dir", "cache_gb", "threads"),
-        *("controls", "control_queries", "high_coverage", "near_copy", "valid", "far", "examples"),
+        *("controls", "control_queries", "high_coverage", "valid", "far", "examples"),
         *("ablate", "by", "block"),
     }
 )

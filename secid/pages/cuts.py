@@ -36,15 +36,15 @@ def _fewer_rows(section: Section) -> Section:
 
 
 def _examples(
-    n_examples: int, n_characters: int | None = None, n_buckets: int | None = None
+    n_examples: int, n_characters: int | None = None, n_findings: int | None = None
 ) -> Callable[[Section], Section]:
-    """Keeps so many examples of a bucket, characters of a passage, and buckets of a source."""
+    """Keeps so many examples of a finding, characters of a passage, and findings of a source."""
 
     def smaller(section: Section) -> Section:
         kept: dict[str, list[Cases]] = {}
         for case in section.cases:
             kept.setdefault(case.source, []).append(case)
-        cases = [case for own in kept.values() for case in own[:n_buckets]]
+        cases = [case for own in kept.values() for case in own[:n_findings]]
         return replace(section, cases=tuple(_shorter(case, n_examples, n_characters) for case in cases))
 
     return smaller
@@ -68,16 +68,21 @@ def _shorter(case: Cases, n_examples: int, n_characters: int | None) -> Cases:
 
 FEW_CHARACTERS = 100
 EXAMPLES: Cuts = (
-    *(Cut("examples", f"examples after the first {n} of each bucket", _examples(n)) for n in (5, 3, 2)),
-    Cut("examples", "examples after the first of each bucket", _examples(1)),
+    Cut(
+        "describing",
+        "examples of findings without a limit",
+        lambda section: replace(section, cases=tuple(case for case in section.cases if not case.describes)),
+    ),
+    *(Cut("examples", f"examples after the first {n} of each finding", _examples(n)) for n in (5, 3, 2)),
+    Cut("examples", "examples after the first of each finding", _examples(1)),
     Cut(
         "examples",
-        f"examples after the first of each bucket, passages after {FEW_CHARACTERS} characters",
+        f"examples after the first of each finding, passages after {FEW_CHARACTERS} characters",
         _examples(1, FEW_CHARACTERS),
     ),
     *(
         Cut("examples", f"all examples but one of {which} of a source", _examples(1, FEW_CHARACTERS, n))
-        for n, which in ((3, "each of the first 3 buckets"), (1, "the first bucket"))
+        for n, which in ((3, "each of the first 3 findings"), (1, "the first finding"))
     ),
     Cut("examples", "examples", lambda section: replace(section, cases=())),
 )

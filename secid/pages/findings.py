@@ -1,4 +1,4 @@
-"""What is wrong with each source, by rule, and what to do about it."""
+"""What stands out in a run, and what to do about it. What a finding is, the catalogue says."""
 
 from __future__ import annotations
 
@@ -7,55 +7,36 @@ from dataclasses import dataclass
 
 from secid.pages.ablation_summary import SHOWN_SETTINGS, open_pairs, pairs_by_setting
 from secid.pages.glossary import in_plain_words
-from secid.pages.numbers import count, fraction, listed, percent, plural
-from secid.pages.sanitize import named
-from secid.results import Bucket, Overlap, Run, SourceResult
+from secid.pages.numbers import UNTOLD, count, fraction, is_untold, listed, percent, plural
+from secid.pages.sanitize import code, named
+from secid.results import Overlap, Run, SourceFinding, SourceResult
+from secid.results.catalogue import FINDINGS
 
-NOTICED_DEFECT = 0.01
-"""Share of negatives from which a structural defect is told: one in a hundred is no accident."""
-NOTICED_INVERSIONS = 0.2
-"""Share of inversions from which they are told; the mined sources we measured have 1 to 15 %."""
-NOTICED_TRUNCATED = 0.1
 NOTICED_SKIPPED = 0.01
 SHOWN_NAMES = 2
 NOTICED_OVERLAP = 0.9
 """Mean Jaccard overlap of negatives, and shares of the smaller one's queries and documents, from which two sources
 count as one."""
+EXACT = 1e-5
+"""Relative: a share that a page rounded to six digits still is that of a whole number of negatives."""
 
 
 def limits() -> str:
-    """From where on findings are told, as a sentence without a full stop."""
+    """From which shares something stands out, as a sentence."""
     return (
-        f"a finding is told from these shares of a source on: {percent(NOTICED_DEFECT)} of its negatives that are "
-        "labelled positives, near copies, repeats, or of a query without words; "
-        f"{percent(NOTICED_TRUNCATED)} truncated; {percent(NOTICED_INVERSIONS)} inversions; "
-        f"{percent(NOTICED_SKIPPED)} of its rows left out; and of two sources from an overlap of "
-        f"{fraction(NOTICED_OVERLAP)} in negatives, queries and documents"
+        "Listed first is what stands out: findings above their limit (see the table of rules), sources with at least "
+        f"{percent(NOTICED_SKIPPED)} of their rows left out, and two sources that overlap by at least "
+        f"{fraction(NOTICED_OVERLAP)} in negatives, queries and documents."
     )
 
 
-REMEDIES = {
-    "equals_positive": "remove them: training would push relevant passages away",
-    "near_copy": "remove them, or check that the copies are not relevant",
-    "duplicate_negative": "remove repeats: they take a place and add nothing",
-    "truncated": "raise the maximum length, or split long passages: the encoder did not see their ends",
-    "query_without_tokens": "look at these queries: their coverage gate is blind",
-}
-TELLS = {
-    "equals_positive": "are labelled positives of their query",
-    "near_copy": "are near copies of the positive",
-    "duplicate_negative": "stand more than once in their record",
-    "truncated": "are longer than the encoder reads",
-    "query_without_tokens": "belong to a query without words",
-}
-
-
 @dataclass(frozen=True, order=True)
-class Finding:
-    """One finding. urgency: 0 is told first; among equals the larger share comes first.
+class Notice:
+    """One thing that stands out. urgency: 0 is shown first; among equals the larger share comes first.
 
-    text is a clause with its numbers, remedy what to do and, after a colon, why, both without a full stop. short_text:
-    the text without its details, where it has some. others: further sources that it concerns.
+    text is a clause with its numbers, remedy what to do and, after a comma or colon, more of it or why, both without a
+    full stop. short_text: the text without its details, where it has some. others: further sources that it concerns.
+    command: what acts on it; may be empty.
     """
 
     urgency: int
@@ -66,41 +47,37 @@ class Finding:
     remedy: str
     others: tuple[str, ...] = ()
     short_text: str = ""
+    command: str = ""
 
     @property
     def brief(self) -> str:
-        """The finding and what to do, without the reason."""
-        return f"{self.short_text or self.text}; {self.remedy.split(':')[0]}"
+        """The notice and what to do, without the reason."""
+        remedy = self.remedy.split(":")[0].split(",")[0]
+        return f"{self.short_text or self.text}; {remedy}{self._command()}"
+
+    @property
+    def whole(self) -> str:
+        """The notice, what to do, and why."""
+        return f"{self.text}; {self.remedy}{self._command()}"
+
+    def _command(self) -> str:
+        return f" ({code(self.command)})" if self.command else ""
 
 
-def findings(run: Run) -> list[Finding]:
-    """All findings of a run, the worst first; the leader's before another's where both are as bad."""
-    found = [item for source in run.sources for item in of_source(source)]
-    return sorted([*found, *_unstable(run), *_same(run)])
+def notices(run: Run) -> list[Notice]:
+    """All that stands out in a run, the worst first; the leader's before another's where both are as bad."""
+    own = [item for source in run.sources for item in of_source(source)]
+    return sorted([*own, *_unstable(run), *_same(run)])
 
 
-def of_source(source: SourceResult) -> list[Finding]:
-    """Findings of one source, the worst first."""
-    found = [item for bucket in source.buckets if (item := _defect(source, bucket)) is not None]
-    if source.inversion_fraction >= NOTICED_INVERSIONS:
-        found.append(
-            Finding(
-                2,
-                -source.inversion_fraction,
-                source.name,
-                "inversion",
-                f"{percent(source.inversion_fraction)} of the negatives of {named(source.name)} outscore the positive",
-                (
-                    "read the examples: false negatives must go, true ones are what training would correct, and "
-                    "this score ignores both"
-                ),
-            )
-        )
+def of_source(source: SourceResult) -> list[Notice]:
+    """What stands out in one source, the worst first."""
+    notes = [item for finding in source.findings if (item := _above_limit(source, finding)) is not None]
     n_skipped = sum(source.skipped.values())
     if source.n_read and n_skipped / source.n_read >= NOTICED_SKIPPED:
         reasons = [in_plain_words(reason) for reason in source.skipped]
-        found.append(
-            Finding(
+        notes.append(
+            Notice(
                 3,
                 -n_skipped / source.n_read,
                 source.name,
@@ -109,38 +86,56 @@ def of_source(source: SourceResult) -> list[Finding]:
                     f"{plural(n_skipped, 'row')} of {count(source.n_read)} of {named(source.name)} "
                     f"{'was' if n_skipped == 1 else 'were'} left out ({listed(reasons)})"
                 ),
-                "mend the file: what is left may not stand for the source",
+                "fix the file: the remaining rows may not be representative",
             )
         )
-    return sorted(found)
+    return sorted(notes)
 
 
-URGENCY = {"equals_positive": 0, "near_copy": 0, "truncated": 3, "duplicate_negative": 3, "query_without_tokens": 3}
-
-
-def _defect(source: SourceResult, bucket: Bucket) -> Finding | None:
-    limit = NOTICED_TRUNCATED if bucket.name == "truncated" else NOTICED_DEFECT
-    if bucket.name not in TELLS or not bucket.fraction >= limit:
+def _above_limit(source: SourceResult, finding: SourceFinding) -> Notice | None:
+    """The finding, where its share is above the limit of the catalogue."""
+    entry = FINDINGS.get(finding.name)
+    if entry is None or entry.limit is None or not finding.share > entry.limit:
         return None
-    return Finding(
-        URGENCY[bucket.name],
-        -bucket.fraction,
+    return Notice(
+        entry.urgency,
+        -finding.share,
         source.name,
-        bucket.name,
-        f"{count(bucket.n_triplets)} of {plural(source.n_triplets, 'negative')} of {named(source.name)} "
-        f"({percent(bucket.fraction)}) {TELLS[bucket.name]}",
-        REMEDIES[bucket.name],
+        entry.name,
+        f"{negatives(finding, source.n_triplets)} of {named(source.name)} ({percent(finding.share)}) {entry.says}",
+        entry.do,
+        command=f"secid select RUN --drop {entry.name}" if entry.counted else "",
     )
 
 
-def _unstable(run: Run) -> list[Finding]:
+def negatives(finding: SourceFinding, n_scored: int | None = None) -> str:
+    """How many negatives have a finding, and of how many where that is a whole number.
+
+    n_scored: of the source; None without an encoder. A sample of queries has no such number of its own.
+    """
+    n, entry = finding.n_negatives, FINDINGS.get(finding.name)
+    total = n_scored
+    if finding.share > 0 and entry is not None and entry.needs == "texts":
+        total = round(n / finding.share)  # as listed, so more than are scored
+    if not total or abs(finding.share * total - n) > EXACT * n:
+        return plural(n, "negative")
+    return f"{count(n)} of {plural(total, 'negative')}"
+
+
+def share_interval(finding: SourceFinding) -> str:
+    """The 95 % confidence interval of a share; UNTOLD where there are too few queries for one."""
+    low, high = finding.interval_95
+    return UNTOLD if is_untold((low, high), 1.0) else f"{percent(low)} to {percent(high)}"
+
+
+def _unstable(run: Run) -> list[Notice]:
     """The leader's place changes with a setting, or under other weights.
 
-    Samples are left out: intervals speak of those. Other weights are other numbers, so they are told later.
+    Samples are left out: intervals cover those. Other weights are other numbers, so they come later.
     """
     if not run.sources:
         return []
-    leader, found = run.sources[0].name, []
+    leader, swaps = run.sources[0].name, []
     rivals = frozenset(name for pair in open_pairs(run) if leader in pair for name in pair)
     for is_weight, urgency in ((False, 1), (True, 2)):
         kept = [item for item in run.ablations if item.name != "sample" and (item.name == "weight") is is_weight]
@@ -154,8 +149,8 @@ def _unstable(run: Run) -> list[Finding]:
             others = listed([named(name) for name in met], SHOWN_NAMES)
             brief = f"{named(leader)} changes places with {others} under other {'weights' if is_weight else 'settings'}"
             kind = "weight" if is_weight else "unstable"
-            found.append(Finding(urgency, -1.0, leader, kind, text, UNSTABLE[is_weight], short_text=brief))
-    return found
+            swaps.append(Notice(urgency, -1.0, leader, kind, text, UNSTABLE[is_weight], short_text=brief))
+    return swaps
 
 
 def _by_settings(met: Mapping[str, Sequence[str]], rivals: Container[str], is_weight: bool) -> str:
@@ -178,9 +173,9 @@ UNSTABLE = {
 }
 
 
-def _same(run: Run) -> list[Finding]:
+def _same(run: Run) -> list[Notice]:
     return [
-        Finding(
+        Notice(
             2,
             -overlap.negative_jaccard_mean,
             overlap.first,

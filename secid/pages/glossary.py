@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+from secid.pages.numbers import SPACE, fraction, listed, plural
 from secid.pages.numbers import budget as budget_text
-from secid.pages.numbers import plural
 from secid.pages.sanitize import named, plain
 from secid.results import BudgetPoint, ControlResult, EncoderInfo, Measurement, Run, SourceResult, control_name
+from secid.results.catalogue import FINDINGS
 
 CAUTION = (
     "The score prefers negatives that the encoder ranks safely below the positive and that lie near it; it does not "
@@ -21,12 +22,11 @@ EXPLANATIONS = {
     "ECI_sem": "log det(I + M), in nats, from 0 to tr M. Higher ranks first: more negatives that the encoder "
     "sees as safe, "
     "near the positive and not word-alike, in more directions. M is the mean of weight times direction squared.",
-    "95 % interval": "where the score of the process that made the source would lie, in nats; queries are the sampling "
-    "unit. Narrower is surer.",
+    "95 % interval": "95 % confidence interval, in nats; queries are the sampling unit. Narrower is surer.",
     "rank": "place by score, 1 or more; 1 is the highest and best.",
     "rank group": (
-        "sources joined by pairs whose order is not established, one by one or through others; 1 is the highest and "
-        "best. Groups are ordered for sure; within one, the table of pairs tells which sources are."
+        "sources with the same number are statistically tied, 1 or more; 1 is the highest and best. The order of "
+        "groups is established; within one, see the table of pairs."
     ),
     "P(first)": "chance of the highest score among these sources, 0 to 100 %, given the sampling of queries alone; "
     "nearer to 100 % is surer.",
@@ -62,17 +62,19 @@ EXPLANATIONS = {
     "queries shared": "queries that both sources have, 0 or more; more make the difference surer.",
     "negatives in a bin": "count of a source's negatives whose gate or weight lies from this value to the next, 0 or "
     "more; neither way is better.",
-    "negatives in two buckets": "count of negatives, 0 or more; fewer is better, as for each bucket.",
+    "negatives with both": "negatives that have two findings at once, 0 or more; fewer is better, as for each finding.",
     "cosine": "product of two unit vectors, −1 to 1; nearer to 1 the texts are more alike to the encoder. "
     "s_pn is that of positive and negative.",
     "IDF of a word": "its rarity in the scoring corpus, 1 or more; the higher, the more it counts in c.",
-    "share": "share of a source's negatives in the bucket, 0 to 100 %. Buckets overlap; fewer is better for all "
-    "of them, "
-    "unless you know why.",
-    "share of weight": "share of a source's total weight that the bucket holds, 0 to 100 %; the higher, the more of "
-    "the score rests on it, but for copies of the positive: they have weight, and no part of the score.",
-    "part of the score": "what the bucket's negatives hold of the score, to first order, in nats, 0 to the score; the "
-    "parts of buckets that overlap add up to more.",
+    "share": "share of a source's negatives that have the finding, 0 to 100 %, of a finding of the texts among those "
+    "that its records list, else among those scored. Findings overlap; fewer is better, unless you know why.",
+    "95 % CI of the share": "95 % confidence interval, 0 to 100 %; queries are the sampling unit. Narrower is surer.",
+    "share of weight": "share of a source's total weight that negatives with the finding hold, 0 to 100 %; the higher, "
+    "the more of the score rests on it, but for copies of the positive: they have weight, and no part of the score.",
+    "part of the score": "what negatives with the finding hold of the score, to first order, in nats, 0 to the score; "
+    "the parts of findings that overlap add up to more.",
+    "hardness": "how near negatives are to their query: 0 as random passages, 1 as the positives. In brackets its 95 % "
+    "confidence interval. Higher is harder; it says nothing of false negatives.",
     "ECI_B": "log det(I + B·M), in nats, 0 or more, higher is more: the score of B negatives drawn from the "
     "source. Small B "
     "goes by total weight, large B by variety.",
@@ -164,18 +166,6 @@ CONTROL_MEANINGS = {
     "score sees.",
     "dense_pool": "the same by the encoder.",
 }
-BUCKET_NAMES = {
-    "inversion": "inversion",
-    "low_locality": "low locality",
-    "high_coverage": "high coverage",
-    "valid_but_lexical": "valid but lexical",
-    "valid_but_far": "valid but far",
-    "near_copy": "near copy",
-    "equals_positive": "equals a positive",
-    "duplicate_negative": "duplicate negative",
-    "truncated": "truncated",
-    "query_without_tokens": "query without tokens",
-}
 
 
 def terms(*names: str) -> tuple[tuple[str, str], ...]:
@@ -186,11 +176,6 @@ def terms(*names: str) -> tuple[tuple[str, str], ...]:
 def brief(name: str) -> str:
     """What a number is, and its range, without what follows from it."""
     return re.split("[.;]( |$)", EXPLANATIONS[name])[0]
-
-
-def bucket_name(name: str) -> str:
-    """A bucket as pages write it; one of a newer version by its own name."""
-    return BUCKET_NAMES.get(name, in_plain_words(name))
 
 
 def kind_name(kind: str) -> str:
@@ -245,9 +230,31 @@ def skipped_lines(run: Run) -> list[str]:
     return lines
 
 
-def missing_lines(run: Run) -> list[str]:
-    """A line per part that was not evaluated, with the reason."""
-    return [f"{part_name(name)}: not evaluated: {plain(reason)}" for name, reason in run.not_evaluated.items()]
+def missing_lines(run: Run, of: str = "", besides: str = "") -> list[str]:
+    """A line per part that was not evaluated, with the reason. of, besides: the first word of those named, left out."""
+    return [
+        f"{part_name(name)}: not evaluated: {plain(reason)}"
+        for name, reason in run.not_evaluated.items()
+        if (not of or name.split()[:1] == [of]) and (not besides or name.split()[:1] != [besides])
+    ]
+
+
+def hardness_text(source: SourceResult) -> str:
+    """Hardness with its confidence interval."""
+    if source.hardness is None:
+        return "–"
+    ends = source.hardness_interval_95
+    within = "" if ends is None else f"{SPACE}({fraction(ends[0])} to {fraction(ends[1])})"
+    return f"{fraction(source.hardness)}{within}"
+
+
+def rule_of(name: str, run: Run) -> str:
+    """The rule of a finding, with the settings of this run that are thresholds in it."""
+    entry = FINDINGS.get(name)
+    if entry is None:
+        return "–"
+    given = [f"{in_plain_words(key)} {run.settings[key]['value']}" for key in entry.settings if key in run.settings]
+    return f"{entry.rule}; here {listed(given)}" if given else entry.rule
 
 
 def part_name(name: str) -> str:

@@ -28,7 +28,7 @@ LARGEST_PAGE = 300_000
 LEFT_OUT = "Left out for size:"
 ALL = 1_000
 EXAMPLE_LIMITS = ((600, ALL), (300, ALL), (200, 2), (200, 1), (120, 1), (60, 1))
-"""Characters of a passage and examples of a bucket tried in turn until the page fits."""
+"""Characters of a passage and examples of a finding tried in turn until the page fits."""
 
 
 def to_html(run: Run) -> str:

@@ -59,7 +59,7 @@ def _not_here(page: Page) -> str:
         *(["the shades of tables"] if any(any(map(any, part.table.shades)) for part in parts) else []),
         *(f"“{caption}”" for caption in sorted(kinds)),
     ]
-    return f"On the HTML page alone: {safe(listed(left_out))}." if left_out else ""
+    return f"On the HTML page alone: {safe(listed(left_out, len(left_out)))}." if left_out else ""
 
 
 def _section(section: Section) -> list[str]:
@@ -117,18 +117,24 @@ def _folded(summary: str, body: str) -> str:
 
 
 def _case(case: Cases) -> str:
-    lines = [f"- {safe(case.bucket)} ({safe(case.rule)}; {plural(case.n_triplets, 'negative')})"]
+    lines = [f"- {safe(case.finding)} ({plural(case.n_negatives, 'negative')})"]
     return "\n".join([*lines, *map(_example, case.examples)])
 
 
 def _example(item: TripletExample) -> str:
     texts = (("query", item.query), ("positive", item.positive), ("negative", item.negative))
-    told = "\n".join(f"  - {name}: {safe(text, EXAMPLE_CHARACTERS)}" for name, text in texts)
+    lines = [f"  - {name}: {safe(text, EXAMPLE_CHARACTERS)}" for name, text in texts if text]
+    terms = ", ".join(f"{safe(word, 30)} {idf:.1f}" for word, idf in item.matched_terms[:MOST_TERMS])
+    numbers = f"{_numbers(item)}; " if item.consistency is not None else ""
+    note = f"; {safe(item.note)}" if item.note else ""
+    lines.append(f"  - {numbers}line {item.line} of {safe(short(item.path))}{note}")
+    lines += [f"  - words of the query in the negative, with IDF: {terms}"] if terms else []
+    return "\n".join(lines)
+
+
+def _numbers(item: TripletExample) -> str:
     gates = f"π {fraction(item.consistency)}, ρ {fraction(item.locality)}, c {fraction(item.coverage)}"
     cosines = ", ".join(map(fraction, (item.s_query_positive, item.s_query_negative, item.s_positive_negative)))
-    terms = ", ".join(f"{safe(word, 30)} {idf:.1f}" for word, idf in item.matched_terms[:MOST_TERMS])
-    shared = f"\n  - words of the query in the negative, with IDF: {terms}" if terms else ""
-    numbers = (
+    return (
         f"{gates}, weight {fraction(item.weight)}; cosines query–positive, query–negative, positive–negative {cosines}"
     )
-    return f"{told}\n  - {numbers}; line {item.line} of {safe(short(item.path))}{shared}"

@@ -69,12 +69,12 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Cases:
-    """Example triplets of one bucket of one source."""
+    """Example triplets of one finding of one source. n_negatives: that have it. describes: it has no limit."""
 
     source: str
-    bucket: str
-    rule: str
-    n_triplets: int
+    finding: str
+    n_negatives: int
+    describes: bool
     examples: tuple[TripletExample, ...]
 
 

@@ -47,6 +47,7 @@ INTERVAL_WIDTH, WRAPPED_BESIDE = 18, 2
 """Width of an interval in brackets, and the columns of those for which 80 columns have room."""
 WATCH_OUT = "Watch out"
 COLUMNS = {
+    "hardness": "hardness",
     "div.": "diversity fraction",
     "π": "π",
     "ρ": "ρ",
@@ -54,7 +55,7 @@ COLUMNS = {
     "π<½": "P(π < ½)",
 }
 """Terms of the page that columns hold; of π, ρ and c the means."""
-DROPPED_FIRST = ("ρ", "c", "π", "div.", "negatives", "ECI_sem", "π<½")
+DROPPED_FIRST = ("ρ", "c", "π", "div.", "negatives", "ECI_sem", "hardness", "π<½")
 """Columns of the ranking that a narrow terminal goes without, in this order, so that names can be read."""
 USUAL_WIDTH = 80
 ONLY_AT_ONE = ("ρ", "c")
@@ -179,6 +180,7 @@ def _columns(run: Run) -> dict[str, list[str]]:
             f"{nats(point.nats)} {half_width(point.nats, point.interval_95, run.budget)}" for point in points
         ],
         "ECI_sem": [nats(source.eci_nats) for source in run.sources],
+        "hardness": [fraction(source.hardness) for source in run.sources],
         "div.": [percent(source.diversity_fraction) for source in run.sources],
         "π": [f"{source.consistency_mean:.2f}" for source in run.sources],
         "ρ": [f"{source.locality_mean:.2f}" for source in run.sources],
@@ -191,7 +193,7 @@ def _columns(run: Run) -> dict[str, list[str]]:
 
 def _joined(columns: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
     """The columns with those of the gates as one, a space between them, for a narrow table."""
-    gates = [title for title in COLUMNS if title in columns and title != "div."]
+    gates = [title for title in COLUMNS if title in columns and title not in ("hardness", "div.")]
     widths = [max(map(len, columns[title])) if columns[title] else 0 for title in gates]
     joined = " ".join(f"{title:>{width}}" for title, width in zip(gates, widths, strict=True))
     made: dict[str, Sequence[str]] = {}

@@ -10,7 +10,7 @@ import re
 
 from secid.pages.ablation_summary import leader_kept
 from secid.pages.controls_text import Outcome, outcome
-from secid.pages.findings import findings
+from secid.pages.findings import notices
 from secid.pages.glossary import part_name, score_point
 from secid.pages.numbers import ROUNDING, SPACE, budget, count, interval, listed, nats, plural
 from secid.pages.sanitize import named, plain, short
@@ -203,14 +203,12 @@ def _all_above(easy: Outcome) -> str:
 def warnings(run: Run, *, brief: bool = False) -> list[str]:
     """Positives among the negatives, what concerns all scores, other findings, the worst first; a sentence each.
 
-    brief: without reasons and settings, for places where the whole stands elsewhere.
+    brief: without reasons and settings, where the page has the whole elsewhere.
     """
     of_all = [_sentence(run, _clauses(plain(text)) if brief else plain(text)) for text in run.warnings]
-    found = [
-        (item.urgency, _sentence(run, item.brief if brief else f"{item.text}; {item.remedy}")) for item in findings(run)
-    ]
-    gravest = [text for urgency, text in found if urgency == 0]
-    return [*gravest, *of_all, *(text for urgency, text in found if urgency > 0)]
+    notes = [(item.urgency, _sentence(run, item.brief if brief else item.whole)) for item in notices(run)]
+    gravest = [text for urgency, text in notes if urgency == 0]
+    return [*gravest, *of_all, *(text for urgency, text in notes if urgency > 0)]
 
 
 def _clauses(text: str) -> str:

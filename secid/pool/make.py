@@ -6,7 +6,7 @@ negatives, negatives that are positives) is array arithmetic once the files have
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,16 +35,17 @@ def make_plan(
     *,
     with_positives: bool = False,
     with_echoes: bool = False,
+    text_rules: TextRules | None = None,
 ) -> Plan:
     """Reads all sources and plans what has to be encoded.
 
     readers : each source with its stream of rows; a stream that names splits gives several sources.
     folder  : an existing folder that the spool files are written to.
     tick    : called now and then while rows are read, for a progress bar.
-    with_positives, with_echoes : as in plan_of. Raises what plan_of raises.
+    with_positives, with_echoes, text_rules : as in plan_of. Raises what plan_of raises.
     """
     found = gather(readers, folder, tick)
-    return plan_of(found, settings, with_positives=with_positives, with_echoes=with_echoes)
+    return plan_of(found, settings, with_positives=with_positives, with_echoes=with_echoes, text_rules=text_rules)
 
 
 def plan_of(
@@ -53,14 +54,12 @@ def plan_of(
     *,
     with_positives: bool = False,
     with_echoes: bool = False,
-    uncounted: Collection[str] = (),
     text_rules: TextRules | None = None,
 ) -> Plan:
     """Plans what has to be encoded of all that was read.
 
     with_positives, with_echoes : also plan, for the sample of queries that controls are made of, the
               labelled positives that are not scored, and the queries' own texts as passages.
-    uncounted  : as in `refuse_bad`.
     text_rules : gives the findings of every source's negatives, from all that was read: before a sample or a policy
                  leaves records and positives out.
     Raises BadRecordsError (settings.on_bad, settings.max_bad_fraction) and NothingToScoreError.
@@ -75,7 +74,7 @@ def plan_of(
     echoes = np.full(len(query_store), -1, np.int64)
     echoes[sampled[: len(echoed)]] = passage_ids[np.array(echoed, np.int64)]
     sources = [grouped(rows, query_ids, passage_ids, query_store.keys) for rows in collected]
-    refuse_bad(sources, settings, uncounted)
+    refuse_bad(sources, settings)
     n_queries_read = len(distinct(np.concatenate([planned.query for planned in sources]))) if sources else 0
     known = _known_positives(sources, len(passage_store))
     if text_rules is not None:

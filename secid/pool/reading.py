@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from secid.pool import Plan, gather, plan_of
@@ -28,12 +28,11 @@ def read_plan(
     *,
     with_positives: bool = False,
     with_echoes: bool = False,
-    uncounted: Collection[str] = (),
     text_rules: TextRules | None = None,
 ) -> tuple[Plan, list[Reader]]:
     """Opens and reads all sources into a plan, telling what was understood of each file.
 
-    folder, with_positives, with_echoes, uncounted, text_rules : as in `plan_of`.
+    folder, with_positives, with_echoes, text_rules : as in `plan_of`.
     Raises what opening and planning raise (SecidError).
     """
     readers = [open_source(source, settings) for source in sources]
@@ -60,7 +59,6 @@ def read_plan(
             settings,
             with_positives=with_positives,
             with_echoes=with_echoes,
-            uncounted=uncounted,
             text_rules=text_rules,
         )
     except BaseException:

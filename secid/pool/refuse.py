@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from secid.errors import BadRecordsError, NothingToScoreError
 from secid.pool.plan import PlannedSource, Tally
@@ -16,18 +16,19 @@ REMEDIES = {
 }
 """What helps where every row is left out under one reason."""
 
+JUDGED_AS_FINDINGS = ("empty_negative",)
+"""Reasons that are a finding with a limit of its own (`empty`): however many, they are no sign of a misread file."""
 
-def refuse_bad(sources: Sequence[PlannedSource], settings: Settings, uncounted: Collection[str] = ()) -> None:
-    """Raises BadRecordsError where the settings do not allow the malformed rows that were found.
 
-    uncounted : reasons that the caller judges by limits of its own, and which settings.max_bad_fraction does not count.
-    """
+def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
+    """Raises BadRecordsError where the settings do not allow the malformed rows that were found."""
     for planned in sources:
         tally = planned.tally
         n_bad = tally.n_malformed
         if not n_bad:
             continue
-        n_counted = n_bad - sum(tally.skipped.get(name, 0) + tally.dropped.get(name, 0) for name in uncounted)
+        n_judged = sum(counts.get(name, 0) for counts in (tally.skipped, tally.dropped) for name in JUDGED_AS_FINDINGS)
+        n_counted = n_bad - n_judged
         fraction = min(1.0, n_counted / tally.n_read)  # one row may hold several malformed passages
         first = _shown(next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed))
         if settings.on_bad == "fail":

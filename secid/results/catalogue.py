@@ -30,6 +30,7 @@ class Finding:
     limit   : share of the negatives above which the finding stands out; None for buckets that only describe.
     rule    : the condition, without thresholds that are settings.   says : what is said of the negatives, a predicate
               ("12 negatives ... ").   do : what to do about them.   urgency : 0 is shown first.
+    settings : names of the settings that are thresholds of the rule.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Finding:
     rule: str
     says: str
     do: str
+    settings: tuple[str, ...] = ()
 
     @property
     def column(self) -> str:
@@ -163,18 +165,21 @@ FINDINGS: Mapping[str, Finding] = _entries(
         rule="the negative repeats much of the query's wording (c at or above --high-coverage)",
         says="repeat much of the query's wording",
         do="nothing by itself: λ suppresses them in the score",
+        settings=("high_coverage",),
     ),
     Finding(
         name="valid_but_lexical", needs="rows", counted=False, limit=None, urgency=4,
         rule="π and ρ are high, and so is the coverage: λ alone suppresses the negative",
         says="are suppressed by λ alone",
         do="nothing by itself: compare with the weights without λ",
+        settings=("valid", "high_coverage"),
     ),
     Finding(
         name="valid_but_far", needs="rows", counted=False, limit=None, urgency=4,
         rule="π is high and the coverage is not, but ρ is low: ρ alone suppresses the negative",
         says="are suppressed by ρ alone",
         do="nothing by itself: compare with the weights without ρ",
+        settings=("valid", "high_coverage", "far"),
     ),
 )  # fmt: skip
 """Every finding by name, the most urgent first."""

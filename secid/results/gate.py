@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from secid.results.sources import SourceFinding
+
 VERDICT_SCHEMA_VERSION = "1.0"
 
 Outcome = Literal["pass", "fail", "not_evaluated"]
@@ -61,7 +63,7 @@ class SourceVerdict:
     """What the gate says of one source. previous: the baseline's source of the same name, if any.
 
     n_read = n_used + sum(skipped), in rows.   dropped_negatives: single negatives of used rows left out, by reason.
-    n_not_sampled: records left out by a sample.
+    n_not_sampled: records left out by a sample.   findings: as a report has them, in the baseline's pool.
     """
 
     name: str
@@ -78,6 +80,7 @@ class SourceVerdict:
     eci_nats: float
     interval_95: tuple[float, float]
     previous: str | None
+    findings: tuple[SourceFinding, ...]
     checks: tuple[Check, ...]
 
 

@@ -67,7 +67,6 @@ class TripletExample:
     """One triplet shown on a page, texts cut by the page. path, line: the row that first lists the negative.
 
     s_query_positive to weight: None without an encoder.   matched_terms: query terms in the negative, with IDF.
-    note : what else shows the finding, such as where a false negative is labelled.
     """
 
     path: str
@@ -84,4 +83,3 @@ class TripletExample:
     residual: float | None = None
     weight: float | None = None
     matched_terms: tuple[tuple[str, float], ...] = ()
-    note: str = ""

@@ -15,7 +15,7 @@ class SourceFinding:
 
     n_negatives : negatives that have it. Of a text finding the negatives as the source's records list them, those
                   without text included; of one that needs the encoder the scored ones, in its sample where it has one.
-    share       : of all such negatives.   interval_95 : of the share, queries being the sampling unit.
+    share       : of all such negatives.   interval_95, standard_error : of the share, queries being the sampling unit.
     weight_fraction : share of the source's total weight that they hold; None without an encoder.
     score_nats  : their part of the score, by the first-order split w u^T A^-1 u / N scaled so that all triplets add up
                   to ECI; 0.0 where ECI is 0, None without an encoder.
@@ -25,6 +25,7 @@ class SourceFinding:
     n_negatives: int
     share: float
     interval_95: tuple[float, float]
+    standard_error: float
     weight_fraction: float | None = None
     score_nats: float | None = None
     examples: tuple[TripletExample, ...]

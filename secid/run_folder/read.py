@@ -10,17 +10,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file
 from torch import Tensor
 
 from secid.errors import InputError, plainly
+from secid.measure.blocks import Triplets
 from secid.measure.information import InformationState, trace
 from secid.pool import DocumentFrequencies
 from secid.results import Run, control_name
+from secid.results.catalogue import FINDINGS
+from secid.triplets.table import DOTS, TripletTable
 
 INFORMATION, QUERY_KEYS, QUERY_INFLUENCE = "information_total", "query_keys", "query_influence"
 """Tensors of a source's state; a control's has the first alone."""
@@ -139,3 +145,53 @@ def read_negatives(folder: Path, columns: Sequence[str], source: str | None = No
         if missing:
             raise ValueError(f"no column {missing[0]}; an earlier secid wrote none")
         return pq.read_table(path, columns=list(columns), filters=only, page_checksum_verification=True)
+
+
+def read_positives(folder: Path) -> dict[str, npt.NDArray[Any]]:
+    """The labelled positives of a run, as a baseline keeps them. Raises InputError where they are missing."""
+    path = folder / "state" / "positives.safetensors"
+    with whole(path, folder):
+        return dict(load_file(path))
+
+
+def read_table(folder: Path, source: str, temperature: float) -> TripletTable:
+    """The triplet table of one source, without the files behind it.
+
+    temperature : that of the run. query: places among the query_keys of the source's state; positive, negative and
+    place are numbers within the table, and a negative that several records list has one in each. The coverage of the
+    positives is not on disk: NaN. Raises InputError where negatives.parquet is missing, damaged or lacks the source.
+    """
+    ids, numbers = ("record", "query", "negative"), (*DOTS, "coverage", "share")
+    columns = [*ids, *numbers, *(entry.column for entry in FINDINGS.values())]
+    rows = read_negatives(folder, columns, source)
+    with whole(folder / "negatives.parquet", folder):
+        if not len(rows):
+            raise ValueError(f"no row of {source}")
+        record, query, number = (rows.column(name).to_numpy().astype(np.int64) for name in ids)
+        values = {name: rows.column(name).to_numpy() for name in numbers}
+        head = np.ones(len(rows), np.bool_)
+        head[1:] = (record[1:] != record[:-1]) | (number[1:] <= number[:-1])
+        place = np.unique(record * (number.max() + 1) + number, return_inverse=True)[1]
+        triplets = Triplets(
+            query=query,
+            positive=np.cumsum(head) - 1,
+            negative=place,
+            record_offsets=np.append(np.flatnonzero(head), len(rows)),
+            record=record,
+            place=place,
+            share=None if (values["share"] == 1.0).all() else values["share"],
+        )
+        table = TripletTable(
+            triplets=triplets,
+            planned=None,
+            temperature=temperature,
+            s_query_positive=values["s_query_positive"][head],
+            positive_coverage=np.full(int(head.sum()), np.nan),
+            s_query_negative=values["s_query_negative"],
+            s_positive_negative=values["s_positive_negative"],
+            coverage=values["coverage"],
+            findings=np.zeros(len(rows), np.uint32),
+            evaluated=frozenset(),
+        )
+        flags = {name: rows.column(entry.column) for name, entry in FINDINGS.items()}
+        return table.with_findings({name: flag.to_numpy() for name, flag in flags.items() if not flag.null_count})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -66,26 +67,39 @@ def score_sources(
     folder: Path,
     progress: Progress,
     frozen: DocumentFrequencies | None = None,
-    uncounted: Collection[str] = (),
     known: StoredPositives | None = None,
 ) -> Scored:
     """Ranks sources by ECI_sem under one encoder, with controls, intervals and budget curves.
 
     folder : an empty folder for spool files and vectors; the caller removes it.
     frozen : document frequencies of an earlier run's pool, to be scored in instead of this run's own.
-    uncounted : reasons for leaving a row or a negative out that the caller judges itself (plan.refuse).
     known  : labelled positives from outside the run, such as a baseline's: they count as its own do.
     Raises what reading, encoding and measuring raise (SecidError).
     Source: METHOD 1, 2, 4, 6, 7, 8.
     """
+    with scored_plan(sources, encoder, resolved, folder, progress, frozen, known) as (scored, _):
+        return scored
+
+
+@contextmanager
+def scored_plan(
+    sources: Sequence[Source],
+    encoder: Encoder,
+    resolved: Resolved,
+    folder: Path,
+    progress: Progress,
+    frozen: DocumentFrequencies | None = None,
+    known: StoredPositives | None = None,
+) -> Iterator[tuple[Scored, Plan]]:
+    """What `score_sources` returns, with the texts at hand for as long as the context lasts."""
     clock = Clock()
-    plan, readers, positives = read(sources, resolved.values, folder, clock, progress, uncounted, known)
+    plan, readers, positives = read(sources, resolved.values, folder, clock, progress, known)
     try:
         measurements = measure(plan, encoder, resolved.values, folder, clock, progress, frozen)
+        files = {path: file for reader in readers for path, file in input_files(reader).items()}
+        yield replace(finished(measurements, files, encoder, resolved, clock), positives=positives), plan
     finally:
         plan.close()
-    files = {path: file for reader in readers for path, file in input_files(reader).items()}
-    return replace(finished(measurements, files, encoder, resolved, clock), positives=positives)
 
 
 def finished(
@@ -155,7 +169,6 @@ def read(
     folder: Path,
     clock: Clock,
     progress: Progress,
-    uncounted: Collection[str] = (),
     known: StoredPositives | None = None,
 ) -> tuple[Plan, list[Reader], dict[str, npt.NDArray[Any]]]:
     """Reads all sources into a plan, with the texts that controls need; and their labelled positives, to be kept."""
@@ -174,7 +187,6 @@ def read(
             progress,
             with_positives="known_positive" in kinds,
             with_echoes="query_echo" in kinds,
-            uncounted=uncounted,
             text_rules=rules,
         )
         counts["n_rows"] = sum(planned.tally.n_read for planned in plan.sources)

@@ -15,8 +15,9 @@ from secid.analyses.early_stopping import rank_early
 from secid.analyses.slices import MOST_SLICES, slices
 from secid.encode import Encoder, smallest_distance
 from secid.errors import UsageError
+from secid.findings.inspector import Inspector
 from secid.findings.lexical_gate import lexical
-from secid.findings.summary import Inspector, SourceFindings
+from secid.findings.summary import SourceFindings
 from secid.measure.blocks import Triplets
 from secid.measure.sweep import Variant
 from secid.pool import DocumentFrequencies, Plan

@@ -376,7 +376,7 @@ def test_select_keeps_the_best_of_each_record(scored, invoke):
 
 def test_select_scores_the_copy_in_the_pool_of_the_run(scored, tiny):
     found = api.select(scored, "kept.jsonl", source="plain", min_weight=0.0)
-    assert found.n_after == found.n_before == 48
+    assert found.n_after == found.before_n_triplets == found.after_n_triplets == 48
     assert Path("kept.jsonl").read_bytes() == Path("plain.jsonl").read_bytes()
     # Nothing left out, so the same score; alone, in a pool of its own, it would be another
     assert found.after_nats == pytest.approx(found.before_nats, rel=1e-9)
@@ -394,9 +394,11 @@ def test_unequal_numbers_beyond_b_1_are_told(tmp_path, tiny, invoke):
     told = "Before and after are of 48 and 10 negatives: beyond B = 1 only equal numbers compare"
     _, out, _ = invoke("select", "run", "--max", 10, "-o", "few.jsonl")
     assert told in " ".join(out.split())
-    assert "equal numbers" not in api.select("run", "whole.jsonl", min_weight=0.0).remark
+    _, out, _ = invoke("select", "run", "--min-weight", 0, "-o", "whole.jsonl")
+    assert "equal numbers" not in " ".join(out.split())
     api.score(["plain.jsonl"], str(tiny), run="one", controls="none")
-    assert "equal numbers" not in api.select("one", "ten.jsonl", max_negatives=10).remark
+    _, out, _ = invoke("select", "one", "--max", 10, "-o", "ten.jsonl")
+    assert "equal numbers" not in " ".join(out.split())
 
 
 def test_select_json_is_that_of_the_api(scored, invoke):
@@ -556,7 +558,7 @@ def test_select_from_one_of_several_sources_of_a_file(tmp_path, tiny, shape, sco
     api.score(["all.jsonl"], str(tiny), run="several", **column)
     found = api.select("several", "out.jsonl", source=f"all:{name}", max_negatives=17)
     expected = api.select(scored, "plain-out.jsonl", source="plain", max_negatives=17)
-    assert (found.n_listed, found.n_before, found.n_after) == (48, 48, 17)
+    assert (found.n_listed, found.before_n_triplets, found.n_after, found.after_n_triplets) == (48, 48, 17, 17)
     assert found.left_out == expected.left_out == {"max": 31}
     assert found.before_nats == pytest.approx(expected.before_nats, rel=1e-9)
     assert found.after_nats == pytest.approx(expected.after_nats, rel=1e-9)
@@ -612,70 +614,13 @@ def test_defects_duplicates_and_dropped_cells_do_not_shift_the_selection(tmp_pat
     assert {record.query: record.negatives[0] for record in kept} == best
 
 
-def with_what_is_no_negative(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A labelled positive in row 0, a copy of the positive in other case in row 1, repeats in rows 2 and 3."""
-    table[0]["pos"].append("a second answer")
-    table[0]["neg"].append("a second answer")
-    table[1]["neg"].append(table[1]["pos"][0].upper())
-    table[2]["neg"] += table[2]["neg"][:2]
-    table.append({**table[3], "neg": [table[3]["neg"][0], "one more passage"]})
-    return table
-
-
-@pytest.mark.parametrize("rule", [{"min_weight": 0.0}, {"top": 2}, {"max_negatives": 7, "by": "information"}])
-def test_what_is_no_negative_is_left_out_whatever_the_rule(tmp_path, tiny, rule):
-    write_rows(tmp_path / "in.jsonl", with_what_is_no_negative(list(rows(12, 4))))
-    api.score(["in.jsonl"], str(tiny), run="run", controls="none")
-    found = api.select("run", "out.jsonl", **rule)
-    told = [json.loads(line) for line in Path(found.left_out_path).read_text("utf-8").splitlines()]
-    originals = {record.line: record for record in records("in.jsonl")}
-    by_reason: dict[str, list[str]] = {}
-    for line in told:
-        by_reason.setdefault(line["reason"], []).append(originals[line["line"]].negatives[line["ordinal"]])
-    assert by_reason["labelled_positive"] == ["a second answer"]
-    assert by_reason["near_copy"] == [originals[2].positives[0].upper()]
-    assert sorted(by_reason["repeat"]) == sorted([*originals[3].negatives[:2], originals[4].negatives[0]])
-    kept = [(record.query, text) for record in records("out.jsonl") for text in record.negatives]
-    assert len(kept) == len(set(kept))
-
-
-def test_what_another_source_labels_as_positive_is_left_out_too(tmp_path, tiny):
-    labels, miner = list(rows(12, 2, "plain")), list(rows(12, 2, "terse"))
-    labels[0]["pos"].append("a second answer")
-    miner[0]["neg"].append("a second answer")
-    for name, table in (("labels", labels), ("miner", miner)):
-        write_rows(tmp_path / f"{name}.jsonl", table)
-    api.score(["labels.jsonl", "miner.jsonl"], str(tiny), run="run", controls="none")
-    assert api.select("run", "out.jsonl", source="miner", min_weight=0.0).left_out == {"labelled_positive": 1}
-
-
-def test_counts_of_a_selection_add_up(tmp_path, tiny, invoke):
-    """Listed negatives = kept + left out, in the output and in the file; rows without a record stand apart."""
-    table = [*with_what_is_no_negative(list(rows(12, 4))), {"query": "no positive", "pos": [], "neg": ["x", "y"]}]
-    write_rows(tmp_path / "in.jsonl", table)
-    api.score(["in.jsonl"], str(tiny), run="run", controls="none", max_bad_fraction=0.2)
-    found = api.select("run", "out.jsonl", top=2)
-    assert found.n_listed == sum(len(record.negatives) for record in records("in.jsonl")) == 54
-    assert found.n_listed == found.n_after + sum(found.left_out.values())
-    assert found.n_after == len(listed("out.jsonl")) == 24
-    assert found.n_before == found.n_listed - found.left_out["repeat"] == 51
-    assert found.rows_skipped == {"no_positive": 1}
-    told = [json.loads(line) for line in Path(found.left_out_path).read_text("utf-8").splitlines()]
-    assert Counter(line["reason"] for line in told) == {**found.left_out, "not scored: no_positive": 1}
-    _, out, _ = invoke("select", "run", "--top", 2, "-o", "again.jsonl")
-    flat = " ".join(out.split())
-    assert "24 of 54 listed negatives" in flat
-    assert "left out: 30 (labelled_positive 1, near_copy 1, repeat 3, top 25)" in flat
-    assert "Labelled positives, near copies of the positive" in flat
-    assert "rows not scored, not in the copy (no_positive 1)" in flat
-
-
 def test_a_sampled_run_selects_among_what_it_scored(tmp_path, tiny):
     write_rows(tmp_path / "in.jsonl", rows(20, 4))
     api.score(["in.jsonl"], str(tiny), run="run", controls="none", max_records=8, first_k=3)
     found = api.select("run", "out.jsonl", min_weight=0.0)
-    assert found.n_after == found.n_before == len(listed("out.jsonl")) == 24
+    assert found.n_after == found.before_n_triplets == len(listed("out.jsonl")) == 24
     assert found.left_out == {"not scored: outside the sample or the first K": 56}
+    assert found.n_unchecked == 0
 
 
 def test_a_run_that_stopped_early_is_refused(tmp_path, tiny, invoke):
@@ -714,7 +659,7 @@ def test_mixing_fills_triplets_and_leaves_labelled_positives_out(tmp_path, tiny)
     write_rows(tmp_path / "lists.jsonl", second)
     api.score(["triplets.jsonl", "lists.jsonl"], str(tiny), run="run", controls="none")
     written = api.write_mixture("run", {"triplets": 0.0, "lists": 1.0}, "mixed.jsonl", base="triplets")
-    assert written.n_positive == 1
+    assert written.n_false_negative == 1
     assert written.n_short == 1
     assert written.n_rows == 17
     assert listed("mixed.jsonl") == listed("lists.jsonl") - {(first[0]["query"], first[0]["pos"][0])}
@@ -732,7 +677,7 @@ def test_a_source_without_a_share_still_labels_positives(tmp_path, tiny):
     api.score(["labels.jsonl", "miner.jsonl", "base.jsonl"], str(tiny), run="run", controls="none")
     for number, shares in enumerate([{"miner": 1.0, "labels": 0.0}, {"miner": 0.5, "base": 0.5}]):
         written = api.write_mixture("run", shares, f"mixed{number}.jsonl", base="base")
-        assert written.n_positive == 4  # of the base's queries; the miner's others are not candidates
+        assert written.n_false_negative == 4  # of the base's queries; the miner's others are not candidates
         assert "second answer" not in Path(written.path).read_text("utf-8")
 
 

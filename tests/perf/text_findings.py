@@ -13,16 +13,17 @@ import cProfile
 import tempfile
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from secid.findings.labelled import restored, stored_positives
-from secid.findings.shares import ListedNegatives
-from secid.findings.texts import text_findings
+from secid.findings.texts import text_masks
 from secid.pool.reading import read_plan
 from secid.pool.texts import TextStore, pieces
 from secid.progress import Silent
 from secid.read import resolve_sources
+from secid.results.catalogue import BITS, TEXT_FINDINGS
 from secid.settings import Settings
 from tests.perf.read_plan_lex import memory_bytes, write_files
 
@@ -84,22 +85,23 @@ def main() -> None:
         with Watch() as watch:
             if profile:
                 profile.enable()
-            findings = text_findings(plan.queries, plan.passages, plan.sources)
+            masks = text_masks(plan.queries, plan.passages, plan.sources)
             if profile:
                 profile.disable()
                 profile.print_stats("tottime")
         print(f"text findings  {watch}: {watch.cpu_seconds / bare.cpu_seconds:.1f} times the bare loop, "
               f"{watch.cpu_seconds / n * 1e6:.1f} s per million triplets")  # fmt: skip
-        for source, mask in zip(plan.sources, findings.masks, strict=True):
-            shares = ListedNegatives(replace(source, findings=mask), plan.queries.keys).shares()
-            shown = [f"{name} {share.estimate.value:.2%}" for name, share in shares.items() if share.n]
-            print(f"  {source.name}: " + ", ".join(shown))
+        for source, mask in zip(plan.sources, masks, strict=True):
+            n_listed = max(1, int(source.copies.sum()))
+            flags = {name: (mask >> np.uint32(BITS[name])) & np.uint32(1) > 0 for name in TEXT_FINDINGS}
+            shares = {name: source.copies[flag].sum() / n_listed for name, flag in flags.items()}
+            print(f"  {source.name}: " + ", ".join(f"{name} {share:.2%}" for name, share in shares.items() if share))
         if arguments.known:
             with Watch() as watch:
                 arrays = stored_positives(plan.queries, plan.passages, plan.sources)
             print(f"stored         {watch}, {sum(a.nbytes for a in arrays.values()) / 2**20:.1f} MiB of arrays")
             with Watch() as watch:
-                text_findings(plan.queries, plan.passages, plan.sources, restored(arrays))
+                text_masks(plan.queries, plan.passages, plan.sources, restored(arrays))
             print(f"with stored    {watch}")
         plan.close()
 

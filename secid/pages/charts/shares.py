@@ -1,4 +1,4 @@
-"""Shares of a source's negatives: gate histograms and buckets."""
+"""Shares of a source's negatives: gate histograms and findings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from secid.pages.charts.svg import (
     ticks,
     words,
 )
-from secid.pages.glossary import bucket_name
+from secid.pages.glossary import in_plain_words
 from secid.results import SourceResult
 
 PANEL_GAP, PANEL_HEIGHT, NAME_HEIGHT = 12, 44, 20
@@ -77,10 +77,12 @@ def _panel(
     return parts
 
 
-def buckets(names: Sequence[str], shares: Mapping[str, Mapping[str, float]], title: str, description: str) -> Markup:
-    """Bars of all sources for each bucket. shares: source -> bucket -> share."""
+def finding_bars(
+    names: Sequence[str], shares: Mapping[str, Mapping[str, float]], title: str, description: str
+) -> Markup:
+    """Bars of all sources for each finding. shares: source -> finding -> share."""
     bar, gap, left = 9.0, 12.0, 176.0
-    _, high = around([value for by_bucket in shares.values() for value in by_bucket.values()], zero=True)
+    _, high = around([value for own in shares.values() for value in own.values()], zero=True)
     scale = Scale(0.0, min(1.0, max(high, 0.01)), left, WIDTH - 24)  # the last tick, 100%, whole
     y, parts = 6.0, []
     bottom = y + len(names) * (bar * len(shares) + gap)
@@ -88,13 +90,13 @@ def buckets(names: Sequence[str], shares: Mapping[str, Mapping[str, float]], tit
     parts += bottom_axis(scale, axis, y, bottom, "share of negatives")
     for name in names:
         middle = y + bar * len(shares) / 2
-        parts.append(words(left - 8, middle + 4, bucket_name(name), anchor="end"))
-        for number, by_bucket in enumerate(shares.values()):
-            share = by_bucket.get(name, 0.0)
+        parts.append(words(left - 8, middle + 4, in_plain_words(name), anchor="end"))
+        for number, own in enumerate(shares.values()):
+            share = own.get(name, 0.0)
             parts.append(rect(left, y + bar * number + 1, scale(share) - left, bar - 2, f"{series_class(number)} area"))
         y += bar * len(shares) + gap
     keys, height = _squares(list(shares), bottom + AXIS + LINE)
-    return picture("buckets", title, description, bottom + AXIS + 10 + height, [*parts, *keys])
+    return picture("findings", title, description, bottom + AXIS + 10 + height, [*parts, *keys])
 
 
 def _squares(names: Sequence[str], y: float) -> tuple[list[Markup], float]:

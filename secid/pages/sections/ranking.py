@@ -7,6 +7,7 @@ from secid.pages.controls_text import controls_told
 from secid.pages.glossary import (
     CONTROL_MEANINGS,
     equal_numbers,
+    hardness_text,
     kind_name,
     missing_lines,
     score_name,
@@ -31,13 +32,14 @@ def ranking_section(run: Run) -> Section:
                 f"{count(source.rank)} ({count(source.rank_group)})",
                 nats(point.nats),
                 interval(point.interval_95, budget=run.budget),
-                percent(source.diversity_fraction),
                 percent(source.probability_first),
+                hardness_text(source),
+                percent(source.diversity_fraction),
                 count(source.n_queries),
                 count(source.n_triplets),
             )
         )
-    numbers = ("95 % interval", "diversity fraction", "P(first)", "queries", "negatives")
+    numbers = ("95 % interval", "P(first)", "hardness", "diversity fraction", "queries", "negatives")
     head = ("rank (group)", f"{score_name(run)} (nats)", *numbers)
     title = "Scores of the sources with 95 % intervals, controls below"
     description = described(
@@ -58,6 +60,7 @@ def ranking_section(run: Run) -> Section:
         link="Ranking",
         title="Ranking",
         paragraphs=_on_equal_numbers(run),
+        bullets=tuple(missing_lines(run, HARDNESS)),
         parts=(
             Part(
                 table=Table(
@@ -76,6 +79,8 @@ def ranking_section(run: Run) -> Section:
 
 
 NOT_RANKED = "Controls, not ranked"
+HARDNESS = "hardness"
+"""Part of a run that is shown in the ranking, and so is the reason where there is none."""
 
 
 def _on_equal_numbers(run: Run) -> tuple[str, ...]:
@@ -103,7 +108,7 @@ def controls_section(run: Run) -> Section:
         bullets=(
             *controls_told(run),
             *(f"{kind_name(kind)}: {CONTROL_MEANINGS[kind]}" for kind in kinds if kind in CONTROL_MEANINGS),
-            *missing_lines(run),
+            *missing_lines(run, besides=HARDNESS),
         ),
         parts=(_against(run), _controls(run)) if run.controls else (),
         terms=terms("ECI_sem", "difference", "queries", "negatives", "new texts") if run.controls else (),

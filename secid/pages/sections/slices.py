@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from secid.pages.glossary import bucket_name, terms
+from secid.pages.glossary import in_plain_words, terms
 from secid.pages.numbers import SPACE, count, fraction, interval, nats, percent, plural
 from secid.pages.page import Part, Section, Table, foreign, number, wrapped
 from secid.pages.sanitize import named, short
 from secid.results import Run, Slice, SliceSource
 
 SHOWN_SLICES = 50
-BUCKET_SLICES = 12
-"""Slices whose buckets are shown: a row for each of their sources; report.json has all."""
+FINDING_SLICES = 12
+"""Slices whose findings are shown: a row for each of their sources; report.json has all."""
 ABSENT = "(absent or empty)"
 
 
@@ -23,7 +23,7 @@ def slices_section(run: Run) -> Section | None:
         return None
     shown, n_cut = _sorted(run.slices[:SHOWN_SLICES]), max(0, len(run.slices) - SHOWN_SLICES)
     names = [source.name for source in run.sources]
-    order = list(dict.fromkeys(bucket.name for source in run.sources for bucket in source.buckets))
+    order = list(dict.fromkeys(item.name for source in run.sources for item in source.findings))
     columns = (
         foreign(short(shown[0].field)),
         number("queries, most"),
@@ -43,28 +43,28 @@ def slices_section(run: Run) -> Section | None:
             f"{slices_told(run)[:1].upper()}{slices_told(run)[1:]}.",
             *([f"{count(n_cut)} more slices are in report.json."] if n_cut else []),
         ),
-        parts=(Part(table=table), *_buckets(_sorted(run.slices[:BUCKET_SLICES]), order)),
+        parts=(Part(table=table), *_findings(_sorted(run.slices[:FINDING_SLICES]), order)),
         terms=terms("queries", "rank", "rank group", "95 % interval", "stability", "share"),
     )
 
 
-def _buckets(slices: Sequence[Slice], order: Sequence[str]) -> tuple[Part, ...]:
-    """Shares of the buckets in each slice and source, in this order; buckets empty everywhere are left out."""
+def _findings(slices: Sequence[Slice], order: Sequence[str]) -> tuple[Part, ...]:
+    """Shares of the findings in each slice and source, in this order; those that no source has are left out."""
     every = [(part, source) for part in slices for source in part.sources]
-    filled = {name for _, source in every for name, share in source.bucket_fractions.items() if share > 0}
+    filled = {name for _, source in every for name, share in source.finding_shares.items() if share > 0}
     used = [name for name in (*order, *sorted(filled - {*order})) if name in filled]
     if not used:
         return ()
     rows = tuple(
         (
             f"{named(_value(part), 30)}, {named(source.name, 30)}",
-            *(percent(source.bucket_fractions.get(name)) for name in used),
+            *(percent(source.finding_shares.get(name)) for name in used),
         )
         for part, source in every
     )
-    cut = f", the {len(slices)} largest slices" if len(slices) == BUCKET_SLICES else ""
-    columns = (foreign("slice and source"), *(number(bucket_name(name)) for name in used))
-    return (Part(table=Table(caption=f"Share of negatives by bucket{cut}", columns=columns, rows=rows, folded=True)),)
+    cut = f", the {len(slices)} largest slices" if len(slices) == FINDING_SLICES else ""
+    columns = (foreign("slice and source"), *(number(in_plain_words(name)) for name in used))
+    return (Part(table=Table(caption=f"Share of negatives by finding{cut}", columns=columns, rows=rows, folded=True)),)
 
 
 def slices_told(run: Run) -> str:

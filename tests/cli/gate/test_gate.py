@@ -15,6 +15,7 @@ import pytest
 
 import secid
 from secid.encode import load
+from secid.results.catalogue import TEXT_FINDINGS
 from secid.settings import Settings
 from tests.cli.conftest import child_environment, run_child, write_rows
 from tests.cli.gate.conftest import fresh, items, save_vectors
@@ -30,7 +31,7 @@ def test_the_baseline_is_readable(prepared):
     report = json.loads((prepared.run / "report.json").read_text(encoding="utf-8"))
     own = document["sources"]["used"]
     assert own["score_nats"] == pytest.approx(report["sources"][0]["eci_nats"], rel=1e-8)
-    assert own["buckets"]["known_positive"] == {"value": 0.0, "standard_error": 0.0}
+    assert own["findings"]["false_negative"] == {"value": 0.0, "standard_error": 0.0}
     assert prepared.baseline.with_name("b.idf.safetensors").is_file()
 
 
@@ -59,7 +60,7 @@ def test_a_reader_that_has_gone_changes_no_verdict(prepared, tmp_path, page, dam
 
 @pytest.mark.parametrize(
     ("damage", "name"),
-    [("known", "buckets.known_positive"), ("preamble", "buckets.preamble"), ("duplicate", "buckets.duplicate")],
+    [("known", "findings.false_negative"), ("preamble", "findings.preamble"), ("duplicate", "findings.repeat")],
 )
 def test_a_poisoned_source_may_not(prepared, tmp_path, invoke, damage, name):
     found = invoke("gate", fresh(tmp_path, **{damage: 2}), "--against", prepared.baseline, "--json")
@@ -211,7 +212,6 @@ def test_a_damaged_table_is_refused(prepared, tmp_path, invoke):
         (("gate", "x.jsonl", "--against", "none.json"), "cannot read the baseline"),
         (("gate", "x.jsonl", "--against", "b.json", "--out", "x.pdf"), "suffix '.pdf'"),
         (("gate", "--init", "x.jsonl", "--against", "b.json"), "--init takes no source"),
-        (("gate", "-", "--against", "{baseline}"), "not from standard input"),
         (("baseline", "update"), "takes one run folder, got 0"),
         (("baseline", "a", "b"), "takes one run folder, got 2"),
         (("baseline", "a", "-o", "x.yaml"), "a baseline is a .json file"),
@@ -257,28 +257,22 @@ def test_only_update_changes_a_baseline(prepared, tmp_path, invoke):
     assert (tmp_path / "real.json").read_bytes() == before
 
 
-def test_a_baseline_is_made_where_the_files_are_found(prepared, tmp_path, invoke, monkeypatch):
-    """From another folder than the run's, a relative path finds nothing: the baseline would lack the texts' shares."""
-    write_rows(tmp_path / "used.jsonl", items(60))
-    assert invoke("score", "used.jsonl", "--encoder", prepared.encoder, "--run", "run", "--quiet").code == 0
-    (tmp_path / "other").mkdir()
-    monkeypatch.chdir(tmp_path / "other")
-    refused = invoke("baseline", "../run", "-o", "b.json")
-    assert refused.code == 2
-    assert "used.jsonl: cannot be read again (No such file or directory)" in refused.err
-    assert "from the folder in which the run was made" in refused.err
-    assert list(Path().iterdir()) == []
-    monkeypatch.chdir(tmp_path)
+def test_a_baseline_needs_the_run_folder_alone(prepared, tmp_path, invoke):
+    """From any folder, whatever has become of the files: every share is the report's, nothing is read again."""
+    source = write_rows(tmp_path / "used.jsonl", items(60, known=5, duplicate=3))
+    assert invoke("score", source, "--encoder", prepared.encoder, "--run", "run", "--quiet").code == 0
+    source.unlink()
     assert invoke("baseline", "run", "-o", "b.json").code == 0
-    document = json.loads(Path("b.json").read_text(encoding="utf-8"))
-    assert {"known_positive", "duplicate", "preamble", "empty"} <= document["sources"]["used"]["buckets"].keys()
-    before = Path("b.json").read_bytes()
-    write_rows(tmp_path / "used.jsonl", items(61))
-    for words in (["update", "run", "-o", "b.json"], ["run", "-o", "new.json"]):
-        changed = invoke("baseline", *words)
-        assert changed.code == 2
-        assert "used.jsonl: has changed since it was scored" in changed.err
-    assert Path("b.json").read_bytes() == before
+    (own,) = json.loads(Path("run/report.json").read_text(encoding="utf-8"))["sources"]
+    findings = json.loads(Path("b.json").read_text(encoding="utf-8"))["sources"]["used"]["findings"]
+    assert {name: known["value"] for name, known in findings.items()} == pytest.approx(
+        {finding["name"]: finding["share"] for finding in own["findings"]}, abs=1e-8
+    )
+    assert findings["false_negative"]["value"] == pytest.approx(12 / 300)
+    (Path("run") / "state" / "positives.safetensors").unlink()
+    refused = invoke("baseline", "run", "-o", "new.json")
+    assert refused.code == 2
+    assert "positives.safetensors: is missing from the run folder" in refused.err
     assert not Path("new.json").exists()
 
 
@@ -290,14 +284,14 @@ def test_pages_annotations_and_summary(prepared, tmp_path, invoke, monkeypatch):
     )  # fmt: skip
     assert found.code == 1
     commands = [line for line in found.out.splitlines() if line.startswith("::")]
-    assert any(line.startswith("::error ") and "buckets.known_positive" in line for line in commands)
+    assert any(line.startswith("::error ") and "findings.false_negative" in line for line in commands)
     assert json.loads((tmp_path / "v.json").read_text(encoding="utf-8"))["outcome"] == "fail"
     assert (tmp_path / "summary.md").read_text(encoding="utf-8") == (tmp_path / "v.md").read_text(encoding="utf-8")
     assert int(ElementTree.parse(tmp_path / "v.xml").getroot().get("failures", "0")) > 0
 
 
 def test_help_and_policy_errors_need_no_torch(prepared, tmp_path):
-    (tmp_path / "secid.toml").write_text("[gate.buckets]\npreambles = 0.1\n", encoding="utf-8")
+    (tmp_path / "secid.toml").write_text("[gate.findings]\npreambles = 0.1\n", encoding="utf-8")
     code = (
         "import sys\nfrom secid.cli.app import main\n"
         "codes = [main(['gate', '--help']), main(['baseline', '--help']),"
@@ -399,21 +393,21 @@ def test_empty_negatives_are_judged_by_the_policy(prepared, tmp_path, invoke):
     source = write_rows(tmp_path / "used.jsonl", rows)
     found = invoke("gate", source, "--against", prepared.baseline, "--json")
     assert found.code == 1, found.err
-    assert outcomes(found.out)["buckets.empty"] == "fail"
+    assert outcomes(found.out)["findings.empty"] == "fail"
     rows[1] = {**rows[1], "neg": [""] * 5}
     (told,) = json.loads(invoke("gate", write_rows(source, rows), "--against", prepared.baseline, "--json").out)[
         "sources"
     ]
-    (empty,) = [check for check in told["checks"] if check["name"] == "buckets.empty"]
+    (empty,) = [check for check in told["checks"] if check["name"] == "findings.empty"]
     assert empty["measured"] == pytest.approx((70 + 5) / 700)
-    assert [(row["query"], row["negative"]) for row in empty["examples"]] == [(row["query"], "") for row in rows[:3]]
+    assert [row["line"] for row in empty["examples"]] == [1, 2, 3]
     rows[:20] = [{**row, "query": ""} for row in rows[:20]]
     found = invoke("gate", write_rows(source, rows), "--against", prepared.baseline)
     assert found.code == 2
     assert "20 of 140 rows" in found.err
 
 
-def test_the_baseline_measures_known_positives_as_the_gate_does(prepared, tmp_path, invoke):
+def test_false_negatives_are_those_of_the_run_and_of_the_baseline(prepared, tmp_path, invoke):
     """One source lists a positive of each query, the other lists it as a negative: neither file alone shows it."""
     rows = items(60)
     other = [{**row, "neg": [row["pos"][0].upper(), *row["neg"][1:]], "pos": row["neg"][:1]} for row in rows]
@@ -423,12 +417,40 @@ def test_the_baseline_measures_known_positives_as_the_gate_does(prepared, tmp_pa
     scored = invoke("score", "one.jsonl", "two.jsonl", "--encoder", encoder, "--run", "run", "--quiet")
     assert scored.code == 0, scored.err
     assert invoke("baseline", "run", "-o", "b.json").code == 0
-    known = json.loads(Path("b.json").read_text(encoding="utf-8"))["sources"]["one"]["buckets"]["known_positive"]
-    found = invoke("gate", "one.jsonl", "--against", "b.json", "--json")
-    (source,) = json.loads(found.out)["sources"]
-    measured = next(check["measured"] for check in source["checks"] if check["name"] == "buckets.known_positive")
+    known = json.loads(Path("b.json").read_text(encoding="utf-8"))["sources"]["one"]["findings"]["false_negative"]
+    (source,) = json.loads(invoke("gate", "one.jsonl", "--against", "b.json", "--json").out)["sources"]
+    measured = next(check["measured"] for check in source["checks"] if check["name"] == "findings.false_negative")
     assert known["value"] == pytest.approx(0.2)
     assert measured == pytest.approx(known["value"])
+
+
+def test_the_verdict_and_the_report_have_the_same_findings(prepared, tmp_path, invoke):
+    source = fresh(tmp_path, known=2)
+    (told,) = json.loads(invoke("gate", source, "--against", prepared.baseline, "--json").out)["sources"]
+    scored = invoke("score", source, "--encoder", prepared.encoder, "--run", "run", "--json")
+    (reported,) = json.loads(scored.out)["sources"]
+    (checked,) = json.loads(invoke("check", source, "--json").out)["sources"]
+    of_texts = [finding for finding in checked["findings"] if finding["name"] in TEXT_FINDINGS]
+    numbers = ("name", "n_negatives", "share", "interval_95", "standard_error")
+    for document in (reported, {"findings": of_texts}):
+        shown = {finding["name"]: [finding[name] for name in numbers] for finding in document["findings"]}
+        assert shown == {f["name"]: [f[name] for name in numbers] for f in told["findings"] if f["name"] in shown}
+    assert len(of_texts) == len(TEXT_FINDINGS)
+    check = next(check for check in told["checks"] if check["name"] == "findings.false_negative")
+    assert check["measured"] == pytest.approx(70 / 700)
+
+
+def test_a_source_is_read_once(prepared, tmp_path):
+    """So a pipe will do."""
+    rows = write_rows(tmp_path / "used.jsonl", items(140, 1000)).read_bytes()
+    done = subprocess.run(
+        [sys.executable, "-m", "secid", "gate", "used=-", "--against", str(prepared.baseline)],
+        input=rows,
+        capture_output=True,
+        env=child_environment(),
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"used may enter" in done.stdout
 
 
 @pytest.mark.parametrize("command", ["score", "check", "gate"])

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from secid.pool import Plan, PlannedSource, make_plan
 from secid.records import Record, Source
-from secid.results.catalogue import TEXT_FINDINGS
+from secid.results.catalogue import BITS
 from secid.settings import Settings
-from tests.unit.findings.slow_texts import PlainRecord
+from tests.unit.findings.slow_texts import NAMES, PlainRecord
 
 Row = tuple[str, Sequence[str], Sequence[str]]
 """Query, positives, negatives."""
@@ -43,12 +43,11 @@ def plain(plan: Plan) -> list[list[PlainRecord]]:
             queries[source.query[r]],
             [passages[i] for i in source.positives[c:d]],
             [passages[i] for i in source.negatives[a:b]],
-            source.copies[a:b].tolist(),
         )
 
     return [[record(source, r) for r in range(source.n_records)] for source in plan.sources]
 
 
 def names_in(mask: int) -> set[str]:
-    """The findings of a mask."""
-    return {name for bit, name in enumerate(TEXT_FINDINGS) if mask >> bit & 1}
+    """The findings of a mask that `slow_texts` knows too."""
+    return {name for name in NAMES if mask >> BITS[name] & 1}

@@ -20,12 +20,11 @@ NAMES = ("false_negative", "near_copy", "repeat", "empty", "query_echo", "hub")
 
 @dataclass(frozen=True)
 class PlainRecord:
-    """A record in strings. copies : how often each negative is listed."""
+    """A record in strings, each negative once."""
 
     query: str
     positives: Sequence[str]
     negatives: Sequence[str]
-    copies: Sequence[int]
 
 
 def form(text: str) -> str:
@@ -69,30 +68,19 @@ def findings(sources: Sequence[Sequence[PlainRecord]]) -> list[list[set[str]]]:
     return [[names for row in records for names in _of_record(row, records, sources)] for records in sources]
 
 
-def n_extra(records: Sequence[PlainRecord]) -> list[int]:
-    """How many copies of each negative are repeats: all that are listed in the record but the first of a form."""
-    extra = []
-    for row in records:
-        seen: set[str] = set()
-        for text, copies in zip(row.negatives, row.copies, strict=True):
-            extra.append(copies if form(text) in seen else copies - 1)
-            seen.add(form(text))
-    return extra
-
-
 def _of_record(
     row: PlainRecord, records: Sequence[PlainRecord], sources: Sequence[Sequence[PlainRecord]]
 ) -> list[set[str]]:
-    positives, extra = positives_of(sources, row.query), n_extra([row])
+    positives = positives_of(sources, row.query)
     n_queries = len({form(other.query) for other in records})
     found = []
-    for negative, copies, n_repeats in zip(row.negatives, row.copies, extra, strict=True):
+    for place, negative in enumerate(row.negatives):
         served = {form(other.query) for other in records if form(negative) in map(form, other.negatives)}
         equal = form(negative) != "" and form(negative) in map(form, positives)
         rules = {
             "false_negative": equal,
             "near_copy": not equal and any(is_near(negative, positive) for positive in positives),
-            "repeat": n_repeats == copies,  # the record lists it before, written otherwise
+            "repeat": form(negative) in map(form, row.negatives[:place]),
             "empty": is_empty(negative),
             "query_echo": form(negative) != "" and form(negative) == form(row.query),
             "hub": 100 * len(served) > 5 * max(100, n_queries),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import unicodedata
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,9 +15,10 @@ from secid.findings.labelled import restored, stored_positives
 from secid.findings.normal_form import EMPTY_FORM, FormKeys, normal_form
 from secid.findings.passage_facts import is_empty
 from secid.findings.runs import n_set
-from secid.findings.texts import flags_of, mask_of, text_findings, text_masks
+from secid.findings.texts import mask_of, text_masks
 from secid.pool import select
 from secid.pool.texts import Packed
+from secid.results.catalogue import BITS
 from tests.unit.findings import slow_texts
 from tests.unit.findings.pooled import names_in, plain, pooled
 
@@ -55,23 +55,24 @@ ROWS = st.lists(
 
 
 def compared(plan, found, expected) -> int:
-    """How many negatives have a finding of slow_texts; raises where the masks are not what is expected."""
+    """How many negatives have a finding; raises where the masks are not what is expected."""
     n = 0
     for mask, names in zip(found, expected, strict=True):
-        assert [names_in(int(value)) & set(slow_texts.NAMES) for value in mask] == names
+        assert [names_in(int(value)) for value in mask] == names
         n += sum(map(bool, names))
     return n
+
+
+def flags_of(mask, name):
+    return (mask >> np.uint32(BITS[name])) & np.uint32(1) > 0
 
 
 @given(st.lists(ROWS, min_size=1, max_size=3))
 @settings(max_examples=150, deadline=None)
 def test_masks_equal_plain_sets(sources):
     with pooled(*sources) as plan:
-        findings = text_findings(plan.queries, plan.passages, plan.sources)
-        compared(plan, findings.masks, slow_texts.findings(plain(plan)))
-        for source, mask, records in zip(plan.sources, findings.masks, plain(plan), strict=True):
-            again = replace(source, findings=mask).again()
-            assert (source.copies - 1 + again).tolist() == slow_texts.n_extra(records)
+        masks = text_masks(plan.queries, plan.passages, plan.sources)
+        compared(plan, masks, slow_texts.findings(plain(plan)))
 
 
 @given(st.lists(texts(), min_size=1, max_size=8))
@@ -176,10 +177,8 @@ def test_labels_of_other_records_and_sources_count_and_are_named():
     rows = [("other", [passage(9)], [passage(8)]), ("What now?", [passage(1)], [passage(2).upper(), passage(3)])]
     labels = [("other", [passage(7)], [passage(6)]), ("what NOW", [passage(4), passage(2)], [passage(5)])]
     with pooled(rows, labels) as plan:
-        findings = text_findings(plan.queries, plan.passages, plan.sources)
-        assert [names_in(int(value)) for value in findings.masks[0]] == [set(), {"false_negative"}, set()]
-        assert findings.labelled_at(0, np.array([1])) == ["s1:2"]
-        assert findings.labelled_at(0, np.array([2])) == [""]  # no record labels it
+        masks = text_masks(plan.queries, plan.passages, plan.sources)
+        assert [names_in(int(value)) for value in masks[0]] == [set(), {"false_negative"}, set()]
     with pooled(rows) as plan:
         assert text_masks(plan.queries, plan.passages, plan.sources)[0].tolist() == [0, 0, 0]
 
@@ -203,13 +202,9 @@ def test_repeats_and_echoes(language):
     text, query = passage(1, language=language), passage(2, 8, language)
     rows = [(query, [passage(3)], [text, text, passage(4), f"{text} !", query.upper()]), ("b", [passage(5)], [text])]
     with pooled(rows) as plan:
-        findings = text_findings(plan.queries, plan.passages, plan.sources)
-        names = [names_in(int(value)) for value in findings.masks[0]]
+        masks = text_masks(plan.queries, plan.passages, plan.sources)
+        names = [names_in(int(value)) for value in masks[0]]
         assert names == [set(), set(), {"repeat"}, {"query_echo"}, set()]
-        source = replace(plan.sources[0], findings=findings.masks[0])
-        assert source.copies.tolist() == [2, 1, 1, 1, 1]
-        assert source.has("repeat").tolist() == [True, False, True, False, False]
-        assert source.again().tolist() == [False, False, True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -306,11 +301,10 @@ def test_positives_that_only_a_baseline_knows(language):
     ]
     with pooled(rows) as plan:
         (alone,) = text_masks(plan.queries, plan.passages, plan.sources)
-        findings = text_findings(plan.queries, plan.passages, plan.sources, known)
+        masks = text_masks(plan.queries, plan.passages, plan.sources, known)
         assert not alone.any()
         expected = [{"false_negative"}, {"near_copy"}, set(), set(), set()]
-        assert [names_in(int(value)) for value in findings.masks[0]] == expected
-        assert findings.labelled_at(0, np.array([0])) == [""]
+        assert [names_in(int(value)) for value in masks[0]] == expected
 
 
 def test_stored_positives_do_not_depend_on_the_order_and_leave_out_what_nothing_equals():
@@ -341,7 +335,7 @@ def test_stored_positives_that_do_not_fit_are_refused(name):
 def test_progress_counts_every_text():
     done: list[int] = []
     with pooled([("q", [passage(1)], [passage(2), passage(3)])]) as plan:
-        text_findings(plan.queries, plan.passages, plan.sources, tick=done.append)
+        text_masks(plan.queries, plan.passages, plan.sources, tick=done.append)
         assert sum(done) == len(plan.queries) + len(plan.passages)
 
 

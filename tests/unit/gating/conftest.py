@@ -9,59 +9,76 @@ from typing import Any
 import numpy as np
 import pytest
 
+from secid.findings.shares import Share
+from secid.findings.summary import SourceFindings, source_finding
 from secid.gating.baseline import METHOD_SETTINGS, Baseline, BaselineSource, Known
 from secid.gating.checks import all_checks
-from secid.gating.columns import Columns
 from secid.gating.limits import complete
 from secid.gating.policy import parse_policy
-from secid.gating.subject import Draft, Reference, Subject
-from secid.gating.texts import TEXT_BUCKETS, TextFindings
-from secid.results import EncoderInfo, IdfInfo
+from secid.gating.sample import Sample
+from secid.gating.subject import Reference, Subject
+from secid.measure.blocks import Triplets
+from secid.results import EncoderInfo, IdfInfo, TripletExample
+from secid.results.catalogue import FINDINGS
+from secid.results.gate import Check, CheckExample
 from secid.settings import DEFAULTS
-from secid.triplets.estimates import Estimate, clustered_mean
+from secid.triplets.estimates import Estimate
+from secid.triplets.table import TripletTable
 
 N_QUERIES, PER_QUERY = 400, 5
+TEMPERATURE = 0.05
 ENCODER = EncoderInfo("tiny", None, "w" * 8, "mean", "", "", 128, True, "float32", "cpu", 32, "f" * 8)
 
 
-def columns(seed: int = 0, n_queries: int = N_QUERIES, **shift: float) -> Columns:
-    """Normal columns around fixed means; shift moves one of them."""
+def sample(seed: int = 0, n_queries: int = N_QUERIES, **shift: float) -> Sample:
+    """Triplets, a record each, with gates and cosines around fixed means; shift moves one of them."""
     draw = np.random.default_rng(seed)
     n = n_queries * PER_QUERY
-    cluster = np.repeat(np.arange(n_queries), PER_QUERY)
+
+    def around(name: str, mean: float, spread: float, low: float = 0.02, high: float = 0.98) -> np.ndarray:
+        return np.clip(mean + shift.get(name, 0.0) + spread * draw.standard_normal(n), low, high)
+
+    consistency, locality = around("consistency", 0.8, 0.1), around("locality", 0.5, 0.1)
+    coverage = around("coverage", 0.2, 0.05, 0.0, 1.0)
+    near = around("query_similarity", 0.5, 0.05, -1.0, 1.0)
+    table = TripletTable(
+        triplets=triplets(np.repeat(np.arange(n_queries), PER_QUERY)),
+        planned=None,
+        temperature=TEMPERATURE,
+        s_query_positive=near + TEMPERATURE * np.log(consistency / (1 - consistency)) + shift.get("positive", 0.0),
+        positive_coverage=np.ones(n),
+        s_query_negative=near,
+        s_positive_negative=near + TEMPERATURE * np.log(locality / (1 - locality)),
+        coverage=coverage,
+        findings=np.zeros(n, np.uint32),
+        evaluated=frozenset(),
+    )
     names = np.array([f"query {i:08d}" for i in range(n_queries)], "S16")
-
-    def around(name: str, mean: float, spread: float) -> np.ndarray:
-        return np.clip(mean + shift.get(name, 0.0) + spread * draw.standard_normal(n), -1.0, 1.0)
-
-    values = {
-        "consistency": around("consistency", 0.8, 0.1),
-        "locality": around("locality", 0.5, 0.1),
-        "coverage": around("coverage", 0.2, 0.05),
-        "s_query_positive": around("s_query_positive", 0.7, 0.05),
-        "s_query_negative": around("s_query_negative", 0.5, 0.05),
-        "s_positive_negative": around("s_positive_negative", 0.4, 0.05),
-    }
     spread = shift.get("score_spread", 0.05)
     score = Estimate(0.3 + shift.get("score", 0.0), names, spread * draw.standard_normal(n_queries) / n_queries)
-    return Columns(names, cluster, None, values, score)
+    return Sample(table, names, score)
 
 
-def source_of(found: Columns, **changes: Any) -> BaselineSource:
-    """A baseline's source with the numbers of the columns."""
-    low, high = found.quantile(0.02), found.quantile(0.98)
-    means = {**found.means(), **found.tail(low, high)}
-    buckets = found.buckets(0.5, 0.99)
+def triplets(query: np.ndarray, share: np.ndarray | None = None) -> Triplets:
+    """A record for each triplet. query: (T,) ids."""
+    place = np.arange(len(query))
+    return Triplets(query, place, place, np.arange(len(query) + 1), place, place, share)
+
+
+def source_of(own: Sample, **changes: Any) -> BaselineSource:
+    """A baseline's source with the numbers of the sample, and one negative in a hundred that outscores its positive."""
+    low, high = np.quantile(own.relation(), (0.02, 0.98)).tolist()
+    means = {**own.means(), **own.tails(low, high)}
     known = BaselineSource(
         n_records=N_QUERIES,
         n_queries=N_QUERIES,
         n_negatives=N_QUERIES * PER_QUERY,
-        score_nats=found.score.value,
+        score_nats=own.score.value,
         interval_95=(0.0, 1.0),
-        standard_error_nats=found.score.standard_error,
+        standard_error_nats=own.score.standard_error,
         bias_nats=0.0,
         means={name: Known(value=e.value, standard_error=e.standard_error) for name, e in means.items()},
-        buckets={name: Known(value=e.value, standard_error=e.standard_error) for name, e in buckets.items()},
+        findings={"inversion": Known(value=0.01, standard_error=0.005)},
         tails={"low": low, "high": high},
         effective_rank={"10": 5.0, "100": 20.0, "1000": 50.0, "10000": 80.0},
         like_controls=(),
@@ -83,16 +100,18 @@ def baseline_of(**sources: BaselineSource) -> Baseline:
     )
 
 
-def findings(found: Columns, **shares: float) -> TextFindings:
-    """Texts with the given share of each bucket, spread over all queries."""
-    n = len(found.cluster)
-    flags = {name: np.arange(n) % PER_QUERY < shares.get(name, 0.0) * PER_QUERY for name in TEXT_BUCKETS}
-    return TextFindings(
-        n,
-        {name: clustered_mean(mask.astype(float), found.cluster, found.queries) for name, mask in flags.items()},
-        {name: [("own.jsonl", int(i) + 1, 0) for i in np.flatnonzero(mask)] for name, mask in flags.items()},
-        {name: int(mask.sum()) for name, mask in flags.items()},
-    )
+def findings(own: Sample, **shares: float) -> SourceFindings:
+    """Every finding of the catalogue with the given share, spread over all queries; `truncated` was not looked for."""
+    place = np.arange(len(own.table))
+    weight = np.ones(len(place))
+    example = TripletExample(path="own.jsonl", line=7, query="q", positive="p", negative="n" * 400, note="shown")
+    found = {
+        name: Share.of((place % PER_QUERY < shares.get(name, 0.0) * PER_QUERY) * 1.0, weight, own.cluster, own.queries)
+        for name in FINDINGS
+        if name != "truncated"
+    }
+    results = tuple(source_finding(name, share, (example,) * 4 if share.n else ()) for name, share in found.items())
+    return SourceFindings(results, {}, found)
 
 
 Make = Callable[..., Subject]
@@ -101,36 +120,34 @@ Make = Callable[..., Subject]
 @pytest.fixture
 def subject() -> Make:
     def make(
-        own: Columns | None = None,
+        own: Sample | None = None,
         policy: dict[str, Any] | None = None,
-        texts: dict[str, float] | None = None,
+        shares: dict[str, float] | None = None,
         **changes: Any,
     ) -> Subject:
-        before = columns(seed=1)
-        baseline = baseline_of(own=source_of(before))
-        found = columns() if own is None else own
+        baseline = baseline_of(own=source_of(sample(seed=1)))
+        own = sample() if own is None else own
         reference = Reference("own", baseline.sources["own"], None)
         made = Subject(
             name="own",
             n_records=N_QUERIES,
-            columns=found,
-            texts=findings(found, **(texts or {})),
+            sample=own,
+            findings=findings(own, **(shares or {})),
             policy=complete(parse_policy(policy or {}, "test"), baseline, "own"),
             baseline=baseline,
             reference=reference,
             previous=reference,
-            controls={kind: columns(2, s_query_negative=-0.4) for kind in ("random", "shuffled")},
-            missing={},
-            rank=Estimate(50.0, found.queries, np.full(len(found.queries), 0.05)),
-            place=lambda triplet: ("own.jsonl", triplet + 1, 0),
+            controls={kind: sample(2, query_similarity=-0.4) for kind in ("random", "shuffled")},
+            missing={"truncated": "it does not say"},
+            rank=Estimate(50.0, own.queries, np.full(len(own.queries), 0.05)),
+            example=lambda triplet: CheckExample(path="own.jsonl", line=triplet + 1, query="q", negative="n", note=""),
         )
         return replace(made, **changes)
 
     return make
 
 
-def outcome(subject: Subject, name: str) -> Draft:
+def outcome(subject: Subject, name: str) -> Check:
     """The one check of that name."""
-    found = [draft for draft in all_checks(subject) if draft.check.name == name]
-    assert len(found) == 1
-    return found[0]
+    (check,) = [check for check in all_checks(subject) if check.name == name]
+    return check

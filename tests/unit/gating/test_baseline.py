@@ -19,12 +19,12 @@ from secid.gating.baseline import (
     table_path,
     to_json,
 )
-from tests.unit.gating.conftest import ENCODER, baseline_of, columns, source_of
+from tests.unit.gating.conftest import ENCODER, baseline_of, sample, source_of
 
 
 @pytest.fixture
 def baseline():
-    return baseline_of(own=source_of(columns()))
+    return baseline_of(own=source_of(sample()))
 
 
 def test_there_and_back(baseline):
@@ -126,7 +126,7 @@ def test_changes_are_told(baseline):
         (("effective_rank",), {}, "effective_rank.10"),
         (("score_nats",), float("nan"), "score_nats"),
         (("standard_error_nats",), float("inf"), "standard_error_nats"),
-        (("buckets", "inversion"), {"value": 2.0, "standard_error": 0.1}, "buckets.inversion"),
+        (("findings", "inversion"), {"value": 2.0, "standard_error": 0.1}, "findings.inversion"),
         (("means", "close"), {"value": 0.1, "standard_error": -0.1}, "means.close"),
         (("score_nats",), 5.0, "score_nats"),
         (("bias_nats",), float("inf"), "bias_nats"),

@@ -12,11 +12,12 @@ from scipy.stats import t as student
 from secid.errors import UsageError
 from secid.gating.baseline import Known
 from secid.gating.init import policy_text, write_policy
-from secid.gating.limits import Z_ROOM, common, complete, down, margin, share_margin, up
+from secid.gating.limits import DERIVED, Z_ROOM, common, complete, down, margin, share_margin, up
 from secid.gating.policy import Policy, parse_policy, read_policy
 from secid.measure.interval import reach_95
+from secid.results.catalogue import DEFECTS
 from secid.settings import resolve
-from tests.unit.gating.conftest import baseline_of, columns, source_of
+from tests.unit.gating.conftest import baseline_of, sample, source_of
 
 
 def test_rounding_never_tightens():
@@ -29,7 +30,7 @@ def test_rounding_never_tightens():
 
 
 def test_the_margin_holds_both_errors():
-    known = source_of(columns(), n_queries=400)
+    known = source_of(sample(), n_queries=400)
     assert margin(known, 0.01, 400) == pytest.approx((reach_95(400) + Z_ROOM) * 0.01 * np.sqrt(2))
     assert margin(known, None, 400) == 0.0
 
@@ -40,14 +41,14 @@ def test_the_margin_lets_nearly_every_equal_sample_pass():
     n, error = 100_000, 0.01
     gaps = error * (draw.standard_normal(n) - draw.standard_normal(n))
     reach = np.abs(gaps) + reach_95(400) * error * np.sqrt(2)
-    inside = (reach <= margin(source_of(columns(), n_queries=400), error, 400)).mean()
+    inside = (reach <= margin(source_of(sample(), n_queries=400), error, 400)).mean()
     assert 0.997 < inside < 0.9995
 
 
 def test_a_small_share_gets_the_room_of_a_larger_one():
     """Tails of 2 % in samples of 500 clustered queries, each against its own baseline's interval."""
     draw = np.random.default_rng(0)
-    known = source_of(columns(), n_queries=500)
+    known = source_of(sample(), n_queries=500)
     n, p = 20_000, 0.02
     error = np.sqrt(p * (1 - p) / 500)
     room = share_margin(known, Known(value=p, standard_error=error), 500)
@@ -61,23 +62,25 @@ def test_a_small_share_gets_the_room_of_a_larger_one():
 def test_a_margin_widens_with_the_interval_of_a_small_sample():
     """12 queries of one side: 2.30 standard errors for the interval, and the room, by METHOD 8."""
     for known, new in ((12, 400), (400, 12)):
-        found = margin(source_of(columns(), n_queries=known), 0.01, new) / (0.01 * np.sqrt(1 + known / new))
+        found = margin(source_of(sample(), n_queries=known), 0.01, new) / (0.01 * np.sqrt(1 + known / new))
         assert found == pytest.approx(student.ppf(0.975, 11) * np.sqrt(12 / 11) + student.ppf(0.999, np.inf), rel=1e-9)
 
 
 def test_shares_without_an_error_get_no_margin():
-    known = source_of(columns())
+    known = source_of(sample())
     assert share_margin(known, Known(value=0.0, standard_error=0.0), 500) == 0.0
     assert share_margin(known, Known(value=0.3, standard_error=None), 500) == 0.0
 
 
 def test_what_is_given_stays_and_the_rest_is_filled_in():
-    baseline = baseline_of(own=source_of(columns()))
-    given = parse_policy({"buckets": {"empty": 0.2, "inversion": "off"}, "minimum_records": 50}, "x")
+    baseline = baseline_of(own=source_of(sample()))
+    given = parse_policy({"findings": {"empty": 0.2, "inversion": "off", "truncated": 0.3}, "minimum_records": 50}, "x")
     found = complete(given, baseline, "own")
-    assert (found.buckets.empty, found.buckets.inversion, found.minimum_records) == (0.2, "off", 50)
-    for name in ("known_positive", "near_copy", "duplicate", "overused", "preamble"):
-        assert getattr(found.buckets, name) == 0.01
+    limits = found.findings.model_dump()
+    assert (limits.pop("empty"), limits.pop("inversion"), limits.pop("truncated")) == (0.2, "off", 0.3)
+    assert found.minimum_records == 50
+    assert {name for name, limit in limits.items() if limit == 0.01} == {*DEFECTS} - {"empty"}
+    assert {name for name, limit in limits.items() if limit != "off"} == DERIVED - {"empty", "inversion"}
     dumped = found.model_dump()
     dumped["score"].pop("named")
     assert None not in [
@@ -86,14 +89,14 @@ def test_what_is_given_stays_and_the_rest_is_filled_in():
 
 
 def test_a_smaller_sample_gets_more_room():
-    baseline = baseline_of(own=source_of(columns()))
+    baseline = baseline_of(own=source_of(sample()))
     small, large = (complete(parse_policy({"minimum_records": n}, "x"), baseline, "own") for n in (50, 5000))
     assert small.score.tolerance_nats > large.score.tolerance_nats
 
 
 def test_a_small_source_beside_it_loosens_nothing_that_a_source_is_compared_with():
-    own = source_of(columns(), n_queries=4000, n_records=4000)
-    small = source_of(columns(3, n_queries=40), n_queries=40, n_records=40, score_nats=0.2)
+    own = source_of(sample(), n_queries=4000, n_records=4000)
+    small = source_of(sample(3, n_queries=40), n_queries=40, n_records=40, score_nats=0.2)
     alone, beside = baseline_of(own=own), baseline_of(own=own, small=small)
     assert complete(Policy(), beside, "own").drift == complete(Policy(), alone, "own").drift
     assert complete(Policy(), beside, "own").score == complete(Policy(), alone, "own").score
@@ -108,7 +111,7 @@ def test_a_small_source_beside_it_loosens_nothing_that_a_source_is_compared_with
 
 
 def test_what_differs_from_source_to_source_is_left_open_and_told():
-    beside = baseline_of(own=source_of(columns()), other=source_of(columns(3, score_spread=0.5)))
+    beside = baseline_of(own=source_of(sample()), other=source_of(sample(3, score_spread=0.5)))
     policy = common(Policy(), beside)
     assert policy.minimum_queries == 300
     assert policy.drift.score_nats is None
@@ -120,13 +123,13 @@ def test_what_differs_from_source_to_source_is_left_open_and_told():
 
 
 def test_a_spoilt_baseline_is_no_example():
-    spoilt = source_of(columns())
-    spoilt = replace(spoilt, buckets={**spoilt.buckets, "preamble": Known(value=0.3, standard_error=0.02)})
-    assert complete(Policy(), baseline_of(own=spoilt), "own").buckets.preamble == 0.05
+    spoilt = source_of(sample())
+    spoilt = replace(spoilt, findings={**spoilt.findings, "preamble": Known(value=0.3, standard_error=0.02)})
+    assert complete(Policy(), baseline_of(own=spoilt), "own").findings.preamble == 0.05
 
 
 def test_the_written_policy_is_the_derived_one():
-    baseline = baseline_of(own=source_of(columns()))
+    baseline = baseline_of(own=source_of(sample()))
     text = policy_text(baseline, "secid-baseline.json")
     written = parse_policy(tomllib.loads(text)["gate"], "x")
     assert written == complete(Policy(), baseline, "own")
@@ -136,7 +139,7 @@ def test_the_written_policy_is_the_derived_one():
 
 def test_hostile_names_stay_in_their_comment():
     name = 'x"\nminimum_records = 1\x1b[31m'
-    text = policy_text(baseline_of(**{name: source_of(columns(), like_controls=("random",))}), name)
+    text = policy_text(baseline_of(**{name: source_of(sample(), like_controls=("random",))}), name)
     assert tomllib.loads(text)["gate"]["minimum_records"] == 300
     assert "\x1b" not in text
 
@@ -144,7 +147,7 @@ def test_hostile_names_stay_in_their_comment():
 def test_settings_are_kept_and_a_policy_is_not_written_over(tmp_path):
     path = tmp_path / "secid.toml"
     path.write_text("seed = 3\n", encoding="utf-8")
-    baseline = baseline_of(own=source_of(columns()))
+    baseline = baseline_of(own=source_of(sample()))
     write_policy(baseline, "b.json", path)
     table = tomllib.loads(path.read_text(encoding="utf-8"))
     assert table["seed"] == 3
@@ -156,7 +159,7 @@ def test_settings_are_kept_and_a_policy_is_not_written_over(tmp_path):
 def test_a_policy_goes_where_it_is_read(tmp_path):
     path = tmp_path / "pyproject.toml"
     path.write_text('[project]\nname = "x"\n[tool.secid]\nseed = 3\n', encoding="utf-8")
-    baseline = baseline_of(own=source_of(columns()))
+    baseline = baseline_of(own=source_of(sample()))
     write_policy(baseline, "b.json", path)
     assert read_policy(None, tmp_path) == (complete(Policy(), baseline, "own"), "pyproject.toml")
     with pytest.raises(UsageError, match=r"\[tool.secid.gate\] table already"):
@@ -175,14 +178,14 @@ def test_a_file_that_cannot_take_the_policy_stays_as_it_is(tmp_path, name, text,
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match=told):
-        write_policy(baseline_of(own=source_of(columns())), "b.json", path)
+        write_policy(baseline_of(own=source_of(sample())), "b.json", path)
     assert path.read_text(encoding="utf-8") == text
 
 
 def test_line_ends_and_links_are_kept(tmp_path):
     (tmp_path / "real.toml").write_bytes(b"seed = 3\r\n")
     (tmp_path / "secid.toml").symlink_to("real.toml")
-    write_policy(baseline_of(own=source_of(columns())), "b.json", tmp_path / "secid.toml")
+    write_policy(baseline_of(own=source_of(sample())), "b.json", tmp_path / "secid.toml")
     assert (tmp_path / "secid.toml").is_symlink()
     written = (tmp_path / "real.toml").read_bytes()
     assert written.startswith(b"seed = 3\r\n\r\n#")
@@ -191,16 +194,16 @@ def test_line_ends_and_links_are_kept(tmp_path):
 
 def test_a_written_policy_hides_no_settings(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[tool.secid]\nseed = 3\n", encoding="utf-8")
-    write_policy(baseline_of(own=source_of(columns())), "b.json", tmp_path / "secid.toml")
+    write_policy(baseline_of(own=source_of(sample())), "b.json", tmp_path / "secid.toml")
     assert resolve({}, environment={}, directory=tmp_path).values.seed == 3
 
 
 def test_a_limit_that_nothing_can_fail_is_told():
     """A baseline of a few queries: what its errors leave open is everything."""
-    few = source_of(columns(n_queries=6, score_spread=5.0), n_queries=6, n_records=6, score_nats=0.3)
+    few = source_of(sample(n_queries=6, score_spread=5.0), n_queries=6, n_records=6, score_nats=0.3)
     lines = policy_text(baseline_of(own=few), "b.json").splitlines()
     told = [
         lines[at + 1].split(" = ")[0] for at, line in enumerate(lines) if line.endswith("Nothing can fail this limit.")
     ]
     assert "tolerance_nats" in told
-    assert "Nothing can fail this limit." not in policy_text(baseline_of(own=source_of(columns())), "b.json")
+    assert "Nothing can fail this limit." not in policy_text(baseline_of(own=source_of(sample())), "b.json")

@@ -11,22 +11,21 @@ import pytest
 from secid.gating import judge
 from secid.gating.policy import Policy
 from secid.settings import resolve
-from tests.unit.gating.conftest import baseline_of, columns, source_of
+from tests.unit.gating.conftest import baseline_of, sample, source_of
 
 
 def test_a_pooled_control_counts_on_the_source_s_queries_alone(monkeypatch):
-    pooled = columns(n_queries=100)
-    pooled.values["s_query_negative"][pooled.cluster >= 40] = -1.0  # a companion's, far from everything
-    monkeypatch.setattr(judge, "measured_columns", lambda measured: pooled)
+    pooled = sample(n_queries=100)
+    near = pooled.table.s_query_negative
+    near[pooled.cluster >= 40] = -1.0  # a companion's, far from everything
+    monkeypatch.setattr(judge, "measured_sample", lambda measured: pooled)
     names = [f"query {i:08d}".encode().ljust(16, b"\0") for i in range(40)]
     keys = np.frombuffer(b"".join(names), np.uint8).reshape(40, 16)
     item = SimpleNamespace(name="a", query_keys=keys)
     scored = SimpleNamespace(controls=[(SimpleNamespace(kind="random", of=None), None)])
-    found = judge._controls_of(item, scored)["random"]
-    assert found.means()["query_similarity"].value == pytest.approx(
-        columns(n_queries=100).values["s_query_negative"][:200].mean()
-    )
-    assert (len(found.queries), len(found.cluster), found.cluster.max()) == (40, 200, 39)
+    own = judge._controls_of(item, scored)["random"]
+    assert own.means()["query_similarity"].value == pytest.approx(near[:200].mean())
+    assert (len(own.queries), own.n_negatives, own.cluster.max()) == (40, 200, 39)
     few = SimpleNamespace(name="a", query_keys=keys[:4])
     assert judge._controls_of(few, scored) == {}
 
@@ -36,7 +35,7 @@ def test_a_pooled_control_counts_on_the_source_s_queries_alone(monkeypatch):
     [("bf16", {}, "bf16"), ("bf16", {"dtype": "float32"}, "float32"), ("unknown", {}, "auto")],
 )
 def test_the_number_format_is_the_baseline_s_unless_given(made_with, flags, used):
-    made = baseline_of(own=source_of(columns()))
+    made = baseline_of(own=source_of(sample()))
     made = replace(made, encoder=replace(made.encoder, dtype=made_with))
     found = judge.settings_for(made, resolve(flags, environment={}), Policy())
     assert found.values.dtype == used

@@ -41,6 +41,7 @@ def verdict(*checks: Check, name: str = HOSTILE, outcome: str = "fail", n: int =
         eci_nats=0.3,
         interval_95=(0.2, 0.4),
         previous=None,
+        findings=(),
         checks=checks,
     )
     return GateVerdict(
@@ -174,13 +175,13 @@ def test_every_page_tells_what_was_left_out():
 
 @pytest.mark.parametrize("width", [20, 80, 400])
 def test_no_number_of_the_table_is_cut(width):
-    wide = check("buckets.a_name_of_a_check_that_is_long", limit_text="within ±0.0123456 (any)")
+    wide = check("findings.a_name_of_a_check_that_is_long", limit_text="within ±0.0123456 (any)")
     wide = replace(wide, interval_95=(-12.0, 99.5))
     console = Console(file=io.StringIO(), width=width, highlight=False)
     print_verdict(console, verdict(wide, check("b", "not_evaluated", message="m", what_to_do="w", examples=())))
     text = console.file.getvalue()
     for cell in (
-        "buckets.a_name_of_a_check_that_is_long",
+        "findings.a_name_of_a_check_that_is_long",
         "within ±0.0123456 (any)",
         "0.1000",
         "−12.00 to 99.50",

@@ -17,10 +17,10 @@ from secid.settings import resolve
     ("table", "told", "remedy"),
     [
         ({"minimum_record": 5}, "unknown key 'minimum_record'", "did you mean 'minimum_records'?"),
-        ({"buckets": {"duplicates": 0.1}}, "unknown key 'buckets.duplicates'", "did you mean 'duplicate'?"),
-        ({"buckets": {"zzz": 0.1}}, "unknown key 'buckets.zzz'", "known: known_positive, near_copy"),
-        ({"buckets": {"empty": 1.5}}, "buckets.empty = 1.5 is not allowed", '"off"'),
-        ({"buckets": {"empty": True}}, "buckets.empty = True is not allowed", '"off"'),
+        ({"findings": {"repeats": 0.1}}, "unknown key 'findings.repeats'", "did you mean 'repeat'?"),
+        ({"findings": {"zzz": 0.1}}, "unknown key 'findings.zzz'", "known: false_negative, near_copy"),
+        ({"findings": {"empty": 1.5}}, "findings.empty = 1.5 is not allowed", '"off"'),
+        ({"findings": {"empty": True}}, "findings.empty = True is not allowed", '"off"'),
         ({"score": {"tolerance_nats": "none"}}, "score.tolerance_nats = 'none' is not allowed", '"off"'),
         ({"score": {"against": "first"}}, "score.against = 'first' is not allowed", None),
         ({"score": {"against": "named"}}, "score.named is not given", None),
@@ -68,11 +68,11 @@ def test_the_schema_names_every_key():
     schema = policy_schema()
     assert schema["additionalProperties"] is False
     assert set(schema["properties"]) == set(Policy.model_fields)
-    assert "description" in schema["$defs"]["BucketsPolicy"]["properties"]["preamble"]
+    assert "description" in schema["$defs"]["FindingsPolicy"]["properties"]["preamble"]
 
 
 def test_every_table_has_its_checks():
-    assert {"score", "means.locality", "buckets.empty", "controls.shuffled", "diversity", "drift.close"} <= {
+    assert {"score", "means.locality", "findings.empty", "controls.shuffled", "diversity", "drift.close"} <= {
         *CHECK_NAMES
     }
 
@@ -124,11 +124,11 @@ def test_a_table_with_letters_swapped_is_told(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "told", "remedy"),
     [
-        ("p.toml", "[gate]\n[buckets]\nempty = 0.0\n", "'buckets'", "did you mean 'gate.buckets'?"),
-        ("p.toml", "[gate]\n[bucket]\nempty = 0.0\n", "'bucket'", "did you mean 'gate.buckets'?"),
+        ("p.toml", "[gate]\n[findings]\nempty = 0.0\n", "'findings'", "did you mean 'gate.findings'?"),
+        ("p.toml", "[gate]\n[finding]\nempty = 0.0\n", "'finding'", "did you mean 'gate.findings'?"),
         ("p.toml", "minimum_records = 9\n[gate]\n", "'minimum_records'", "did you mean 'gate.minimum_records'?"),
         ("p.toml", "[gate]\n[controls]\nrelatedness_minimum = 0.5\n", "'controls'", "did you mean 'gate.controls'?"),
-        ("secid.toml", "[gate]\n[buckets]\nempty = 0.0\n", "'buckets'", "did you mean 'gate.buckets'?"),
+        ("secid.toml", "[gate]\n[findings]\nempty = 0.0\n", "'findings'", "did you mean 'gate.findings'?"),
         (
             "pyproject.toml",
             "[tool.secid.gate]\n[tool.secid.drift]\nclose = 0.1\n",
@@ -149,7 +149,7 @@ def test_settings_and_tables_of_others_may_stand_beside_the_policy(tmp_path):
     for name, text in (
         ("p.toml", "title = 'limits'\n[gate]\nminimum_records = 9\n" + others),
         ("secid.toml", "seed = 1\ncontrols = 'random'\n[gate]\nminimum_records = 9\n"),
-        ("pyproject.toml", "[buckets]\n[tool.secid]\nseed = 1\n[tool.secid.gate]\nminimum_records = 9\n" + others),
+        ("pyproject.toml", "[findings]\n[tool.secid]\nseed = 1\n[tool.secid.gate]\nminimum_records = 9\n" + others),
     ):
         (tmp_path / name).write_text(text, encoding="utf-8")
         assert read_policy(tmp_path / name)[0].minimum_records == 9

@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 if __name__ == "__main__":
     document = json.loads((REPOSITORY / "docs" / "example-report" / "report.json").read_text(encoding="utf-8"))
     for source in document["sources"]:
-        for bucket in source["buckets"]:
-            bucket["examples"] = bucket["examples"][:1]
+        for finding in source["findings"]:
+            finding["examples"] = finding["examples"][:1]
     path = Path(__file__).parent / "golden" / f"{document['schema_version']}.json"
     path.write_text(json.dumps(document, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -78,15 +78,16 @@ def hostile(run: Run) -> Run:
         }
         for file in source["paths"]:
             file |= {"path": everything, "mapping": everything}
-        for bucket in source["buckets"]:
-            for example in bucket["examples"]:
+        for finding in source["findings"]:
+            for example in finding["examples"]:
                 texts = {
                     name: HOSTILE[(2 * place + shift) % len(HOSTILE)]
                     for shift, name in enumerate(("query", "positive", "negative"))
                 }
                 example |= {**texts, "path": everything, "matched_terms": [[everything, 1.0]]}
-    if document["sources"][0]["buckets"]:
-        document["sources"][0]["buckets"][0]["examples"][0]["negative"] = "W" * 1_000_000
+    examples = [example for finding in document["sources"][0]["findings"] for example in finding["examples"]]
+    if examples:
+        examples[0]["negative"] = "W" * 1_000_000
     document["encoder"] |= {
         "name": everything,
         "query_prefix": everything,
@@ -105,7 +106,7 @@ def hostile(run: Run) -> Run:
 def bare(run: Run) -> Run:
     """The run with every part empty that may be empty."""
     sources = tuple(
-        replace(source, gate_histograms={}, buckets=(), bucket_overlaps={}, budget_curve=(), top_eigenvalue_shares=())
+        replace(source, gate_histograms={}, findings=(), finding_overlaps={}, budget_curve=(), top_eigenvalue_shares=())
         for source in run.sources[:1]
     )
     return replace(
@@ -125,15 +126,16 @@ def bare(run: Run) -> Run:
 
 
 def large(run: Run, n_sources: int = 6, word: str = "long-name-of-a-source-" * 6) -> Run:
-    """The run with n sources of long names, three examples a bucket of 600 characters, and every part filled."""
+    """The run with n sources of long names, three examples a finding of 600 characters, and every part filled."""
     originals = run.sources
     names = [f"{word}{place}" for place in range(n_sources)]
     chosen = [originals[place % len(originals)] for place in range(n_sources)]
 
     def filled(source: SourceResult) -> SourceResult:
-        example = next(bucket.examples[0] for bucket in source.buckets if bucket.examples)
+        example = next(finding.examples[0] for finding in source.findings if finding.examples)
         long = replace(example, query="q" * 300, positive="p " * 300, negative="n " * 300)
-        return replace(source, buckets=tuple(replace(bucket, examples=(long,) * 3) for bucket in source.buckets))
+        items = (replace(item, examples=(long,) * 3 * (item.n_negatives > 0)) for item in source.findings)
+        return replace(source, findings=tuple(items))
 
     sources = tuple(
         replace(filled(source), name=name, rank=place + 1)
@@ -206,7 +208,7 @@ def sliced(run: Run) -> Run:
             consistency_mean=0.9,
             locality_mean=0.5,
             coverage_mean=0.1,
-            bucket_fractions={"inversion": 0.25, "truncated": 0.0},
+            finding_shares={"inversion": 0.25, "truncated": 0.0},
         )
         for source in run.sources
     )

@@ -44,14 +44,14 @@ def test_a_newer_minor_version_is_read_and_its_fields_ignored_at_every_level():
     for outer, inner in mappings:
         newer[outer][inner] = document[outer][inner]
     for old, new in zip(document["sources"], newer["sources"], strict=True):
-        new |= {name: old[name] for name in ("skipped", "dropped_negatives", "gate_histograms", "bucket_overlaps")}
+        new |= {name: old[name] for name in ("skipped", "dropped_negatives", "gate_histograms", "finding_overlaps")}
     for old, new in zip(document["ablations"], newer["ablations"], strict=True):
         new["range_nats"] = old["range_nats"]
         for old_row, new_row in zip(old["rows"], new["rows"], strict=True):
             new_row |= {name: old_row[name] for name in ROW_MAPPINGS}
     for old, new in zip(document["slices"], newer["slices"], strict=True):
         for old_source, new_source in zip(old["sources"], new["sources"], strict=True):
-            new_source["bucket_fractions"] = old_source["bucket_fractions"]
+            new_source["finding_shares"] = old_source["finding_shares"]
     assert json.dumps(newer).count("field_of_tomorrow") > 250
     read = from_json(json.dumps(newer))
     assert read.schema_version == "1.99"

@@ -146,19 +146,20 @@ def test_sizes_hold_for_six_sources_with_everything(run):
     assert 100_000 < len(page.encode()) <= LARGEST_HTML
     assert "passages cut to" in page
     assert len(text.encode()) <= LARGEST_MARKDOWN
-    assert "Left out for size: all examples but one" in text
+    assert "Left out for size: examples of findings without a limit, all examples but one" in text
 
 
 @pytest.mark.parametrize(
     ("share", "said", "n_examples"),
     [
         (1.0, None, 3),
-        (0.85, "examples after the first 2 of each bucket.", 2),
-        (0.62, "examples after the first of each bucket.", 1),
-        (0.46, "examples after the first of each bucket, passages after 100 characters.", 1),
-        (0.35, "all examples but one of each of the first 3 buckets of a source.", 1),
-        (0.265, "all examples but one of the first bucket of a source.", 1),
-        (0.235, "examples.", 0),
+        (0.66, "", 3),
+        (0.55, "examples after the first 2 of each finding", 2),
+        (0.44, "examples after the first of each finding", 1),
+        (0.41, "examples after the first of each finding, passages after 100 characters", 1),
+        (0.393, "all examples but one of each of the first 3 findings of a source", 1),
+        (0.36, "all examples but one of the first finding of a source", 1),
+        (0.33, "examples", 0),
     ],
 )
 def test_examples_leave_markdown_gradually(run, monkeypatch, share, said, n_examples):
@@ -169,9 +170,10 @@ def test_examples_leave_markdown_gradually(run, monkeypatch, share, said, n_exam
     monkeypatch.setattr("secid.pages.markdown.LARGEST_PAGE", limit)
     text = to_markdown(made)
     assert len(text.encode()) <= limit
-    assert re.findall(r"Left out for size: (.*) report\.html", text) == ([said] if said else [])
-    buckets = re.findall(r"negatives\)\n((?:  - .*\n)*)", text)
-    assert {bucket.count("  - query: ") for bucket in buckets} == ({n_examples} if n_examples else set())
+    cut = ", ".join(filter(None, ["examples of findings without a limit", said]))
+    assert re.findall(r"Left out for size: (.*)\. report\.html", text) == ([cut] if said is not None else [])
+    findings = re.findall(r"negatives?\)\n((?:  - .*\n)*)", text)
+    assert {finding.count("  - query: ") for finding in findings} == ({n_examples} if n_examples else set())
     longest = 100 if said and ("100" in said or "but one" in said) else 200
     assert {len(line) for line in re.findall("  - query: (q+…)", text)} == ({longest} if n_examples else set())
 
@@ -238,7 +240,7 @@ def test_names_that_differ_in_their_middle_are_told_apart(run):
     warned = replace(made, warnings=(f"{twins['bm25']}: odd",))
     page = page_of(warned)
     cases = {case.source for section in page.sections for case in section.cases}
-    examples = {source.name for source in run.sources if any(bucket.examples for bucket in source.buckets)}
+    examples = {source.name for source in run.sources if any(finding.examples for finding in source.findings)}
     assert len(cases) == len(examples)
     heads = [column.title for section in page.sections for part in section.parts for column in part.table.columns]
     assert any(head.endswith("zzz #1") for head in heads)
@@ -267,7 +269,7 @@ def test_markdown_is_small_by_construction(run, n_sources):
 
 
 def test_nothing_is_cut_from_a_small_page(run):
-    assert "Left out for size" not in to_markdown(run)
+    assert "Left out for size" not in to_markdown(replace(run, sources=run.sources[:3]))
     assert "passages cut to 600" in to_html(run)
 
 
@@ -312,10 +314,10 @@ def ranking_of(text):
 @pytest.mark.parametrize(
     ("width", "head", "missing"),
     [
-        (80, "rank source ECI_sem ±95 % div. π ρ c π<½ negatives", None),
-        (70, "rank source ECI_sem ±95 % div. π π<½ negatives", "ρ, c"),
-        (60, "rank source ECI_sem ±95 % π<½ negatives", "ρ, c, π, div."),
-        (40, "rank source ECI_sem ±95 %", "ρ, c, π, div., negatives, π<½"),
+        (100, "rank source ECI_sem ±95 % hardness div. π ρ c π<½ negatives", None),
+        (80, "rank source ECI_sem ±95 % hardness div. π π<½ negatives", "ρ, c"),
+        (60, "rank source ECI_sem ±95 % hardness π<½", "ρ, c, π, div., negatives"),
+        (40, "rank source ECI_sem ±95 %", "ρ, c, π, div., negatives, hardness, π<½"),
     ],
 )
 def test_names_and_scores_are_whole_on_a_narrow_terminal(run, width, head, missing):
@@ -378,7 +380,7 @@ def test_no_range_goes_across_weights(run):
 
 def test_the_terminal_shows_score_interval_and_group(run):
     text = printed(run)
-    assert re.search(r"1 \(1\)\s+random\s+0\.5455 ±0\.0350\s+0\.6\s%\s+0\.99 0\.58 0\.05", text)
+    assert re.search(r"1 \(1\)\s+random\s+0\.5455 ±0\.0350\s+0\.006\s+0\.6\s%\s+0\.99", text)
     assert text.splitlines()[-1].startswith("Verdict: random ranks first; random passages outscore 4 of 5;")
     assert "controls, not ranked" in text
 
@@ -386,9 +388,9 @@ def test_the_terminal_shows_score_interval_and_group(run):
 def test_the_terminal_begins_with_the_table_and_explains_its_columns(run):
     lines = printed(run).splitlines()
     assert lines[0].split()[:2] == ["rank", "source"]
-    told = " ".join(printed(run).split())
+    told = " ".join(printed(run, 100).split())
     for words in (
-        "sources joined by pairs whose order",
+        "sources with the same number are statistically tied",
         "div.: 1 − ECI_sem/tr M",
         "π: target consistency, 0 to 1",
         "ρ: semantic locality, 0 to 1",
@@ -403,7 +405,7 @@ def test_the_score_of_budget_1_and_the_diversity_stand_beside_the_score_of_anoth
     point = replace(run.sources[0].budget_curve[0], budget=1000.0, nats=168.7, interval_95=(160.0, 177.4))
     first = replace(run.sources[0], budget_curve=(point,), equal_curve=())
     line = printed(replace(run, budget=1000.0, sources=(first, *run.sources[1:]))).splitlines()[2]
-    assert re.search(r"168\.7 ±8\.7000\s+0\.5455\s+0\.6\s%\s+0\.99\s+0\.9\s%\s+330$", line)
+    assert re.search(r"168\.7 ±8\.7000\s+0\.5455\s+0\.006\s+0\.6\s%\s+0\.9\s%\s+330$", line)
 
 
 def test_the_diversity_stands_beside_the_score_of_a_control_too(run):
@@ -448,14 +450,22 @@ def test_no_line_of_the_terminal_ends_in_a_space(sample):
 
 
 def test_all_findings_that_matter_are_on_the_terminal_and_the_rest_is_counted(run):
-    told = " ".join(printed(run).split())
-    assert len(re.findall(r"- \S", told[told.index("Watch out:") :])) == len(warnings(run)) == SHOWN_FINDINGS
-    more = replace(run, warnings=tuple(f"{name} is odd" for name in ("this", "that", "it")))
-    told = " ".join(printed(more).split())
+    def shown(made):
+        told = " ".join(printed(made).split())
+        return told, len(re.findall(r"- \S", told[told.index("Watch out:") :]))
+
+    n_more = len(warnings(run)) - SHOWN_FINDINGS
+    told, n_lines = shown(run)
+    assert n_more > 0
+    assert (f"- {n_more} more in report.md" in told, n_lines) == (True, SHOWN_FINDINGS + 1)
+    told, _ = shown(replace(run, warnings=tuple(f"{name} is odd" for name in ("this", "that", "it"))))
     assert "- This is odd. - That is odd. - It is odd." in told
-    assert told.index("- 31 of 314") < told.index("- This is odd.")  # positives among negatives come first
-    assert "- 3 more in report.md" in told
-    assert "more in report.md" not in printed(run)
+    assert told.index("- 37 of 330") < told.index("- This is odd.")  # positives among negatives come first
+    assert f"- {n_more + 3} more in report.md" in told
+    few = replace(run, sources=run.sources[:1], overlaps=(), ablations=())
+    told, n_lines = shown(few)
+    assert n_lines == len(warnings(few))
+    assert "more in report.md" not in told
 
 
 def test_blocks_are_in_every_page(run):
@@ -474,9 +484,9 @@ def test_blocks_are_in_every_page(run):
         assert "Within mined: order unchanged." in text
 
 
-def test_buckets_are_repeated_for_each_slice(run):
+def test_findings_are_repeated_for_each_slice(run):
     text = to_markdown(samples.sliced(run))
-    assert "Share of negatives by bucket" in text
+    assert "Share of negatives by finding" in text
     assert "| slice and source | inversion |" in text
     assert text.count("| (absent or empty), ") == len(run.sources)
 
@@ -659,11 +669,9 @@ COLUMNS = {
 }
 """Columns explained under another name."""
 OF_SOURCES = {
-    "Share of each source's negatives by bucket": "share",
-    "Share of negatives by bucket": "share",
-    "Share of each source's weight by bucket": "share of weight",
-    "Part of each source's score by bucket, in nats": "part of the score",
-    "Negatives in two buckets at once": "negatives in two buckets",
+    "Share of each source's negatives by finding": "share",
+    "Share of negatives by finding": "share",
+    "Negatives with two findings at once": "negatives with both",
     "Each source minus each control, with 95 % interval (nats)": "difference",
     "ECI_B relative to the highest source": "relative to the highest",
 }
@@ -991,15 +999,16 @@ def test_heads_of_proxies_say_of_what_they_are(run):
     assert "MNRL loss, record" in titles
 
 
-def test_buckets_of_slices_stand_in_the_order_of_the_main_table(run):
+def test_findings_of_slices_are_in_the_order_of_the_main_table(run):
     made = samples.sliced(run)
     fractions = dict.fromkeys(("near_copy", "low_locality", "inversion"), 0.1)
-    sources = tuple(replace(source, bucket_fractions=fractions) for source in made.slices[0].sources)
+    sources = tuple(replace(source, finding_shares=fractions) for source in made.slices[0].sources)
     made = replace(made, slices=(replace(made.slices[0], sources=sources), *made.slices[1:]))
     sections = {section.anchor: section for section in page_of(made).sections}
-    main = [row[0] for row in sections["findings"].parts[0].table.rows]
+    rules = next(part.table for part in sections["findings"].parts if part.table.caption == "What each finding is")
+    main = [row[0] for row in rules.rows]
     titles = [column.title for column in sections["slices"].parts[1].table.columns[1:]]
-    assert titles == ["inversion", "low locality", "near copy"]
+    assert titles == ["near copy", "inversion", "low locality"]
     assert titles == [name for name in main if name in titles]
 
 

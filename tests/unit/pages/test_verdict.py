@@ -9,15 +9,7 @@ import pytest
 
 from secid.pages.ablation_summary import unstable
 from secid.pages.controls_text import controls_told
-from secid.pages.findings import (
-    NOTICED_DEFECT,
-    NOTICED_INVERSIONS,
-    NOTICED_OVERLAP,
-    NOTICED_SKIPPED,
-    NOTICED_TRUNCATED,
-    findings,
-    of_source,
-)
+from secid.pages.findings import NOTICED_OVERLAP, NOTICED_SKIPPED, negatives, notices, of_source
 from secid.pages.html import to_html
 from secid.pages.markdown import to_markdown
 from secid.pages.numbers import fraction, percent
@@ -25,7 +17,8 @@ from secid.pages.sanitize import without_isolates
 from secid.pages.sections.findings import findings_section
 from secid.pages.sections.ranking import controls_section, pairs_section
 from secid.pages.verdict import MOST_WORDS, controls, in_a_line, ranking, verdict, warning, warnings
-from secid.results import Ablation, AblationRow
+from secid.results import Ablation, AblationRow, SourceFinding
+from secid.results.catalogue import FINDINGS
 from tests.unit.pages import samples
 
 
@@ -46,7 +39,7 @@ def test_three_labelled_sentences(run):
 
 def changed(run):
     """The run as other rules of the verdict see it."""
-    clean = without_buckets(run)
+    clean = without_findings(run)
     yield from (run, samples.compared(run, True), samples.compared(run, False), samples.bare(run), clean)
     yield replace(run, comparisons=())
     yield replace(run, budget=1000.0)
@@ -72,8 +65,8 @@ def test_every_sentence_is_one_of_few_words_and_the_terminal_s_fits_a_line(run):
 
 
 def test_the_line_says_who_is_first_what_random_passages_do_and_how_much_is_found(run):
-    assert said(in_a_line(run)) == "random ranks first; random passages outscore 4 of 5; 5 findings."
-    unsure = without_buckets(samples.compared(run, False))
+    assert said(in_a_line(run)) == "random ranks first; random passages outscore 4 of 5; 6 findings."
+    unsure = without_findings(samples.compared(run, False))
     assert said(in_a_line(replace(unsure, controls=()))) == (
         "first place is open; no random control to judge by; no finding."
     )
@@ -146,7 +139,7 @@ def test_at_another_budget_the_score_is_that_of_the_budget(run):
 
 
 def test_a_sentence_begins_with_a_capital_unless_a_whole_name_does(run):
-    made = samples.renamed(without_buckets(run), {"bm25": "the", "dense": "noise-2"})
+    made = samples.renamed(without_findings(run), {"bm25": "the", "dense": "noise-2"})
     made = replace(made, warnings=("these are few", "the: odd", "noise of the encoder", "noise-2: odd."))
     assert warnings(made)[:4] == ["These are few.", "the: odd.", "Noise of the encoder.", "noise-2: odd."]
 
@@ -309,22 +302,25 @@ def test_without_controls_that_is_said_and_the_reason_below(run):
 
 
 def test_the_worst_finding_is_a_positive_among_negatives(run):
-    assert "of poisoned (9.9 %) are labelled positives of their query; remove them" in said(warning(run))
+    worst = notices(run)[0]
+    assert (worst.kind, worst.source) == ("false_negative", "poisoned")
+    assert "of poisoned (11.2 %)" in said(warning(run))
+    assert "select RUN --drop false_negative" in said(warning(run))
 
 
 def test_positives_among_negatives_are_told_first_then_what_concerns_all_scores(run):
     made = replace(run, warnings=("use --tokenizer multilingual: it cuts words",))
     assert "are labelled positives of their query" in warning(made)
     told = warnings(made)
-    grave = [item for item in findings(run) if item.urgency == 0]
+    grave = [item for item in notices(run) if item.urgency == 0]
     assert told[len(grave)].startswith("Use --tokenizer multilingual")
-    assert 0 < len(grave) < len(findings(run))
-    clean = replace(without_buckets(run), warnings=("the lexical gate is inactive",))
+    assert 0 < len(grave) < len(notices(run))
+    clean = replace(without_findings(run), warnings=("the lexical gate is inactive",))
     assert warning(clean) == "The lexical gate is inactive."
 
 
 def test_a_warning_in_brief_is_cut_between_clauses_and_keeps_its_remedy(run):
-    clean = without_buckets(run)
+    clean = without_findings(run)
     remedy = f"use --tokenizer multilingual for {'n' * 200}"
     told = warnings(replace(clean, warnings=(f"{remedy}: some reason, and more",)), brief=True)[0]
     assert told == f"U{remedy[1:]}."
@@ -335,14 +331,14 @@ def test_a_warning_in_brief_is_cut_between_clauses_and_keeps_its_remedy(run):
 
 
 def test_a_name_is_never_capitalised(run):
-    made = samples.renamed(without_buckets(run), {"random": "html"})
+    made = samples.renamed(without_findings(run), {"random": "html"})
     assert warning(replace(made, warnings=("html: 3 queries are too few",))).startswith("html: 3")
 
 
 def test_all_findings_are_sentences_the_worst_first(run):
     told = warnings(replace(run, warnings=("of all scores",)))
     assert "Of all scores." in told
-    assert len(told) == 1 + len(findings(run))
+    assert len(told) == 1 + len(notices(run))
     assert all(sentence.endswith(".") for sentence in told)
 
 
@@ -398,8 +394,8 @@ def test_without_ablations_there_are_three_sentences(run):
     assert unstable(small) == ""
 
 
-def without_buckets(run, **fields):
-    sources = tuple(replace(source, buckets=(), inversion_fraction=0.0, skipped={}, **fields) for source in run.sources)
+def without_findings(run, **fields):
+    sources = tuple(replace(source, findings=(), skipped={}, **fields) for source in run.sources)
     return replace(run, sources=sources, overlaps=(), ablations=(), not_evaluated={}, warnings=())
 
 
@@ -412,9 +408,9 @@ def ablation(name, *rows):
 
 
 def test_an_unstable_leader_is_told_before_inversions(run):
-    clean = without_buckets(run)
+    clean = without_findings(run)
     shaky = replace(clean, ablations=(ablation("temperature", row("0.2", ("random", "bm25")), row("0.05")),))
-    sources = tuple(replace(source, inversion_fraction=0.9) for source in shaky.sources)
+    sources = tuple(replace(source, findings=(finding("inversion", 0.9),)) for source in shaky.sources)
     assert "random changes places with bm25 (at temperature 0.2)" in said(warnings(replace(shaky, sources=sources))[0])
     assert said(warning(shaky)) == (
         "random changes places with bm25 under other settings; choose by this rank only if you know the right setting."
@@ -423,7 +419,7 @@ def test_an_unstable_leader_is_told_before_inversions(run):
 
 def test_settings_stand_with_the_pair_that_changes_places_there(run):
     rows = (row("0.2", ("random", "bm25")), row("0.1", ("dense", "random"), ("bm25", "dense")))
-    shaky = replace(without_buckets(run), ablations=(ablation("temperature", *rows),))
+    shaky = replace(without_findings(run), ablations=(ablation("temperature", *rows),))
     told = said(warnings(shaky)[0])
     assert "with bm25 (at temperature 0.2) and dense (at temperature 0.1); choose by" in told
 
@@ -432,7 +428,7 @@ def test_a_source_of_which_anything_is_told_is_not_called_clear(run):
     def clear(made):
         return said(findings_section(made).bullets[-1])
 
-    clean = without_buckets(run)
+    clean = without_findings(run)
     assert clear(clean) == "random, bm25, dense, poisoned and counterfactual: no finding of their own above the limits."
     all_shared = replace(
         run.overlaps[0], negative_jaccard_mean=0.95, shared_query_fraction=1.0, shared_document_fraction=1.0
@@ -444,8 +440,8 @@ def test_a_source_of_which_anything_is_told_is_not_called_clear(run):
 
 @pytest.mark.parametrize("name", ["sample"])
 def test_small_samples_are_no_instability(run, name):
-    shaky = replace(without_buckets(run), ablations=(ablation(name, row("1 %", ("random", "bm25"))),))
-    assert findings(shaky) == []
+    shaky = replace(without_findings(run), ablations=(ablation(name, row("1 %", ("random", "bm25"))),))
+    assert notices(shaky) == []
     assert "was not tried: add --ablate" in warning(shaky)
     steady = replace(shaky, ablations=(*shaky.ablations, ablation("temperature", row("0.2"), row("base"))))
     assert "keeps its place under every setting that was tried, but not in samples of 1 %." in warning(steady)
@@ -453,7 +449,7 @@ def test_small_samples_are_no_instability(run, name):
 
 def test_a_leader_keeps_its_place_only_where_all_sources_were_scored(run):
     def told(*rows):
-        return warning(replace(without_buckets(run), ablations=(ablation("temperature", *rows),)))
+        return warning(replace(without_findings(run), ablations=(ablation("temperature", *rows),)))
 
     known, partly, unknown = row("0.1"), replace(row("0.2"), scores={"dense": None}), replace(row("9"), stability=None)
     assert told(known).endswith("the leader keeps its place under every setting that was tried.")
@@ -463,7 +459,7 @@ def test_a_leader_keeps_its_place_only_where_all_sources_were_scored(run):
 
 
 def test_one_source_has_no_place_and_no_pair(run):
-    one = replace(without_buckets(run), sources=without_buckets(run).sources[:1])
+    one = replace(without_findings(run), sources=without_findings(run).sources[:1])
     one = replace(one, ablations=(ablation("temperature", replace(row("0.2"), stability=None)),))
     assert "one source alone has no place to keep" in warning(one)
     assert unstable(one) == ""
@@ -487,19 +483,53 @@ def test_controls_that_compare_nothing_are_no_pass(run):
 
 
 def test_swaps_of_others_are_not_the_leader_s(run):
-    shaky = replace(without_buckets(run), ablations=(ablation("temperature", row("0.2", ("bm25", "dense"))),))
-    assert findings(shaky) == []
+    shaky = replace(without_findings(run), ablations=(ablation("temperature", row("0.2", ("bm25", "dense"))),))
+    assert notices(shaky) == []
 
 
-@pytest.mark.parametrize(("fraction", "told"), [(0.2, True), (0.19, False), (float("nan"), False)])
-def test_inversions_are_told_from_a_fifth_on(run, fraction, told):
-    source = replace(run.sources[0], buckets=(), skipped={}, inversion_fraction=fraction)
-    assert bool(of_source(source)) is told
+def finding(name, share, n=90):
+    return SourceFinding(name=name, n_negatives=n, share=share, interval_95=(0.0, 1.0), examples=())
+
+
+@pytest.mark.parametrize("entry", [entry for entry in FINDINGS.values() if entry.limit is not None])
+def test_a_finding_stands_out_above_its_limit(run, entry):
+    """Below it, at it and without a number it does not."""
+    for share, stands_out in ((entry.limit * 1.01, True), (entry.limit, False), (0.0, False), (float("nan"), False)):
+        source = replace(run.sources[0], skipped={}, findings=(finding(entry.name, share),))
+        notes = of_source(source)
+        assert bool(notes) is stands_out
+        for note in notes:
+            assert (note.kind, note.source, note.urgency) == (entry.name, source.name, entry.urgency)
+            assert percent(share) in note.text
+            assert entry.says in note.text
+            assert note.remedy == entry.do
+            assert bool(note.command) is entry.counted
+
+
+def test_findings_that_only_describe_never_stand_out(run):
+    names = [entry.name for entry in FINDINGS.values() if entry.limit is None]
+    source = replace(run.sources[0], skipped={}, findings=tuple(finding(name, 1.0) for name in (*names, "of_tomorrow")))
+    assert of_source(source) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "share", "n_scored", "expected"),
+    [
+        ("repeat", 16, 16 / 330, 314, "16 of 330 negatives"),  # listed: more than are scored
+        ("repeat", 16, 0.0484848, None, "16 of 330 negatives"),  # as a page rounds it
+        ("inversion", 31, 31 / 314, 314, "31 of 314 negatives"),
+        ("random_like", 31, 31 / 200, 314, "31 negatives"),  # looked for in a sample
+        ("inversion", 1, 0.4 / 314, 314, "1 negative"),  # shared by several positives
+        ("inversion", 31, 31 / 314, None, "31 negatives"),
+    ],
+)
+def test_of_how_many_negatives_is_said_only_where_it_is_known(name, n, share, n_scored, expected):
+    assert negatives(finding(name, share, n), n_scored) == expected
 
 
 @pytest.mark.parametrize(("skipped", "told"), [(4, True), (3, False)])
 def test_skipped_rows_are_told_from_one_in_a_hundred_on(run, skipped, told):
-    source = replace(run.sources[0], buckets=(), n_read=400, skipped={"broken_line": skipped})
+    source = replace(run.sources[0], findings=(), n_read=400, skipped={"broken_line": skipped})
     assert bool(of_source(source)) is told
 
 
@@ -507,7 +537,7 @@ def test_equal_sources_are_told(run):
     same = replace(
         run.overlaps[0], negative_jaccard_mean=0.95, shared_query_fraction=1.0, shared_document_fraction=0.97
     )
-    made = replace(without_buckets(run), overlaps=(same,))
+    made = replace(without_findings(run), overlaps=(same,))
     brief = "random and bm25 give shared queries nearly the same negatives (mean Jaccard 0.950"
     assert said(warning(made)) == f"{brief}); treat them as one source."
     assert said(warnings(made)[0]) == (
@@ -520,22 +550,22 @@ def test_equal_sources_are_told(run):
 def test_sources_that_share_little_are_not_called_one(run, lacking):
     shared = {"negative_jaccard_mean": 1.0, "shared_query_fraction": 1.0, "shared_document_fraction": 1.0}
     made = replace(run, overlaps=(replace(run.overlaps[0], **{**shared, lacking: 1 / 41}),))
-    assert not any(item.kind == "same" for item in findings(made))
+    assert not any(item.kind == "same" for item in notices(made))
     made = replace(run, overlaps=(replace(run.overlaps[0], **shared),))
-    assert any(item.kind == "same" for item in findings(made))
+    assert any(item.kind == "same" for item in notices(made))
 
 
 def test_what_was_not_evaluated_is_told_when_nothing_is_wrong(run):
-    missing = replace(without_buckets(run), not_evaluated={"control random": "fewer than two queries", "x": "y"})
+    missing = replace(without_findings(run), not_evaluated={"control random": "fewer than two queries", "x": "y"})
     assert said(warning(missing)) == "Not evaluated: control random (fewer than two queries), and 1 more."
 
 
 def test_what_was_not_tried_is_told_when_nothing_is_missing(run):
-    assert "--ablate" in warning(without_buckets(run))
+    assert "--ablate" in warning(without_findings(run))
 
 
 def test_findings_of_the_worse_source_come_first(run):
-    found = findings(run)
+    found = notices(run)
     assert [item.urgency for item in found] == sorted(item.urgency for item in found)
     assert {item.source for item in found} >= {"poisoned", "counterfactual"}
 
@@ -549,15 +579,38 @@ def test_a_difference_that_is_rounding_alone_is_level(run):
 
 def test_a_leader_that_other_weights_move_names_them_as_weights(run):
     rows = tuple(row(name, ("random", "bm25")) for name in ("residual_only", "gradient_weighted"))
-    made = replace(without_buckets(run), ablations=(ablation("weight", *rows),))
+    made = replace(without_findings(run), ablations=(ablation("weight", *rows),))
     told = " ".join(map(said, warnings(made)))
     assert "(under the weights residual only and gradient-weighted" in told
     assert "weight residual" not in told
 
 
-def test_the_limits_of_findings_are_told_once(run):
-    (told,) = findings_section(run).paragraphs
-    for limit in (NOTICED_DEFECT, NOTICED_TRUNCATED, NOTICED_INVERSIONS, NOTICED_SKIPPED):
-        assert percent(limit) in told
-    assert fraction(NOTICED_OVERLAP) in told
-    assert to_markdown(run).count("A finding is told from") == to_html(run).count("A finding is told from") == 1
+def test_the_limits_are_given_once(run):
+    (paragraph,) = findings_section(run).paragraphs
+    assert percent(NOTICED_SKIPPED) in paragraph
+    assert fraction(NOTICED_OVERLAP) in paragraph
+    assert to_markdown(run).count("Listed first is") == to_html(run).count("Listed first is") == 1
+    rules = next(part.table for part in findings_section(run).parts if part.table.caption == "What each finding is")
+    limits = {row[0]: row[2] for row in rules.rows}
+    looked_for = {item.name for source in run.sources for item in source.findings}
+    assert limits == {FINDINGS[name].title: percent(FINDINGS[name].limit) for name in looked_for}
+
+
+def test_what_was_not_found_and_what_was_not_looked_for_are_apart(run):
+    kept = tuple(replace(source, findings=source.findings[:3]) for source in run.sources)
+    bullets = [said(bullet) for bullet in findings_section(replace(run, sources=kept)).bullets]
+    (unknown,) = [bullet for bullet in bullets if bullet.startswith("Looked for in no source")]
+    absent = " ".join(bullet for bullet in bullets if bullet.startswith("Looked for and found in no source"))
+    shown = {row[0] for part in findings_section(replace(run, sources=kept)).parts for row in part.table.rows}
+    for place, entry in enumerate(FINDINGS.values()):
+        assert (entry.title in unknown) is (place >= 3)
+        assert (place >= 3) or (entry.title in absent) or (entry.title in shown)
+        assert not (place >= 3 and entry.title in absent)
+
+
+def test_thresholds_that_are_settings_stand_in_the_rules(run):
+    settings = {**run.settings, "high_coverage": {"value": 0.37, "from": "flag"}}
+    parts = findings_section(replace(run, settings=settings)).parts
+    rules = next(part.table for part in parts if part.table.caption == "What each finding is")
+    given = {row[0] for row in rules.rows if "high coverage 0.37" in row[1]}
+    assert given == {"high coverage", "valid but lexical", "valid but far"}

@@ -1,0 +1,158 @@
+"""What is wrong with each source under the encoder: all findings as columns, their part of the score, examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.findings.rows import SAMPLED, Rule, Thresholds, row_rules
+from secid.findings.shares import scored_share
+from secid.findings.summary import (
+    SourceFindings,
+    cut,
+    one_a_query,
+    overlaps_of,
+    source_finding,
+    text_findings,
+    text_places,
+)
+from secid.pool import SPLITTERS, Plan, splitter
+from secid.results import TripletExample
+from secid.results.catalogue import FINDINGS, TEXT_FINDINGS
+from secid.settings import Settings
+from secid.triplets.coverage import CoverageBench
+from secid.triplets.estimates import names_of
+from secid.triplets.measured import Measured
+from secid.triplets.random_reference import RandomReference, sampled
+from secid.triplets.table import TripletTable
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+MATCHED_TERMS = 12
+
+
+class Inspector:
+    """Looks into measured sources while the plan's texts are still at hand.
+
+    truncated : (n_passages,) which passages the encoder cut; None where it does not say.
+    reference : random passages to compare with, where there are any.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        coverages: CoverageBench,
+        truncated: Flags | None,
+        reference: RandomReference | None,
+        settings: Settings,
+    ) -> None:
+        self._plan, self._coverages, self._settings = plan, coverages, settings
+        self._truncated, self._reference = truncated, reference
+        self._wordless = coverages.lexicon(settings.tokenizer).queries_without_tokens()
+
+    def inspect(self, item: Measured) -> tuple[TripletTable, SourceFindings]:
+        """The table with all findings as columns, and what they come to. Source: METHOD 4, 14."""
+        table, settings = item.table, self._settings
+        texts = text_findings(self._plan, table.source, settings)
+        thresholds = Thresholds(settings.high_coverage, settings.valid, settings.far)
+        rules = row_rules(table, thresholds, self._reference, self._truncated, self._wordless)
+        table = table.with_findings({name: table.source.has(name)[table.triplets.place] for name in TEXT_FINDINGS})
+        table = table.with_findings({name: rule.flags for name, rule in rules.items()})
+        names = names_of(item.query_keys)
+        looked_for = None if self._reference is None else sampled(table.triplets.query, self._reference)
+        shares = {
+            **texts.shares,
+            **{
+                name: scored_share(table, names, rule.flags, looked_for if name in SAMPLED else None)
+                for name, rule in rules.items()
+            },
+        }
+        shares = {name: shares[name] for name in FINDINGS if name in shares}
+        shown = {result.name: result.examples for result in texts.findings}
+        writer = _ExampleWriter(self._plan, item, table, self._coverages, settings)
+        places = {name: text_places(self._plan, table.source, name, settings) for name in TEXT_FINDINGS}
+        return table, SourceFindings(
+            tuple(
+                source_finding(
+                    name,
+                    share,
+                    writer.measured(shown[name], places[name]) if name in shown else writer.worst(rules[name]),
+                    *_parts(item, table, name),
+                )
+                for name, share in shares.items()
+            ),
+            overlaps_of({name: table.has(name) for name in shares}, table.share),
+            shares,
+        )
+
+
+def _parts(item: Measured, table: TripletTable, name: str) -> tuple[float, float]:
+    """Share of the total weight, and part of the score, that the flagged hold."""
+    flags = table.has(name)
+    weight = table.gates().weight.numpy() * (1.0 if table.share is None else table.share)
+    eci = item.nats(item.influence.budgets[0])
+    return _part(weight, flags), eci * _part(item.influence.information, flags)
+
+
+def _part(amounts: Floats, flags: Flags) -> float:
+    """Share of the amounts that the flagged hold; 0.0 where there is nothing to share."""
+    total = float(amounts.sum())
+    return float(amounts[flags].sum()) / total if total > 0 else 0.0
+
+
+class _ExampleWriter:
+    """Examples of one source with the numbers of their triplets."""
+
+    def __init__(
+        self, plan: Plan, item: Measured, table: TripletTable, coverages: CoverageBench, settings: Settings
+    ) -> None:
+        self._plan, self._table, self._coverages, self._settings = plan, table, coverages, settings
+        self._columns = table.columns()
+        self._idf = coverages.idf(item.triplets, settings.tokenizer, settings.idf)
+
+    def worst(self, rule: Rule) -> tuple[TripletExample, ...]:
+        """The worst triplets by a rule, one a query."""
+        inside = np.flatnonzero(rule.flags)
+        chosen = one_a_query(self._plan, self._table.triplets.query[inside], rule.severity[inside], self._settings)
+        return tuple(self._example(int(row)) for row in inside[chosen])
+
+    def measured(self, examples: Sequence[TripletExample], places: Sequence[int]) -> tuple[TripletExample, ...]:
+        """Examples of a finding of the texts, with the numbers of their triplets. places: of the first examples."""
+        rows = [int(np.flatnonzero(self._table.triplets.place == place)[0]) for place in places[: len(examples)]]
+        return (*map(self._with_numbers, examples, rows), *examples[len(rows) :])
+
+    def _example(self, row: int) -> TripletExample:
+        rows, planned = self._table.triplets, self._table.source
+        listed = int(rows.place[row])
+        positive, negative = self._plan.passages.take(np.array([rows.positive[row], rows.negative[row]]))
+        example = TripletExample(
+            path=planned.source.paths[int(planned.negative_file[listed])],
+            line=int(planned.negative_line[listed]),
+            query=cut(self._plan.queries.take(rows.query[[row]])[0]),
+            positive=cut(positive),
+            negative=cut(negative),
+        )
+        return self._with_numbers(example, row)
+
+    def _with_numbers(self, example: TripletExample, row: int) -> TripletExample:
+        numbers: dict[str, Any] = {name: float(values[row]) for name, values in self._columns.items()}
+        return replace(example, matched_terms=self._matched(row), **numbers)
+
+    def _matched(self, row: int) -> tuple[tuple[str, float], ...]:
+        """Query tokens that the negative holds, the heaviest first."""
+        tokenizer, rows = self._settings.tokenizer, self._table.triplets
+        if tokenizer not in SPLITTERS:
+            return ()  # word pieces are no terms that a reader would know
+        query, negative = (
+            self._plan.queries.take(rows.query[[row]])[0],
+            self._plan.passages.take(rows.negative[[row]])[0],
+        )
+        terms = sorted({*splitter(tokenizer, "query")(query)} & {*splitter(tokenizer, "passage")(negative)})
+        weights: Iterable[float] = self._coverages.lexicon(tokenizer).term_idf(terms, self._idf) if terms else []
+        pairs = sorted(zip(terms, map(float, weights), strict=True), key=lambda pair: (-pair[1], pair[0]))
+        return tuple(pairs[:MATCHED_TERMS])

@@ -1,0 +1,348 @@
+"""`secid select --drop`: which negatives go, and that no other does."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from secid import api, read_run
+from secid.errors import InputError, UsageError
+from secid.export.select import RANKED_DROP, findings_to_drop
+from secid.results.catalogue import FINDINGS
+from tests.cli.conftest import rows, write_rows
+
+TITLE = "The harbour of Esbjerg."
+BODY = (
+    "Trawlers landed herring and plaice on the eastern quay until the last fish auction closed its doors, and the "
+    "sheds were let to builders of wind turbines"
+)
+PREAMBLE = "Here is a hard negative passage for the query: lighthouses were painted in bands of red and white"
+LIGHT = "Lamps of the old pier burned rape oil"
+PLANTED = {
+    "false_negative": [(0, 4)],
+    "near_copy": [(1, 4)],
+    "preamble": [(2, 0)],
+    "query_echo": [(6, 2)],
+    "repeat": [(3, 4), (4, 4), (4, 5), (12, 0)],
+}
+"""(row, place) of the negatives that have each finding, and of the further copies of a negative."""
+
+
+def planted() -> list[dict[str, Any]]:
+    """12 records of four unlike negatives and some planted ones; the last row belongs to the record of row 3."""
+    table = list(rows(12, 4))
+    table[0]["pos"].append("A second answer, of other words")
+    table[0]["neg"].append("a second  answer of OTHER words!")
+    table[1]["pos"] = [f"{TITLE} {BODY}"]
+    table[1]["neg"].append(BODY)
+    table[2]["neg"].insert(0, PREAMBLE)
+    table[3]["neg"].append(table[3]["neg"][1])
+    table[4]["neg"] += [table[4]["neg"][0].upper(), table[4]["neg"][0].upper()]
+    table[6]["neg"].insert(2, table[6]["query"].upper())
+    return [*table, {**table[3], "neg": [table[3]["neg"][2], LIGHT]}]
+
+
+def without(table: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
+    """The rows without the planted negatives of these names; a row without any negative left goes."""
+    gone = {place for name in names for place in PLANTED[name]}
+    kept = [
+        {**row, "neg": [text for place, text in enumerate(row["neg"]) if (number, place) not in gone]}
+        for number, row in enumerate(table)
+    ]
+    return [row for row in kept if row["neg"]]
+
+
+def read_rows(path: str | Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text("utf-8").splitlines()]
+
+
+@pytest.fixture
+def run(tmp_path, tiny) -> Path:
+    write_rows(tmp_path / "in.jsonl", planted())
+    api.score(["in.jsonl"], str(tiny), run="run", controls="none")
+    return Path("run")
+
+
+def gone_from(found: Any) -> set[tuple[int, int]]:
+    """(row, place) of what the left-out file lists."""
+    return {(entry["line"] - 1, entry["ordinal"]) for entry in read_rows(found.left_out_path)}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_finding_alone_drops_exactly_its_own(run, name):
+    found = api.select(run, "out.jsonl", drop=(name,))
+    assert read_rows("out.jsonl") == without(planted(), name)
+    assert gone_from(found) == set(PLANTED[name])
+    assert found.left_out == {name: len(PLANTED[name])}
+    assert found.n_listed == sum(len(row["neg"]) for row in planted()) == found.n_after + len(PLANTED[name])
+
+
+def test_a_finding_drops_what_score_and_check_count(run):
+    (source,) = read_run(run).sources
+    counts = {finding.name: finding.n_negatives for finding in source.findings if finding.n_negatives}
+    for name in PLANTED:
+        assert counts[name] == len(PLANTED[name])
+    table = pq.read_table(run / "negatives.parquet").to_pylist()
+    for name in (name for name, entry in FINDINGS.items() if entry.needs == "rows" and counts.get(name)):
+        flagged = {(row["line"] - 1, row["ordinal"]) for row in table if row[f"in_{name}"]}
+        found = api.select(run, f"{name}.jsonl", drop=name)
+        first = {place for place in gone_from(found) if place not in {(3, 4), (4, 5), (12, 0)}}  # further copies
+        assert first == flagged
+
+
+def test_several_findings_drop_exactly_theirs(run, invoke):
+    names = ("false_negative", "preamble", "repeat")
+    code, out, _ = invoke("select", run, "--drop", "repeat, preamble", "--drop", "false_negative", "-o", "out.jsonl")
+    assert code == 0
+    assert read_rows("out.jsonl") == without(planted(), *names)
+    assert "left out: 6 (false_negative 1, preamble 1, repeat 4)" in " ".join(out.split())
+    assert "circular" not in out
+    entries = read_rows("out.jsonl.left-out.jsonl")
+    assert all(entry["findings"] == [entry["reason"]] and entry["weight"] is not None for entry in entries)
+    again = api.select(run, "again.jsonl", drop=names)
+    assert Path("again.jsonl").read_bytes() == Path("out.jsonl").read_bytes()
+    assert again.drop == ("false_negative", "preamble", "repeat")
+    assert again.after_n_triplets == again.before_n_triplets - 3  # one of the repeats is written otherwise
+
+
+def test_the_copy_has_none_of_what_was_dropped(run, tiny):
+    api.select(run, "out.jsonl", drop=tuple(PLANTED))
+    (source,) = api.score(["out.jsonl"], str(tiny), controls="none").sources
+    counts = {finding.name: finding.n_negatives for finding in source.findings}
+    assert [counts[name] for name in PLANTED] == [0] * len(PLANTED)
+
+
+def test_of_several_findings_the_catalogue_s_first_is_the_reason(tmp_path, tiny):
+    table = planted()
+    table[2]["neg"].append(PREAMBLE.upper())
+    write_rows(tmp_path / "in.jsonl", table)
+    api.score(["in.jsonl"], str(tiny), run="run", controls="none")
+    found = api.select("run", "out.jsonl", drop=("repeat", "preamble"))
+    assert found.left_out == {"preamble": 2, "repeat": 4}
+    (both,) = [entry for entry in read_rows(found.left_out_path) if len(entry["findings"]) == 2]
+    assert (both["line"], both["reason"], both["findings"]) == (3, "preamble", ["preamble", "repeat"])
+
+
+def test_a_ranking_rule_drops_by_default_and_says_so(run, invoke):
+    code, out, _ = invoke("select", run, "--min-weight", 0, "-o", "out.jsonl")
+    flat = " ".join(out.split())
+    assert code == 0
+    assert read_rows("out.jsonl") == without(planted(), *RANKED_DROP)
+    assert "dropped by default with a ranking rule: false_negative, near_copy, repeat; --drop none keeps them" in flat
+    assert "easiest" not in flat  # nothing was left out by its rank
+    api.select(run, "named.jsonl", min_weight=0.0, drop=RANKED_DROP)
+    assert Path("named.jsonl").read_bytes() == Path("out.jsonl").read_bytes()
+
+
+def test_drop_none_keeps_all_copies_too(run, invoke):
+    code, out, _ = invoke("select", run, "--min-weight", 0, "--drop", "none", "-o", "out.jsonl")
+    assert code == 0
+    assert Path("out.jsonl").read_bytes() == Path("in.jsonl").read_bytes()
+    assert "by default" not in out
+    found = api.select(run, "again.jsonl", min_weight=0.0, drop=())
+    assert found.n_after == found.n_listed == found.before_n_triplets + 3 == 57
+    assert found.left_out == {}
+
+
+def test_copies_stay_or_go_with_their_negative(run):
+    """Without `repeat` the rank of a negative decides over all its copies."""
+    found = api.select(run, "out.jsonl", top=1, drop="none")
+    best: dict[str, tuple[float, str]] = {}
+    table = planted()
+    for row in pq.read_table(run / "negatives.parquet").to_pylist():
+        place = table[row["line"] - 1]
+        best[place["query"]] = max(best.get(place["query"], (-1.0, "")), (row["weight"], place["neg"][row["ordinal"]]))
+    expected = Counter((row["query"], text) for row in table for text in row["neg"] if text == best[row["query"]][1])
+    assert Counter((row["query"], text) for row in read_rows("out.jsonl") for text in row["neg"]) == expected
+    assert found.n_after == expected.total()
+    assert set(found.left_out) == {"top"}
+
+
+def test_findings_go_before_the_ranking(run):
+    found = api.select(run, "out.jsonl", top=4, drop=tuple(PLANTED))
+    assert found.left_out == {**{name: len(places) for name, places in PLANTED.items()}, "top": 1}
+    assert all(len(row["neg"]) == 4 for row in read_rows("out.jsonl")[:3])
+
+
+def test_the_default_ranking_keeps_the_easiest_and_says_so(run, invoke):
+    for by, expected in (("weight", True), ("influence", False)):
+        _, out, _ = invoke("select", run, "--top", 2, "--by", by, "-o", f"{by}.jsonl")
+        assert ("keeps the easiest negatives" in " ".join(out.split())) == expected
+
+
+def test_what_another_source_labels_is_dropped_from_this_one(tmp_path, tiny):
+    labels, miner = list(rows(12, 2, "plain")), list(rows(12, 2, "terse"))
+    labels[0]["pos"].append("a second answer")
+    miner[0]["neg"].append("a second answer")
+    for name, table in (("labels", labels), ("miner", miner)):
+        write_rows(tmp_path / f"{name}.jsonl", table)
+    api.score(["labels.jsonl", "miner.jsonl"], str(tiny), run="run", controls="none")
+    assert api.select("run", "out.jsonl", source="miner", drop="false_negative").left_out == {"false_negative": 1}
+    assert api.select("run", "ranked.jsonl", source="miner", min_weight=0.0).left_out == {"false_negative": 1}
+
+
+def test_blank_negatives_are_in_no_copy_and_counted_as_empty(tmp_path, tiny):
+    table = planted()
+    table[5]["neg"] = ["", *table[5]["neg"], " "]
+    table[7]["neg"].append("n/a")
+    write_rows(tmp_path / "in.jsonl", table)
+    api.score(["in.jsonl"], str(tiny), run="run", controls="none", max_bad_fraction=0.2)
+    for drop, n in (("empty", 3), ("preamble", 2)):
+        found = api.select("run", f"{drop}.jsonl", drop=drop)
+        assert found.left_out["empty"] == n
+        assert found.n_listed == found.n_after + sum(found.left_out.values()) == 60
+        blank = [entry for entry in read_rows(found.left_out_path) if entry["ordinal"] is None]
+        assert [(entry["line"], entry["reason"]) for entry in blank] == [(6, "empty")] * 2
+    (source,) = read_run(Path("run")).sources
+    assert next(f.n_negatives for f in source.findings if f.name == "empty") == 3
+
+
+def test_counts_add_up_and_rows_without_a_record_are_counted_apart(tmp_path, tiny, invoke):
+    table = [*planted(), {"query": "no positive", "pos": [], "neg": ["x", "y"]}]
+    write_rows(tmp_path / "in.jsonl", table)
+    api.score(["in.jsonl"], str(tiny), run="run", controls="none", max_bad_fraction=0.2)
+    found = api.select("run", "out.jsonl", top=2)
+    assert found.n_listed == sum(len(row["neg"]) for row in planted()) == found.n_after + sum(found.left_out.values())
+    assert found.n_after == sum(len(row["neg"]) for row in read_rows("out.jsonl")) == found.after_n_triplets == 24
+    assert found.rows_skipped == {"no_positive": 1}
+    reasons = Counter(entry["reason"] for entry in read_rows(found.left_out_path))
+    assert reasons == {**found.left_out, "not scored: no_positive": 1}
+    _, out, _ = invoke("select", "run", "--top", 2, "-o", "again.jsonl")
+    flat = " ".join(out.split())
+    assert "24 of 57 listed negatives" in flat
+    assert "left out: 33 (false_negative 1, near_copy 1, repeat 4, top 27)" in flat
+    assert "rows without a record, not in the copy (no_positive 1)" in flat
+
+
+@pytest.mark.parametrize("sample", [{"max_records": 8}, {"first_k": 3}])
+def test_what_was_not_scored_stays_and_is_counted(tmp_path, tiny, invoke, sample):
+    write_rows(tmp_path / "in.jsonl", planted())
+    api.score(["in.jsonl"], str(tiny), run="run", controls="none", **sample)
+    flagged = {
+        (row["line"] - 1, row["ordinal"])
+        for row in pq.read_table("run/negatives.parquet").to_pylist()
+        if row["in_preamble"] or row["in_false_negative"]
+    }
+    found = api.select("run", "out.jsonl", drop=("preamble", "false_negative"))
+    assert gone_from(found) == flagged < {place for places in PLANTED.values() for place in places}
+    assert found.n_after == found.n_listed - len(flagged)
+    assert found.n_unchecked > 0
+    _, out, _ = invoke("select", "run", "--drop", "preamble", "-o", "again.jsonl")
+    told = f"{found.n_unchecked} negatives outside the sample or the first K: not scored, so not checked, and kept"
+    assert told in " ".join(out.split())
+
+
+def test_findings_of_sampled_queries_say_so(run, invoke):
+    _, out, _ = invoke("select", run, "--drop", "random_like", "--drop", "preamble", "-o", "out.jsonl")
+    flat = " ".join(out.split())
+    assert "random_like: evaluated only for the queries that were sampled for random passages" in flat
+    assert "circular" in flat  # the encoder that flagged them scores
+    _, out, _ = invoke("select", run, "--drop", "preamble", "-o", "again.jsonl")
+    assert "sampled" not in out
+
+
+def test_columns_of_their_own_are_as_many_as_a_row_keeps(tmp_path, tiny):
+    """Copies that stay count for the number of columns, although they are no further triplets."""
+    texts = [f"passage {number} of nothing in particular" for number in range(4)]
+    table = [
+        {"query": f"question {n}", "positive": f"answer {n} to it", **{f"negative_{k + 1}": texts[k] for k in range(3)}}
+        for n in range(6)
+    ]
+    for row in table:
+        row["negative_2"] = row["negative_1"]
+    table[0]["negative_3"] = PREAMBLE
+    write_rows(tmp_path / "in.jsonl", table)
+    api.score(["in.jsonl"], str(tiny), run="run", controls="none")
+    found = api.select("run", "out.jsonl", drop="preamble")
+    assert (found.n_after, found.n_repeated) == (17, 1)
+    assert read_rows("out.jsonl")[1:] == table[1:]
+    assert read_rows("out.jsonl")[0] == {**table[0], "negative_3": table[0]["negative_1"]}
+    found = api.select("run", "once.jsonl", drop="preamble,repeat")
+    assert (found.n_after, found.n_repeated) == (11, 1)
+    assert [set(row) for row in read_rows("once.jsonl")] == [{"query", "positive", "negative_1", "negative_2"}] * 6
+
+
+def test_a_mixture_holds_no_copy_of_a_positive(tmp_path, tiny, invoke):
+    plain, other = list(rows(12, 1, "plain")), planted()
+    other[1]["neg"] = [BODY]
+    plain[1]["pos"] = [f"{TITLE} {BODY}"]
+    write_rows(tmp_path / "plain.jsonl", plain)
+    write_rows(tmp_path / "other.jsonl", other)
+    api.score(["plain.jsonl", "other.jsonl"], str(tiny), run="run", controls="none")
+    code, out, _ = invoke("mix", "run", "--fix", "other=1", "--base", "other", "-o", "mixed.jsonl", "--json")
+    written = json.loads(out)["written"]
+    assert (code, written["n_false_negative"], written["n_near_copy"]) == (0, 1, 1)
+    texts = [text for row in read_rows("mixed.jsonl") for text in row["neg"]]
+    assert BODY not in texts
+    assert not any("OTHER words" in text for text in texts)
+    assert written["n_short"] > 0
+
+
+def changed_table(run: Path, change: Any) -> None:
+    table = pq.read_table(run / "negatives.parquet")
+    pq.write_table(change(table), run / "negatives.parquet", write_page_checksum=True)
+
+
+def test_a_finding_that_was_not_looked_for_is_refused(run, invoke):
+    def nulled(table: pa.Table) -> pa.Table:
+        return table.set_column(table.schema.get_field_index("in_hub"), "in_hub", pa.nulls(len(table), pa.bool_()))
+
+    changed_table(run, nulled)
+    code, _, err = invoke("select", run, "--drop", "hub,preamble", "-o", "out.jsonl")
+    assert code == 2
+    assert "--drop: the run did not look for hub in in" in err
+    assert "leave hub out of --drop" in err
+    assert not list(Path().glob("out.jsonl*"))
+    assert api.select(run, "out.jsonl", drop="preamble").left_out == {"preamble": 1}
+    changed_table(run, lambda table: table.drop_columns("in_preamble"))
+    with pytest.raises(InputError, match="no column in_preamble"):
+        api.select(run, "again.jsonl", drop="preamble")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--drop", "false_negativ"], "unknown finding 'false_negativ'\n  did you mean 'false_negative'?"),
+        (["--drop", "none,repeat"], "none cannot be combined with findings"),
+        (["--drop", "none"], "no rule given"),
+        (["--drop", ""], "no rule given"),
+        ([], "no rule given"),
+    ],
+)
+def test_wrong_findings_are_refused(run, invoke, arguments, message):
+    code, _, err = invoke("select", run, *arguments, "-o", "out.jsonl")
+    assert code == 2
+    assert message in err
+    assert not Path("out.jsonl").exists()
+
+
+def test_a_source_of_flagged_negatives_alone_leaves_nothing(tmp_path, tiny, invoke):
+    table = [{**row, "neg": [row["pos"][0].upper()]} for row in rows(12, 1)]
+    write_rows(tmp_path / "in.jsonl", table)
+    api.score(["in.jsonl"], str(tiny), run="run", controls="none")
+    code, _, err = invoke("select", "run", "--drop", "false_negative", "-o", "out.jsonl")
+    assert code == 2
+    assert "no negative is left (false_negative 12)" in err
+
+
+def test_names_are_parsed_as_the_catalogue_lists_them():
+    assert findings_to_drop("repeat,false_negative", ranked=False) == ("false_negative", "repeat")
+    assert findings_to_drop(["repeat", " preamble ,repeat"], ranked=True) == ("preamble", "repeat")
+    assert findings_to_drop(None, ranked=True) == RANKED_DROP
+    assert findings_to_drop(None, ranked=False) == findings_to_drop("none", ranked=True) == ()
+    assert findings_to_drop((), ranked=True) == ()
+    with pytest.raises(UsageError, match="unknown finding 'f'"):
+        findings_to_drop(("f",), ranked=True)
+
+
+def test_json_of_a_drop_is_that_of_the_api(run, invoke):
+    _, out, _ = invoke("select", run, "--drop", "preamble", "-o", "a.jsonl", "--json")
+    expected = {**asdict(api.select(run, "b.jsonl", drop="preamble")), "path": "", "left_out_path": ""}
+    assert {**json.loads(out), "path": "", "left_out_path": ""} == json.loads(json.dumps(expected))
