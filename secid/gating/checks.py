@@ -176,7 +176,7 @@ def _examples(finding: SourceFinding) -> tuple[CheckExample, ...]:
 def _note(example: TripletExample) -> str:
     numbers = [getattr(example, name) for name in SHOWN_NUMBERS]
     shown = "" if None in numbers else numbers_of(*numbers)
-    return ", ".join(filter(None, [example.note, shown]))
+    return shown
 
 
 def cut(text: str) -> str:

@@ -86,10 +86,10 @@ def _findings(source: CheckedSource) -> Iterator[str]:
     for item in sorted(shown, key=lambda item: not stands_out(item)):
         yield from _finding(item)
     cautions = [item for item in source.cautions if item.exceeded or (item.n and item.name != GATE)]
-    for caution in sorted(cautions, key=lambda item: not item.exceeded):
+    for caution in sorted(cautions, key=lambda caution: not caution.exceeded):
         yield from _caution(caution)
-    names = {item.name for item in (*shown, *cautions)}
-    absent = [item.name for item in (*source.findings, *source.cautions) if item.name not in names]
+    names = {*(item.name for item in shown), *(caution.name for caution in cautions)}
+    absent = [name for name in source.shares() if name not in names]
     yield f"  looked for and not found: {', '.join(absent)}" if absent else "  nothing else was looked for"
 
 
@@ -111,7 +111,7 @@ def _finding(finding: SourceFinding) -> Iterator[str]:
     for example in finding.examples:
         texts = (("query", example.query), ("negative", example.negative))
         quoted = [f"{role} {plain(text, SHOWN_CHARACTERS)!r}" for role, text in texts if text]
-        yield _example(example, ", ".join([*quoted, *filter(None, [example.note])]))
+        yield _example(example, ", ".join(quoted))
 
 
 def _caution(caution: SourceCaution) -> Iterator[str]:

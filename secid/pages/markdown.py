@@ -126,8 +126,7 @@ def _example(item: TripletExample) -> str:
     lines = [f"  - {name}: {safe(text, EXAMPLE_CHARACTERS)}" for name, text in texts if text]
     terms = ", ".join(f"{safe(word, 30)} {idf:.1f}" for word, idf in item.matched_terms[:MOST_TERMS])
     numbers = f"{_numbers(item)}; " if item.consistency is not None else ""
-    note = f"; {safe(item.note)}" if item.note else ""
-    lines.append(f"  - {numbers}line {item.line} of {safe(short(item.path))}{note}")
+    lines.append(f"  - {numbers}line {item.line} of {safe(short(item.path))}")
     lines += [f"  - words of the query in the negative, with IDF: {terms}"] if terms else []
     return "\n".join(lines)
 
