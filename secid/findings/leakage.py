@@ -1,9 +1,9 @@
 """Texts of an evaluation set among the texts of a run, exactly or nearly equal.
 
-Exact: of one normal form (METHOD 14), which is not empty. Near, for queries: the sets of words have a Jaccard similarity
-of at least NEAR_QUERY. Near, for passages: of the shorter one's windows of SHINGLE_WORDS words at least
-NEAR_PASSAGE stand in the other, which finds chunks, added titles and edits alike. Both are computed
-exactly for every pair that can reach the threshold (no sketches, no misses).
+Exact: of one normal form (METHOD 14), which is not empty. Near, for queries: the sets of words have a Jaccard
+similarity of at least NEAR_QUERY. Near, for passages: of the shorter one's windows of SHINGLE_WORDS words at least
+NEAR_PASSAGE occur in the other, which finds chunks, added titles and edits alike. Both are computed exactly for every
+pair that can reach the threshold (no sketches, no misses).
 """
 
 from __future__ import annotations

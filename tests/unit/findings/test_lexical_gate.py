@@ -32,7 +32,13 @@ def run_of(texts, folder, encoder=None, **settings):
 
 
 def run_of_rows(triplets, folder, encoder=None, **settings):
-    rows = [{"query": query, "pos": [positive], "neg": [negative]} for query, positive, negative in triplets]
+    rows = [(query, [positive], [negative]) for query, positive, negative in triplets]
+    return run_of_lists(rows, folder, encoder, **settings)
+
+
+def run_of_lists(lists, folder, encoder=None, **settings):
+    rows = [{"query": query, "pos": positives, "neg": negatives} for query, positives, negatives in lists]
+    folder.mkdir(exist_ok=True)
     path = folder / "source.jsonl"
     path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
     resolved = resolve({"cache": False, "controls": "none", **settings}, environment={}, directory=folder)
@@ -57,6 +63,19 @@ def test_an_inactive_gate_is_reported_with_the_tokenizer_that_helps(script, tmp_
     assert len(run.warnings) == 1
     assert "the lexical gate is inactive" in run.warnings[0]
     assert "--tokenizer " in run.warnings[0]
+
+
+@pytest.mark.parametrize("policy", ["first", "all"])
+def test_the_coverage_that_another_tokenizer_reaches_is_a_mean_over_negatives(policy, tmp_path):
+    """A record of three negatives counts three times, whatever the number of its positives."""
+    query, positive, negative = TEXTS["chinese"]
+    rows = [(query, [positive, "无关的文字"], [negative]), (f"{query}吗", ["火车站"], [negative, "猫在家", "狗在家"])]
+    other = run_of_lists(rows, tmp_path / "other", tokenizer="multilingual", positives=policy).sources[0]
+    warning = next(
+        text for text in run_of_lists(rows, tmp_path / "own", positives=policy).warnings if "lexical gate" in text
+    )
+    assert f"of positives to about {other.positive_coverage_mean:.2f} " in warning
+    assert 0.05 < other.positive_coverage_mean < 0.5
 
 
 def test_where_no_tokenizer_helps_the_warning_says_so(tmp_path):
