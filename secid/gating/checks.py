@@ -167,16 +167,15 @@ def _examples(finding: SourceFinding) -> tuple[CheckExample, ...]:
             line=example.line,
             query=cut(example.query),
             negative=cut(example.negative),
-            note=_note(example) or finding.name,
+            note=_numbers(example) or finding.name,
         )
         for example in finding.examples[:EXAMPLES]
     )
 
 
-def _note(example: TripletExample) -> str:
-    numbers = [getattr(example, name) for name in SHOWN_NUMBERS]
-    shown = "" if None in numbers else numbers_of(*numbers)
-    return shown
+def _numbers(example: TripletExample) -> str:
+    values = [getattr(example, name) for name in SHOWN_NUMBERS]
+    return "" if None in values else numbers_of(*values)
 
 
 def cut(text: str) -> str:

@@ -168,7 +168,7 @@ def read_table(folder: Path, source: str, temperature: float) -> TripletTable:
         if not len(rows):
             raise ValueError(f"no row of {source}")
         record, query, number = (rows.column(name).to_numpy().astype(np.int64) for name in ids)
-        values = {name: rows.column(name).to_numpy() for name in numbers}
+        values = {name: rows.column(name).to_numpy().copy() for name in numbers}
         head = np.ones(len(rows), np.bool_)
         head[1:] = (record[1:] != record[:-1]) | (number[1:] <= number[:-1])
         place = np.unique(record * (number.max() + 1) + number, return_inverse=True)[1]

@@ -107,7 +107,10 @@ def measure(
     with clock.stage("inspect"):
         reference = random_reference(plan, [item.triplets for item in items], bench.vectors, settings.seed)
         inspector = Inspector(plan, coverages, embedder.truncated, reference, settings)
-        items, findings = inspected(inspector, items, progress)
+        marked, findings = inspected(inspector, items, progress)
+        if level is not None:  # where nothing is cut of a source, the set is the source
+            level = [new if cut is old else cut for cut, old, new in zip(level, items, marked, strict=True)]
+        items = marked
         hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in items}
         warnings = noisy(distance) + lexical(plan, items, coverages, settings, folder / "cautions")
         warnings += few_queries(items) + not_level(level, settings) + odd_slices(plan, settings)

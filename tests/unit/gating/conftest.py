@@ -104,7 +104,7 @@ def findings(own: Sample, **shares: float) -> SourceFindings:
     """Every finding of the catalogue with the given share, spread over all queries; `truncated` was not looked for."""
     place = np.arange(len(own.table))
     weight = np.ones(len(place))
-    example = TripletExample(path="own.jsonl", line=7, query="q", positive="p", negative="n" * 400, note="shown")
+    example = TripletExample(path="own.jsonl", line=7, query="q", positive="p", negative="n" * 400)
     found = {
         name: Share.of((place % PER_QUERY < shares.get(name, 0.0) * PER_QUERY) * 1.0, weight, own.cluster, own.queries)
         for name in FINDINGS

@@ -83,7 +83,7 @@ def test_the_share_of_a_finding_is_told_in_the_catalogue_s_words(subject, name):
     assert f"20.00 % of 2,000 negatives {FINDINGS[name].says}" in check.message
     assert check.what_to_do == FINDINGS[name].do
     assert [(row.path, row.line, row.note, len(row.negative)) for row in check.examples] == [
-        ("own.jsonl", 7, "shown", 300)
+        ("own.jsonl", 7, name, 300)
     ] * 3
     assert outcome(subject(), f"findings.{name}").outcome == "pass"
 
