@@ -94,7 +94,8 @@ def influence(
     h = budget * (products.forms - share[:, None] * shift)
     per_query = np.stack([np.bincount(cluster, column, len(queries)) for column in h.T], axis=1) / n
     bias = np.maximum(0.5 * budget**2 * squares / n**2, 0.0)
-    return Influence(tuple(map(float, budgets)), h[:, 0], products.forms[:, 0].copy(), queries, per_query, bias)
+    first, information = h[:, 0].copy(), products.forms[:, 0].copy()  # a view would keep all budgets in memory
+    return Influence(tuple(map(float, budgets)), first, information, queries, per_query, bias)
 
 
 def influence_at(

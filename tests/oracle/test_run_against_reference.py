@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import t as student
-from secid.measure.buckets import BUCKETS
 
 from secid.analyses.agreement import numbers_of
+from secid.findings.rows import SAMPLED
 from secid.pages.glossary import score_point
 from secid.pool.texts import text_key
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results import EqualNumbers, Run
+from secid.results.catalogue import FINDINGS
 from secid.scoring.run import Scored, score_sources
 from secid.settings import resolve
 from secid.triplets.coverage import CoverageBench
@@ -228,27 +229,24 @@ def test_proxies(run, expected):
         reference.assert_close(vars(source.proxies), theirs)
 
 
-def test_gate_buckets(run, expected):
+def test_findings_of_the_gates(run, expected):
     for source in run.sources:
-        theirs = {
-            name: int(flags.sum()) for name, flags in reference.gate_buckets(expected.measured()[source.name]).items()
-        }
-        ours = {bucket.name: bucket.n_triplets for bucket in source.buckets}
-        assert {name: ours[name] for name in theirs} == theirs
+        flags = reference.gate_buckets(expected.measured()[source.name])
+        del flags["near_copy"]  # a finding of the texts, since METHOD 14
+        theirs = {name: int(own.sum()) for name, own in flags.items()}
+        assert {name: source.finding(name).n_negatives for name in theirs} == theirs
 
 
-def test_structural_buckets(run, sources):
+def test_findings_of_the_texts(run, sources):
     known = {(q, text) for rows in sources.values() for q, p, _ in rows for text in p}
     for source in run.sources:
-        merged = reference.merge_rows(sources[source.name])
-        listed = {(q, p[0]): n for q, p, n in sources[source.name]}
-        ours = {bucket.name: bucket for bucket in source.buckets}
-        assert list(ours) == list(BUCKETS)
-        assert ours["equals_positive"].n_triplets == sum((r[0], text) in known for r in merged for text in r[2])
-        assert ours["duplicate_negative"].n_triplets == sum(
-            listed[record[0], record[1][0]].count(text) > 1 for record in merged for text in record[2]
-        )
-        assert ours["equals_positive"].n_triplets > 0
+        listed = [(q, text) for q, _, negatives in sources[source.name] for text in negatives]
+        assert [finding.name for finding in source.findings] == list(FINDINGS)
+        ours = {finding.name: (finding.n_negatives, finding.share) for finding in source.findings}
+        n_false, n_again = len([pair for pair in listed if pair in known]), len(listed) - len(set(listed))
+        assert ours["false_negative"] == (n_false, pytest.approx(n_false / len(listed)))
+        assert ours["repeat"] == (n_again, pytest.approx(n_again / len(listed)))
+        assert n_false > 0
 
 
 def test_spectrum_and_budget_curve(run, expected):
@@ -330,7 +328,7 @@ def test_idf_is_made_once_a_source_and_not_for_every_example(sources, tmp_path, 
     few = score({"a": sources["a"]}, tmp_path / "few", controls="none", examples=1).run
     n_few, asked[:] = len(asked), []
     many = score({"a": sources["a"]}, tmp_path / "many", controls="none", examples=9).run
-    n_examples = [sum(len(bucket.examples) for bucket in run.sources[0].buckets) for run in (few, many)]
+    n_examples = [sum(len(finding.examples) for finding in run.sources[0].findings) for run in (few, many)]
     assert n_examples[0] < n_examples[1]
     assert len(asked) == n_few
 
@@ -473,9 +471,10 @@ def test_policy_all_shares_negatives_among_positives(sources, expected, tmp_path
         assert source.n_triplets == theirs["n_triplets"] < len(triplets)
         for bins in source.gate_histograms.values():
             assert sum(bins) == source.n_triplets
-        for bucket in source.buckets:
-            assert bucket.n_triplets == pytest.approx(bucket.fraction * source.n_triplets, abs=0.5 + 1e-9)
-            assert max(source.bucket_overlaps[bucket.name].values()) == bucket.n_triplets
+        for finding in source.findings:
+            if FINDINGS[finding.name].needs == "rows" and finding.name not in SAMPLED:
+                assert finding.n_negatives == pytest.approx(finding.share * source.n_triplets, abs=0.5 + 1e-9)
+                assert max(source.finding_overlaps[finding.name].values()) == finding.n_negatives
         # the pool also holds the second positives here, so only what coverage does not touch is compared
         for name in ("consistency_mean", "locality_mean", "pair_loss_mean", "inversion_fraction"):
             assert getattr(source, name) == pytest.approx(theirs[name], rel=1e-6)
@@ -551,18 +550,16 @@ def test_controls_cope_with_texts_without_words_and_with_samples(tmp_path):
     assert run.not_evaluated["control bm25 pool"] == "no document has a token"
 
 
-def test_every_number_of_a_bucket_can_be_recomputed_from_the_rows(scored, tmp_path):
+def test_every_number_of_a_finding_can_be_recomputed_from_the_rows(scored, tmp_path):
     import pyarrow.parquet as pq
 
     from secid.run_folder.tables import write_negatives
 
-    write_negatives(scored.measured, scored.flags, tmp_path / "negatives.parquet")
+    write_negatives(scored.measured, tmp_path / "negatives.parquet")
     table = pq.read_table(tmp_path / "negatives.parquet").to_pydict()
     for source in scored.run.sources:
         own = [place for place, name in enumerate(table["source"]) if name == source.name]
         assert len(own) == source.n_triplets
-        for bucket in source.buckets:
-            assert sum(table[f"in_{bucket.name}"][place] for place in own) == bucket.n_triplets
         inverted = sum(table["consistency"][place] < 0.5 for place in own)
         assert inverted / len(own) == pytest.approx(source.inversion_fraction)
         weight, information = (np.array([table[name][place] for place in own]) for name in ("weight", "information"))
@@ -570,10 +567,12 @@ def test_every_number_of_a_bucket_can_be_recomputed_from_the_rows(scored, tmp_pa
         matrix = item.state.matrix().numpy()
         held = np.trace(np.linalg.solve(np.eye(len(matrix)) + matrix, matrix))
         assert information.sum() == pytest.approx(held, rel=1e-6)
-        for bucket in source.buckets:
-            inside = np.array([table[f"in_{bucket.name}"][place] for place in own])
-            assert bucket.fraction == pytest.approx(inside.mean())
-            assert bucket.weight_fraction == pytest.approx(weight[inside].sum() / weight.sum(), rel=1e-6)
+        for finding in source.findings:
+            inside = np.array([table[f"in_{finding.name}"][place] for place in own])
+            if FINDINGS[finding.name].needs != "texts":  # whose shares are of the listed negatives, copies included
+                assert inside.sum() == finding.n_negatives
+                assert finding.share == pytest.approx(inside.mean())
+            assert finding.weight_fraction == pytest.approx(weight[inside].sum() / weight.sum(), rel=1e-6)
             part = source.eci_nats * information[inside].sum() / information.sum()
-            assert bucket.score_nats == pytest.approx(part, rel=1e-6)
-        assert any(0 < bucket.weight_fraction < 1 for bucket in source.buckets)
+            assert finding.score_nats == pytest.approx(part, rel=1e-6)
+        assert any(0 < finding.weight_fraction < 1 for finding in source.findings)

@@ -1,0 +1,49 @@
+"""`secid check`, `secid score` and `secid gate` state the same findings of the same file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from secid.results.check import CHECKED
+from tests.cli.conftest import FIXTURES, Invoke, rows, write_rows
+from tests.unit.findings.test_summary import with_everything
+
+Stated = dict[str, tuple[int, float, list[float], list[tuple[str, int]]]]
+
+
+def stated(document: str, name: str) -> Stated:
+    """n, share, interval and places of examples of each finding that needs no encoder."""
+    (source,) = (source for source in json.loads(document)["sources"] if source["name"] == name)
+
+    def one(finding: dict[str, Any]) -> Any:
+        places = [(Path(example["path"]).name, example["line"]) for example in finding["examples"]]
+        return finding["n_negatives"], finding["share"], finding["interval_95"], places
+
+    return {finding["name"]: one(finding) for finding in source["findings"] if finding["name"] in CHECKED}
+
+
+def test_one_file_under_three_commands(tiny, tmp_path, invoke: Invoke):
+    source, base = write_rows(tmp_path / "own.jsonl", with_everything()), write_rows(tmp_path / "base.jsonl", rows(40))
+    check = invoke("check", source, "--json", "--quiet")
+    encoder = ("--encoder", tiny, "--max-bad-fraction", "1", "--quiet")
+    score = invoke("score", source, "--json", "--run", "run", *encoder)
+    assert (check.code, score.code) == (0, 0), score.err
+    assert stated(score.out, "own") == stated(check.out, "own")
+    assert all(n and places for n, _, _, places in stated(check.out, "own").values())
+    assert invoke("score", base, "--run", "base", *encoder).code == 0
+    assert invoke("baseline", "base", "-o", "baseline.json").code == 0
+    gate = invoke("gate", source, "--against", "baseline.json", "--json", *encoder)
+    assert gate.code == 1, gate.err
+    assert stated(gate.out, "own") == stated(check.out, "own")
+
+
+def test_the_poisoned_fixture_among_the_others(fixture_run, invoke: Invoke):
+    files = sorted((FIXTURES / "sources").iterdir())
+    check = invoke("check", *files, "--json", "--quiet").out
+    report = (fixture_run.folder / "report.json").read_text(encoding="utf-8")
+    for name in ("bm25", "counterfactual", "dense", "poisoned", "random"):
+        assert stated(report, name) == stated(check, name)
+    counts = {name: n for name, (n, *_) in stated(check, "poisoned").items() if n}
+    assert counts == {"false_negative": 37, "repeat": 16, "hub": 21}
