@@ -110,7 +110,7 @@ def test_a_half_broken_file_was_probably_misread():
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([{**ROW, "neg": ["", "", "n"]}], "2 single passages of 1 row malformed"),
+        ([{**ROW, "neg": [7, None, "n"]}], "2 single passages of 1 row malformed"),
         ([{**ROW, "neg": ["", "n"]}, {**ROW, "pos": []}], "1 of 2 rows and 1 single passage of other rows malformed"),
     ],
 )
