@@ -1,4 +1,4 @@
-"""Writes the generated parts of the pages: option tables of cli.md, the schema table of how-to.md, the README's output.
+"""Writes the generated parts of the pages: option tables, the table of schemas, the findings, the README's output.
 
     python docs/build.py            # the tables, from the code
     python docs/build.py --output   # also the output in the README, by running its first command (seconds to a minute)
@@ -20,6 +20,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 ROOT = Path(__file__).resolve().parents[1]
 CLI_PAGE = ROOT / "docs" / "cli.md"
 HOW_TO_PAGE = ROOT / "docs" / "how-to.md"
+FINDINGS_PAGE = ROOT / "docs" / "findings.md"
 README = ROOT / "README.md"
 TABLE_COLUMNS = 100
 """Width the README's output is drawn at: what the table takes in a pipe."""
@@ -131,6 +132,43 @@ def how_to_page() -> str:
     return block(HOW_TO_PAGE.read_text(encoding="utf-8"), "schemas", schema_table())
 
 
+def findings_table() -> str:
+    """All findings, each linked to its section."""
+    from secid.pages.explain import NEEDS, limit_text
+    from secid.results.catalogue import FINDINGS
+
+    head = ["| finding | rule | needs | defect | limit |", "|---|---|---|---|---|"]
+    rows = []
+    for entry in FINDINGS.values():
+        limit = limit_text(entry.limit).split(":")[0].removesuffix(" of the negatives")
+        defect = "yes" if entry.counted else "no"
+        cells = (f"[`{entry.name}`](#{entry.name})", _cell(entry.rule), NEEDS[entry.needs], defect, limit)
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*head, *rows])
+
+
+def findings_page() -> str:
+    """findings.md with its table, and a heading for each finding and caution, so that each has an anchor."""
+    from secid.pages.explain import caution_facts, command
+    from secid.results.catalogue import CAUTIONS, FINDINGS
+
+    text = block(FINDINGS_PAGE.read_text(encoding="utf-8"), "findings table", findings_table())
+    findings = [
+        f"### {name}\n\nNegatives that {entry.says}. {_capital(entry.do)}.\n\n    {command(entry)}"
+        for name, entry in FINDINGS.items()
+    ]
+    cautions = [
+        f"### {name}\n\n{_capital(caution.says)}, as a share of the {caution.of}. {_capital(caution.do)}. "
+        f"Limit: {caution_facts(caution)['limit'].split(' of ')[0]}."
+        for name, caution in CAUTIONS.items()
+    ]
+    return block(block(text, "findings", "\n\n".join(findings)), "cautions", "\n\n".join(cautions))
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def first_output() -> str:
     """What the README's first command prints on standard output."""
     sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "fixtures" / "sources").iterdir())
@@ -156,6 +194,7 @@ def main(arguments: list[str]) -> None:
     """Writes the pages."""
     CLI_PAGE.write_text(cli_page(), encoding="utf-8")
     HOW_TO_PAGE.write_text(how_to_page(), encoding="utf-8")
+    FINDINGS_PAGE.write_text(findings_page(), encoding="utf-8")
     if "--output" in arguments:
         README.write_text(readme(), encoding="utf-8")
 

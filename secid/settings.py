@@ -107,7 +107,7 @@ class Settings:
     control_queries: int = setting(1000, "Queries that controls are sampled on.", ge=2)
     high_coverage: float = setting(0.5, "Coverage at and above which a negative counts as highly covered.", ge=0, le=1)
     ablate: bool = setting(False, "Also score under other temperatures, tokenizers, IDF corpora, weights and samples.")
-    by: str | None = setting(None, "Column whose values slice the report: scores and buckets are repeated for each.")
+    by: str | None = setting(None, "Column whose values slice the report: scores and findings are repeated for each.")
     block: tuple[str, ...] = setting((), "NAME=source,source: also report rank stability within these sources.")
     valid: float = setting(0.9, "Consistency and locality from which a negative counts as valid.", ge=0, le=1)
     far: float = setting(0.1, "Locality below which a valid negative counts as far.", ge=0, le=1)

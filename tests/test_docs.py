@@ -16,7 +16,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from secid.measure.buckets import STRUCTURAL_RULES
 
 from secid import results
 
@@ -71,6 +70,7 @@ def test_option_tables_and_schema_table_are_current():
     """Else: python docs/build.py"""
     assert builder().cli_page() == text_of(builder().CLI_PAGE)
     assert builder().how_to_page() == text_of(builder().HOW_TO_PAGE)
+    assert builder().findings_page() == text_of(builder().FINDINGS_PAGE)
 
 
 def test_every_command_has_a_section_that_names_all_its_options():
@@ -129,7 +129,7 @@ def test_every_section_of_the_method_that_the_code_points_to_is_there():
     assert pointed <= sections
 
 
-def test_every_bucket_control_weight_and_tokenizer_is_described():
+def test_every_control_weight_and_tokenizer_is_described():
     from typing import get_args
 
     from secid.analyses.controls import KINDS
@@ -140,8 +140,17 @@ def test_every_bucket_control_weight_and_tokenizer_is_described():
     page = text_of(ROOT / "docs" / "method.md")
     named = words_in_code(page)
     assert {*WEIGHTS, *KINDS, *TOKENIZERS, *get_args(IdfCorpus), *get_args(Positives)} <= named
-    for name in STRUCTURAL_RULES:
-        assert name.replace("_", " ") in page
+
+
+def test_every_finding_and_caution_has_an_anchor_that_explain_names():
+    from secid.pages.explain import explain_text
+    from secid.results.catalogue import CAUTIONS, FINDINGS
+
+    headings = set(re.findall(r"^#+ (\w+)$", text_of(builder().FINDINGS_PAGE), re.MULTILINE))
+    assert {*FINDINGS, *CAUTIONS} <= headings
+    for name in (*FINDINGS, *CAUTIONS):
+        page, anchor = re.findall(r"docs: +(\S+)#(\S+)", explain_text(name))[0]
+        assert (ROOT / page, anchor) == (builder().FINDINGS_PAGE, name)
 
 
 def test_every_dependency_has_its_reason():

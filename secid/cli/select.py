@@ -126,8 +126,12 @@ def _score_lines(selected: Selected) -> tuple[str, ...]:
     by_encoder = ranked or any(FINDINGS[name].needs == "rows" for name in selected.drop)
     rises = ranked and selected.after_nats > selected.before_nats
     before, after = f"{selected.before_nats:.4f} nats before", f"{selected.after_nats:.4f} after"
+    scores = (
+        f"ECI at budget {selected.budget:g} in the pool of the run: {before} (of {n_before:,} distinct negatives), "
+        f"{after} (of {n_after:,})"
+    )
     return (
-        f"ECI at budget {selected.budget:g} in the pool of the run: {before} ({n_before:,}), {after} ({n_after:,})",
+        scores,
         *((unequal,) if selected.budget > 1.0 and n_before != n_after else ()),
         *((CIRCULAR.format(BY_THE_SCORE if rises else ""),) if by_encoder else ()),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -122,26 +121,24 @@ class _ExampleWriter:
         return tuple(self._example(int(row)) for row in inside[chosen])
 
     def measured(self, examples: Sequence[TripletExample], places: Sequence[int]) -> tuple[TripletExample, ...]:
-        """Examples of a finding of the texts, with the numbers of their triplets. places: of the first examples."""
+        """Examples of a finding of the texts as their triplets are scored. places: of the first examples."""
         rows = [int(np.flatnonzero(self._table.triplets.place == place)[0]) for place in places[: len(examples)]]
-        return (*map(self._with_numbers, examples, rows), *examples[len(rows) :])
+        return (*map(self._example, rows), *examples[len(rows) :])
 
     def _example(self, row: int) -> TripletExample:
         rows, planned = self._table.triplets, self._table.source
         listed = int(rows.place[row])
         positive, negative = self._plan.passages.take(np.array([rows.positive[row], rows.negative[row]]))
-        example = TripletExample(
+        numbers: dict[str, Any] = {name: float(values[row]) for name, values in self._columns.items()}
+        return TripletExample(
             path=planned.source.paths[int(planned.negative_file[listed])],
             line=int(planned.negative_line[listed]),
             query=cut(self._plan.queries.take(rows.query[[row]])[0]),
             positive=cut(positive),
             negative=cut(negative),
+            matched_terms=self._matched(row),
+            **numbers,
         )
-        return self._with_numbers(example, row)
-
-    def _with_numbers(self, example: TripletExample, row: int) -> TripletExample:
-        numbers: dict[str, Any] = {name: float(values[row]) for name, values in self._columns.items()}
-        return replace(example, matched_terms=self._matched(row), **numbers)
 
     def _matched(self, row: int) -> tuple[tuple[str, float], ...]:
         """Query tokens that the negative holds, the heaviest first."""

@@ -1,9 +1,9 @@
 """Texts of an evaluation set among the texts of a run, exactly or nearly equal.
 
-Exact: equal but for case and white space. Near, for queries: the sets of words have a Jaccard similarity
-of at least NEAR_QUERY. Near, for passages: of the shorter one's windows of SHINGLE_WORDS words at least
-NEAR_PASSAGE stand in the other, which finds chunks, added titles and edits alike. Both are computed
-exactly for every pair that can reach the threshold (no sketches, no misses).
+Exact: of one normal form (METHOD 14), which is not empty. Near, for queries: the sets of words have a Jaccard
+similarity of at least NEAR_QUERY. Near, for passages: of the shorter one's windows of SHINGLE_WORDS words at least
+NEAR_PASSAGE occur in the other, which finds chunks, added titles and edits alike. Both are computed exactly for every
+pair that can reach the threshold (no sketches, no misses).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from secid.findings.normal_form import FormKeys, Index
+from secid.findings.normal_form import EMPTY_FORM, FormKeys, Index
 from secid.findings.passage_facts import query_facts
 from secid.findings.runs import distinct_per_text, windows
 from secid.pool import token_stream
@@ -45,7 +45,7 @@ class Matches:
     """For each of n texts the evaluation text it equals, or comes nearest to above the threshold.
 
     which : (n,) number of the evaluation text, -1 for none.   similarity : (n,) 1.0 for an exact match.
-    exact : (n,) equal but for case and white space.
+    exact : (n,) of its normal form.
     """
 
     which: Index
@@ -102,7 +102,7 @@ class Finder:
         exact = np.zeros(n, np.bool_)
         if len(self.ids):
             place = np.minimum(np.searchsorted(self._forms, forms), len(self._forms) - 1)
-            exact = self._forms[place] == forms
+            exact = (self._forms[place] == forms) & (forms != EMPTY_FORM)
             which[exact], similarity[exact] = self._form_text[place[exact]], 1.0
         for start, stop in pieces(n if len(self._vocabulary) else 0, CHUNK_TEXTS, store.lengths):
             owner, found, value = self._near(store.get(start, stop))

@@ -126,7 +126,8 @@ def _under_others(
     bench = coverages.over(part, sets, folder)
 
     def reached(rows: Triplets, name: str) -> Reached:
-        covered = (bench.positives(rows, name, settings.idf), bench.negatives(rows, name, settings.idf))
+        of_positives = np.repeat(bench.positives(rows, name, settings.idf), np.diff(rows.record_offsets))
+        covered = (of_positives, bench.negatives(rows, name, settings.idf))
         return Reached(*(float(np.average(values, weights=rows.share)) for values in covered))
 
     try:

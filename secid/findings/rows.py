@@ -58,7 +58,7 @@ def row_rules(
     pi, rho, c, weight = (columns[name] for name in ("consistency", "locality", "coverage", "weight"))
     valid, far, high = thresholds.valid, thresholds.far, thresholds.high_coverage
     rules = {
-        "query_without_tokens": Rule(wordless[table.triplets.query], weight),
+        "query_without_tokens": Rule(wordless[table.triplets.query], np.zeros(len(table))),
         "inversion": Rule(pi < INVERSION, -pi),
         "low_locality": Rule(rho < LOW_LOCALITY, -rho),
         "high_coverage": Rule(c >= high, c),

@@ -145,7 +145,7 @@ def _legend(run: Run, hidden: Sequence[str]) -> str:
     on = f", on {numbers}; gates and counts are of all negatives" if numbers else ""
     score_at_one = "" if "ECI_sem" in hidden else " ECI_sem: the score at B = 1."
     at = [] if at_one else [f"ECI_B: {score_name(run)}, by which sources rank{on}.{score_at_one}"]
-    rank = f"rank: in brackets its group: {brief('rank group')}."
+    rank = "rank: sources with the same number in brackets are statistically tied."
     missing = {*hidden, *(() if at_one else ONLY_AT_ONE)}
     told = [f"{name}: {brief(term)}." for name, term in COLUMNS.items() if name not in missing]
     return " ".join([*at, rank, *told])

@@ -133,6 +133,7 @@ def _compacted(
                 query=query_place[planned.query],
                 positives=passage_place[planned.positives],
                 negatives=narrow(passage_place[planned.negatives]),
+                blanks=replace(planned.blanks, query=query_place[planned.blanks.query]),
             )
             for planned in sources
         ),

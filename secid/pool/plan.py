@@ -59,7 +59,7 @@ def _n_malformed(reasons: Mapping[str, int]) -> int:
 class Blanks:
     """Negatives without text, which no triplet stands for. E rows that list some.
 
-    query : (E,) query ids as they were read, and keys : (E, 16) their text keys.
+    query : (E,) query ids, -1 for a query without a record, and keys : (E, 16) their text keys.
     count : (E,) how many the row lists, >= 1.   line, file : (E,) where.
     """
 

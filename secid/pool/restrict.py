@@ -25,17 +25,16 @@ def restricted(planned: PlannedSource, queries: TextStore, settings: Settings) -
     keep = keep_record[record]
     if settings.first_k is not None:
         keep &= np.arange(planned.n_triplets) - planned.negative_offsets[record] < settings.first_k
-    if not keep_record.all():
-        planned = replace(
-            planned, blanks=planned.blanks.only(np.isin(planned.blanks.query, planned.query[keep_record]))
-        )
-    return planned if keep.all() else select(planned, keep_record, keep)
+    return planned if keep.all() and keep_record.all() else select(planned, keep_record, keep)
 
 
 def select(
     planned: PlannedSource, keep_record: npt.NDArray[np.bool_], keep_triplet: npt.NDArray[np.bool_]
 ) -> PlannedSource:
-    """The source with some of its records and triplets. keep_record: (R,), keep_triplet: (T,)."""
+    """The source with some of its records and triplets. keep_record: (R,), keep_triplet: (T,).
+
+    Where records go, so do the blanks of queries without one.
+    """
     positive_record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
     keep_positive = keep_record[positive_record]
     keep_triplet = keep_triplet & keep_record[planned.triplet_record()]
@@ -62,6 +61,9 @@ def select(
             planned.listed >= 0, places(np.flatnonzero(keep_triplet), planned.n_triplets)[planned.listed], -1
         ),
         findings=planned.findings[keep_triplet],
+        blanks=planned.blanks
+        if keep_record.all()
+        else planned.blanks.only(np.isin(planned.blanks.query, planned.query[keep_record])),
     )
 
 

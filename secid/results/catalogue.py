@@ -1,7 +1,7 @@
 """The catalogue of findings: the only place that knows a finding's name, what it needs, its limit and its words.
 
-A finding is a column of the triplet table: True where the negative has it. Its rule runs in `secid/findings/`; buckets,
-policy keys, `--fail-on NAME`, `secid select --drop NAME`, the `in_*` columns of negatives.parquet, pages and
+A finding is a column of the triplet table: True where the negative has it. Its rule runs in `secid/findings/`; policy
+keys, `--fail-on NAME`, `secid select --drop NAME`, the `in_*` columns of negatives.parquet, pages and
 `secid explain NAME` derive from the entry here. Source: METHOD 4, 14.
 """
 
@@ -27,7 +27,7 @@ class Finding:
 
     counted : a defect that is always wrong to train on, so that it decides the status of a source; else a trait that
               may be intended.
-    limit   : share of the negatives above which the finding stands out; None for buckets that only describe.
+    limit   : share of the negatives above which the finding stands out; None for findings that only describe.
     rule    : the condition, without thresholds that are settings.   says : what is said of the negatives, a predicate
               ("12 negatives ... ").   do : what to do about them.   urgency : 0 is shown first.
     settings : names of the settings that are thresholds of the rule.

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from secid import api
-from secid.results.check import KINDS, Check, CheckedSource, Finding
+from secid.results import SourceFinding
+from secid.results.catalogue import CAUTIONS
+from secid.results.check import CHECKED, Check, CheckedSource, SourceCaution
 from tests.cli.conftest import FIXTURES, ROOT, child_environment, rows, run_child, write_rows
 
 POISONED = FIXTURES / "sources" / "poisoned.jsonl"
@@ -26,9 +28,10 @@ def test_text_says_what_was_understood_counted_and_found(invoke):
         "66 rows read, 66 used",
         "66 records, 314 triplets; distinct texts: 66 queries, 66 positives, 190 negatives",
         "negatives a query: min 4, median 5, 95 % 5, max 5",
-        "! negative_is_other_positive: 28, 8.9 % of the negatives, above 0.0 %",
-        "! duplicate_negative: 16, 4.8 % of the negatives, above 1.0 %",
-        f"{POISONED}:5: query 'my crust turns leathery",
+        "! false_negative: 37 of 330 negatives, 11.2 %",
+        "! repeat: 16 of 330 negatives, 4.8 %",
+        f"{POISONED}:56: query 'How much magnification",
+        "looked for and not found: near_copy, ",
         "poisoned and bm25 share 100.0 % of the queries",
         "nothing was encoded",
     ):
@@ -49,11 +52,11 @@ def test_json_is_one_document_equal_to_the_api(invoke):
     ("limits", "code"),
     [
         ([], 0),
-        (["duplicate_negative"], 1),
-        (["duplicate_negative=0.04"], 1),
-        (["duplicate_negative=5%"], 0),
-        (["short_negative", "query_echoed=0"], 0),
-        (["short_negative", "hub_negative"], 1),
+        (["repeat"], 1),
+        (["repeat=0.04"], 1),
+        (["repeat=5%"], 0),
+        (["empty", "query_echo=0"], 0),
+        (["empty", "hub"], 1),
         (["any"], 1),
     ],
 )
@@ -65,9 +68,9 @@ def test_exit_1_only_where_asked(invoke, limits, code):
 
 
 def test_an_unknown_finding_is_wrong_use_before_any_reading(invoke):
-    outcome = invoke("check", "no-such-file.jsonl", "--fail-on", "hub_negatives")
+    outcome = invoke("check", "no-such-file.jsonl", "--fail-on", "false_negatives")
     assert (outcome.code, outcome.out) == (2, "")
-    assert "did you mean 'hub_negative'" in outcome.err
+    assert "did you mean 'false_negative'" in outcome.err
 
 
 def test_unreadable_input_is_2(invoke, tmp_path):
@@ -105,11 +108,12 @@ def test_every_broken_fixture_is_told_or_refused(invoke, path):
 @pytest.mark.parametrize(
     ("name", "finding", "n"),
     [
-        ("negative_equals_positive.jsonl", "negative_equals_positive", 2),
-        ("negative_is_other_positive.jsonl", "negative_is_other_positive", 1),
-        ("duplicate_negatives.jsonl", "duplicate_negative", 299),
-        ("preambles.jsonl", "known_preamble", 1),
-        ("near_empty.jsonl", "short_negative", 3),
+        ("negative_equals_positive.jsonl", "false_negative", 2),
+        ("negative_is_other_positive.jsonl", "false_negative", 1),
+        ("duplicate_negatives.jsonl", "repeat", 299),
+        ("preambles.jsonl", "preamble", 1),
+        ("near_empty.jsonl", "empty", 3),
+        ("empty_negative.jsonl", "empty", 3),
         ("empty_negative.jsonl", "malformed_rows", 3),
         ("string_for_list.jsonl", "malformed_rows", 2),
         ("no_negatives.jsonl", "rows_without_negatives", 1),
@@ -117,9 +121,10 @@ def test_every_broken_fixture_is_told_or_refused(invoke, path):
 )
 def test_the_defect_of_a_broken_fixture_is_named(invoke, name, finding, n):
     source = json.loads(invoke("check", FIXTURES / "broken" / name, "--json").out)["sources"][0]
-    found = {item["name"]: item for item in source["findings"]}[finding]
-    assert found["n"] >= n
-    assert found["exceeded"]
+    found = {item["name"]: item for item in (*source["findings"], *source["cautions"])}[finding]
+    assert found.get("n_negatives", found.get("n")) >= n
+    assert found.get("exceeded", True)
+    assert found["examples"]
     assert all(Path(example["path"]).name == name and example["line"] > 0 for example in found["examples"])
 
 
@@ -150,8 +155,8 @@ def test_the_hash_seed_of_python_changes_nothing(tmp_path):
     for document in found:
         document["seconds"] = None
     assert found[0] == found[1]
-    assert {item["name"] for item in found[0]["sources"][0]["findings"] if item["n"]} >= {
-        "hub_negative",
+    assert {item["name"] for item in found[0]["sources"][0]["findings"] if item["n_negatives"]} >= {
+        "hub",
         "shared_opening",
     }
 
@@ -174,10 +179,11 @@ def test_torch_is_not_imported_and_the_probe_would_see_it(tmp_path, more, torch)
     assert done.stdout.splitlines()[-1] == f"0 {torch} False"
 
 
-def test_the_page_names_every_finding_and_every_key():
+def test_the_page_names_every_key():
     text = DOCS.read_text(encoding="utf-8")
-    keys = {field.name for kind in (Check, CheckedSource, Finding) for field in dataclasses.fields(kind)}
-    assert [name for name in (*KINDS, *sorted(keys)) if f"`{name}`" not in text] == []
+    kinds = (Check, CheckedSource, SourceFinding, SourceCaution)
+    keys = {field.name for kind in kinds for field in dataclasses.fields(kind)}
+    assert [name for name in sorted(keys) if f"`{name}`" not in text] == []
 
 
 def test_the_hook_names_a_command_line_that_works(invoke, tmp_path):
@@ -196,7 +202,7 @@ def test_help_lists_findings_and_exit_codes(invoke):
     code, out, _ = invoke("check", "--help")
     words = set("".join(c if c.isalnum() or c == "_" else " " for c in out).split())
     assert code == 0
-    assert {*KINDS, "any"} <= words
+    assert {*CHECKED, *CAUTIONS, "any"} <= words
     assert "Exit codes: 0 whatever was found; 1 " in " ".join(out.split())
 
 
@@ -214,3 +220,25 @@ def test_an_example_without_detail_is_told_by_its_reason(invoke, tmp_path):
     _, out, _ = invoke("check", path)
     assert f"{path}:2: empty_query\n" in out
     assert not any(line.endswith(":") for line in out.splitlines())
+
+
+def test_explain_says_what_each_finding_is(invoke):
+    from secid.results.catalogue import FINDINGS
+
+    listed = invoke("explain").out
+    for name, entry in (FINDINGS | CAUTIONS).items():
+        code, out, _ = invoke("explain", name)
+        assert code == 0
+        assert name in listed
+        for part in (entry.says if name in CAUTIONS else entry.rule, entry.do, f"docs/findings.md#{name}"):
+            assert part in out
+    defects = listed.split("\n\n")[0]
+    assert {name for name in FINDINGS if f"  {name} " in defects} == {
+        n for n, entry in FINDINGS.items() if entry.counted
+    }
+
+
+def test_explain_of_an_unknown_name_gives_the_nearest(invoke):
+    code, out, err = invoke("explain", "false_negatives")
+    assert (code, out) == (2, "")
+    assert "did you mean 'false_negative'" in err

@@ -257,6 +257,6 @@ def test_an_example_is_found_in_the_row_that_lists_it(tiny, tmp_path, invoke):
     texts = [{**record, "neg": [negative]} for negative in ("unrelated words", "an answer")]
     write_rows(tmp_path / "two.jsonl", [*texts, *rows(6)])
     outcome = invoke("score", "two.jsonl", "--encoder", tiny, "--json", "--run", "run")
-    buckets = {bucket["name"]: bucket for bucket in json.loads(outcome.out)["sources"][0]["buckets"]}
-    (example,) = buckets["equals_positive"]["examples"]
+    findings = {finding["name"]: finding for finding in json.loads(outcome.out)["sources"][0]["findings"]}
+    (example,) = findings["false_negative"]["examples"]
     assert (example["path"], example["line"], example["negative"]) == ("two.jsonl", 2, "an answer")

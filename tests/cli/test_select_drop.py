@@ -130,6 +130,18 @@ def test_of_several_findings_the_catalogue_s_first_is_the_reason(tmp_path, tiny)
     assert (both["line"], both["reason"], both["findings"]) == (3, "preamble", ["preamble", "repeat"])
 
 
+def test_a_further_copy_is_a_repeat_unless_an_earlier_finding_takes_it(tmp_path, tiny):
+    table = planted()
+    table[2]["neg"].append(PREAMBLE)  # preamble precedes repeat in the catalogue,
+    table[6]["neg"].append(table[6]["neg"][2])  # query_echo follows it
+    write_rows(tmp_path / "in.jsonl", table)
+    api.score(["in.jsonl"], str(tiny), run="run", controls="none")
+    found = api.select("run", "out.jsonl", drop=("query_echo", "repeat", "preamble"))
+    assert found.left_out == {"preamble": 2, "repeat": 5, "query_echo": 1}
+    last = next(entry for entry in read_rows(found.left_out_path) if (entry["line"], entry["ordinal"]) == (7, 5))
+    assert (last["reason"], last["findings"]) == ("repeat", ["repeat", "query_echo"])
+
+
 def test_a_ranking_rule_drops_by_default_and_says_so(run, invoke):
     code, out, _ = invoke("select", run, "--min-weight", 0, "-o", "out.jsonl")
     flat = " ".join(out.split())
@@ -267,6 +279,19 @@ def test_columns_of_their_own_are_as_many_as_a_row_keeps(tmp_path, tiny):
     found = api.select("run", "once.jsonl", drop="preamble,repeat")
     assert (found.n_after, found.n_repeated) == (11, 1)
     assert [set(row) for row in read_rows("once.jsonl")] == [{"query", "positive", "negative_1", "negative_2"}] * 6
+
+
+def test_a_copy_in_another_row_takes_a_column_there(tmp_path, tiny):
+    """Two rows of one record: what the first lists too is still in the second, which keeps all three columns."""
+    start = {"query": "question", "positive": "answer to it"}
+    texts = [f"passage {number} of nothing in particular" for number in range(3)]
+    spoiled = [texts[0], PREAMBLE, PREAMBLE.upper()]
+    table = [{**start, **{f"negative_{k + 1}": text for k, text in enumerate(row)}} for row in (spoiled, texts)]
+    write_rows(tmp_path / "in.jsonl", table)
+    api.score(["in.jsonl"], str(tiny), run="run", controls="none")
+    found = api.select("run", "out.jsonl", drop="preamble")
+    assert found.n_after == 4
+    assert read_rows("out.jsonl")[1] == table[1]
 
 
 def test_a_mixture_holds_no_copy_of_a_positive(tmp_path, tiny, invoke):

@@ -31,7 +31,7 @@ from secid.pages.sections import page_of
 from secid.pages.sections.slices import slices_told
 from secid.pages.terminal import SHOWN_FINDINGS, print_run
 from secid.pages.verdict import verdict, warnings
-from secid.results import EqualNumbers
+from secid.results import EqualNumbers, SourceFinding, TripletExample
 from secid.settings import in_words
 from tests.unit.pages import samples
 
@@ -390,7 +390,7 @@ def test_the_terminal_begins_with_the_table_and_explains_its_columns(run):
     assert lines[0].split()[:2] == ["rank", "source"]
     told = " ".join(printed(run, 100).split())
     for words in (
-        "sources with the same number are statistically tied",
+        "sources with the same number in brackets are statistically tied.",
         "div.: 1 − ECI_sem/tr M",
         "π: target consistency, 0 to 1",
         "ρ: semantic locality, 0 to 1",
@@ -1030,3 +1030,39 @@ def test_one_source_changes_places_with_none(run):
     alone = replace(run, sources=run.sources[:1], comparisons=(), crossings=())
     section = next(item for item in page_of(alone).sections if item.anchor == "budget")
     assert not any("change places" in bullet for bullet in section.bullets)
+
+
+def ranked(run):
+    sections = {section.anchor: section for section in page_of(run).sections}
+    table = sections["ranking"].parts[0].table
+    place = [column.title for column in table.columns].index("hardness")
+    return [row[place] for row in table.rows], sections["ranking"].bullets, sections["controls"].bullets
+
+
+def test_hardness_has_its_interval_or_its_reason(run):
+    first = replace(run.sources[0], hardness=0.58, hardness_interval_95=(0.57, 0.6))
+    unknown = replace(run.sources[1], hardness=None, hardness_interval_95=None)
+    few = replace(run.sources[2], hardness=0.2, hardness_interval_95=None)
+    missing = {f"hardness of {unknown.name}": "positives are far", "control random": "too few"}
+    made = replace(run, sources=(first, unknown, few), not_evaluated=missing)
+    cells, of_ranking, of_controls = ranked(made)
+    assert [cell.replace("\u00a0", " ") for cell in cells] == ["0.580 (0.570 to 0.600)", "–", "0.200"]
+    assert of_ranking == (f"hardness of {unknown.name}: not evaluated: positives are far",)
+    assert "control random: not evaluated: too few" in of_controls
+    assert not any("hardness" in bullet for bullet in of_controls)
+    text = printed(made)
+    assert "0.580" in text
+    assert "positives are far" in text
+
+
+def test_an_example_without_text_has_its_place_alone(run):
+    blank = TripletExample(path="a.jsonl", line=7, query="", positive="", negative="", note="nothing there")
+    item = SourceFinding(
+        name="empty", n_negatives=1, share=0.1, standard_error=0.1, interval_95=(0.0, 0.2), examples=(blank,)
+    )
+    made = replace(run, sources=(replace(run.sources[0], findings=(item,)),))
+    page = html.unescape(to_html(made))
+    assert "line 7 of a.jsonl; nothing there" in to_markdown(made)
+    assert "Line 7 of <bdi>a.jsonl</bdi>; nothing there." in page
+    assert 'class="triplet"' not in page
+    assert "π –" not in page + to_markdown(made)

@@ -488,7 +488,9 @@ def test_swaps_of_others_are_not_the_leader_s(run):
 
 
 def finding(name, share, n=90):
-    return SourceFinding(name=name, n_negatives=n, share=share, interval_95=(0.0, 1.0), standard_error=0.1, examples=())
+    return SourceFinding(
+        name=name, n_negatives=n, share=share, standard_error=0.01, interval_95=(0.0, 1.0), examples=()
+    )
 
 
 @pytest.mark.parametrize("entry", [entry for entry in FINDINGS.values() if entry.limit is not None])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,9 @@ import pytest
 
 from secid import api
 from secid.errors import InputError
-from secid.findings.facts import ScriptTable, gather
 from secid.findings.leakage import Finder, Matches, passage_finder, query_finder
 from secid.pool import SPLITTERS
-from secid.pool.texts import Packed
+from secid.pool.texts import TextSpool
 from secid.read.evaluation import read_evaluation
 from tests.unit.scoring.made_rows import clean_rows, passage, write
 
@@ -23,8 +23,14 @@ COLLECTION = ROOT / "fixtures" / "collection"
 
 
 def find(finder: Finder, texts: list[str]) -> Matches:
-    facts = gather(lambda start, stop: Packed.of(texts[start:stop]), len(texts), ScriptTable())
-    return finder.find(lambda start, stop: texts[start:stop], facts)
+    with tempfile.TemporaryDirectory() as folder:
+        spool = TextSpool("passage", Path(folder) / "texts")
+        numbers = spool.add(texts)
+        store, ids = spool.store()
+        matches = finder.find(store)
+        store.close()
+    places = ids[np.array(numbers, np.int64)]
+    return Matches(matches.which[places], matches.similarity[places], matches.exact[places])
 
 
 def windows(text: str, width: int) -> set[tuple[str, ...]]:
@@ -71,10 +77,15 @@ def test_no_pair_above_the_threshold_is_missed_and_none_below_is_told(maker, wid
     assert n_near > 10
 
 
-def test_exact_is_but_for_case_and_space_and_needs_no_length():
-    found = find(query_finder({"1": "What now?"}), ["what  NOW?", "what then?"])
+def test_exact_is_but_for_case_space_and_punctuation_and_needs_no_length():
+    found = find(query_finder({"1": "What now?"}), ["what  NOW", "what then?"])
     assert found.which.tolist() == [0, -1]
     assert found.exact.tolist() == [True, False]
+
+
+def test_no_text_without_words_equals_another():
+    found = find(query_finder({"1": "?!", "2": "What now?"}), ["…", "?!", "what now"])
+    assert found.which.tolist() == [-1, -1, 1]
 
 
 def test_a_chunk_a_title_and_edits_are_near():
@@ -156,7 +167,7 @@ def test_leaks_are_counted_by_query_and_role_with_their_places(tmp_path):
     rows[5]["query"] = "tell where is topic1 kept in hall1 today"
     rows[9]["neg"][0] = f"Title here {clean_rows()[0]['pos'][0]}"
     source = api.check([write(tmp_path / "own.jsonl", rows)], against_eval=against).sources[0]
-    queries, passages = source.finding("eval_query"), source.finding("eval_passage")
+    queries, passages = source.caution("eval_query"), source.caution("eval_passage")
     assert queries.n == 2
     assert queries.detail.startswith("1 exactly, 1 nearly; 2 of 3")
     assert [example.line for example in queries.examples] == [1, 6]
@@ -170,5 +181,5 @@ def test_a_source_without_leaks_has_none(tmp_path):
     rows = clean_rows()
     against = folder(tmp_path / "beir", {"qrels/test.tsv": "1\td1\t1\n2\td2\t1\n"})
     source = api.check([write(tmp_path / "own.jsonl", rows[5:])], against_eval=against).sources[0]
-    assert (source.finding("eval_query").n, source.finding("eval_passage").n) == (0, 0)
-    assert np.isfinite(source.finding("eval_query").fraction)
+    assert (source.caution("eval_query").n, source.caution("eval_passage").n) == (0, 0)
+    assert np.isfinite(source.caution("eval_query").fraction)

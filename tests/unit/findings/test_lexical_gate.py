@@ -32,7 +32,13 @@ def run_of(texts, folder, encoder=None, **settings):
 
 
 def run_of_rows(triplets, folder, encoder=None, **settings):
-    rows = [{"query": query, "pos": [positive], "neg": [negative]} for query, positive, negative in triplets]
+    rows = [(query, [positive], [negative]) for query, positive, negative in triplets]
+    return run_of_lists(rows, folder, encoder, **settings)
+
+
+def run_of_lists(lists, folder, encoder=None, **settings):
+    rows = [{"query": query, "pos": positives, "neg": negatives} for query, positives, negatives in lists]
+    folder.mkdir(exist_ok=True)
     path = folder / "source.jsonl"
     path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
     resolved = resolve({"cache": False, "controls": "none", **settings}, environment={}, directory=folder)
@@ -57,6 +63,19 @@ def test_an_inactive_gate_is_reported_with_the_tokenizer_that_helps(script, tmp_
     assert len(run.warnings) == 1
     assert "the lexical gate is inactive" in run.warnings[0]
     assert "--tokenizer " in run.warnings[0]
+
+
+@pytest.mark.parametrize("policy", ["first", "all"])
+def test_the_coverage_that_another_tokenizer_reaches_is_a_mean_over_negatives(policy, tmp_path):
+    """A record of three negatives counts three times, whatever the number of its positives."""
+    query, positive, negative = TEXTS["chinese"]
+    rows = [(query, [positive, "无关的文字"], [negative]), (f"{query}吗", ["火车站"], [negative, "猫在家", "狗在家"])]
+    other = run_of_lists(rows, tmp_path / "other", tokenizer="multilingual", positives=policy).sources[0]
+    warning = next(
+        text for text in run_of_lists(rows, tmp_path / "own", positives=policy).warnings if "lexical gate" in text
+    )
+    assert f"of positives to about {other.positive_coverage_mean:.2f} " in warning
+    assert 0.05 < other.positive_coverage_mean < 0.5
 
 
 def test_where_no_tokenizer_helps_the_warning_says_so(tmp_path):
@@ -156,7 +175,8 @@ def test_bm25_of_the_pool_answers_queries_of_one_character(tmp_path):
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
         run = run_of_rows(rows, folder, controls="bm25_pool")
-        return [control.n_triplets for control in run.controls], run.not_evaluated
+        reasons = {name: why for name, why in run.not_evaluated.items() if name.startswith("control")}
+        return [control.n_triplets for control in run.controls], reasons
 
     assert found_for([(char, f"黑{char}在家", f"小{char}不在家") for char in "猫狗鸟"]) == ([3], {})
     counts, reasons = found_for([("ab", "ab cd", "ef"), ("gh", "gh ij", "kl")])
@@ -185,7 +205,7 @@ def test_what_a_tokenizer_does_to_a_text():
 def test_a_query_of_one_character_meets_the_passages_that_hold_it(tmp_path):
     source = run_of(("猫", "黑猫在家", "小狗在家"), tmp_path, tokenizer="multilingual").sources[0]
     assert source.positive_coverage_mean > 2 * source.coverage_mean
-    examples = [item for bucket in source.buckets for item in bucket.examples]
+    examples = [item for finding in source.findings for item in finding.examples]
     assert examples
     assert {term for item in examples for term, _ in item.matched_terms} == set()  # nothing of 小狗在家
 

@@ -1,0 +1,74 @@
+"""What the catalogue says of findings and cautions: for `secid explain`, and for docs/findings.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from secid.pages.numbers import SPACE, listed, percent
+from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding, known_finding
+
+DOCS = "docs/findings.md"
+NEEDS = {"texts": "the texts alone", "tokens": "a tokenizer", "rows": "an encoder"}
+"""What a finding needs, by its entry."""
+WIDTH = 9
+"""Of the labels of facts."""
+
+
+def explain_text(name: str) -> str:
+    """Everything about one finding or caution, ending in a line feed. Raises UsageError for an unknown name."""
+    entry = known_finding(name, "secid explain", CAUTIONS)
+    facts = caution_facts(CAUTIONS[name]) if entry is None else finding_facts(entry)
+    title = name.replace("_", " ") if entry is None else entry.title
+    lines = [f"{label + ':':<{WIDTH}} {text}" for label, text in facts.items()]
+    return "\n".join([title, *lines, f"{'docs:':<{WIDTH}} {DOCS}#{name}"]) + "\n"
+
+
+def list_text() -> str:
+    """The names of all findings and cautions, defects first, each with what it says of a source."""
+    groups = {
+        "Defects: negatives that": {name: entry.says for name, entry in FINDINGS.items() if entry.counted},
+        "Other findings, which may be intended: negatives that": {
+            name: entry.says for name, entry in FINDINGS.items() if not entry.counted
+        },
+        "Cautions about a whole source, from `secid check`": {name: caution.says for name, caution in CAUTIONS.items()},
+    }
+    width = max(map(len, (*FINDINGS, *CAUTIONS)))
+    blocks = [
+        "\n".join([head, *(f"  {name:<{width}}  {says}" for name, says in own.items())]) for head, own in groups.items()
+    ]
+    return "\n\n".join([*blocks, "`secid explain NAME` says more of one."]) + "\n"
+
+
+def finding_facts(entry: Finding) -> Mapping[str, str]:
+    """The facts of a finding by their labels."""
+    settings = f"; thresholds are the settings {listed(entry.settings)}" if entry.settings else ""
+    return {
+        "rule": entry.rule + settings,
+        "needs": NEEDS[entry.needs],
+        "defect": "yes" if entry.counted else "no: it may be intended",
+        "limit": limit_text(entry.limit),
+        "do": entry.do,
+        "command": command(entry),
+    }
+
+
+def caution_facts(caution: Caution) -> Mapping[str, str]:
+    """The facts of a caution by their labels."""
+    limit = "--max-bad-fraction" if caution.limit is None else percent(caution.limit).replace(SPACE, " ")
+    return {
+        "rule": caution.says,
+        "needs": "--against-eval" if caution.name.startswith("eval_") else NEEDS["texts"],
+        "limit": f"{limit} of the {caution.of}",
+        "do": caution.do,
+        "command": f"secid check SOURCE --fail-on {caution.name}",
+    }
+
+
+def command(entry: Finding) -> str:
+    """What leaves the negatives with a finding out."""
+    return f"secid select RUN --source NAME --drop {entry.name} -o FILE"
+
+
+def limit_text(limit: float | None) -> str:
+    """From which share on a finding stands out."""
+    return "none: it only describes" if limit is None else f"{percent(limit).replace(SPACE, ' ')} of the negatives"

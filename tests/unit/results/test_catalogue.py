@@ -1,0 +1,105 @@
+"""The catalogue of findings: names, bits, words, and what derives from them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from secid.errors import UsageError
+from secid.findings.rows import SAMPLED
+from secid.results.catalogue import (
+    BITS,
+    CAUTIONS,
+    DEFECT_LIMIT,
+    DEFECTS,
+    FINDINGS,
+    TEXT_FINDINGS,
+    Caution,
+    Finding,
+    known_finding,
+)
+from secid.results.check import CHECKED
+from secid.run_folder.tables import NEGATIVES_SCHEMA
+
+ENTRIES = [*FINDINGS.values(), *CAUTIONS.values()]
+BY_NEED = {
+    "texts": "false_negative near_copy preamble empty repeat query_echo mojibake shared_opening hub other_language",
+    "tokens": "query_without_tokens truncated",
+    "rows": "inversion random_like weak_positive low_locality high_coverage valid_but_lexical valid_but_far",
+}
+"""METHOD 4 and 14; `suspect` comes with the guide."""
+COUNTED = {"false_negative", "near_copy", "repeat", "empty", "preamble", "query_echo", "mojibake"}
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "findings.md"
+
+
+def test_the_catalogue_is_the_table_of_the_method():
+    names = {need: {name for name, entry in FINDINGS.items() if entry.needs == need} for need in BY_NEED}
+    assert names == {need: set(listed.split()) for need, listed in BY_NEED.items()}
+    assert set(DEFECTS) == COUNTED
+    assert all(FINDINGS[name].limit == DEFECT_LIMIT == 0.01 for name in COUNTED)
+    assert set(FINDINGS) >= SAMPLED
+
+
+def test_every_name_is_one_identifier_and_used_once():
+    names = [entry.name for entry in ENTRIES]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", name) for name in names)
+    assert "any" not in names  # means all of them, in --fail-on
+    assert all(name == entry.name for name, entry in (FINDINGS | CAUTIONS).items())
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_every_entry_says_what_it_is_and_what_to_do(entry: Finding | Caution):
+    texts = {name: value for name, value in vars(entry).items() if isinstance(value, str)}
+    assert {"name", "says", "do"} <= set(texts)
+    for name, text in texts.items():
+        assert text.strip() == text != "", name
+        assert "  " not in text, name
+        assert not text.endswith("."), name
+    assert entry.limit is None or 0 <= entry.limit <= 1
+
+
+def test_bits_are_places_of_a_mask_and_those_of_the_texts_come_first():
+    assert list(BITS.values()) == list(range(len(FINDINGS)))
+    assert tuple(BITS)[: len(TEXT_FINDINGS)] == TEXT_FINDINGS
+    assert len(BITS) <= 32  # of the table's uint32
+    assert set(DEFECTS) <= set(TEXT_FINDINGS)  # the status of a source needs no encoder
+
+
+def test_check_looks_for_all_that_needs_no_encoder():
+    assert set(CHECKED) == {name for name, entry in FINDINGS.items() if entry.needs != "rows"} - {"truncated"}
+
+
+def test_negatives_parquet_has_a_column_for_each_finding():
+    columns = [name for name in NEGATIVES_SCHEMA.names if name.startswith("in_")]
+    assert columns == [entry.column for entry in FINDINGS.values()]
+
+
+def test_an_entry_is_given_by_its_name():
+    assert known_finding("hub", "--drop") is FINDINGS["hub"]
+    assert known_finding("malformed_rows", "--fail-on", CAUTIONS) is None
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_a_misspelt_name_is_answered_with_the_nearest(entry: Finding | Caution):
+    for wrong in (f"{entry.name}s", entry.name.replace("_", "-") + "-"):
+        with pytest.raises(UsageError, match=f"did you mean '{entry.name}'") as raised:
+            known_finding(wrong, "--fail-on", CAUTIONS)
+        assert "--fail-on" in str(raised.value)
+
+
+def test_a_name_like_none_is_answered_with_all_names_that_the_place_knows():
+    with pytest.raises(UsageError) as raised:
+        known_finding("xyzzy", "--drop")
+    assert all(name in str(raised.value) for name in FINDINGS)
+    assert "malformed_rows" not in str(raised.value)
+    with pytest.raises(UsageError, match="unknown finding 'malformed_rows'"):
+        known_finding("malformed_rows", "--drop")
+
+
+@pytest.mark.skipif(not DOCS.is_file(), reason="docs/findings.md is not written yet")
+def test_the_docs_have_an_anchor_for_each_finding():
+    headings = set(re.findall(r"^#+ `?([a-z_ ]+)`?\s*$", DOCS.read_text(encoding="utf-8"), re.MULTILINE))
+    assert {name for name in FINDINGS if not {name, FINDINGS[name].title} & headings} == set()
