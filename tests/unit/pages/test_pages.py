@@ -17,7 +17,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from secid.errors import OutputError, UsageError
-from secid.pages.comparison import COMPARISON_FORMATS, compare
+from secid.pages.comparison import compare
+from secid.pages.comparison_page import COMPARISON_FORMATS
 from secid.pages.cuts import EXAMPLES, TABLES, _steps, fit, hard_cut
 from secid.pages.glossary import DRAWN, EXPLANATIONS, SETTINGS, score_point
 from secid.pages.html import LARGEST_PAGE as LARGEST_HTML
