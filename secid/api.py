@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from secid.errors import UsageError
 from secid.files import work_folder
 from secid.progress import Progress, Silent
-from secid.settings import RECIPE_FIELDS, Resolved, Settings, resolve
+from secid.settings import RECIPE_FIELDS, Settings, resolve
 
 if TYPE_CHECKING:
     from secid.encode import Description, Encoder
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from secid.export.rescore import Selected
     from secid.export.select import By
     from secid.gating.baseline import Baseline
-    from secid.records import Source
+    from secid.pool import Plan
     from secid.results import EncoderInfo, Run
     from secid.results.check import Check
     from secid.results.gate import GateVerdict
@@ -60,9 +60,9 @@ def score(
     _refuse_odd_combinations(resolved.values, other_encoders)
     if other_encoders:
         _refuse_one_encoder_twice([resolved.values.encoder if encoder is None else encoder, *other_encoders])
-    from secid.read import once_only, open_source, passed_over, resolve_sources
+    from secid.read import open_source, passed_over, resolve_sources
     from secid.run_folder.write import Recorder, RunFolder
-    from secid.scoring.run import score_sources
+    from secid.scoring.run import scored_plan
 
     specs = [fspath(source) for source in sources]
     found = resolve_sources(specs, resolved.values)
@@ -73,14 +73,13 @@ def score(
         RunFolder(None if run is None else Path(run), force) as folder,
         work_folder(folder.work) as work,
     ):
-        for source in found:
-            if not any(map(once_only, source.paths)):
-                open_source(source, resolved.values)  # what cannot be understood is said before an encoder is loaded
+        # Opened first: what cannot be understood is an error before an encoder is loaded
+        readers = [open_source(source, resolved.values) for source in found]
         loaded, info = _told(encoder, resolved.values, recorder)
-        scored = score_sources(found, loaded, resolved, work, recorder)
-        scored = replace(scored, run=replace(scored.run, encoder=info))
-        if other_encoders:
-            scored = _with_other_encoders(scored, found, other_encoders, resolved, work, recorder)
+        with scored_plan(readers, loaded, resolved, work, recorder) as (scored, plan):
+            scored = replace(scored, run=replace(scored.run, encoder=info))
+            if other_encoders:
+                scored = _with_other_encoders(scored, plan, other_encoders, resolved.values, work, recorder)
         folder.write(scored, recorder)
     return scored.run
 
@@ -240,27 +239,26 @@ def _refuse_one_encoder_twice(encoders: Sequence[str | Encoder | None]) -> None:
 
 def _with_other_encoders(
     scored: Scored,
-    sources: Sequence[Source],
+    plan: Plan,
     names: Sequence[str],
-    resolved: Resolved,
+    settings: Settings,
     work: Path,
     progress: Progress,
 ) -> Scored:
     """The run with the ablation over encoders, at the run's budget, the target's scores as its base."""
     from secid.analyses.ablations import over_encoders
-    from secid.scoring.run import score_sources
+    from secid.scoring.run import scores_under
 
-    table = {scored.run.encoder.name: scored.scores}
+    table: dict[str, Mapping[str, float]] = {scored.run.encoder.name: scored.scores}
     for number, name in enumerate(names):
         recipe: dict[str, Any] = dict.fromkeys(RECIPE_FIELDS)
-        own = replace(resolved.values, encoder=name, controls="none", ablate=False, by=None, block=(), **recipe)
+        own = replace(settings, encoder=name, controls="none", ablate=False, by=None, block=(), **recipe)
         folder = work / f"encoder-{number}"
         folder.mkdir()
         loaded, _ = _told(name, own, progress)
         if loaded.info.name in table:
             raise UsageError(f"{loaded.info.name} is named twice", where="--encoder", remedy="name each encoder once")
-        other = score_sources(sources, loaded, Resolved(own, resolved.origin), folder, progress)
-        table[loaded.info.name] = other.scores
+        table[loaded.info.name] = scores_under(plan, loaded, own, folder, progress)
     ablations = (*scored.run.ablations, over_encoders(table))
     return replace(scored, run=replace(scored.run, ablations=ablations))
 

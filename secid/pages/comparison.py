@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -257,24 +257,3 @@ def _adapter() -> TypeAdapter[RunComparison]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(RunComparison)
-
-
-def _html(found: RunComparison) -> str:
-    from secid.pages.comparison_page import page_of_comparison
-    from secid.pages.html import render
-
-    return render(page_of_comparison(found))
-
-
-def _markdown(found: RunComparison) -> str:
-    from secid.pages.comparison_page import page_of_comparison
-    from secid.pages.markdown import render
-
-    return render(page_of_comparison(found))
-
-
-COMPARISON_FORMATS: Mapping[str, Callable[[RunComparison], str]] = {
-    ".html": _html,
-    ".json": comparison_json,
-    ".md": _markdown,
-}

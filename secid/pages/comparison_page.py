@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from secid.pages.comparison import HARMLESS, SAME_ENCODER, Change, RunComparison, SourceAcross
+from secid.pages.comparison import HARMLESS, SAME_ENCODER, Change, RunComparison, SourceAcross, comparison_json
 from secid.pages.glossary import CAUTION, terms
 from secid.pages.names import SHORTEST, distinct, renamed
 from secid.pages.numbers import fraction, interval, listed, nats, plural
@@ -188,3 +188,22 @@ SHOWN_DIGITS = 6
 
 def _shown(value: str) -> str:
     return plain(DIGEST.sub(lambda match: f"{match.group()[:SHOWN_DIGITS]}…", value), 80)
+
+
+def _html(comparison: RunComparison) -> str:
+    from secid.pages.html import render
+
+    return render(page_of_comparison(comparison))
+
+
+def _markdown(comparison: RunComparison) -> str:
+    from secid.pages.markdown import render
+
+    return render(page_of_comparison(comparison))
+
+
+COMPARISON_FORMATS: Mapping[str, Callable[[RunComparison], str]] = {
+    ".html": _html,
+    ".json": comparison_json,
+    ".md": _markdown,
+}

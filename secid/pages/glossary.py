@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from secid.pages.numbers import SPACE, fraction, listed, plural
 from secid.pages.numbers import budget as budget_text
+from secid.pages.numbers import fraction, listed, plural
 from secid.pages.sanitize import named, plain
 from secid.results import BudgetPoint, ControlResult, EncoderInfo, Measurement, Run, SourceResult, control_name
 from secid.results.catalogue import FINDINGS
@@ -240,11 +240,11 @@ def missing_lines(run: Run, of: str = "", besides: str = "") -> list[str]:
 
 
 def hardness_text(source: SourceResult) -> str:
-    """Hardness with its confidence interval."""
+    """Hardness with its confidence interval, for a table."""
     if source.hardness is None:
         return "–"
     ends = source.hardness_interval_95
-    within = "" if ends is None else f"{SPACE}({fraction(ends[0])} to {fraction(ends[1])})"
+    within = "" if ends is None else f"\n({fraction(ends[0])} to {fraction(ends[1])})"
     return f"{fraction(source.hardness)}{within}"
 
 

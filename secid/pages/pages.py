@@ -81,7 +81,8 @@ def write_page(run: Run, path: Path) -> None:
 
 def write_comparison(runs: Sequence[tuple[str, Run]], path: Path) -> None:
     """Writes the comparison of named runs whole or not at all."""
-    from secid.pages.comparison import COMPARISON_FORMATS, compare
+    from secid.pages.comparison import compare
+    from secid.pages.comparison_page import COMPARISON_FORMATS
 
     write_whole(path, COMPARISON_FORMATS[path.suffix](compare(runs)))
 

@@ -21,7 +21,7 @@ IDLE = {
 
 
 def read_plan(
-    sources: Sequence[Source],
+    sources: Sequence[Source | Reader],
     settings: Settings,
     folder: Path,
     progress: Progress,
@@ -30,15 +30,15 @@ def read_plan(
     with_echoes: bool = False,
     text_rules: TextRules | None = None,
 ) -> tuple[Plan, list[Reader]]:
-    """Opens and reads all sources into a plan, telling what was understood of each file.
+    """Reads all sources into a plan, and reports what was understood of each file.
 
-    folder, with_positives, with_echoes, text_rules : as in `plan_of`.
+    sources : opened already, or else opened here.   folder, with_positives, with_echoes, text_rules : as in `plan_of`.
     Raises what opening and planning raise (SecidError).
     """
-    readers = [open_source(source, settings) for source in sources]
-    for source, reader in zip(sources, readers, strict=True):
+    readers = [item if isinstance(item, Reader) else open_source(item, settings) for item in sources]
+    for reader in readers:
         for shape in reader.files:
-            progress.note(f"{source.name}: {shape.path}: {shape.schema} ({shape.mapping})")
+            progress.note(f"{reader.source.name}: {shape.path}: {shape.schema} ({shape.mapping})")
     for flag in sorted(set.intersection(*(reader.idle_flags() for reader in readers))) if readers else ():
         progress.note(f"{flag} does nothing here: {IDLE[flag]}")
     sizes = [reader.n_bytes for reader in readers]
@@ -52,7 +52,7 @@ def read_plan(
         progress.advance(now - done)
         done = now
 
-    found = gather(zip(sources, (reader.blocks() for reader in readers), strict=True), folder, tick)
+    found = gather(((reader.source, reader.blocks()) for reader in readers), folder, tick)
     try:
         plan = plan_of(
             found,

@@ -61,7 +61,7 @@ class Scored:
 
 
 def score_sources(
-    sources: Sequence[Source],
+    sources: Sequence[Source | Reader],
     encoder: Encoder,
     resolved: Resolved,
     folder: Path,
@@ -71,6 +71,7 @@ def score_sources(
 ) -> Scored:
     """Ranks sources by ECI_sem under one encoder, with controls, intervals and budget curves.
 
+    sources : opened already, or else opened here.
     folder : an empty folder for spool files and vectors; the caller removes it.
     frozen : document frequencies of an earlier run's pool, to be scored in instead of this run's own.
     known  : labelled positives from outside the run, such as a baseline's: they count as its own do.
@@ -83,7 +84,7 @@ def score_sources(
 
 @contextmanager
 def scored_plan(
-    sources: Sequence[Source],
+    sources: Sequence[Source | Reader],
     encoder: Encoder,
     resolved: Resolved,
     folder: Path,
@@ -100,6 +101,15 @@ def scored_plan(
         yield replace(finished(measurements, files, encoder, resolved, clock), positives=positives), plan
     finally:
         plan.close()
+
+
+def scores_under(
+    plan: Plan, encoder: Encoder, settings: Settings, folder: Path, progress: Progress
+) -> dict[str, float]:
+    """ECI_B of each source of a plan under another encoder, at the run's budget. folder: an empty one."""
+    found = measure(plan, encoder, settings, folder, Clock(), progress, None)
+    ranked = judged(found.items, found.level, settings.budget)
+    return {item.name: item.nats(settings.budget) for item in ranked}
 
 
 def finished(
@@ -164,7 +174,7 @@ def _documents(rows: Triplets) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.in
 
 
 def read(
-    sources: Sequence[Source],
+    sources: Sequence[Source | Reader],
     settings: Settings,
     folder: Path,
     clock: Clock,

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from secid.pages.comparison import COMPARISON_FORMATS, compare
+from secid.pages.comparison import compare
+from secid.pages.comparison_page import COMPARISON_FORMATS
 from secid.pages.html import to_html
 from tests.unit.pages import samples
 

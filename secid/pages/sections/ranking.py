@@ -30,8 +30,7 @@ def ranking_section(run: Run) -> Section:
             (
                 short(source.name),
                 f"{count(source.rank)} ({count(source.rank_group)})",
-                nats(point.nats),
-                interval(point.interval_95, budget=run.budget),
+                f"{nats(point.nats)}\n({interval(point.interval_95, budget=run.budget)})",
                 percent(source.probability_first),
                 hardness_text(source),
                 percent(source.diversity_fraction),
@@ -39,8 +38,11 @@ def ranking_section(run: Run) -> Section:
                 count(source.n_triplets),
             )
         )
-    numbers = ("95 % interval", "P(first)", "hardness", "diversity fraction", "queries", "negatives")
-    head = ("rank (group)", f"{score_name(run)} (nats)", *numbers)
+    numbers = ("P(first)", HARDNESS, "diversity fraction", "queries", "negatives")
+    score = f"{score_name(run)} (nats)"
+    columns = (
+        wrapped(name) if name in (score, HARDNESS) else number(name) for name in ("rank (group)", score, *numbers)
+    )
     title = "Scores of the sources with 95 % intervals, controls below"
     description = described(
         (source.name, f"{nats(point.nats)}, interval {within}, rank group {source.rank_group}")
@@ -64,7 +66,9 @@ def ranking_section(run: Run) -> Section:
         parts=(
             Part(
                 table=Table(
-                    caption="Sources by score", columns=(foreign("source"), *map(number, head)), rows=tuple(rows)
+                    caption="Sources by score",
+                    columns=(foreign("source"), *columns),
+                    rows=tuple(rows),
                 ),
                 chart=chart,
                 note=f"Shaded bands and the numbers at the left mark rank groups.{dashed}",
@@ -72,7 +76,7 @@ def ranking_section(run: Run) -> Section:
         ),
         terms=terms(
             "ECI_sem" if run.budget == 1.0 else "ECI_B",
-            *("rank", "rank group"),
+            *("95 % interval", "rank", "rank group"),
             *numbers,
         ),
     )

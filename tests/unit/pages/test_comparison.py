@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from secid.errors import UsageError
-from secid.pages.comparison import COMPARISON_FORMATS, HARMLESS, SCORING, UNLIKE, compare
-from secid.pages.comparison_page import page_of_comparison
+from secid.pages.comparison import HARMLESS, SCORING, UNLIKE, compare
+from secid.pages.comparison_page import COMPARISON_FORMATS, page_of_comparison
 from secid.pages.sanitize import without_isolates
 from secid.pages.terminal import print_page
 from secid.results import EqualNumbers
