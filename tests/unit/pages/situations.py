@@ -1,4 +1,4 @@
-"""Runs in which pages say something else: for the logic, tested by kinds and numbers, and for the wording, kept once."""
+"""Runs in which pages say something else: the logic is tested on them by kinds and numbers, the wording kept once."""
 
 from __future__ import annotations
 
@@ -222,10 +222,11 @@ WARNINGS: Mapping[str, Run] = {
 
 
 def changed():
-    """Every run of this page, and those of other kinds."""
-    for said in (RANKINGS, CONTROLS, SETTINGS, WARNINGS):
-        yield from said.values()
-    yield samples.bare(RUN)
+    """Every run of this page, and those of other kinds. A budget makes a sentence longer, so one kind alone has it."""
+    for said in (RANKINGS, CONTROLS, SETTINGS):
+        yield from (run for run in said.values() if run.budget == 1.0)
+    yield from (CLEAN, WARNINGS["not evaluated"], replace(CLEAN, ablations=RUN.ablations), samples.bare(RUN))
+    yield replace(RUN, budget=1000.0)
     for differences in RANDOM_CASES:
         random = with_control(RUN, "random", *zip(NAMES, differences, strict=True))
         yield random
