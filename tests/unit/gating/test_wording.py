@@ -15,7 +15,6 @@ from secid.results.gate import GateVerdict, SourceVerdict, overall
 from tests.snapshots import Snapshot, situations
 from tests.unit.gating.conftest import Make, sample
 
-
 FEW = ("minimum_records", "score", "findings.inversion", "controls.random", "drift.score_nats")
 
 
