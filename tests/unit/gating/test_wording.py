@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import io
 from collections.abc import Container
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from secid.errors import SecidError
+from secid.gating.baseline import from_json, to_json
 from secid.gating.checks import all_checks
+from secid.gating.policy import read_policy
 from secid.gating.subject import Subject
 from secid.pages.verdict_pages import print_verdict, verdict_markdown
 from secid.results.gate import GateVerdict, SourceVerdict, overall
 from tests.snapshots import Snapshot, situations
-from tests.unit.gating.conftest import Make, sample
+from tests.unit.gating.conftest import Make, baseline_of, sample, source_of
 
 FEW = ("minimum_records", "score", "findings.inversion", "controls.random", "drift.score_nats")
 
@@ -79,3 +83,41 @@ def test_a_verdict_on_the_terminal(verdicts: dict[str, GateVerdict], snapshot: S
 
 def test_a_verdict_in_markdown(verdicts: dict[str, GateVerdict], snapshot: Snapshot):
     snapshot("gate.md", verdict_markdown(verdicts["fail"]))
+
+
+POLICIES = {
+    "secid.toml without a table": ("secid.toml", "seed = 1\n"),
+    "a table with letters swapped": ("p.toml", "[gaet]\nminimum_records = 9\n"),
+    "a limit beside the policy": ("p.toml", "[gate]\n[findings]\nempty = 0.0\n"),
+    "an unknown finding": ("p.toml", "[gate.findings]\npreambles = 0.1\n"),
+    "a named source that is not used": ("p.toml", '[gate.score]\nnamed = "bm25"\nagainst = "own"\n'),
+    "off where a number is needed": ("p.toml", '[gate]\nminimum_records = "off"\n'),
+}
+
+
+def test_policies_that_are_refused(tmp_path: Path, snapshot: Snapshot):
+    said = {}
+    for name, (file, text) in POLICIES.items():
+        (tmp_path / file).write_text(text, encoding="utf-8")
+        with pytest.raises(SecidError) as caught:
+            read_policy(tmp_path / file)
+        said[name] = str(caught.value).replace(str(tmp_path), "WORK")
+    snapshot("policy-refusals.txt", situations(said))
+
+
+def test_baselines_that_are_refused(snapshot: Snapshot):
+    whole = to_json(baseline_of(own=source_of(sample())))
+    score = '"score_nats": 0.3'
+    assert whole.count(score) == 1
+    texts = {
+        "no version": "{}",
+        "a later version": '{"schema_version": "2.0"}',
+        "another document": '{"schema_version": "1.9"}',
+        "a number that no run gives": whole.replace(score, '"score_nats": 5.0'),
+    }
+    said = {}
+    for name, text in texts.items():
+        with pytest.raises(SecidError) as caught:
+            from_json(text, "b.json")
+        said[name] = str(caught.value)
+    snapshot("baseline-refusals.txt", situations(said))
