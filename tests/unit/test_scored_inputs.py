@@ -110,7 +110,7 @@ def test_a_half_broken_file_was_probably_misread():
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([{**ROW, "pos": ["p", "", ""]}], "2 single passages of 1 row malformed"),
+        ([{**ROW, "neg": [7, None, "n"]}], "2 single passages of 1 row malformed"),
         ([{**ROW, "neg": ["", "n"]}, {**ROW, "pos": []}], "1 of 2 rows and 1 single passage of other rows malformed"),
     ],
 )
@@ -119,13 +119,14 @@ def test_rows_and_single_passages_are_told_apart(rows, said):
         score(write("mixed.jsonl", rows))
 
 
-def test_negatives_without_text_are_a_finding_and_no_sign_of_a_misread_file():
-    rows = [{**ROW, "query": f"question {n}", "neg": ["", " ", f"wrong {n}"]} for n in range(8)]
-    source = score(write("blanks.jsonl", rows)).sources[0]
-    assert (source.n_triplets, source.dropped_negatives) == (8, {"empty_negative": 16})
-    assert (source.finding("empty").n_negatives, source.finding("empty").share) == (16, pytest.approx(16 / 24))
-    with pytest.raises(BadRecordsError, match="16 single passages of 8 rows malformed"):
-        score(write("blanks.jsonl", rows), on_bad="fail")
+def test_empty_negatives_are_a_finding_and_no_sign_of_a_misread_file():
+    rows = [{**ROW, "query": f"query {i}", "neg": ["", "a passage"]} for i in range(6)]
+    (source,) = score(write("half_empty.jsonl", rows)).sources
+    empty = source.finding("empty")
+    assert (empty.n_negatives, empty.share) == (6, 0.5)
+    assert source.dropped_negatives == {"empty_negative": 6}
+    with pytest.raises(BadRecordsError):
+        score(write("half_empty.jsonl", rows), on_bad="fail")
 
 
 def test_a_positive_left_out_is_called_one():
