@@ -305,7 +305,7 @@ def test_the_worst_finding_is_a_positive_among_negatives(run):
     worst = notices(run)[0]
     assert (worst.kind, worst.source) == ("false_negative", "poisoned")
     assert "of poisoned (11.2 %)" in said(warning(run))
-    assert "select RUN --drop false_negative" in said(warning(run))
+    assert "secid explain false_negative" in said(warning(run))
 
 
 def test_positives_among_negatives_are_told_first_then_what_concerns_all_scores(run):
