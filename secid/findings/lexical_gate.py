@@ -15,7 +15,6 @@ from secid.pool import Plan, sample_order
 from secid.pool.tokenizer_fit import BETTER, NOTICED_MISREAD, misread
 from secid.settings import Settings
 from secid.triplets.coverage import CoverageBench
-from secid.triplets.measure_set import subset
 from secid.triplets.measured import Measured
 from secid.triplets.table import TripletTable
 
@@ -53,7 +52,7 @@ def lexical(
 
 def _positive_coverage(table: TripletTable) -> float:
     """Mean coverage of the scored positives, over triplets."""
-    return float(np.average(table.repeated(table.positive_coverage), weights=table.share))
+    return table.average(table.repeated(table.positive_coverage))
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def _under_others(
     plan: Plan, items: Sequence[Measured], coverages: CoverageBench, settings: Settings, folder: Path
 ) -> dict[str, dict[str, Reached]]:
     """What every other tokenizer covers, by tokenizer and source, on a sample of the sources' queries."""
-    sets = [subset(item.triplets, _sampled(plan, item.triplets, settings.seed)) for item in items]
+    sets = [item.triplets.take(_sampled(plan, item.triplets, settings.seed)) for item in items]
     queries = distinct(np.concatenate([rows.query for rows in sets]))
     passages = distinct(np.concatenate([ids for rows in sets for ids in (rows.positive, rows.negative)]))
     part = replace(plan, queries=plan.queries.only(queries), passages=plan.passages.only(passages))
