@@ -70,7 +70,7 @@ def _lengths(source: CheckedSource) -> Iterator[str]:
 
 def _columns(spread: Spread) -> str:
     numbers = (spread.minimum, spread.median, spread.p95, spread.maximum)
-    return "".join(f"{count(number):>8}" for number in numbers)
+    return "".join(f" {count(number):>7}" for number in numbers)
 
 
 def _spread(spread: Spread) -> str:

@@ -201,7 +201,7 @@ def read(
         )
         counts["n_rows"] = sum(planned.tally.n_read for planned in plan.sources)
         counts["n_distinct_queries"] = len(plan.queries)
-        counts["n_distinct_passages"] = plan.n_source_passages()
+        counts["n_distinct_passages"] = len(plan.source_passages())
     return plan, readers, positives
 
 

@@ -19,6 +19,8 @@ Index = npt.NDArray[np.int64]
 Names = npt.NDArray[np.bytes_]
 """(Q,) text keys of queries, 16 bytes each."""
 UNBOUNDED = (-inf, inf)
+NO_SPREAD = 1e-9
+"""Clustered error of a share up to which it is rounding: a spread of one in a billion negatives would show more."""
 
 
 @dataclass(frozen=True)
@@ -134,15 +136,15 @@ def unpaired_gap(first: Estimate, value: float, standard_error: float, n_queries
 def share_interval(estimate: Estimate) -> tuple[float, float]:
     """95 % confidence interval of a share by Wilson's formula, with `reach_95` in place of the normal's 1.96.
 
-    It counts as many independent draws n as give the clustered standard error: n = p (1 - p) / error^2. A share of 0
-    or 1 has no estimated error; then each query counts as one draw, so 0 of 500 queries gives 0 to 0.8 %. Below
-    FEWEST_QUERIES queries it is 0 to 1. Source: Wilson 1927; METHOD 8.
+    It counts as many independent draws n as give the clustered standard error: n = p (1 - p) / error^2. Where all
+    queries have the same share, as at 0 and 1, they show no error; then each query counts as one draw, so 0 of 500
+    queries gives 0 to 0.8 %. Below FEWEST_QUERIES queries it is 0 to 1. Source: Wilson 1927; METHOD 8.
     """
     if len(estimate.queries) < FEWEST_QUERIES:
         return 0.0, 1.0
     z = reach_95(len(estimate.queries))
     p, error = estimate.value, estimate.standard_error
-    n = p * (1 - p) / error**2 if error > 0 and 0 < p < 1 else float(len(estimate.queries))
+    n = p * (1 - p) / error**2 if error > NO_SPREAD and 0 < p < 1 else float(len(estimate.queries))
     z2 = z**2
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = z / (1 + z2 / n) * sqrt(p * (1 - p) / n + z2 / (4 * n * n))
