@@ -43,28 +43,29 @@ def test_rounding_noise_makes_no_diff(baseline):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[]", "no schema_version"),
-        ("{}", "no schema_version"),
-        ("not json", "no JSON document, or only part of one"),
-        ('{"schema_version": "1.0", "sour', "no JSON document, or only part of one"),
-        pytest.param("[" * 100_000, "no JSON document", id="deep"),
-        ('{"schema_version": "2.0"}', "schema version 2.0"),
-        ('{"schema_version": "1.9"}', "not a valid baseline"),
+        ("[]", "schema_version"),
+        ("{}", "schema_version"),
+        ("not json", "no JSON"),
+        ('{"schema_version": "1.0", "sour', "no JSON"),
+        pytest.param("[" * 100_000, "no JSON", id="deep"),
+        ('{"schema_version": "2.0"}', "version 2.0"),
+        ('{"schema_version": "1.9"}', "valid baseline"),
     ],
 )
 def test_what_is_no_baseline(text, told):
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=told) as caught:
         from_json(text, "b.json")
+    assert caught.value.where == "b.json"
 
 
 def test_a_run_folder_is_no_baseline(tmp_path):
-    with pytest.raises(InputError, match="is a folder") as caught:
+    with pytest.raises(InputError, match="folder") as caught:
         read_baseline(tmp_path)
-    assert f"secid baseline {tmp_path} -o secid-baseline.json" in str(caught.value)
+    assert f"baseline {tmp_path} -o" in (caught.value.remedy or "")
 
 
 def test_a_baseline_without_sources(baseline):
-    with pytest.raises(InputError, match="holds no source"):
+    with pytest.raises(InputError, match="no source"):
         from_json(to_json(replace(baseline, sources={})), "b.json")
 
 
@@ -74,16 +75,17 @@ def test_a_newer_minor_version_is_read(baseline):
 
 
 def test_a_missing_file(tmp_path):
-    with pytest.raises(InputError, match="cannot read the baseline"):
+    with pytest.raises(InputError, match="cannot read") as caught:
         read_baseline(tmp_path / "none.json")
+    assert caught.value.where == str(tmp_path / "none.json")
 
 
 def test_the_table_must_be_the_named_one(tmp_path, baseline):
     path = tmp_path / "b.json"
-    with pytest.raises(InputError, match="beside the baseline"):
+    with pytest.raises(InputError, match="beside"):
         check_table(path, baseline)
     table_path(path).write_bytes(b"another")
-    with pytest.raises(InputError, match="is not the table"):
+    with pytest.raises(InputError, match="not the"):
         check_table(path, baseline)
 
 
@@ -146,13 +148,13 @@ def test_a_number_that_no_run_gives_is_named(baseline, field, value, told):
     for name in field[:-1]:
         place = place[name]
     place[field[-1]] = value
-    with pytest.raises(InputError, match=rf"sources.own.{told} is missing or out of range"):
+    with pytest.raises(InputError, match=rf"sources\.own\.{told} "):
         from_json(json.dumps(document), "b.json")
 
 
 def test_another_fingerprint_of_the_same_parts_is_told_as_such(baseline):
     (line,) = differences(baseline, baseline.settings, replace(ENCODER, fingerprint="f" * 64))
-    assert "another version of secid may have made it" in line
+    assert "another version" in line
     lines = differences(baseline, baseline.settings, replace(ENCODER, fingerprint="f" * 64, max_length=7))
     assert not any("another version" in line for line in lines)
 
@@ -160,10 +162,10 @@ def test_another_fingerprint_of_the_same_parts_is_told_as_such(baseline):
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("tokenizer", "nope", "settings.tokenizer = 'nope' is not allowed"),
-        ("temperature", -1.0, "settings.temperature = -1.0 is not allowed"),
-        ("seed", "x", "settings.seed = 'x' is not allowed"),
-        ("idf", None, "settings.idf is missing"),
+        ("tokenizer", "nope", "settings.tokenizer = 'nope' "),
+        ("temperature", -1.0, "settings.temperature = -1.0 "),
+        ("seed", "x", "settings.seed = 'x' "),
+        ("idf", None, "settings.idf "),
     ],
 )
 def test_a_setting_that_no_run_can_have_had_is_named(baseline, name, value, told):
@@ -189,7 +191,7 @@ def test_what_helps_is_no_update_of_a_file_that_cannot_be_read(text):
 
 def test_a_pipe_is_no_baseline(tmp_path):
     os.mkfifo(tmp_path / "b.json")
-    with pytest.raises(InputError, match="is a pipe or a device; a baseline is read more than once"):
+    with pytest.raises(InputError, match="pipe"):
         read_baseline(tmp_path / "b.json")
 
 

@@ -104,7 +104,7 @@ def test_defects_are_counted_and_other_findings_estimated(subject):
 def test_a_finding_that_was_not_looked_for_is_no_pass(subject):
     check = outcome(subject(policy={"findings": {"truncated": 0.1}}), "findings.truncated")
     assert (check.outcome, check.holds_up) == ("not_evaluated", True)
-    assert "it does not say" in check.message
+    assert subject().missing["truncated"] in check.message
 
 
 def test_a_number_that_is_not_finite_is_no_pass(subject):
@@ -127,9 +127,9 @@ def test_sizes(subject):
 
 
 def test_a_control_that_cannot_be_made_is_no_pass(subject):
-    check = outcome(subject(controls={}, missing={"random": "fewer than two queries"}), "controls.random")
+    check = outcome(subject(controls={}, missing={"random": "too few"}), "controls.random")
     assert check.outcome == "not_evaluated"
-    assert "fewer than two queries" in check.message
+    assert "too few" in check.message
 
 
 def test_positives_no_nearer_than_the_control_decide_nothing(subject):
@@ -176,7 +176,7 @@ def test_pairing_sees_what_independent_samples_cannot(subject):
     paired = outcome(subject(moved, policy, reference=reference), "score")
     alone = outcome(subject(moved, policy, reference=replace(reference, sample=None)), "score")
     assert paired.outcome == "fail"
-    assert "paired over 400 shared queries" in paired.message
+    assert "paired over 400" in paired.message
     assert alone.outcome == "not_evaluated"
 
 
@@ -193,14 +193,14 @@ def test_errors_of_a_few_queries_decide_nothing(subject):
     for name, check in checks.items():
         if not name.startswith("minimum") and name.removeprefix("findings.") not in DEFECTS:
             assert check.outcome == "not_evaluated", name
-            assert "no 95 % interval from fewer than 5 distinct queries" in check.message
+            assert "fewer than 5" in check.message
 
 
 def test_a_baseline_of_a_few_queries_decides_nothing_either(subject):
     few = source_of(sample(1, n_queries=4), n_queries=4)
     found = outcome(subject(reference=Reference("own", few, None)), "score")
     assert (found.outcome, found.interval_95) == ("not_evaluated", None)
-    assert "fewer than 5 distinct queries" in found.message
+    assert "fewer than 5" in found.message
 
 
 def test_a_difference_uses_the_degrees_of_the_side_with_fewer_queries(subject):
@@ -218,7 +218,7 @@ def test_the_floor_asks_for_distinct_queries(subject):
     checks = {c.name: c for c in all_checks(subject(own=sample(n_queries=100), n_records=400))}
     assert checks["minimum_records"].outcome == "pass"
     assert checks["minimum_queries"].outcome == "fail"
-    assert checks["minimum_queries"].message == "100 distinct queries to score; the policy asks for at least 300"
+    assert (checks["minimum_queries"].measured, checks["minimum_queries"].limit) == (100, 300)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_a_source_that_is_too_small_shows_the_rows_that_were_left_out(subject):
     left_out = (CheckExample(path="own.jsonl", line=7, query="", negative="", note="left out: no negative"),)
     check = outcome(subject(policy={"minimum_records": 401}, left_out=left_out), "minimum_records")
     assert (check.outcome, check.examples) == ("fail", left_out)
-    assert check.what_to_do == "add 1 record: so few decide little"
+    assert "1 record" in check.what_to_do
 
 
 def test_rows_of_the_rank_are_those_that_add_least_to_it(subject):
@@ -308,7 +308,7 @@ def test_what_nothing_can_fail_is_passed_even_by_an_interval_beyond_it(subject):
 def test_a_difference_of_nothing_has_no_sign(subject):
     before = sample(seed=1)
     message = outcome(subject(before), "drift.score_nats").message
-    assert "moved by 0.0000 from 0.3000" in message
+    assert "by 0.0000 from" in message
     assert "-0" not in message
 
 

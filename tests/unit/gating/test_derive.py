@@ -169,9 +169,9 @@ def test_a_policy_goes_where_it_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("pyproject.toml", '[tool]\nsecid = {encoder="minilm"}\n', "no table can be added"),
-        ("pyproject.toml", "[[tool.secid]]\nseed = 3\n", "no table can be added that would be read"),
-        ("p.toml", "minimum_records = 9\n", "holds a policy already: 'minimum_records'"),
+        ("pyproject.toml", '[tool]\nsecid = {encoder="minilm"}\n', "no table"),
+        ("pyproject.toml", "[[tool.secid]]\nseed = 3\n", "no table"),
+        ("p.toml", "minimum_records = 9\n", "policy already: 'minimum_records'"),
     ],
 )
 def test_a_file_that_cannot_take_the_policy_stays_as_it_is(tmp_path, name, text, told):

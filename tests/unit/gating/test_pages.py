@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -76,7 +77,7 @@ def test_annotations_are_one_line_each_and_escaped():
 def test_annotations_keep_within_ten_a_level_and_say_so():
     lines = github_annotations(verdict(*[check(f"check {n}") for n in range(25)]))
     assert len(lines) == PER_LEVEL
-    assert "16 more not shown" in lines[-1]
+    assert "16 more" in lines[-1]
     assert len(github_annotations(verdict(*[check(f"check {n}") for n in range(10)]))) == 10
 
 
@@ -137,7 +138,7 @@ def test_the_step_summary_is_appended_and_fits(tmp_path):
     big = verdict(*[check(f"check {n}") for n in range(2000)])
     assert append_step_summary(big, {"GITHUB_STEP_SUMMARY": str(path)})
     assert path.stat().st_size <= SUMMARY_BYTES
-    assert "The rest is cut" in path.read_text(encoding="utf-8")
+    assert path.read_text(encoding="utf-8").rstrip().endswith("1 MiB.")
     assert not append_step_summary(big, {})
 
 
@@ -206,10 +207,10 @@ def test_every_page_tells_a_trial_period_and_limits_that_say_nothing():
     console = Console(file=io.StringIO(), width=300, highlight=False)
     print_verdict(console, found)
     for page in (console.file.getvalue(), verdict_markdown(found), to_junit(found)):
-        assert "the exit code is 0 whatever the verdict" in page
-    assert "whatever the verdict" not in to_junit(replace(found, exit_zero=False))
+        assert "--exit-zero" in page
+    assert "--exit-zero" not in to_junit(replace(found, exit_zero=False))
     assert json.loads(verdict_json(found))["exit_zero"] is True
-    assert "1 of 1 checks passed, 1 of them by a limit that nothing can fail" in console.file.getvalue()
+    assert re.search("1 of 1 checks.*1 of them", console.file.getvalue())
 
 
 def test_bytes_of_a_name_that_are_no_text_are_written():

@@ -25,15 +25,17 @@ from secid.pages.html import LARGEST_PAGE as LARGEST_HTML
 from secid.pages.html import to_html
 from secid.pages.markdown import LARGEST_PAGE as LARGEST_MARKDOWN
 from secid.pages.markdown import render, to_markdown
-from secid.pages.numbers import nats
+from secid.pages.numbers import UNTOLD, nats
 from secid.pages.pages import FORMATS, check_formats, check_writable, labels, write_page
 from secid.pages.sanitize import markdown, short, without_isolates
 from secid.pages.sections import page_of
+from secid.pages.sections.early import early_told
 from secid.pages.sections.slices import slices_told
 from secid.pages.terminal import SHOWN_FINDINGS, print_run
 from secid.pages.verdict import verdict, warnings
 from secid.results import EqualNumbers, SourceFinding, TripletExample
 from secid.settings import in_words
+from tests.snapshots import situations
 from tests.unit.pages import samples
 
 
@@ -249,9 +251,8 @@ def test_names_that_differ_in_their_middle_are_told_apart(run):
     assert not any(head.endswith("zzz") for head in heads)
     assert "x #3" not in printed(made)
     assert re.search(r"#1 a+…z+ #1, #2 a+…z+ #2", " ".join(printed(made).split()))
-    clear = [bullet for section in page.sections for bullet in section.bullets if "no finding" in bullet]
-    assert clear
-    assert "#2" not in clear[0]
+    (clear, *_) = [bullet for section in page.sections for bullet in section.bullets if "no finding" in bullet]
+    assert "#2" not in clear
 
 
 def test_what_no_cut_helps_is_cut_at_a_line():
@@ -266,7 +267,7 @@ def test_markdown_is_small_by_construction(run, n_sources):
     text = to_markdown(samples.large(run, n_sources, "漢字" * 40))
     assert len(text.encode()) <= LARGEST_MARKDOWN
     assert text.startswith("# ")
-    assert "ranks first" in text or "one source alone" in text or "First place is open" in text
+    assert "**Ranking.**" in text
 
 
 def test_nothing_is_cut_from_a_small_page(run):
@@ -333,7 +334,7 @@ def test_names_and_scores_are_whole_on_a_narrow_terminal(run, width, head, missi
     if missing is None:
         assert "Too narrow" not in told
     else:
-        assert f"Too narrow for {missing}: see report.md." in told
+        assert f"narrow for {missing}:" in told
         for name in missing.split(", "):
             assert f"{name}: " not in told[: told.index("Too narrow")]
 
@@ -356,7 +357,7 @@ def test_a_narrow_terminal_of_another_budget_keeps_its_score(run):
     head, (row,) = ranking_of(text)
     assert head.split() == ["rank", "source", "ECI_B", "±95", "%", "π<½"]
     assert re.match(r"1 \(1\) +random +168\.7 ±8\.7000 +0\.9\s%$", row)
-    assert "ECI_sem: the score" not in " ".join(text.split())
+    assert "ECI_sem:" not in text
 
 
 def test_no_column_of_an_ablation_is_lost_at_80_columns(run):
@@ -382,24 +383,17 @@ def test_no_range_goes_across_weights(run):
 def test_the_terminal_shows_score_interval_and_group(run):
     text = printed(run)
     assert re.search(r"1 \(1\)\s+random\s+0\.5455 ±0\.0350\s+0\.006\s+0\.6\s%\s+0\.99", text)
-    assert text.splitlines()[-1].startswith("Verdict: random ranks first; random passages outscore 4 of 5;")
-    assert "controls, not ranked" in text
+    assert text.splitlines()[-1].startswith("Verdict: ")
+    assert "controls, not" in text
 
 
 def test_the_terminal_begins_with_the_table_and_explains_its_columns(run):
     lines = printed(run).splitlines()
     assert lines[0].split()[:2] == ["rank", "source"]
     told = " ".join(printed(run, 100).split())
-    for words in (
-        "sources with the same number in brackets are statistically tied.",
-        "div.: 1 − ECI_sem/tr M",
-        "π: target consistency, 0 to 1",
-        "ρ: semantic locality, 0 to 1",
-        "π<½: inversions: share of negatives that outscore the positive, 0 to 100 %.",
-        "#2 bm25",
-    ):
-        assert words in told
-        assert told.index(words) < told.index("temperature #1") or words.startswith("#")
+    legend = told[: told.index("controls, not")]
+    assert all(f" {column}: " in legend for column in ("rank", "hardness", "div.", "π", "ρ", "c", "π<½"))
+    assert "#2 bm25" in told
 
 
 def test_the_score_of_budget_1_and_the_diversity_stand_beside_the_score_of_another(run):
@@ -429,20 +423,17 @@ def test_scores_on_equal_numbers_are_shown_where_sources_rank_by_them(run):
     told = " ".join(printed(made).split())
     assert "161.3 ±11.30" in told
     assert "179.7" not in told
-    assert (
-        "by which sources rank, on 110 queries and 1,100 negatives of each; gates and counts are of all negatives"
-        in told
-    )
+    assert "110 queries and 1,100" in told
     sections = {section.anchor: section for section in page_of(made).sections}
     assert [row[2].split()[0] for row in sections["ranking"].parts[0].table.rows] == ["174.0", "161.3"]
-    assert "ranks, P(first) and pairs are on 110 queries" in sections["ranking"].paragraphs[0]
-    assert "at B = 1,000 on equal numbers" in without_isolates(verdict(made)[0][1]).replace("\u00a0", " ")
+    assert "110 queries" in sections["ranking"].paragraphs[0]
+    assert "equal numbers" in verdict(made)[0][1]
     for up_to_one in (1.0, 0.5):
         other = replace(made, budget=up_to_one)
         assert page_of(other).sections[0].anchor == "ranking"
         assert page_of(other).sections[0].paragraphs == ()
         assert "equal numbers" not in without_isolates(verdict(other)[0][1])
-        assert "negatives of each" not in printed(other)
+        assert "1,100" not in printed(other)
 
 
 def test_no_line_of_the_terminal_ends_in_a_space(sample):
@@ -458,15 +449,15 @@ def test_all_findings_that_matter_are_on_the_terminal_and_the_rest_is_counted(ru
     n_more = len(warnings(run)) - SHOWN_FINDINGS
     told, n_lines = shown(run)
     assert n_more > 0
-    assert (f"- {n_more} more in report.md" in told, n_lines) == (True, SHOWN_FINDINGS + 1)
+    assert (f"- {n_more} more" in told, n_lines) == (True, SHOWN_FINDINGS + 1)
     told, _ = shown(replace(run, warnings=tuple(f"{name} is odd" for name in ("this", "that", "it"))))
-    assert "- This is odd. - That is odd. - It is odd." in told
-    assert told.index("- 37 of 330") < told.index("- This is odd.")  # positives among negatives come first
-    assert f"- {n_more + 3} more in report.md" in told
+    places = [told.index(f"- {name}") for name in ("37 of", "This is", "That is", "It is")]
+    assert places == sorted(places)  # positives among negatives come first
+    assert f"- {n_more + 3} more" in told
     few = replace(run, sources=run.sources[:1], overlaps=(), ablations=())
     told, n_lines = shown(few)
     assert n_lines == len(warnings(few))
-    assert "more in report.md" not in told
+    assert not re.search(r"- \d+ more", told)
 
 
 def test_blocks_are_in_every_page(run):
@@ -481,13 +472,12 @@ def test_blocks_are_in_every_page(run):
         to_markdown(made),
         to_html(made).replace("</bdi>", "").replace('<bdi class="name">', ""),
     ):
-        assert "Within mined: stability down to 0.500 at 0.01." in text
-        assert "Within mined: order unchanged." in text
+        assert re.search(r"Within mined: [^.]*0\.500 at 0\.01\.", text)
+        assert text.count("Within mined:") == 2
 
 
 def test_findings_are_repeated_for_each_slice(run):
     text = to_markdown(samples.sliced(run))
-    assert "Share of negatives by finding" in text
     assert "| slice and source | inversion |" in text
     assert text.count("| (absent or empty), ") == len(run.sources)
 
@@ -496,13 +486,9 @@ def test_a_slice_led_by_another_source_counts_only_where_the_leader_is(run):
     first = samples.sliced(run).slices[0]
     turned = replace(first, value="x", sources=tuple(reversed(first.sources)), lead_interval_95=(-0.1, 0.2))
     literal = replace(first, value="(absent or empty)")
-    text = printed(replace(run, slices=(first, turned, literal)), 400)
-    assert "Slices: 1 of 3 slices by language that hold random have another leader, none of them beyond noise" in text
-    assert "; scores and intervals by slice are in report.md." in text
+    assert re.match("1 of 3 .*none of them", slices_told(replace(run, slices=(first, turned, literal))))
     sure = replace(turned, lead_interval_95=(0.01, 0.2))
-    assert "2 of 4 slices by language that hold random have another leader, 1 of them beyond noise (a lead whose" in (
-        printed(replace(run, slices=(first, turned, literal, sure)), 400)
-    )
+    assert re.match("2 of 4 .*1 of them", slices_told(replace(run, slices=(first, turned, literal, sure))))
     page = to_markdown(replace(run, slices=(first, turned, literal)))
     assert "| (absent or empty) |" in page
     assert "| “(absent or empty)” |" in page
@@ -534,22 +520,18 @@ def test_the_score_of_another_budget_has_a_short_head_and_is_explained(run):
     assert "ECI_B ±95 %" in lines[0]
     assert "ECI_sem" in lines[0].split()
     told = " ".join(" ".join(lines).split())
-    assert "ECI_B: ECI at B = 1,000,000,000,000, by which sources rank. ECI_sem: the score at B = 1." in told
+    assert re.search(r"ECI_B: [^.]*1,000,000,000,000,.* ECI_sem: [^.]*B = 1\.", told)
     assert not any("…" in line.split("±")[-1] for line in lines if "±" in line)
 
 
 def test_an_early_stop_and_slices_are_told_on_the_terminal(run):
     told = " ".join(printed(samples.sliced(samples.early(run))).split())
-    assert (
-        "Early stop: Looks at growing samples needed vectors of 100 of the 557 distinct queries and passages "
-        "that scoring without them would need, those from the cache included. Every decided order is that of these "
-        "files read whole, with" in told
-    )
-    assert "Undecided: bm25 and dense. All queries were seen, so nothing in these files decides. Decided speaks" in told
-    assert "Slices: the only slice by language that holds random has the same leader; 1 more hold nothing of it" in told
+    assert "100 of the 557" in told[told.index("Early stop: ") :]
+    assert "Undecided: bm25 and dense." in told
+    assert "Slices: " in told
 
 
-def test_an_early_stop_says_what_to_do_about_pairs_that_are_open(run):
+def test_an_early_stop_says_what_to_do_about_pairs_that_are_open(run, snapshot):
     """Undecided ones need more queries of a sample; those open as to the process need all that was left out."""
     early = samples.early(run)
     pairs = tuple(replace(pair, established=place > 1) for place, pair in enumerate(run.comparisons))
@@ -560,24 +542,26 @@ def test_an_early_stop_says_what_to_do_about_pairs_that_are_open(run):
         sources=(early.sources[0], left_out, *early.sources[2:]),
         settings={**early.settings, "max_records": {"value": 120, "from": "flag"}},
     )
-    told = " ".join(printed(made).split())
-    assert "Undecided: bm25 and dense. The looks ended at --max-records 120: more queries may decide. Decided" in told
-    assert "2 pairs open there: to narrow the intervals, raise --max-records 120." in told  # all looks were made
-    sample = "that of all queries of these files at the document frequencies of what --max-records 120 takes, with a"
-    assert sample in told
-    assert "the whole files have other ones, at which a close pair may be ordered otherwise." in told
-    uniform = " ".join(printed(replace(made, idf=replace(made.idf, corpus="uniform"))).split())
-    assert "that of these files read whole, with a confidence" in uniform  # words count alike in any sample
     stopped = replace(made, early_stop=replace(made.early_stop, planned_looks=(20, 120)))
-    told = " ".join(printed(stopped).split())
-    assert "2 pairs open there: to narrow the intervals, score without --until-ranked." in told
-    told_all = " ".join(printed(replace(made, sources=early.sources)).split())
-    assert "dense. All queries were seen, so nothing in these files decides." in told_all
+    settled = replace(made, comparisons=tuple(replace(pair, established=True) for pair in pairs))
+    runs = {
+        "all looks made": made,
+        "words that count alike in any sample": replace(made, idf=replace(made.idf, corpus="uniform")),
+        "stopped before the last look": stopped,
+        "all queries seen": replace(made, sources=early.sources),
+        "no pair open": settled,
+    }
+    told = {name: without_isolates(" ".join(early_told(item, item.early_stop))) for name, item in runs.items()}
+    snapshot("early-stop.txt", situations(told))
+    flag = {name: [word for word in text.split() if word.startswith("--")] for name, text in told.items()}
+    assert flag["all looks made"].count("--max-records") == 3  # more queries, more of them, their document frequencies
+    assert flag["words that count alike in any sample"].count("--max-records") == 2
+    assert "--until-ranked." in flag["stopped before the last look"]
+    for name, text in told.items():
+        assert ("2 pairs" in text) is (name not in ("no pair open", "all queries seen"))
     for value in (5, None, {"value": "abc"}):
         edited = replace(made, settings={**early.settings, "max_records": value})
-        assert "dense. The looks ended at --max-records: more queries" in " ".join(printed(edited).split())
-    settled = replace(made, comparisons=tuple(replace(pair, established=True) for pair in pairs))
-    assert "open there" not in printed(settled)
+        assert "--max-records:" in " ".join(early_told(edited, edited.early_stop))
 
 
 def test_few_queries_have_no_interval_on_any_page(run):
@@ -600,11 +584,11 @@ def test_few_queries_have_no_interval_on_any_page(run):
     text, page, wide = printed(made), to_markdown(made), to_html(made)
     assert re.search(rf"{few.eci_nats:.4f} +±\?", text)
     assert re.search(rf"{small.eci_nats:.4f} +±\?", text)
-    assert "±?: interval unknown: too few queries." in " ".join(text.split())
+    assert "±?: " in text
     assert "±?" not in printed(run)
     for shown in (text, page, wide):
         assert "to 1.0000" not in shown.replace("\u00a0", " ")
-    assert page.count("unknown: too few queries") >= to_markdown(run).count("unknown: too few queries") + 3
+    assert page.count(UNTOLD) >= to_markdown(run).count(UNTOLD) + 3
     assert wide.count("ctl cap") == to_html(run).count("ctl cap") - 2
 
 
@@ -646,11 +630,14 @@ def test_encoders_are_names_even_where_they_read_as_numbers(run):
     item = next(item for item in run.ablations if item.name == "temperature")
     rows = tuple(replace(row, setting=name) for name, row in zip(names, item.rows, strict=False))
     made = replace(run, ablations=(replace(item, name="encoder", rows=rows, base="500"),))
-    page = to_html(made)
-    assert "Score by temperature" in to_html(run)
-    assert "Score by encoder" not in page
-    assert "500 (this run)" in page
-    assert "Score by temperature" not in to_html(replace(run, ablations=(replace(item, rows=rows, base="500"),)))
+    assert "500 (this run)" in to_html(made)
+
+    def charts(made):
+        section = next(section for section in page_of(made).sections if section.anchor == "ablations")
+        return [part.chart is not None for part in section.parts]
+
+    assert charts(replace(run, ablations=(item,))) == [True]
+    assert charts(made) == charts(replace(run, ablations=(replace(item, rows=rows, base="500"),))) == [False]
 
 
 def test_every_number_explained_is_shown_and_explained_once(run):
@@ -836,7 +823,6 @@ def test_every_explanation_gives_a_range_and_a_direction():
 def test_caution_is_said_once(run):
     for text in (to_html(run), to_markdown(run)):
         assert text.count("open question") == 1
-        assert "helped least" not in text
 
 
 @pytest.mark.parametrize("name", ["report.pdf", "report", "report.HTML"])
@@ -848,13 +834,10 @@ def test_an_unknown_suffix_is_refused_with_the_known_ones(tmp_path, name):
 def test_a_page_that_could_not_be_written_is_refused_early(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "folder.md").mkdir()
-    for name, said in (
-        ("no/a.md", "folder is not there"),
-        ("file/a.md", "folder is not"),
-        ("folder.md", "is a folder"),
-    ):
-        with pytest.raises(OutputError, match=said):
+    for name in ("no/a.md", "file/a.md", "folder.md"):
+        with pytest.raises(OutputError, match="folder") as caught:
             check_writable([tmp_path / name])
+        assert caught.value.where == str(tmp_path / name)
     check_writable([tmp_path / "a.md", tmp_path / "file"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.md"]
 
@@ -962,17 +945,11 @@ def test_markdown_explains_what_it_shows_and_says_what_the_html_page_has_alone(r
     for term in DRAWN:
         assert EXPLANATIONS[term] in html.unescape(page)
         assert f"**{term}**" not in text
-    told = text[text.index("On the HTML page alone: ") :]
-    for words in (
-        "the charts",
-        "the shades of tables",
-        "in each bin of the histograms",
-        "ECI\\_B relative to the highest",
-    ):
-        assert words in told, told
+    told = text[text.index("HTML page alone") :]
+    assert all(part in told for part in ("charts", "shades", "histograms", "ECI\\_B"))
     bare = page_of(run)
     shown = replace(bare, sections=tuple(replace(section, parts=()) for section in bare.sections))
-    assert "On the HTML page alone" not in render(shown)
+    assert "page alone" not in render(shown)
 
 
 def test_copies_of_the_positive_are_said_to_have_weight_and_no_score(run):
@@ -988,13 +965,11 @@ def test_reasons_and_places_are_told_in_words(run):
     for text in (to_markdown(made), html.unescape(to_html(made)), printed(made, 200)):
         assert "duplicate negative (3)" in text
         assert "duplicate_negative 3" not in text.replace("\\", "")
-    for text in (to_markdown(made), to_html(made)):
-        assert "Level: the interval holds 0" in text
 
 
 def test_heads_of_proxies_say_of_what_they_are(run):
     section = next(item for item in page_of(run).sections if item.anchor == "gates")
-    table = next(part.table for part in section.parts if part.table.caption.startswith("What others rank by"))
+    table = next(part.table for part in section.parts if part.table.caption.startswith("What others"))
     titles = [column.title for column in table.columns]
     assert len(set(titles)) == len(titles)
     assert "MNRL loss, record" in titles
@@ -1006,25 +981,33 @@ def test_findings_of_slices_are_in_the_order_of_the_main_table(run):
     sources = tuple(replace(source, finding_shares=fractions) for source in made.slices[0].sources)
     made = replace(made, slices=(replace(made.slices[0], sources=sources), *made.slices[1:]))
     sections = {section.anchor: section for section in page_of(made).sections}
-    rules = next(part.table for part in sections["findings"].parts if part.table.caption == "What each finding is")
+    rules = next(part.table for part in sections["findings"].parts if part.table.caption.startswith("What each"))
     main = [row[0] for row in rules.rows]
     titles = [column.title for column in sections["slices"].parts[1].table.columns[1:]]
     assert titles == ["near copy", "inversion", "low locality"]
     assert titles == [name for name in main if name in titles]
 
 
-@pytest.mark.parametrize(("turned", "expected"), [(False, "has the same leader"), (True, "has another leader, not")])
-def test_a_single_slice_is_told_as_one(run, turned, expected):
+def test_how_often_slices_have_another_leader(run, snapshot):
     first = samples.sliced(run).slices[0]
-    made = replace(first, sources=tuple(reversed(first.sources)), lead_interval_95=(-0.1, 0.2)) if turned else first
-    told = without_isolates(slices_told(replace(run, slices=(made,))))
-    assert told.startswith(f"the only slice by language that holds random {expected}")
+    turned = replace(first, value="x", sources=tuple(reversed(first.sources)), lead_interval_95=(-0.1, 0.2))
+    sure = replace(turned, lead_interval_95=(0.01, 0.2))
+    slices = {
+        "one, the same leader": (first,),
+        "one, another leader": (turned,),
+        "one of three": (first, turned, replace(first, value="y")),
+        "two of four, one beyond noise": (first, turned, replace(first, value="y"), sure),
+        "one without the leader": samples.sliced(run).slices,
+    }
+    told = {name: without_isolates(slices_told(replace(run, slices=made))) for name, made in slices.items()}
+    snapshot("slices.txt", situations(told))
+    assert ["another" in text for text in told.values()] == [False, True, True, True, False]
 
 
 def test_the_number_behind_names_that_read_alike_is_explained_where_there_is_one(run):
     twins = {name: "a" * 40 + name + "z" * 40 for name in ("random", "bm25")}
-    assert "is the rank" in page_of(samples.renamed(run, twins)).subtitle
-    assert "is the rank" not in page_of(run).subtitle
+    assert "rank" in page_of(samples.renamed(run, twins)).subtitle
+    assert "rank" not in page_of(run).subtitle
 
 
 def test_one_source_changes_places_with_none(run):
@@ -1048,12 +1031,13 @@ def test_hardness_has_its_interval_or_its_reason(run):
     made = replace(run, sources=(first, unknown, few), not_evaluated=missing)
     cells, of_ranking, of_controls = ranked(made)
     assert [cell.replace("\u00a0", " ") for cell in cells] == ["0.580\n(0.570 to 0.600)", "–", "0.200"]
-    assert of_ranking == (f"hardness of {unknown.name}: not evaluated: positives are far",)
-    assert "control random: not evaluated: too few" in of_controls
+    (told,) = of_ranking
+    assert (unknown.name in told, told.endswith(": positives are far")) == (True, True)
+    assert any("random" in text and text.endswith(": too few") for text in of_controls)
     assert not any("hardness" in bullet for bullet in of_controls)
     text = printed(made)
     assert "0.580" in text
-    assert "positives are far" in text
+    assert "are far" in text
 
 
 def test_an_example_without_text_has_its_place_alone(run):

@@ -1,14 +1,15 @@
-"""The three sentences follow the numbers."""
+"""The three sentences follow the numbers. What they say word for word: test_wording.py."""
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import replace
 
 import pytest
 
-from secid.pages.ablation_summary import unstable
-from secid.pages.controls_text import controls_told
+from secid.pages.ablation_summary import leader_kept, pairs_by_setting, unstable
+from secid.pages.controls_text import controls_told, outcome
 from secid.pages.findings import NOTICED_OVERLAP, NOTICED_SKIPPED, negatives, notices, of_source
 from secid.pages.html import to_html
 from secid.pages.markdown import to_markdown
@@ -16,15 +17,34 @@ from secid.pages.numbers import fraction, percent
 from secid.pages.sanitize import without_isolates
 from secid.pages.sections.findings import findings_section
 from secid.pages.sections.ranking import controls_section, pairs_section
-from secid.pages.verdict import MOST_WORDS, controls, in_a_line, ranking, verdict, warning, warnings
-from secid.results import Ablation, AblationRow, SourceFinding
+from secid.pages.verdict import MOST_WORDS, controls, in_a_line, ranking, standing, verdict, warning, warnings
 from secid.results.catalogue import FINDINGS
 from tests.unit.pages import samples
+from tests.unit.pages.situations import (
+    CLEAN,
+    CONTROLS,
+    MISSING,
+    NAMES,
+    POOLS,
+    RANDOM_CASES,
+    RANKINGS,
+    REASON,
+    REMEDY,
+    RUN,
+    SETTINGS,
+    WARNINGS,
+    ablation,
+    changed,
+    finding,
+    row,
+    varied,
+    without_findings,
+)
 
 
 @pytest.fixture
 def run():
-    return samples.golden()
+    return RUN
 
 
 def said(sentence):
@@ -37,307 +57,175 @@ def test_three_labelled_sentences(run):
     assert all(sentence.endswith(".") and "None" not in sentence and "nan" not in sentence for _, sentence in found)
 
 
-def changed(run):
-    """The run as other rules of the verdict see it."""
-    clean = without_findings(run)
-    yield from (run, samples.compared(run, True), samples.compared(run, False), samples.bare(run), clean)
-    yield replace(run, comparisons=())
-    yield replace(run, budget=1000.0)
-    yield replace(run, controls=())
-    yield replace(clean, not_evaluated={"control random": "fewer than two queries", "x": "y"})
-    yield replace(clean, ablations=run.ablations)
-    for differences in RANDOM_CASES:
-        random = samples.with_control(run, "random", *zip(NAMES, differences, strict=True))
-        yield random
-        for value in (-0.1, 0.01, 0.1):
-            yield samples.with_control(random, "known_positive", ("bm25", value), ("dense", 0.3))
-
-
-def test_every_sentence_is_one_of_few_words_and_the_terminal_s_fits_a_line(run):
-    for made in changed(run):
+def test_every_sentence_is_one_of_few_words_and_the_terminal_s_fits_a_line():
+    for made in changed():
         for label, sentence in (*verdict(made), *(("Settings", part) for part in unstable(made).split(";"))):
             words = said(sentence).replace(" %", "%").replace(" = ", "=").split()
             assert len(words) <= MOST_WORDS, (label, sentence)
             assert not re.search(r"\. [A-Z]", sentence), (label, sentence)
         line = f"Verdict: {said(in_a_line(made))}"
-        assert len(line) <= 80, line
+        assert len(line) <= 80 or len(made.sources) == 1, line
         assert line.endswith(".")
 
 
-def test_the_line_says_who_is_first_what_random_passages_do_and_how_much_is_found(run):
-    assert said(in_a_line(run)) == "random ranks first; random passages outscore 4 of 5; 6 findings."
-    unsure = without_findings(samples.compared(run, False))
-    assert said(in_a_line(replace(unsure, controls=()))) == (
-        "first place is open; no random control to judge by; no finding."
-    )
-    one = replace(unsure, sources=unsure.sources[:1])
-    better = samples.with_control(one, "random", ("random", 0.3))
-    assert said(in_a_line(better)) == "random alone has no rank; the source outscores random passages; no finding."
-    level = samples.with_control(replace(unsure, comparisons=()), "random", ("random", 0.01), ("bm25", 0.3))
-    assert said(in_a_line(level)) == ("sources were not compared; 1 of 2 outscore random passages; no finding.")
-
-
-def test_an_established_leader_is_said_to_be_first_with_the_interval_of_its_lead(run):
-    text = said(ranking(samples.compared(run, established=True)))
-    assert text == (
-        "random ranks first and its lead is established: 0.1608 nats (95 % interval 0.1186 to 0.2029) ahead of bm25."
-    )
-
-
-def test_an_open_lead_is_not_called_first(run):
-    text = said(ranking(samples.compared(run, established=False)))
-    assert text.startswith("First place is open between random, bm25 and 3 more: ")
-    assert "ranks first" not in text
-    assert "random is 0.1608 nats (95 % interval 0.1186 to 0.2029; 10 pairs tested) ahead of bm25." in text
-    told = said(pairs_section(samples.compared(run, established=False)).bullets[0])
-    assert told == "random and bm25: 0.1608 nats apart, which would take about 1,300 queries to tell apart."
-    assert pairs_section(samples.compared(run, established=True)).bullets == ()
-
-
-def test_a_leader_open_against_one_source_alone_names_that_source(run):
-    open_pair = tuple(replace(pair, established=pair.second != "dense") for pair in run.comparisons)
-    groups = tuple(
-        replace(source, rank_group=1 if source.name in ("random", "bm25", "dense") else 2) for source in run.sources
-    )
-    text = said(ranking(replace(run, comparisons=open_pair, sources=groups)))
-    assert text.startswith("First place is open between random and dense: ")  # bm25 is established below random
-    assert "ahead of dense" in text
-
-
-def test_a_lead_beyond_0_that_many_pairs_leave_open_says_why(run):
-    pairs = tuple(replace(pair, established=pair.second != "bm25") for pair in run.comparisons)
-    text = said(ranking(replace(run, comparisons=pairs)))
-    assert "is 0.1608 nats (95 % interval 0.1186 to 0.2029; 10 pairs tested) ahead of bm25." in text
-    level = tuple(replace(pair, interval_95=(-0.1, 0.1)) for pair in pairs)
-    assert "tested" not in ranking(replace(run, comparisons=level))
-
-
-def test_equal_scores_are_no_lead(run):
-    pairs = tuple(replace(pair, established=False, difference_nats=1e-17) for pair in run.comparisons)
-    assert said(ranking(replace(run, comparisons=pairs))).endswith(": random and bm25 score the same.")
-
-
-def test_one_source_has_no_rank(run):
-    alone = replace(run, budget=100.0, sources=run.sources[:1], comparisons=())
-    assert "random scores 36.45 nats at B = 100 on equal numbers (95 % interval" in said(ranking(alone))
-    text = said(ranking(replace(run, sources=run.sources[:1], comparisons=())))
-    assert "one source alone has no rank" in text
-    assert "first" not in text
-
-
-def test_without_comparisons_nothing_is_established(run):
-    text = said(ranking(replace(run, comparisons=())))
-    assert "not compared" in text
-    assert "ranks first" not in text
-
-
-def test_at_another_budget_the_score_is_that_of_the_budget(run):
-    text = said(ranking(replace(samples.compared(run, established=True), budget=100.0)))
-    assert text.startswith("random ranks first at B = 100 on equal numbers and its lead is established")
-    text = said(ranking(replace(samples.compared(run, established=False), budget=100.0)))
-    assert text.startswith("First place is open at B = 100 on equal numbers between random, bm25 and 3 more: random is")
-
-
-def test_a_sentence_begins_with_a_capital_unless_a_whole_name_does(run):
-    made = samples.renamed(without_findings(run), {"bm25": "the", "dense": "noise-2"})
-    made = replace(made, warnings=("these are few", "the: odd", "noise of the encoder", "noise-2: odd."))
-    assert warnings(made)[:4] == ["These are few.", "the: odd.", "Noise of the encoder.", "noise-2: odd."]
-
-
-def test_never_significant(run):
-    for changed in (run, samples.compared(run, True), samples.compared(run, False)):
-        assert not any("significan" in sentence for _, sentence in verdict(changed))
-
-
-NAMES = ("random", "bm25", "dense", "poisoned", "counterfactual")
-
-
-RANDOM_CASES = (
-    [-0.1] * 5,
-    [0.0, -0.1, -0.1, -0.1, -0.1],
-    [0.01] * 5,
-    [0.3, 0.2, 0.1, 0.1, 0.05],
-    [0.3, 0.2, 0.01, -0.1, -0.2],
-    [0.3, 0.2, 0.2, 0.2, 0.01],
-)
-BRIEFLY = (
-    "Random passages outscore all 5 sources: here the score rewards easy negatives, so do not choose by rank alone.",
-    "Random passages outscore 4 of 5 sources: here the score rewards easy negatives, so do not choose by rank alone.",
-    "No source is shown to score higher than passages drawn at random.",
-    "All 5 sources outscore passages drawn at random, by 0.0500 nats (95 % interval 0.0300 to 0.0700) or more.",
-    "Random passages outscore 2 of 5 sources: here the score rewards easy negatives, so do not choose by rank alone.",
-    "4 of 5 sources outscore random passages; counterfactual cannot be told from them.",
-)
-IN_FULL = (
-    "outscores random, bm25, dense and 2 more: with this encoder the score rewards easy negatives here",
-    "outscores bm25, dense, poisoned and counterfactual and cannot be told from random: with",
-    "cannot be told from any source: none is shown to score higher than passages drawn at random",
-    "Every source outscores the random control, by 0.0500 nats (interval 0.0300 to 0.0700) or more",
-    "outscores poisoned and counterfactual and cannot be told from dense; random and bm25 score above it: with",
-    "is outscored by random, bm25, dense and poisoned and cannot be told from counterfactual",
-)
-
-
-def alone(run, kind, *differences):
-    """The run with the random control and this one."""
-    made = samples.with_control(run, kind, *differences)
-    return replace(made, controls=tuple(item for item in made.controls if item.kind in ("random", kind)))
-
-
 @pytest.mark.parametrize(
-    ("differences", "brief", "full"), list(zip(RANDOM_CASES, BRIEFLY, IN_FULL, strict=True)), ids=range(6)
-)
-def test_what_the_random_control_says_in_brief_and_in_full(run, differences, brief, full):
-    made = alone(run, "random", *zip(NAMES, differences, strict=True))
-    assert said(controls(made)) == brief
-    assert full in said(controls_told(made)[0])
-
-
-def beyond_random(run):
-    """The run in which all sources outscore random passages."""
-    return alone(run, "random", *zip(NAMES, [0.3] * 5, strict=True))
-
-
-def test_one_source_below_random_passages_is_given_no_rank_to_choose_by(run):
-    one = samples.with_control(replace(run, sources=run.sources[:1], comparisons=()), "random", ("random", -0.1))
-    one = replace(one, controls=tuple(item for item in one.controls if item.kind == "random"))
-    assert said(controls(one)) == "Random passages outscore the source: here the score rewards easy negatives."
-
-
-def test_false_negatives_that_outscore_a_source_are_told(run):
-    made = alone(beyond_random(run), "known_positive", ("random", 0.2), ("bm25", -0.1))
-    assert said(controls(made)) == (
-        "Known positives offered as negatives outscore bm25: here the score overlooks false negatives."
-    )
-    assert "outscore bm25: the score does not see false negatives" in said(controls_told(made)[1])
-    both = alone(run, "known_positive", ("random", 0.2), ("bm25", -0.1))
-    assert said(controls(both)) == (
-        "Random passages outscore 4 of 5 sources and known positives 1 of 2: "
-        "here the score rewards easy negatives and overlooks false ones."
-    )
-
-
-def test_false_negatives_level_with_a_source_show_nothing_and_too_few_queries_say_nothing(run):
-    made = alone(beyond_random(run), "known_positive", ("random", 0.2), ("bm25", 0.01))
-    assert "cannot be told from bm25: nothing shows" in said(controls(made))
-    assert "cannot be told from bm25: nothing here shows" in said(controls_told(made)[1])
-    control = next(item for item in made.controls if item.kind == "known_positive")
-    few = replace(control, n_queries=3, against=tuple(replace(item, z=None) for item in control.against))
-    others = tuple(item for item in made.controls if item is not control)
-    made = replace(made, controls=(*others, few))
-    assert "are too few (3) to say" in said(controls_told(made)[1])
-    assert said(controls(made)).startswith("All 5 sources outscore")
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
+    ("situation", "place", "rival"),
     [
-        ("bm25_pool", "bm25 cannot be told from BM25 of the run's own texts"),
-        ("dense_pool", "bm25 cannot be told from the encoder's own"),
+        ("golden", "first", "bm25"),
+        ("established", "first", "bm25"),
+        ("open", "open", "bm25"),
+        ("open against dense alone", "open", "dense"),  # bm25 is established below random
+        ("open against bm25, beyond 0", "open", "bm25"),
+        ("equal scores", "open", "bm25"),
+        ("one source", "alone", None),
+        ("one source at B = 100", "alone", None),
+        ("not compared", "unknown", None),
+        ("established at B = 100", "first", "bm25"),
+        ("open at B = 100", "open", "bm25"),
     ],
 )
-def test_a_source_that_is_no_different_from_the_pool_is_told(run, kind, expected):
-    level = alone(beyond_random(run), kind, ("random", 0.2), ("bm25", 0.01))
-    above = alone(beyond_random(run), kind, ("random", 0.2), ("bm25", 0.1))
-    assert said(controls(level)).startswith(expected)
-    free = expected.partition("from ")[2]
-    (text,) = (said(text) for text in controls_told(level) if free in text)
-    assert text.endswith(
-        "which cost nothing, random scores higher, bm25 cannot be told from it "
-        "(difference 0.0100 nats (interval −0.0100 to 0.0300))."
-    )
-    assert said(controls(above)).startswith("All 5")
-    (text,) = (said(text) for text in controls_told(above) if free in text)
-    assert text.endswith("random and bm25 score higher.")
-    below = alone(beyond_random(run), kind, ("random", 0.2), ("bm25", -0.1))
-    (text,) = (said(text) for text in controls_told(below) if free in text)
-    assert text.endswith("random scores higher, bm25 scores lower.")
+def test_the_first_place_is_called_what_the_pairs_establish(situation, place, rival):
+    made = RANKINGS[situation]
+    text, line = said(ranking(made)), said(in_a_line(made))
+    assert standing(made) == place
+    for sentence in (text, line):
+        assert ("ranks first" in sentence) is (place == "first")
+        assert ("place is open" in sentence) is (place == "open")
+    assert re.findall("|".join(NAMES), text)[-1] == (rival or "random")
+    assert ("B = 100" in text) is (made.budget == 100.0)
 
 
-def test_a_random_control_that_was_not_asked_for_is_not_missed(run):
-    echo = replace(run.controls[0], kind="query_echo", of=None)
-    text = said(controls(replace(run, controls=(echo,), not_evaluated={})))
-    assert text.startswith("No random control was scored, so nothing here shows")
-    missed = replace(run, controls=(echo,), not_evaluated={"control random": "fewer than two queries"})
-    assert said(controls(missed)) == text
-    assert "control random: not evaluated: fewer than two queries" in controls_section(missed).bullets
+def test_a_lead_has_its_interval_and_an_open_one_why_it_is_open():
+    pair = RUN.comparisons[0]
+    interval = f"{pair.interval_95[0]:.4f} to {pair.interval_95[1]:.4f}"
+    for situation in ("established", "open"):
+        assert f"{pair.difference_nats:.4f} nats (95 % interval {interval}" in said(ranking(RANKINGS[situation]))
+    tested = {name: "10 pairs" in said(ranking(made)) for name, made in RANKINGS.items()}
+    assert tested["open against bm25, beyond 0"]
+    assert not tested["open against bm25, around 0"]
+    assert not tested["established"]
+    assert "ahead" not in ranking(RANKINGS["equal scores"])
 
 
-def test_intervals_that_hold_0_show_no_equality(run):
-    shuffled = [
-        replace(
-            next(item for item in run.controls if item.of is not None),
-            of=source.name,
-            against=(samples.against(source.name, 0.01, 0.02),),
-        )
-        for source in run.sources
-    ]
-    (text,) = map(said, controls_told(replace(run, controls=tuple(shuffled))))
-    assert text == "No source is shown to score higher than its own negatives dealt to other queries."
-    better = replace(shuffled[0], against=(samples.against(run.sources[0].name, 0.3, 0.02),))
-    (text,) = map(said, controls_told(replace(run, controls=(better, shuffled[1]))))
-    assert text == "bm25 is not shown to score higher than the same negatives dealt to other queries."
+def test_open_pairs_alone_are_given_the_queries_that_would_tell_them_apart():
+    (first, *_) = pairs_section(RANKINGS["open"]).bullets
+    assert "1,300" in first  # 1,234, rounded
+    assert pairs_section(RANKINGS["established"]).bullets == ()
+
+
+def test_a_sentence_begins_with_a_capital_unless_a_whole_name_does():
+    made = samples.renamed(CLEAN, {"bm25": "the", "dense": "noise-2", "random": "html"})
+    told = ("these few", "the: odd", "noise of it", "noise-2: odd.", "html: 3 few")
+    assert warnings(replace(made, warnings=told))[:5] == [
+        "These few.", "the: odd.", "Noise of it.", "noise-2: odd.", "html: 3 few.",
+    ]  # fmt: skip
+
+
+def test_never_significant():
+    for made in changed():
+        assert not any("significan" in sentence for _, sentence in verdict(made))
+
+
+@pytest.mark.parametrize("case", range(len(RANDOM_CASES)))
+def test_what_the_random_control_says_in_brief_and_in_full(case):
+    """The half-width of all intervals is 0.02."""
+    made, differences = CONTROLS[f"random passages {case}"], dict(zip(NAMES, RANDOM_CASES[case], strict=True))
+    above, below = ({name for name in NAMES if sign * differences[name] > 0.02} for sign in (-1, 1))
+    found = outcome(made, "random")
+    assert (set(found.above), set(found.below)) == (above, below)
+    brief, full = said(controls(made)), said(controls_told(made)[0])
+    line = said(in_a_line(made))
+    for text in (brief, full):
+        assert ("rewards easy" in text) is bool(above)
+        assert ("0.0500 nats" in text) is (len(below) == len(NAMES))
+    assert (str(len(above or below)) in brief) is bool(above or below)
+    assert ("passages outscore" in line) is bool(above)
+    assert f"{len(above or below)} of 5" in line or not below or len(below) == 5
+
+
+@pytest.mark.parametrize(
+    ("situation", "n_above", "n_level", "sees"),
+    [
+        ("known positives above bm25", 1, 0, False),
+        ("known positives and random passages above", 1, 0, False),
+        ("known positives level with bm25", 0, 1, False),
+        ("known positives of too few queries", 0, 2, None),
+    ],
+)
+def test_known_positives_that_are_not_below_a_source_show_no_eye_for_false_negatives(situation, n_above, n_level, sees):
+    made = CONTROLS[situation]
+    found = outcome(made, "known_positive")
+    assert (len(found.above), len(found.level)) == (n_above, n_level)
+    brief, full = said(controls(made)), said(controls_told(made)[1])
+    assert found.known is (sees is not None)
+    for text in (brief, full):
+        assert ("bm25" in text or "1 of 2" in text) is (sees is False)
+    assert str(found.control.n_queries) in full
+
+
+@pytest.mark.parametrize("kind", POOLS)
+@pytest.mark.parametrize("how", ["level with", "below", "above"])
+def test_a_source_that_is_no_different_from_the_pool_is_told(kind, how):
+    made = CONTROLS[f"{kind}: {how} bm25"]
+    found = outcome(made, kind)
+    places = {"level with": found.level, "below": found.below, "above": found.above}
+    assert [name for name, sources in places.items() if "bm25" in sources] == [how]
+    assert ("costs nothing" in said(controls(made))) is (how == "level with")
+    (*_, full) = map(said, controls_told(made))
+    assert ("0.0100 nats (interval −0.0100 to 0.0300)" in full) is (how == "level with")
+    assert ("lower" in full) is (how == "above")
+
+
+@pytest.mark.parametrize("situation", ["no random control", "no control"])
+def test_a_control_that_was_not_scored_shows_nothing_and_its_reason_is_below(situation):
+    made = replace(CONTROLS[situation], not_evaluated={})
+    missed = replace(made, not_evaluated=MISSING)
+    assert outcome(made, "random") is None
+    assert controls(made) == controls(missed)
+    reasons = set(controls_section(missed).bullets) - set(controls_section(made).bullets)
+    assert any("control random" in text and MISSING["control random"] in text for text in reasons)
+
+
+def test_intervals_that_hold_0_show_no_equality():
+    (text,) = map(said, controls_told(CONTROLS["shuffled, level with bm25"]))
+    assert text.startswith("bm25 is not")
+    assert "random" not in text
 
 
 def test_at_another_budget_the_controls_name_theirs(run):
-    changed = samples.with_control(run, "random", *zip(NAMES, [-0.1] * 5, strict=True))
-    assert said(controls(replace(changed, budget=1000.0))).startswith(
-        "At B = 1, random passages outscore all 5 sources"
-    )
-    assert "B = 1" not in said(controls(changed))
-
-
-def test_the_known_positives_tell_which_queries_they_cover(run):
-    for difference in (-0.1, 0.01):
-        changed = samples.with_control(run, "known_positive", ("bm25", difference))
-        control = next(item for item in changed.controls if item.kind == "known_positive")
-        changed = replace(changed, controls=(replace(control, n_queries=12),))
-        assert "of only the 12 queries with two or more labelled positives" in said(controls_told(changed)[0])
-
-
-def test_without_controls_that_is_said_and_the_reason_below(run):
-    made = replace(run, controls=(), not_evaluated={"control random": "fewer than two queries"})
-    assert said(controls(made)).startswith("No control was scored, so nothing here shows")
-    assert "control random: not evaluated: fewer than two queries" in controls_section(made).bullets
+    made = CONTROLS["at B = 1,000"]
+    assert "B = 1," in said(controls(made))
+    assert "B = 1" not in said(controls(replace(made, budget=1.0)))
 
 
 def test_the_worst_finding_is_a_positive_among_negatives(run):
     worst = notices(run)[0]
     assert (worst.kind, worst.source) == ("false_negative", "poisoned")
-    assert "of poisoned (11.2 %)" in said(warning(run))
-    assert "secid explain false_negative" in said(warning(run))
+    for part in ("of poisoned (11.2 %)", worst.command):
+        assert part in said(warning(run))
 
 
 def test_positives_among_negatives_are_told_first_then_what_concerns_all_scores(run):
-    made = replace(run, warnings=("use --tokenizer multilingual: it cuts words",))
-    assert "are labelled positives of their query" in warning(made)
-    told = warnings(made)
+    made = WARNINGS["of all scores, after what is grave"]
     grave = [item for item in notices(run) if item.urgency == 0]
-    assert told[len(grave)].startswith("Use --tokenizer multilingual")
+    assert warnings(made)[len(grave)].startswith("Use --tokenizer")
     assert 0 < len(grave) < len(notices(run))
-    clean = replace(without_findings(run), warnings=("the lexical gate is inactive",))
-    assert warning(clean) == "The lexical gate is inactive."
+    assert said(grave[0].text) in said(warning(made))
+    assert "lexical gate" in warning(WARNINGS["of all scores alone"])
 
 
-def test_a_warning_in_brief_is_cut_between_clauses_and_keeps_its_remedy(run):
-    clean = without_findings(run)
-    remedy = f"use --tokenizer multilingual for {'n' * 200}"
-    told = warnings(replace(clean, warnings=(f"{remedy}: some reason, and more",)), brief=True)[0]
-    assert told == f"U{remedy[1:]}."
-    reason = f"the lexical gate is inactive, {'as it is ' * 20}"
-    told = warnings(replace(clean, warnings=(f"use trigrams: {reason}",)), brief=True)[0]
-    assert told == "Use trigrams: the lexical gate is inactive."
-    assert reason.strip() in warnings(replace(clean, warnings=(f"use trigrams: {reason}",)))[0]
+def test_a_warning_in_brief_is_cut_between_clauses_and_keeps_its_remedy():
+    def told(text, brief):
+        return warnings(replace(CLEAN, warnings=(text,)), brief=brief)[0]
 
-
-def test_a_name_is_never_capitalised(run):
-    made = samples.renamed(without_findings(run), {"random": "html"})
-    assert warning(replace(made, warnings=("html: 3 queries are too few",))).startswith("html: 3")
+    assert told(f"{REMEDY}: some reason, and more", True) == f"U{REMEDY[1:]}."
+    assert told(f"use trigrams: {REASON}", True) == f"Use trigrams: {REASON.partition(',')[0]}."
+    assert REASON.strip() in told(f"use trigrams: {REASON}", False)
 
 
 def test_all_findings_are_sentences_the_worst_first(run):
-    told = warnings(replace(run, warnings=("of all scores",)))
-    assert "Of all scores." in told
+    told = warnings(replace(run, warnings=("of all",)))
+    assert "Of all." in told
     assert len(told) == 1 + len(notices(run))
     assert all(sentence.endswith(".") for sentence in told)
 
@@ -345,152 +233,111 @@ def test_all_findings_are_sentences_the_worst_first(run):
 def test_pairs_that_change_places_stand_at_the_top(run):
     assert to_markdown(run).index("**Settings.**") < to_markdown(run).index("## Ranking")
     text = said(unstable(run))
-    assert text == (
-        "Other temperatures (0.01 and 0.02) swap bm25 with dense and bm25 with poisoned (orders open); other "
-        "tokenizers (alphanumeric ≥ 2 and character trigrams) swap bm25 with dense and dense with poisoned (orders "
-        "open); other IDF corpora (pooled queries + documents and uniform weights) swap bm25 with dense (order open); "
-        "other weights reorder 10 of 10 pairs (3 open)."
-    )
+    pairs = pairs_by_setting(item for item in run.ablations if item.name not in ("sample", "weight"))
+    assert set(pairs) == {("bm25", "dense"), ("bm25", "poisoned"), ("dense", "poisoned")}
+    assert all(f"{first} with {second}" in text for first, second in pairs)
+    assert "10 of 10" in text
     assert "sample" not in text
 
 
-def test_what_no_setting_reorders_is_said(run):
-    steady = replace(run, ablations=(ablation("temperature", row("0.2")), ablation("weight", row("fisher"))))
-    assert said(unstable(steady)) == (
-        "No pair of sources changes places over the temperatures tried; other weights order all pairs alike."
-    )
-    one = replace(run, ablations=(ablation("weight", row("fisher", ("bm25", "dense"))),))
-    assert said(unstable(one)) == "Other weights reorder 1 of 10 pairs (order open)."
-
-
-def test_settings_that_swap_are_named_and_those_that_keep_the_order_too(run):
-    """A kind of setting that keeps the order is never said to change it, and an open order is called open."""
-    swapping = ablation("tokenizer", row("whitespace", ("random", "dense")), row("trigrams"))
-    kept, blind = ablation("temperature", row("0.2")), replace(row("own"), stability=None)
-    made = replace(run, ablations=(kept, swapping, ablation("idf", row("uniform"))))
-    assert said(unstable(made)) == (
-        "Other tokenizers (white space) swap random with dense; temperatures and IDF corpora swap none."
-    )
-    assert "random changes places with dense (at tokenizer white space);" in said(" ".join(warnings(made)))
-    left_open = replace(
-        made,
-        comparisons=tuple(
-            replace(pair, established=pair.established and {pair.first, pair.second} != {"random", "dense"})
-            for pair in run.comparisons
-        ),
-        ablations=(swapping, ablation("idf", blind)),
-    )
-    assert said(unstable(left_open)) == (
-        "Other tokenizers (white space) swap random with dense (order open); "
-        "no pair of sources could be ordered over the IDF corpora tried."
-    )
-    assert "with dense (at tokenizer white space; order open);" in said(" ".join(warnings(left_open)))
+def test_a_kind_of_setting_that_keeps_the_order_is_never_said_to_change_it_and_an_open_order_is_called_open():
+    for situation, is_open in (("one kind swaps", False), ("an open order swaps", True)):
+        made = SETTINGS[situation]
+        first = said(unstable(made)).split(";")[0]
+        assert "random with dense" in first
+        for text in (first, *(text for text in warnings(made) if "white space" in text)):
+            assert ("order open" in text) is is_open
+            assert "temperature" not in text
+    assert "pair" in unstable(SETTINGS["steady"])
+    assert "swap" not in unstable(SETTINGS["steady"])
 
 
 def test_without_ablations_there_are_three_sentences(run):
     assert len(verdict(run)) == 3
     assert "Settings.**" not in to_markdown(replace(run, ablations=()))
-    small = replace(run, ablations=(ablation("sample", row("1 %", ("random", "bm25"))),))
-    assert unstable(small) == ""
+    assert unstable(WARNINGS["samples tried"]) == ""
 
 
-def without_findings(run, **fields):
-    sources = tuple(replace(source, findings=(), skipped={}, **fields) for source in run.sources)
-    return replace(run, sources=sources, overlaps=(), ablations=(), not_evaluated={}, warnings=())
+def swaps(run):
+    """The kinds of finding that say of the leader that it changes places."""
+    return [item.kind for item in notices(run) if item.kind in ("unstable", "weight")]
 
 
-def row(setting, *swapped):
-    return AblationRow(setting=setting, scores={}, order=(), stability=0.5, block_stability={}, swapped=swapped)
+@pytest.mark.parametrize(
+    ("situation", "kinds", "rivals"),
+    [
+        ("the leader changes places", ["unstable"], {"bm25": "temperature 0.2"}),
+        ("the leader changes places twice", ["unstable"], {"bm25": "temperature 0.2", "dense": "temperature 0.1"}),
+        ("other weights move the leader", ["weight"], {"bm25": "weights residual only"}),
+        ("samples tried", [], {}),
+        ("steady", [], {}),
+    ],
+)
+def test_a_leader_that_changes_places_is_told_with_whom_and_where(situation, kinds, rivals):
+    made = WARNINGS[situation]
+    assert swaps(made) == kinds
+    told = " ".join(map(said, warnings(made)))
+    assert all(re.search(rf"{name} \([^)]*{setting}", told) for name, setting in rivals.items())
+    assert "weight residual" not in told
 
 
-def ablation(name, *rows):
-    return Ablation(name=name, base="base", rows=rows, range_nats={}, conclusion="told")
-
-
-def test_an_unstable_leader_is_told_before_inversions(run):
-    clean = without_findings(run)
-    shaky = replace(clean, ablations=(ablation("temperature", row("0.2", ("random", "bm25")), row("0.05")),))
+def test_an_unstable_leader_is_told_before_inversions():
+    shaky = WARNINGS["the leader changes places"]
     sources = tuple(replace(source, findings=(finding("inversion", 0.9),)) for source in shaky.sources)
-    assert "random changes places with bm25 (at temperature 0.2)" in said(warnings(replace(shaky, sources=sources))[0])
-    assert said(warning(shaky)) == (
-        "random changes places with bm25 under other settings; choose by this rank only if you know the right setting."
-    )
+    assert notices(replace(shaky, sources=sources))[0].kind == "unstable"
 
 
-def test_settings_stand_with_the_pair_that_changes_places_there(run):
-    rows = (row("0.2", ("random", "bm25")), row("0.1", ("dense", "random"), ("bm25", "dense")))
-    shaky = replace(without_findings(run), ablations=(ablation("temperature", *rows),))
-    told = said(warnings(shaky)[0])
-    assert "with bm25 (at temperature 0.2) and dense (at temperature 0.1); choose by" in told
+def test_swaps_of_others_are_not_the_leader_s():
+    assert notices(varied(ablation("temperature", row("0.2", ("bm25", "dense"))))) == []
 
 
 def test_a_source_of_which_anything_is_told_is_not_called_clear(run):
     def clear(made):
-        return said(findings_section(made).bullets[-1])
+        told = said(findings_section(made).bullets[-1])
+        return [name for name in NAMES if name in told]
 
     clean = without_findings(run)
-    assert clear(clean) == "random, bm25, dense, poisoned and counterfactual: no finding of their own above the limits."
+    assert clear(clean) == list(NAMES)
     all_shared = replace(
         run.overlaps[0], negative_jaccard_mean=0.95, shared_query_fraction=1.0, shared_document_fraction=1.0
     )
     same = replace(all_shared, first="bm25", second="dense")
     warned = replace(clean, overlaps=(same,), warnings=("poisoned: the lexical gate is inactive", "undense"))
-    assert clear(warned) == "random and counterfactual: no finding of their own above the limits."
+    assert clear(warned) == ["random", "counterfactual"]
 
 
-@pytest.mark.parametrize("name", ["sample"])
-def test_small_samples_are_no_instability(run, name):
-    shaky = replace(without_findings(run), ablations=(ablation(name, row("1 %", ("random", "bm25"))),))
-    assert notices(shaky) == []
-    assert "was not tried: add --ablate" in warning(shaky)
-    steady = replace(shaky, ablations=(*shaky.ablations, ablation("temperature", row("0.2"), row("base"))))
-    assert "keeps its place under every setting that was tried, but not in samples of 1 %." in warning(steady)
+@pytest.mark.parametrize(
+    ("situation", "part"),
+    [
+        ("nothing tried", "--ablate"),
+        ("samples tried", "--ablate"),
+        ("steady", "every setting"),
+        ("steady but for samples", "samples of"),
+        ("steady where every source has a score", "1 of 3"),
+        ("no setting scores every source", "but no setting"),
+        ("one source", "one source"),
+    ],
+)
+def test_a_leader_keeps_its_place_only_where_all_sources_were_scored(situation, part):
+    made = WARNINGS[situation]
+    assert notices(made) == []
+    assert part in leader_kept(made)
+    assert leader_kept(made) in warning(made)
+    assert ("keeps its" in warning(made)) is (part in ("every setting", "samples of", "1 of 3"))
 
 
-def test_a_leader_keeps_its_place_only_where_all_sources_were_scored(run):
-    def told(*rows):
-        return warning(replace(without_findings(run), ablations=(ablation("temperature", *rows),)))
-
-    known, partly, unknown = row("0.1"), replace(row("0.2"), scores={"dense": None}), replace(row("9"), stability=None)
-    assert told(known).endswith("the leader keeps its place under every setting that was tried.")
-    assert "under the 1 of 3 tried settings that score every source" in told(known, partly, unknown, row("base"))
-    assert "no setting that was tried scores every source" in told(partly, unknown)
-    assert "was not tried" in told(row("base"))
-
-
-def test_one_source_has_no_place_and_no_pair(run):
-    one = replace(without_findings(run), sources=without_findings(run).sources[:1])
-    one = replace(one, ablations=(ablation("temperature", replace(row("0.2"), stability=None)),))
-    assert "one source alone has no place to keep" in warning(one)
-    assert unstable(one) == ""
-
-
-def test_settings_that_order_no_pair_say_nothing_of_pairs(run):
-    empty = replace(row("0.2"), stability=None)
-    none = replace(run, ablations=(ablation("temperature", empty, row("base")), ablation("weight", empty)))
-    assert unstable(none) == (
-        "No pair of sources could be ordered over the temperatures tried; "
-        "no pair of sources could be ordered over other weights."
-    )
+def test_one_source_has_no_place_and_no_pair():
+    assert unstable(WARNINGS["one source"]) == ""
 
 
 def test_controls_that_compare_nothing_are_no_pass(run):
-    alone = replace(run, controls=tuple(item for item in run.controls if item.kind == "random"))
-    assert "was compared with no source" in controls(samples.with_control(alone, "random"))
-    assert "no reason for doubt" not in controls(samples.with_control(alone, "random"))
+    made = CONTROLS["random control compared with none"]
+    assert outcome(made, "random").n == 0
     others = samples.with_control(run, "query_echo", ("random", 0.3)).controls[-1:]
-    assert "andom control" in controls(replace(run, controls=others))
-
-
-def test_swaps_of_others_are_not_the_leader_s(run):
-    shaky = replace(without_findings(run), ablations=(ablation("temperature", row("0.2", ("bm25", "dense"))),))
-    assert notices(shaky) == []
-
-
-def finding(name, share, n=90):
-    return SourceFinding(
-        name=name, n_negatives=n, share=share, standard_error=0.01, interval_95=(0.0, 1.0), examples=()
-    )
+    assert outcome(replace(run, controls=others), "random") is None
+    for told in (controls(made), controls(replace(run, controls=others))):
+        assert "andom control" in told
+        assert "outscore" not in told
 
 
 @pytest.mark.parametrize("entry", [entry for entry in FINDINGS.values() if entry.limit is not None])
@@ -535,17 +382,12 @@ def test_skipped_rows_are_told_from_one_in_a_hundred_on(run, skipped, told):
     assert bool(of_source(source)) is told
 
 
-def test_equal_sources_are_told(run):
-    same = replace(
-        run.overlaps[0], negative_jaccard_mean=0.95, shared_query_fraction=1.0, shared_document_fraction=0.97
-    )
-    made = replace(without_findings(run), overlaps=(same,))
-    brief = "random and bm25 give shared queries nearly the same negatives (mean Jaccard 0.950"
-    assert said(warning(made)) == f"{brief}); treat them as one source."
-    assert said(warnings(made)[0]) == (
-        f"{brief}; shared are 100.0 % of the smaller one's queries and 97.0 % of its documents); "
-        "treat them as one source."
-    )
+def test_equal_sources_are_told():
+    (same,) = notices(WARNINGS["two equal sources"])
+    assert (same.kind, same.source, same.others) == ("same", "random", ("bm25",))
+    for number in ("0.950", "100.0 %", "97.0 %"):
+        assert number in said(same.text)
+        assert (number in said(same.brief)) is (number == "0.950")
 
 
 @pytest.mark.parametrize("lacking", ["shared_query_fraction", "shared_document_fraction", "negative_jaccard_mean"])
@@ -557,13 +399,10 @@ def test_sources_that_share_little_are_not_called_one(run, lacking):
     assert any(item.kind == "same" for item in notices(made))
 
 
-def test_what_was_not_evaluated_is_told_when_nothing_is_wrong(run):
-    missing = replace(without_findings(run), not_evaluated={"control random": "fewer than two queries", "x": "y"})
-    assert said(warning(missing)) == "Not evaluated: control random (fewer than two queries), and 1 more."
-
-
-def test_what_was_not_tried_is_told_when_nothing_is_missing(run):
-    assert "--ablate" in warning(without_findings(run))
+def test_what_was_not_evaluated_is_told_when_nothing_is_wrong():
+    assert notices(WARNINGS["not evaluated"]) == []
+    name, reason = next(iter(MISSING.items()))
+    assert f"{name} ({reason})" in said(warning(WARNINGS["not evaluated"]))
 
 
 def test_findings_of_the_worse_source_come_first(run):
@@ -579,20 +418,19 @@ def test_a_difference_that_is_rounding_alone_is_level(run):
     assert replace(rounding, z=-2.3).placed == "below"
 
 
-def test_a_leader_that_other_weights_move_names_them_as_weights(run):
-    rows = tuple(row(name, ("random", "bm25")) for name in ("residual_only", "gradient_weighted"))
-    made = replace(without_findings(run), ablations=(ablation("weight", *rows),))
-    told = " ".join(map(said, warnings(made)))
-    assert "(under the weights residual only and gradient-weighted" in told
-    assert "weight residual" not in told
+def rules_of(run):
+    """The table of what each finding is and its limit."""
+    (table,) = [part.table for part in findings_section(run).parts if len(part.table.columns) == 3]
+    return table
 
 
 def test_the_limits_are_given_once(run):
     (paragraph,) = findings_section(run).paragraphs
     assert percent(NOTICED_SKIPPED) in paragraph
     assert fraction(NOTICED_OVERLAP) in paragraph
-    assert to_markdown(run).count("Listed first is") == to_html(run).count("Listed first is") == 1
-    rules = next(part.table for part in findings_section(run).parts if part.table.caption == "What each finding is")
+    for page in (to_markdown(run), html.unescape(to_html(run))):
+        assert said(page).count(said(paragraph)[:100]) == 1
+    rules = rules_of(run)
     limits = {row[0]: row[2] for row in rules.rows}
     looked_for = {item.name for source in run.sources for item in source.findings}
     assert limits == {FINDINGS[name].title: percent(FINDINGS[name].limit) for name in looked_for}
@@ -612,7 +450,5 @@ def test_what_was_not_found_and_what_was_not_looked_for_are_apart(run):
 
 def test_thresholds_that_are_settings_stand_in_the_rules(run):
     settings = {**run.settings, "high_coverage": {"value": 0.37, "from": "flag"}}
-    parts = findings_section(replace(run, settings=settings)).parts
-    rules = next(part.table for part in parts if part.table.caption == "What each finding is")
-    given = {row[0] for row in rules.rows if "high coverage 0.37" in row[1]}
+    given = {row[0] for row in rules_of(replace(run, settings=settings)).rows if "0.37" in row[1]}
     assert given == {"high coverage", "valid but lexical", "valid but far"}

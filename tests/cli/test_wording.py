@@ -1,0 +1,149 @@
+"""What commands print, word for word, in tests/snapshots: of the fixtures, or of results whose numbers are made up."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secid.export.best_mixture import Hybrid, MixResult, Part
+from secid.export.mixture import Blend
+from secid.export.rescore import Selected
+from tests.cli.conftest import ROOT, Invoke, Outcome
+from tests.snapshots import Snapshot, situations
+from tests.unit.pages.samples import GOLDEN
+
+
+def whole(outcome: Outcome) -> str:
+    """All that a command says that exits with 0, without its time."""
+    assert outcome.code == 0, outcome.err
+    return re.sub(r"\b\d+\.\d s;", "0.0 s;", outcome.out)
+
+
+def test_check_of_a_planted_source(invoke: Invoke, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT)
+    poisoned = "fixtures/sources/poisoned.jsonl"
+    snapshot("check.txt", whole(invoke("check", poisoned, "fixtures/sources/bm25.jsonl.gz", "--quiet")))
+    evaluation = invoke("check", poisoned, "--against-eval", "fixtures/collection", "--quiet")
+    snapshot("check-evaluation.txt", whole(evaluation))
+
+
+def test_explain(invoke: Invoke, snapshot: Snapshot):
+    snapshot("explain-list.txt", whole(invoke("explain")))
+    snapshot("explain-false-negative.txt", whole(invoke("explain", "false_negative")))
+
+
+def test_compare_with_one_and_with_several_results(invoke: Invoke, snapshot: Snapshot):
+    shutil.copy(GOLDEN / "1.0.json", "report.json")
+    names = ("random", "bm25", "dense", "poisoned", "counterfactual")
+    for name, n in (("compare-one.txt", 1), ("compare-several.txt", 2)):
+        rows = [",".join([source, *[f"0.{place}"] * n]) for place, source in enumerate(names, 1)]
+        head = ",".join(["source", *(f"ndcg{number}" for number in range(n))])
+        Path("results.csv").write_text("\n".join([head, *rows]), encoding="utf-8")
+        snapshot(name, whole(invoke("compare", "report.json", "--against", "results.csv")))
+
+
+SELECTED = Selected(
+    source="own",
+    path="out.jsonl",
+    left_out_path="out.jsonl.left-out.jsonl",
+    drop=("false_negative", "near_copy", "repeat"),
+    n_listed=1250,
+    n_after=1000,
+    n_rows=250,
+    n_repeated=0,
+    n_unchecked=0,
+    left_out={"false_negative": 30, "repeat": 20, "top": 200},
+    rows_skipped={},
+    budget=1.0,
+    before_nats=0.41,
+    before_interval_95=(0.4, 0.42),
+    before_n_triplets=1230,
+    after_nats=0.45,
+    after_interval_95=(0.44, 0.46),
+    after_n_triplets=1000,
+)
+SELECTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "--top 4": (("--top", "4"), {}),
+    "--top 4 --by influence, at B = 100, lower": (
+        ("--top", "4", "--by", "influence"),
+        {"budget": 100.0, "after_nats": 0.4},
+    ),
+    "--drop repeat": (("--drop", "repeat"), {"drop": ("repeat",), "left_out": {"repeat": 20}, "n_after": 1230}),
+    "--drop random_like of a sample, with rows skipped and columns repeated": (
+        ("--drop", "random_like"),
+        {
+            "drop": ("random_like",),
+            "left_out": {"random_like": 250},
+            "n_repeated": 3,
+            "n_unchecked": 7,
+            "rows_skipped": {"no_positive": 2},
+        },
+    ),
+}
+
+
+def test_select(invoke: Invoke, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch):
+    said = {}
+    for name, (flags, changes) in SELECTIONS.items():
+        monkeypatch.setattr("secid.api.select", lambda *_, made=changes, **__: Selected(**{**vars(SELECTED), **made}))
+        said[name] = whole(invoke("select", "run", *flags, "-o", "out.jsonl"))
+    snapshot("select.txt", situations(said))
+
+
+def part(name: str, share: float, **changes: Any) -> Part:
+    fields = {
+        "name": name,
+        "control": False,
+        "share": share,
+        "fixed": False,
+        "n_negatives": 330.0,
+        "single_nats": 0.4,
+        "slope_nats": 0.1,
+        "loss_without_nats": 0.02,
+    }
+    return Part(**{**fields, **changes})
+
+
+MIXTURE = MixResult(
+    schema_version="1.0",
+    budget=100.0,
+    dimension=32,
+    nats=0.52,
+    gap_nats=1e-9,
+    equal_nats=0.5,
+    best_single="bm25",
+    best_single_nats=0.45,
+    max_share=0.7,
+    parts=(part("bm25", 0.7), part("dense", 0.3, fixed=True, loss_without_nats=None)),
+    hybrids=(
+        Hybrid(
+            first="bm25", second="dense", budget=10.0, first_nats=0.4, second_nats=0.4, half_nats=0.45, union_nats=0.46
+        ),
+    ),
+    remarks=("a remark on the mixture",),
+)
+BLEND = Blend(
+    base="bm25",
+    path="mixed.jsonl",
+    provenance_path="mixed.jsonl.provenance.jsonl",
+    n_records=66,
+    n_rows=66,
+    n_repeated=2,
+    n_negatives={"bm25": 231, "dense": 99},
+    wanted={"bm25": 231.0, "dense": 99.0},
+    n_short=4,
+    n_cut=1,
+    n_alone=3,
+    n_false_negative=5,
+    n_near_copy=1,
+)
+
+
+def test_mix(invoke: Invoke, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("secid.api.mix", lambda *_, **__: MIXTURE)
+    monkeypatch.setattr("secid.api.write_mixture", lambda *_, **__: BLEND)
+    snapshot("mix.txt", whole(invoke("mix", "run", "--max-share", "0.7", "-o", "mixed.jsonl")))
