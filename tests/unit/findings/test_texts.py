@@ -98,7 +98,7 @@ ODD += "क\u093c\u094dक़ำุ่日々〇㍿①½²Ⅷʰªİıſς\u00ad\u
 
 @given(st.lists(st.text(st.one_of(st.sampled_from(ODD), st.characters(exclude_categories=("Cs",)))), max_size=4))
 @settings(max_examples=500, deadline=None)
-def test_folding_by_table_is_unicode_normalization(many):
+def test_normal_forms_are_unicode_normalization(many):
     assert [normal_form(text) for text in many] == [slow_texts.form(text) for text in many]
     forms = FormKeys.of(Packed.of(many))
     assert [forms.form(place) for place in range(len(many))] == [slow_texts.form(text) for text in many]
