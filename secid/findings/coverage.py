@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import distinct
-from secid.findings.cautions import Case
+from secid.findings.summary import Case
 from secid.pool import Lexicon, Plan, PlannedSource, sample_order, token_stream
 from secid.pool.texts import TextStore, pieces
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from secid.pool.scripts import LETTER, UNSPACED_RANGES, spelled, spelling
-from secid.pool.texts import BETWEEN, Packed, pieces
+from secid.pool.texts import BETWEEN, Packed, TextStore, pieces
 from secid.pool.tokens import BLOB_BYTES, span_keys
 
 Index = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
+Tick = Callable[[int], None]
 
 SPACE = ord(" ")
 ENTITY = re.compile(rb"&#?\w+;")
@@ -36,6 +38,14 @@ CHARACTERS_PER_WORD = 2
 of XQuAD's paragraphs cut to 60 %, 4.9 % changed sides where characters counted."""
 EMPTY_FORM = np.uint64(0)
 """Hash of the normal form "": texts without any letter, digit or mark."""
+PLACEHOLDERS = frozenset(
+    ("n a", "na", "nan", "none", "null", "nil", "empty", "todo", "tbd", "text", "passage", "removed", "deleted")
+)
+"""Normal forms of what is written where a text was meant to be."""
+FEW_WORDS = 2
+"""Words of the longest placeholder."""
+CHUNK_TEXTS = 2048
+"""Texts worked on at once: enough to hide the cost of a numpy call, at most some MB."""
 STEP, FIRST_FACTOR, SECOND_FACTOR = (
     np.uint64(0x9E3779B97F4A7C15),
     np.uint64(0xBF58476D1CE4E5B9),
@@ -125,6 +135,49 @@ class FormKeys:
     def form(self, place: int) -> str:
         """The normal form of one text."""
         return " ".join(self.data[int(self.starts[place]) : int(self.ends[place])].decode().split())
+
+
+@dataclass(frozen=True)
+class TextForms:
+    """The normal forms of n distinct texts, by id.
+
+    form   : (n,) uint64 hash of each, the same on every machine; EMPTY_FORM for "".
+    number : (n,) a number below n_forms that equal forms share.
+    empty  : (n,) no letter or digit, or a placeholder.
+    """
+
+    form: Keys
+    number: Index
+    n_forms: int
+    empty: Flags
+
+
+def text_forms(store: TextStore, tick: Tick = lambda n: None) -> TextForms:
+    """Those of all texts of a store. tick: called with the number of texts done."""
+    form, empty = np.zeros(len(store), np.uint64), np.zeros(len(store), np.bool_)
+    for start, stop in pieces(len(store), CHUNK_TEXTS, store.lengths):
+        forms = FormKeys.of(store.packed(start, stop))
+        form[start:stop], empty[start:stop] = forms.hashes(), _empty(forms)
+        tick(stop - start)
+    distinct_forms, number = np.unique(form, return_inverse=True)
+    return TextForms(form, number, len(distinct_forms), empty)
+
+
+def is_empty(form: str) -> bool:
+    """True where a normal form has no letter or digit, is a single letter of ASCII, or a placeholder.
+
+    A single letter of another script may be a word (水), a digit may be an answer, and two letters are one (UK, 나무).
+    """
+    content = [char for char in form if char.isalnum()]
+    return not content or form in PLACEHOLDERS or (len(content) == 1 and content[0].isascii() and content[0].isalpha())
+
+
+def _empty(forms: FormKeys) -> Flags:
+    """(n,) which texts are empty: of those with a letter or digit, only ones of few words can be."""
+    empty = ~forms.with_content
+    for place in np.flatnonzero(forms.with_content & (forms.n_words <= FEW_WORDS)).tolist():
+        empty[place] = is_empty(forms.form(place))
+    return empty
 
 
 def _not_plain(texts: Packed) -> list[int]:

@@ -9,12 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from secid.findings.copies import CopyFinder
-from secid.findings.labelled import StoredPositives
+from secid.findings.copies import CopyFinder, Positives
 from secid.findings.languages import language_flags
-from secid.findings.normal_form import Flags
+from secid.findings.normal_form import Flags, Tick, text_forms
 from secid.findings.openings import opening_flags
-from secid.findings.passage_facts import Tick, passage_facts, query_facts
 from secid.findings.repeats import echo_flags, hub_flags, listed_before
 from secid.pool import PlannedSource
 from secid.pool.plan import Mask
@@ -33,7 +31,7 @@ def text_masks(
     queries: TextStore,
     passages: TextStore,
     sources: Sequence[PlannedSource],
-    known: StoredPositives | None = None,
+    known: Positives | None = None,
     tick: Tick = lambda n: None,
 ) -> list[Mask]:
     """All findings of the texts of a run: a mask per source, (T,) with bit i set for the catalogue's i-th finding.
@@ -43,7 +41,7 @@ def text_masks(
     tick  : called with the number of texts done, in all len(queries) + len(passages).
     The order of sources, records and texts, and the size of batches, change nothing but the order of the result.
     """
-    of_queries, of_passages = query_facts(queries, tick), passage_facts(passages, tick)
+    of_queries, of_passages = text_forms(queries, tick), text_forms(passages, tick)
     copies = CopyFinder(of_queries, of_passages, passages, sources, known)
     style = [family(queries, passages, sources) for family in STYLE_FAMILIES]
     masks = []
