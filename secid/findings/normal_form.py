@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from secid.pool.scripts import LETTER, UNSPACED_RANGES, spelled, spelling
+from secid.pool.scripts import LETTER, UNSPACED_RANGES, spelled
 from secid.pool.texts import BETWEEN, Packed, TextStore, pieces
 from secid.pool.tokens import BLOB_BYTES, span_keys
 
@@ -31,8 +31,9 @@ ASCII_FORM = bytes(ord(chr(code).lower()) if chr(code).isalnum() else SPACE for 
     range(128, 256)
 )
 """Each byte of ASCII text as the normal form has it."""
-SPACED = re.compile(f"[^ {''.join(f'{chr(low)}-{chr(high)}' for low, high in UNSPACED_RANGES)}]+")
-"""Stretches of a normal form in scripts with spaces."""
+_RANGES = "".join(f"{chr(low)}-{chr(high)}" for low, high in UNSPACED_RANGES)
+UNSPACED, SPACED = re.compile(f"[{_RANGES}]"), re.compile(f"[^ {_RANGES}]+")
+"""A character of a script without spaces, and a stretch of a normal form without any."""
 CHARACTERS_PER_WORD = 2
 """Of scripts without spaces, roughly. Counting words, not characters, keeps a Chinese text with Latin names Chinese:
 of XQuAD's paragraphs cut to 60 %, 4.9 % changed sides where characters counted."""
@@ -64,11 +65,25 @@ def normal_form(text: str) -> str:
     Source: METHOD 14.
     """
     folded = unicodedata.normalize("NFKC", spelled(html.unescape(text))).casefold()
-    return " ".join(spelling(unicodedata.normalize("NFKC", folded)))
+    return " ".join(unicodedata.normalize("NFKC", folded).translate(_SPELLING).split())
+
+
+class _Spelling(dict[int, str]):
+    """Letters, digits and combining marks as they are, a blank for all else: `str.translate` looks each up once."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        self[code] = character if unicodedata.category(character)[0] in "LMN" else " "
+        return self[code]
+
+
+_SPELLING = _Spelling()
 
 
 def is_unspaced(form: str) -> bool:
     """True where most words of a normal form are of scripts without spaces."""
+    if not UNSPACED.search(form):
+        return False
     spaced = SPACED.findall(form)
     n_unspaced = len(form) - form.count(" ") - sum(map(len, spaced))
     return n_unspaced > CHARACTERS_PER_WORD * len(spaced)

@@ -5,8 +5,6 @@ Both rules look at the first words of each distinct passage alone. Source: METHO
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,13 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import among, distinct
+from secid.findings.normal_form import Flags, Index, is_unspaced, normal_form
 from secid.findings.preambles import phrase
 from secid.pool import PlannedSource
-from secid.pool.scripts import UNSPACED_RANGES
 from secid.pool.texts import TextStore, pieces
-
-Flags = npt.NDArray[np.bool_]
-Index = npt.NDArray[np.int64]
 
 OPENING_WORDS = 5
 OPENING_CHARACTERS = 8
@@ -70,12 +65,12 @@ class Openings:
         return Openings(numbers, openings)
 
 
-def opening_flags(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> list[dict[str, Flags]]:
+def opening_flags(passages: TextStore, sources: Sequence[PlannedSource]) -> list[dict[str, Flags]]:
     """Flags of `preamble` and `shared_opening`: a dict per source, each (T,) in the order of its negatives.
 
     preamble       : opens with a generator's phrase (`preambles.phrase`) with which no positive of the run opens.
     shared_opening : see `_shared`. Shares are of distinct texts: those of the source's negatives, and those of all
-                     positives of the run. queries : not read; queries are equal where their ids are.
+                     positives of the run.
     Empty arrays for a source without negatives. Source: METHOD 14.
     """
     positives = positives_of(sources)
@@ -101,11 +96,11 @@ def opening(text: str) -> str:
 
     Source: METHOD 14.
     """
-    head = text[:HEAD_CHARACTERS]
-    form = head if head.isascii() else unicodedata.normalize("NFKC", head)
-    words = form.casefold().translate(_SPELLING).split()
-    if not head.isascii() and _unspaced(characters := "".join(words)):
+    form = normal_form(text[:HEAD_CHARACTERS])
+    if is_unspaced(form):
+        characters = form.replace(" ", "")
         return characters[:OPENING_CHARACTERS] if len(characters) >= OPENING_CHARACTERS else ""
+    words = form.split()
     return " ".join(words[:OPENING_WORDS]) if len(words) >= OPENING_WORDS else ""
 
 
@@ -174,23 +169,3 @@ def _n_queries(common: Index, own: Index, planned: PlannedSource) -> Index:
     query = planned.query[planned.triplet_record()[with_common]]
     pairs = distinct(np.searchsorted(common, own[with_common]) * (query.max(initial=0) + 1) + query)
     return np.bincount(pairs // (query.max(initial=0) + 1), minlength=len(common))
-
-
-class _Spelling(dict[int, str]):
-    """Letters, digits and combining marks as they are, a blank for all else: `str.translate` looks each up once."""
-
-    def __missing__(self, code: int) -> str:
-        character = chr(code)
-        self[code] = character if unicodedata.category(character)[0] in "LMN" else " "
-        return self[code]
-
-
-_SPELLING = _Spelling()
-
-
-def _unspaced(characters: str) -> bool:
-    """True where most of these letters are of scripts without spaces."""
-    return 2 * sum(map(len, _UNSPACED.findall(characters))) > len(characters)
-
-
-_UNSPACED = re.compile(f"[{''.join(f'{chr(low)}-{chr(high)}' for low, high in UNSPACED_RANGES)}]+")

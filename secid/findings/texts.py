@@ -5,7 +5,7 @@ Source: METHOD 14.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,13 +18,6 @@ from secid.pool import PlannedSource
 from secid.pool.plan import Mask
 from secid.pool.texts import TextStore
 from secid.results.catalogue import BITS
-
-Family = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[Mapping[str, Flags]]]
-"""Some findings of (queries, passages, sources): one mapping per source, of (T,) flags by name."""
-
-STYLE_FAMILIES: tuple[Family, ...] = (opening_flags, language_flags)
-"""How passages are written: `openings.opening_flags` (preamble, shared_opening) and `languages.language_flags`
-(other_language, mojibake)."""
 
 
 def text_masks(
@@ -43,18 +36,19 @@ def text_masks(
     """
     of_queries, of_passages = text_forms(queries, tick), text_forms(passages, tick)
     copies = CopyFinder(of_queries, of_passages, passages, sources, known)
-    style = [family(queries, passages, sources) for family in STYLE_FAMILIES]
     masks = []
-    for number, source in enumerate(sources):
+    for source, openings, languages in zip(
+        sources, opening_flags(passages, sources), language_flags(passages, sources), strict=True
+    ):
         flags = {
             **copies.flags(source),
+            **openings,
+            **languages,
             "empty": of_passages.empty[source.negatives],
             "repeat": listed_before(source, of_passages),
             "query_echo": echo_flags(source, of_queries, of_passages),
             "hub": hub_flags(source, of_queries, of_passages),
         }
-        for of_sources in style:
-            flags |= of_sources[number]
         masks.append(mask_of(flags, source.n_triplets))
     return masks
 

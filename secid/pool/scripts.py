@@ -41,28 +41,24 @@ class _Patterns:
     """run: a letter or digit, and the letters, digits and marks behind it.   unspaced: its scripts without spaces.
 
     mark: one combining mark.   ignored: characters within words that spell nothing (joiners, soft hyphens, selectors).
-    spelling: letters, digits, marks of any kind and underscores.
     """
 
     run: re.Pattern[str]
     unspaced: re.Pattern[str]
     mark: re.Pattern[str]
     ignored: re.Pattern[str]
-    spelling: re.Pattern[str]
 
 
 @cache
 def _patterns() -> _Patterns:
     ignored = {code for low, high in SELECTORS for code in range(low, high + 1)}
-    marks, enclosing = [], []
+    marks = []
     for code in (*range(0x80, 0x20000), *range(0xE0000, 0xE1000)):  # between these lie letters alone
         kind = unicodedata.category(chr(code))
         if kind == "Cf" and code != WORD_BREAK:
             ignored.add(code)
         elif kind in ("Mn", "Mc") and code not in ignored:  # not Me: a circle around a letter spells nothing
             marks.append(code)
-        elif kind == "Me":
-            enclosing.append(code)
     mark = f"[{_ranges(marks)}]"
     unspaced = "".join(f"{chr(low)}-{chr(high)}" for low, high in UNSPACED_RANGES)
     return _Patterns(
@@ -70,7 +66,6 @@ def _patterns() -> _Patterns:
         unspaced=re.compile(f"([{unspaced}]+)"),
         mark=re.compile(mark),
         ignored=re.compile(f"[{_ranges(sorted(ignored))}]+"),
-        spelling=re.compile(f"[\\w{_ranges(marks)}{_ranges(enclosing)}]+"),
     )
 
 
@@ -105,11 +100,6 @@ def split_multilingual_passage(text: str) -> list[str]:
 def spelled(text: str) -> str:
     """The text without the characters that spell nothing: joiners, soft hyphens, variation selectors."""
     return _patterns().ignored.sub("", text)
-
-
-def spelling(text: str) -> list[str]:
-    """Stretches of letters, digits and combining marks."""
-    return _patterns().spelling.findall(text.replace("_", " "))
 
 
 def _normal(text: str) -> str:
