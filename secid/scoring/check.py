@@ -12,9 +12,9 @@ import numpy as np
 from secid.analyses.overlap import Listed, overlaps
 from secid.arrays import distinct, pairs
 from secid.errors import UsageError
-from secid.findings.coverage import CoverageSample, inactive_gate, queries_without_tokens
 from secid.findings.leakage import Leaks
 from secid.findings.lengths import TOKENS_BY, lengths_of, spread, text_lengths
+from secid.findings.lexical_gate import CoverageSample, inactive_gate, queries_without_tokens
 from secid.findings.summary import Case, text_findings, wordless_finding
 from secid.findings.texts import text_masks
 from secid.pool import SPLITTERS, Plan, PlannedSource, malformed
