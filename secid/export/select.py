@@ -21,9 +21,8 @@ from secid.export.rewrite import check_output, rewrite
 from secid.export.source_files import Original, find_source, plan_again, settings_of
 from secid.files import written_lines
 from secid.findings.normal_form import text_forms
-from secid.findings.repeats import listed_before
 from secid.findings.rows import SAMPLED
-from secid.findings.texts import mask_of
+from secid.findings.texts import listed_before, mask_of
 from secid.pool import PlannedSource
 from secid.pool.plan import Mask
 from secid.pool.texts import TextStore

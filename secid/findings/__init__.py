@@ -1,8 +1,8 @@
 """What is wrong with negatives: METHOD 14's findings, and what a source as a whole should be looked at for.
 
-Read in this order: normal_form (when two texts are the same), copies and repeats (a negative against its query, its
-positives and other negatives), preambles, openings and languages (how a passage is written), texts (all of these as
-one mask), rows (what needs the encoder), shares and summary (from flags to numbers and examples), inspector (all of
+Read in this order: normal_form (when two texts are the same), copies (a negative against the
+positives of its query), preambles, openings and languages (how a passage is written), texts (repeats, echoes and hubs, and all of these
+as one mask), rows (what needs the encoder), shares and summary (from flags to numbers and examples), inspector (all of
 it for one measured source); beside them lengths, lexical_gate and leakage, which `secid check` shows.
 
 In: pooled texts and sources. Out: `texts.text_masks`, a mask per source, bit i of it for the catalogue's i-th finding:
