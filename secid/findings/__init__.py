@@ -1,9 +1,9 @@
 """What is wrong with negatives: METHOD 14's findings, and what a source as a whole should be looked at for.
 
-Read in this order: normal_form (when two texts are the same), copies (a negative against the
-positives of its query), preambles, openings and languages (how a passage is written), texts (repeats, echoes and hubs, and all of these
-as one mask), rows (what needs the encoder), shares and summary (from flags to numbers and examples), inspector (all of
-it for one measured source); beside them lengths, lexical_gate and leakage, which `secid check` shows.
+Read in this order: normal_form (when two texts are the same), copies (a negative against the positives of its query),
+preambles, openings and languages (how a passage is written), texts (repeats, echoes and hubs, and all of these as one
+mask), rows (what needs the encoder), shares and summary (from flags to numbers and examples), inspector (all of it for
+one measured source). `secid check` also shows lengths, lexical_gate and leakage.
 
 In: pooled texts and sources. Out: `texts.text_masks`, a mask per source, bit i of it for the catalogue's i-th finding:
 
