@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.findings.rows import SAMPLED, Rule, Thresholds, row_rules
-from secid.findings.shares import scored_share
 from secid.findings.summary import (
     SourceFindings,
     cut,
@@ -69,7 +68,7 @@ class Inspector:
         shares = {
             **texts.shares,
             **{
-                name: scored_share(table, names, rule.flags, looked_for if name in SAMPLED else None)
+                name: table.share_of(rule.flags, names, looked_for if name in SAMPLED else None)
                 for name, rule in rules.items()
             },
         }

@@ -20,7 +20,6 @@ from secid.pool.texts import TextStore, pieces
 from secid.pool.tokenizer_fit import BETTER, NOTICED_MISREAD, misread
 from secid.settings import Settings
 from secid.triplets.coverage import CoverageBench
-from secid.triplets.measure_set import subset
 from secid.triplets.measured import Measured
 from secid.triplets.table import TripletTable
 
@@ -135,7 +134,7 @@ def lexical(
 
 def _positive_coverage(table: TripletTable) -> float:
     """Mean coverage of the scored positives, over triplets."""
-    return float(np.average(table.repeated(table.positive_coverage), weights=table.share))
+    return table.average(table.repeated(table.positive_coverage))
 
 
 @dataclass(frozen=True)
@@ -191,15 +190,10 @@ def _under_others(
     plan: Plan, items: Sequence[Measured], coverages: CoverageBench, settings: Settings, folder: Path
 ) -> dict[str, dict[str, MeanCoverage]]:
     """What every other tokenizer covers, by tokenizer and source, on a sample of the sources' queries."""
-    sets = [
-        subset(
-            rows,
-            np.flatnonzero(
-                np.isin(rows.query, first_queries(plan, distinct(rows.query), TRIED_QUERIES, settings.seed))
-            ),
-        )
-        for rows in (item.triplets for item in items)
-    ]
+    sets = []
+    for rows in (item.triplets for item in items):
+        asked = first_queries(plan, distinct(rows.query), TRIED_QUERIES, settings.seed)
+        sets.append(rows.take(np.flatnonzero(np.isin(rows.query, asked))))
     queries = distinct(np.concatenate([rows.query for rows in sets]))
     passages = distinct(np.concatenate([ids for rows in sets for ids in (rows.positive, rows.negative)]))
     part = replace(plan, queries=plan.queries.only(queries), passages=plan.passages.only(passages))

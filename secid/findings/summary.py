@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from secid.findings.shares import ListedNegatives, Share
+from secid.findings.shares import ListedNegatives
 from secid.pool import Plan, PlannedSource, sample_order
 from secid.results import Example, SourceFinding, TripletExample
 from secid.settings import Settings
-from secid.triplets.estimates import names_of, share_interval
+from secid.triplets.estimates import Share, names_of, share_interval
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

@@ -93,7 +93,7 @@ def _score(subject: Subject) -> Iterator[Check]:
         Limit(LEAST, -tolerance, (-known.score_nats, 1.0 - known.score_nats)),
         f"ECI_sem {nats(own.value)} nats, {nats(gap.value, signed=True)} against {reference.name} "
         f"({nats(known.score_nats)}){pairing(gap)}",
-        f"score it beside {reference.name} with `secid score` and compare their findings; or name another reference in "
+        f"compare its findings with those of {reference.name} (`secid score` with both), or name another reference in "
         "[gate.score]",
     )
     yield with_worst(check, subject, subject.sample.columns["consistency"])

@@ -42,28 +42,7 @@ def gap_between(own: Estimate, value: float, error: float, n_queries: int, their
     return unpaired_gap(own, value, error, n_queries)
 
 
-def at_most(bounds: tuple[float, float], limit: float) -> Outcome:
-    """Pass where the whole interval is at or below the limit, fail where it is wholly above."""
-    low, high = bounds
-    if high <= limit:
-        return "pass"
-    return "fail" if low > limit else "not_evaluated"
-
-
-def at_least(bounds: tuple[float, float], limit: float) -> Outcome:
-    """Pass where the whole interval is at or above the limit, fail where it is wholly below."""
-    low, high = bounds
-    if low >= limit:
-        return "pass"
-    return "fail" if high < limit else "not_evaluated"
-
-
-def within(bounds: tuple[float, float], tolerance: float) -> Outcome:
-    """Pass where the whole interval lies in ±tolerance, fail where it is wholly outside on one side."""
-    low, high = bounds
-    if low >= -tolerance and high <= tolerance:
-        return "pass"
-    return "fail" if low > tolerance or high < -tolerance else "not_evaluated"
+LEAST, MOST, WITHIN = "at least", "at most", "within ±"
 
 
 @dataclass(frozen=True)
@@ -75,8 +54,12 @@ class Limit:
     reach: tuple[float, float] = (-inf, inf)
 
     def outcome(self, bounds: tuple[float, float]) -> Outcome:
-        """Decided on the whole interval."""
-        return SIDES[self.side](bounds, self.value)
+        """Pass where the whole interval is allowed, fail where it is wholly beyond one end of what is allowed."""
+        bottom, top = {LEAST: (self.value, inf), MOST: (-inf, self.value), WITHIN: (-self.value, self.value)}[self.side]
+        low, high = bounds
+        if low >= bottom and high <= top:
+            return "pass"
+        return "fail" if low > top or high < bottom else "not_evaluated"
 
     @property
     def vacuous(self) -> bool:
@@ -87,14 +70,6 @@ class Limit:
         value = f"{100 * self.value:g} %" if unit == "share" else f"{self.value:{',' if unit == 'count' else 'g'}}"
         value = value.replace("-", "−")
         return f"{self.side}{'' if self.side == WITHIN else ' '}{value}{' (any)' if self.vacuous else ''}"
-
-
-LEAST, MOST, WITHIN = "at least", "at most", "within ±"
-SIDES: Mapping[str, Callable[[tuple[float, float], float], Outcome]] = {
-    LEAST: at_least,
-    MOST: at_most,
-    WITHIN: within,
-}
 
 
 @dataclass(frozen=True)

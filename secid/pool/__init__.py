@@ -8,7 +8,7 @@ from secid.pool.coverage import Lexicon
 from secid.pool.frequencies import DocumentFrequencies
 from secid.pool.make import make_plan, plan_of
 from secid.pool.plan import Plan, PlannedSource, Tally
-from secid.pool.refuse import malformed
+from secid.pool.refuse import bad_reasons
 from secid.pool.restrict import key_ranks, sample_order, select
 from secid.pool.tokens import SPLITTERS, Keys, TokenSets, splitter, term_keys, token_sets, token_stream
 
@@ -21,10 +21,10 @@ __all__ = [
     "PlannedSource",
     "Tally",
     "TokenSets",
+    "bad_reasons",
     "gather",
     "key_ranks",
     "make_plan",
-    "malformed",
     "plan_of",
     "sample_order",
     "select",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from secid.errors import BadRecordsError, NothingToScoreError
@@ -24,12 +25,10 @@ def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
     """Raises BadRecordsError where the settings do not allow the malformed rows that were found."""
     for planned in sources:
         tally = planned.tally
-        n_bad = tally.n_malformed
-        if not n_bad:
+        if not tally.n_malformed:
             continue
-        n_judged = sum(counts.get(name, 0) for counts in (tally.skipped, tally.dropped) for name in JUDGED_AS_FINDINGS)
-        n_counted = n_bad - n_judged
-        fraction = min(1.0, n_counted / tally.n_read)  # one row may hold several malformed passages
+        n_bad = sum(bad_reasons(tally).values())
+        fraction = min(1.0, n_bad / tally.n_read)  # one row may hold several malformed passages
         first = _shown(next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed))
         if settings.on_bad == "fail":
             raise BadRecordsError(
@@ -53,13 +52,22 @@ def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
             )
 
 
+def bad_reasons(tally: Tally) -> dict[str, int]:
+    """Malformed rows and single passages by reason, without those of JUDGED_AS_FINDINGS."""
+    return {
+        reason: count
+        for reason, count in _reasons(tally).items()
+        if reason in REASONS and REASONS[reason].malformed and reason not in JUDGED_AS_FINDINGS
+    }
+
+
 def refuse_empty(sources: Sequence[PlannedSource]) -> None:
     """Raises NothingToScoreError for a source without any triplet, with an example of the commonest reason."""
     for planned in sources:
         if planned.n_triplets:
             continue
         tally = planned.tally
-        reasons = {**tally.skipped, **tally.dropped}
+        reasons = _reasons(tally)
         reason = max(reasons, key=lambda name: reasons[name], default="")
         first = next((f"; {_shown(example)}" for example in tally.examples if example.reason == reason), "")
         raise NothingToScoreError(
@@ -85,5 +93,9 @@ def malformed(tally: Tally) -> str:
 
 
 def told(tally: Tally) -> str:
-    reasons = {**tally.skipped, **tally.dropped}
-    return ", ".join(f"{reason} {count}" for reason, count in reasons.items()) or f"{tally.n_read} rows read"
+    return ", ".join(f"{reason} {count}" for reason, count in _reasons(tally).items()) or f"{tally.n_read} rows read"
+
+
+def _reasons(tally: Tally) -> Counter[str]:
+    """Rows and single passages that were left out, by reason."""
+    return Counter(tally.skipped) + Counter(tally.dropped)

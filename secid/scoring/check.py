@@ -17,7 +17,7 @@ from secid.findings.lengths import TOKENS_BY, lengths_of, spread, text_lengths
 from secid.findings.lexical_gate import CoverageSample, inactive_gate, queries_without_tokens
 from secid.findings.summary import Case, text_findings, wordless_finding
 from secid.findings.texts import text_masks
-from secid.pool import SPLITTERS, Plan, PlannedSource, malformed
+from secid.pool import SPLITTERS, Plan, PlannedSource, bad_reasons
 from secid.pool.reading import read_plan
 from secid.pool.tokenizer_fit import misread
 from secid.progress import Progress
@@ -172,28 +172,15 @@ def _caution(name: str, case: Case, settings: Settings) -> SourceCaution:
 
 
 def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, Case]:
-    """What the reader left out: malformed rows, and rows without negatives."""
+    """What the reader left out: malformed rows, and rows without negatives. Negatives without text are a finding."""
     tally = planned.tally
-    bare = tally.skipped.get("no_negatives", 0)
-    reasons: Mapping[str, int] = {**tally.skipped, **tally.dropped}
-    bad = {
-        reason: count
-        for reason, count in reasons.items()
-        if reason not in ("no_negatives", "duplicate_negative") and count
-    }
-    detail = f"{malformed(tally)}: " + ", ".join(f"{reason} {count}" for reason, count in bad.items()) if bad else ""
-    n_rows = max(1, tally.n_read)
+    bad, bare = bad_reasons(tally), {"no_negatives": tally.skipped.get("no_negatives", 0)}
+
+    def case(reasons: Mapping[str, int], detail: str) -> Case:
+        n, examples = sum(reasons.values()), (example for example in tally.examples if example.reason in reasons)
+        return Case(n, min(1.0, n / max(1, tally.n_read)), detail, tuple(examples)[:n_examples])
+
     return {
-        "malformed_rows": Case(
-            tally.n_malformed,
-            min(1.0, tally.n_malformed / n_rows),
-            detail,
-            tuple(example for example in tally.examples if example.reason in bad)[:n_examples],
-        ),
-        "rows_without_negatives": Case(
-            bare,
-            bare / n_rows,
-            "",
-            tuple(example for example in tally.examples if example.reason == "no_negatives")[:n_examples],
-        ),
+        "malformed_rows": case(bad, ", ".join(f"{reason} {count}" for reason, count in bad.items())),
+        "rows_without_negatives": case(bare, ""),
     }

@@ -149,3 +149,23 @@ def share_interval(estimate: Estimate) -> tuple[float, float]:
     low = middle - half if p > 0 else 0.0  # rounding would leave 4e-19
     high = middle + half if p < 1 else 1.0
     return max(0.0, low), min(1.0, high)
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many negatives have a finding, and what share of all. n: rounded, at least 1 where any has it.
+
+    n_all : negatives that it was looked for in, rounded.
+    """
+
+    n: int
+    n_all: int
+    estimate: Estimate
+
+    @staticmethod
+    def of(amount: Floats, weight: Floats, cluster: Index, names: Names) -> Share:
+        """amount, weight : (T,) how many negatives of each row have it, of how many."""
+        total = float(amount.sum())
+        values = np.divide(amount, weight, out=np.zeros_like(amount), where=weight > 0)
+        n_all = round(float(weight.sum()))
+        return Share(max(round(total), int(total > 0)), n_all, clustered_mean(values, cluster, names, weight))

@@ -114,7 +114,7 @@ def test_every_broken_fixture_is_told_or_refused(invoke, path):
         ("preambles.jsonl", "preamble", 4),
         ("placeholders.jsonl", "empty", 3),
         ("empty_negative.jsonl", "empty", 3),
-        ("empty_negative.jsonl", "malformed_rows", 3),
+        ("missing_field.jsonl", "malformed_rows", 2),
         ("string_for_list.jsonl", "malformed_rows", 2),
         ("no_negatives.jsonl", "rows_without_negatives", 1),
     ],

@@ -15,7 +15,7 @@ from secid.gating.policy import Policy, parse_policy, policy_schema
 from secid.pages.verdict_pages import verdict_json
 from tests.cli.conftest import ROOT
 from tests.schemas import disagreements
-from tests.unit.gating.conftest import baseline_of, columns, source_of
+from tests.unit.gating.conftest import baseline_of, sample, source_of
 from tests.unit.gating.test_pages import check, verdict
 
 
@@ -53,7 +53,7 @@ def test_a_verdict_fits(invoke):
 
 def test_a_baseline_fits(invoke):
     schema = printed(invoke, "baseline")
-    text = to_json(baseline_of(own=source_of(columns())))
+    text = to_json(baseline_of(own=source_of(sample())))
     document = json.loads(text)
     assert disagreements(document, schema, schema) == []
     del document["table_sha256"]
@@ -65,8 +65,8 @@ def test_a_baseline_fits(invoke):
 
 def test_a_policy_fits_where_the_program_takes_it(invoke):
     schema = printed(invoke, "policy")
-    derived = tomllib.loads(policy_text(baseline_of(own=source_of(columns())), "b.json"))["gate"]
-    for table in (derived, {}, {"buckets": {"empty": "off"}, "allow_not_evaluated": ["score"]}):
+    derived = tomllib.loads(policy_text(baseline_of(own=source_of(sample())), "b.json"))["gate"]
+    for table in (derived, {}, {"findings": {"empty": "off"}, "allow_not_evaluated": ["score"]}):
         assert disagreements(table, schema, schema) == []
         assert isinstance(parse_policy(table, "x"), Policy)
 

@@ -110,13 +110,23 @@ def test_a_half_broken_file_was_probably_misread():
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([{**ROW, "neg": ["", "", "n"]}], "2 single passages of 1 row malformed"),
+        ([{**ROW, "neg": [7, None, "n"]}], "2 single passages of 1 row malformed"),
         ([{**ROW, "neg": ["", "n"]}, {**ROW, "pos": []}], "1 of 2 rows and 1 single passage of other rows malformed"),
     ],
 )
 def test_rows_and_single_passages_are_told_apart(rows, said):
     with pytest.raises(BadRecordsError, match=said):
         score(write("mixed.jsonl", rows))
+
+
+def test_empty_negatives_are_a_finding_and_no_sign_of_a_misread_file():
+    rows = [{**ROW, "query": f"query {i}", "neg": ["", "a passage"]} for i in range(6)]
+    (source,) = score(write("half_empty.jsonl", rows)).sources
+    empty = source.finding("empty")
+    assert (empty.n_negatives, empty.share) == (6, 0.5)
+    assert source.dropped_negatives == {"empty_negative": 6}
+    with pytest.raises(BadRecordsError):
+        score(write("half_empty.jsonl", rows), on_bad="fail")
 
 
 def test_a_positive_left_out_is_called_one():

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from secid.analyses.controls import KINDS, base_of, chosen_kinds, make_controls
+from secid.arrays import narrow
 from secid.errors import UsageError
-from secid.measure.blocks import Vectors
+from secid.measure.blocks import Triplets, Vectors
 from secid.pool import make_plan
 from secid.progress import Silent
 from secid.records import Record, Source
@@ -44,6 +47,16 @@ def made(tmp_path_factory):
     controls, missing = make_controls(plan, triplets, vectors, settings, Silent())
     assert missing == {}
     return plan, triplets, vectors, {(control.kind, control.of): control.triplets for control in controls}
+
+
+class Texts:
+    """As many texts as there are keys, (n, 16)."""
+
+    def __init__(self, keys):
+        self.keys = keys
+
+    def __len__(self):
+        return len(self.keys)
 
 
 def pairs(rows):
@@ -99,6 +112,21 @@ def test_echoes_are_the_queries_own_texts(made):
     plan, _, _, controls = made
     rows = controls["query_echo", None]
     assert plan.queries.take(rows.query) == plan.passages.take(rows.negative)
+
+
+def test_pairs_of_narrow_ids_of_a_large_run_stay_apart():
+    """2^12 queries and 2^20 passages: a product of int32 ids would wrap, and pairs of other queries would meet."""
+    draw = np.random.default_rng(1)
+    stores = [Texts(draw.integers(0, 256, (n, 16), dtype=np.uint8)) for n in (2**12, 2**20)]
+    query, negative = np.sort(draw.integers(0, 2**12, 500)), draw.integers(0, 2**20, 500)
+    n, labelled = 2**20, query[:100] * 2**20 + 7
+    rows = Triplets(*map(narrow, (query, negative, negative, np.arange(501), np.arange(500), np.arange(500))))
+    sources = [SimpleNamespace(negative_offsets=np.arange(501))]
+    plan = SimpleNamespace(queries=stores[0], passages=stores[1], sources=sources, known_positives=np.unique(labelled))
+    assert rows.query.dtype == np.int32
+    expected = {q * n + d for q, d in zip(query.tolist(), negative.tolist(), strict=True)} | set(labelled.tolist())
+    assert base_of(plan, [rows], Settings()).own.tolist() == sorted(expected)
+    assert max(expected) > 2**31
 
 
 def test_controls_are_chosen_by_name():

@@ -73,8 +73,8 @@ def test_noise_that_drowns_near_copies_is_told_in_the_run() -> None:
 def test_cuts_that_are_unknown_are_no_zeros(tmp_path: Path) -> None:
     run = secid.score([SOURCE], from_callable(rows, "x"), run=tmp_path / "run", controls="none", cache=False)
     assert "does not say" in run.not_evaluated["truncated"]
-    assert "truncated" not in {bucket.name for bucket in run.sources[0].buckets}
-    assert "truncated" not in run.sources[0].bucket_overlaps
+    assert run.sources[0].finding("truncated") is None
+    assert "truncated" not in run.sources[0].finding_overlaps
     assert "n_truncated" not in run.timing["encode"]
     column = pq.read_table(tmp_path / "run" / "negatives.parquet")["in_truncated"]
     assert column.null_count == len(column) > 0

@@ -11,7 +11,7 @@ from scipy.stats import t as student
 from secid.gating.checks import all_checks
 from secid.gating.limits import DERIVED
 from secid.gating.policy import CHECK_NAMES
-from secid.gating.subject import Reference, at_least, at_most, within
+from secid.gating.subject import LEAST, MOST, WITHIN, Limit, Reference
 from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.gate import CheckExample
 from secid.triplets.estimates import Estimate
@@ -323,6 +323,5 @@ def test_a_difference_of_nothing_has_no_sign(subject):
     ],
 )
 def test_decisions(bounds, most, least, inside):
-    assert at_most(bounds, 0.3) == most
-    assert at_least(bounds, 0.3) == least
-    assert within(bounds, 0.3) == inside
+    outcomes = {side: Limit(side, 0.3).outcome(bounds) for side in (MOST, LEAST, WITHIN)}
+    assert outcomes == {MOST: most, LEAST: least, WITHIN: inside}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from secid.pool import make_plan
+from secid.findings.texts import text_masks
+from secid.pool import gather, make_plan, plan_of
 from secid.records import Record, Source
 from secid.settings import Settings
 
@@ -19,13 +20,15 @@ def streams():
 def test_labels_outside_the_sample_still_mark_negatives(tmp_path):
     for folder, max_records in (("all", None), ("some", N_SAMPLED)):
         (tmp_path / folder).mkdir()
-        plan = make_plan(streams(), Settings(max_records=max_records), tmp_path / folder)
+        read = gather(streams(), tmp_path / folder, lambda: None)
+        plan = plan_of(read, Settings(max_records=max_records), text_rules=text_masks)
         miner, labels = plan.sources
         sampled = set(labels.query.tolist())
         assert max_records is None or not set(miner.query.tolist()) <= sampled  # labels alone hold what marks the rest
-        assert miner.equals_positive.mean() == 0.5
+        known_relevant = miner.has("false_negative")
+        assert known_relevant.mean() == 0.5
         texts = plan.passages.get(0, len(plan.passages))
-        marked = {texts[negative] for negative in miner.negatives[miner.equals_positive]}
+        marked = {texts[negative] for negative in miner.negatives[known_relevant]}
         assert all(text.startswith("second") for text in marked)
         known = {texts[code % len(texts)] for code in plan.known_positives.tolist()}
         assert marked <= known  # so no control offers them either

@@ -158,7 +158,8 @@ def test_labelled_pairs_count_as_the_rows_that_they_are(tmp_path):
     assert (source.n_read, source.n_used, source.n_records) == (160, 155, 39)
     assert source.skipped == {"empty_negative": 1, "no_positive": 4}
     bad = source.caution("malformed_rows")
-    assert (bad.n, bad.fraction) == (5, 5 / 160)
+    assert (bad.n, bad.fraction, bad.detail) == (4, 4 / 160, "no_positive 4")
+    assert source.finding("empty").n_negatives == 1  # no malformed row, but a finding
 
 
 def test_a_positive_of_another_source_is_a_false_negative_of_this_one_alone(tmp_path):

@@ -1,0 +1,82 @@
+"""A table read from a run folder is the one that was measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from secid.gating.sample import folder_samples, measured_sample
+from secid.progress import Silent
+from secid.read import resolve_sources
+from secid.results.catalogue import FINDINGS
+from secid.run_folder.tables import write_negatives, write_state
+from secid.scoring.run import Scored, score_sources
+from secid.settings import resolve
+from tests.fake_encoder import HashEncoder
+
+
+def scored(folder: Path, positives: str) -> Scored:
+    """Two sources with uneven records, repeats, a copy of a positive, and queries that two records share."""
+    for name, n in (("a", 24), ("b", 12)):
+        rows = [
+            {
+                "query": f"query {i % 10}",
+                "pos": [f"positive {i} {j}" for j in range(1 + i % 3)],
+                "neg": [
+                    *(f"{name} negative {i} {j}" for j in range(1 + i % 4)),
+                    f"{name} negative {i} 0",
+                    f"positive {i} 0",
+                ],
+            }
+            for i in range(n)
+        ]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (folder / "work").mkdir()
+    resolved = resolve({"cache": False, "controls": "none", "positives": positives}, environment={}, directory=folder)
+    sources = resolve_sources([str(folder / "*.jsonl")], resolved.values)
+    return score_sources(sources, HashEncoder(), resolved, folder / "work", Silent())
+
+
+@pytest.mark.parametrize("positives", ["first", "all"])
+def test_a_source_of_a_run_folder_is_the_measured_one(tmp_path, positives):
+    run = scored(tmp_path, positives)
+    write_negatives(run.measured, tmp_path / "negatives.parquet")
+    write_state(run.measured, tmp_path / "state")
+    for item, (source, read) in zip(run.measured, folder_samples(tmp_path, run.run), strict=True):
+        own = measured_sample(item)
+        assert source.name == item.name
+        assert read.queries.tolist() == own.queries.tolist()
+        assert (read.score.value, read.n_negatives) == (own.score.value, own.n_negatives)
+        np.testing.assert_array_equal(read.cluster, own.cluster)
+        np.testing.assert_array_equal(read.score.per_query, own.score.per_query)
+        np.testing.assert_array_equal(read.table.triplets.record_offsets, own.table.triplets.record_offsets)
+        for name, column in own.columns.items():
+            np.testing.assert_array_equal(read.columns[name], column, err_msg=name)
+        assert read.table.evaluated == own.table.evaluated
+        assert {"repeat", "false_negative"} <= read.table.evaluated
+        for name in read.table.evaluated:
+            np.testing.assert_array_equal(read.table.has(name), own.table.has(name), err_msg=name)
+        assert read.table.has("false_negative").any()
+        for name, mean in own.means().items():
+            assert read.means()[name].value == mean.value
+            assert read.means()[name].standard_error == mean.standard_error
+        place, theirs = read.table.triplets.place, own.table.triplets.place
+        assert len(np.unique(np.stack([place, theirs]), axis=1).T) == len(np.unique(place)) == len(np.unique(theirs))
+    assert set(FINDINGS) >= read.table.evaluated
+
+
+def test_a_restricted_sample_has_the_rows_of_its_queries_alone(tmp_path):
+    (item, _) = scored(tmp_path, "all").measured
+    own = measured_sample(item)
+    some = own.restricted(own.queries[[1, 4]])
+    rows = np.isin(own.cluster, [1, 4])
+    assert some.queries.tolist() == own.queries[[1, 4]].tolist()
+    np.testing.assert_array_equal(some.columns["consistency"], own.columns["consistency"][rows])
+    share = own.table.share
+    assert share is not None
+    expected = np.average(own.columns["coverage"][rows], weights=share[rows])
+    assert some.means()["coverage"].value == pytest.approx(expected, rel=1e-12)
+    assert own.restricted(own.queries).means()["locality"].value == own.means()["locality"].value
