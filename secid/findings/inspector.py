@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from secid.findings.summary import (
     one_a_query,
     overlaps_of,
     source_finding,
+    text_example,
     text_findings,
     text_places,
 )
@@ -126,15 +128,10 @@ class _ExampleWriter:
 
     def _example(self, row: int) -> TripletExample:
         rows, planned = self._table.triplets, self._table.source
-        listed = int(rows.place[row])
-        positive, negative = self._plan.passages.take(np.array([rows.positive[row], rows.negative[row]]))
         numbers: dict[str, Any] = {name: float(values[row]) for name, values in self._columns.items()}
-        return TripletExample(
-            path=planned.source.paths[int(planned.negative_file[listed])],
-            line=int(planned.negative_line[listed]),
-            query=cut(self._plan.queries.take(rows.query[[row]])[0]),
-            positive=cut(positive),
-            negative=cut(negative),
+        return replace(
+            text_example(self._plan, planned, int(rows.place[row])),
+            positive=cut(self._plan.passages.take(rows.positive[[row]])[0]),
             matched_terms=self._matched(row),
             **numbers,
         )
