@@ -62,7 +62,7 @@ class Settings:
     collection: str | None = setting(None, "BEIR folder that resolves ids to texts (corpus.jsonl, queries.jsonl).")
     corpus: str | None = setting(None, "File that resolves passage ids to texts.")
     queries: str | None = setting(None, "File that resolves query ids to texts.")
-    header: bool | None = setting(None, "Whether the first line of a CSV or TSV names its columns; told by its looks.")
+    header: bool | None = setting(None, "Whether the first line of a CSV or TSV names its columns; auto-detected.")
     positive_score: float | None = setting(None, "Smallest score or label that makes a scored passage a positive.")
     on_bad: OnBad = setting("skip", "What a malformed record does: skip and count, or fail (--strict).")
     max_bad_fraction: float = setting(0.05, "Largest share of malformed rows a source may have.", ge=0, le=1)

@@ -26,7 +26,7 @@ from secid.scoring.run import read
 from secid.settings import resolve
 from secid.triplets.coverage import CoverageBench
 from secid.triplets.embedding import Embedder
-from secid.triplets.measure_set import Bench, sample_positions, subset
+from secid.triplets.measure_set import Bench, sample_positions
 from secid.triplets.positives import triplets_of
 
 SIZES = (40, 100, 200, 400)
@@ -101,7 +101,7 @@ def coverage(items: list, vectors: object, epsilon: float, n_subsamples: int) ->
             for _ in range(n_subsamples):
                 chosen = generator.choice(queries, size, replace=False)
                 keep = np.flatnonzero(np.isin(item.triplets.query, chosen))
-                part = subset(item.triplets, keep)
+                part = item.triplets.take(keep)
                 state = sample_state(u, weight, keep)
                 effect = influence(vectors, part, squared[keep], weight[keep], state, epsilon)
                 half = reach_95(size) * effect.standard_errors()[0] * np.sqrt(1 - size / len(queries))

@@ -162,7 +162,7 @@ def rank_early(
         pairs=tuple(pairs),
         undecided=tuple(open_pairs),
         n_texts_encoded=_embedded(embedder),
-        n_texts=len(plan.queries) + plan.n_source_passages(),
+        n_texts=len(plan.queries) + len(plan.source_passages()),
     )
     return part, triplets, stop
 

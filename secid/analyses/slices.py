@@ -44,7 +44,7 @@ def slices(
     found = []
     progress.start("slices", len(plan.slices), "slices")
     for number, value in enumerate(plan.slices):
-        inside = [(item, keep) for item in items if (keep := _places(item, number)).size]
+        inside = [(item, keep) for item in items if (keep := item.table.in_slice(number)).size]
         if inside:
             parts = [bench.part(item, keep, settings.budget) for item, keep in inside]
             found.append(_slice(settings, value, parts, _judged(plan, inside, parts, bench, settings), whole))
@@ -59,11 +59,6 @@ def _natural(value: str) -> tuple[float, str]:
     except ValueError:
         return inf, value
     return (number, value) if isfinite(number) else (inf, value)
-
-
-def _places(item: Measured, number: int) -> Index:
-    """The triplets of one slice."""
-    return np.flatnonzero(item.table.source.slice[item.triplets.record] == number)
 
 
 def _judged(
@@ -101,7 +96,7 @@ def _slice(
     sources = []
     for rank, cut in enumerate(ranked, 1):
         item = whole_slice[cut.name]
-        share, gates = item.triplets.share, item.table.gates()
+        table, gates = item.table, item.table.gates()
         error = float(cut.influence.standard_errors()[0])
         sources.append(
             SliceSource(
@@ -113,14 +108,10 @@ def _slice(
                 score_nats=scores[item.name],
                 interval_95=interval(cut, budget, scores[item.name], error),
                 trace=trace(item.state.matrix()),
-                consistency_mean=float(np.average(gates.consistency.numpy(), weights=share)),
-                locality_mean=float(np.average(gates.locality.numpy(), weights=share)),
-                coverage_mean=float(np.average(gates.coverage.numpy(), weights=share)),
-                finding_shares={
-                    name: float(np.average(item.table.has(name), weights=share))
-                    for name in FINDINGS
-                    if name in item.table.evaluated
-                },
+                consistency_mean=table.average(gates.consistency.numpy()),
+                locality_mean=table.average(gates.locality.numpy()),
+                coverage_mean=table.average(gates.coverage.numpy()),
+                finding_shares={name: table.average(table.has(name)) for name in FINDINGS if name in table.evaluated},
             )
         )
     return Slice(

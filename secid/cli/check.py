@@ -30,7 +30,7 @@ def check(
         typer.Option(
             "--fail-on",
             metavar="NAME[=LIMIT]",
-            help="Exit 1 if this finding is above its limit. Names: "
+            help="Exit 1 if this finding is above its limit (by default the one of `secid explain NAME`). Names: "
             f"{ANY} (of all), {', '.join((*CHECKED, *CAUTIONS))}.",
         ),
     ] = None,

@@ -42,7 +42,8 @@ def select(
             "--drop",
             metavar="NAME,…",
             help="Findings whose negatives go, such as false_negative,preamble,repeat; repeatable. No ranking rule is "
-            "needed. [default: none; with a ranking rule false_negative,near_copy,repeat]",
+            "needed. Blank negatives are in no copy. "
+            "[default: none; with a ranking rule false_negative,near_copy,repeat]",
         ),
     ] = None,
     top: Annotated[int | None, typer.Option("--top", help="Keep at most K negatives of each record.")] = None,

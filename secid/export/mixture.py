@@ -29,7 +29,7 @@ from secid.export.rewrite import check_output, rewrite
 from secid.export.source_files import Original, find_source, plan_again, settings_of
 from secid.files import written_lines
 from secid.findings.copies import CopyFinder
-from secid.findings.passage_facts import passage_facts, query_facts
+from secid.findings.normal_form import text_forms
 from secid.findings.texts import mask_of
 from secid.measure.mixture import SLACK
 from secid.pool import Plan, PlannedSource, sample_order
@@ -202,8 +202,7 @@ def _n_candidates(finding: str, sources: Iterable[PlannedSource], queries: Index
 
 def _copies(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> list[Mask]:
     """The text rules that no drawn negative may meet; the others take longer and change nothing here."""
-    facts = passage_facts(passages)
-    finder = CopyFinder(query_facts(queries), facts, passages, sources)
+    finder = CopyFinder(text_forms(queries), text_forms(passages), passages, sources)
     return [mask_of(finder.flags(planned), planned.n_triplets) for planned in sources]
 
 

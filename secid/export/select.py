@@ -20,10 +20,9 @@ from secid.errors import InputError, NothingToScoreError, UsageError
 from secid.export.rewrite import check_output, rewrite
 from secid.export.source_files import Original, find_source, plan_again, settings_of
 from secid.files import written_lines
-from secid.findings.passage_facts import passage_facts
-from secid.findings.repeats import listed_before
+from secid.findings.normal_form import text_forms
 from secid.findings.rows import SAMPLED
-from secid.findings.texts import mask_of
+from secid.findings.texts import listed_before, mask_of
 from secid.pool import PlannedSource
 from secid.pool.plan import Mask
 from secid.pool.texts import TextStore
@@ -191,7 +190,7 @@ def select(run: Run, folder: Path, name: str, rule: Rule, out: Path, work: Path)
 
 def _repeats(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> list[Mask]:
     """Of the text rules the one whose column does not say how many copies of a negative go."""
-    facts = passage_facts(passages)
+    facts = text_forms(passages)
     return [mask_of({"repeat": listed_before(planned, facts)}, planned.n_triplets) for planned in sources]
 
 

@@ -1,25 +1,28 @@
 """Negatives that are a labelled positive of their query (false_negative) or nearly one (near_copy).
 
-Every (negative, positive of its query) pair is looked at. `Sieve` tells nearly all of them apart without their runs,
-and loses none; what passes is compared run by run. Thresholds and what they cost: docs/decisions/near-copies.md.
-Source: METHOD 14.
+Texts are compared by their normal forms and by their runs: windows of words, or of characters in scripts without
+spaces. Every (negative, positive of its query) pair is compared run by run. What the thresholds cost:
+docs/decisions/near-copies.md. Source: METHOD 14.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from secid.findings.labelled import RunPositives, StoredPositives
-from secid.findings.normal_form import EMPTY_FORM, Flags, FormKeys, Index
-from secid.findings.passage_facts import KEPT_EVERY, PassageFacts, QueryFacts
-from secid.findings.runs import RunSets, distinct_per_text, kept_of, n_set, n_shared, runs_of, short_keys, spread
+from secid.arrays import among
+from secid.findings.normal_form import EMPTY_FORM, Flags, FormKeys, Index, Keys, TextForms, text_forms
 from secid.pool import PlannedSource
 from secid.pool.texts import TextStore, pieces
 
+RUN_WORDS = 5
+"""Words of a run: five in a row are rarely shared by texts that do not copy each other. Source: METHOD 14."""
+RUN_CHARACTERS = 10
+"""Characters of a run in scripts without spaces, where a word has about two. Source: METHOD 14."""
 CONTAINED = 0.8
 """Share of a text's distinct runs that occur in the other one, from which it is a copy. Source: METHOD 14."""
 ROUNDING = 1e-9
@@ -29,15 +32,207 @@ Two are six words in a row, or eleven characters of a script without spaces, of 
 LEAST_WHOLE_RUNS = 3
 """The same for a positive that a negative holds, since a question may be the start of another one; and for what a
 baseline keeps of the runs, since a quarter of them says less."""
+KEPT_EVERY = 4
+"""A baseline keeps every fourth run of a positive, chosen by its key: a quarter of the size."""
 PAIRS_AT_ONCE = 1 << 16
 BYTES_AT_ONCE = 1 << 22
-"""Bytes of the texts of pairs that are compared run by run at once: their runs take about 30 times as much."""
-KEPT_BITS = np.uint64(0x1111111111111111)
-"""Bits of a sieve that the kept runs can set: every fourth, as their keys are divisible by KEPT_EVERY."""
+"""Bytes of the texts of pairs that are compared at once: their runs take about 30 times as much."""
+STORED = "positive_"
+"""Names of the arrays in a baseline begin with this."""
+MIXER = np.uint64(0x9E3779B97F4A7C15)
+"""Odd, its bits those of the golden ratio's fraction."""
+MIXING_SHIFT = np.uint64(29)
+HALF = np.uint64(32)
+
+
+def windows(keys: Keys, counts: Index, width: int) -> tuple[Keys, Index]:
+    """Keys of all windows of `width` keys, and the text of each; a text of fewer keys has none.
+
+    keys : those of all texts in order.   counts : (n,) how many each text has.
+    """
+    owners = np.repeat(np.arange(len(counts)), counts)
+    if width == 1:
+        return keys, owners
+    n = max(0, len(keys) - width + 1)
+    parts = keys ^ (keys >> MIXING_SHIFT)
+    mixed = np.zeros(n, np.uint64)
+    for place in range(width):  # wraps modulo 2^64, as a polynomial hash does
+        mixed *= MIXER
+        mixed += parts[place : place + n]
+    whole = owners[:n] == owners[width - 1 :] if n else np.zeros(0, np.bool_)
+    return mixed[whole], owners[:n][whole]
+
+
+@dataclass(frozen=True)
+class RunSets:
+    """The distinct runs of n texts: text i's are keys[offsets[i]:offsets[i+1]], sorted uint32."""
+
+    keys: npt.NDArray[np.uint32]
+    offsets: Index
+
+    @staticmethod
+    def of(keys: npt.NDArray[np.uint32], owners: Index, n: int) -> RunSets:
+        """The distinct ones of these keys. owners: the text of each, below n."""
+        ordered = np.sort(_owned(keys, owners))
+        ordered = ordered[np.diff(ordered, prepend=~ordered[:1]) != 0]
+        offsets = np.searchsorted(ordered, np.arange(n + 1, dtype=np.uint64) << HALF)
+        return RunSets(ordered.astype(np.uint32), offsets)
+
+    @property
+    def sizes(self) -> Index:
+        """(n,) distinct runs of each text."""
+        return np.diff(self.offsets)
+
+    def take(self, ids: Index) -> RunSets:
+        """The sets with these ids, in this order."""
+        sizes = self.sizes[ids]
+        return RunSets(self.keys[spread(self.offsets[ids], sizes)], np.concatenate([[0], np.cumsum(sizes)]))
+
+    def owned(self) -> Keys:
+        """Each run with the number of its set in the upper half."""
+        return _owned(self.keys, np.repeat(np.arange(len(self.offsets) - 1), self.sizes))
+
+
+def _owned(keys: npt.NDArray[np.uint32], owners: Index) -> Keys:
+    return owners.astype(np.uint64) << HALF | keys
+
+
+def run_sets(forms: FormKeys, every: int = 1) -> RunSets:
+    """The distinct runs of n texts: windows of words, or of characters where `unspaced`.
+
+    every : one of so many runs is kept, chosen by its key alone.
+    """
+    spaced = np.repeat(~forms.unspaced, forms.n_words)
+    words = windows(forms.words[spaced], np.where(forms.unspaced, 0, forms.n_words), RUN_WORDS)
+    characters = windows(forms.characters, forms.n_characters, RUN_CHARACTERS)
+    # All characters of a run went into the upper half of its key.
+    keys = (np.concatenate([words[0], characters[0]]) >> HALF).astype(np.uint32)
+    kept = keys % np.uint32(every) == 0
+    return RunSets.of(keys[kept], np.concatenate([words[1], characters[1]])[kept], len(forms))
+
+
+def spread(starts: Index, counts: Index) -> Index:
+    """Numbers starts[i] … starts[i] + counts[i] - 1 for each i in order."""
+    before = np.cumsum(counts) - counts
+    return np.repeat(starts - before, counts) + np.arange(int(counts.sum()), dtype=np.int64)
+
+
+def n_shared(left: RunSets, right: RunSets) -> Index:
+    """(n,) runs that set i of one and set i of the other both hold."""
+    ordered = np.sort(np.concatenate([left.owned(), right.owned()]))
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]  # distinct within a set: so one is of each
+    return np.bincount((twice >> HALF).astype(np.int64), minlength=len(left.offsets) - 1)
+
+
+@dataclass(frozen=True)
+class Positives:
+    """Labelled positives by query, each normal form of a query's once; texts without words are left out.
+
+    queries : (Q,) uint64 hash of each query's normal form, sorted.   forms : (N,) uint64 hash of each positive's
+    normal form; those of query q lie at offsets[q:q+2].   n_bytes : (N,) of its text, or of what is kept of it.
+    runs_of : the runs of the positives at these places.   every : one of so many is kept.
+    least   : fewer runs of a negative than this are not compared.
+    """
+
+    queries: Keys
+    offsets: Index
+    forms: Keys
+    n_bytes: Index
+    runs_of: Callable[[Index], RunSets]
+    every: int
+    least: int
+
+    def of_queries(self, forms: Keys) -> tuple[Index, Index]:
+        """First positive of each of these queries, and (n,) how many each has: 0 for a query without any."""
+        place = np.minimum(np.searchsorted(self.queries, forms), max(0, len(self.queries) - 1))
+        known = among(forms, self.queries)
+        starts = np.where(known, np.append(self.offsets, 0)[place], 0)
+        return starts, np.where(known, np.append(self.offsets, 0)[place + 1] - starts, 0)
+
+
+def labelled_positives(
+    queries: TextForms, forms: TextForms, passages: TextStore, sources: Sequence[PlannedSource]
+) -> Positives:
+    """The positives of all records of some sources. forms : of the passages."""
+    asked = [np.repeat(item.query, np.diff(item.positive_offsets)) for item in sources]
+    query = queries.form[np.concatenate([np.zeros(0, np.int64), *asked])]
+    ids = np.concatenate([np.zeros(0, np.int64), *(item.positives for item in sources)])
+    order = np.lexsort((forms.form[ids], query))
+    order = order[forms.form[ids[order]] != EMPTY_FORM]
+    query, ids = query[order], ids[order]
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (query[1:] != query[:-1]) | (forms.form[ids[1:]] != forms.form[ids[:-1]])
+    query, ids = query[new], ids[new]
+    names, first = np.unique(query, return_index=True)
+    return Positives(
+        names,
+        np.append(first, len(ids)),
+        forms.form[ids],
+        passages.lengths[ids].astype(np.int64),
+        lambda places: _runs_of(passages, ids[places], 1),
+        1,
+        LEAST_RUNS,
+    )
+
+
+def stored_positives(
+    queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]
+) -> dict[str, npt.NDArray[Any]]:
+    """The labelled positives of some sources as arrays for a baseline, without texts; `restored` is the inverse.
+
+    positive_queries (Q,) uint64, positive_offsets (Q + 1,) int64, positive_forms (N,) uint64,
+    positive_run_offsets (N + 1,) int64, positive_runs uint32: one of KEPT_EVERY runs. The order of sources and records
+    does not matter.
+    """
+    positives = labelled_positives(text_forms(queries), text_forms(passages), passages, sources)
+    whole = RunSets(np.zeros(0, np.uint32), np.zeros(1, np.int64))
+    keys, sizes = [whole.keys], [whole.sizes]
+    for start, stop in pieces(len(positives.forms), PAIRS_AT_ONCE, positives.n_bytes, BYTES_AT_ONCE):
+        runs = positives.runs_of(np.arange(start, stop))
+        kept = runs.keys % np.uint32(KEPT_EVERY) == 0
+        keys.append(runs.keys[kept])
+        sizes.append(np.diff(np.concatenate([[0], np.cumsum(kept)])[runs.offsets]))
+    return {
+        f"{STORED}queries": positives.queries,
+        f"{STORED}offsets": positives.offsets,
+        f"{STORED}forms": positives.forms,
+        f"{STORED}run_offsets": np.concatenate([[0], np.cumsum(np.concatenate(sizes))]),
+        f"{STORED}runs": np.concatenate(keys),
+    }
+
+
+def restored(arrays: Mapping[str, npt.NDArray[Any]]) -> Positives:
+    """The positives that `stored_positives` made arrays of.
+
+    Raises KeyError for a missing array, and ValueError where the arrays do not fit together.
+    """
+    queries, offsets, forms, run_offsets, keys = (
+        arrays[STORED + name] for name in ("queries", "offsets", "forms", "run_offsets", "runs")
+    )
+    runs = RunSets(keys.astype(np.uint32), run_offsets.astype(np.int64))
+    offsets = offsets.astype(np.int64)
+    if not (_fit(offsets, len(queries), len(forms)) and _fit(runs.offsets, len(forms), len(keys))):
+        raise ValueError("the stored positives do not fit together")
+    if (queries[1:] <= queries[:-1]).any():
+        raise ValueError("the queries of the stored positives are not in order")
+    return Positives(
+        queries.astype(np.uint64),
+        offsets,
+        forms.astype(np.uint64),
+        runs.sizes * runs.keys.itemsize,
+        runs.take,
+        KEPT_EVERY,
+        LEAST_WHOLE_RUNS,
+    )
+
+
+def _fit(offsets: Index, n: int, n_values: int) -> bool:
+    """Offsets of n lists that n_values values are cut into."""
+    return len(offsets) == n + 1 and offsets[0] == 0 and offsets[-1] == n_values and bool((np.diff(offsets) >= 0).all())
 
 
 class Pairs(NamedTuple):
-    """Triplet of each pair, its negative, and its positive: a passage's id, or a place among stored positives."""
+    """Triplet of each pair, its negative, and its positive's place."""
 
     triplet: Index
     negative: Index
@@ -51,118 +246,52 @@ class Pairs(NamedTuple):
 class CopyFinder:
     """Finds copies of labelled positives among negatives.
 
-    known : positives from outside the run, which count as its own do.
+    forms : of the passages.   known : positives from outside the run, which count as its own do.
     """
 
     def __init__(
         self,
-        queries: QueryFacts,
-        facts: PassageFacts,
+        queries: TextForms,
+        forms: TextForms,
         passages: TextStore,
         sources: Sequence[PlannedSource],
-        known: StoredPositives | None = None,
+        known: Positives | None = None,
     ) -> None:
-        self._queries, self._facts, self._passages = queries, facts, passages
-        self._run = RunPositives.of(queries, facts, sources)
-        self._n_slots = n_set(facts.sieve)
-        self._known = known
-        self._known_sieve = None if known is None else known.sieve(64 * facts.sieve.shape[1])
+        self._queries, self._forms, self._passages = queries, forms, passages
+        self._positives = [labelled_positives(queries, forms, passages, sources), *([known] if known else [])]
 
     def flags(self, source: PlannedSource) -> dict[str, Flags]:
         """(T,) each: false_negative, near_copy. No triplet has both."""
-        asked = source.query[source.triplet_record()]
-        equal = self._run.hold(self._queries.number[asked], self._facts.number[source.negatives])
-        equal &= self._facts.form[source.negatives] != EMPTY_FORM
-        near = np.zeros(source.n_triplets, np.bool_)
-        if self._known is not None and self._known_sieve is not None:
-            self._compare_known(self._known, self._known_sieve, source, asked, equal, near)
-        wanted = np.flatnonzero(~equal)
-        query = self._queries.number[asked[wanted]]
-        starts, counts = self._run.offsets[query], np.diff(self._run.offsets)[query]
-        for pairs in _paired(wanted, source.negatives[wanted], starts, counts):
-            self._compare_run(pairs._replace(positive=self._run.passages[pairs.positive]), near)
+        query = self._queries.form[source.query[source.triplet_record()]]
+        equal, near = np.zeros((2, source.n_triplets), np.bool_)
+        for positives in self._positives:
+            for pairs in _paired(source.negatives, *positives.of_queries(query)):
+                equal[pairs.triplet[positives.forms[pairs.positive] == self._forms.form[pairs.negative]]] = True
+                self._compare(positives, pairs.only(~equal[pairs.triplet]), near)
         return {"false_negative": equal, "near_copy": near & ~equal}
 
-    def _compare_run(self, pairs: Pairs, near: Flags) -> None:
-        """Marks the triplets whose negative is a near copy of a positive of the run."""
-        facts = self._facts
-        n_negative, n_positive = facts.n_runs[pairs.negative], facts.n_runs[pairs.positive]
-        comparable = facts.unspaced[pairs.negative] == facts.unspaced[pairs.positive]
-        comparable &= (n_negative >= LEAST_RUNS) | (n_positive >= LEAST_WHOLE_RUNS)
-        pairs, n_negative, n_positive = pairs.only(comparable), n_negative[comparable], n_positive[comparable]
-        common = n_set(facts.sieve[pairs.negative] & facts.sieve[pairs.positive])
-        may_be = (n_negative >= LEAST_RUNS) & _may_occur(self._n_slots[pairs.negative] - common, n_negative)
-        may_be |= (n_positive >= LEAST_WHOLE_RUNS) & _may_occur(self._n_slots[pairs.positive] - common, n_positive)
-        pairs = pairs.only(may_be)
-        n_bytes = self._passages.lengths[pairs.negative] + self._passages.lengths[pairs.positive]
+    def _compare(self, positives: Positives, pairs: Pairs, near: Flags) -> None:
+        """Marks the triplets whose negative is a near copy of a positive."""
+        n_bytes = self._passages.lengths[pairs.negative] + positives.n_bytes[pairs.positive]
         for start, stop in pieces(len(pairs.triplet), PAIRS_AT_ONCE, n_bytes, BYTES_AT_ONCE):
             part = pairs.only(slice(start, stop))
-            ids, place = np.unique(np.concatenate([part.negative, part.positive]), return_inverse=True)
-            sets = _run_sets(self._passages, ids)
-            left, right = sets.take(place[: stop - start]), sets.take(place[stop - start :])
-            near[part.triplet[_copied(left, right, LEAST_RUNS, LEAST_WHOLE_RUNS)]] = True
-
-    def _compare_known(
-        self,
-        known: StoredPositives,
-        sieve: npt.NDArray[np.uint64],
-        source: PlannedSource,
-        asked: Index,
-        equal: Flags,
-        near: Flags,
-    ) -> None:
-        """Marks the triplets whose negative equals, or is a near copy of, a positive that is stored."""
-        facts = self._facts
-        starts, counts = known.of_queries(self._queries.form)
-        triplets = np.arange(source.n_triplets)
-        for pairs in _paired(triplets, source.negatives, starts[asked], counts[asked]):
-            equal[pairs.triplet[known.forms[pairs.positive] == facts.form[pairs.negative]]] = True
-            n_negative, n_positive = facts.n_kept[pairs.negative], known.runs.sizes[pairs.positive]
-            negative, positive = facts.sieve[pairs.negative] & KEPT_BITS, sieve[pairs.positive]
-            common = n_set(negative & positive)
-            may_be = (n_negative >= LEAST_WHOLE_RUNS) & _may_occur(n_set(negative) - common, n_negative)
-            may_be |= (n_positive >= LEAST_WHOLE_RUNS) & _may_occur(n_set(positive) - common, n_positive)
-            pairs = pairs.only(may_be & ~equal[pairs.triplet])
-            n_bytes = self._passages.lengths[pairs.negative]
-            for start, stop in pieces(len(pairs.triplet), PAIRS_AT_ONCE, n_bytes, BYTES_AT_ONCE):
-                part = pairs.only(slice(start, stop))
-                ids, place = np.unique(part.negative, return_inverse=True)
-                left, right = _kept_sets(self._passages, ids).take(place), known.runs.take(part.positive)
-                near[part.triplet[_copied(left, right, LEAST_WHOLE_RUNS, LEAST_WHOLE_RUNS)]] = True
+            ids, own = np.unique(part.negative, return_inverse=True)
+            places, other = np.unique(part.positive, return_inverse=True)
+            left = _runs_of(self._passages, ids, positives.every).take(own)
+            right = positives.runs_of(places).take(other)
+            common = n_shared(left, right)
+            copied = (left.sizes >= positives.least) & (common >= CONTAINED * left.sizes - ROUNDING)
+            copied |= (right.sizes >= LEAST_WHOLE_RUNS) & (common >= CONTAINED * right.sizes - ROUNDING)
+            near[part.triplet[copied]] = True
 
 
-def _paired(triplets: Index, negatives: Index, starts: Index, counts: Index) -> Iterator[Pairs]:
+def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[Pairs]:
     """Each triplet with the positives starts[i] … starts[i] + counts[i] - 1, PAIRS_AT_ONCE or one triplet at a time."""
-    for first, last in pieces(len(triplets), PAIRS_AT_ONCE, counts, PAIRS_AT_ONCE):
-        n = counts[first:last]
-        yield Pairs(
-            np.repeat(triplets[first:last], n), np.repeat(negatives[first:last], n), spread(starts[first:last], n)
-        )
+    for first, last in pieces(len(negatives), PAIRS_AT_ONCE, counts, PAIRS_AT_ONCE):
+        n, triplets = counts[first:last], np.arange(first, last)
+        yield Pairs(np.repeat(triplets, n), np.repeat(negatives[first:last], n), spread(starts[first:last], n))
 
 
-def _may_occur(n_missing: npt.NDArray[np.int32], n_runs: npt.NDArray[Any]) -> Flags:
-    """(n,) False where more runs are missing for certain than a copy may lack.
-
-    n_runs : repeated runs may be counted, which only lets more pass.
-    """
-    return n_missing <= (1.0 - CONTAINED) * n_runs + ROUNDING
-
-
-def _copied(left: RunSets, right: RunSets, least_left: int, least_right: int) -> Flags:
-    """(n,) CONTAINED of one text's runs occur in the other, where it has enough of them."""
-    common = n_shared(left, right)
-    left_in_right = (left.sizes >= least_left) & (common >= CONTAINED * left.sizes - ROUNDING)
-    return left_in_right | ((right.sizes >= least_right) & (common >= CONTAINED * right.sizes - ROUNDING))
-
-
-def _run_sets(passages: TextStore, ids: Index) -> RunSets:
+def _runs_of(passages: TextStore, ids: Index, every: int) -> RunSets:
     """The distinct runs of these passages."""
-    return RunSets(*distinct_per_text(*runs_of(FormKeys.of(passages.packed_of(ids))), len(ids)))
-
-
-def _kept_sets(passages: TextStore, ids: Index) -> RunSets:
-    """The distinct runs of these passages that a baseline would keep."""
-    runs, owners = runs_of(FormKeys.of(passages.packed_of(ids)))
-    keys = short_keys(runs)
-    kept = kept_of(keys, KEPT_EVERY)
-    return RunSets(*distinct_per_text(keys[kept], owners[kept], len(ids)))
+    return run_sets(FormKeys.of(passages.packed_of(ids)), every)

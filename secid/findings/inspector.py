@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from secid.findings.rows import SAMPLED, Rule, Thresholds, row_rules
-from secid.findings.shares import scored_share
 from secid.findings.summary import (
     SourceFindings,
     cut,
     one_a_query,
     overlaps_of,
     source_finding,
+    text_example,
     text_findings,
     text_places,
 )
@@ -67,7 +68,7 @@ class Inspector:
         shares = {
             **texts.shares,
             **{
-                name: scored_share(table, names, rule.flags, looked_for if name in SAMPLED else None)
+                name: table.share_of(rule.flags, names, looked_for if name in SAMPLED else None)
                 for name, rule in rules.items()
             },
         }
@@ -127,15 +128,10 @@ class _ExampleWriter:
 
     def _example(self, row: int) -> TripletExample:
         rows, planned = self._table.triplets, self._table.source
-        listed = int(rows.place[row])
-        positive, negative = self._plan.passages.take(np.array([rows.positive[row], rows.negative[row]]))
         numbers: dict[str, Any] = {name: float(values[row]) for name, values in self._columns.items()}
-        return TripletExample(
-            path=planned.source.paths[int(planned.negative_file[listed])],
-            line=int(planned.negative_line[listed]),
-            query=cut(self._plan.queries.take(rows.query[[row]])[0]),
-            positive=cut(positive),
-            negative=cut(negative),
+        return replace(
+            text_example(self._plan, planned, int(rows.place[row])),
+            positive=cut(self._plan.passages.take(rows.positive[[row]])[0]),
             matched_terms=self._matched(row),
             **numbers,
         )

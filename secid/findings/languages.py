@@ -18,12 +18,10 @@ from ftfy.badness import badness
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from secid.arrays import among, distinct
+from secid.findings.normal_form import Flags, Index
 from secid.findings.openings import chunks, used_passages
 from secid.pool import PlannedSource
 from secid.pool.texts import TextStore
-
-Flags = npt.NDArray[np.bool_]
-Index = npt.NDArray[np.int64]
 
 LANGUAGES = (
     "am", "ar", "az", "be", "bg", "bn", "ca", "cs", "da", "de", "el", "en", "es", "et", "eu", "fa", "fi", "fr", "gu",
@@ -83,12 +81,12 @@ class Facts:
         return Facts(languages, damaged)
 
 
-def language_flags(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> list[dict[str, Flags]]:
+def language_flags(passages: TextStore, sources: Sequence[PlannedSource]) -> list[dict[str, Flags]]:
     """Flags of `other_language` and `mojibake`: a dict per source, each (T,) in the order of its negatives.
 
     other_language : its language is decided, and so is that of a positive of its record, and no such positive has it.
     mojibake       : decoded with the wrong encoding, and no positive of its record was.
-    queries : not read. Empty arrays for a source without negatives. Source: METHOD 14.
+    Empty arrays for a source without negatives. Source: METHOD 14.
     """
     facts = Facts.of(passages, used_passages(sources))
     return [

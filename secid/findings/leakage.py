@@ -16,14 +16,17 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from secid.findings.normal_form import EMPTY_FORM, FormKeys, Index
-from secid.findings.passage_facts import query_facts
-from secid.findings.runs import distinct_per_text, windows
-from secid.pool import token_stream
+from secid.arrays import among, distinct
+from secid.findings.copies import windows
+from secid.findings.normal_form import EMPTY_FORM, FormKeys, Index, Keys, text_forms
+from secid.findings.summary import Case
+from secid.pool import Plan, PlannedSource, token_stream
 from secid.pool.texts import Packed, TextStore, pieces
+from secid.read.evaluation import EvaluationSet
+from secid.read.rows import shorten
+from secid.results import Example
 
 Floats = npt.NDArray[np.float64]
-Keys = npt.NDArray[np.uint64]
 Measure = Literal["jaccard", "overlap"]
 
 CHUNK_TEXTS = 4096
@@ -36,8 +39,7 @@ MIN_QUERY_WORDS = 4
 SHINGLE_WORDS = 5
 MIN_SHINGLES = 10
 """Shorter passages are compared exactly only: they may be a phrase that many texts hold."""
-SIEVE_SIZE = 1 << 22
-SIEVE_MASK = np.uint64(SIEVE_SIZE - 1)
+SHOWN_CHARACTERS = 80
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,15 @@ class Matches:
     which: Index
     similarity: Floats
     exact: npt.NDArray[np.bool_]
+
+    def of(self, ids: Index) -> Index:
+        """Those of these texts that match."""
+        return ids[self.which[ids] >= 0]
+
+    def first_places(self, ids: Index) -> Index:
+        """Where each evaluation text is met first in a list of texts, in the order of the list."""
+        places = np.flatnonzero(self.which[ids] >= 0)
+        return np.sort(places[np.unique(self.which[ids[places]], return_index=True)[1]])
 
 
 def shingles(texts: Sequence[str], width: int) -> tuple[Keys, Index]:
@@ -69,35 +80,29 @@ class Finder:
         self._measure, self._width = measure, width
         self._threshold, self._smallest = threshold, smallest
         self._forms, self._form_text = np.unique(FormKeys.of(Packed.of(self.texts)).hashes(), return_index=True)
-        keys, offsets = distinct_per_text(*shingles(self.texts, width), len(self.texts))
-        self._sizes = np.diff(offsets)
+        keys, owners = shingles(self.texts, width)
         self._vocabulary, columns = np.unique(keys, return_inverse=True)
-        self._sieve = np.zeros(SIEVE_SIZE, np.bool_)
-        self._sieve[self._vocabulary & SIEVE_MASK] = True
-        self._rows = _matrix(columns, offsets, len(self._vocabulary))
-        self._probe = self._probes(columns, offsets).T.tocsr()
+        self._rows = _matrix(owners, columns, len(self.texts), len(self._vocabulary))
+        self._probe = self._probes(self._rows.indices).T.tocsr()
 
-    def _probes(self, columns: Index, offsets: Index) -> Any:
+    def _probes(self, columns: Index) -> Any:
         """The shingles of each text that are enough to meet every text above the threshold.
 
         Jaccard >= t means that at least t of the own shingles are shared, so any |A| - ceil(t |A|) + 1
         of them meet the other text at least once: the rarest are taken. Overlap bounds nothing of a
         text that may be the longer one: all are taken.
         """
-        sizes = np.diff(offsets)
-        usable = sizes >= self._smallest
-        frequency = np.bincount(columns, minlength=len(self._vocabulary))
+        sizes = _sizes(self._rows)
         owner = np.repeat(np.arange(len(sizes)), sizes)
-        order = np.lexsort((frequency[columns], owner))
-        rank = np.arange(len(columns)) - offsets[:-1][owner]
+        order = np.lexsort((np.bincount(columns)[columns], owner))
+        rank = np.arange(len(columns)) - self._rows.indptr[:-1][owner]
         n_needed = sizes - np.ceil(self._threshold * sizes - 1e-9) + 1 if self._measure == "jaccard" else sizes
-        kept = (rank < n_needed[owner]) & usable[owner]
-        places, counts = order[kept], np.bincount(owner[kept], minlength=len(sizes))
-        return _matrix(columns[places], np.concatenate([[0], np.cumsum(counts)]), len(self._vocabulary))
+        kept = (rank < n_needed[owner]) & (sizes >= self._smallest)[owner]
+        return _matrix(owner[kept], columns[order[kept]], *self._rows.shape)
 
     def find(self, store: TextStore, tick: Callable[[int], None] = lambda n: None) -> Matches:
         """Matches of the texts of a store."""
-        n, forms = len(store), query_facts(store).form
+        n, forms = len(store), text_forms(store).form
         which, similarity = np.full(n, -1, np.int64), np.zeros(n)
         exact = np.zeros(n, np.bool_)
         if len(self.ids):
@@ -105,37 +110,28 @@ class Finder:
             exact = (self._forms[place] == forms) & (forms != EMPTY_FORM)
             which[exact], similarity[exact] = self._form_text[place[exact]], 1.0
         for start, stop in pieces(n if len(self._vocabulary) else 0, CHUNK_TEXTS, store.lengths):
-            owner, found, value = self._near(store.get(start, stop))
+            owner, other, value = self._near(store.get(start, stop))
             order = np.argsort(value, kind="stable")  # the nearest is written last
-            owner, found, value = owner[order] + start, found[order], value[order]
+            owner, other, value = owner[order] + start, other[order], value[order]
             free = ~exact[owner]
-            which[owner[free]], similarity[owner[free]] = found[free], value[free]
+            which[owner[free]], similarity[owner[free]] = other[free], value[free]
             tick(stop - start)
         return Matches(which, similarity, exact)
 
     def _near(self, texts: Sequence[str]) -> tuple[Index, Index, Floats]:
         """(text, evaluation text, similarity) of all pairs above the threshold."""
         keys, owners = shingles(texts, self._width)
-        rows = self._known_rows(keys, owners, len(texts))
-        owner, found = (part.astype(np.int64) for part in (rows @ self._probe).nonzero())
-        common = np.asarray(rows[owner].multiply(self._rows[found]).sum(axis=1), np.float64).ravel()
-        wanted = np.zeros(len(texts), np.bool_)
-        wanted[owner] = True
-        inside = wanted[owners]
-        _, offsets = distinct_per_text(keys[inside], owners[inside], len(texts))
-        a, b = np.diff(offsets)[owner], self._sizes[found]
+        known = among(keys, self._vocabulary)
+        rows = _matrix(owners[known], np.searchsorted(self._vocabulary, keys[known]), len(texts), len(self._vocabulary))
+        owner, other = (part.astype(np.int64) for part in (rows @ self._probe).nonzero())
+        common = np.asarray(rows[owner].multiply(self._rows[other]).sum(axis=1), np.float64).ravel()
+        inside = among(owners, distinct(owner))
+        numbers = np.unique(keys[inside], return_inverse=True)[1]
+        a = _sizes(_matrix(owners[inside], numbers, len(texts), len(numbers)))[owner]
+        b = _sizes(self._rows)[other]
         value = common / (np.minimum(a, b) if self._measure == "overlap" else a + b - common)
         near = (value >= self._threshold - 1e-9) & (a >= self._smallest)
-        return owner[near], found[near], value[near]
-
-    def _known_rows(self, keys: Keys, owners: Index, n: int) -> Any:
-        """The shingles of the vocabulary that each text holds. The sieve spares most keys the search."""
-        passed = self._sieve[keys & SIEVE_MASK]
-        keys, owners = keys[passed], owners[passed]
-        place = np.minimum(np.searchsorted(self._vocabulary, keys), len(self._vocabulary) - 1)
-        known = self._vocabulary[place] == keys
-        columns, offsets = distinct_per_text(place[known].astype(np.uint64), owners[known], n)
-        return _matrix(columns.astype(np.int64), offsets, len(self._vocabulary))
+        return owner[near], other[near], value[near]
 
 
 def query_finder(texts: Mapping[str, str]) -> Finder:
@@ -148,8 +144,68 @@ def passage_finder(texts: Mapping[str, str]) -> Finder:
     return Finder(texts, "overlap", SHINGLE_WORDS, NEAR_PASSAGE, MIN_SHINGLES)
 
 
-def _matrix(columns: Index, offsets: Index, n_columns: int) -> Any:
-    """Rows of zeros and ones."""
-    return sparse.csr_matrix(
-        (np.ones(len(columns), np.float32), columns, offsets), shape=(len(offsets) - 1, max(1, n_columns))
-    )
+def _matrix(rows: Index, columns: Index, n_rows: int, n_columns: int) -> Any:
+    """(n_rows, n_columns or 1) sparse: 1 at these places, which may repeat, 0 elsewhere."""
+    ones = np.ones(len(rows), np.float32)
+    matrix = sparse.csr_matrix((ones, (rows, columns)), shape=(n_rows, max(1, n_columns)))
+    matrix.data[:] = 1.0
+    return matrix
+
+
+def _sizes(matrix: Any) -> Index:
+    """(n_rows,) ones of each row."""
+    return np.asarray(np.diff(matrix.indptr), np.int64)
+
+
+class Leaks:
+    """Evaluation texts among all texts of a run. tick: called with the number of texts compared."""
+
+    def __init__(self, plan: Plan, evaluation: EvaluationSet, tick: Callable[[int], None]) -> None:
+        self._plan, self._evaluation = plan, evaluation
+        self._queries = query_finder(evaluation.queries).find(plan.queries, tick)
+        self._passages = passage_finder(evaluation.passages).find(plan.passages, tick)
+
+    def cases(self, planned: PlannedSource, n_examples: int) -> dict[str, Case]:
+        """Shares of the source's distinct queries and passages that are evaluation texts, by caution."""
+        record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
+        ids = np.concatenate([planned.positives, planned.negatives])
+        file = np.concatenate([planned.file[record], planned.negative_file])
+        line = np.concatenate([planned.line[record], planned.negative_line])
+        n_positives, n_negatives = (
+            len(self._passages.of(distinct(part))) for part in (planned.positives, planned.negatives)
+        )
+        roles = f"; {n_positives} as positives, {n_negatives} as negatives"
+        places = {
+            "eval_query": (self._queries, planned.query, planned.file, planned.line, self._plan.queries, ""),
+            "eval_passage": (self._passages, ids, file, line, self._plan.passages, roles),
+        }
+        texts = {"eval_query": self._evaluation.queries, "eval_passage": self._evaluation.passages}
+        cases = {}
+        for name, (matches, listed, files, lines, store, suffix) in places.items():
+            all_ids = distinct(listed)
+            leaked = matches.of(all_ids)
+            examples = tuple(
+                Example(
+                    name,
+                    planned.source.paths[int(files[place])],
+                    int(lines[place]),
+                    _example(matches, texts[name], store, int(listed[place])),
+                )
+                for place in matches.first_places(listed)[:n_examples].tolist()
+            )
+            detail = _detail(matches, leaked, len(texts[name])) + suffix if len(leaked) else ""
+            cases[name] = Case(len(leaked), len(leaked) / max(1, len(all_ids)), detail, examples)
+        return cases
+
+
+def _detail(matches: Matches, leaked: Index, n_all: int) -> str:
+    n_exact, n_met = int(matches.exact[leaked].sum()), len(distinct(matches.which[leaked]))
+    return f"{n_exact} exactly, {len(leaked) - n_exact} nearly; {n_met} of {n_all} of the evaluation set"
+
+
+def _example(matches: Matches, texts: Mapping[str, str], store: TextStore, text_id: int) -> str:
+    """A text of the run, and the evaluation text that it is."""
+    key, exact = list(texts)[int(matches.which[text_id])], matches.exact[text_id]
+    how = "equals" if exact else f"resembles ({matches.similarity[text_id]:.2f})"
+    own = shorten(store.take(np.array([text_id]))[0], SHOWN_CHARACTERS)
+    return f"{own!r} {how} {key}" + ("" if exact else f" {shorten(texts[key], SHOWN_CHARACTERS)!r}")

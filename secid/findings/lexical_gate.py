@@ -1,4 +1,7 @@
-"""Warnings on the lexical gate: where it tells nothing apart, and where the tokenizer misreads a script's words."""
+"""The lexical gate: where it is inactive, and where the tokenizer misreads the words of a script.
+
+Lexing every text under every tokenizer would cost most of the time, so that samples of queries are lexed.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,98 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import distinct
+from secid.findings.summary import Case
 from secid.measure.blocks import Triplets
-from secid.pool import Plan, sample_order
+from secid.pool import Lexicon, Plan, PlannedSource, sample_order, select, token_stream
+from secid.pool.texts import TextStore, pieces
 from secid.pool.tokenizer_fit import BETTER, NOTICED_MISREAD, misread
 from secid.settings import Settings
 from secid.triplets.coverage import CoverageBench
-from secid.triplets.measure_set import subset
 from secid.triplets.measured import Measured
 from secid.triplets.table import TripletTable
 
 INACTIVE_COVERAGE = 0.05
 """Mean coverage of the labelled positives below which coverage says nothing about negatives either."""
-SAMPLE_QUERIES = 200
+CHECKED_QUERIES = 4000
+"""Queries of each source that `check` lexes: the mean coverage of their positives has a standard error below 0.01."""
+TRIED_QUERIES = 200
 """Queries of a source that other tokenizers are tried on: a mean coverage has a standard error of at most 0.02."""
 SHOWN_SOURCES = 2
+CHUNK = 4096
+"""Queries split at once."""
+
+Floats = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+
+
+def first_queries(plan: Plan, ids: Index, n: int, seed: int) -> Index:
+    """The n of these queries that come first in the seeded order. ids: distinct."""
+    return ids[np.argsort(sample_order(plan.queries.keys[ids], seed), kind="stable")[:n]]
+
+
+class CoverageSample:
+    """The sampled queries of each source and the passages of their records, lexed when first asked for.
+
+    folder : where token sets are spooled.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, seed: int) -> None:
+        self._folder = folder
+        self._sources: dict[str, PlannedSource] = {}
+        for planned in plan.sources:
+            queries = first_queries(plan, distinct(planned.query), CHECKED_QUERIES, seed)
+            everything = np.ones(planned.n_triplets, np.bool_)
+            self._sources[planned.name] = select(planned, np.isin(planned.query, queries), everything)
+        parts = self._sources.values()
+        self._query_ids = distinct(np.concatenate([item.query for item in parts]))
+        self._passage_ids = distinct(
+            np.concatenate([ids for item in parts for ids in (item.positives, item.negatives)])
+        )
+        self._queries, self._passages = plan.queries.only(self._query_ids), plan.passages.only(self._passage_ids)
+        self._lexicons: dict[str, tuple[Lexicon, Floats]] = {}
+
+    def close(self) -> None:
+        """Lets go of the spool files."""
+        self._queries.close()
+        self._passages.close()
+
+    def positives(self, name: str, tokenizer: str) -> Floats:
+        """(P,) coverage of a source's labelled positives. IDF over the sample's documents. Source: METHOD 2.3."""
+        if tokenizer not in self._lexicons:
+            self._lexicons[tokenizer] = self._lex(tokenizer)
+        lexicon, idf = self._lexicons[tokenizer]
+        planned = self._sources[name]
+        query = np.repeat(planned.query, np.diff(planned.positive_offsets))
+        places = np.searchsorted(self._query_ids, query), np.searchsorted(self._passage_ids, planned.positives)
+        return lexicon.coverage(*places, idf)
+
+    def _lex(self, tokenizer: str) -> tuple[Lexicon, Floats]:
+        lexicon = Lexicon(
+            tokenizer,
+            self._queries.packed,
+            len(self._queries),
+            self._passages.packed,
+            np.ones(len(self._passages), np.bool_),
+            self._folder / f"{tokenizer}.tokens",
+            stores=(self._queries, self._passages),
+        )
+        return lexicon, lexicon.idf(lexicon.pooled())
+
+
+def inactive_gate(planned: PlannedSource, sample: CoverageSample, tokenizer: str) -> tuple[Case, float]:
+    """How much of the queries' weight the labelled positives lack, and their mean coverage."""
+    coverage = sample.positives(planned.name, tokenizer)
+    mean = float(coverage.mean())
+    detail = f"mean coverage {mean:.3f}"
+    if not mean >= INACTIVE_COVERAGE and tokenizer != BETTER:
+        detail += f"; {float(sample.positives(planned.name, BETTER).mean()):.3f} with --tokenizer {BETTER}"
+    return Case(int((coverage == 0).sum()), 1 - mean, detail), mean
+
+
+def queries_without_tokens(queries: TextStore, tokenizer: str) -> npt.NDArray[np.bool_]:
+    """(n_queries,) which queries have no token."""
+    counts = [token_stream(queries.get(*part), tokenizer)[1] for part in pieces(len(queries), CHUNK, queries.lengths)]
+    return np.asarray(np.concatenate([np.zeros(0, np.int64), *counts]) == 0)
 
 
 def lexical(
@@ -36,28 +117,28 @@ def lexical(
     means = {item.name: _positive_coverage(item.table) for item in items}
     inactive = [item for item in items if means[item.name] < INACTIVE_COVERAGE]
     active = [item for item in items if item not in inactive]
-    found = _misread_sources(plan, active, settings.tokenizer, settings.seed)
+    misread_words = _misread_sources(plan, active, settings.tokenizer, settings.seed)
     if not inactive:
-        return _misread(found, settings.tokenizer)
+        return _misread(misread_words, settings.tokenizer)
     others = _under_others(plan, inactive, coverages, settings, folder)
     names = [name for name in others if not _misread_sources(plan, items, name, settings.seed)]
-    best = _best(names, others, bool(found))
-    told = []
+    best = _best(names, others, bool(misread_words))
+    warnings = []
     for item in inactive:
         most = max(names, key=lambda name: others[name][item.name].positives)
         name = best if others[best][item.name].lifts or not others[most][item.name].lifts else most
         where = item.name if name == best else f"{item.name}, in a run of its own"
-        told.append(_inactive(where, means[item.name], name, others[name][item.name], settings.tokenizer))
-    return (*told, *_misread(found, settings.tokenizer))
+        warnings.append(_inactive(where, means[item.name], name, others[name][item.name], settings.tokenizer))
+    return (*warnings, *_misread(misread_words, settings.tokenizer))
 
 
 def _positive_coverage(table: TripletTable) -> float:
     """Mean coverage of the scored positives, over triplets."""
-    return float(np.average(table.repeated(table.positive_coverage), weights=table.share))
+    return table.average(table.repeated(table.positive_coverage))
 
 
 @dataclass(frozen=True)
-class Reached:
+class MeanCoverage:
     """Mean coverage of positives and of negatives under a tokenizer."""
 
     positives: float
@@ -69,7 +150,7 @@ class Reached:
         return self.positives >= INACTIVE_COVERAGE
 
 
-def _best(names: Sequence[str], others: Mapping[str, Mapping[str, Reached]], is_asked_for: bool) -> str:
+def _best(names: Sequence[str], others: Mapping[str, Mapping[str, MeanCoverage]], is_asked_for: bool) -> str:
     """The one tokenizer that a run is advised to use: it has but one.
 
     Most sources helped; then BETTER; then what covers positives most beyond negatives, for a tokenizer that cuts words
@@ -88,7 +169,7 @@ def _best(names: Sequence[str], others: Mapping[str, Mapping[str, Reached]], is_
     return max(names, key=key)
 
 
-def _inactive(name: str, mean: float, best: str, reached: Reached, tokenizer: str) -> str:
+def _inactive(name: str, mean: float, best: str, reached: MeanCoverage, tokenizer: str) -> str:
     """With one token for a whole query (unsegmented Chinese) every residual is 1, and the score has two gates, not
     three. Only where no offered tokenizer helps is that a property of the texts.
     """
@@ -107,9 +188,12 @@ def _inactive(name: str, mean: float, best: str, reached: Reached, tokenizer: st
 
 def _under_others(
     plan: Plan, items: Sequence[Measured], coverages: CoverageBench, settings: Settings, folder: Path
-) -> dict[str, dict[str, Reached]]:
+) -> dict[str, dict[str, MeanCoverage]]:
     """What every other tokenizer covers, by tokenizer and source, on a sample of the sources' queries."""
-    sets = [subset(item.triplets, _sampled(plan, item.triplets, settings.seed)) for item in items]
+    sets = []
+    for rows in (item.triplets for item in items):
+        asked = first_queries(plan, distinct(rows.query), TRIED_QUERIES, settings.seed)
+        sets.append(rows.take(np.flatnonzero(np.isin(rows.query, asked))))
     queries = distinct(np.concatenate([rows.query for rows in sets]))
     passages = distinct(np.concatenate([ids for rows in sets for ids in (rows.positive, rows.negative)]))
     part = replace(plan, queries=plan.queries.only(queries), passages=plan.passages.only(passages))
@@ -125,10 +209,10 @@ def _under_others(
     folder.mkdir(exist_ok=True)
     bench = coverages.over(part, sets, folder)
 
-    def reached(rows: Triplets, name: str) -> Reached:
+    def reached(rows: Triplets, name: str) -> MeanCoverage:
         of_positives = np.repeat(bench.positives(rows, name, settings.idf), np.diff(rows.record_offsets))
         covered = (of_positives, bench.negatives(rows, name, settings.idf))
-        return Reached(*(float(np.average(values, weights=rows.share)) for values in covered))
+        return MeanCoverage(*(float(np.average(values, weights=rows.share)) for values in covered))
 
     try:
         return {
@@ -138,13 +222,6 @@ def _under_others(
         }
     finally:
         part.close()
-
-
-def _sampled(plan: Plan, rows: Triplets, seed: int) -> npt.NDArray[np.int64]:
-    """Rising places of the triplets of the queries that come first in the seeded order."""
-    queries = distinct(rows.query)
-    order = np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")
-    return np.flatnonzero(np.isin(rows.query, queries[order[:SAMPLE_QUERIES]]))
 
 
 def _misread_sources(
@@ -160,11 +237,11 @@ def _misread_sources(
     return by_what
 
 
-def _misread(found: Mapping[str, Sequence[tuple[float, str]]], tokenizer: str) -> tuple[str, ...]:
+def _misread(words: Mapping[str, Sequence[tuple[float, str]]], tokenizer: str) -> tuple[str, ...]:
     """One warning for all sources in which the tokenizer does the same to words."""
     return tuple(
         f"use --tokenizer {BETTER}: {tokenizer} {what} ({_shares(sorted(sources, reverse=True))})"
-        for what, sources in found.items()
+        for what, sources in words.items()
     )
 
 

@@ -8,31 +8,45 @@ from __future__ import annotations
 
 import html
 import re
+import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from secid.findings.folding import CONTENT, SPELLING, UNSPACED, folded_codes, kinds_of
-from secid.pool.texts import BETWEEN, Packed, pieces
+from secid.pool.scripts import LETTER, UNSPACED_RANGES, spelled
+from secid.pool.texts import BETWEEN, Packed, TextStore, pieces
 from secid.pool.tokens import BLOB_BYTES, span_keys
 
 Index = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
+Tick = Callable[[int], None]
 
-SPACE, LINE_BREAK = ord(" "), ord("\n")
+SPACE = ord(" ")
 ENTITY = re.compile(rb"&#?\w+;")
 """Scraped text often keeps its entities: `&amp;` is a mark, not the word "amp"."""
 ASCII_FORM = bytes(ord(chr(code).lower()) if chr(code).isalnum() else SPACE for code in range(128)) + bytes(
     range(128, 256)
 )
 """Each byte of ASCII text as the normal form has it."""
+_RANGES = "".join(f"{chr(low)}-{chr(high)}" for low, high in UNSPACED_RANGES)
+UNSPACED, SPACED = re.compile(f"[{_RANGES}]"), re.compile(f"[^ {_RANGES}]+")
+"""A character of a script without spaces, and a stretch of a normal form without any."""
 CHARACTERS_PER_WORD = 2
 """Of scripts without spaces, roughly. Counting words, not characters, keeps a Chinese text with Latin names Chinese:
 of XQuAD's paragraphs cut to 60 %, 4.9 % changed sides where characters counted."""
 EMPTY_FORM = np.uint64(0)
 """Hash of the normal form "": texts without any letter, digit or mark."""
+PLACEHOLDERS = frozenset(
+    ("n a", "na", "nan", "none", "null", "nil", "empty", "todo", "tbd", "text", "passage", "removed", "deleted")
+)
+"""Normal forms of what is written where a text was meant to be."""
+FEW_WORDS = 2
+"""Words of the longest placeholder."""
+CHUNK_TEXTS = 2048
+"""Texts worked on at once: enough to hide the cost of a numpy call, at most some MB."""
 STEP, FIRST_FACTOR, SECOND_FACTOR = (
     np.uint64(0x9E3779B97F4A7C15),
     np.uint64(0xBF58476D1CE4E5B9),
@@ -42,15 +56,37 @@ STEP, FIRST_FACTOR, SECOND_FACTOR = (
 
 
 def normal_form(text: str) -> str:
-    """Entities resolved, characters that spell nothing dropped, NFKC, case-folded; every run of characters that are
-    neither letter, digit nor combining mark is one space; no space at the ends. "" where nothing is left.
+    """Entities resolved, characters that spell nothing dropped, NFKC, case-folded, and NFKC again, since some letters
+    fold into a letter and a mark; every run of characters that are neither letter, digit nor combining mark is one
+    space; no space at the ends. "" where nothing is left.
 
     >>> normal_form("  ＣＡＦＥ\u0301 &amp; Straße! ")
     'café strasse'
     Source: METHOD 14.
     """
-    data = _folded([text]).parts[0]
-    return " ".join(data.decode().split())
+    folded = unicodedata.normalize("NFKC", spelled(html.unescape(text))).casefold()
+    return " ".join(unicodedata.normalize("NFKC", folded).translate(_SPELLING).split())
+
+
+class _Spelling(dict[int, str]):
+    """Letters, digits and combining marks as they are, a blank for all else: `str.translate` looks each up once."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        self[code] = character if unicodedata.category(character)[0] in "LMN" else " "
+        return self[code]
+
+
+_SPELLING = _Spelling()
+
+
+def is_unspaced(form: str) -> bool:
+    """True where most words of a normal form are of scripts without spaces."""
+    if not UNSPACED.search(form):
+        return False
+    spaced = SPACED.findall(form)
+    n_unspaced = len(form) - form.count(" ") - sum(map(len, spaced))
+    return n_unspaced > CHARACTERS_PER_WORD * len(spaced)
 
 
 @dataclass(frozen=True)
@@ -79,23 +115,25 @@ class FormKeys:
         """The normal forms of these texts."""
         data, ends = texts.data.translate(ASCII_FORM), texts.ends()
         starts = ends - texts.lengths
-        unspaced, characters = np.zeros(len(texts), np.bool_), np.zeros(0, np.uint64)
-        n_characters = np.zeros(len(texts), np.int64)
         places = _not_plain(texts)
+        forms: list[str] = []
         if places:
-            original, parts = texts.parts(), Packed(data, texts.lengths).parts()
-            folded = _folded([original[place].decode() for place in places])
-            for place, part in zip(places, folded.parts, strict=True):
-                parts[place] = part
-            unspaced[places], n_characters[places] = folded.unspaced, folded.n_characters
-            characters = folded.characters
+            original = texts.parts()
+            forms = [normal_form(original[place].decode()) for place in places]
+            parts = Packed(data, texts.lengths).parts()
+            for place, form in zip(places, forms, strict=True):
+                parts[place] = form.encode()
             lengths = np.fromiter(map(len, parts), np.int64, len(parts))
             data, ends = BETWEEN.join([*parts, b""]), np.cumsum(lengths + len(BETWEEN)) - len(BETWEEN)
             starts = ends - lengths
         words, n_words = _words(data, starts, ends)
-        with_content = n_words > 0
-        if places:
-            with_content[places] = folded.with_content
+        with_content, unspaced = n_words > 0, np.zeros(len(texts), np.bool_)
+        with_content[places] = [LETTER(form) is not None for form in forms]
+        unspaced[places] = [is_unspaced(form) for form in forms]
+        spelled_out = [form.replace(" ", "") for form, flag in zip(forms, unspaced[places], strict=True) if flag]
+        n_characters = np.zeros(len(texts), np.int64)
+        n_characters[unspaced] = list(map(len, spelled_out))
+        characters = np.frombuffer("".join(spelled_out).encode("utf-32-le"), np.dtype("<u4")).astype(np.uint64)
         return FormKeys(data, starts, ends, words, n_words, with_content, unspaced, characters, n_characters)
 
     def __len__(self) -> int:
@@ -115,14 +153,46 @@ class FormKeys:
 
 
 @dataclass(frozen=True)
-class _Folded:
-    """Normal forms beyond ASCII. parts: each in UTF-8, spaces not collapsed; else as in FormKeys."""
+class TextForms:
+    """The normal forms of n distinct texts, by id.
 
-    parts: list[bytes]
-    with_content: Flags
-    unspaced: Flags
-    characters: Keys
-    n_characters: Index
+    form   : (n,) uint64 hash of each, the same on every machine; EMPTY_FORM for "".
+    number : (n,) a number below n_forms that equal forms share.
+    empty  : (n,) no letter or digit, or a placeholder.
+    """
+
+    form: Keys
+    number: Index
+    n_forms: int
+    empty: Flags
+
+
+def text_forms(store: TextStore, tick: Tick = lambda n: None) -> TextForms:
+    """Those of all texts of a store. tick: called with the number of texts done."""
+    form, empty = np.zeros(len(store), np.uint64), np.zeros(len(store), np.bool_)
+    for start, stop in pieces(len(store), CHUNK_TEXTS, store.lengths):
+        forms = FormKeys.of(store.packed(start, stop))
+        form[start:stop], empty[start:stop] = forms.hashes(), _empty(forms)
+        tick(stop - start)
+    distinct_forms, number = np.unique(form, return_inverse=True)
+    return TextForms(form, number, len(distinct_forms), empty)
+
+
+def is_empty(form: str) -> bool:
+    """True where a normal form has no letter or digit, is a single letter of ASCII, or a placeholder.
+
+    A single letter of another script may be a word (水), a digit may be an answer, and two letters are one (UK, 나무).
+    """
+    content = [char for char in form if char.isalnum()]
+    return not content or form in PLACEHOLDERS or (len(content) == 1 and content[0].isascii() and content[0].isalpha())
+
+
+def _empty(forms: FormKeys) -> Flags:
+    """(n,) which texts are empty: of those with a letter or digit, only ones of few words can be."""
+    empty = ~forms.with_content
+    for place in np.flatnonzero(forms.with_content & (forms.n_words <= FEW_WORDS)).tolist():
+        empty[place] = is_empty(forms.form(place))
+    return empty
 
 
 def _not_plain(texts: Packed) -> list[int]:
@@ -130,25 +200,6 @@ def _not_plain(texts: Packed) -> list[int]:
     if texts.data.isascii() and not ENTITY.search(texts.data):
         return []
     return [place for place, part in enumerate(texts.parts()) if not part.isascii() or ENTITY.search(part)]
-
-
-def _folded(texts: list[str]) -> _Folded:
-    """The normal forms of at least one text. They are folded together: a line break composes with nothing."""
-    codes = folded_codes("\n".join(html.unescape(text).replace("\n", " ") for text in texts))
-    kinds, breaks = kinds_of(codes), codes == LINE_BREAK
-    spelling, owner, n = kinds & SPELLING > 0, np.cumsum(breaks), len(texts)
-    data = np.where(spelling | breaks, codes, np.uint32(SPACE)).tobytes()
-    spaced = spelling & (kinds & UNSPACED == 0)
-    words = np.append(spaced[:1], spaced[1:] & ~spaced[:-1])  # where a stretch in other scripts begins
-    n_unspaced = np.bincount(owner[kinds & UNSPACED > 0], minlength=n)
-    unspaced = n_unspaced > CHARACTERS_PER_WORD * np.bincount(owner[words], minlength=n)
-    return _Folded(
-        data.decode("utf-32-le").encode().split(BETWEEN),
-        np.bincount(owner[kinds & CONTENT > 0], minlength=n) > 0,
-        unspaced,
-        codes[spelling & unspaced[owner]].astype(np.uint64),
-        np.where(unspaced, np.bincount(owner[spelling], minlength=n), 0),
-    )
 
 
 def _words(data: bytes, starts: Index, ends: Index) -> tuple[Keys, Index]:

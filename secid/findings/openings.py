@@ -5,22 +5,17 @@ Both rules look at the first words of each distinct passage alone. Source: METHO
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import among, distinct
+from secid.arrays import among, distinct, pairs
+from secid.findings.normal_form import Flags, Index, is_unspaced, normal_form
 from secid.findings.preambles import phrase
 from secid.pool import PlannedSource
-from secid.pool.scripts import UNSPACED_RANGES
 from secid.pool.texts import TextStore, pieces
-
-Flags = npt.NDArray[np.bool_]
-Index = npt.NDArray[np.int64]
 
 OPENING_WORDS = 5
 OPENING_CHARACTERS = 8
@@ -41,49 +36,50 @@ HEAD_CHARACTERS = 128
 """Holds five words of 25 letters each."""
 CHUNK_TEXTS = 4096
 """Texts decoded at once: some MB."""
-NO_OPENING = 0
-NO_PHRASE = -1
+NONE = 0
 
 
 @dataclass(frozen=True)
 class Openings:
     """How n passages open, by id.
 
-    phrase  : (n,) number of the generator's phrase, NO_PHRASE for a passage.
-    opening : (n,) hash of the opening, of this process only; NO_OPENING for a text that is shorter than one.
-    Passages that no source points at have neither.
+    phrase  : (n,) number of the generator's phrase.   opening : (n,) number of the first words.
+    Both are NONE where there are none, and for passages that no source points at.
     """
 
-    phrase: npt.NDArray[np.int32]
+    phrase: Index
     opening: Index
 
     @staticmethod
     def of(passages: TextStore, ids: Index) -> Openings:
         """Openings of the passages with these ids, each read once."""
-        phrases: dict[str, int] = {}
-        numbers = np.full(len(passages), NO_PHRASE, np.int32)
-        openings = np.full(len(passages), NO_OPENING, np.int64)
+        phrases, openings = np.full((2, len(passages)), NONE, np.int64)
+        numbers: tuple[dict[int, int], dict[int, int]] = ({}, {})
         for part, texts in chunks(passages, ids):
-            said = [phrase(text) for text in texts]
-            numbers[part] = [NO_PHRASE if words is None else phrases.setdefault(words, len(phrases)) for words in said]
-            openings[part] = [hash(start) if start else NO_OPENING for start in map(opening, texts)]
-        return Openings(numbers, openings)
+            phrases[part] = [_number(phrase(text), numbers[0]) for text in texts]
+            openings[part] = [_number(opening(text), numbers[1]) for text in texts]
+        return Openings(phrases, openings)
 
 
-def opening_flags(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> list[dict[str, Flags]]:
+def _number(words: str | None, numbers: dict[int, int]) -> int:
+    """A number that equal words share. numbers : those given so far, by hash, which takes less than the words."""
+    return numbers.setdefault(hash(words), len(numbers) + 1) if words else NONE
+
+
+def opening_flags(passages: TextStore, sources: Sequence[PlannedSource]) -> list[dict[str, Flags]]:
     """Flags of `preamble` and `shared_opening`: a dict per source, each (T,) in the order of its negatives.
 
     preamble       : opens with a generator's phrase (`preambles.phrase`) with which no positive of the run opens.
     shared_opening : see `_shared`. Shares are of distinct texts: those of the source's negatives, and those of all
-                     positives of the run. queries : not read; queries are equal where their ids are.
+                     positives of the run.
     Empty arrays for a source without negatives. Source: METHOD 14.
     """
     positives = positives_of(sources)
     texts = Openings.of(passages, used_passages(sources))
-    house_style = distinct(texts.phrase[positives])
+    house_style = distinct(np.append(texts.phrase[positives], NONE))
     return [
         {
-            "preamble": _preambles(texts.phrase[planned.negatives], house_style),
+            "preamble": ~among(texts.phrase[planned.negatives], house_style),
             "shared_opening": _shared(planned, texts.opening, texts.opening[positives]),
         }
         for planned in sources
@@ -101,11 +97,11 @@ def opening(text: str) -> str:
 
     Source: METHOD 14.
     """
-    head = text[:HEAD_CHARACTERS]
-    form = head if head.isascii() else unicodedata.normalize("NFKC", head)
-    words = form.casefold().translate(_SPELLING).split()
-    if not head.isascii() and _unspaced(characters := "".join(words)):
+    form = normal_form(text[:HEAD_CHARACTERS])
+    if is_unspaced(form):
+        characters = form.replace(" ", "")
         return characters[:OPENING_CHARACTERS] if len(characters) >= OPENING_CHARACTERS else ""
+    words = form.split()
     return " ".join(words[:OPENING_WORDS]) if len(words) >= OPENING_WORDS else ""
 
 
@@ -125,11 +121,6 @@ def chunks(passages: TextStore, ids: Index) -> Iterator[tuple[Index, list[str]]]
         yield ids[start:stop], passages.take(ids[start:stop])
 
 
-def _preambles(phrases: npt.NDArray[np.int32], house_style: npt.NDArray[np.int32]) -> Flags:
-    flags: Flags = (phrases != NO_PHRASE) & ~among(phrases, house_style)
-    return flags
-
-
 def _shared(planned: PlannedSource, openings: Index, of_positives: Index) -> Flags:
     """(T,) negatives whose opening at least SHARED_TEXTS distinct negatives of the source share, SHARED_FRACTION of
     them, SHARED_RATIO times its share of the distinct positives, of which there are enough to tell (SHARED_CHANCE),
@@ -137,20 +128,20 @@ def _shared(planned: PlannedSource, openings: Index, of_positives: Index) -> Fla
 
     openings : (n_passages,) by id.   of_positives : (P,) of the run's distinct positives.
     """
-    texts = distinct(planned.negatives)
-    known, counts = np.unique(openings[texts], return_counts=True)
-    known_positive, counts_positive = np.unique(of_positives, return_counts=True)
+    texts, n = distinct(planned.negatives), int(openings.max(initial=NONE)) + 1
+    counts = np.bincount(openings[texts], minlength=n)
     share = counts / max(1, len(texts))
-    in_positives = _looked_up(known, known_positive, counts_positive) / max(1, len(of_positives))
-    common = known[
-        (known != NO_OPENING)
+    in_positives = np.bincount(of_positives, minlength=n) / max(1, len(of_positives))
+    common = (
+        (np.arange(n) != NONE)
         & (counts >= SHARED_TEXTS)
         & (share >= SHARED_FRACTION)
         & (share >= SHARED_RATIO * in_positives)
         & (chance_of_fewer(in_positives * len(of_positives), share * len(of_positives)) <= SHARED_CHANCE)
-    ]
-    own = openings[planned.negatives]
-    return among(own, common[_n_queries(common, own, planned) >= SHARED_QUERIES])
+    )
+    own, query = openings[planned.negatives], planned.query[planned.triplet_record()]
+    n_queries = np.bincount(distinct(pairs(query, own, n)) % n, minlength=n)
+    return np.asarray((common & (n_queries >= SHARED_QUERIES))[own])
 
 
 def chance_of_fewer(n: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -158,39 +149,3 @@ def chance_of_fewer(n: npt.NDArray[np.float64], expected: npt.NDArray[np.float64
     with np.errstate(divide="ignore", invalid="ignore"):
         logarithm = np.where(n > 0, n * np.log(expected / n), 0.0)
     return np.where(n >= expected, 1.0, np.exp(np.minimum(n - expected + logarithm, 0.0)))
-
-
-def _looked_up(values: Index, known: Index, counts: Index) -> Index:
-    """(n,) count of each value among the known ones, sorted; 0 elsewhere."""
-    if not len(known):
-        return np.zeros(len(values), np.int64)
-    place = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    return np.where(known[place] == values, counts[place], 0)
-
-
-def _n_queries(common: Index, own: Index, planned: PlannedSource) -> Index:
-    """(C,) distinct queries whose negatives open so. common: sorted.   own: (T,) opening of each triplet."""
-    with_common = among(own, common)
-    query = planned.query[planned.triplet_record()[with_common]]
-    pairs = distinct(np.searchsorted(common, own[with_common]) * (query.max(initial=0) + 1) + query)
-    return np.bincount(pairs // (query.max(initial=0) + 1), minlength=len(common))
-
-
-class _Spelling(dict[int, str]):
-    """Letters, digits and combining marks as they are, a blank for all else: `str.translate` looks each up once."""
-
-    def __missing__(self, code: int) -> str:
-        character = chr(code)
-        self[code] = character if unicodedata.category(character)[0] in "LMN" else " "
-        return self[code]
-
-
-_SPELLING = _Spelling()
-
-
-def _unspaced(characters: str) -> bool:
-    """True where most of these letters are of scripts without spaces."""
-    return 2 * sum(map(len, _UNSPACED.findall(characters))) > len(characters)
-
-
-_UNSPACED = re.compile(f"[{''.join(f'{chr(low)}-{chr(high)}' for low, high in UNSPACED_RANGES)}]+")

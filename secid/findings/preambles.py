@@ -105,17 +105,14 @@ TONGUES = {
     "de": Tongue(
         yes=r"(?:na\ )?klar|sicher|gerne?|natürlich|selbstverständlich|okay|ok|verstanden|alles\ klar",
         here=r"hier\ (?:ist|sind|kommt|kommen|finden\ sie|findest\ du)|(?:im\ folgenden|nachfolgend|"
-        r"unten)\ (?:finden\ sie|"
-        r"ist|sind|stehen)|es\ folgen",
+        r"unten)\ (?:finden\ sie|ist|sind|stehen)|es\ folgen",
         thing=r"(?:text|negativ)?passagen?|textabschnitte?|absätze?|(?:hard[\ -])?negative?\w*|negativbeispiele?",
         label=r"(?:(?:harte|schwierige|schwere)[rs]?\ )?(?:negativ\w*|hard[\ -]negative)|(?:text)?passage|"
-        r"textabschnitt|"
-        r"(?:such)?anfrage|anforderung(?:en)?",
+        r"textabschnitt|(?:such)?anfrage|anforderung(?:en)?",
         sorry=r"(?:es\ )?tut\ mir\ (?:sehr\ )?leid|entschuldigung|leider\ kann\ ich|ich\ kann|als\ (?:ein\ )?(?:ki|"
         r"sprachmodell)",
         unable=r"(?:nicht|keine?n?)\ (?:\S+\ ){0,4}?(?:helfen|behilflich|erfüllen|erstellen|generieren|verfassen|"
-        r"nachkommen|"
-        r"bereitstellen|weiterhelfen)",
+        r"nachkommen|bereitstellen|weiterhelfen)",
     ),
     "fr": Tongue(
         yes=r"bien\ s[uû]r|d['’]accord|certainement|volontiers|avec\ plaisir|absolument|compris",
@@ -123,11 +120,9 @@ TONGUES = {
         thing=r"passages?|paragraphes?|négatifs?|exemples?\ négatifs?|textes?\ négatifs?",
         label=r"(?:exemple\ |passage\ )?négatif(?:\ difficile)?|passage|requête|exigences?",
         sorry=r"(?:je\ suis\ )?(?:vraiment\ )?désolée?|je\ ne\ (?:peux|suis)\ pas|je\ m['’]excuse|"
-        r"en\ tant\ qu['’e]\ ?(?:ia|"
-        r"modèle|intelligence\ artificielle|assistant)",
+        r"en\ tant\ qu['’e]\ ?(?:ia|modèle|intelligence\ artificielle|assistant)",
         unable=r"(?:ne\ (?:peux|suis|puis)|pas|en\ mesure)\ (?:\S+\ ){0,4}?(?:aider|fournir|créer|générer|répondre|"
-        r"rédiger|"
-        r"satisfaire|écrire)",
+        r"rédiger|satisfaire|écrire)",
     ),
     "es": Tongue(
         yes=r"claro(?:\ que\ sí)?|por\ supuesto|desde\ luego|con\ gusto|seguro|entendido|de\ acuerdo|vale",
@@ -137,8 +132,7 @@ TONGUES = {
         sorry=r"lo\ siento|lo\ lamento|disculpa|no\ puedo|como\ (?:una?\ )?(?:ia|modelo|inteligencia\ artificial|"
         r"asistente)",
         unable=r"no\ (?:puedo|me\ es\ posible)\ (?:\S+\ ){0,4}?(?:ayudar\w*|crear|generar|proporcionar|cumplir|"
-        r"escribir|"
-        r"responder|ofrecer)",
+        r"escribir|responder|ofrecer)",
     ),
     "it": Tongue(
         yes=r"certo|certamente|sicuro|ovviamente|naturalmente|va\ bene|volentieri|capito",
@@ -147,8 +141,7 @@ TONGUES = {
         label=r"(?:esempio\ |passaggio\ )?negativo(?:\ difficile)?|passaggio|brano|richiesta|requisit[io]",
         sorry=r"mi\ dispiace|spiacente|non\ posso|come\ (?:modello|ia|intelligenza\ artificiale|assistente)",
         unable=r"non\ (?:posso|sono\ in\ grado)\ (?:\S+\ ){0,4}?(?:aiutar\w*|creare|generare|fornire|soddisfare|"
-        r"scrivere|"
-        r"rispondere)",
+        r"scrivere|rispondere)",
     ),
     "pt": Tongue(
         yes=r"claro|certamente|com\ certeza|com\ prazer|entendido|tudo\ bem|sim",
@@ -209,8 +202,7 @@ TONGUES = {
         thing=r"отрыв(?:ок|ка|ков|ки)|фрагмент(?:а|ов|ы)?|пассаж(?:а|ей|и)?|абзац(?:а|ев|ы)?|негатив\w*|"
         r"отрицательны\w*",
         label=r"(?:сложный\ |трудный\ )?(?:негативный|отрицательный)(?:\ (?:пример|отрывок|пассаж))?|негатив|отрывок|"
-        r"пассаж|"
-        r"запрос|требовани[ея]",
+        r"пассаж|запрос|требовани[ея]",
         sorry=r"извините|простите|к\ сожалению|прошу\ прощения|я\ не\ могу|как\ (?:языковая\ модель|ии|"
         r"искусственный\ интеллект)",
         unable=r"не\ (?:могу|смогу|в\ состоянии)\ (?:\S+\ ){0,4}?(?:помочь|создать|сгенерировать|написать|выполнить|"
@@ -243,16 +235,15 @@ TONGUES = {
         label=r"(?:어려운\ |하드\ )?(?:부정|네거티브)(?:\ ?(?:예시|예제|지문|구절|단락))?|지문|구절|단락|질의|쿼리|"
         r"요구\ ?사항",
         sorry=r"죄송(?:합니다|하지만|하지만요)|미안(?:합니다|하지만)|ai\ ?언어\ ?모델",
-        unable=r"\S*(?:수\ (?:가\ )?없습니다|도와드릴\ 수\ 없|제공할\ 수\ 없|생성할\ 수\ 없|작성할\ 수\ 없|"
-        r"드릴\ 수\ 없)\S*",
+        unable=r"\S*(?:수\ (?:가\ )?없습니다|도와드릴\ 수\ 없|제공할\ 수\ 없|생성할\ 수\ 없|"
+        r"작성할\ 수\ 없|드릴\ 수\ 없)\S*",
     ),
     "zh": Tongue(
         yes=r"好的|当然(?:可以)?|當然(?:可以)?|没问题|沒問題|可以|明白(?:了)?|是的|好",
         here=r"(?:以下|下面|这里|這裡|这|這)(?:是|为|為|有|提供|列出|给出|給出)|以下",
         thing=r"段落|文段|篇章|负例|負例|负样本|負樣本|负面|負面|否定(?:段落|例)|困难负|困難負|难负|難負",
         label=r"(?:困难|困難|难|難)?(?:负例|負例|负样本|負樣本|负面段落|負面段落)|段落|文段|查询|查詢|要求",
-        sorry=r"抱歉|很抱歉|非常抱歉|对不起|對不起|不好意思|我(?:无法|無法|不能)|作为一?个?(?:ai|人工智能|语言模型)|"
-        r"作為一?個?(?:ai|人工智慧|語言模型)",
+        sorry=r"抱歉|很抱歉|非常抱歉|对不起|對不起|不好意思|我(?:无法|無法|不能)|作为一?个?(?:ai|人工智能|语言模型)|作為一?個?(?:ai|人工智慧|語言模型)",
         unable=r"(?:无法|無法|不能)\S{0,8}?(?:提供|生成|创建|創建|撰写|撰寫|满足|滿足|完成|帮|幫|协助|協助|回答)",
         spaced=False,
     ),
@@ -261,8 +252,7 @@ TONGUES = {
         here=r"以下(?:は|に|が)|こちら(?:は|が|に)|次は",
         thing=r"パッセージ|文章|段落|ネガティブ|負例|否定例|不正解",
         label=r"(?:難しい|ハード)?(?:ネガティブ(?:例|パッセージ)?|負例|否定例)|パッセージ|段落|文章|クエリ|要件",
-        sorry=r"申し訳(?:ありません|ございません)|すみません|ごめんなさい|ai(?:として|アシスタント)|"
-        r"(?:大規模)?言語モデルとして",
+        sorry=r"申し訳(?:ありません|ございません)|すみません|ごめんなさい|ai(?:として|アシスタント)|(?:大規模)?言語モデルとして",
         unable=r"\S{0,10}?(?:できません|できかねます|お答えでき|対応でき|お手伝いでき|いたしかねます)",
         spaced=False,
     ),

@@ -3,43 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from secid.pool import PlannedSource
 from secid.results.catalogue import TEXT_FINDINGS
-from secid.triplets.estimates import Estimate, Names, clustered_mean, names_of
-
-if TYPE_CHECKING:
-    from secid.triplets.table import TripletTable
+from secid.triplets.estimates import Names, Share, names_of
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Share:
-    """How many negatives have a finding, and what share of all. n: rounded, at least 1 where any has it.
-
-    n_all : negatives that it was looked for in, rounded.
-    """
-
-    n: int
-    n_all: int
-    estimate: Estimate
-
-    @staticmethod
-    def of(amount: Floats, weight: Floats, cluster: Index, names: Names) -> Share:
-        """amount, weight : (T,) how many negatives of each row have it, of how many."""
-        total = float(amount.sum())
-        values = np.divide(amount, weight, out=np.zeros_like(amount), where=weight > 0)
-        n_all = round(float(weight.sum()))
-        return Share(max(round(total), int(total > 0)), n_all, clustered_mean(values, cluster, names, weight))
 
 
 class ListedNegatives:
@@ -78,17 +53,3 @@ class ListedNegatives:
     def shares(self) -> Mapping[str, Share]:
         """The shares of all findings of the texts."""
         return {name: self.share(name) for name in TEXT_FINDINGS}
-
-
-def scored_share(table: TripletTable, names: Names, flags: Flags, among: Flags | None = None) -> Share:
-    """The share of a finding among the scored negatives.
-
-    names : (Q,) text keys of the table's distinct queries, rising by query id.   flags : (T,).
-    among : (T,) the triplets that it was looked for in, at least one; all where None.
-    """
-    weight: Floats = np.ones(len(table)) if table.share is None else table.share
-    cluster = np.unique(table.triplets.query, return_inverse=True)[1]
-    if among is not None:
-        present, cluster = np.unique(cluster[among], return_inverse=True)
-        weight, flags, names = weight[among], flags[among], names[present]
-    return Share.of(flags * weight, weight, cluster, names)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from secid.findings.shares import ListedNegatives, Share
+from secid.findings.shares import ListedNegatives
 from secid.pool import Plan, PlannedSource, sample_order
-from secid.results import SourceFinding, TripletExample
+from secid.results import Example, SourceFinding, TripletExample
 from secid.settings import Settings
-from secid.triplets.estimates import names_of, share_interval
+from secid.triplets.estimates import Share, names_of, share_interval
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -22,6 +22,19 @@ EXAMPLE_CHARACTERS = 600
 """A passage is cut to this length in the report: enough to judge it, small enough for a page."""
 SEVERITY_DECIMALS = 5
 """Of how bad a triplet is: copies of one text differ in the seventh, by the batch they were encoded in."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """n things that a caution of the catalogue is about, and the share of all in [0, 1].
+
+    detail : what distinguishes them, in words; may be empty.
+    """
+
+    n: int
+    fraction: float
+    detail: str = ""
+    examples: tuple[Example, ...] = ()
 
 
 @dataclass(frozen=True)

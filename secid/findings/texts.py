@@ -1,39 +1,38 @@
 """The findings that need nothing but texts, for every negative of a run at once.
 
+Negatives that say nothing new are found here: listed twice in their record, the query's own text, or listed for many
+queries. The other rules have modules of their own.
+
 Source: METHOD 14.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from secid.findings.copies import CopyFinder
-from secid.findings.labelled import StoredPositives
+from secid.arrays import distinct
+from secid.findings.copies import CopyFinder, Positives
 from secid.findings.languages import language_flags
-from secid.findings.normal_form import Flags
+from secid.findings.normal_form import EMPTY_FORM, Flags, TextForms, Tick, text_forms
 from secid.findings.openings import opening_flags
-from secid.findings.passage_facts import Tick, passage_facts, query_facts
-from secid.findings.repeats import echo_flags, hub_flags, listed_before
 from secid.pool import PlannedSource
 from secid.pool.plan import Mask
 from secid.pool.texts import TextStore
 from secid.results.catalogue import BITS
 
-Family = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[Mapping[str, Flags]]]
-"""Some findings of (queries, passages, sources): one mapping per source, of (T,) flags by name."""
-
-STYLE_FAMILIES: tuple[Family, ...] = (opening_flags, language_flags)
-"""How passages are written: `openings.opening_flags` (preamble, shared_opening) and `languages.language_flags`
-(other_language, mojibake)."""
+HUB_SHARE = 0.05
+"""Share of the queries above which a text that serves them is a hub. Source: METHOD 14."""
+HUB_QUERIES = 100
+"""Number of queries for which the share is estimated. Source: METHOD 14."""
 
 
 def text_masks(
     queries: TextStore,
     passages: TextStore,
     sources: Sequence[PlannedSource],
-    known: StoredPositives | None = None,
+    known: Positives | None = None,
     tick: Tick = lambda n: None,
 ) -> list[Mask]:
     """All findings of the texts of a run: a mask per source, (T,) with bit i set for the catalogue's i-th finding.
@@ -43,20 +42,21 @@ def text_masks(
     tick  : called with the number of texts done, in all len(queries) + len(passages).
     The order of sources, records and texts, and the size of batches, change nothing but the order of the result.
     """
-    of_queries, of_passages = query_facts(queries, tick), passage_facts(passages, tick)
+    of_queries, of_passages = text_forms(queries, tick), text_forms(passages, tick)
     copies = CopyFinder(of_queries, of_passages, passages, sources, known)
-    style = [family(queries, passages, sources) for family in STYLE_FAMILIES]
     masks = []
-    for number, source in enumerate(sources):
+    for source, openings, languages in zip(
+        sources, opening_flags(passages, sources), language_flags(passages, sources), strict=True
+    ):
         flags = {
             **copies.flags(source),
+            **openings,
+            **languages,
             "empty": of_passages.empty[source.negatives],
             "repeat": listed_before(source, of_passages),
             "query_echo": echo_flags(source, of_queries, of_passages),
             "hub": hub_flags(source, of_queries, of_passages),
         }
-        for of_sources in style:
-            flags |= of_sources[number]
         masks.append(mask_of(flags, source.n_triplets))
     return masks
 
@@ -70,3 +70,37 @@ def mask_of(flags: Mapping[str, Flags], n: int) -> Mask:
     for name, values in flags.items():
         mask |= values.astype(np.uint32) << np.uint32(BITS[name])
     return mask
+
+
+def listed_before(source: PlannedSource, passages: TextForms) -> Flags:
+    """(T,) the record lists a negative of the same normal form at an earlier place.
+
+    Copies of one text are one row: `copies` counts them, and all but the first are repeats too.
+    """
+    keys = source.triplet_record() * max(1, passages.n_forms) + passages.number[source.negatives]
+    order = np.argsort(keys, kind="stable")
+    again = np.zeros(len(keys), np.bool_)
+    again[order[1:]] = keys[order[1:]] == keys[order[:-1]]
+    return again
+
+
+def echo_flags(source: PlannedSource, queries: TextForms, passages: TextForms) -> Flags:
+    """(T,) the negative's normal form equals its query's; no text without words equals another."""
+    own = passages.form[source.negatives]
+    return np.asarray((own == queries.form[source.query[source.triplet_record()]]) & (own != EMPTY_FORM))
+
+
+def hub_flags(source: PlannedSource, queries: TextForms, passages: TextForms) -> Flags:
+    """(T,) the negative's normal form serves more than HUB_SHARE of HUB_QUERIES queries, as estimated from the source.
+
+    A form that serves k of the source's Q queries serves k / Q of a random sample of HUB_QUERIES of them on average
+    (the mean of a hypergeometric count, which is what rarefaction takes). A source of fewer queries is its own sample:
+    the queries that it lacks count as not served, so the estimate k / max(Q, HUB_QUERIES) is a lower bound, and a form
+    needs six queries to be a hub however small the source is. Queries count by their normal form.
+    """
+    n_forms = max(1, passages.n_forms)
+    asked = queries.number[source.query[source.triplet_record()]]
+    pairs = distinct(asked * n_forms + passages.number[source.negatives])
+    n_served = np.bincount(pairs % n_forms, minlength=n_forms)
+    n_queries = len(distinct(pairs // n_forms))
+    return np.asarray((n_served > HUB_SHARE * max(n_queries, HUB_QUERIES))[passages.number[source.negatives]])

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from secid.errors import InputError, UsageError
 from secid.files import make_folder, write_together
-from secid.findings.labelled import StoredPositives, restored
+from secid.findings.copies import Positives, restored
 from secid.gating.baseline import (
     BASELINE_SCHEMA_VERSION,
     ENCODER_SETTINGS,
@@ -77,7 +77,7 @@ def write_baseline(baseline: Baseline, arrays: Mapping[str, npt.NDArray[Any]], p
     return named
 
 
-def read_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, StoredPositives]:
+def read_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, Positives]:
     """Document frequencies and labelled positives. Raises InputError where the table is not the baseline's."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file

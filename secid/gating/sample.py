@@ -15,8 +15,7 @@ import numpy as np
 from secid.errors import InputError
 from secid.results import Run, SourceResult
 from secid.run_folder.read import QUERY_INFLUENCE, QUERY_KEYS, read_table, read_tensors, source_entries
-from secid.triplets.estimates import Estimate, Floats, Index, Names, clustered_mean, names_of
-from secid.triplets.measure_set import subset
+from secid.triplets.estimates import Estimate, Floats, Index, Names, names_of
 from secid.triplets.measured import Measured
 from secid.triplets.table import TripletTable
 
@@ -50,7 +49,7 @@ class Sample:
     @cached_property
     def cluster(self) -> Index:
         """(T,) place of each triplet's query among the names."""
-        return np.unique(self.table.triplets.query, return_inverse=True)[1]
+        return self.table.cluster()
 
     @property
     def n_negatives(self) -> int:
@@ -59,7 +58,7 @@ class Sample:
 
     def mean(self, values: Floats) -> Estimate:
         """Mean of a (T,) column."""
-        return clustered_mean(values, self.cluster, self.queries, self.table.share)
+        return self.table.mean(values, self.queries)
 
     def means(self) -> dict[str, Estimate]:
         """The estimates of MEANS."""
@@ -86,7 +85,7 @@ class Sample:
         """The triplets of these queries alone. The score stays that of all: its influences add up to one number."""
         kept = np.isin(self.queries, names)
         rows = np.flatnonzero(kept[self.cluster])
-        return Sample(self.table.rows(rows, subset(self.table.triplets, rows)), self.queries[kept], self.score)
+        return Sample(self.table.rows(rows), self.queries[kept], self.score)
 
 
 def measured_sample(item: Measured) -> Sample:

@@ -71,6 +71,20 @@ class Triplets:
         """Sum of shares; N of METHOD 1."""
         return float(len(self)) if self.share is None else float(self.share.sum())
 
+    def take(self, keep: Index) -> Triplets:
+        """Some of the triplets, records and shares kept. keep: rising places."""
+        group = np.searchsorted(self.record_offsets, keep, side="right")
+        starts = np.flatnonzero(np.diff(group, prepend=-1))
+        return Triplets(
+            query=self.query[keep],
+            positive=self.positive[keep],
+            negative=self.negative[keep],
+            record_offsets=np.append(starts, len(keep)),
+            record=self.record[keep],
+            place=self.place[keep],
+            share=None if self.share is None else self.share[keep],
+        )
+
 
 @dataclass(frozen=True)
 class Block:

@@ -70,7 +70,7 @@ def _lengths(source: CheckedSource) -> Iterator[str]:
 
 def _columns(spread: Spread) -> str:
     numbers = (spread.minimum, spread.median, spread.p95, spread.maximum)
-    return "".join(f"{count(number):>8}" for number in numbers)
+    return "".join(f" {count(number):>7}" for number in numbers)
 
 
 def _spread(spread: Spread) -> str:
@@ -102,13 +102,14 @@ def stands_out(finding: SourceFinding) -> bool:
 def _finding(finding: SourceFinding) -> Iterator[str]:
     entry = FINDINGS[finding.name]
     head = f"{finding.name}: {negatives(finding)}, {percent(finding.share)} (95 % CI {share_interval(finding)})"
-    if not stands_out(finding):
+    if stands_out(finding):
+        yield f"  ! {head}, above {percent(entry.limit)}"
+        yield f"{INDENT}these {entry.says}"
+        yield f"{INDENT}-> {entry.do}"
+    else:
         yield f"  . {head}"
-        return
-    yield f"  ! {head}, above {percent(entry.limit)}"
-    yield f"{INDENT}these {entry.says}"
-    yield f"{INDENT}-> {entry.do}"
-    for example in finding.examples:
+    n_shown = None if stands_out(finding) else int(entry.counted)  # of a defect, always one
+    for example in finding.examples[:n_shown]:
         texts = (("query", example.query), ("negative", example.negative))
         quoted = [f"{role} {plain(text, SHOWN_CHARACTERS)!r}" for role, text in texts if text]
         yield _example(example, ", ".join(quoted))

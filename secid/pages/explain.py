@@ -48,7 +48,7 @@ def finding_facts(entry: Finding) -> Mapping[str, str]:
         "defect": "yes" if entry.counted else "no: it may be intended",
         "limit": limit_text(entry.limit),
         "do": entry.do,
-        "command": command(entry),
+        "command" if entry.counted else "to drop them anyway": drop_command(entry.name),
     }
 
 
@@ -64,9 +64,9 @@ def caution_facts(caution: Caution) -> Mapping[str, str]:
     }
 
 
-def command(entry: Finding) -> str:
-    """What leaves the negatives with a finding out."""
-    return f"secid select RUN --source NAME --drop {entry.name} -o FILE"
+def drop_command(finding: str) -> str:
+    """What writes a source without the negatives that have a finding."""
+    return f"secid select RUN --source NAME --drop {finding} -o FILE"
 
 
 def limit_text(limit: float | None) -> str:

@@ -104,7 +104,7 @@ def _above_limit(source: SourceResult, finding: SourceFinding) -> Notice | None:
         entry.name,
         f"{negatives(finding, source.n_triplets)} of {named(source.name)} ({percent(finding.share)}) {entry.says}",
         entry.do,
-        command=f"secid select RUN --drop {entry.name}" if entry.counted else "",
+        command=f"secid explain {entry.name}" if entry.counted else "",
     )
 
 

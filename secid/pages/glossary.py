@@ -222,9 +222,10 @@ def skipped_lines(run: Run) -> list[str]:
     """A line per source that left something out: rows by reason, then negatives by reason."""
     lines = []
     for source in run.sources:
-        rows = ", ".join(f"{in_plain_words(reason)} {count}" for reason, count in source.skipped.items())
-        negatives = ", ".join(f"{in_plain_words(reason)} {count}" for reason, count in source.dropped_negatives.items())
-        parts = [f"rows {rows}" if rows else "", f"negatives {negatives}" if negatives else ""]
+        rows = ", ".join(f"{in_plain_words(reason)} ({count})" for reason, count in source.skipped.items())
+        dropped = source.dropped_negatives.items()
+        negatives = ", ".join(f"{in_plain_words(reason)} ({count})" for reason, count in dropped)
+        parts = [f"rows: {rows}" if rows else "", f"negatives: {negatives}" if negatives else ""]
         if any(parts):
             lines.append(f"{named(source.name)}: left out " + "; ".join(filter(None, parts)))
     return lines

@@ -162,12 +162,12 @@ class Plan:
     empty: Mapping[str, str]
     n_queries_read: int
 
-    def n_source_passages(self) -> int:
-        """Passages that sources point at; the plan may hold more, for controls."""
+    def source_passages(self) -> Index:
+        """Rising ids of the passages that sources point at; the plan may hold more, for controls."""
         used = np.zeros(len(self.passages), np.bool_)
         for planned in self.sources:
             used[planned.positives] = used[planned.negatives] = True
-        return int(used.sum())
+        return np.flatnonzero(used)
 
     def close(self) -> None:
         """Lets go of the spool files."""

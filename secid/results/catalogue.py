@@ -143,14 +143,14 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="random_like", needs="rows", counted=False, limit=0.5, urgency=2,
-        rule="the negative is no nearer to its query than the 90th percentile of 30 random passages",
+        rule="the negative is no nearer to its query than the 90th percentile of 30 random passages of the run",
         says="are no nearer to their query than random passages",
         do="mine negatives that are nearer to the query: in-batch training gives passages like these for free",
     ),
     Finding(
         name="weak_positive", needs="rows", counted=False, limit=0.1, urgency=2,
-        rule="the record's scored positive is itself no nearer to the query than the 90th percentile of 30 random "
-        "passages, or half of them outscore it",
+        rule="the record's scored positive is no nearer to the query than the 90th percentile of 30 random passages "
+        "of the run",
         says="belong to a record whose positive looks no better than a random passage",
         do="read the examples: the labels, the pairing of rows or the encoder's prefixes may be wrong",
     ),

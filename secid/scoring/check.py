@@ -12,11 +12,10 @@ import numpy as np
 from secid.analyses.overlap import Listed, overlaps
 from secid.arrays import distinct, pairs
 from secid.errors import UsageError
-from secid.findings.cautions import Case
-from secid.findings.coverage import CoverageSample, inactive_gate, queries_without_tokens
-from secid.findings.leaks import Leaks, find_leaks
+from secid.findings.leakage import Leaks
 from secid.findings.lengths import TOKENS_BY, lengths_of, spread, text_lengths
-from secid.findings.summary import text_findings, wordless_finding
+from secid.findings.lexical_gate import CoverageSample, inactive_gate, queries_without_tokens
+from secid.findings.summary import Case, text_findings, wordless_finding
 from secid.findings.texts import text_masks
 from secid.pool import SPLITTERS, Plan, PlannedSource, bad_reasons
 from secid.pool.reading import read_plan
@@ -100,7 +99,7 @@ class _Checker:
         self._leaks: Leaks | None = None
         if evaluation is not None:
             progress.start("compare", n_texts, "texts")
-            self._leaks = find_leaks(plan, evaluation, progress.advance)
+            self._leaks = Leaks(plan, evaluation, progress.advance)
         self._gates = CoverageSample(plan, folder, settings.seed)
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from secid.analyses.ranking import chances, compare, rank_groups
 from secid.analyses.sample_noise import with_noise
 from secid.arrays import distinct
 from secid.encode import Encoder
-from secid.findings.labelled import StoredPositives, stored_positives
+from secid.findings.copies import Positives, stored_positives
 from secid.findings.summary import SourceFindings
 from secid.findings.texts import text_masks
 from secid.measure.blocks import Triplets
@@ -67,7 +67,7 @@ def score_sources(
     folder: Path,
     progress: Progress,
     frozen: DocumentFrequencies | None = None,
-    known: StoredPositives | None = None,
+    known: Positives | None = None,
 ) -> Scored:
     """Ranks sources by ECI_sem under one encoder, with controls, intervals and budget curves.
 
@@ -90,7 +90,7 @@ def scored_plan(
     folder: Path,
     progress: Progress,
     frozen: DocumentFrequencies | None = None,
-    known: StoredPositives | None = None,
+    known: Positives | None = None,
 ) -> Iterator[tuple[Scored, Plan]]:
     """What `score_sources` returns, with the texts at hand for as long as the context lasts."""
     clock = Clock()
@@ -179,7 +179,7 @@ def read(
     folder: Path,
     clock: Clock,
     progress: Progress,
-    known: StoredPositives | None = None,
+    known: Positives | None = None,
 ) -> tuple[Plan, list[Reader], dict[str, npt.NDArray[Any]]]:
     """Reads all sources into a plan, with the texts that controls need; and their labelled positives, to be kept."""
     positives: dict[str, npt.NDArray[Any]] = {}
@@ -201,7 +201,7 @@ def read(
         )
         counts["n_rows"] = sum(planned.tally.n_read for planned in plan.sources)
         counts["n_distinct_queries"] = len(plan.queries)
-        counts["n_distinct_passages"] = plan.n_source_passages()
+        counts["n_distinct_passages"] = len(plan.source_passages())
     return plan, readers, positives
 
 

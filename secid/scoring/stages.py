@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 
 from secid.analyses.ablations import blocks_of
-from secid.analyses.controls import Control, make_controls
+from secid.analyses.controls import Control, chosen_kinds, make_controls
 from secid.analyses.early_stopping import rank_early
 from secid.analyses.slices import MOST_SLICES, slices
 from secid.encode import Encoder, smallest_distance
@@ -81,7 +81,10 @@ def measure(
     early = None
     if settings.until_ranked is None:
         with clock.stage("encode") as counts:
-            embedder.everything()
+            if chosen_kinds(settings.controls):
+                embedder.everything()
+            else:  # a plan that another encoder's run made may hold texts of its controls
+                embedder.passages(plan.source_passages())
             counts.update(embedder.counts)
     triplets = [triplets_of(planned, settings.positives, embedder.vectors) for planned in plan.sources]
     pieces = getattr(encoder, "word_pieces", None)

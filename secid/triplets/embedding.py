@@ -68,7 +68,11 @@ class Embedder:
 
     def everything(self) -> None:
         """Embeds all texts of the plan."""
-        self.need(np.arange(len(self._stores["query"])), np.arange(len(self._stores["passage"])))
+        self.passages(np.arange(len(self._stores["passage"])))
+
+    def passages(self, ids: Index) -> None:
+        """Embeds all queries and these passages."""
+        self.need(np.arange(len(self._stores["query"])), ids)
 
     def need(self, queries: Index, passages: Index) -> None:
         """Embeds those of these texts that have no row yet."""

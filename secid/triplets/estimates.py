@@ -19,6 +19,8 @@ Index = npt.NDArray[np.int64]
 Names = npt.NDArray[np.bytes_]
 """(Q,) text keys of queries, 16 bytes each."""
 UNBOUNDED = (-inf, inf)
+NO_SPREAD = 1e-9
+"""Clustered error of a share up to which it is rounding: a spread of one in a billion negatives would show more."""
 
 
 @dataclass(frozen=True)
@@ -134,18 +136,38 @@ def unpaired_gap(first: Estimate, value: float, standard_error: float, n_queries
 def share_interval(estimate: Estimate) -> tuple[float, float]:
     """95 % confidence interval of a share by Wilson's formula, with `reach_95` in place of the normal's 1.96.
 
-    It counts as many independent draws n as give the clustered standard error: n = p (1 - p) / error^2. A share of 0
-    or 1 has no estimated error; then each query counts as one draw, so 0 of 500 queries gives 0 to 0.8 %. Below
-    FEWEST_QUERIES queries it is 0 to 1. Source: Wilson 1927; METHOD 8.
+    It counts as many independent draws n as give the clustered standard error: n = p (1 - p) / error^2. Where all
+    queries have the same share, as at 0 and 1, they show no error; then each query counts as one draw, so 0 of 500
+    queries gives 0 to 0.8 %. Below FEWEST_QUERIES queries it is 0 to 1. Source: Wilson 1927; METHOD 8.
     """
     if len(estimate.queries) < FEWEST_QUERIES:
         return 0.0, 1.0
     z = reach_95(len(estimate.queries))
     p, error = estimate.value, estimate.standard_error
-    n = p * (1 - p) / error**2 if error > 0 and 0 < p < 1 else float(len(estimate.queries))
+    n = p * (1 - p) / error**2 if error > NO_SPREAD and 0 < p < 1 else float(len(estimate.queries))
     z2 = z**2
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = z / (1 + z2 / n) * sqrt(p * (1 - p) / n + z2 / (4 * n * n))
     low = middle - half if p > 0 else 0.0  # rounding would leave 4e-19
     high = middle + half if p < 1 else 1.0
     return max(0.0, low), min(1.0, high)
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many negatives have a finding, and what share of all. n: rounded, at least 1 where any has it.
+
+    n_all : negatives that it was looked for in, rounded.
+    """
+
+    n: int
+    n_all: int
+    estimate: Estimate
+
+    @staticmethod
+    def of(amount: Floats, weight: Floats, cluster: Index, names: Names) -> Share:
+        """amount, weight : (T,) how many negatives of each row have it, of how many."""
+        total = float(amount.sum())
+        values = np.divide(amount, weight, out=np.zeros_like(amount), where=weight > 0)
+        n_all = round(float(weight.sum()))
+        return Share(max(round(total), int(total > 0)), n_all, clustered_mean(values, cluster, names, weight))

@@ -93,8 +93,8 @@ class Bench:
 
         keep : rising places of triplets. Below FEWEST_QUERIES queries, where no interval is told, the influence is 0.
         """
-        base, rows = base_variant(self.settings), subset(item.triplets, keep)
-        table = item.table.rows(keep, rows)
+        base, table = base_variant(self.settings), item.table.rows(keep)
+        rows = table.triplets
         swept = self._sweep(rows, {base.coverage: table.coverage}, [base])
         state, queries, none = swept.state(base), distinct(rows.query), np.zeros(len(rows))
         effect = Influence((budget,), none, none, queries, np.zeros((len(queries), 1)), np.zeros(0))
@@ -166,7 +166,7 @@ def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Trip
     places = level_places(plan, triplets, seed)
     if places is None:
         return None
-    return [rows if len(keep) == len(rows) else subset(rows, keep) for rows, keep in zip(triplets, places, strict=True)]
+    return [rows if len(keep) == len(rows) else rows.take(keep) for rows, keep in zip(triplets, places, strict=True)]
 
 
 def level_places(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Index] | None:
@@ -192,18 +192,3 @@ def level_places(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[In
         orders.append(inside[np.lexsort((query_rank[inside], round_number))])
     n_triplets = min(map(len, orders))
     return [np.sort(order[:n_triplets]) for order in orders]
-
-
-def subset(rows: Triplets, keep: npt.NDArray[np.int64]) -> Triplets:
-    """Some triplets of a set, records and shares kept."""
-    group = np.searchsorted(rows.record_offsets, keep, side="right")
-    starts = np.flatnonzero(np.diff(group, prepend=-1))
-    return Triplets(
-        query=rows.query[keep],
-        positive=rows.positive[keep],
-        negative=rows.negative[keep],
-        record_offsets=np.append(starts, len(keep)),
-        record=rows.record[keep],
-        place=rows.place[keep],
-        share=None if rows.share is None else rows.share[keep],
-    )

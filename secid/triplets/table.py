@@ -19,7 +19,7 @@ from secid.measure.blocks import Triplets
 from secid.measure.gates import Dots, Gates, gates, pair_loss_nats
 from secid.pool import PlannedSource
 from secid.results.catalogue import BITS
-from secid.triplets.estimates import Estimate
+from secid.triplets.estimates import Estimate, Names, Share, clustered_mean
 from secid.triplets.random_reference import RandomReference, hardness
 
 Floats = npt.NDArray[np.float64]
@@ -68,6 +68,34 @@ class TripletTable:
     def share(self) -> Floats | None:
         """(T,) what each triplet counts; None for one each."""
         return self.triplets.share
+
+    def average(self, values: Floats | Flags) -> float:
+        """Mean of a (T,) column over the negatives."""
+        return float(np.average(values, weights=self.share))
+
+    def mean(self, values: Floats, names: Names) -> Estimate:
+        """The same with its error, clustered by query. names: (Q,) of the distinct queries, rising by query id."""
+        return clustered_mean(values, self.cluster(), names, self.share)
+
+    def cluster(self) -> Index:
+        """(T,) place of each triplet's query among the distinct ones."""
+        return np.unique(self.triplets.query, return_inverse=True)[1]
+
+    def share_of(self, flags: Flags, names: Names, among: Flags | None = None) -> Share:
+        """The share of the flagged negatives. flags : (T,).   names : as in `mean`.
+
+        among : (T,) the triplets that were looked at, at least one; all where None.
+        """
+        weight: Floats = np.ones(len(self)) if self.share is None else self.share
+        cluster = self.cluster()
+        if among is not None:
+            present, cluster = np.unique(cluster[among], return_inverse=True)
+            weight, flags, names = weight[among], flags[among], names[present]
+        return Share.of(flags * weight, weight, cluster, names)
+
+    def in_slice(self, number: int) -> Index:
+        """Places of the rows of one value of --by. Raises ValueError for a control."""
+        return np.flatnonzero(self.source.slice[self.triplets.record] == number)
 
     def repeated(self, per_group: Floats) -> Floats:
         """(T,) a column of the groups, for each of their triplets."""
@@ -120,8 +148,9 @@ class TripletTable:
         best = self.repeated(self.s_query_positive)
         return hardness(self.triplets.query, self.s_query_negative, best, self.share, reference)
 
-    def rows(self, keep: Index, triplets: Triplets) -> TripletTable:
-        """Some rows of the table. keep: rising places of them; triplets: the same rows' ids."""
+    def rows(self, keep: Index) -> TripletTable:
+        """Some rows of the table: a filter, or one group of a group-by. keep: rising places of them."""
+        triplets = self.triplets.take(keep)
         groups = np.searchsorted(self.triplets.record_offsets, keep, side="right") - 1
         heads = groups[triplets.record_offsets[:-1]]
         return replace(

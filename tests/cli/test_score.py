@@ -7,6 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -239,6 +241,21 @@ def test_encoders_are_compared_at_the_budget_of_the_run(tiny, tmp_path, source):
         assert row.scores == pytest.approx(
             {item.name: next(p.nats for p in item.budget_curve if p.budget == 100) for item in run.sources}, rel=1e-6
         )
+
+
+def test_a_further_encoder_needs_no_vectors_of_the_first_ones_controls(tiny, tmp_path):
+    """The control query_echo takes queries as passages; a vectors file of the sources' texts does not hold them so."""
+    songs = [{"query": f"who sings {i}", "pos": [f"singer {i}"], "neg": [f"song {i}"]} for i in range(12)]
+    source = write_rows(tmp_path / "songs.jsonl", songs)
+    texts = [("query", row["query"]) for row in songs]
+    texts += [("passage", text) for row in songs for text in (*row["pos"], *row["neg"])]
+    vectors = np.random.default_rng(0).standard_normal((len(texts), 8)).astype(np.float32)
+    columns = {"role": [role for role, _ in texts], "text": [text for _, text in texts], "vector": list(vectors)}
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    run = secid.score([source], encoder=str(tiny), other_encoders=[str(tmp_path / "rows.parquet")])
+    assert "query_echo" in {control.kind for control in run.controls}
+    alone = secid.score([source], encoder=str(tmp_path / "rows.parquet"), controls="none")
+    assert run.ablations[0].rows[1].scores == {"songs": pytest.approx(alone.sources[0].eci_nats, rel=1e-9)}
 
 
 def test_two_names_of_one_encoder_are_refused_before_any_work(tiny, source, invoke):

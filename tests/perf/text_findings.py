@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from secid.findings.labelled import restored, stored_positives
+from secid.findings.copies import restored, stored_positives
 from secid.findings.texts import text_masks
 from secid.pool.reading import read_plan
 from secid.pool.texts import TextStore, pieces

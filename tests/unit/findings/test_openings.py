@@ -240,7 +240,7 @@ def rows_with(negatives, positives=lambda n: [f"sound answer number {n} of the r
 
 def flags_of(tmp_path, *sources, name):
     with pool_of(tmp_path, *sources) as plan:
-        flags = [found[name] for found in opening_flags(plan.queries, plan.passages, plan.sources)]
+        flags = [found[name] for found in opening_flags(plan.passages, plan.sources)]
         texts = [plan.passages.take(planned.negatives) for planned in plan.sources]
     assert [len(one) for one in flags] == [len(one) for one in texts]
     assert all(one.dtype == np.bool_ for one in flags)
@@ -365,4 +365,4 @@ def test_openings_of_texts():
 
 def test_without_sources_there_are_no_flags(tmp_path):
     with pool_of(tmp_path, rows_with(lambda n: ["a goat"])) as plan:
-        assert opening_flags(plan.queries, plan.passages, []) == []
+        assert opening_flags(plan.passages, []) == []

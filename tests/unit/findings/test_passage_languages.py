@@ -128,7 +128,7 @@ def flags_of(folder, *sources, name):
     """By source the flagged (query, negative) pairs."""
     with pool_of(folder, *sources) as plan:
         found = []
-        for planned, flags in zip(plan.sources, language_flags(plan.queries, plan.passages, plan.sources), strict=True):
+        for planned, flags in zip(plan.sources, language_flags(plan.passages, plan.sources), strict=True):
             assert flags[name].dtype == np.bool_
             assert len(flags[name]) == planned.n_triplets
             queries = plan.queries.take(planned.query[planned.triplet_record()])
@@ -223,4 +223,4 @@ def test_the_order_of_rows_and_sources_changes_nothing(tmp_path):
 
 def test_without_sources_there_are_no_flags(tmp_path):
     with pool_of(tmp_path, rows_of([(["a goat"], ["a river"])])) as plan:
-        assert language_flags(plan.queries, plan.passages, []) == []
+        assert language_flags(plan.passages, []) == []

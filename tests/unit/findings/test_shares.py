@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secid.findings.shares import Share, scored_share
 from secid.measure.blocks import Triplets
 from secid.pool.texts import text_key
 from secid.results import SourceFinding
 from secid.triplets import random_reference
-from secid.triplets.estimates import Estimate, names_of, share_interval
+from secid.triplets.estimates import Estimate, Share, names_of, share_interval
 from secid.triplets.measured import Measured
 from secid.triplets.table import TripletTable
 from tests.unit.findings import slow_texts
@@ -204,9 +203,9 @@ def test_a_share_among_some_rows_by_hand():
     table = small_table([3, 3, 5, 9], [0.5, 0.5, 1.0, 1.0])
     names = names_of(np.arange(48, dtype=np.uint8).reshape(3, 16))
     flags = np.array([True, False, True, True])
-    whole = scored_share(table, names, flags)
+    whole = table.share_of(flags, names)
     assert (whole.n, whole.estimate.value) == (2, pytest.approx(2.5 / 3))
-    some = scored_share(table, names, flags, np.array([True, True, False, True]))
+    some = table.share_of(flags, names, np.array([True, True, False, True]))
     assert (some.n, some.estimate.value) == (2, 0.75)
     assert some.estimate.queries.tolist() == [names[0], names[2]]
     assert some.estimate.per_query == pytest.approx([-0.25 / 2, 0.25 / 2])

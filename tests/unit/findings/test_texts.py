@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secid.findings import copies, passage_facts
-from secid.findings.labelled import restored, stored_positives
-from secid.findings.normal_form import EMPTY_FORM, FormKeys, normal_form
-from secid.findings.passage_facts import is_empty
-from secid.findings.runs import n_set
+from secid.findings import copies
+from secid.findings import normal_form as forms_module
+from secid.findings.copies import restored, stored_positives
+from secid.findings.normal_form import EMPTY_FORM, FormKeys, is_empty, normal_form
 from secid.findings.texts import mask_of, text_masks
 from secid.pool import select
 from secid.pool.texts import Packed
@@ -98,7 +97,7 @@ ODD += "क\u093c\u094dक़ำุ่日々〇㍿①½²Ⅷʰªİıſς\u00ad\u
 
 @given(st.lists(st.text(st.one_of(st.sampled_from(ODD), st.characters(exclude_categories=("Cs",)))), max_size=4))
 @settings(max_examples=500, deadline=None)
-def test_folding_by_table_is_unicode_normalization(many):
+def test_normal_forms_are_unicode_normalization(many):
     assert [normal_form(text) for text in many] == [slow_texts.form(text) for text in many]
     forms = FormKeys.of(Packed.of(many))
     assert [forms.form(place) for place in range(len(many))] == [slow_texts.form(text) for text in many]
@@ -256,13 +255,11 @@ def test_the_order_of_sources_and_rows_and_the_sizes_of_batches_change_nothing(m
     assert flagged(sources[::-1]) == expected
     monkeypatch.setattr(copies, "PAIRS_AT_ONCE", 7)
     monkeypatch.setattr(copies, "BYTES_AT_ONCE", 100)
-    monkeypatch.setattr(passage_facts, "CHUNK_TEXTS", 3)
+    monkeypatch.setattr(forms_module, "CHUNK_TEXTS", 3)
     assert flagged([rows[::-1] for rows in sources]) == expected
 
 
-@pytest.mark.parametrize("n_slots", [64, 1024])
-def test_the_sieve_loses_no_near_copy_whatever_its_size(monkeypatch, n_slots):
-    monkeypatch.setattr(passage_facts, "n_slots_for", lambda mean: n_slots)
+def test_near_copies_of_texts_of_all_lengths():
     rows = []
     for n in range(40):
         text = passage(n, 30 + 10 * n)
@@ -351,11 +348,3 @@ def test_a_source_without_triplets_has_an_empty_mask():
             ].tolist()
             == []
         )
-
-
-def test_bits_are_counted_alike_by_table_and_by_numpy(monkeypatch):
-    bits = np.random.default_rng(1).integers(0, 2**63, (50, 4)).astype(np.uint64)
-    expected = [sum(value.bit_count() for value in row) for row in bits.tolist()]
-    assert n_set(bits).tolist() == expected
-    monkeypatch.delattr(np, "bitwise_count", raising=False)  # numpy 1.26
-    assert n_set(bits).tolist() == expected

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secid.findings.shares import Share
 from secid.findings.summary import SourceFindings, source_finding
 from secid.gating.baseline import METHOD_SETTINGS, Baseline, BaselineSource, Known
 from secid.gating.checks import all_checks
@@ -22,7 +21,7 @@ from secid.results import EncoderInfo, IdfInfo, TripletExample
 from secid.results.catalogue import FINDINGS
 from secid.results.gate import Check, CheckExample
 from secid.settings import DEFAULTS
-from secid.triplets.estimates import Estimate
+from secid.triplets.estimates import Estimate, Share
 from secid.triplets.table import TripletTable
 
 N_QUERIES, PER_QUERY = 400, 5

@@ -104,6 +104,16 @@ def test_the_interval_of_a_share_holds_it():
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt(0.09 / 1000), rel=0.02)
 
 
+@pytest.mark.parametrize("n_negatives", [2, 3, 7])
+def test_a_share_that_is_the_same_for_every_query_has_the_interval_of_one_draw_a_query(n_negatives):
+    """1 of 3 negatives of each query: the mean of thirds leaves a spread of 1e-17, which is rounding and no error."""
+    flags, cluster = np.tile(np.eye(n_negatives)[0], 30), np.repeat(np.arange(30), n_negatives)
+    share = clustered_mean(flags, cluster, np.arange(30).astype("S16"))
+    reach = student.ppf(0.975, 29) * np.sqrt(30 / 29)
+    for end in share_interval(share):
+        assert abs(end - share.value) == pytest.approx(reach * np.sqrt(end * (1 - end) / 30), rel=1e-9)
+
+
 def test_the_interval_of_a_gate_is_that_of_a_report():
     """Student's t by the number of distinct queries, on both sides; the normal's 1.96 is told from it at 1000 too."""
     for n in (5, 12, 100, 1000):
