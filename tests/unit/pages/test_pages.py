@@ -963,7 +963,7 @@ def test_reasons_and_places_are_told_in_words(run):
     source = replace(run.sources[0], dropped_negatives={"duplicate_negative": 3}, skipped={"empty_query": 2})
     made = replace(run, sources=(source, *run.sources[1:]))
     for text in (to_markdown(made), html.unescape(to_html(made)), printed(made, 200)):
-        assert "duplicate negative (3)" in text.replace("\\", "")
+        assert re.search(r"duplicate negative \(?3", text.replace("\\", ""))
         assert "duplicate_negative 3" not in text.replace("\\", "")
 
 
