@@ -8,20 +8,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import distinct
 from secid.findings.summary import Case
-from secid.measure.blocks import Triplets
 from secid.pool import Lexicon, Plan, PlannedSource, sample_order, select, token_stream
 from secid.pool.texts import TextStore, pieces
 from secid.pool.tokenizer_fit import BETTER, NOTICED_MISREAD, misread
 from secid.settings import Settings
-from secid.triplets.coverage import CoverageBench
-from secid.triplets.measured import Measured
-from secid.triplets.table import TripletTable
+
+if TYPE_CHECKING:  # `check` needs none of it, and no torch
+    from secid.measure.blocks import Triplets
+    from secid.triplets.coverage import CoverageBench
+    from secid.triplets.measured import Measured
+    from secid.triplets.table import TripletTable
 
 INACTIVE_COVERAGE = 0.05
 """Mean coverage of the labelled positives below which coverage says nothing about negatives either."""

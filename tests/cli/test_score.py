@@ -164,7 +164,7 @@ def test_bad_rows_are_counted_and_shown(tiny, tmp_path, invoke):
     path = FIXTURES / "broken" / "cut_last_line.jsonl"
     outcome = invoke("score", path, "--encoder", tiny, "--max-bad-fraction", 1, "--run", "run")
     assert outcome.code == 0
-    assert "broken line 1" in outcome.out
+    assert "broken line (1)" in outcome.out
     source = secid.read_run(tmp_path / "run").sources[0]
     assert source.skipped == {"broken_line": 1}
     assert (source.n_read, source.n_used) == (4, 3)
