@@ -82,7 +82,8 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="empty", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=0,
-        rule="the negative has no letter and no digit, or is a placeholder such as null or n/a",
+        rule="the negative has no letter and no digit, is a single ASCII letter, or is a placeholder such as null or "
+        "n/a",
         says="are empty or a placeholder",
         do="remove them, and find out why the miner returned nothing",
     ),
