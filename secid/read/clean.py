@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from secid.read.passages import join_title, passage_id, passage_text
 from secid.read.rows import Broken, shorten, shown
 from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, filled
+from secid.read.schemas.labels import as_label
 from secid.read.schemas.patterns import role_beside
-from secid.read.schemas.special import as_label
-from secid.read.schemas.titles import later_cells, of_row, plain
+from secid.read.schemas.titles import title_among, with_title
 from secid.records import NO_FIELDS, Block, Defect, Record, Scalar
 from secid.settings import Settings
 
@@ -124,20 +124,19 @@ class Cleaner:
         return not self._known.issuperset(chain.from_iterable(rows)) and any(map(self._late, rows))
 
     def _late(self, row: Any) -> dict[str, str]:
-        """Columns that this row has and the first rows have not, with what they hold: "negative", "positive", "title".
+        """Columns that this row has and the first rows have not, with what they hold: "negative" or "positive".
 
-        Those that hold none of these become known.
+        Those that hold neither become known.
         """
-        found = {}
+        late = {}
         for key in row.keys() - self._known if self._known and isinstance(row, dict) else ():
             if key not in self._roles:
-                is_title = plain(key) in self._binding.title_names
-                self._roles[key] = "title" if is_title else role_beside(key, self._binding)
+                self._roles[key] = role_beside(key, self._binding)
             if not self._roles[key]:
                 self._known.add(key)
             elif row[key] is not None:
-                found[key] = self._roles[key]
-        return found
+                late[key] = self._roles[key]
+        return late
 
     def _n_cells(self, value: Any) -> int:
         """How many negatives a cell or list may hold: texts, objects and lists, none empty; numbers if ids are."""
@@ -168,9 +167,8 @@ class Cleaner:
             query, positives, negatives = self._cells(row)
             if late := self._late(row):
                 for key in late.keys() - set(self._binding.later(row)):
-                    if late[key] != "title":
-                        reason = "late_column" if late[key] == "negative" else "unusable_positive"
-                        left_out[reason, key] += self._n_cells(row[key])
+                    reason = "late_column" if late[key] == "negative" else "unusable_positive"
+                    left_out[reason, key] += self._n_cells(row[key])
             if self._source_column:
                 split = self._split_of(row)
             if self._binding.labelled:
@@ -203,7 +201,7 @@ class Cleaner:
             texts, dropped = self._usable((passage,), "no_positive" if positive else "empty_negative")
             if not texts:
                 raise _Unusable(*_verdict(dropped, "missing_field"), asked, dropped)
-            n_late = sum(self._n_cells(row[key]) for key, role in self._late(row).items() if role != "title")
+            n_late = sum(self._n_cells(row[key]) for key in self._late(row))
             return Pair(split, asked, texts[0], positive, self._path, line, n_late)
         except _Unusable as trouble:
             return self._defect(line, trouble, split)
@@ -273,11 +271,10 @@ class Cleaner:
         if isinstance(row, dict) != (columns is not None):
             raise _Unusable("wrong_type", f"{_kind(row)} where the other rows are of another kind")
         try:
-            late = self._late(row)
-            binding = of_row(self._binding, row) if "title" in late.values() else self._binding
-            query, positives, negatives = binding.extract(filled(row, binding))
-            if late and binding.later(row):
-                negatives = (*negatives, *later_cells(binding, row))
+            query, positives, negatives = self._extract(filled(row, self._binding))
+            for key in self._binding.later(row) if self._late(row) else ():
+                title = title_among(row, key) if self._binding.titles else None
+                negatives = (*negatives, with_title(row[key], row[title]) if title else row[key])
             return query, positives, negatives
         except NOT_THE_SHAPE as error:
             raise _Unusable("wrong_type", f"a row of another shape ({type(error).__name__}: {error})") from error

@@ -36,8 +36,6 @@ class Binding:
     labelled   : `extract` gives (query, passage, label), one row a "pair", or (query, passages, labels), a "list".
     query_ids, passage_ids : ids stand in place of the texts.
     titles     : (column, column of its titles) that `extract` joins.
-    untitled   : `extract` without titles; None where no titles are looked for.
-    title_names: plain names that columns of titles of these passages go by.
     inner      : the list inside an object of parallel lists that holds the passages ("doc_id"), else "".
     split_lists: (split, column) where each split has a column of its own; else the splits are keys of an object.
     beside     : names of the columns of passages that are empty in the first rows and not read.
@@ -61,8 +59,6 @@ class Binding:
     query_ids: bool = False
     passage_ids: bool = False
     titles: tuple[tuple[str, str], ...] = ()
-    untitled: Extract | None = None
-    title_names: frozenset[str] = frozenset()
     inner: str = ""
     split_lists: tuple[tuple[str, str], ...] = ()
     beside: tuple[str, ...] = ()
@@ -74,12 +70,8 @@ class Binding:
         """Columns of one negative, numbered as the bound ones are, that this row has and the first rows have not."""
         if not self.known or not self.numbered or not isinstance(row, dict):
             return []
-        found = [
-            key
-            for key in row
-            if key not in self.known and unnumbered(key) == self.numbered and not isinstance(row[key], list)
-        ]
-        return sorted(found, key=number_of)
+        keys = [key for key in row if key not in self.known and unnumbered(key) == self.numbered]
+        return sorted((key for key in keys if not isinstance(row[key], list)), key=number_of)
 
     @property
     def mapping(self) -> str:
@@ -118,28 +110,22 @@ def column_extract(
 ) -> Extract:
     """The quickest extractor for plain columns: one itemgetter call a row."""
     get = itemgetter(query, positive, *negatives)
-    if scalar_positive and scalar_negative:
 
-        def single_cells(row: Any) -> tuple[Any, Any, Any]:
-            cells = get(row)
-            return cells[0], cells[1:2], cells[2:]
+    def single_cells(row: Any) -> tuple[Any, Any, Any]:
+        cells = get(row)
+        return cells[0], cells[1:2], cells[2:]
 
-        return single_cells
+    def one_positive(row: Any) -> tuple[Any, Any, Any]:
+        cells = get(row)
+        return cells[0], cells[1:2], cells[2]
+
+    def cells_of_negatives(row: Any) -> tuple[Any, Any, Any]:
+        cells = get(row)
+        return cells[0], cells[1], cells[2:]
+
     if scalar_positive:
-
-        def one_positive(row: Any) -> tuple[Any, Any, Any]:
-            cells = get(row)
-            return cells[0], cells[1:2], cells[2]
-
-        return one_positive
-    if scalar_negative:
-
-        def cells_of_negatives(row: Any) -> tuple[Any, Any, Any]:
-            cells = get(row)
-            return cells[0], cells[1], cells[2:]
-
-        return cells_of_negatives
-    return get
+        return single_cells if scalar_negative else one_positive
+    return cells_of_negatives if scalar_negative else get
 
 
 def span(keys: Sequence[Key]) -> str:
@@ -149,8 +135,8 @@ def span(keys: Sequence[Key]) -> str:
 
 def number_of(name: str) -> int:
     """The number a column's name ends on; -1 where there is none, so that `negative` comes before `negative_1`."""
-    found = re.search(r"(\d+)$", name)
-    return int(found.group(1)) if found else -1
+    number = re.search(r"(\d+)$", name)
+    return int(number.group(1)) if number else -1
 
 
 def unnumbered(name: str) -> str:

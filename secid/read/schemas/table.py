@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from secid.read.rows import Row
-from secid.read.schemas import order, special
-from secid.read.schemas.objects import objects
-from secid.read.schemas.patterns import NEGATIVE, POSITIVE, QUERY, Bind, columns
+from secid.read.schemas import labels, order, toolkits
+from secid.read.schemas.patterns import NEGATIVE, NEGATIVE_IDS, POSITIVE, POSITIVE_IDS, QUERY, QUERY_ID, Bind, columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ SHAPES = (
         ids=True,
     ),
     Shape(
-        "instructor", "INSTRUCTOR, GritLM", special.instructor,
+        "instructor", "INSTRUCTOR, GritLM", toolkits.instructor,
         ({"query": ["find it", "q"], "pos": ["find it", "p"], "neg": [["find it", "n"]]},),
     ),
     Shape(
@@ -61,29 +60,29 @@ SHAPES = (
         ({"query": "q", "pos": ["p"], "neg": ["n"], "pos_scores": [0.9], "neg_scores": [0.2], "prompt": "x"},),
     ),
     Shape(
-        "dpr", "DPR, Contriever", special.dpr,
+        "dpr", "DPR, Contriever", toolkits.dpr,
         ({"question": "q", "answers": ["a"], "positive_ctxs": [_passage("p")], "negative_ctxs": [_passage("n")],
          "hard_negative_ctxs": [_passage("h")]},),
     ),
     Shape(
-        "ms-swift", "ms-swift", special.ms_swift,
+        "ms-swift", "ms-swift", toolkits.ms_swift,
         ({"messages": [{"role": "user", "content": "q"}],
          "positive_messages": [[{"role": "user", "content": "p"}]],
          "negative_messages": [[{"role": "user", "content": "n"}]]},),
     ),
     Shape(
-        "nomic", "nomic", special.nomic,
+        "nomic", "nomic", toolkits.nomic,
         ({"query": "q", "document": "p", "negatives": ["n"],
          "metadata": {"objective": {"self": [], "paired": [], "triplet": [["query", "document", "negatives"]]}}},),
         ids=False,
     ),
     Shape(
-        "simlm", "E5, SimLM", special.simlm,
+        "simlm", "E5, SimLM", toolkits.simlm,
         ({"query_id": "1", "query": "q", "positives": {"doc_id": ["d1"], "score": [1.0]},
          "negatives": {"doc_id": ["d2"], "score": [0.5]}},),
     ),
     Shape(
-        "miners", "several miners in one row", special.several_miners,
+        "miners", "several miners in one row", toolkits.several_miners,
         ({"qid": 11, "pos": [1], "neg": {"bm25": [2], "tas-b": [{"pid": 3, "ce-score": -1.5}]}},),
     ),
     Shape(
@@ -120,7 +119,7 @@ SHAPES = (
         ids=False,
     ),
     Shape(
-        "labelled-list", "labelled list", special.labelled_list,
+        "labelled-list", "labelled list", labels.labelled_list,
         ({"query": "q", "docs": ["p", "n"], "labels": [1, 0]},),
     ),
     Shape(
@@ -128,7 +127,7 @@ SHAPES = (
         (["q", "T", "p", "1"], ["q", "T", "n", "0"]),
     ),
     Shape(
-        "labelled-pair", "labelled pair", special.labelled_pair,
+        "labelled-pair", "labelled pair", labels.labelled_pair,
         ({"query": "q", "passage": "p", "label": 1}, {"query": "q", "passage": "n", "label": 0}),
         rank=1,
     ),
@@ -149,30 +148,30 @@ SHAPES = (
     ),
     Shape(
         "ids", "ids and a corpus",
-        columns((*QUERY, *special.QUERY_ID), POSITIVE, NEGATIVE, "cells"),
+        columns((*QUERY, *QUERY_ID), POSITIVE, NEGATIVE, "cells"),
         ({"query": 11, "positive": 1, "negative": 2},),
         ids=True, rank=1,
     ),
     Shape(
         "triplet", "sentence-transformers triplet or n-tuple",
-        columns((*QUERY, *special.QUERY_ID), POSITIVE, NEGATIVE, "cells"),
+        columns((*QUERY, *QUERY_ID), POSITIVE, NEGATIVE, "cells"),
         ({"query": "q", "positive": "p", "negative_1": "n", "negative_2": "m"},),
         ids=False, rank=1,
     ),
     Shape(
         "lists", "lists of positives and negatives (reranking)",
-        columns((*QUERY, *special.QUERY_ID), POSITIVE, NEGATIVE, "lists"),
+        columns((*QUERY, *QUERY_ID), POSITIVE, NEGATIVE, "lists"),
         ({"query": "q", "positive": ["p"], "negative": ["n"]},),
         rank=1,
     ),
     Shape(
-        "objects", "objects that hold a text each", objects,
+        "objects", "objects that hold a text each", toolkits.objects,
         ({"query": {"text": "q"}, "positive": {"title": "T", "text": "p"}, "negative": {"text": "n"}},),
         ids=False, rank=1,
     ),
     Shape(
         "id-columns", "columns named as ids",
-        columns((*QUERY, *special.QUERY_ID), special.POSITIVE_IDS, special.NEGATIVE_IDS, "any"),
+        columns((*QUERY, *QUERY_ID), POSITIVE_IDS, NEGATIVE_IDS, "any"),
         ({"query_id": "11", "positive_id": "d1", "negative_ids": ["d2"]},),
         ids=True, rank=2,
     ),
