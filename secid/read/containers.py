@@ -15,7 +15,7 @@ from typing import BinaryIO, Literal
 from secid.errors import InputError
 from secid.read.headers import header_of
 from secid.read.jsonrows import BOM, json_array, json_lines, json_object, unwrap
-from secid.read.rows import ENCODING, TO_UTF_8, Parts, Row, Rows, gathered, numbered, shorten
+from secid.read.rows import ENCODING, Parts, Row, Rows, gathered, numbered, shorten
 from secid.read.schemas.refusals import TREC, TREC_REMEDY
 from secid.read.stream import CHUNK, ByteStream, once_only
 from secid.read.tablerows import Dialect, table_rows
@@ -39,10 +39,10 @@ OTHER_MAGIC = {
         for protocol in range(2, 6)
     },
     b"\x89HDF": ("an HDF5 file", KNOWN),
-    b"\xff\xfe\0\0": ("UTF-32 text", TO_UTF_8.format("UTF-32")),
-    b"\0\0\xfe\xff": ("UTF-32 text", TO_UTF_8.format("UTF-32")),
-    b"\xff\xfe": ("UTF-16 text", TO_UTF_8.format("UTF-16")),
-    b"\xfe\xff": ("UTF-16 text", TO_UTF_8.format("UTF-16")),
+    b"\xff\xfe\0\0": ("UTF-32 text", ENCODING),
+    b"\0\0\xfe\xff": ("UTF-32 text", ENCODING),
+    b"\xff\xfe": ("UTF-16 text", ENCODING),
+    b"\xfe\xff": ("UTF-16 text", ENCODING),
     b"version https://git-lfs": ("a Git LFS pointer, not the file itself", "fetch the file: `git lfs pull`"),
 }
 """What files of other kinds start with: what they are, and what to do with them."""

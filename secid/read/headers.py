@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from secid.errors import InputError
 from secid.read.rows import shorten
 from secid.read.schemas.head import ID
-from secid.read.schemas.patterns import NEGATIVE, POSITIVE, QUERY, composed, fits
+from secid.read.schemas.patterns import NEGATIVE, NEGATIVE_IDS, POSITIVE, POSITIVE_IDS, QUERY, composed, fits
 
 KNOWN_WORD = re.compile(
     r"(?i)quer(y|ies)|anchor|questions?|user|search|pos(itive)?s?|(hard)?neg(ative)?s?|hard|(ir)?relevant|gold"
@@ -19,8 +19,11 @@ KNOWN_WORD = re.compile(
 )
 """Words that names of columns are made of."""
 
-NAME = re.compile(r"[^\W\d_][^.?!,;。？！，；、؟،]{0,39}")
-"""What may name a column: it starts with a letter, and has no mark of a sentence or list."""
+NAME = re.compile(r"(?:[^\W\d_]|\ufffd)[^.?!,;。？！，；、؟،]{0,39}")
+"""What may name a column: it starts with a letter (or a byte that is no UTF-8), and has no mark of a sentence or list."""
+
+PANDAS_INDEX = re.compile(r"Unnamed: \d+")
+"""What pandas names a column without a name; its index it leaves empty."""
 
 
 def header_of(rows: Sequence[Sequence[str]], header: bool | None, path: str) -> tuple[str, ...]:
@@ -34,11 +37,12 @@ def header_of(rows: Sequence[Sequence[str]], header: bool | None, path: str) -> 
     known = sum(map(_is_known, first))
     if header is not None or known >= 2 or not first:
         return _distinct(first, path) if header is not False else ()
-    cells = [first[0] or "index", *first[1:]]  # what pandas leaves without a name
+    cells = [*filter(None, (PANDAS_INDEX.sub("", cell) for cell in first))]
     if not all(NAME.fullmatch(cell) and not ID.fullmatch(cell) for cell in cells):
         return ()
     twice = len(rows) > 1 and sum(map(len, rows[1])) >= 2 * sum(map(len, first))
-    if twice or not any(" " in cell for cell in cells):
+    words = not any(" " in cell for cell in cells) and any(len(cell) > 1 for cell in cells)
+    if twice or words:
         raise InputError(
             f"the first line may name the columns or be a row: {shorten(', '.join(first), 100)}",
             where=f"{path}:1",
@@ -50,7 +54,7 @@ def header_of(rows: Sequence[Sequence[str]], header: bool | None, path: str) -> 
 def _is_known(name: str) -> bool:
     words = re.findall(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+", name)
     known = bool(words) and all(KNOWN_WORD.fullmatch(word) for word in words)
-    return known or fits(name, (QUERY[-1], POSITIVE[-1], NEGATIVE[-1]))
+    return known or fits(name, (QUERY[-1], POSITIVE[-1], NEGATIVE[-1], POSITIVE_IDS, NEGATIVE_IDS))
 
 
 def _distinct(first: Sequence[str], path: str) -> tuple[str, ...]:

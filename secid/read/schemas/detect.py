@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from secid.errors import SchemaError
+from secid.errors import InputError, SchemaError
 from secid.read.passages import leaves
 from secid.read.rows import Row, shorten
 from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, bind_columns, filled, number_of, unnumbered
@@ -28,7 +28,7 @@ from secid.read.schemas.head import LISTS, Head, Key, make_head
 from secid.read.schemas.ids import with_ids
 from secid.read.schemas.labels import list_binding, pair_binding
 from secid.read.schemas.order import no_wider
-from secid.read.schemas.patterns import DOCS, LABEL, NEGATIVE, PASSAGE, POSITIVE, QUERY, composed, named, negative_groups
+from secid.read.schemas.patterns import DOCS, NEGATIVE, PASSAGE, POSITIVE, QUERY, composed, named, negative_groups
 from secid.read.schemas.refusals import REFUSALS
 from secid.read.schemas.table import SHAPES, Shape
 from secid.read.schemas.titles import with_titles
@@ -49,9 +49,10 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
     if settings.source_column is not None and settings.source_column not in head.kinds:
         raise _no_column(head, "--source-column", settings.source_column, path)
     if settings.query_column or settings.positive_column or settings.negative_column or settings.label_column:
-        binding = with_ids(_by_flags(head, settings, path), head, settings, path, texts=bool(settings.format))
+        binding = replace(_by_flags(head, settings, path), schema="columns", title="columns named by flags")
+        binding = with_ids(binding, head, settings, path, texts=bool(settings.format))
         note = "; ".join(filter(None, (binding.note, _passed_over(binding, head))))
-        binding = replace(binding, schema="columns", title="columns named by flags", note=note)
+        binding = replace(binding, note=note)
     else:
         binding = _detected(head, settings, path)
     binding = replace(with_titles(binding, head, joined=settings.titles), counted=_unsettled(binding, settings))
@@ -117,16 +118,23 @@ def _best_readings(shapes: Sequence[Shape], head: Head, settings: Settings, path
     rows, so it does not count.
     """
     readings: dict[tuple[str, str, str], tuple[int, int, Binding]] = {}
+    unresolved: InputError | None = None
     for shape in sorted(shapes, key=lambda shape: shape.rank):
-        for binding in shape.bind(head):
+        bind = shape.by_name if settings.format and shape.by_name else shape.bind
+        for binding in bind(head):
             key = (binding.query, binding.positives, binding.negatives)
             if key in readings:
                 continue
-            named_text = bool(settings.format) and shape.ids is not True
-            binding = with_ids(binding, head, settings, path, texts=named_text)
+            binding = replace(binding, schema=shape.name, title=shape.title)
+            try:
+                binding = with_ids(binding, head, settings, path, texts=bool(settings.format) and shape.ids is not True)
+            except InputError as error:
+                unresolved = unresolved or error
+                continue
             if shape.ids is None or shape.ids == binding.passage_ids:
-                binding = replace(binding, schema=shape.name, title=shape.title)
                 readings[key] = (shape.rank, _n_fitting(binding, head), binding)
+    if unresolved and not readings:
+        raise unresolved
     most = max((n_fitting for _, n_fitting, _ in readings.values()), default=0)
     fitting = [(rank, binding) for rank, n_fitting, binding in readings.values() if 2 * n_fitting >= most]
     lowest = min((rank for rank, _ in fitting), default=0)
@@ -157,7 +165,7 @@ def _unknown(head: Head, settings: Settings, path: str) -> SchemaError:
     if "bytes" in head.kinds.values():
         message = f"columns of bytes, where texts are expected{seen(head)}"
         return SchemaError(message, where=path, remedy="decode them to UTF-8 text first")
-    labels = named(head, (LABEL[0],)) + [str(key) for key in head.kinds if str(key).lower().endswith("_label")]
+    labels = named(head, ("(.+[_ -])?labels?|relevance",))
     refuse_words([value for key in labels for value in leaves(head.column(key))], path)
     for refusal in REFUSALS:
         if refusal.late and refusal.fits(head):

@@ -41,10 +41,13 @@ def ready_flags(head: Head) -> str:
     if labelled := label_flags(head):
         return labelled
     query = _one(head, QUERY)
-    positive = _one(head, POSITIVE) if query else None
+    positive = _one(head, POSITIVE if query else POSITIVE[:1])  # a `doc` may be the query of a `code`
     negatives = [str(key) for key in head.kinds if says_negative(str(key)) and head.kinds[key] in TEXTS]
     negatives = [name for name in negatives if name not in (query, positive)]
-    if not (query or negatives):
+    if not head.named:
+        tuples = "--format rows reads query, positive and negatives in this order; or " if set(head.kinds.values()) == {"text"} else ""
+        return f"{tuples}name the columns by position, from 0: --query-column N --positive-column N --negative-column N"
+    if not (query or positive or negatives):
         return "name the columns: --query-column NAME --positive-column NAME --negative-column NAME (or --label-column NAME)"
     flags = [f"--query-column {_quoted(query)}", f"--positive-column {_quoted(positive)}",
              f"--negative-column {_quoted(negatives[0] if negatives else None)}"]  # fmt: skip
@@ -60,7 +63,7 @@ def label_flags(head: Head) -> str:
     if not labels or any(says_negative(str(key)) and head.kinds[key] in TEXTS for key in head.kinds):
         return ""
     query = _one(head, QUERY)
-    passage = _one(head, (*PASSAGE, *DOCS, *POSITIVE)) if query else None  # a `doc` may be the query of a `code`
+    passage = _one(head, (*PASSAGE, *DOCS, *POSITIVE)) if query else None
     cut = "" if {*map(as_label, leaves(head.column(labels[0])))} - {None} <= FLAGS else " --positive-score X"
     return (f"where {labels[0]} says which passages are positives: --query-column {_quoted(query)} "
             f"--positive-column {_quoted(passage)} --label-column {_quoted(str(labels[0]))}{cut}")  # fmt: skip

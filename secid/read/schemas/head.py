@@ -15,6 +15,8 @@ Key = str | int
 ID = re.compile(r"(?=[^ ]*\d)[A-Za-z0-9_.:/#@+-]{1,64}")
 """A text that looks like an id: one short ASCII word with a digit in it. Such texts need a collection, or `--format`."""
 
+WORD = re.compile(r"\S{2,64}")
+
 ID_FRACTION = 0.9
 """Share of such values that makes a column one of ids: a few odd cells must not turn all the others into texts."""
 
@@ -56,7 +58,7 @@ class Head:
         pairs = {(cell(row, query), value) for row in self.rows if isinstance(value := cell(row, key), str)
                  if isinstance(cell(row, query), str | int)}  # fmt: skip
         values = {value for _, value in pairs}
-        return len(values) * QUERIES_A_TAG <= len(pairs) and all(len(value) <= TAG_LENGTH for value in values)
+        return 0 < len(values) * QUERIES_A_TAG <= len(pairs) and all(len(value) <= TAG_LENGTH for value in values)
 
 
 def cell(row: Row, key: Key) -> Any:
@@ -98,6 +100,12 @@ def kind_of(value: Any) -> str:
 
 SCALAR_KINDS = {bool: "flag", int: "id", float: "number", dict: "struct", bytes: "bytes", type(None): "null"}
 LIST_KINDS = {"text": "texts", "id": "ids", "struct": "structs", "number": "numbers", "flag": "ids"}
+
+
+def look_like_words(values: Sequence[Any]) -> bool:
+    """Whether ID_FRACTION of at least one value are single short words, as all ids are."""
+    n_words = sum(bool(WORD.fullmatch(str(value))) for value in values)
+    return bool(values) and n_words >= ID_FRACTION * len(values)
 
 
 def look_like_ids(values: Sequence[Any]) -> bool:

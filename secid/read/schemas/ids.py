@@ -10,7 +10,7 @@ from secid.errors import InputError
 from secid.read.collection import open_collection
 from secid.read.passages import leaves, passage_id, passage_text
 from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, filled
-from secid.read.schemas.head import Head, look_like_ids
+from secid.read.schemas.head import Head, look_like_ids, look_like_words
 from secid.read.schemas.patterns import NEGATIVE_IDS, PASSAGE_ID, POSITIVE_IDS, QUERY_ID, fits
 from secid.settings import Settings
 
@@ -27,9 +27,9 @@ ID_COLUMN = (r"(.*[_-])?ids?|[qp]ids?|doc_?ids?", *PASSAGE_ID, *QUERY_ID, POSITI
 def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, texts: bool) -> Binding:
     """The binding with `query_ids` and `passage_ids`: whether ids replace the texts.
 
-    With a collection, values that it holds are ids; without one, whole numbers, words with a digit, and whatever a
-    column of ids by its name holds. texts : the user says by `--format` that such words are texts.
-    Raises InputError where ids are in question and the collection holds none of them.
+    With a collection, values that it holds are ids, and single words are asked about; without one, whole numbers and
+    words with a digit are ids, and words next to ids of queries. A column of ids by its name never holds texts.
+    texts : the user says by `--format` that words are texts. Raises InputError where the collection holds none.
     """
     if binding.pairs:
         return binding
@@ -39,22 +39,24 @@ def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, tex
     named = any(fits(name, ID_COLUMN) for name in columns) or _are_references(passages)
     values = [value for value in leaves(passages) if isinstance(value, str | int)]
     given = settings.collection or settings.corpus or settings.queries
+    query_named = fits(binding.query, ID_COLUMN)
+    whole = bool(queries) and all(type(query) is int or str(query).isdecimal() for query in queries)
     collection = open_collection(settings) if given and (values or queries) else None
     if collection is not None and collection.has("passages"):
         n = _n_resolved(values, collection.passage)
-        passage_ids = named or n >= RESOLVED * max(1, len(values)) or (look_like_ids(values) and not texts)
+        looks = look_like_ids(values) or look_like_words(values)
+        passage_ids = named or n >= RESOLVED * max(1, len(values)) or (looks and not texts)
         if passage_ids and values and not n:
-            raise _unresolved("passage", values, binding, path)
+            raise _unresolved("passage", values, binding, path, certain=named)
     else:
-        passage_ids = named or (look_like_ids(values) and not texts)
-    named = fits(binding.query, ID_COLUMN)
-    whole = bool(queries) and all(type(query) is int or str(query).isdecimal() for query in queries)
-    query_ids = named or (whole and not texts)
+        looks = look_like_ids(values) or ((query_named or whole) and look_like_words(values))
+        passage_ids = named or (looks and not texts)
+    query_ids = query_named or (whole and not texts)
     if collection is not None and collection.has("queries"):
         n = _n_resolved(queries, collection.query)
         query_ids = query_ids or n >= RESOLVED * max(1, len(queries))
         if query_ids and queries and not n:
-            raise _unresolved("query", queries, binding, path)
+            raise _unresolved("query", queries, binding, path, certain=query_named)
     elif passage_ids and not texts:
         query_ids = query_ids or look_like_ids(queries)
     return replace(binding, passage_ids=passage_ids, query_ids=query_ids)
@@ -77,9 +79,9 @@ def _cells(binding: Binding, head: Head) -> tuple[list[Any], list[Any]]:
 def _are_references(passages: Sequence[Any]) -> bool:
     """Whether passages are objects that name an id and no text."""
     lists = (cell for cell in passages if isinstance(cell, list | tuple))
-    cells = [*passages, *(item for items in lists for item in items)]
-    objects = [cell for cell in cells if isinstance(cell, dict) and passage_id(cell) is not None]
-    return bool(objects) and all(passage_text(item) is None for item in objects)
+    objects = [item for items in (passages, *lists) for item in items if isinstance(item, dict)]
+    references = [item for item in objects if passage_text(item) is None and passage_id(item) is not None]
+    return bool(objects) and 2 * len(references) > len(objects)
 
 
 def _n_resolved(values: Sequence[Any], lookup: Callable[[str], str | None]) -> int:
@@ -90,11 +92,16 @@ def _n_resolved(values: Sequence[Any], lookup: Callable[[str], str | None]) -> i
     return sum(known[text] for text in map(str, values))
 
 
-def _unresolved(what: str, values: Sequence[Any], binding: Binding, path: str) -> InputError:
+def _unresolved(what: str, values: Sequence[Any], binding: Binding, path: str, *, certain: bool) -> InputError:
+    file = "--corpus FILE" if what == "passage" else "--queries FILE"
+    texts = "" if certain else f"; if they are texts: {format_of_texts(binding.schema)}"
     return InputError(
-        f"the collection has no {what} under any id of the first rows, such as {str(values[0])[:60]!r} "
-        f"({binding.mapping})",
+        f"the collection has no {what} for any id of the first rows, such as {str(values[0])[:60]!r} ({binding.mapping})",
         where=path,
-        remedy=f"--{'corpus' if what == 'passage' else 'queries'} FILE names the file that holds them; "
-        "--format triplet, or the name of another schema, says that they are texts",
+        remedy=f"{file} names the file that holds them{texts}",
     )
+
+
+def format_of_texts(schema: str) -> str:
+    """The flag that reads the same columns as texts."""
+    return f"--format {({'ids': 'triplet', 'id-rows': 'rows', 'columns': 'triplet'}).get(schema, schema)}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from secid.read.schemas.binding import Binding, bind_columns, unnumbered
-from secid.read.schemas.head import LISTS, SCALARS, Head, Key, look_like_ids
+from secid.read.schemas.head import LISTS, SCALARS, Head, Key, look_like_ids, look_like_words
 from secid.read.schemas.labels import FLAGS, are_numbers, as_number, pair_binding
 from secid.read.schemas.patterns import (
     ABOUT,
@@ -31,10 +31,20 @@ def positional_triplet(head: Head) -> list[Binding]:
         return []
     if not ({head.kinds[1], head.kinds[2]} <= SCALARS or {head.kinds[1], head.kinds[2]} <= LISTS - {"numbers"}):
         return []
-    like_ids = [look_like_ids(head.column(key)) or are_numbers(head, key) for key in keys if head.kinds[key] in SCALARS]
-    if len(set(like_ids)) > 1 or (not like_ids[0] and any(head.is_tag(0, key) for key in (1, 2))):
+    scalars = [head.column(key) for key in keys if head.kinds[key] in SCALARS]
+    ids = [look_like_ids(values) or are_numbers(head, key) for key, values in enumerate(scalars)]
+    if len(set(ids)) > 1 and not all(map(look_like_words, scalars)):
+        return []
+    if not ids[0] and any(head.is_tag(0, key) for key in (1, 2)):
         return []
     return [no_wider(bind_columns(head, 0, 1, [2]), head)]
+
+
+def positional_tuple(head: Head) -> list[Binding]:
+    """Rows without names: query, positive, and negatives in all columns behind."""
+    if head.named or len(head.kinds) < 4 or any(kind not in SCALARS for kind in head.kinds.values()):
+        return positional_triplet(head)
+    return [Binding("0", "1", "2…", lambda row: (row[0], (row[1],), tuple(row[2:])), None)]
 
 
 def no_wider(binding: Binding, head: Head) -> Binding:

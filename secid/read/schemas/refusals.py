@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -171,12 +170,11 @@ def _has_no_negatives(head: Head) -> bool:
 
 
 def _judged(head: Head) -> str:
-    grades = Counter(as_number(value) for value in head.column(2))
-    if len(grades) > 1:
-        return (f"passages judged {min(filter(None.__ne__, grades)):g} count as negatives with --query-column 0 "
-                "--positive-column 1 --label-column 2 --positive-score X --collection DIR; "
-                f"or {MINE}")  # fmt: skip
-    return f"judgements of one grade hold no negatives: {MINE}"
+    grades = sorted({number for value in head.column(2) if (number := as_number(value)) is not None})
+    if len(grades) == 1:
+        return f"judgements of one grade hold no negatives: {MINE}"
+    flags = f"--query-column 0 --positive-column 1 --label-column 2 --positive-score {grades[1]:g} --collection DIR"
+    return f"to take passages judged below {grades[1]:g} as negatives: {flags}; or {MINE}"
 
 
 def _preferred(head: Head) -> str:
@@ -198,7 +196,7 @@ REFUSALS = (
     Refusal(_is_squad, "a SQuAD data set: it has no negatives", MINE),
     Refusal(is_by_columns, "one object that holds a whole table by columns", _by_rows),
     Refusal(_is_nested, "the records lie one level deeper, inside objects", _unnest),
-    Refusal(_has("query-id", "corpus-id"), JUDGED, COLLECTION),
+    Refusal(_has("query-id", "corpus-id"), JUDGED, TREC_REMEDY),
     Refusal(_has("query-id", "corpus-ids"), "lists of candidates (top_ranked): none is labelled positive", TREC_REMEDY),
     Refusal(_is_trec, TREC, TREC_REMEDY),
     Refusal(_is_run, "a run (query, passage, rank), not triples of ids",

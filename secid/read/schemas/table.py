@@ -24,6 +24,7 @@ class Shape:
     ids     : True where passages must be ids, False where they must be texts, None where either may be.
     rank    : 0 for a family with names of its own, 1 for general names, 2 for the last resort; a rank
               counts only where no shape of a lower one fits.
+    by_name : what `--format` reads under this name, where that is more than what is detected.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Shape:
     example: tuple[Row, ...]
     ids: bool | None = None
     rank: int = 0
+    by_name: Bind | None = None
 
 
 def _passage(text: str) -> dict[str, str]:
@@ -144,7 +146,7 @@ SHAPES = (
     Shape(
         "rows", "rows without names (JSON arrays, MS MARCO triples)", order.positional_triplet,
         (["q", "p", "n"],),
-        ids=False,
+        ids=False, by_name=order.positional_tuple,
     ),
     Shape(
         "ids", "ids and a corpus",
