@@ -51,10 +51,12 @@ def refuse_unread(binding: Binding, head: Head, source_column: str | None, path:
             more = "to read all, write them as one list"
             if role == "negative":
                 more = "columns named `neg_bm25`, `neg_dense`, ... are read as a source each"
+            column = read.partition("…")[0]
+            flag = f"--format {binding.schema}" if binding.labelled or binding.splits else f"--{role}-column {column}"
             raise SchemaError(
                 f"several readings fit: the {role}s are {read}, or {', '.join(unread)}{seen(head)}",
                 where=path,
-                remedy=f"--{role}-column {read.partition('…')[0]} reads this column alone; {more}",
+                remedy=f"{flag} leaves out {', '.join(unread)}; {more}",
             )
     return tuple(empty)
 

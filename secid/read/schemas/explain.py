@@ -7,7 +7,7 @@ import shlex
 
 from secid.read.passages import leaves
 from secid.read.rows import shorten, shown
-from secid.read.schemas.head import LISTS, Head, Key
+from secid.read.schemas.head import LISTS, Head, Key, look_like_ids
 from secid.read.schemas.labels import FLAGS, as_label, flag_columns
 from secid.read.schemas.patterns import DOCS, LABEL, PASSAGE, POSITIVE, QUERY, named, says_negative
 
@@ -45,8 +45,9 @@ def ready_flags(head: Head) -> str:
     negatives = [str(key) for key in head.kinds if says_negative(str(key)) and head.kinds[key] in TEXTS]
     negatives = [name for name in negatives if name not in (query, positive)]
     if not head.named:
-        tuples = "--format rows reads query, positive and negatives in this order; or " if set(head.kinds.values()) == {"text"} else ""
-        return f"{tuples}name the columns by position, from 0: --query-column N --positive-column N --negative-column N"
+        flags = "name the columns by position, from 0: --query-column N --positive-column N --negative-column N"
+        plain = len(head.kinds) > 3 and all(head.kinds[key] == "text" and not look_like_ids(head.column(key)) for key in head.kinds)
+        return f"--format rows reads query, positive and negatives in this order; or {flags}" if plain else flags
     if not (query or positive or negatives):
         return "name the columns: --query-column NAME --positive-column NAME --negative-column NAME (or --label-column NAME)"
     flags = [f"--query-column {_quoted(query)}", f"--positive-column {_quoted(positive)}",

@@ -94,11 +94,11 @@ def _n_resolved(values: Sequence[Any], lookup: Callable[[str], str | None]) -> i
 
 def _unresolved(what: str, values: Sequence[Any], binding: Binding, path: str, *, certain: bool) -> InputError:
     file = "--corpus FILE" if what == "passage" else "--queries FILE"
-    texts = "" if certain else f"; if they are texts: {format_of_texts(binding.schema)}"
+    texts = "" if certain else f"{format_of_texts(binding.schema)} where they are texts; "
     return InputError(
         f"the collection has no {what} for any id of the first rows, such as {str(values[0])[:60]!r} ({binding.mapping})",
         where=path,
-        remedy=f"{file} names the file that holds them{texts}",
+        remedy=f"{texts}{file} where another file holds them",
     )
 
 

@@ -17,7 +17,7 @@ MINE = "mine negatives first, with BM25 or a dense retriever over the corpus"
 COLLECTION = "name it with --collection (the folder) or --corpus and --queries, next to a file of records"
 TREC = "TREC relevance judgements or a run, not records with negatives"
 TREC_REMEDY = (
-    "write rows with `query_id`, `positive_id` and `negative_ids` from both, and name the texts with --collection DIR"
+    "write rows with `query_id`, `positive_id` and `negative_ids` from judgements and run, and name the texts with --collection DIR"
 )
 JUDGED = "relevance judgements (qrels), not records with negatives"
 BATCH = "answers of a language model in a batch, with the records in their texts"
