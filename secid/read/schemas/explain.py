@@ -46,7 +46,9 @@ def ready_flags(head: Head) -> str:
     negatives = [name for name in negatives if name not in (query, positive)]
     if not head.named:
         flags = "name the columns by position, from 0: --query-column N --positive-column N --negative-column N"
-        plain = len(head.kinds) > 3 and all(head.kinds[key] == "text" and not look_like_ids(head.column(key)) for key in head.kinds)
+        plain = len(head.kinds) > 3 and all(
+            head.kinds[key] == "text" and not look_like_ids(head.column(key)) for key in head.kinds
+        )
         return f"--format rows reads query, positive and negatives in this order; or {flags}" if plain else flags
     if not (query or positive or negatives):
         return "name the columns: --query-column NAME --positive-column NAME --negative-column NAME (or --label-column NAME)"

@@ -16,9 +16,7 @@ from secid.read.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, named
 MINE = "mine negatives first, with BM25 or a dense retriever over the corpus"
 COLLECTION = "name it with --collection (the folder) or --corpus and --queries, next to a file of records"
 TREC = "TREC relevance judgements or a run, not records with negatives"
-TREC_REMEDY = (
-    "write rows with `query_id`, `positive_id` and `negative_ids` from judgements and run, and name the texts with --collection DIR"
-)
+TREC_REMEDY = "write rows with `query_id`, `positive_id` and `negative_ids` from judgements and run, and name the texts with --collection DIR"
 JUDGED = "relevance judgements (qrels), not records with negatives"
 BATCH = "answers of a language model in a batch, with the records in their texts"
 BY_ROWS = "write it by rows: `python -c \"import pandas; pandas.read_json('FILE'{}).to_json('NEW', orient='records', lines=True)\"`"
@@ -148,7 +146,7 @@ def _unnest(head: Head) -> str:
     inner = _inner(head)
     name = shown(inner[0][0], 60)
     if len(inner) < len(head.kinds) or len(head.rows) > 1 or name.isidentifier():
-        step = f". + .{name}" if name.isidentifier() else f". + .[\"{name}\"]"
+        step = f". + .{name}" if name.isidentifier() else f'. + .["{name}"]'
         if len(inner) == 1:
             return f"write one record a line: `jq -c '(arrays[] // .) | {step}' FILE > NEW`"
     step = ".[]" if inner[0][1] else "to_entries[] | {query: .key} + .value"
