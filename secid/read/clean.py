@@ -64,13 +64,9 @@ class Cleaner:
     """
 
     def __init__(
-        self,
-        binding: Binding,
-        path: str,
-        settings: Settings,
-        query_of: Lookup | None = None,
+        self, binding: Binding, path: str, settings: Settings, query_of: Lookup | None = None,
         passage_of: Lookup | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._binding = binding
         self._extract = binding.extract
         self._path = path
@@ -236,15 +232,9 @@ class Cleaner:
         return {self._by: value if isinstance(value, str | int | float | bool) else None}
 
     def _record(
-        self,
-        line: int,
-        query: Any,
-        positives: Any,
-        negatives: Any,
-        split: str,
-        row_fields: Mapping[str, Scalar],
+        self, line: int, query: Any, positives: Any, negatives: Any, split: str, row_fields: Mapping[str, Scalar],
         left_out: Dropped,
-    ) -> Item:
+    ) -> Item:  # fmt: skip
         """The record of these cells. left_out: passages of the row in columns not read, by (reason, column)."""
         try:
             text = self._query(query)
@@ -390,28 +380,24 @@ def _looked_up(lookup: Lookup, value: Any, what: str) -> str:
 
 
 def _by_reason(dropped: Dropped) -> Counter[str]:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for (reason, _), n in dropped.items():
-        found[reason] += n
-    return found
+        counts[reason] += n
+    return counts
 
 
 def _verdict(dropped: Dropped, none: str) -> tuple[str, str]:
     """Why nothing is left: the commonest reason (the first met among equals); `none` where nothing was there."""
-    telling = [(key, n) for key, n in dropped.items() if key[0] != "missing_field"]
-    if not telling:
+    reasons = [(key, n) for key, n in dropped.items() if key[0] != "missing_field"]
+    if not reasons:
         return none, "null" if dropped else "an empty list"
-    return max(telling, key=lambda pair: pair[1])[0]
+    return max(reasons, key=lambda pair: pair[1])[0]
 
 
 def _kind(value: Any) -> str:
     """A value's JSON type, for messages."""
-    names = {
-        dict: "an object",
-        list: "a list",
-        tuple: "a list",
-        str: "a text",
-        bool: "true or false",
-        type(None): "null",
-    }
-    return names.get(type(value), "a number" if isinstance(value, int | float) else f"a {type(value).__name__}")
+    return KINDS.get(type(value), f"a {type(value).__name__}")
+
+
+KINDS = {dict: "an object", list: "a list", tuple: "a list", str: "a text", bool: "true or false", int: "a number",
+         float: "a number", type(None): "null"}  # fmt: skip

@@ -20,7 +20,7 @@ KNOWN_WORD = re.compile(
 """Words that names of columns are made of."""
 
 NAME = re.compile(r"(?:[^\W\d_]|\ufffd)[^.?!,;。？！，；、؟،]{0,39}")
-"""What may name a column: it starts with a letter (or a byte that is no UTF-8), and has no mark of a sentence or list."""
+"""What may name a column: it starts with a letter (or a byte not in UTF-8) and has no mark of a sentence or list."""
 
 PANDAS_INDEX = re.compile(r"Unnamed: \d+")
 """What pandas names a column without a name; its index it leaves empty."""

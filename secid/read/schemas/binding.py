@@ -30,7 +30,7 @@ class Binding:
 
     query, positives, negatives : where they come from, in words for the user.
     columns    : all that `extract` touches; None for rows without names.
-    split_by   : negatives are a dict {split: negatives} ("the keys of neg").
+    splits     : negatives are a dict {split: negatives} ("the keys of neg").
     pairs      : texts are [instruction, text] pairs.
     either     : a single text may stand in place of a list.
     labelled   : `extract` gives (query, passage, label), one row a "pair", or (query, passages, labels), a "list".
@@ -105,27 +105,17 @@ def bind_columns(head: Head, query: Key, positive: Key, negatives: Sequence[Key]
     )
 
 
-def column_extract(
-    query: Key, positive: Key, negatives: Sequence[Key], scalar_positive: bool, scalar_negative: bool
-) -> Extract:
-    """The quickest extractor for plain columns: one itemgetter call a row."""
+def column_extract(query: Key, positive: Key, negatives: Sequence[Key], cell_p: bool, cell_n: bool) -> Extract:
+    """One itemgetter call a row. cell_p, cell_n: positives, negatives are single cells, which become a tuple."""
     get = itemgetter(query, positive, *negatives)
+    if not (cell_p or cell_n):
+        return get
 
-    def single_cells(row: Any) -> tuple[Any, Any, Any]:
+    def extract(row: Any) -> tuple[Any, Any, Any]:
         cells = get(row)
-        return cells[0], cells[1:2], cells[2:]
+        return cells[0], cells[1:2] if cell_p else cells[1], cells[2:] if cell_n else cells[2]
 
-    def one_positive(row: Any) -> tuple[Any, Any, Any]:
-        cells = get(row)
-        return cells[0], cells[1:2], cells[2]
-
-    def cells_of_negatives(row: Any) -> tuple[Any, Any, Any]:
-        cells = get(row)
-        return cells[0], cells[1], cells[2:]
-
-    if scalar_positive:
-        return single_cells if scalar_negative else one_positive
-    return cells_of_negatives if scalar_negative else get
+    return extract
 
 
 def span(keys: Sequence[Key]) -> str:

@@ -102,7 +102,7 @@ def _detected(head: Head, settings: Settings, path: str) -> Binding:
 
 
 def _deciding_flag(binding: Binding, readings: Sequence[Binding]) -> str:
-    """The flag that chooses this reading: its negatives, its positive or its query, whichever differs; else its name."""
+    """The flag that chooses this reading: its name, or the column by which it differs."""
     if len({reading.schema for reading in readings}) == len(readings):
         return f"--format {binding.schema}"
     roles = {"negative": "negatives", "positive": "positives", "query": "query"}

@@ -77,7 +77,8 @@ def refuse_textless(binding: Binding, head: Head, path: str) -> None:
         if 2 * len(textless) > len(passages):
             keys = ", ".join(dict.fromkeys(str(key) for value in textless for key in value))
             raise SchemaError(
-                f"passages are objects, and none of their keys is known to hold the text: {shorten(keys, 200)}{seen(head)}",
+                "passages are objects, and none of their keys is known to hold the text: "
+                f"{shorten(keys, 200)}{seen(head)}",
                 where=path,
                 remedy=f"name it `text`, or write passages as a list of texts; known are {', '.join(TEXT_KEYS)}",
             )

@@ -18,6 +18,7 @@ EXAMPLE_LENGTH = 60
 NAME_LENGTH = 100
 """Characters of a value and of a column's name that a message holds."""
 
+ALL_FLAGS = "--query-column NAME --positive-column NAME --negative-column NAME"
 TEXTS = LISTS | {"text", "struct"}
 
 
@@ -51,7 +52,7 @@ def ready_flags(head: Head) -> str:
         )
         return f"--format rows reads query, positive and negatives in this order; or {flags}" if plain else flags
     if not (query or positive or negatives):
-        return "name the columns: --query-column NAME --positive-column NAME --negative-column NAME (or --label-column NAME)"
+        return f"name the columns: {ALL_FLAGS} (or --label-column NAME)"
     flags = [f"--query-column {_quoted(query)}", f"--positive-column {_quoted(positive)}",
              f"--negative-column {_quoted(negatives[0] if negatives else None)}"]  # fmt: skip
     others = f"; other columns of negatives: {', '.join(map(_quoted, negatives[1:]))}" if negatives[1:] else ""

@@ -13,7 +13,7 @@ from secid.read.rows import Row
 Key = str | int
 
 ID = re.compile(r"(?=[^ ]*\d)[A-Za-z0-9_.:/#@+-]{1,64}")
-"""A text that looks like an id: one short ASCII word with a digit in it. Such texts need a collection, or `--format`."""
+"""A text that looks like an id, one short ASCII word with a digit: it needs a collection, or `--format`."""
 
 WORD = re.compile(r"\S{2,64}")
 

@@ -96,7 +96,7 @@ def _unresolved(what: str, values: Sequence[Any], binding: Binding, path: str, *
     file = "--corpus FILE" if what == "passage" else "--queries FILE"
     texts = "" if certain else f"{format_of_texts(binding.schema)} where they are texts; "
     return InputError(
-        f"the collection has no {what} for any id of the first rows, such as {str(values[0])[:60]!r} ({binding.mapping})",
+        f"the collection has no {what} for any id of the first rows, such as {str(values[0])[:60]!r}",
         where=path,
         remedy=f"{texts}{file} where another file holds them",
     )

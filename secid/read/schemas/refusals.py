@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from secid.read.passages import passage_text
 from secid.read.rows import shown
@@ -16,10 +15,17 @@ from secid.read.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, named
 MINE = "mine negatives first, with BM25 or a dense retriever over the corpus"
 COLLECTION = "name it with --collection (the folder) or --corpus and --queries, next to a file of records"
 TREC = "TREC relevance judgements or a run, not records with negatives"
-TREC_REMEDY = "write rows with `query_id`, `positive_id` and `negative_ids` from judgements and run, and name the texts with --collection DIR"
+TREC_REMEDY = (
+    "write rows with `query_id`, `positive_id` and `negative_ids` from judgements and run, "
+    "and name the texts with --collection DIR"
+)
+IDS_THIRD = "--format id-rows where the third column holds ids of negatives"
 JUDGED = "relevance judgements (qrels), not records with negatives"
 BATCH = "answers of a language model in a batch, with the records in their texts"
-BY_ROWS = "write it by rows: `python -c \"import pandas; pandas.read_json('FILE'{}).to_json('NEW', orient='records', lines=True)\"`"
+BY_ROWS = (
+    'write it by rows: `python -c "import pandas; '
+    "pandas.read_json('FILE'{}).to_json('NEW', orient='records', lines=True)\"`"
+)
 
 SMALL = range(-2, 11)
 """Relevance grades in use; TREC judges spam as -2."""
@@ -70,23 +76,17 @@ def _is_run(head: Head) -> bool:
     """Whether rows are query, passage, rank: the third counts from 1 (or 0) within each query, over other passages."""
     if head.named or len(head.kinds) not in (3, 4):
         return False
-    ranked: dict[str, dict[str, str]] = {}
+    ranked: dict[str, list[tuple[str, str]]] = {}
     for row in head.rows:
-        cells = [cell(row, place) for place in range(3)]
-        if all(isinstance(value, str | int) for value in cells):
-            query, passage, rank = map(str, cells)
-            if rank in ranked.setdefault(query, {}):
-                return False
-            ranked[query][rank] = passage
-    several = any(len(passages) > 1 for passages in ranked.values())
-    return several and all(_counts(passages) for passages in ranked.values())
+        query, passage, rank = (shown(cell(row, place)) for place in range(3))
+        ranked.setdefault(query, []).append((rank, passage))
+    return any(len(rows) > 1 for rows in ranked.values()) and all(map(_counts, ranked.values()))
 
 
-def _counts(passages: dict[str, str]) -> bool:
+def _counts(rows: list[tuple[str, str]]) -> bool:
     """Whether different passages have the ranks 1, 2, 3, ... or 0, 1, 2, ..."""
-    n = len(passages)
-    ranks = [{str(rank) for rank in range(first, first + n)} for first in (0, 1)]
-    return len(set(passages.values())) == n and set(passages) in ranks
+    n, ranks = len(rows), {rank for rank, _ in rows}
+    return len({passage for _, passage in rows}) == n and ranks in ({*map(str, range(n))}, {*map(str, range(1, n + 1))})
 
 
 def _is_squad(head: Head) -> bool:
@@ -145,10 +145,8 @@ def _is_nested(head: Head) -> bool:
 def _unnest(head: Head) -> str:
     inner = _inner(head)
     name = shown(inner[0][0], 60)
-    if len(inner) < len(head.kinds) or len(head.rows) > 1 or name.isidentifier():
-        step = f". + .{name}" if name.isidentifier() else f'. + .["{name}"]'
-        if len(inner) == 1:
-            return f"write one record a line: `jq -c '(arrays[] // .) | {step}' FILE > NEW`"
+    if len(inner) == 1 and name.isidentifier() and (inner[0][1] or len(head.kinds) > 1):
+        return f"write one record a line: `jq -c '(arrays[] // .) | . + .{name}' FILE > NEW`"
     step = ".[]" if inner[0][1] else "to_entries[] | {query: .key} + .value"
     return f"write one record a line: `jq -c '{step}' FILE > NEW`"
 
@@ -170,19 +168,14 @@ def _has_no_negatives(head: Head) -> bool:
 def _judged(head: Head) -> str:
     grades = sorted({number for value in head.column(2) if (number := as_number(value)) is not None})
     if len(grades) == 1:
-        return f"judgements of one grade hold no negatives: {MINE}"
+        return f"judgements of one grade hold no negatives: {MINE}; {IDS_THIRD}"
     flags = f"--query-column 0 --positive-column 1 --label-column 2 --positive-score {grades[1]:g} --collection DIR"
-    return f"to take passages judged below {grades[1]:g} as negatives: {flags}; or {MINE}"
+    return f"to take passages judged below {grades[1]:g} as negatives: {flags}; or {MINE}; {IDS_THIRD}"
 
 
 def _preferred(head: Head) -> str:
-    roles = dict(zip(("query", "positive", "negative"), (_asked(head), "chosen", "rejected"), strict=True))
-    flags = " ".join(f"--{role}-column {name}" for role, name in roles.items())
-    return f"to score them as records: {flags}"
-
-
-def _asked(head: Head) -> str:
-    return next((key for key in ("prompt", *named(head, QUERY)) if head.kinds.get(key) == "text"), "NAME")
+    query = next((key for key in ("prompt", *named(head, QUERY)) if head.kinds.get(key) == "text"), "NAME")
+    return f"to score them as records: --query-column {query} --positive-column chosen --negative-column rejected"
 
 
 def _negatives(head: Head) -> str:
@@ -198,8 +191,8 @@ REFUSALS = (
     Refusal(_has("query-id", "corpus-ids"), "lists of candidates (top_ranked): none is labelled positive", TREC_REMEDY),
     Refusal(_is_trec, TREC, TREC_REMEDY),
     Refusal(_is_run, "a run (query, passage, rank), not triples of ids",
-            f"{TREC_REMEDY}; --format id-rows where the third column holds ids of negatives"),
-    Refusal(_is_graded, JUDGED, lambda head: f"{_judged(head)}; --format id-rows reads ids of negatives in the third column"),
+            f"{TREC_REMEDY}; {IDS_THIRD}"),
+    Refusal(_is_graded, JUDGED, _judged),
     Refusal(_has("custom_id", "response"), BATCH,
             "write one record a line: `jq -c '.response.body.choices[0].message.content | fromjson' FILE > NEW`"),
     Refusal(_has("chosen", "rejected"), "preference pairs of a chat model, not retrieval records", _preferred),
@@ -213,6 +206,6 @@ REFUSALS = (
             "write one text as the query of each row; an [instruction, text] pair has two parts (--format instructor)",
             late=True),
     Refusal(_are_keyed, "negatives that are objects without a text of known name",
-            "write them as a list of texts, or a list for each miner (`{\"bm25\": [...], \"dense\": [...]}`)", late=True),
+            "write them as a list of texts, or as a list for each miner (`{\"bm25\": [...]}`)", late=True),
     Refusal(_has_no_negatives, "a query and positives but no column of negatives", _negatives, late=True),
 )  # fmt: skip

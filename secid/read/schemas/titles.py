@@ -42,7 +42,7 @@ def _alike(key: str, head: Head, binding: Binding) -> list[str]:
 
 
 def title_among(names: Iterable[str], key: str) -> str | None:
-    """The column of titles of a column of passages: pos_title of pos_text or positive, negative_1_title of negative_1."""
+    """The titles of a column of passages: pos_title of pos_text or positive, negative_1_title of negative_1."""
     number = key[len(unnumbered(key)) :].strip("_ -")
     whole = _plain(unnumbered(key))
     stems = {whole, whole.removesuffix("s"), re.sub(rf"{NOUN}$", "", whole)} - {""}
