@@ -390,7 +390,7 @@ def checked(values: Mapping[str, Any], origin: Mapping[str, str]) -> Settings:
     accepted: dict[str, Any] = {}
     for name, value in values.items():
         limits = {key: limit for key, limit in FIELDS[name].metadata.items() if key in LIMITS}
-        kind = Annotated[TYPES[name], FieldInfo(**limits)] if limits else TYPES[name]
+        kind: Any = Annotated[TYPES[name], FieldInfo(**limits)] if limits else TYPES[name]
         is_list = isinstance(value, str) and get_origin(TYPES[name]) is tuple
         try:
             accepted[name] = TypeAdapter(kind).validate_python(value.split(";") if is_list else value)

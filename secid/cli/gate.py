@@ -130,14 +130,14 @@ def _init(against: Path, path: Path, sources: list[str] | None) -> int:
 
 def _check_outputs(paths: list[Path]) -> None:
     from secid.errors import UsageError
-    from secid.pages.pages import check_writable
+    from secid.files import check_writable
 
     for path in paths:
         if path.suffix not in (".json", ".md", ".xml"):
             raise UsageError(
-                f"no page of a verdict has the suffix {path.suffix!r}", where=str(path), remedy="use .json, .md, .xml"
+                f"a verdict cannot be written as {path.suffix!r}", where=str(path), remedy="use .json, .md or .xml"
             )
-    check_writable(paths)
+        check_writable(path)
 
 
 def _refuse_inputs(

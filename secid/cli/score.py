@@ -102,12 +102,14 @@ def _score(
     from secid.cli.console import ConsoleProgress, stdout
     from secid.cli.outputs import refuse_inputs
     from secid.errors import OutputError, RunNotWrittenError
-    from secid.pages.pages import check_formats, check_writable, write_page
+    from secid.files import check_writable
+    from secid.pages.pages import check_formats, write_page
     from secid.pages.terminal import print_run
     from secid.results.document import to_json
 
     check_formats(out, "; a run folder is named by --run")
-    check_writable(out)
+    for path in out:
+        check_writable(path)
     if encoders:
         settings |= {"encoder": encoders[0], "other_encoders": encoders[1:]}
     refuse_inputs(out, sources, settings)
@@ -116,7 +118,7 @@ def _score(
     if run is None:
         try:
             folder = default_run(sources)
-            check_writable([folder])
+            check_writable(folder)
         except OutputError as error:
             folder, problem = None, error
     with ConsoleProgress(quiet) as progress:
