@@ -294,10 +294,11 @@ def assignments(texts: Sequence[str], names: Collection[str]) -> dict[str, Any]:
 
 def allowed(name: str) -> str:
     """The values that a setting takes, and what it does."""
-    return f"{_range(name)}. {FIELDS[name].metadata['help']}"
+    return f"{value_range(name)}. {FIELDS[name].metadata['help']}"
 
 
-def _range(name: str) -> str:
+def value_range(name: str) -> str:
+    """The values that a setting takes: its type, choices or limits."""
     if get_origin(TYPES[name]) is tuple:
         return "text"
     kinds = [kind for kind in get_args(TYPES[name]) or (TYPES[name],) if kind is not type(None)]

@@ -138,7 +138,8 @@ def _from_hub(name: str, settings: Settings) -> Located:
 def _incomplete(unknown: list[str]) -> str:
     return (
         f"{', '.join(unknown)} may exist, but are not in the hub cache and the hub could not be asked: the recipe may "
-        f"be wrong; run once with a network, or give {flag_of('pooling')}, --max-length, --query-prefix and --passage-prefix"
+        f"be wrong; run once with a network, or give --query-prefix, --passage-prefix, --max-length and "
+        f"{flag_of('pooling', 'NAME')}"
     )
 
 
