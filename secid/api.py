@@ -89,7 +89,8 @@ def score(
         recorder.start("open files", None, "")
         readers = [open_source(source, values) for source in files]
         loaded, info = _load(encoder, values, recorder)
-        with scored_plan(readers, loaded, resolved, work, recorder) as (scored, plan):
+        named = None if run is None else fspath(run)
+        with scored_plan(readers, loaded, resolved, work, recorder, run_folder=named) as (scored, plan):
             scored = replace(scored, run=replace(scored.run, encoder=info))
             if other_encoders:
                 scored = _with_other_encoders(scored, plan, other_encoders, values, work, recorder)

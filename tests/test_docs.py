@@ -87,7 +87,7 @@ def test_every_command_has_a_section_that_names_all_its_options():
 
 def test_a_new_option_would_be_noticed():
     page = text_of(builder().CLI_PAGE)
-    assert page.replace("| `--first-k` |", "| `--first-n` |") != builder().cli_page()
+    assert page.replace("| `--max-records` |", "| `--most-records` |") != builder().cli_page()
 
 
 def missing_fields(page: str) -> list[str]:

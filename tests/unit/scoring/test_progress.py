@@ -66,8 +66,8 @@ def test_what_is_not_read_and_flags_that_do_nothing_are_noted(tmp_path):
     secid.check([folder], header=True, positive_score=0.5, progress=told)
     assert told.notes[0] == f"{folder}: not read: README.md"
     assert [note for note in told.notes if "does nothing" in note] == [
-        "--header does nothing here: no file is a table",
-        "--positive-score does nothing here: no file has labels",
+        "--set header=yes is ignored: no input is CSV or TSV",
+        "--positive-score is ignored: no input has labels",
     ]
 
     told = Noted()
