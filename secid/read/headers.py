@@ -10,6 +10,7 @@ from secid.errors import InputError
 from secid.read.rows import shorten
 from secid.read.schemas.head import ID
 from secid.read.schemas.patterns import NEGATIVE, NEGATIVE_IDS, POSITIVE, POSITIVE_IDS, QUERY, composed, fits
+from secid.settings import flag_of
 
 KNOWN_WORD = re.compile(
     r"(?i)quer(y|ies)|anchor|questions?|user|search|pos(itive)?s?|(hard)?neg(ative)?s?|hard|(ir)?relevant|gold"
@@ -46,7 +47,7 @@ def header_of(rows: Sequence[Sequence[str]], header: bool | None, path: str) -> 
         raise InputError(
             f"the first line may name the columns or be a row: {shorten(', '.join(first), 100)}",
             where=f"{path}:1",
-            remedy="--header says that it names them, --no-header that it is a row",
+            remedy=f"{flag_of('header', True)} says that it names them, {flag_of('header', False)} that it is a row",
         )
     return ()
 

@@ -17,7 +17,7 @@ from secid.read.schemas.head import LISTS, SCALARS, Head, Key
 from secid.read.schemas.labels import FLAGS, LABEL_WORDS, as_label
 from secid.read.schemas.patterns import role_beside
 from secid.read.schemas.toolkits import is_pair
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 
 SCALAR = r"(?:-?\d[\d.eE+-]{0,20}|None|null|[Tt]rue|[Ff]alse|nan|NaN)"
 LIST_BEGINS = re.compile(rf"""array\(|\{{\s*["']|[\[(]\s*(?:["']|{SCALAR}\s*,)|\[\s*(?:[\[({{]|array\()""")
@@ -155,7 +155,7 @@ def refuse_names(head: Head, path: str) -> None:
         raise SchemaError(
             f"the first row may name the columns or be one of texts: {shorten(', '.join(names), 100)}",
             where=path,
-            remedy="--no-header reads it as a row; if it holds the names, write each row as an object",
+            remedy=f"{flag_of('header', False)} reads it as a row; if it holds the names, write each row as an object",
         )
 
 

@@ -12,7 +12,7 @@ from secid.read.passages import leaves, passage_id, passage_text
 from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, filled
 from secid.read.schemas.head import Head, look_like_ids, look_like_words
 from secid.read.schemas.patterns import NEGATIVE_IDS, PASSAGE_ID, POSITIVE_IDS, QUERY_ID, fits
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 
 RESOLVED = 0.1
 """Share of a column's values in the collection that makes them ids: a small corpus lacks many, and a text is no id."""
@@ -93,7 +93,7 @@ def _n_resolved(values: Sequence[Any], lookup: Callable[[str], str | None]) -> i
 
 
 def _unresolved(what: str, values: Sequence[Any], binding: Binding, path: str, *, certain: bool) -> InputError:
-    file = "--corpus FILE" if what == "passage" else "--queries FILE"
+    file = flag_of("corpus" if what == "passage" else "queries", "FILE")
     texts = "" if certain else f"{format_of_texts(binding.schema)} where they are texts; "
     return InputError(
         f"the collection has no {what} for any id of the first rows, such as {str(values[0])[:60]!r}",

@@ -11,9 +11,13 @@ from secid.read.schemas.explain import label_flags, ready_flags
 from secid.read.schemas.head import LISTS, Head, cell, look_like_ids
 from secid.read.schemas.labels import as_number
 from secid.read.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, named
+from secid.settings import flag_of
 
 MINE = "mine negatives first, with BM25 or a dense retriever over the corpus"
-COLLECTION = "name it with --collection (the folder) or --corpus and --queries, next to a file of records"
+COLLECTION = (
+    f"name it with --collection (the folder), or {flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}, "
+    "next to a file of records"
+)
 TREC = "TREC relevance judgements or a run, not records with negatives"
 TREC_REMEDY = (
     "write rows with `query_id`, `positive_id` and `negative_ids` from judgements and run, "

@@ -257,15 +257,13 @@ def typed_back(remedy: str, path: Path, settings: dict[str, Any]) -> Record | De
 
 
 def flags_of(remedy: str) -> Iterator[tuple[str, Any]]:
-    """The first flags of a remedy as settings."""
+    """The first flags of a remedy as settings, `--set NAME=VALUE` among them."""
     words = shlex.split(remedy[remedy.index("--") :].replace(";", " ;"))
     while words and words[0].startswith("--"):
-        name = words.pop(0).removeprefix("--").replace("-", "_")
-        if name.endswith("header"):
-            yield "header", name == "header"
-        else:
-            value = words.pop(0).rstrip(",")
-            yield name, float(value) if name == "positive_score" else value
+        name, value = words.pop(0).removeprefix("--").replace("-", "_"), words.pop(0).rstrip(",")
+        if name == "set":
+            name, _, value = value.partition("=")
+        yield name, {"yes": True, "no": False}.get(value, float(value) if name == "positive_score" else value)
 
 
 def test_wording(tmp_path: Path, wiki: str, snapshot: Snapshot) -> None:
