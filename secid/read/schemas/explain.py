@@ -46,11 +46,11 @@ def ready_flags(head: Head) -> str:
     negatives = [str(key) for key in head.kinds if says_negative(str(key)) and head.kinds[key] in TEXTS]
     negatives = [name for name in negatives if name not in (query, positive)]
     if not head.named:
-        flags = "name the columns by position, from 0: --query-column N --positive-column N --negative-column N"
-        plain = len(head.kinds) > 3 and all(
-            head.kinds[key] == "text" and not look_like_ids(head.column(key)) for key in head.kinds
-        )
-        return f"--format rows reads query, positive and negatives in this order; or {flags}" if plain else flags
+        by_position = f"name the columns by position, from 0: {ALL_FLAGS.replace('NAME', 'N')}"
+        tuples = all(head.kinds[key] == "text" and not look_like_ids(head.column(key)) for key in head.kinds)
+        if len(head.kinds) > 3 and tuples:
+            return f"--format rows reads query, positive and negatives in this order; or {by_position}"
+        return by_position
     if not (query or positive or negatives):
         return f"name the columns: {ALL_FLAGS} (or --label-column NAME)"
     flags = [f"--query-column {_quoted(query)}", f"--positive-column {_quoted(positive)}",

@@ -20,8 +20,12 @@ from .conftest import read, write, write_jsonl
 
 CORPUS = {
     **{f"d{n}": f"passage {n} of the corpus" for n in range(9)},
-    **{"Nikolaj_Coster-Waldau": "an actor", "Fox_Broadcasting": "a network", "Arctic": "the far north"},
-    **{"<dbpedia:X_(book)>": "a book", "民法典第五十四条": "an article of a law", "27/2010/nđ-cp#8": "a decree"},
+    "Nikolaj_Coster-Waldau": "an actor",
+    "Fox_Broadcasting": "a network",
+    "Arctic": "the far north",
+    "<dbpedia:X_(book)>": "a book",
+    "民法典第五十四条": "an article of a law",
+    "27/2010/nđ-cp#8": "a decree",
 }
 QUERIES = {"75000": "who is he", "q1": "the first query", "q2": "the second query"}
 
@@ -71,23 +75,39 @@ READ: dict[str, tuple[str, Any, dict[str, Any], Any]] = {
         ("a 0", ("the far north",), ("a network",)),
     ),
     "two columns of negatives": (
-        "a.jsonl", [{**TEXT, "neg_bm25": ["c 0"], "neg_dense": ["d 0"]}], {}, (*ABC, "neg_bm25"),
+        "a.jsonl",
+        [{**TEXT, "neg_bm25": ["c 0"], "neg_dense": ["d 0"]}],
+        {},
+        (*ABC, "neg_bm25"),
     ),
     "two columns of single negatives": (
-        "a.csv", [{**TEXT, "hard_negative_bm25": "c 0", "hard_negative_e5": "d 0"}], {}, (*ABC, "hard_negative_bm25"),
+        "a.csv",
+        [{**TEXT, "hard_negative_bm25": "c 0", "hard_negative_e5": "d 0"}],
+        {},
+        (*ABC, "hard_negative_bm25"),
     ),
     "the index of pandas": ("a.csv", ",query,positive,negative\n0,a 0,b 0,c 0\n", {}, ABC),
     "an index without a name": ("a.csv", "Unnamed: 0,query,positive,negative\n0,a 0,b 0,c 0\n", {}, ABC),
     "passages with answers": (
         "a.jsonl",
-        [{"question": "a 0", "ctxs": [{"text": "b 0", "hasanswer": True, "score": 9}, {"text": "c 0", "hasanswer": False}]}],
+        [
+            {
+                "question": "a 0",
+                "ctxs": [{"text": "b 0", "hasanswer": True, "score": 9}, {"text": "c 0", "hasanswer": False}],
+            }
+        ],
         {},
         ABC,
     ),
-    "labels of 0 and 1": ("a.jsonl", [{"query": "a 0", "passage": "b 0", "label": 1}, {"query": "a 0", "passage": "c 0", "label": 0}], {}, ABC),
+    "labels of 0 and 1": (
+        "a.jsonl",
+        [{"query": "a 0", "passage": "b 0", "label": 1}, {"query": "a 0", "passage": "c 0", "label": 0}],
+        {},
+        ABC,
+    ),
     "a byte order mark": ("a.csv", "\ufeffquery,positive,negative\na 0,b 0,c 0\n", {}, ABC),
     "texts of a third column numbered alike": ("a.jsonl", [{"text1": "a 0", "text2": "b 0", "text3": "c 0"}], {}, ABC),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", READ)
@@ -113,9 +133,16 @@ class Case(NamedTuple):
     kind: type[SecidError] = SchemaError
 
 
-LABELLED = [{"idx": f"dev-{n}", "doc": f"a {n // 2}", "code": f"{'cb'[n % 2]} {n // 2}", "code_tokens": f"{n} x", "label": n % 2}
-            for n in range(6)]  # fmt: skip
-CODE = ("--query-column doc", "--positive-column code")
+LABELLED = [
+    {
+        "idx": f"dev-{n}",
+        "doc": f"a {n // 2}",
+        "code": f"{'cb'[n % 2]} {n // 2}",
+        "code_tokens": f"{n} x",
+        "label": n % 2,
+    }
+    for n in range(6)
+]
 GRADES = [["q1", "d1", 1], ["q1", "d2", 2], ["q1", "d3", 1], ["q2", "d4", 1]]
 GRADED = ("the first query", (CORPUS["d2"],), (CORPUS["d1"], CORPUS["d3"]))
 IDS = {"query": "a 0", "positive": "d1", "negative": "d2"}
@@ -126,7 +153,10 @@ TABLE = "foo,bar,baz\n" + "a 0,b 0,c 0\n" * 3
 REFUSED: dict[str, Case] = {
     "labels of 0 and 1 next to unknown names": Case("a.json", LABELLED, ("doc", "code"), ABC),
     "labels of 0 and 1 under foreign names": Case(
-        "a.jsonl", [{"질문": row["doc"], "문단": row["code"], "레이블": row["label"]} for row in LABELLED], ("문단",), ABC
+        "a.jsonl",
+        [{"질문": row["doc"], "문단": row["code"], "레이블": row["label"]} for row in LABELLED],
+        ("문단",),
+        ABC,
     ),
     "scores without a threshold": Case(
         "a.jsonl", [{"query": "a 0", "passage": t, "score": s} for t, s in (("b 0", 0.9), ("c 0", 0.1))], ("0.5",), ABC
@@ -142,19 +172,31 @@ REFUSED: dict[str, Case] = {
     "TREC judgements with tabs": Case("a.tsv", [[1, 0, "d1", 1], [1, 0, "d2", 0]]),
     "a run": Case("a.tsv", [[f"q{q}", f"d{q + n}", n] for q in (1, 2) for n in (1, 2, 3)]),
     "SQuAD": Case("a.json", '{"version": "1", "data": [{"title": "T", "paragraphs": [{"context": "c", "qas": []}]}]}'),
-    "SQuAD by rows": Case("a.jsonl", [{"question": "a 0", "context": "b 0", "answers": {"text": ["b"], "answer_start": [0]}}]),
+    "SQuAD by rows": Case(
+        "a.jsonl", [{"question": "a 0", "context": "b 0", "answers": {"text": ["b"], "answer_start": [0]}}]
+    ),
     "LlamaIndex": Case("a.json", '{"queries": {"1": "q"}, "corpus": {"2": "p"}, "relevant_docs": {"1": ["2"]}}'),
-    "preference pairs": Case("a.jsonl", texts(prompt="how", chosen="so it is", rejected="not at all"), (),
-                             ("how number 0", ("so it is number 0",), ("not at all number 0",))),
+    "preference pairs": Case(
+        "a.jsonl",
+        texts(prompt="how", chosen="so it is", rejected="not at all"),
+        (),
+        ("how number 0", ("so it is number 0",), ("not at all number 0",)),
+    ),
     "instruction tuning": Case("a.jsonl", [{"instruction": "a", "input": "b", "output": "c"}]),
     "conversations": Case("a.jsonl", [{"messages": [{"role": "user", "content": "hi"}]}]),
-    "a batch of a language model": Case("a.jsonl", [{"custom_id": "1", "response": {"body": {"choices": [
-        {"message": {"content": json.dumps(TRIPLET)}}]}}}], (), ABC),
+    "a batch of a language model": Case(
+        "a.jsonl",
+        [{"custom_id": "1", "response": {"body": {"choices": [{"message": {"content": json.dumps(TRIPLET)}}]}}}],
+        (),
+        ABC,
+    ),
     "a collection": Case("a.jsonl", [{"_id": "1", "title": "t", "text": "x"}]),
     "records by id": Case("a.json", json.dumps({"1163399": TRIPLET, "192017": TRIPLET}), (), ABC),
     "records by query": Case("a.json", '{"a 0": {"positive": "b 0", "negative": "c 0"}}', (), ABC),
     "records under a key": Case("a.jsonl", [{"id": 1, "data": TRIPLET}] * 2, (), ABC),
-    "passages under a key": Case("a.jsonl", [{"query": "a 0", "passages": {"positive": "b 0", "negative": "c 0"}}] * 2, (), ABC),
+    "passages under a key": Case(
+        "a.jsonl", [{"query": "a 0", "passages": {"positive": "b 0", "negative": "c 0"}}] * 2, (), ABC
+    ),
     "a table by columns": Case("a.json", json.dumps({key: {"0": value, "1": "x"} for key, value in TRIPLET.items()})),
     "lists by columns": Case("a.json", json.dumps({key: [value, f"{key} 1"] for key, value in TRIPLET.items()})),
     "a header of unknown names": Case("a.csv", TABLE, (), ABC, kind=InputError),
@@ -163,58 +205,108 @@ REFUSED: dict[str, Case] = {
     "arrays under names": Case("a.jsonl", [["query", "positive", "negative"], ["a 0", "b 0", "c 0"]]),
     "ids without a collection": Case("a.jsonl", [IDS], ("DIR",), OF_IDS, kind=InputError),
     "columns of ids without a collection": Case(
-        "a.jsonl", [{"query": "a 0", "positive_id": "Arctic", "negative_ids": ["Fox_Broadcasting"]}], ("DIR",),
-        ("a 0", ("the far north",), ("a network",)), kind=InputError),
-    "ids of another collection": Case("a.jsonl", [{**IDS, "positive": "x1", "negative": "x2"}], (),
-                                      ("a 0", ("x1",), ("x2",)), {"collection": "DIR"}, InputError),
-    "names of another collection": Case("a.jsonl", [{**IDS, "positive": "Antarctic", "negative": "Sky_News"}], (),
-                                        ("a 0", ("Antarctic",), ("Sky_News",)), {"collection": "DIR"}, InputError),
+        "a.jsonl",
+        [{"query": "a 0", "positive_id": "Arctic", "negative_ids": ["Fox_Broadcasting"]}],
+        ("DIR",),
+        ("a 0", ("the far north",), ("a network",)),
+        kind=InputError,
+    ),
+    "ids of another collection": Case(
+        "a.jsonl",
+        [{**IDS, "positive": "x1", "negative": "x2"}],
+        (),
+        ("a 0", ("x1",), ("x2",)),
+        {"collection": "DIR"},
+        InputError,
+    ),
+    "names of another collection": Case(
+        "a.jsonl",
+        [{**IDS, "positive": "Antarctic", "negative": "Sky_News"}],
+        (),
+        ("a 0", ("Antarctic",), ("Sky_News",)),
+        {"collection": "DIR"},
+        InputError,
+    ),
     "columns of ids of another collection": Case(
-        "a.jsonl", [{"query": "a 0", "positive_id": "x1", "negative_ids": ["x2"]}], None, None, {"collection": "DIR"}, InputError),
+        "a.jsonl",
+        [{"query": "a 0", "positive_id": "x1", "negative_ids": ["x2"]}],
+        None,
+        None,
+        {"collection": "DIR"},
+        InputError,
+    ),
     "two kinds of negatives": Case("a.jsonl", [{**TRIPLET, "hard_negative": "d 0"}], (), ABC),
     "a second column of negatives": Case("a.jsonl", [{**TRIPLET, "negative_bm25": "d 0"}], (), ABC),
     "a second positive": Case("a.jsonl", [{**TRIPLET, "positive_2": "d 0"}], (), ABC),
     "negatives next to labels": Case(
-        "a.jsonl", [{"query": "a 0", "docs": ["b 0", "c 0"], "labels": [1, 0], "negatives": ["m"]}] * 3, (), ABC),
+        "a.jsonl", [{"query": "a 0", "docs": ["b 0", "c 0"], "labels": [1, 0], "negatives": ["m"]}] * 3, (), ABC
+    ),
     "one miner": Case("a.jsonl", [{**TEXT, "neg_bm25": ["c 0"]}], (), ABC),
     "the miner first": Case("a.jsonl", [{**TEXT, "bm25_neg": ["c 0"], "dense_neg": ["d 0"]}], (), ABC),
     "no negatives": Case("a.jsonl", [TEXT]),
     "a question, a context and an answer": Case("a.jsonl", texts(question="a b", context="c d", answer="e f")),
-    "a word of negatives within a name": Case("a.jsonl", [{"question": "a 0", "ctx_good": "b 0", "ctx_bad": "c 0"}], ("ctx_good",), ABC),
-    "unknown names": Case("a.jsonl", [{"号码": 7, "提问": "a 0", "好 文档": "b 0", "坏文档1": "c 0", "坏文档2": "d 0"}],
-                          ("提问", "'好 文档'", "坏文档"), ("a 0", ("b 0",), ("c 0", "d 0"))),
-    "a query and two texts": Case("a.jsonl", texts(query="a b", left="c d", right="e f"), ("left", "right"),
-                                  ("a b number 0", ("c d number 0",), ("e f number 0",))),
-    "four texts without names": Case("a.jsonl", [["a 0", "b 0", "c 0", "d 0"]] * 2, (), ("a 0", ("b 0",), ("c 0", "d 0"))),
+    "a word of negatives within a name": Case(
+        "a.jsonl", [{"question": "a 0", "ctx_good": "b 0", "ctx_bad": "c 0"}], ("ctx_good",), ABC
+    ),
+    "unknown names": Case(
+        "a.jsonl",
+        [{"号码": 7, "提问": "a 0", "好 文档": "b 0", "坏文档1": "c 0", "坏文档2": "d 0"}],
+        ("提问", "'好 文档'", "坏文档"),
+        ("a 0", ("b 0",), ("c 0", "d 0")),
+    ),
+    "a query and two texts": Case(
+        "a.jsonl",
+        texts(query="a b", left="c d", right="e f"),
+        ("left", "right"),
+        ("a b number 0", ("c d number 0",), ("e f number 0",)),
+    ),
+    "four texts without names": Case(
+        "a.jsonl", [["a 0", "b 0", "c 0", "d 0"]] * 2, (), ("a 0", ("b 0",), ("c 0", "d 0"))
+    ),
     "ids before texts without names": Case("a.tsv", [["7", "a 0", "b 0", "c 0"]] * 3, ("1", "2", "3"), ABC),
     "a class as the third text": Case("a.jsonl", [[f"a {n} b", f"c {n} d", "neutral"] for n in range(8)]),
     "a column that is missing": Case("a.jsonl", [TRIPLET], (), ABC, {"query_column": "quary"}),
     "a source column that is missing": Case("a.jsonl", [TRIPLET], None, None, {"source_column": "miner"}),
     "a name of a format that is misspelt": Case("a.jsonl", [TRIPLET], None, None, {"format": "tripletts"}),
     "another format": Case("a.jsonl", [TRIPLET], None, None, {"format": "dpr"}),
-    "labels and negatives named": Case("a.jsonl", LABELLED, None, None, {
-        "query_column": "doc", "positive_column": "code", "label_column": "label", "negative_column": "idx"}),
+    "labels and negatives named": Case(
+        "a.jsonl",
+        LABELLED,
+        None,
+        None,
+        {"query_column": "doc", "positive_column": "code", "label_column": "label", "negative_column": "idx"},
+    ),
     "two texts that may be passages": Case(
-        "a.jsonl", [{"query": ["i", f"q {n}"], "pos": [f"p {n}", f"o {n}"], "neg": ["i", f"n {n}"]} for n in range(4)], (),
-        ("q 0", ("o 0",), ("n 0",))),
+        "a.jsonl",
+        [{"query": ["i", f"q {n}"], "pos": [f"p {n}", f"o {n}"], "neg": ["i", f"n {n}"]} for n in range(4)],
+        (),
+        ("q 0", ("o 0",), ("n 0",)),
+    ),
     "lists of queries": Case("a.jsonl", [{"query": ["a", "b", "c"], "positive": ["p"], "negative": ["n"]}]),
     "objects without a text": Case("a.jsonl", [{"query": "a 0", "pos": [{"Body": "b"}], "neg": [{"Body": "c"}]}] * 3),
     "objects of fields": Case("a.jsonl", [{"query": "a 0", "pos": ["b"], "neg": {"ids": ["d7"], "texts": ["n one"]}}]),
     "lists in lists": Case("a.jsonl", [{"query": "a 0", "positive": ["b"], "negatives": [["c", 0.5]]}] * 3),
     "lists written as text": Case("a.csv", [{"query": "a 0", "positive": "b 0", "negatives": "['c 0', 'd 0']"}] * 3),
     "columns of bytes": Case("a.parquet", [{"query": b"a", "positive": b"b", "negative": b"c"}]),
-}  # fmt: skip
+}
 
 CONTAINERS: dict[str, Case] = {
     "a README": Case("README.md", "# My data\n\nIt holds rows.\n", kind=InputError),
     "an Excel workbook": Case("a.xlsx", b"PK\x03\x04" + b"\0" * 60, kind=InputError),
-    "UTF-16": Case("a.csv", "query,positive,negative\na 0,b 0,c 0\n".encode("utf-16"), ("UTF-16",), ABC, kind=InputError),
-    "Latin-1": Case("a.csv", "query,positive,negative\né 0,b 0,c 0\n".encode("cp1252"), ("CP1252",), ("é 0", *ABC[1:]),
-                    kind=InputError),
+    "UTF-16": Case(
+        "a.csv", "query,positive,negative\na 0,b 0,c 0\n".encode("utf-16"), ("UTF-16",), ABC, kind=InputError
+    ),
+    "Latin-1": Case(
+        "a.csv",
+        "query,positive,negative\né 0,b 0,c 0\n".encode("cp1252"),
+        ("CP1252",),
+        ("é 0", *ABC[1:]),
+        kind=InputError,
+    ),
     "semicolons": Case("a.csv", "query;positive;negative\na 0;b 0;c 0\n", kind=InputError),
     "trailing commas": Case("a.jsonl", json.dumps(TRIPLET)[:-1] + ",}\n", kind=InputError),
     "TREC": Case("qrels.txt", "1 0 d1 1\n1 0 d2 0\n", kind=InputError),
-}  # fmt: skip
+}
 
 
 def refusal(case: Case, folder: Path, wiki: str) -> SecidError:
