@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -337,13 +338,13 @@ def test_is_refused_with_what_reads_it(name: str, tmp_path: Path, wiki: str) -> 
 
 def typed_back(remedy: str, path: Path, settings: dict[str, Any]) -> Record | Defect:
     """The first item that the command or the flags of a remedy read."""
-    command = next((part for part in (*remedy.split("`"), remedy.partition(": ")[2]) if part.endswith("> NEW")), None)
-    if command is None:
+    commands = re.findall(r"(?:iconv|jq) [^`]*> NEW", remedy)
+    if not commands:
         return read(path, **{**settings, **dict(flags_of(remedy))})[1][0]
-    if shutil.which(command.split()[0]) is None:
-        pytest.skip(f"{command.split()[0]} is not installed")
+    if shutil.which(commands[0].split()[0]) is None:
+        pytest.skip(f"{commands[0].split()[0]} is not installed")
     new = path.with_name(f"new{path.suffix.replace('.json', '.jsonl').replace('ll', 'l')}")
-    whole = command.replace(" FILE", f" {shlex.quote(str(path))}").replace(" NEW", f" {shlex.quote(str(new))}")
+    whole = commands[0].replace(" FILE", f" {shlex.quote(str(path))}").replace(" NEW", f" {shlex.quote(str(new))}")
     subprocess.run(["/bin/sh", "-c", whole], check=True)
     return read(new, **settings)[1][0]
 
