@@ -17,6 +17,9 @@ from secid.settings import Settings, flag_of
 RESOLVED = 0.1
 """Share of a column's values in the collection that makes them ids: a small corpus lacks many, and a text is no id."""
 
+ASKED = 2000
+"""Values that are asked for: enough for a share, and milliseconds."""
+
 LONGEST = 512
 """Characters of the longest value that is asked for as an id."""
 
@@ -37,7 +40,7 @@ def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, tex
     columns = (*(binding.columns or ())[1:], binding.inner)
     columns = columns[:1] if binding.labelled else columns
     named = any(fits(name, ID_COLUMN) for name in columns) or _are_references(passages)
-    values = [value for value in leaves(passages) if isinstance(value, str | int)]
+    values = [value for value in leaves(passages) if isinstance(value, str | int)][:ASKED]
     given = settings.collection or settings.corpus or settings.queries
     query_named = fits(binding.query, ID_COLUMN)
     whole = bool(queries) and all(type(query) is int or str(query).isdecimal() for query in queries)
