@@ -69,7 +69,10 @@ def test_bits_are_places_of_a_mask_and_those_of_the_texts_come_first():
 
 
 def test_check_looks_for_all_that_needs_no_encoder():
-    assert set(CHECKED) == {name for name, entry in FINDINGS.items() if entry.needs != "rows"} - {"truncated", "unknown_script"}
+    assert set(CHECKED) == {name for name, entry in FINDINGS.items() if entry.needs != "rows"} - {
+        "truncated",
+        "unknown_script",
+    }
 
 
 def test_negatives_parquet_has_a_column_for_each_finding():
