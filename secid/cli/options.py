@@ -35,7 +35,7 @@ REST = "Options"
 OUTPUTS = frozenset({"run", "force", "out", "json", "legend", "quiet", "annotations"})
 """Options that belong to Output in every command."""
 MOST_LABEL = 26
-"""Widest column of options, so that the sentences beside it have the rest of 80 columns."""
+"""Widest column of options, so that help texts have the rest of 80 columns."""
 
 Sources = Annotated[
     list[str],
