@@ -66,16 +66,16 @@ class Inspector:
         table = table.with_findings({name: table.source.has(name)[table.triplets.place] for name in TEXT_FINDINGS})
         table = table.with_findings({name: rule.flags for name, rule in rules.items()})
         names = names_of(item.query_keys)
-        looked_for = None if self._reference is None else sampled(table.triplets.query, self._reference)
+        sample = None if self._reference is None else sampled(table.triplets.query, self._reference)
         shares = {
             **texts.shares,
             **{
-                name: table.share_of(rule.flags, names, looked_for if name in SAMPLED else None)
+                name: table.share_of(rule.flags, names, sample if name in SAMPLED else None)
                 for name, rule in rules.items()
             },
         }
         shares = {name: shares[name] for name in FINDINGS if name in shares}
-        shown = {result.name: result.examples for result in texts.findings}
+        examples = {result.name: result.examples for result in texts.findings}
         writer = _ExampleWriter(self._plan, item, table, self._coverages, settings)
         places = {name: text_places(self._plan, table.source, name, settings) for name in TEXT_FINDINGS}
         return table, SourceFindings(
@@ -83,7 +83,7 @@ class Inspector:
                 source_finding(
                     name,
                     share,
-                    writer.measured(shown[name], places[name]) if name in shown else writer.worst(rules[name]),
+                    writer.measured(examples[name], places[name]) if name in examples else writer.worst(rules[name]),
                     *_parts(item, table, name),
                 )
                 for name, share in shares.items()

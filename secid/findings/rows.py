@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 SAMPLED = frozenset({"random_like", "weak_positive"})
-"""Findings that are looked for in the queries of the random reference alone."""
+"""Findings that are evaluated for the queries of the random reference alone."""
 
 
 @dataclass(frozen=True)

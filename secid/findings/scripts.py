@@ -15,7 +15,7 @@ UnknownShares = Callable[[list[str]], npt.NDArray[np.float64]]
 """Texts to the share of each one's letters that a tokenizer does not know."""
 NO_TOKENIZER = "a vectors file, an endpoint or a function has no tokenizer to ask"
 READ_CHARACTERS = 300
-"""Of each passage: enough to tell its script."""
+"""Of each passage: enough to see its script."""
 UNKNOWN = 0.5
 """All-MiniLM-L6-v2 knows all letters of English, 99.9 % of German, a third of Chinese, and next to none of Hindi, Thai
 and Arabic (docs/findings.md)."""
@@ -31,8 +31,8 @@ def unknown_scripts(passages: TextStore, ids: Index, shares: UnknownShares) -> F
         heads = [text[:READ_CHARACTERS] for text in texts]
         foreign = np.array([_mostly_beyond_ascii(head) for head in heads])
         if foreign.any():
-            asked = [head for head, is_foreign in zip(heads, foreign, strict=True) if is_foreign]
-            flags[part[foreign]] = shares(asked) >= UNKNOWN
+            candidates = [head for head, is_foreign in zip(heads, foreign, strict=True) if is_foreign]
+            flags[part[foreign]] = shares(candidates) >= UNKNOWN
     return flags
 
 
