@@ -20,7 +20,7 @@ METHOD_OPTIONS = tuple(name for name in METHOD if name not in ("until_ranked", "
 
 
 class Annotations(StrEnum):
-    """Services whose log can be written for."""
+    """Services whose log annotations are supported."""
 
     github = "github"
 
@@ -31,12 +31,12 @@ def gate(
         list[str] | None,
         typer.Argument(help="Files, globs, folders of shards, or name=path.", show_default=False),
     ] = None,
-    against: Annotated[Path | None, typer.Option("--against", help="The baseline that `secid baseline` wrote.")] = None,
+    against: Annotated[Path | None, typer.Option("--against", help="Baseline written by `secid baseline`.")] = None,
     policy: Annotated[
         Path | None, typer.Option("--policy", help="Policy file [default: the [gate] table of secid.toml].")
     ] = None,
     paired: Annotated[
-        Path | None, typer.Option("--paired", help="The baseline's run folder: compare query by query.")
+        Path | None, typer.Option("--paired", help="Run folder of the baseline, to compare query by query.")
     ] = None,
     init: Annotated[bool, typer.Option("--init", help="Write a commented policy derived from the baseline.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
@@ -48,29 +48,31 @@ def gate(
         Annotations | None, typer.Option("--annotations", help="Also print annotations for a CI service.")
     ] = None,
     exit_zero: Annotated[
-        bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdict: a trial period.")
+        bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdict, for a trial period.")
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="A malformed record is an error (--on-bad fail).")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")] = False,
     **settings: Any,
 ) -> int:
-    """Judge new sources of negatives against a baseline: exit 0 pass, 1 fail, 2 wrong use, 3 undecided.
+    """Check new sources of negatives against a baseline: exit 0 pass, 1 fail, 2 usage error, 3 undecided.
 
-    Settings that are not given are the baseline's. A step summary is added to $GITHUB_STEP_SUMMARY where it is set.
+    Settings not given are the baseline's. A step summary is appended to $GITHUB_STEP_SUMMARY if that is set.
 
     Example: secid gate new.jsonl --against secid-baseline.json
     """
     from secid.errors import UsageError
 
     if against is None:
-        raise UsageError("no baseline named", remedy="--against secid-baseline.json, which `secid baseline RUN` writes")
+        raise UsageError(
+            "no baseline given", remedy="use --against secid-baseline.json; `secid baseline RUN` writes it"
+        )
     if init:
         return _init(against, policy or Path("secid.toml"), sources)
     if not sources:
-        raise UsageError("no source named", remedy="secid gate new.jsonl --against secid-baseline.json")
+        raise UsageError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
     from secid.gating.policy import read_policy
 
-    read_policy(policy)  # a wrong one is told before anything else is loaded
+    read_policy(policy)  # an invalid one is reported before anything else is loaded
     if out:
         _check_outputs(out)
         _refuse_inputs(out, sources, settings, against, policy, paired)
@@ -108,9 +110,7 @@ def _check_outputs(paths: list[Path]) -> None:
 
     for path in paths:
         if path.suffix not in (".json", ".md", ".xml"):
-            raise UsageError(
-                f"no page of a verdict has the suffix {path.suffix!r}", where=str(path), remedy="use .json, .md, .xml"
-            )
+            raise UsageError(f"unknown verdict format {path.suffix!r}", where=str(path), remedy="use .json, .md, .xml")
     check_writable(paths)
 
 
@@ -131,9 +131,9 @@ def _refuse_inputs(
 
 
 def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annotations | None) -> None:
-    """Writes and prints every page that was asked for. Annotations stay out of the JSON on stdout.
+    """Writes and prints the requested pages. Annotations stay out of the JSON on stdout.
 
-    Whoever reads the output may stop early, as `head` does: the verdict stays what it is.
+    A reader of stdout may stop early, as `head` does, without changing the verdict.
     """
     from secid.cli.console import stdout
     from secid.files import write_whole
@@ -152,4 +152,4 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
         if annotations is Annotations.github:
             stream = sys.stderr if json else sys.stdout
             stream.write("".join(f"{line}\n" for line in github_annotations(verdict)))
-    append_step_summary(verdict)  # last: where it cannot be written, the verdict is told all the same
+    append_step_summary(verdict)  # last, so that the verdict is shown even if this fails
