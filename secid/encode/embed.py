@@ -31,7 +31,7 @@ class Texts(Protocol):
 
 @dataclass(frozen=True)
 class EmbedCounts:
-    """Counts and time of an embedding. n_texts = n_cached + n_encoded; n_tokens: of the encoded texts, without padding."""
+    """Counts and time of embedding. n_texts = n_cached + n_encoded; n_tokens: of the encoded, without padding."""
 
     n_texts: int
     n_cached: int

@@ -16,7 +16,7 @@ TIMEOUT_SECONDS = 120.0
 """Longest wait for an answer: a large batch on a busy CPU server takes tens of seconds."""
 
 TRIES = 6
-"""With waits of 0.5, 1, 2, 4 and 8 s between them a restart or a rate limit passes; a dead server is reported in 16 s."""
+"""Waits of 0.5, 1, 2, 4 and 8 s between them outlast a restart or a rate limit; a dead server is reported in 16 s."""
 
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 60.0

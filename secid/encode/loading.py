@@ -79,9 +79,7 @@ def _notes(located: Located, recipe: Recipe, settings: Settings, weights: list[P
     if settings.trust_remote_code:
         notes.append("the repository's own Python code was allowed to run")
         if _code_elsewhere(recipe.folder):
-            notes.append(
-                "some of that code comes from another repository and is not covered by the fingerprint: rows are not cached"
-            )
+            notes.append("some of that code is from another repository, which no hash covers: rows are not cached")
     if weights[0].suffix == ".bin":
         notes.append("weights loaded from pickle")
     return tuple(notes)
@@ -90,8 +88,7 @@ def _notes(located: Located, recipe: Recipe, settings: Settings, weights: list[P
 def _no_weights(folder: Path) -> EncoderError:
     has_pickle = (folder / "pytorch_model.bin").is_file() or (folder / "pytorch_model.bin.index.json").is_file()
     return EncoderError(
-        "no complete safetensors weights"
-        + (", only pickle, which can run code when it is loaded" if has_pickle else ""),
+        "no complete safetensors weights" + (", only pickle, which can run code when loaded" if has_pickle else ""),
         where=str(folder),
         remedy="use --allow-pickle if you trust the files" if has_pickle else AGAIN,
     )

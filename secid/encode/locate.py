@@ -188,9 +188,9 @@ def _download(name: str, settings: Settings, revision: str | None) -> Located:
         folder = snapshot_download(name, revision=info.sha, allow_patterns=patterns, ignore_patterns=list(UNWANTED))
     except GatedRepoError as error:
         raise EncoderError(
-            "the hub requires a licence agreement or a token",
+            "the hub requires a licence agreement or token",
             where=name,
-            remedy="accept it on the hub, then set HF_TOKEN",
+            remedy="accept it there, then set HF_TOKEN",
         ) from error
     except RevisionNotFoundError as error:
         raise EncoderError(

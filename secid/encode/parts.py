@@ -136,7 +136,7 @@ def _load_model(recipe: Recipe, settings: Settings, device: torch.device, dtype:
     missing = [key for key in report["missing_keys"] if "pooler" not in key]
     if missing:
         raise EncoderError(
-            f"{len(missing)} weights of the model are missing from its files: {', '.join(sorted(missing)[:3])}",
+            f"weights are missing from the model's files ({len(missing)}): {', '.join(sorted(missing)[:3])}",
             where=str(recipe.folder),
             remedy="the files belong to another architecture: check config.json",
         )

@@ -46,7 +46,7 @@ HALF_ROUNDING = 2.0**-11
 
 
 class Table(NamedTuple):
-    """Contents of a file. keys (n, 16) uint8; vectors (n, d); roles (n,) str or None; rule: what assigns rows to texts."""
+    """Contents of a file. keys (n, 16) uint8; vectors (n, d); roles (n,) str or None; rule: what assigns texts."""
 
     vectors: NDArray[Any]
     keys: Keys
@@ -143,7 +143,7 @@ def _index(table: Table, role: str, where: str) -> tuple[Words, Words, NDArray[n
         first, second = rows[order[place]], rows[order[place + 1]]
         if not np.array_equal(table.vectors[first], table.vectors[second]):
             raise EncoderError(
-                f"rows {first} and {second} differ but have the same text",
+                f"rows {first} and {second} differ but share a text",
                 where=where,
                 remedy="keep one vector per text",
             )

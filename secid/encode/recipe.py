@@ -196,7 +196,7 @@ def _prefixes(
 
 
 def sentence_config(inner: Path) -> Json | None:
-    """sentence_bert_config.json (or its older name per architecture). Raises EncoderError if it needs more than text."""
+    """sentence_bert_config.json (or its older name per architecture). Raises EncoderError for more than text."""
     for path in sorted(inner.glob("sentence_*_config.json")):
         config: Json = read_json(path) or {}
         task = config.get("transformer_task", "feature-extraction")

@@ -38,7 +38,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 class Pending(NamedTuple):
-    """A batch in flight. vectors : (b, d) float32 in host memory, complete after the event `done`; None: complete already."""
+    """A batch in flight. vectors : (b, d) float32 in host memory, complete after `done`; None: complete already."""
 
     batch: TokenBatch
     vectors: Tensor

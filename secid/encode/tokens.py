@@ -81,8 +81,8 @@ def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
         overhead = max(len(core.encode(prefix).ids) for prefix in (recipe.query_prefix, recipe.passage_prefix))
         if recipe.max_length <= overhead:
             raise EncoderError(
-                f"a maximum length of {recipe.max_length} tokens leaves no room for the text: special tokens and prefix "
-                f"take {overhead}",
+                f"a maximum length of {recipe.max_length} tokens leaves no room for the text: special tokens and "
+                f"prefix take {overhead}",
                 where=where,
                 remedy=f"use --max-length {overhead + 1} or more",
             )

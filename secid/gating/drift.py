@@ -73,7 +73,7 @@ def _moved(subject: Subject, name: str, gap: Gap, tolerance: float, before: floa
         Limit(WITHIN, tolerance, (least - before, 1.0 - before)),
         f"{DRIFT_TITLES[name]} changed by {nats(gap.value, signed=True)} from {nats(before)} of {previous} in the "
         f"baseline{pairing(gap)}",
-        "find out what changed in how the source is made; if it is intended, score it and run `secid baseline update RUN`",
+        "find out what changed in the making of the source; if intended, score it and run `secid baseline update RUN`",
     )
     # The rows behind the drift: the lowest if the number fell, else the highest; for the lower tail the reverse.
     lowest = (gap.value < 0) is not (name == "unrelated")

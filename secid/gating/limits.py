@@ -36,7 +36,7 @@ estimate, and ranks of equal sources of different sizes differ by a tenth."""
 
 
 def fewest_queries(policy: Policy, baseline: Baseline, name: str | None = None) -> int:
-    """Distinct queries of the smallest source that the policy accepts. name: of the source, if it is in the baseline."""
+    """Distinct queries of the smallest source that the policy accepts. name: of a source that the baseline may have."""
     minimum = policy.minimum_queries or policy.minimum_records
     if minimum is not None:
         return minimum
