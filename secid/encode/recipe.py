@@ -124,22 +124,20 @@ def _pooling(
     folder: Path, modules: list[dict[str, Any]], causal: bool, settings: Settings, rules: dict[str, str]
 ) -> tuple[tuple[str, ...], bool]:
     module = next((item for item in modules if base_name(item) == "Pooling"), None)
-    include_prompt = True
-    if module is not None:
-        path = folder / str(module.get("path", "")) / "config.json"
-        config = read_json(path)
-        if config is None:
-            raise EncoderError("the Pooling module has no config.json", where=str(path))
-        include_prompt = bool(config.get("include_prompt", True))
+    path = folder / str((module or {}).get("path", "")) / "config.json"
+    config = None if module is None else read_json(path)
+    if module is not None and config is None:
+        raise EncoderError("the Pooling module has no config.json", where=str(path))
+    if settings.pooling is not None:
+        modes, rule = (settings.pooling,), "flag"
+    elif config is not None:
         modes, rule = pooling_modes(config, path), str(path.relative_to(folder))
     elif causal:
         modes, rule = ("last",), "default: causal model"
     else:
         modes, rule = ("mean",), "default"
-    if settings.pooling is not None:
-        modes, rule = (settings.pooling,), "flag"
     rules["pooling"] = rule
-    return modes, include_prompt
+    return modes, bool((config or {}).get("include_prompt", True))
 
 
 def _normalize(
