@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODER, METHOD, READING, takes_settings
+from secid.cli.options import ENCODING, READING, SCORING, Quiet, takes_settings
 
 if TYPE_CHECKING:
     from secid.results.gate import GateVerdict
-
-METHOD_OPTIONS = tuple(name for name in METHOD if name not in ("until_ranked", "tie"))
 
 
 class Annotations(StrEnum):
@@ -25,33 +23,68 @@ class Annotations(StrEnum):
     github = "github"
 
 
-@takes_settings("encoder", *METHOD_OPTIONS, *READING, *(name for name in ENCODER if name != "encoder"))
+@takes_settings("encoder", *READING, *ENCODING, *SCORING)
 def gate(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(help="Files, globs, folders of shards, or name=path.", show_default=False),
+        typer.Argument(
+            metavar="SOURCE",
+            help="Files, globs, folders of shards, or name=path.",
+            show_default=False,
+            rich_help_panel="Input",
+        ),
     ] = None,
-    against: Annotated[Path | None, typer.Option("--against", help="Baseline written by `secid baseline`.")] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            "--against",
+            metavar="FILE",
+            help="Baseline written by `secid baseline`.",
+            rich_help_panel="Gate",
+        ),
+    ] = None,
     policy: Annotated[
-        Path | None, typer.Option("--policy", help="Policy file [default: the [gate] table of secid.toml].")
+        Path | None,
+        typer.Option(
+            "--policy",
+            metavar="FILE",
+            help="Policy file [default: the [gate] table of secid.toml].",
+            rich_help_panel="Gate",
+        ),
     ] = None,
     paired: Annotated[
-        Path | None, typer.Option("--paired", help="Run folder of the baseline, to compare query by query.")
+        Path | None,
+        typer.Option(
+            "--paired",
+            metavar="RUN",
+            help="Run folder of the baseline, to compare query by query.",
+            rich_help_panel="Gate",
+        ),
     ] = None,
-    init: Annotated[bool, typer.Option("--init", help="Write a commented policy derived from the baseline.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
+    init: Annotated[
+        bool,
+        typer.Option("--init", help="Write a commented policy derived from the baseline.", rich_help_panel="Gate"),
+    ] = False,
+    exit_zero: Annotated[
+        bool,
+        typer.Option("--exit-zero", help="Exit 0 whatever the verdict, for a trial period.", rich_help_panel="Gate"),
+    ] = False,
     out: Annotated[
         list[Path] | None,
-        typer.Option("-o", "--out", help="Also write the verdict here: .json, .md, or .xml for JUnit."),
+        typer.Option(
+            "-o",
+            "--out",
+            metavar="FILE",
+            help="Also write the verdict here: .json, .md, or .xml for JUnit.",
+            rich_help_panel="Output",
+        ),
     ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.", rich_help_panel="Output")] = False,
     annotations: Annotated[
-        Annotations | None, typer.Option("--annotations", help="Also print annotations for a CI service.")
+        Annotations | None,
+        typer.Option("--annotations", help="Also print annotations for a CI service.", rich_help_panel="Output"),
     ] = None,
-    exit_zero: Annotated[
-        bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdict, for a trial period.")
-    ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="A malformed record is an error (--on-bad fail).")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")] = False,
+    quiet: Quiet = False,
     **settings: Any,
 ) -> int:
     """Check new sources of negatives against a baseline: exit 0 pass, 1 fail, 2 usage error, 3 undecided.
@@ -80,16 +113,10 @@ def gate(
     from secid.cli.console import ConsoleProgress
 
     with ConsoleProgress(quiet) as progress:
-        verdict = judge(
-            sources, against, policy=policy, paired=paired, progress=progress, **{**settings, **_strict(strict)}
-        )
+        verdict = judge(sources, against, policy=policy, paired=paired, progress=progress, **settings)
     verdict = replace(verdict, exit_zero=exit_zero)
     _show(verdict, json, out or [], annotations)
     return verdict.exit_code
-
-
-def _strict(strict: bool) -> dict[str, Any]:
-    return {"on_bad": "fail"} if strict else {}
 
 
 def _init(against: Path, path: Path, sources: list[str] | None) -> int:
@@ -106,12 +133,14 @@ def _init(against: Path, path: Path, sources: list[str] | None) -> int:
 
 def _check_outputs(paths: list[Path]) -> None:
     from secid.errors import UsageError
-    from secid.pages.pages import check_writable
+    from secid.files import check_writable
 
     for path in paths:
         if path.suffix not in (".json", ".md", ".xml"):
-            raise UsageError(f"unknown verdict format {path.suffix!r}", where=str(path), remedy="use .json, .md, .xml")
-    check_writable(paths)
+            raise UsageError(
+                f"unknown verdict format {path.suffix!r}", where=str(path), remedy="use .json, .md or .xml"
+            )
+        check_writable(path)
 
 
 def _refuse_inputs(

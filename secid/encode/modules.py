@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from secid.errors import EncoderError
+from secid.settings import flag_of
 
 Json = Mapping[str, Any]
 
@@ -121,7 +122,7 @@ def pooling_modes(config: Json, path: Path) -> tuple[str, ...]:
         raise EncoderError(
             f"unknown pooling {', '.join(unknown)}" if unknown else "no pooling mode is set",
             where=str(path),
-            remedy=f"known: {', '.join(POOLING_NAMES)}; --pooling overrides the file",
+            remedy=f"known: {', '.join(POOLING_NAMES)}; {flag_of('pooling', 'NAME')} overrides the file",
         )
     return modes
 

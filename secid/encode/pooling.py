@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from secid.encode.modules import AGAIN, Head
 from secid.errors import EncoderError, plainly
+from secid.settings import flag_of
 
 UNREADABLE = (SafetensorError, EOFError, OSError)
 """Raised by reading a truncated or damaged weights file."""
@@ -114,7 +115,7 @@ def _weight_file(folder: Path, allow_pickle: bool) -> Path:
         return safe
     if pickle.is_file() and allow_pickle:
         return pickle
-    remedy = "use --allow-pickle to load pytorch_model.bin" if pickle.is_file() else AGAIN
+    remedy = f"use {flag_of('allow_pickle', True)} to load pytorch_model.bin" if pickle.is_file() else AGAIN
     raise EncoderError("model.safetensors is missing", where=str(folder), remedy=remedy)
 
 

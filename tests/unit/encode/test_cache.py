@@ -22,7 +22,7 @@ from secid.encode import segment as segment_module
 from secid.encode.keys import find, key_words
 from secid.encode.segment import DAMAGED, TEMPORARY, write_segment
 from secid.errors import NonFiniteEmbeddingError, OutputError
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 from tests.snapshots import refusal
 
 from .conftest import ListTexts, text_keys
@@ -341,7 +341,7 @@ def test_a_full_disk_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(cache_module, "write_segment", refuse)
     message = refusal(lambda: run(tmp_path, TEXTS), OutputError, tmp_path / FINGERPRINT)
-    assert all(part in message for part in (FULL, "--cache-dir", "--no-cache"))
+    assert all(part in message for part in (FULL, flag_of("cache_dir", "DIR"), flag_of("cache", False)))
     encoder = from_callable(
         lambda texts, role: rows_of(texts) * (1 if len(texts) == 1 else np.nan), "x", fingerprint="x"
     )

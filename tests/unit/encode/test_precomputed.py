@@ -105,7 +105,7 @@ def test_rows_that_are_not_unit(tmp_path: Path) -> None:
     cut = encoder(path, truncate_dim=2)
     assert np.allclose(np.linalg.norm(cut.encode(TEXTS, "query"), axis=1), 1, atol=1e-6)
     message = refusal(lambda: encoder(path, truncate_dim=6), EncoderError, None)
-    assert all(part in message for part in ("--truncate-dim 6", "--truncate-dim 5"))
+    assert all(part in message for part in ("truncate_dim=6", "truncate_dim=5"))
     assert encoder(path, truncate_dim=5).dimension == 5
 
 
@@ -113,7 +113,7 @@ def test_flags_of_a_recipe_that_a_file_cannot_follow_are_named(tmp_path: Path) -
     path = save(tmp_path, "npz text")
     assert encoder(path).info.notes == ()
     found = encoder(path, query_prefix="query: ", max_length=8, pooling="cls", dtype="bf16").info.notes
-    assert [note.partition(": ")[2] for note in found] == ["--pooling, --query-prefix, --max-length, --dtype"]
+    assert [note.partition(": ")[2] for note in found] == ["--set pooling, --query-prefix, --max-length, --dtype"]
 
 
 def test_a_stored_row_that_is_not_finite_is_not_answered_with_a_number_format(tmp_path: Path) -> None:

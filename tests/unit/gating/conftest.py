@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from secid.findings.status import SourceStatus
 from secid.findings.summary import SourceFindings, source_finding
 from secid.gating.baseline import METHOD_SETTINGS, Baseline, BaselineSource, Measurement
 from secid.gating.checks import all_checks
@@ -110,7 +111,7 @@ def findings(own: Sample, **shares: float) -> SourceFindings:
         if name != "truncated"
     }
     results = tuple(source_finding(name, share, (example,) * 4 if share.n else ()) for name, share in by_name.items())
-    return SourceFindings(results, {}, by_name)
+    return SourceFindings(results, {}, by_name, SourceStatus("usable", by_name["empty"], ()))
 
 
 Make = Callable[..., Subject]
