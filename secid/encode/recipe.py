@@ -128,6 +128,7 @@ def _pooling(
     config = None if module is None else read_json(path)
     if module is not None and config is None:
         raise EncoderError("the Pooling module has no config.json", where=str(path))
+    modes: tuple[str, ...]
     if settings.pooling is not None:
         modes, rule = (settings.pooling,), "flag"
     elif config is not None:
