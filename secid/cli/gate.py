@@ -31,7 +31,6 @@ def gate(
             metavar="SOURCE",
             help="Files, globs, folders of shards, or name=path.",
             show_default=False,
-            rich_help_panel="Input",
         ),
     ] = None,
     against: Annotated[
@@ -71,23 +70,19 @@ def gate(
     ] = False,
     out: Annotated[
         list[Path] | None,
-        typer.Option(
-            "-o",
-            "--out",
-            metavar="FILE",
-            help="Also write the verdict here: .json, .md, or .xml for JUnit.",
-            rich_help_panel="Output",
-        ),
+        typer.Option("-o", "--out", metavar="FILE", help="Also write the verdict here: .json, .md, or .xml for JUnit."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.", rich_help_panel="Output")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
     annotations: Annotated[
         Annotations | None,
-        typer.Option("--annotations", help="Also print annotations for a CI service.", rich_help_panel="Output"),
+        typer.Option("--annotations", help="Also print annotations for a CI service."),
     ] = None,
     quiet: Quiet = False,
     **settings: Any,
 ) -> int:
-    """Check new sources of negatives against a baseline: exit 0 pass, 1 fail, 2 usage error, 3 undecided.
+    """Check new sources of negatives against a baseline.
+
+    Exit codes: 0 pass, 1 fail, 2 usage error, 3 undecided.
 
     Settings not given are the baseline's. A step summary is appended to $GITHUB_STEP_SUMMARY if that is set.
 

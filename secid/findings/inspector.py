@@ -40,6 +40,7 @@ class Inspector:
     """Looks into measured sources while the plan's texts are still at hand.
 
     truncated : (n_passages,) which passages the encoder cut; None where it does not say.
+    unknown   : (n_passages,) which are in a script that the encoder's tokenizer does not know; None where it has none.
     reference : random passages to compare with, where there are any.
     """
 
@@ -48,11 +49,12 @@ class Inspector:
         plan: Plan,
         coverages: CoverageBench,
         truncated: Flags | None,
+        unknown: Flags | None,
         reference: RandomReference | None,
         settings: Settings,
     ) -> None:
         self._plan, self._coverages, self._settings = plan, coverages, settings
-        self._truncated, self._reference = truncated, reference
+        self._truncated, self._unknown, self._reference = truncated, unknown, reference
         self._wordless = coverages.lexicon(settings.tokenizer).queries_without_tokens()
 
     def inspect(self, item: Measured) -> tuple[TripletTable, SourceFindings]:
@@ -60,7 +62,7 @@ class Inspector:
         table, settings = item.table, self._settings
         texts = text_findings(self._plan, table.source, settings)
         thresholds = Thresholds(settings.high_coverage, settings.valid, settings.far)
-        rules = row_rules(table, thresholds, self._reference, self._truncated, self._wordless)
+        rules = row_rules(table, thresholds, self._reference, self._truncated, self._unknown, self._wordless)
         table = table.with_findings({name: table.source.has(name)[table.triplets.place] for name in TEXT_FINDINGS})
         table = table.with_findings({name: rule.flags for name, rule in rules.items()})
         names = names_of(item.query_keys)

@@ -131,6 +131,13 @@ FINDINGS: Mapping[str, Finding] = _entries(
         do="choose another --tokenizer: the lexical gate says nothing about these queries",
     ),
     Finding(
+        name="unknown_script", needs="tokens", counted=False, limit=0.01, urgency=1,
+        rule="the encoder's tokenizer turns at least half of the negative's letters into unknown tokens or pieces of a "
+        "single letter (a single Chinese character is a word)",
+        says="are in a script that the encoder's tokenizer does not know",
+        do="score with an encoder trained on this script: what this one says of them means little",
+    ),
+    Finding(
         name="truncated", needs="tokens", counted=False, limit=0.1, urgency=3,
         rule="the negative is longer than the encoder's maximum length",
         says="are longer than the encoder's maximum length",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 import torch
 
@@ -14,10 +15,12 @@ from secid.analyses.ablations import blocks_of
 from secid.analyses.controls import Control, chosen_kinds, make_controls
 from secid.analyses.early_stopping import rank_early
 from secid.analyses.slices import MOST_SLICES, slices
+from secid.arrays import distinct
 from secid.encode import Encoder, smallest_distance
 from secid.errors import UsageError
 from secid.findings.inspector import Inspector
 from secid.findings.lexical_gate import lexical
+from secid.findings.scripts import NO_TOKENIZER, unknown_scripts
 from secid.findings.summary import SourceFindings
 from secid.measure.blocks import Triplets
 from secid.measure.sweep import Variant
@@ -125,7 +128,10 @@ def measure(
             reference = random_reference(plan, [item.triplets for item in items], bench.vectors, settings.seed)
         else:
             reference = stored_reference(stored, plan)
-        inspector = Inspector(plan, coverages, embedder.truncated, reference, settings)
+        shares = getattr(encoder, "unknown_shares", None)
+        negatives = distinct(np.concatenate([item.triplets.negative for item in items]))
+        unknown = None if shares is None else unknown_scripts(plan.passages, negatives, shares)
+        inspector = Inspector(plan, coverages, embedder.truncated, unknown, reference, settings)
         marked, findings = inspected(inspector, items, progress)
         if level is not None:  # where nothing is cut of a source, the set is the source
             level = [new if cut is old else cut for cut, old, new in zip(level, items, marked, strict=True)]
@@ -145,6 +151,7 @@ def measure(
             **plan.empty,
             **({"crossings": NOT_LEVEL} if level is None else {}),
             **({"truncated": CUTS_UNTOLD} if embedder.truncated is None else {}),
+            **({"unknown_script": NO_TOKENIZER} if unknown is None else {}),
             **({"hardness": NO_REFERENCE if stored is None else NOT_STORED} if reference is None else {}),
             **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},
         },
