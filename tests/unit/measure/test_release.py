@@ -68,20 +68,20 @@ def test_rows_are_gathered_by_windows_in_both_passes_and_results_stay(tmp_path, 
 
 
 def test_rows_are_taken_from_all_parts_of_a_file(tmp_path, monkeypatch):
-    mapped = MappedRows(tmp_path / "rows", 100, D)
-    mapped.values[:] = rows(100, 5)
+    stored = MappedRows(tmp_path / "rows", 100, D)
+    stored.values[:] = rows(100, 5)
     monkeypatch.setattr(mapped, "PART_BYTES", 7 * 4 * D)
     for ids in ([], [99], [0, 6, 7, 13, 14, 98, 99], list(range(100))):
         out = torch.full((len(ids), D), np.nan)
-        mapped.take(np.array(ids, np.int64), out)
+        stored.take(np.array(ids, np.int64), out)
         assert np.array_equal(out.numpy(), rows(100, 5)[ids])
 
 
 def test_written_rows_outlive_a_release(tmp_path):
-    mapped = MappedRows(tmp_path / "rows", 2000, D)
-    mapped.values[:] = rows(2000, 5)
-    mapped.release()
-    assert np.array_equal(mapped.values, rows(2000, 5))
+    stored = MappedRows(tmp_path / "rows", 2000, D)
+    stored.values[:] = rows(2000, 5)
+    stored.release()
+    assert np.array_equal(stored.values, rows(2000, 5))
     assert np.array_equal(MappedRows(tmp_path / "rows", 2000, D, new=False).values, rows(2000, 5))
 
 
