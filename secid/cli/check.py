@@ -15,7 +15,7 @@ from secid.results.catalogue import CAUTIONS
 from secid.results.check import ANY, CHECKED
 
 LEFT_TO_FINDINGS = frozenset({"on_bad"})
-"""Reading options that make no sense here: malformed rows are a caution, with --fail-on malformed_rows."""
+"""Reading options that make no sense here: --fail-on malformed_rows=0 is what --strict is elsewhere."""
 
 
 @takes_settings("tokenizer", "examples", *(name for name in READING if name not in LEFT_TO_FINDINGS))
@@ -41,7 +41,7 @@ def check(
     """Show what is in sources and what is wrong with them: no encoder, seconds.
 
     Exit codes: 0 whatever was found; 1 a finding of --fail-on is above its limit; 2 wrong use, a file that cannot be
-    read or understood, or a source without a triplet.
+    read or understood, too many malformed rows, or a source without a triplet.
 
     Example: secid check negatives/*.jsonl --fail-on false_negative
     """
