@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from secid.errors import UsageError
@@ -11,12 +12,12 @@ from secid.pool.make import TextRules
 from secid.progress import Progress
 from secid.read import Reader, open_source
 from secid.records import Source
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 
 UNUSED = {
-    "--positive-score": "no file has labels",
-    "--header": "no input is CSV or TSV",
-    "--no-header": "no input is CSV or TSV, or has rows without column names",
+    flag_of("positive_score"): "no input has labels",
+    flag_of("header", True): "no input is CSV or TSV",
+    flag_of("header", False): "no input is CSV or TSV, or has rows without names",
 }
 """Why a flag has no effect on the files at hand."""
 
@@ -36,13 +37,18 @@ def read_plan(
     sources : opened already, or else opened here.   folder, with_positives, with_echoes, text_rules : as in `plan_of`.
     Raises what opening and planning raise (SecidError), and UsageError for a collection that no source needs.
     """
-    readers = [item if isinstance(item, Reader) else open_source(item, settings) for item in sources]
-    for reader in readers:
-        for shape in reader.files:
-            progress.note(f"{reader.source.name}: {shape.path}: {shape.schema} ({shape.mapping})")
-    _refuse_unused_collection(readers, settings)
+    with ExitStack() as on_error:
+        readers = []
+        for item in sources:
+            readers.append(item if isinstance(item, Reader) else open_source(item, settings))
+            on_error.callback(readers[-1].close)
+        for reader in readers:
+            for shape in reader.files:
+                progress.note(f"{reader.source.name}: {shape.path}: {shape.schema} ({shape.mapping})")
+        _refuse_unused_collection(readers, settings)
+        on_error.pop_all()
     for flag in sorted(set.intersection(*(reader.unused_flags() for reader in readers))) if readers else ():
-        progress.note(f"{flag} ignored: {UNUSED[flag]}")
+        progress.note(f"{flag} is ignored: {UNUSED[flag]}")
     sizes = [reader.n_bytes for reader in readers]
     total = None if None in sizes else sum(size for size in sizes if size is not None)
     progress.start("read", total, "bytes")
@@ -72,8 +78,8 @@ def read_plan(
 
 def _refuse_unused_collection(readers: Sequence[Reader], settings: Settings) -> None:
     """Raises UsageError where a collection was given and no source holds ids: it would have resolved nothing."""
-    given = {"--collection": settings.collection, "--corpus": settings.corpus, "--queries": settings.queries}
-    flags = [flag for flag, value in given.items() if value is not None]
+    names = [name for name in ("collection", "corpus", "queries") if getattr(settings, name) is not None]
+    flags = [flag_of(name) for name in names]
     if not flags or any(reader.uses_collection for reader in readers):
         return
     shape = readers[0].files[0]

@@ -17,7 +17,7 @@ from secid.read.schemas.binding import Binding
 from secid.read.schemas.detect import detect
 from secid.read.stream import ByteStream, once_only
 from secid.records import Block, Source
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 
 HEAD_ROWS = 64
 """Good rows that detection looks at: enough to outvote a few odd ones, few enough to cost nothing."""
@@ -115,13 +115,13 @@ class Reader:
         return any(file.binding is not None and (file.binding.query_ids or file.binding.passage_ids) for file in self._files)
 
     def unused_flags(self) -> set[str]:
-        """Flags of the settings that have no effect on any of these files."""
+        """Flags, as typed, that have no effect on any of these files."""
         bindings = [(file.container.kind, file.binding) for file in self._files if file.binding is not None]
         labelled = any(binding.labelled for _, binding in bindings)
         nameless = any(kind == "table" or binding.columns is None for kind, binding in bindings)
         score, header = self._settings.positive_score, self._settings.header
-        unused = set() if labelled or score is None else {"--positive-score"}
-        return unused if nameless or header is None else unused | {"--header" if header else "--no-header"}
+        unused = set() if labelled or score is None else {flag_of("positive_score")}
+        return unused if nameless or header is None else unused | {flag_of("header", header)}
 
     def bytes_read(self) -> int:
         """Bytes taken from the disk so far; for Parquet and Arrow by the share of the rows."""
@@ -271,8 +271,8 @@ def _collection_for(binding: Binding, path: str, settings: Settings) -> Collecti
         raise InputError(
             f"holds ids of {what}, not texts ({binding.mapping}), and no collection was given",
             where=path,
-            remedy="--collection DIR (a BEIR folder), or --corpus FILE and --queries FILE, resolve the ids; "
-            "if they are texts, --format names the schema",
+            remedy=f"--collection DIR (a BEIR folder), or {flag_of('corpus', 'FILE')} and "
+            f"{flag_of('queries', 'FILE')}, resolve the ids; if they are texts, --format names the schema",
         )
     collection = open_collection(settings)
     roles: tuple[tuple[Role, str, bool], ...] = (
@@ -282,5 +282,6 @@ def _collection_for(binding: Binding, path: str, settings: Settings) -> Collecti
     for role, flag, needed in roles:
         if needed and not collection.has(role):
             missing = f"{settings.collection} has none" if settings.collection else f"no file of {role} was given"
-            raise InputError(f"holds ids of {role}, but {missing}", where=path, remedy=f"--{flag} FILE names their texts")
+            remedy = f"{flag_of(flag, 'FILE')} names their texts"
+            raise InputError(f"holds ids of {role}, but {missing}", where=path, remedy=remedy)
     return collection
