@@ -170,8 +170,7 @@ def _stamp(path: str) -> tuple[int, int]:
 
 
 def beir_file(folder: Path, stem: str, remedy: str = "") -> str | None:
-    """The file of a BEIR folder with this stem; None, or InputError with the remedy given, where there is none.
-    """
+    """The file of a BEIR folder with this stem; None, or InputError with the remedy given, where there is none."""
     files = sorted(path for path in folder.iterdir() if path.name.split(".")[0] == stem)
     if not files and remedy:
         raise InputError(f"holds no {stem}.jsonl", where=str(folder), remedy=remedy)

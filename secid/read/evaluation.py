@@ -35,7 +35,7 @@ class EvaluationSet:
 
 
 def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
-    """The evaluation set of a BEIR folder: queries.jsonl, corpus.jsonl and qrels/*.tsv (or qrels*.tsv in the folder itself).
+    """The evaluation set of a BEIR folder: queries.jsonl, corpus.jsonl and qrels/*.tsv (or qrels*.tsv).
 
     Only the queries of the test split count where there is one, else those of all qrels, else all queries (then no
     passage is known to be relevant). titles: join a passage's title before its text.

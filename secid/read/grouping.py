@@ -39,8 +39,8 @@ def temporary_database() -> sqlite3.Connection:
 class PairGroups:
     """Collects pairs and gives one record, or defect, for each query and source.
 
-    A positive belongs to the query: one without a source counts for each of the query's sources, and a source that labels
-    none for it takes those of the query's other sources.
+    A positive belongs to the query: one without a source counts for each of the query's sources, and a source that
+    labels none for it takes those of the query's other sources.
     """
 
     def __init__(self) -> None:

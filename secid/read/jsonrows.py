@@ -202,7 +202,9 @@ def _as_lines(stream: ByteStream, head: bytes) -> str:
 
 def _refuse_several_lists(value: dict[str, Any], path: str) -> None:
     """Raises InputError where a wrapper holds further lists of objects, perhaps with other keys."""
-    lists = [name for name, inner in value.items() if isinstance(inner, list) and any(type(row) is dict for row in inner)]
+    lists = [
+        name for name, inner in value.items() if isinstance(inner, list) and any(type(row) is dict for row in inner)
+    ]
     if len(lists) > 1:
         raise InputError(
             f"several lists of records: {', '.join(lists)}",

@@ -112,7 +112,9 @@ class Reader:
     @property
     def uses_collection(self) -> bool:
         """Whether some file holds ids, whose texts the collection has."""
-        return any(file.binding is not None and (file.binding.query_ids or file.binding.passage_ids) for file in self._files)
+        return any(
+            file.binding is not None and (file.binding.query_ids or file.binding.passage_ids) for file in self._files
+        )
 
     def unused_flags(self) -> set[str]:
         """Flags, as typed, that have no effect on any of these files."""

@@ -164,7 +164,9 @@ def _expand(pattern: str) -> list[str]:
     if matches:
         return matches
     if Path(pattern).is_symlink():
-        raise InputError(f"broken symlink to {Path(pattern).readlink()}", where=pattern, remedy="link to the file again")
+        raise InputError(
+            f"broken symlink to {Path(pattern).readlink()}", where=pattern, remedy="link to the file again"
+        )
     name, _, file = pattern.partition("=")
     if file and glob.has_magic(name) and Path(file).exists():
         raise InputError("matches no file", where=pattern, remedy="in name=path the name must not hold *, ? or [")

@@ -114,7 +114,9 @@ def test_every_broken_fixture_is_told_or_refused(invoke, path):
     ],
 )
 def test_the_defect_of_a_broken_fixture_is_named(invoke, name, finding, n):
-    source = json.loads(invoke("check", FIXTURES / "broken" / name, "--json", "--set", "max_bad_fraction=1").out)["sources"][0]
+    source = json.loads(invoke("check", FIXTURES / "broken" / name, "--json", "--set", "max_bad_fraction=1").out)[
+        "sources"
+    ][0]
     found = {item["name"]: item for item in (*source["findings"], *source["cautions"])}[finding]
     assert found.get("n_negatives", found.get("n")) == n
     assert found.get("exceeded", True) or finding == "malformed_rows"

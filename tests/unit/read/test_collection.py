@@ -86,7 +86,7 @@ def test_query_ids_without_queries_are_an_error(tmp_path: Path) -> None:
     for given in ({"corpus": str(corpus)}, {"collection": str(tmp_path)}):
         with refused(path) as caught:
             read(path, **given)
-        assert "--queries" in str(caught.value.remedy)
+        assert "queries" in str(caught.value.remedy)
 
 
 def test_query_texts_with_passage_ids_need_the_corpus_alone(tmp_path: Path) -> None:

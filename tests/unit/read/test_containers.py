@@ -24,7 +24,6 @@ from secid.read.clean import Cleaner
 from secid.read.containers import sniff
 from secid.read.stream import ByteStream
 from secid.records import Defect, Record
-
 from tests.snapshots import Snapshot, situations
 
 from .conftest import read, refused, write
@@ -270,7 +269,9 @@ def test_the_command_of_a_refusal_writes_a_file_that_is_right(content: bytes, ex
     if expected == ENGLISH:
         assert written.read_bytes().lstrip(b"\xef\xbb\xbf") == expected
     else:
-        assert [json.loads(line) for line in written.read_bytes().splitlines()] == [json.loads(line) for line in expected.splitlines()]
+        assert [json.loads(line) for line in written.read_bytes().splitlines()] == [
+            json.loads(line) for line in expected.splitlines()
+        ]
 
 
 @pytest.mark.parametrize(("pack", "suffix"), [(bytes, ""), (gzip.compress, ".gz"), (zstandard.compress, ".zst")])

@@ -13,7 +13,6 @@ from secid.errors import UsageError
 from secid.read import passed_over, resolve_sources
 from secid.records import Record
 from secid.settings import Settings
-
 from tests.snapshots import Snapshot, situations
 
 from .conftest import read, refused, write_arrow
@@ -75,7 +74,7 @@ def test_a_missing_shard_is_an_error_unless_one_is_asked_for_by_name(folder: Pat
     shards = [f"bm25-{n:05d}-of-00004.parquet" for n in (0, 3)]
     touch(folder, *shards)
     for spec in ("*.parquet", "all=*.parquet", shards[0]):
-        with refused("bm25") as caught:
+        with refused("bm25"):
             names(spec)
     assert names(f"one={shards[0]}") == {"one": [shards[0]]}
 

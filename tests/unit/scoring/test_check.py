@@ -271,7 +271,7 @@ def test_a_source_without_triplets_is_an_error(tmp_path):
 
 def test_a_source_without_triplets_is_explained_by_an_example(tmp_path):
     rows = [{"query": "q", "docs": ["p", "n"], "labels": [1]}] * 2 + [{"query": None, "docs": ["p"], "labels": [1]}]
-    with pytest.raises(NothingToScoreError, match=r"wrong_type 2.*jsonl:1: wrong_type: 1 labels for 2 passages"):
+    with pytest.raises(BadRecordsError, match=r"wrong_type 2.*jsonl:1: wrong_type: 1 labels for 2 passages"):
         check_one(tmp_path, rows)
 
 
