@@ -54,7 +54,7 @@ class Container:
 def sniff(stream: ByteStream, header: bool | None = None) -> Container:
     """The container of a stream from its first bytes (at most CHUNK); nothing is consumed.
 
-    header : whether the first row of a table is a header; found from the rows where None.
+    header : whether the first row of a table is a header; auto-detected where None.
     Raises InputError for a kind of file that secid does not read.
     """
     head, packed, path = stream.peek(), stream.compression, stream.path

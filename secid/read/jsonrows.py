@@ -168,10 +168,10 @@ def json_document(stream: ByteStream) -> Parts:
     del data
     if isinstance(value, Broken):
         raise InputError(f"not valid JSON ({value.detail})", where=stream.path, remedy=_remedy(value, stream))
-    found = value if isinstance(value, list) else unwrap(value)
-    if isinstance(value, dict) and found[0] is not value:
+    elements = value if isinstance(value, list) else unwrap(value)
+    if isinstance(value, dict) and elements[0] is not value:
         _refuse_several_lists(value, stream.path)
-    rows = [row if isinstance(row, dict | list) else _wrong_type(row) for row in found]
+    rows = [row if isinstance(row, dict | list) else _wrong_type(row) for row in elements]
     step = max(1, PART_BYTES * len(rows) // n_bytes)
     for at in range(0, len(rows), step):
         yield Part(range(at + 1, min(at + step, len(rows)) + 1), rows[at : at + step])

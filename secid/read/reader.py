@@ -219,7 +219,7 @@ class Reader:
 
 
 def open_source(source: Source, settings: Settings) -> Reader:
-    """Open a source: containers and schemas are found from the files' first rows.
+    """Open a source: containers and schemas are inferred from the files' first rows.
 
     Raises InputError where a file cannot be read, SchemaError where it cannot be understood.
     """
@@ -239,7 +239,7 @@ def _items(part: Part, file: _File, cleaner: Cleaner, groups: PairGroups | None)
 
 
 def first_rows(parts: Parts) -> tuple[list[Part], list[tuple[int, Row | Broken]]]:
-    """The parts that hold a file's head, and the numbered rows in it that its schema is found from.
+    """The parts that hold a file's head, and the numbered rows in it that its schema is inferred from.
 
     These are HEAD_ROWS good ones, or what HEAD_PARTS parts or HEAD_TRIES rows hold.
     """

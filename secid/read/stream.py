@@ -61,7 +61,7 @@ class _Counted(io.RawIOBase):
     def whole(self) -> None:
         """Counts and hashes a file that was read at random places."""
         self._raw.seek(0)
-        self.digest = hashlib.file_digest(self._raw, "sha256")  # type: ignore[assignment,arg-type]
+        self.digest = hashlib.file_digest(self._raw, "sha256")  # type: ignore[arg-type]
         self.n_bytes = self._raw.tell()
 
     def close(self) -> None:

@@ -35,17 +35,21 @@ class Dialect:
 
     def reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
         """Rows of lines. Raises csv.Error for one that cannot be parsed, and goes on after it."""
-        quoting = csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
-        return csv.reader(lines, delimiter=self.delimiter, quoting=quoting, strict=True)
+        return csv.reader(
+            lines,
+            delimiter=self.delimiter,
+            quoting=csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE,
+            strict=True,
+        )
 
 
 def sniff_table(head: bytes, path: str, header: bool | None) -> Dialect:
     """Delimiter, quoting and header of a table from its first bytes.
 
     The delimiter is a tab where the first line has one. Fields are quoted in CSV; in TSV only where every field that
-    opens with a quotation mark is quoted as in CSV, and needs to be or stands among quoted ones only, since passages
-    hold free quotation marks (MS MARCO).
-    header : whether the first row is a header; found from the rows where None.
+    opens with a quotation mark is quoted as in CSV, and either needs to be or all others are quoted
+    too, since passages hold free quotation marks (MS MARCO).
+    header : whether the first row is a header; auto-detected where None.
     """
     text = head.decode("utf-8", errors="replace")
     lines = (text if len(head) < CHUNK // 2 else text[: text.rfind("\n") + 1]).split("\n")[:SNIFFED_LINES]
