@@ -31,7 +31,6 @@ def gate(
             metavar="SOURCE",
             help="Files, globs, folders of shards, or name=path.",
             show_default=False,
-            rich_help_panel="Input",
         ),
     ] = None,
     against: Annotated[
@@ -70,23 +69,19 @@ def gate(
     ] = False,
     out: Annotated[
         list[Path] | None,
-        typer.Option(
-            "-o",
-            "--out",
-            metavar="FILE",
-            help="Also write the verdict here: .json, .md, or .xml for JUnit.",
-            rich_help_panel="Output",
-        ),
+        typer.Option("-o", "--out", metavar="FILE", help="Also write the verdict here: .json, .md, or .xml for JUnit."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.", rich_help_panel="Output")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
     annotations: Annotated[
         Annotations | None,
-        typer.Option("--annotations", help="Also print annotations for a CI service.", rich_help_panel="Output"),
+        typer.Option("--annotations", help="Also print annotations for a CI service."),
     ] = None,
     quiet: Quiet = False,
     **settings: Any,
 ) -> int:
-    """Judge new sources of negatives against a baseline: exit 0 pass, 1 fail, 2 wrong use, 3 undecided.
+    """Judge new sources of negatives against a baseline.
+
+    Exit codes: 0 pass, 1 fail, 2 wrong use, 3 undecided.
 
     Settings that are not given are the baseline's. A step summary is added to $GITHUB_STEP_SUMMARY where it is set.
 

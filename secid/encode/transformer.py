@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, Tokens, merged, tokenised
@@ -42,6 +44,10 @@ class TransformerEncoder:
     def word_pieces(self, texts: list[str]) -> list[list[int]]:
         """Ids of the word pieces that the encoder sees of each text, prefixes and special tokens left out."""
         return self.parts.tokeniser.pieces(texts)
+
+    def unknown_shares(self, texts: list[str]) -> npt.NDArray[np.float64]:
+        """(n,) share of each text's letters that the tokenizer does not know as part of a word."""
+        return self.parts.tokeniser.unknown_shares(texts)
 
     def batches(self, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
         """Batches of similar length as they are ready, about longest first, tokenised in a thread ahead.

@@ -151,9 +151,16 @@ def test_mix(invoke: Invoke, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 
 REFUSED = (
     "score small.jsonl",
-    "score small.jsonl --encoder no/such --out missing/a.json",
+    "score small.jsonl --encoder no/such --out small.jsonl/a.json",
     "score small.jsonl --encoder no/such --out small.jsonl",
     "score small.jsonl --encoder no/such --out page.pdf",
+    "score small.jsonl --set valid",
+    "score small.jsonl --set vald=0.9",
+    "score small.jsonl --set valid=2",
+    "score small.jsonl --set idf=words",
+    "score small.jsonl --seed 1 --set seed=2",
+    "score small.jsonl --encoder no/such --set tie=0.1",
+    "check small.jsonl --set idf=own",
     "check small.jsonl --fail-on false_negatives",
     "check small.jsonl --format neg --format=negatives",
     "explain false_negatives",

@@ -211,7 +211,7 @@ def test_a_damaged_table_is_refused(prepared, tmp_path, invoke):
         (("gate", "x.jsonl"), "no baseline"),
         (("gate", "--against", "b.json"), "no source"),
         (("gate", "x.jsonl", "--against", "none.json"), "none.json: cannot read"),
-        (("gate", "x.jsonl", "--against", "b.json", "--out", "x.pdf"), "suffix '.pdf'"),
+        (("gate", "x.jsonl", "--against", "b.json", "--out", "x.pdf"), "'.pdf'"),
         (("gate", "--init", "x.jsonl", "--against", "b.json"), "--init takes"),
         (("baseline", "update"), ", got 0"),
         (("baseline", "a", "b"), ", got 2"),
