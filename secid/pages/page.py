@@ -68,14 +68,24 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cases:
-    """Example triplets of one finding of one source. n_negatives: that have it. describes: it has no limit."""
+class Item:
+    """One finding of one source. name: as the catalogue has it. command: what acts on it; "" where the source's does."""
+
+    name: str
+    sentence: str
+    command: str
+    examples: tuple[TripletExample, ...]
+    n_negatives: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceFindings:
+    """What stands out in one source, defects before traits. command: the repair; "" where there is none."""
 
     source: str
-    finding: str
-    n_negatives: int
-    describes: bool
-    examples: tuple[TripletExample, ...]
+    status: str
+    items: tuple[Item, ...]
+    command: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,39 +102,41 @@ class Section:
     bullets: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     terms: tuple[tuple[str, str], ...] = ()
-    cases: tuple[Cases, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
     """A whole page.
 
-    verdict: (label, sentence) three times, the first things that are read. settings: the pairs that settings reorder,
-    below it; "" where there is nothing to say. caution: said once.
+    verdict: sentences, the first of which is the headline. controls: one line. heat: sources × findings, shaded.
+    details: what is folded under "Method and diagnostics".
     """
 
     title: str
     subtitle: str
-    verdict: tuple[tuple[str, str], ...]
-    caution: str
-    sections: tuple[Section, ...]
-    footer: str
-    settings: str = ""
+    verdict: tuple[str, ...]
+    answer: Table | None = None
+    pictures: tuple[Chart, ...] = ()
+    findings: tuple[SourceFindings, ...] = ()
+    controls: str = ""
+    heat: Table | None = None
+    details: tuple[Section, ...] = ()
+    footer: str = ""
 
 
 def each_term_once(sections: Iterable[Section]) -> tuple[Section, ...]:
     """The sections, with each term where it is first needed alone."""
-    told: set[str] = set()
+    explained: set[str] = set()
     kept = []
     for section in sections:
-        kept.append(replace(section, terms=tuple(item for item in section.terms if item[0] not in told)))
-        told |= {term for term, _ in section.terms}
+        kept.append(replace(section, terms=tuple(item for item in section.terms if item[0] not in explained)))
+        explained |= {term for term, _ in section.terms}
     return tuple(kept)
 
 
 def described(items: Iterable[tuple[str, str]]) -> str:
     """What stands for a chart where it is not seen: a clause for each source, or other name, of the first few."""
-    return "; ".join(f"{short(name, SHOWN_CHARACTERS)}: {told}" for name, told in islice(items, MOST_DESCRIBED))
+    return "; ".join(f"{short(name, SHOWN_CHARACTERS)}: {clause}" for name, clause in islice(items, MOST_DESCRIBED))
 
 
 def text(title: str) -> Column:
