@@ -7,8 +7,8 @@ from collections.abc import Callable
 from secid.pages.findings import STATUS, ranked
 from secid.pages.glossary import score_point
 from secid.pages.numbers import count, fraction, letter, percent, score
-from secid.pages.page import Column, Table, foreign, number, text
-from secid.pages.sanitize import code, plain
+from secid.pages.page import Column, Table, foreign, number, status, text
+from secid.pages.sanitize import plain
 from secid.results import Run, SourceResult
 
 Cell = Callable[[Run, SourceResult], str]
@@ -20,7 +20,7 @@ def answer_table(run: Run) -> Table:
 
 
 def full_answer_table(run: Run) -> Table:
-    """The answer table of report.md and report.html: also what repairs a source, and its score then."""
+    """The answer table of report.md and report.html: also the score without flagged negatives, and the top problem."""
     return _table(run, COLUMNS | MORE_COLUMNS)
 
 
@@ -49,14 +49,9 @@ def _top_problem(run: Run, source: SourceResult) -> str:
     return next((item.name for _, item in ranked(run, source)), "none above its limit")
 
 
-def _command(run: Run, source: SourceResult) -> str:
-    own = (item.command for _, item in ranked(run, source))
-    return code(source.repair or next(own, "")) or "–"
-
-
 COLUMNS: dict[Column, Cell] = {
     foreign("source"): lambda _, source: plain(source.name),
-    text("status"): lambda _, source: STATUS[source.status],
+    status("status"): lambda _, source: STATUS[source.status],
     number("score ± CI"): own_score,
     text("tie"): _tie,
     number("hardness"): lambda _, source: fraction(source.hardness, 2),
@@ -67,5 +62,4 @@ COLUMNS: dict[Column, Cell] = {
 MORE_COLUMNS: dict[Column, Cell] = {
     number("without flagged"): lambda _, source: score_without(source),
     text("top problem"): _top_problem,
-    foreign("command"): _command,
 }

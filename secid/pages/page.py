@@ -1,12 +1,12 @@
 """What a page says before it is HTML, Markdown or terminal text.
 
 All strings are text, never markup: each renderer escapes every one of them. Names in sentences
-come through `foreign.named`.
+come through `sanitize.named`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
@@ -17,19 +17,19 @@ from secid.pages.sanitize import short
 from secid.results import TripletExample
 
 MOST_DESCRIBED, SHOWN_CHARACTERS = 20, 30
-"""Names that the description of a chart tells, and characters of each; the table beside it has all."""
+"""Names in the description of a chart, and characters of each; the table next to it has all."""
 
 
 @dataclass(frozen=True)
 class Column:
     """One column of a table.
 
-    kind: "number" (right-aligned), "wrapped" (the same, with a line break for a second line), "text" (ours),
-    or "foreign" (of unknown language and direction).
+    kind: "number" (right-aligned), "wrapped" (the same, with a line break before a second line), "text" (ours),
+    "status" (a word of STATUSES), or "foreign" (of unknown language and direction).
     """
 
     title: str
-    kind: Literal["text", "number", "wrapped", "foreign"] = "text"
+    kind: Literal["text", "number", "wrapped", "status", "foreign"] = "text"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,27 +68,6 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Item:
-    """One finding of one source. name: as the catalogue has it. command: what acts on it; "" where the source's does."""
-
-    name: str
-    sentence: str
-    command: str
-    examples: tuple[TripletExample, ...]
-    n_negatives: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceFindings:
-    """What stands out in one source, defects before traits. command: the repair; "" where there is none."""
-
-    source: str
-    status: str
-    items: tuple[Item, ...]
-    command: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Section:
     """One section. link: the title in a word.
 
@@ -105,23 +84,55 @@ class Section:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Page:
-    """A whole page.
+class Item:
+    """One finding of one source. sentence: with its numbers and what to do. command: acts on it; "" where none does."""
 
-    verdict: sentences, the first of which is the headline. controls: one line. heat: sources × findings, shaded.
-    details: what is folded under "Method and diagnostics".
+    name: str
+    sentence: str
+    command: str
+    examples: tuple[TripletExample, ...]
+    n_negatives: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceFindings:
+    """What is wrong with one source, the worst first. status: a word of STATUSES. command: repairs it; "" if none."""
+
+    source: str
+    status: str
+    items: tuple[Item, ...]
+    command: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A whole page, in the order in which it is read.
+
+    verdict: the first sentence is the headline. answer: a row a source, its first cell the name in `findings`.
+    controls: one line. heat: source × finding. details: folded.
     """
 
     title: str
     subtitle: str
     verdict: tuple[str, ...]
-    answer: Table | None = None
-    pictures: tuple[Chart, ...] = ()
-    findings: tuple[SourceFindings, ...] = ()
-    controls: str = ""
-    heat: Table | None = None
-    details: tuple[Section, ...] = ()
-    footer: str = ""
+    answer: Table | None
+    pictures: tuple[Chart, ...]
+    findings: tuple[SourceFindings, ...]
+    controls: str
+    heat: Table | None
+    details: tuple[Section, ...]
+    footer: str
+
+
+STATUSES: Mapping[str, Literal["good", "warn", "bad"]] = {
+    "usable": "good",
+    "repair first": "warn",
+    "do not use": "bad",
+    "pass": "good",
+    "undecided": "warn",
+    "fail": "bad",
+}
+"""How grave the words of a status are, those of the gate included."""
 
 
 def each_term_once(sections: Iterable[Section]) -> tuple[Section, ...]:
@@ -157,3 +168,8 @@ def wrapped(title: str) -> Column:
 def foreign(title: str) -> Column:
     """A column of foreign text."""
     return Column(title, "foreign")
+
+
+def status(title: str) -> Column:
+    """A column of statuses."""
+    return Column(title, "status")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from secid.pages.charts.shares import histograms
+from secid.pages.charts.histograms import histograms
 from secid.pages.glossary import terms
 from secid.pages.numbers import fraction, nats, percent
 from secid.pages.page import Chart, Part, Section, Table, described, foreign, number
