@@ -17,7 +17,7 @@ from secid.pages.sanitize import short
 from secid.results import TripletExample
 
 MOST_DESCRIBED, SHOWN_CHARACTERS = 20, 30
-"""Names that the description of a chart tells, and characters of each; the table beside it has all."""
+"""Names in the description of a chart, and characters of each; the table next to it has all."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +68,6 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cases:
-    """Example triplets of one finding of one source. n_negatives: that have it. describes: it has no limit."""
-
-    source: str
-    finding: str
-    n_negatives: int
-    describes: bool
-    examples: tuple[TripletExample, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Section:
     """One section. link: the title in a word.
 
@@ -92,7 +81,6 @@ class Section:
     bullets: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     terms: tuple[tuple[str, str], ...] = ()
-    cases: tuple[Cases, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,17 +137,17 @@ STATUSES: Mapping[str, Literal["good", "warn", "bad"]] = {
 
 def each_term_once(sections: Iterable[Section]) -> tuple[Section, ...]:
     """The sections, with each term where it is first needed alone."""
-    told: set[str] = set()
+    explained: set[str] = set()
     kept = []
     for section in sections:
-        kept.append(replace(section, terms=tuple(item for item in section.terms if item[0] not in told)))
-        told |= {term for term, _ in section.terms}
+        kept.append(replace(section, terms=tuple(item for item in section.terms if item[0] not in explained)))
+        explained |= {term for term, _ in section.terms}
     return tuple(kept)
 
 
 def described(items: Iterable[tuple[str, str]]) -> str:
     """What stands for a chart where it is not seen: a clause for each source, or other name, of the first few."""
-    return "; ".join(f"{short(name, SHOWN_CHARACTERS)}: {told}" for name, told in islice(items, MOST_DESCRIBED))
+    return "; ".join(f"{short(name, SHOWN_CHARACTERS)}: {clause}" for name, clause in islice(items, MOST_DESCRIBED))
 
 
 def text(title: str) -> Column:

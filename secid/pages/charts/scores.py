@@ -20,7 +20,7 @@ from secid.pages.charts.svg import (
     words,
 )
 from secid.pages.glossary import compares, kind_name, score_point
-from secid.pages.numbers import interval, is_untold, nats
+from secid.pages.numbers import interval, is_unknown, nats
 from secid.pages.page import Chart, described
 from secid.results import BudgetPoint, ControlResult, Measurement, Run
 
@@ -111,7 +111,7 @@ def _bar(point: BudgetPoint, budget: float, y: float, scale: Scale, class_: str)
 
 def _ends(point: BudgetPoint, budget: float) -> tuple[float, ...]:
     """The ends of the interval; none where there are too few queries for one."""
-    return () if is_untold(point.interval_95, budget) else point.interval_95
+    return () if is_unknown(point.interval_95, budget) else point.interval_95
 
 
 def dot(x: float, y: float, class_: str, tip: str) -> Markup:
