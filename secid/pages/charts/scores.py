@@ -20,11 +20,11 @@ from secid.pages.charts.svg import (
     words,
 )
 from secid.pages.glossary import compares, kind_name, score_point
-from secid.pages.numbers import interval, is_unknown, nats
+from secid.pages.numbers import interval, is_unknown, letter, nats
 from secid.pages.page import Chart, described
 from secid.results import BudgetPoint, ControlResult, Measurement, Run
 
-NAMES, RIGHT, ROW, TOP = 150, 444, 26, 26
+NAMES, RIGHT, ROW, TOP = 160, 444, 26, 26
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Controls whose score is drawn through the rows of the sources, by the words that label them."""
 
@@ -75,19 +75,21 @@ def _forest(run: Run, controls: list[ControlResult], title: str, description: st
         y = (top if is_source else controls_start - ROW * len(run.sources)) + ROW * (row + 0.5)
         name = run.sources[row].name if is_source else _name(controls[row - len(run.sources)])
         parts += [
-            words(NAMES, y + 5, label(name, NAMES - 4), anchor="end", class_=None if is_source else "muted"),
+            words(NAMES, y + 5, label(name, NAMES - (24 if is_source else 4)), anchor="end", class_=None if is_source else "muted"),
             *_bar(point, run.budget, y, scale, "src" if is_source else "ctl"),
         ]
     return picture("scores", title, description, bottom + AXIS - 16, parts)
 
 
 def _bands(run: Run, top: float) -> list[Markup]:
-    """A band behind the rows of every second group of tied sources."""
-    return [
-        rect(0, top + ROW * row, WIDTH, ROW, "band", 0.06)
-        for row, source in enumerate(run.sources)
-        if source.rank_group % 2
-    ]
+    """The letter of each group of tied sources, and a band behind every second group."""
+    parts = []
+    for row, source in enumerate(run.sources if run.comparisons else ()):
+        y = top + ROW * row
+        if source.rank_group % 2:
+            parts.append(rect(0, y, WIDTH, ROW, "band", 0.06))
+        parts.append(words(5, y + ROW / 2 + 5, letter(source.rank_group), class_="tick"))
+    return parts
 
 
 def _crossing(control: ControlResult, x: float, place: int, top: float, bottom: float) -> list[Markup]:
