@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from secid.errors import OutputError
-from secid.pages.cuts import hard_cut
+from secid.pages.markdown import hard_cut
 from secid.pages.sanitize import plain
 from secid.pages.verdict_pages import verdict_markdown
 from secid.pages.verdict_words import by_urgency, facts, headline, summary
