@@ -130,7 +130,7 @@ STATUSES: Mapping[str, Literal["good", "warn", "bad"]] = {
     "do not use": "bad",
     "pass": "good",
     "undecided": "warn",
-    "fail": "bad",
+    "FAIL": "bad",
 }
 """How grave the words of a status are, those of the gate included."""
 

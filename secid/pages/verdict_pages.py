@@ -66,7 +66,7 @@ def _table(source: SourceVerdict) -> Iterator[Text]:
     """A line a check, in columns as wide as what they hold."""
     head = ("outcome", "check", "limit", "measured", "95 % interval")
     rows = [
-        (mark(check), check.name, check.limit_text, number(check.measured, check.unit), _interval(check))
+        (mark(check), check.name, check.limit_text, number(check.measured, check.unit), interval_text(check))
         for check in by_urgency(source)
     ]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
@@ -126,7 +126,7 @@ def _word(source: SourceVerdict) -> str:
 def _markdown_table(source: SourceVerdict) -> str:
     head = "| outcome | check | measured | 95 % interval | limit |\n|---|---|---|---|---|"
     rows = [
-        f"| {mark(check)} | `{check.name}` | {number(check.measured, check.unit)} | {_interval(check)} "
+        f"| {mark(check)} | `{check.name}` | {number(check.measured, check.unit)} | {interval_text(check)} "
         f"| {safe(check.limit_text) or '–'} |"
         for check in by_urgency(source)
     ]
