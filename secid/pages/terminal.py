@@ -22,9 +22,11 @@ from secid.pages.sections.controls import controls_line
 from secid.pages.sections.early import early_sentences
 from secid.pages.sections.slices import slices_sentence
 from secid.pages.sections.verdict import verdict
-from secid.results import Run
+from secid.results import Run, TripletExample
 
 SHOWN_FINDINGS = 5
+SHOWN_EXAMPLES, EXAMPLE_CHARACTERS = 3, 80
+"""Rows of a finding of a check or of the gate, and characters of a text in them."""
 GAPS = (2, 1)
 """Spaces between two columns, where there is room for them."""
 UNBROKEN = "\ue000"
@@ -67,17 +69,28 @@ def _findings(console: Console, run: Run) -> None:
     console.print()
 
 
-def print_findings(console: Console, group: SourceFindings) -> None:
-    """The findings of one source, each with its command; the repair once, after the defects that it drops."""
+def print_findings(console: Console, group: SourceFindings, n_examples: int = 0) -> None:
+    """The findings of one source, each with its command; the repair once, after the defects that it drops.
+
+    n_examples: rows shown of each; with some, each begins with its name.
+    """
     write(console, f"{group.source}: {group.status}")
     repair = group.command
     for item in group.items:
         if item.command:
             command(console, repair, indent=4)
             repair = ""
-        write(console, item.sentence, indent=2, mark="- ")
+        write(console, f"{item.name}: {item.sentence}" if n_examples else item.sentence, indent=2, mark="- ")
+        for example in item.examples[:n_examples]:
+            write(console, _example(example), indent=4)
         command(console, item.command, indent=4)
     command(console, repair, indent=4)
+
+
+def _example(item: TripletExample) -> str:
+    texts = (("query", item.query), ("negative", item.negative))
+    quoted = [f"{role} “{plain(text, EXAMPLE_CHARACTERS)}”" for role, text in texts if text]
+    return f"{plain(item.path)}:{item.line}: {', '.join(quoted)}"
 
 
 def _without_flagged(run: Run) -> str:
@@ -101,7 +114,7 @@ def _slices(run: Run) -> str:
 
 
 def print_page(console: Console, page: Page) -> None:
-    """Prints the verdict, the tables and the findings of a page that has no text of its own, such as a comparison."""
+    """Prints a page that has no text of its own, such as a check or a comparison, with a few rows of each finding."""
     headline, *others = page.verdict
     write(console, headline, "bold")
     for sentence in others:
@@ -111,7 +124,11 @@ def print_page(console: Console, page: Page) -> None:
         print_table(console, page.answer)
     for group in page.findings:
         console.print()
-        print_findings(console, group)
+        print_findings(console, group, SHOWN_EXAMPLES)
+    if page.heat is not None:
+        console.print()
+        write(console, page.heat.caption, "bold")
+        print_table(console, page.heat)
     for section in page.details:
         console.print()
         write(console, section.title, "bold")
@@ -129,19 +146,26 @@ def write(console: Console, text: str, style: str = "", indent: int = 0, mark: s
     width = max(1, console.width - indent - len(mark))
     for place, part in enumerate(line.wrap(console, width)):
         start = " " * indent + (mark if place == 0 else " " * len(mark))
-        console.print(Text(start + part.plain.rstrip().replace(UNBROKEN, " "), style=style), soft_wrap=True)
+        _print(console, Text(start + part.plain.rstrip().replace(UNBROKEN, " "), style=style))
 
 
 def command(console: Console, text: str, indent: int = 0) -> None:
     """Prints a command on a line of its own, unbroken, so that it can be copied; "" prints nothing."""
     if text:
-        console.print(Text(" " * indent + plain(text), style="cyan"), soft_wrap=True)
+        _print(console, Text(" " * indent + plain(text), style="cyan"))
+
+
+def _print(console: Console, line: Text) -> None:
+    """Prints a line that no log of a CI service takes for a command: GitHub acts on lines with :: first or ##[."""
+    if line.plain.lstrip().startswith("::") or "##[" in line.plain:
+        line = Text(line.plain.replace("::", ": :").replace("##[", "## ["), style=line.style)
+    console.print(line, soft_wrap=True)
 
 
 def print_table(console: Console, table: Table, heads: int = 1) -> None:
     """Prints a table. heads: how many of the first columns share a line of their own where the table is too wide."""
     for line in grid(table, console.width, heads):
-        console.print(line, soft_wrap=True)
+        _print(console, line)
 
 
 def grid(table: Table, width: int, heads: int = 1) -> list[Text]:
