@@ -46,11 +46,14 @@ def check(
     Example: secid check negatives/*.jsonl --fail-on false_negative
     """
     from secid import api
-    from secid.cli.console import ConsoleProgress
-    from secid.pages.check import check_json, check_text
+    from secid.cli.console import ConsoleProgress, stdout
+    from secid.pages.check import check_json, print_check
 
     with ConsoleProgress(quiet) as progress:
         result = api.check(sources, against_eval=against_eval, fail_on=fail_on or (), progress=progress, **settings)
     with suppress(BrokenPipeError):  # a reader that stops early changes no verdict
-        sys.stdout.write(check_json(result) if json else check_text(result))
+        if json:
+            sys.stdout.write(check_json(result))
+        else:
+            print_check(stdout(), result)
     return 1 if result.failed else 0

@@ -71,7 +71,7 @@ def _sizes(subject: Subject) -> Iterator[Check]:
             limit=float(limit),
             limit_text=bound.text("count"),
             vacuous=bound.vacuous,
-            what_to_do="" if enough else f"add {plural(limit - count, *words)}: so few decide little",
+            what_to_do="" if enough else f"add {plural(limit - count, *words)}",
             examples=() if enough else subject.left_out,
         )
 
@@ -106,7 +106,7 @@ def _means(subject: Subject) -> Iterator[Check]:
         ("consistency", limits.consistency_minimum, "mean target consistency π", True,
          "many negatives outscore their positive: look for unlabelled positives among them"),
         ("locality", limits.locality_minimum, "mean semantic locality ρ", True,
-         "negatives lie nearer to the query than to the positive: they answer the words, not the subject"),
+         "negatives are nearer to the query than to the positive: they match the words, not the subject"),
         ("coverage", limits.coverage_maximum, "mean lexical coverage c", False,
          "negatives repeat the query's words: check that no query text leaks into them"),
     )  # fmt: skip
@@ -204,11 +204,10 @@ def _controls(subject: Subject) -> Iterator[Check]:
             interval(related.value, related.standard_error, gap.n_queries),
             "fraction",
             Limit(LEAST, limit),
-            f"negatives stand {nats(related.value)} of the way from the {kind} control (0) to the positives (1) by "
+            f"negatives are {nats(related.value)} of the way from the {kind} control (0) to the positives (1) by "
             f"their cosine with the query; ECI_sem differs from it by {nats(gap.value, signed=True)} "
             f"({nats(low, signed=True)} to {nats(high, signed=True)})",
-            "the negatives have as good as nothing to do with their queries: check that rows were not shifted or dealt "
-            "out to other queries",
+            "the negatives are hardly related to their queries: check that rows were not shifted or mixed up",
         )
         yield with_worst(check, subject, subject.sample.columns["s_query_negative"])
 
@@ -235,7 +234,7 @@ def _diversity(subject: Subject) -> Iterator[Check]:
         "directions",
         Limit(LEAST, limit, (0.0, inf)),
         f"effective rank {subject.rank.value:.1f} at a budget of {budget:g} negatives",
-        "the negatives repeat a few directions: add sources or queries of other kinds",
+        "the negatives cover few directions: add sources or queries of other kinds",
     )
     check = _at_equal_numbers(check, subject, bounds)
     yield with_worst(check, subject, subject.rank.per_query[subject.sample.cluster])
@@ -258,5 +257,5 @@ def _at_equal_numbers(check: Check, subject: Subject, bounds: tuple[float, float
         outcome="not_evaluated",
         message=f"{check.message}; but fewer negatives fill fewer directions: where {known.n_negatives:,}, as in the "
         f"baseline, reach the limit, {own:,} may reach no more than {least:.1f}",
-        what_to_do="give the source more negatives, or lower the limit in the policy to what so few can reach",
+        what_to_do="give the source more negatives, or lower the limit in the policy to one that so few can reach",
     )

@@ -130,16 +130,14 @@ def decided(
     if not np.isfinite([measured, limit.value]).all() or np.isnan(bounds).any():
         return not_decided(name, f"{message}: not a finite number", "please report this run")
     if not np.isfinite(bounds).all():
-        why = f"{message}; no 95 % interval from fewer than {FEWEST_QUERIES} distinct queries"
+        why = f"{message}; no 95 % CI from fewer than {FEWEST_QUERIES} distinct queries"
         return not_decided(name, why, "give the source, or the one it is compared with, more queries")
     outcome = "pass" if limit.vacuous else limit.outcome((measured, measured) if counted else bounds)
-    word = {"pass": "is", "fail": "is not", "not_evaluated": "may or may not be"}[outcome]
-    low, high = (number(bound, unit) for bound in bounds)
-    which = "; counted, it" if counted else ", which"
+    within = "" if counted else f" (95 % CI {' to '.join(number(bound, unit) for bound in bounds)})"
     return Check(
         name=name,
         outcome=outcome,
-        message=f"{message}; 95 % interval {low} to {high}{which} {word} {limit.text(unit)}",
+        message=f"{message}{within}; limit: {limit.text(unit)}",
         unit=unit,
         measured=float(measured),
         interval_95=(float(bounds[0]), float(bounds[1])),

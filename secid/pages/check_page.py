@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from secid.pages.check import stands_out
-from secid.pages.findings import STATUS, heat_table, sentence, statuses_line
+from secid.pages.findings import STATUS, above_limit, heat_table, sentence, statuses_line
 from secid.pages.glossary import in_plain_words
 from secid.pages.numbers import count, fraction, listed, percent, plural
 from secid.pages.page import Item, Page, Part, Section, SourceFindings, Table, foreign, number, status, text
@@ -68,17 +67,15 @@ def _findings(source: CheckedSource) -> SourceFindings:
         Item(
             name=FINDINGS[item.name].title,
             sentence=sentence(item),
-            command="",
+            command=f"secid explain {item.name}",
             examples=item.examples,
             n_negatives=item.n_negatives,
         )
         for item in sorted(source.findings, key=lambda item: FINDINGS[item.name].urgency)
-        if stands_out(item)
+        if above_limit(item)
     ]
     items += [_caution(item) for item in source.cautions if item.exceeded]
-    return SourceFindings(
-        source=short(source.name), status=STATUS[source.status], items=tuple(items), command=""
-    )
+    return SourceFindings(source=short(source.name), status=STATUS[source.status], items=tuple(items), command="")
 
 
 def _caution(item: SourceCaution) -> Item:
@@ -124,7 +121,7 @@ def _lengths(sources: Sequence[CheckedSource]) -> Section:
         for source in sources
         for role in ROLES
     )
-    heads = ("distinct texts", "characters: min, median, 95 %, max", "tokens: min, median, 95 %, max")
+    heads = ("texts", "characters", "tokens")
     columns = (foreign("source"), text("role"), *map(number, heads))
     bullets = tuple(
         f"{named(source.name)}: {_spread(source.negatives_per_query)} negatives a query (min, median, 95 %, max); "
@@ -133,7 +130,11 @@ def _lengths(sources: Sequence[CheckedSource]) -> Section:
     )
     table = Table(caption="Lengths of the texts", columns=columns, rows=rows)
     return Section(
-        anchor="lengths", title="Lengths of the texts", link="Lengths", bullets=bullets, parts=(Part(table=table),)
+        anchor="lengths",
+        title="Lengths of the distinct texts: minimum, median, 95 %, maximum",
+        link="Lengths",
+        bullets=bullets,
+        parts=(Part(table=table),),
     )
 
 

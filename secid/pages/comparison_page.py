@@ -102,7 +102,10 @@ def _scores(runs: RunComparison) -> Table:
         cells = [_score(item, place, runs.budgets[place]) for place in range(len(runs.runs))]
         scores = [] if runs.unlike else [_difference(item.scores_nats, lambda value: nats(value, signed=True))]
         rows.append((short(item.name), *cells, *(scores if two else ()), _hardness(item), _status(item)))
-    columns = (*_heads(runs, lambda label: Column(label, "wrapped")), *([number("difference")] * (two and not runs.unlike)))
+    columns = (
+        *_heads(runs, lambda label: Column(label, "wrapped")),
+        *([number("difference")] * (two and not runs.unlike)),
+    )
     return Table(
         caption="Rank, and score in nats ± 95 % CI, by run",
         columns=(foreign("source"), *columns, text("hardness"), text("status")),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Protocol
 
 from secid.pages.glossary import in_plain_words
 from secid.pages.numbers import UNKNOWN, count, fraction, is_unknown, listed, percent, plural
-from secid.pages.page import Item, SourceFindings
+from secid.pages.page import Item, SourceFindings, Table, foreign, number
 from secid.pages.sanitize import named, plain
-from secid.results import Run, SourceFinding, SourceResult
+from secid.results import Run, SourceFinding, SourceResult, Status
 from secid.results.catalogue import DEFECTS, FINDINGS
 
 STATUS = {"usable": "usable", "repair": "repair first", "unusable": "do not use"}
@@ -24,8 +27,22 @@ EXACT = 1e-5
 """Relative: a share rounded to six digits is still that of a whole number of negatives."""
 DEFECT_TITLES = frozenset(FINDINGS[name].title for name in DEFECTS)
 
+SHADES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
+"""Least share of each shade, from 0 to 9: shares differ by orders of magnitude."""
+
 Ranked = tuple[tuple[int, float], Item]
 """A finding with its place: urgency by the catalogue, then the larger share."""
+
+
+class Listed(Protocol):
+    """A source of a run or of a check."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def status(self) -> Status: ...
+    @property
+    def findings(self) -> Sequence[SourceFinding]: ...
 
 
 def findings_of(run: Run) -> tuple[SourceFindings, ...]:
@@ -38,6 +55,55 @@ def findings_of(run: Run) -> tuple[SourceFindings, ...]:
         for source, items in grouped
         if items
     )
+
+
+def statuses_line(sources: Sequence[Listed]) -> str:
+    """Which sources may be trained on, in one sentence."""
+    of = {status: [named(source.name) for source in sources if source.status == status] for status in STATUS}
+    if len(sources) == 1:
+        name, status = named(sources[0].name), sources[0].status
+        return {
+            "unusable": f"Do not use {name}: without its defects too few records would keep a negative.",
+            "repair": f"Repair {name} before you train on it.",
+            "usable": f"{name} is usable: no defect is above its limit.",
+        }[status]
+    if len(of["usable"]) == len(sources):
+        return f"All {count(len(sources))} sources are usable: no defect is above its limit."
+    clauses = [
+        *([f"do not use {listed(of['unusable'])}"] if of["unusable"] else []),
+        *([f"repair {listed(of['repair'])} first"] if of["repair"] else []),
+        f"{listed(of['usable'])} {'is' if len(of['usable']) == 1 else 'are'} usable"
+        if of["usable"]
+        else "no source is usable as it is",
+    ]
+    return f"{_capital('; '.join(clauses))}."
+
+
+def heat_table(sources: Sequence[Listed]) -> Table | None:
+    """Shares by source and finding, of findings that any source has; None where none has any."""
+    present = present_names(sources)
+    if not present:
+        return None
+    shares = [{item.name: item.share for item in source.findings} for source in sources]
+    return Table(
+        caption="Share of each source's negatives by finding",
+        columns=(foreign("source"), *(number(in_plain_words(name)) for name in present)),
+        rows=tuple(
+            (plain(source.name), *(percent(own.get(name)) for name in present))
+            for source, own in zip(sources, shares, strict=True)
+        ),
+        shades=tuple((None, *(_shade(own.get(name, 0.0)) for name in present)) for own in shares),
+    )
+
+
+def _shade(share: float) -> int | None:
+    return bisect_right(SHADES, share) - 1 if share > 0 else None
+
+
+def present_names(sources: Sequence[Listed]) -> list[str]:
+    """Findings that any source has, in the order of the catalogue."""
+    names = dict.fromkeys(item.name for source in sources for item in source.findings if item.n_negatives)
+    return [*(name for name in FINDINGS if name in names), *(name for name in names if name not in FINDINGS)]
 
 
 def most_urgent(run: Run, limit: int) -> tuple[tuple[SourceFindings, ...], int]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from secid.pages.numbers import count, interval, nats
 from secid.pages.page import Item, Page, Part, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import named, plain, short
-from secid.pages.verdict_pages import interval_text
-from secid.pages.verdict_words import MARKS, basis, by_urgency, facts, headline, mark, summary
+from secid.pages.verdict_words import DECISIONS, MARKS, basis, by_urgency, facts, interval_text, mark, summary
 from secid.pages.verdict_words import number as measured
 from secid.results import TripletExample
 from secid.results.gate import Check, CheckExample, GateVerdict, SourceVerdict
@@ -14,11 +13,10 @@ from secid.results.gate import Check, CheckExample, GateVerdict, SourceVerdict
 
 def gate_page(verdict: GateVerdict) -> Page:
     """The verdict on all sources of one call."""
-    verdict_lines = [summary(verdict), *(plain(headline(source)) for source in verdict.sources), basis(verdict)]
     return Page(
         title="Gate for sources of hard negatives",
         subtitle=f"Against {named(verdict.baseline)}, scored with {named(verdict.encoder)}",
-        verdict=tuple(verdict_lines),
+        verdict=(plain(summary(verdict)), plain(basis(verdict))),
         answer=_answer(verdict),
         pictures=(),
         findings=tuple(found for source in verdict.sources if (found := _findings(source)).items),
@@ -38,16 +36,16 @@ def _answer(verdict: GateVerdict) -> Table:
         )
         score = f"{nats(source.eci_nats)} ({interval(source.interval_95)})"
         numbers = map(count, (n_failed, n_open, n_passed, source.n_queries, source.n_negatives))
-        rows.append((short(source.name), MARKS[source.outcome], *numbers, score))
+        rows.append((short(source.name), DECISIONS[source.outcome], *numbers, score))
     heads = ("failed", "undecided", "passed", "queries", "n", "score (95 % CI)")
     columns = (foreign("source"), status("status"), *map(number, heads))
     return Table(caption="Sources, and how many checks each failed", columns=columns, rows=tuple(rows))
 
 
 def _findings(source: SourceVerdict) -> SourceFindings:
-    """The checks that the source did not pass, what keeps it from passing first."""
-    items = tuple(_item(check) for check in by_urgency(source) if check.outcome != "pass")
-    return SourceFindings(source=short(source.name), status=MARKS[source.outcome], items=items, command="")
+    """The checks that keep the source from passing, failed ones first."""
+    items = tuple(_item(check) for check in by_urgency(source) if check.holds_up)
+    return SourceFindings(source=short(source.name), status=DECISIONS[source.outcome], items=items, command="")
 
 
 def _item(check: Check) -> Item:
@@ -69,7 +67,13 @@ def _example(item: CheckExample) -> TripletExample:
 
 def _checks(place: int, source: SourceVerdict) -> Section:
     rows = tuple(
-        (check.name, mark(check), measured(check.measured, check.unit), interval_text(check), plain(check.limit_text) or "–")
+        (
+            check.name,
+            mark(check),
+            measured(check.measured, check.unit),
+            interval_text(check),
+            plain(check.limit_text) or "–",
+        )
         for check in by_urgency(source)
     )
     columns = (text("check"), status("outcome"), number("measured"), number("95 % CI"), text("limit"))

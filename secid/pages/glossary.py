@@ -11,8 +11,8 @@ from secid.results import BudgetPoint, ControlResult, EncoderInfo, Measurement, 
 from secid.results.catalogue import FINDINGS
 
 CAUTION = (
-    "The score prefers safe negatives near the positive; it does not reward hardness. Whether it predicts the result of "
-    "training is not yet established."
+    "The score prefers safe negatives near the positive; it does not reward hardness. Whether it predicts the "
+    "result of training is not yet established."
 )
 EXPLANATIONS = {
     "status": "usable: no counted defect is above its limit, of those that were evaluated. repair first: one is, and "
@@ -34,17 +34,17 @@ EXPLANATIONS = {
     "new texts": "texts that are in no source and were encoded for the control alone, 0 or more; fewer cost less.",
     "negatives": "triplets (query, positive, negative) scored, 1 or more.",
     "queries": "distinct queries, 1 or more: the sampling unit; more of them narrow the intervals.",
-    "tr M": "the mean weight, in which a copy of the positive counts 0, from 0 to 1: the score is at most this, and "
-    "usually within 1 % of it.",
-    "π": "probability that the encoder prefers the positive to the negative, 0 to 1. Near 1 the negative is easy, below "
-    "½ it outscores the positive.",
-    "ρ": "whether the negative is near the positive, 0 to 1: above ½ it is nearer to the positive than to the query; the "
-    "score rewards more.",
+    "tr M": "the mean weight, in which a copy of the positive counts 0, from 0 to 1: the score is at most this, "
+    "and usually within 1 % of it.",
+    "π": "probability that the encoder prefers the positive to the negative, 0 to 1. Near 1 the negative is easy, "
+    "below ½ it outscores the positive.",
+    "ρ": "whether the negative is near the positive, 0 to 1: above ½ it is nearer to the positive than to the query; "
+    "the score rewards more.",
     "c": "lexical coverage, 0 to 1: IDF share of the query's words that the negative repeats; the score rewards less.",
     "c of positives": "the same of the scored positives: what coverage is normal in these texts.",
     "weight": "π · ρ · (1 − c), 0 to 1: what a negative adds to the score. A copy of the positive adds nothing.",
-    "Holm p": "two-sided p value of the difference, 0 to 1, corrected for the number of pairs; below 0.05 the difference "
-    "is significant.",
+    "Holm p": "two-sided p value of the difference, 0 to 1, corrected for the number of pairs; below 0.05 the "
+    "difference is significant.",
     "queries for 80 %": "distinct queries with which a true difference of this size would be found four times in five, "
     "1 or more.",
     "difference": "first score minus second, in nats, over the queries that both have.",
@@ -82,26 +82,29 @@ SETTINGS = {
     ),
     "tokenizer": (
         "tokenizers",
-        "what counts as a word in c. Alphanumeric: runs of letters and digits; ≥ 2: of two or more. White space: text "
-        "between spaces. Character trigrams: windows of three characters. Words of any script: alphanumeric with vowel "
-        "signs kept, scripts without spaces in pairs of characters. Word pieces: the encoder's own.",
+        (
+            "what counts as a word in c. Alphanumeric: runs of letters and digits; ≥ 2: of two or more. White space: "
+            "text between spaces. Character trigrams: windows of three characters. Words of any script: alphanumeric "
+            "with vowel signs kept, scripts without spaces in pairs of characters. Word pieces: the encoder's own."
+        ),
     ),
     "idf": (
         "IDF corpora",
-        "the texts over which the IDF of a word in c is counted. Pooled documents: of all sources; own: of the source; "
-        "pooled queries + documents: both. Uniform weights: every word counts 1.",
+        (
+            "the texts over which the IDF of a word in c is counted. Pooled documents: of all sources; own: of the "
+            "source; pooled queries + documents: both. Uniform weights: every word counts 1."
+        ),
     ),
     "weight": (
         "weights",
-        "what each direction is multiplied by. Full: π · ρ · (1 − c); “without” leaves one factor out. Residual only: 1 "
-        "for every negative. Margin hardness: 1 − π. Fisher: 4 · π · (1 − π) · ρ · (1 − c). Gradient-weighted: ((1 − "
-        "π)/τ)² times the squared distance of positive and negative, over its mean. Scores under other weights are other "
-        "numbers: compare orders alone.",
+        (
+            "what each direction is multiplied by. Full: π · ρ · (1 − c); “without” leaves one factor out. Residual "
+            "only: 1 for every negative. Margin hardness: 1 − π. Fisher: 4 · π · (1 − π) · ρ · (1 − c). "
+            "Gradient-weighted: ((1 − π)/τ)² times the squared distance of positive and negative, over its mean. "
+            "Scores under other weights are other numbers: compare orders alone."
+        ),
     ),
-    "sample": (
-        "samples",
-        "shares of the run's queries that are scored, above 0 to 100 %, each within the next.",
-    ),
+    "sample": ("samples", "shares of the run's queries that are scored, above 0 to 100 %, each within the next."),
     "encoder": ("encoders", "models whose vectors are scored, each by its own recipe; compare orders alone."),
 }
 """What an ablation varies: the plural, and what its settings are."""

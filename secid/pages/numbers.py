@@ -63,6 +63,11 @@ def percent(value: float | None) -> str:
     return f"{_minus(f'{100 * value:.1f}')}{SPACE}%"
 
 
+def points(value: float | None) -> str:
+    """A difference of two shares, in percentage points."""
+    return "–" if value is None or not isfinite(value) else f"{_minus(f'{100 * value:+.1f}')}"
+
+
 def count(value: float | None) -> str:
     """A number of things."""
     return "–" if value is None else f"{value:,.0f}"

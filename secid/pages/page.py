@@ -125,12 +125,9 @@ class Page:
 
 
 STATUSES: Mapping[str, Literal["good", "warn", "bad"]] = {
-    "usable": "good",
-    "repair first": "warn",
-    "do not use": "bad",
-    "pass": "good",
-    "undecided": "warn",
-    "FAIL": "bad",
+    **dict.fromkeys(("usable", "accepted", "pass"), "good"),
+    **dict.fromkeys(("repair first", "undecided"), "warn"),
+    **dict.fromkeys(("do not use", "rejected", "fail"), "bad"),
 }
 """How grave the words of a status are, those of the gate included."""
 

@@ -171,6 +171,7 @@ def finished(
         equal_numbers=equal_numbers(found.items, found.level),
         slices=found.slices,
         early_stop=found.early_stop,
+        folder=run_folder,
         warnings=(*unpaired(comparisons, {item.name: len(item.influence.queries) for item in cut}), *found.warnings),
         not_evaluated=found.not_evaluated,
         timing=clock.stages,

@@ -138,7 +138,9 @@ def _box(text: str, x: float, y: float, side: int) -> Box:
 
 def _outside(box: Box, bottom: float) -> float:
     """How far a name leaves the plot, which is worse than covering another."""
-    return 1e4 * (max(0.0, LEFT - box[0]) + max(0.0, box[2] - WIDTH) + max(0.0, TOP - box[1]) + max(0.0, box[3] - bottom))
+    return 1e4 * (
+        max(0.0, LEFT - box[0]) + max(0.0, box[2] - WIDTH) + max(0.0, TOP - box[1]) + max(0.0, box[3] - bottom)
+    )
 
 
 def _shared(first: Box, second: Box) -> float:

@@ -70,7 +70,7 @@ def _forest(run: Run, controls: list[ControlResult], title: str, description: st
         parts += _crossing(control, scale(score_point(control, run.budget).nats), place, top, sources_end)
     if controls:
         parts.append(line(0, sources_end + 6, WIDTH, sources_end + 6, "axis"))
-    for row, (item, point) in enumerate(zip(items, points, strict=True)):
+    for row, (_item, point) in enumerate(zip(items, points, strict=True)):
         is_source = row < len(run.sources)
         y = (top if is_source else controls_start - ROW * len(run.sources)) + ROW * (row + 0.5)
         name = run.sources[row].name if is_source else _name(controls[row - len(run.sources)])

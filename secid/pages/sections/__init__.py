@@ -5,7 +5,7 @@ from __future__ import annotations
 from secid.pages.answer import full_answer_table
 from secid.pages.charts.hardness import hardness_chart
 from secid.pages.charts.scores import forest_chart
-from secid.pages.findings import findings_of
+from secid.pages.findings import findings_of, heat_table
 from secid.pages.glossary import ANSWER_TERMS, terms
 from secid.pages.numbers import plural
 from secid.pages.page import Page, Section, each_term_once
@@ -14,7 +14,7 @@ from secid.pages.sections.ablations import ablation_section
 from secid.pages.sections.budget import budget_section, directions_section
 from secid.pages.sections.controls import controls_line, controls_section
 from secid.pages.sections.early import early_section
-from secid.pages.sections.findings import findings_section, heat_table
+from secid.pages.sections.findings import findings_section
 from secid.pages.sections.gates import gates_section
 from secid.pages.sections.origin import origin_section, overlap_section, read_section
 from secid.pages.sections.ranking import pairs_section, ranking_section
@@ -54,7 +54,7 @@ def page_of(run: Run) -> Page:
         pictures=tuple(chart for chart in charts if chart is not None),
         findings=findings_of(run),
         controls=controls_line(run),
-        heat=heat_table(run),
+        heat=heat_table(run.sources),
         details=each_term_once(section for section in sections if section is not None),
         footer=f"Made by secid {plain(run.secid_version)}, report schema {plain(run.schema_version)}.",
     )

@@ -72,7 +72,8 @@ def _aspect(item: Ablation) -> str:
         known = [(value, row.setting) for row in rows if (value := row.block_stability.get(block)) is not None]
         if known:
             least, setting = min(known)
-            clauses.append(f"within {named(block)} stability is at least {fraction(least)} ({plain(in_words(setting))})")
+            where = plain(in_words(setting))
+            clauses.append(f"within {named(block)} stability is at least {fraction(least)} ({where})")
     return f"{'. '.join(f'{clause[:1].upper()}{clause[1:]}' for clause in clauses)}."
 
 

@@ -25,7 +25,8 @@ def budget_section(run: Run) -> Section | None:
     compared = _table({source.name: source.compared_curve for source in run.sources}, budgets, "")
     whole = {source.name: source.budget_curve for source in run.sources}
     own = _table(whole, _shared(map(_nats, whole.values())), ", each source's own sample")
-    parts = [Part(table=compared, chart=_chart(run, curves, budgets)), *([Part(table=own)] if run.equal_numbers else [])]
+    parts = [Part(table=compared, chart=_chart(run, curves, budgets))]
+    parts += [Part(table=own)] if run.equal_numbers else []
     own_number = any(column.title == "B = N" for part in parts for column in part.table.columns)
     return Section(
         anchor="budget",
@@ -97,8 +98,8 @@ def _at_own_number(curve: Curve, shared: list[float]) -> str:
 def _meaning(run: Run) -> str:
     """What B is, and what the curves are of."""
     first = (
-        "B is the number of negatives drawn from a source, times a noise-to-prior ratio that theory leaves open. Beyond "
-        "B = 1 only samples of equal size compare"
+        "B is the number of negatives drawn from a source, times a noise-to-prior ratio that theory leaves open. "
+        "Beyond B = 1 only samples of equal size compare"
     )
     numbers = equal_numbers(run)
     sizes = {(source.n_queries, source.n_triplets) for source in run.sources}

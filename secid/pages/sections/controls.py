@@ -19,6 +19,11 @@ KINDS = {
     "dense_pool": "the encoder's nearest passages of the run",
 }
 """Controls of the line, in its order."""
+MEANING = (
+    "Controls are made from the run's own texts and scored like a source, but never ranked: passages of other queries "
+    "drawn at random, other labelled positives of the query used as negatives, each source's negatives under other "
+    "queries (shuffled), the query itself, and the best passages of the run's texts by BM25 and by the encoder."
+)
 
 
 @dataclass(frozen=True)
@@ -53,12 +58,15 @@ def controls_line(run: Run) -> str:
     """Which sources the controls score above and below, in one sentence."""
     if not run.controls:
         return "No control was scored."
-    clauses = [f"{words} {_placed(found)}" for kind, words in KINDS.items() if (found := outcome(run, kind)) and found.n]
+    outcomes = {kind: found for kind in KINDS if (found := outcome(run, kind)) is not None and found.n}
+    clauses = [f"{KINDS[kind]} {_placed(found)}" for kind, found in outcomes.items()]
     shuffled = [item for control in run.controls if control.kind == "shuffled" for item in control.against]
     weak = [item.source for item in shuffled if item.placed != "above"]
     if weak:
+        all_weak = len(weak) == len(shuffled) > 1
         verb = "does" if len(weak) == 1 else "do"
-        clauses.append(f"{_names(weak, len(shuffled))} {verb} not score above the same negatives under other queries")
+        who = "no source scores" if all_weak else f"{_names(weak, len(shuffled))} {verb} not score"
+        clauses.append(f"{who} above the same negatives under other queries")
     if not clauses:
         return "No control could be compared with a source."
     at = "" if run.budget == 1.0 else "at B = 1, "
@@ -67,9 +75,10 @@ def controls_line(run: Run) -> str:
 
 
 def _placed(found: Outcome) -> str:
-    """Where a control scores among the sources."""
-    places = (("above", found.above), ("level with", found.level), ("below", found.below))
-    return f"score {listed([f'{word} {_names(names, found.n)}' for word, names in places if names])}"
+    """Where a control scores among the sources; below all that are not named."""
+    places = (("above", found.above), ("level with", found.level))
+    clauses = [f"{word} {_names(names, found.n)}" for word, names in places if names]
+    return f"score {listed(clauses) if clauses else f'below {_names(found.below, found.n)}'}"
 
 
 def _names(names: Sequence[str], n: int) -> str:
@@ -86,12 +95,7 @@ def controls_section(run: Run) -> Section | None:
         anchor="controls",
         link="Controls",
         title="Controls",
-        paragraphs=(
-            "Controls are made from the run's own texts and scored like a source, but never ranked: passages of other "
-            "queries drawn at random, other labelled positives of the query used as negatives, each source's negatives "
-            "under other queries (shuffled), the query itself, and the best passages of the run's texts by BM25 and by "
-            "the encoder.",
-        ),
+        paragraphs=(MEANING,),
         parts=(_against(run), _scores(run)),
         terms=terms("difference", "ECI_sem", "95 % CI", "diversity fraction", "queries", "negatives", "new texts"),
     )

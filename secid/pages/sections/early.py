@@ -19,10 +19,13 @@ def early_sentences(run: Run, stop: EarlyStop) -> list[str]:
     tie = "" if stop.tie_nats is None else f" Differences below {nats(stop.tie_nats)} nats count as ties."
     counted = _limited(run) and run.idf.corpus != "uniform"
     files = f"these files, with the document frequencies of {_max_records(run)}" if counted else "these files"
-    return [
+    needed = (
         f"Scoring stopped after {count(stop.n_texts_encoded)} of {count(stop.n_texts)} distinct texts, cached ones "
         f"included. With {percent(stop.confidence)} confidence every decided order is that of all queries of "
-        f"{files}.{tie}",
+        f"{files}.{tie}"
+    )
+    return [
+        needed,
         f"Undecided: {listed(pairs, SHOWN_PAIRS)}.{_more_queries(run, stop)}" if pairs else "Every pair is decided.",
         f"An order decided for these files may still be a tie for the process that made them.{_whole(run, stop)}",
     ]

@@ -1,11 +1,10 @@
-"""Findings of all sources: the heat table, their numbers, their rules, and which coincide."""
+"""Findings of all sources in numbers, their rules, and which coincide."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from itertools import combinations
 
-from secid.pages.findings import share_interval
+from secid.pages.findings import present_names, share_interval
 from secid.pages.glossary import in_plain_words, rule_of, terms
 from secid.pages.numbers import count, listed, nats, percent
 from secid.pages.page import Part, Section, Table, foreign, number, text
@@ -13,40 +12,13 @@ from secid.pages.sanitize import code, plain
 from secid.results import Run
 from secid.results.catalogue import FINDINGS
 
-SHADES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
-"""Least share of each shade, from 0 to 9: shares differ by orders of magnitude."""
-
-
-def heat_table(run: Run) -> Table | None:
-    """Shares by source and finding, of findings that any source has; None where none has any."""
-    present = _present(run)
-    if not present:
-        return None
-    shares = [[(source, source.finding(name)) for name in present] for source in run.sources]
-    return Table(
-        caption="Share of each source's negatives by finding",
-        columns=(foreign("source"), *(number(in_plain_words(name)) for name in present)),
-        rows=tuple((plain(row[0][0].name), *(percent(item and item.share) for _, item in row)) for row in shares),
-        shades=tuple((None, *(_shade(item.share if item else 0.0) for _, item in row)) for row in shares),
-    )
-
-
-def _shade(share: float) -> int | None:
-    return bisect_right(SHADES, share) - 1 if share > 0 else None
-
-
-def _present(run: Run) -> list[str]:
-    """Findings that any source has, in the order of the catalogue."""
-    names = dict.fromkeys(item.name for source in run.sources for item in source.findings if item.n_negatives)
-    return [name for name in FINDINGS if name in names] + [name for name in names if name not in FINDINGS]
-
 
 def findings_section(run: Run) -> Section | None:
     """All findings with their numbers; None for a run that looked for none."""
     evaluated = list(dict.fromkeys(item.name for source in run.sources for item in source.findings))
     if not evaluated:
         return None
-    present = _present(run)
+    present = present_names(run.sources)
     absent = [in_plain_words(name) for name in evaluated if name not in present]
     return Section(
         anchor="numbers",

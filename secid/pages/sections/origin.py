@@ -88,11 +88,7 @@ def _left_out(run: Run) -> tuple[Part, ...]:
         for item in source.examples
     )
     columns = (foreign("source"), text("reason"), foreign("where"), foreign("what"))
-    return (
-        (Part(table=Table(caption="Examples of what was left out", columns=columns, rows=rows)),)
-        if rows
-        else ()
-    )
+    return (Part(table=Table(caption="Examples of what was left out", columns=columns, rows=rows)),) if rows else ()
 
 
 def _files(run: Run) -> Part:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from secid.pages.glossary import equal_numbers, score_name, score_point, terms
-from secid.pages.numbers import UNKNOWN, count, fraction, interval, letter, nats, percent, plural, probability, rounded
+from secid.pages.numbers import UNKNOWN, count, fraction, interval, letter, nats, percent, probability, rounded
 from secid.pages.page import Part, Section, Table, foreign, number, text
 from secid.pages.sanitize import named, plain
 from secid.results import Run, SourceResult
@@ -29,15 +29,22 @@ def ranking_section(run: Run) -> Section:
                 count(source.n_queries),
             )
         )
-    names = ("rank (tie)", f"{score_name(run)} (nats)", "95 % CI", "P(first)", "hardness, 95 % CI", "diversity fraction")
+    names = (
+        "rank (tie)",
+        f"{score_name(run)} (nats)",
+        "95 % CI",
+        "P(first)",
+        "hardness, 95 % CI",
+        "diversity fraction",
+    )
     columns = (foreign("source"), *map(number, (*names, "queries")))
     numbers = equal_numbers(run) if run.budget > 1.0 else ""
-    told = f"Scores, intervals, ranks and pairs are on {numbers}: beyond B = 1 a larger sample scores higher."
+    on_equal = f"Scores, intervals, ranks and pairs are on {numbers}: beyond B = 1 a larger sample scores higher."
     return Section(
         anchor="scores",
         link="Scores",
         title="Scores",
-        paragraphs=(told,) if numbers else (),
+        paragraphs=(on_equal,) if numbers else (),
         parts=(Part(table=Table(caption="Scores with their intervals", columns=columns, rows=tuple(rows))),),
         terms=terms(
             *("ECI_sem" if run.budget == 1.0 else "ECI_B", "95 % CI", "tie", "P(first)", "hardness"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from secid.pages.findings import statuses_line
 from secid.pages.glossary import CAUTION, equal_numbers, in_plain_words
 from secid.pages.numbers import budget, count, fraction, listed
 from secid.pages.sanitize import named, plain
@@ -20,7 +21,7 @@ def verdict(run: Run) -> tuple[str, ...]:
     n_more = len(warnings) - SHOWN_WARNINGS
     more = f"report.json has {count(n_more)} more warnings like these."
     sentences = (
-        headline(run),
+        statuses_line(run.sources),
         *warnings[:SHOWN_WARNINGS],
         *([more] if n_more > 0 else []),
         _unevaluated(run),
@@ -32,39 +33,14 @@ def verdict(run: Run) -> tuple[str, ...]:
     return tuple(filter(None, sentences))
 
 
-def headline(run: Run) -> str:
-    """Which sources may be trained on."""
-    by_status = {
-        status: [source.name for source in run.sources if source.status == status]
-        for status in ("unusable", "repair", "usable")
-    }
-    if len(run.sources) == 1:
-        name = _names([run.sources[0].name])
-        return {
-            "unusable": f"Do not use {name}: too few records would keep a negative without its defects.",
-            "repair": f"Repair {name} before you train on it.",
-            "usable": f"{name} is usable: no defect is above its limit.",
-        }[run.sources[0].status]
-    clauses = [
-        *([f"do not use {_names(by_status['unusable'])}"] if by_status["unusable"] else []),
-        *([f"repair {_names(by_status['repair'])} first"] if by_status["repair"] else []),
-    ]
-    usable = by_status["usable"]
-    if len(usable) == len(run.sources):
-        return f"All {count(len(usable))} sources are usable: no defect is above its limit."
-    if usable:
-        clauses.append(f"{_names(usable)} {'is' if len(usable) == 1 else 'are'} usable")
-    else:
-        clauses.append("no source is usable as it is")
-    return f"{_capital('; '.join(clauses))}."
-
-
 def _unevaluated(run: Run) -> str:
     """Counted defects that were not evaluated in some source: nothing is called free of them."""
     names = [name for name in DEFECTS if any(source.finding(name) is None for source in run.sources)]
     if not names:
         return ""
-    return f"Not evaluated everywhere, so not ruled out: {listed([in_plain_words(name) for name in names], len(names))}."
+    return (
+        f"Not evaluated everywhere, so not ruled out: {listed([in_plain_words(name) for name in names], len(names))}."
+    )
 
 
 def ranking(run: Run) -> str:
@@ -89,8 +65,8 @@ def _leader(run: Run) -> str:
     pairs = [pair for pair in run.comparisons if leader in (pair.first, pair.second)]
     tied = [pair.second if pair.first == leader else pair.first for pair in pairs if not pair.established]
     if tied:
-        rest = f"tied with {_names(tied)}" if len(tied) < len(run.sources) - 1 else "but is tied with every other source"
-        return f"{_names([leader])} scores highest, {rest}."
+        others = _names(tied) if len(tied) < len(run.sources) - 1 else "every other source"
+        return f"{_names([leader])} scores highest, but is statistically tied with {others}."
     if len(pairs) < len(run.sources) - 1:
         return f"{_names([leader])} scores highest, but not every source could be compared with it."
     return f"{_names([leader])} scores significantly above every other source."
