@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 METHOD_OPTIONS = tuple(name for name in METHOD if name not in ("until_ranked", "tie"))
 
 
+FORMATS = (".html", ".json", ".md", ".xml")
+
+
 class Annotations(StrEnum):
     """Services whose log can be written for."""
 
@@ -42,7 +45,7 @@ def gate(
     json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
     out: Annotated[
         list[Path] | None,
-        typer.Option("-o", "--out", help="Also write the verdict here: .json, .md, or .xml for JUnit."),
+        typer.Option("-o", "--out", help="Also write the verdict here: .html, .json, .md, or .xml for JUnit."),
     ] = None,
     annotations: Annotated[
         Annotations | None, typer.Option("--annotations", help="Also print annotations for a CI service.")
@@ -107,9 +110,11 @@ def _check_outputs(paths: list[Path]) -> None:
     from secid.pages.pages import check_writable
 
     for path in paths:
-        if path.suffix not in (".json", ".md", ".xml"):
+        if path.suffix not in (".html", ".json", ".md", ".xml"):
             raise UsageError(
-                f"no page of a verdict has the suffix {path.suffix!r}", where=str(path), remedy="use .json, .md, .xml"
+                f"no page of a verdict has the suffix {path.suffix!r}",
+                where=str(path),
+                remedy="use .html, .json, .md, .xml",
             )
     check_writable(paths)
 
@@ -139,9 +144,9 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
     from secid.files import write_whole
     from secid.pages.annotations import append_step_summary, github_annotations
     from secid.pages.junit import to_junit
-    from secid.pages.verdict_pages import print_verdict, verdict_json, verdict_markdown
+    from secid.pages.verdict_pages import print_verdict, verdict_html, verdict_json, verdict_markdown
 
-    pages = {".json": verdict_json, ".md": verdict_markdown, ".xml": to_junit}
+    pages = {".html": verdict_html, ".json": verdict_json, ".md": verdict_markdown, ".xml": to_junit}
     for path in out:
         write_whole(path, pages[path.suffix](verdict))
     with suppress(BrokenPipeError):
