@@ -42,6 +42,16 @@ def check(
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead of text.", rich_help_panel="Output")
     ] = False,
+    out: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "-o",
+            "--out",
+            metavar="FILE",
+            help="Also write the check here: .html, .md or .json.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
     quiet: Quiet = False,
     **settings: Any,
 ) -> int:
@@ -54,10 +64,19 @@ def check(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
-    from secid.pages.check import check_json, print_check
+    from secid.cli.outputs import refuse_inputs
+    from secid.files import write_whole
+    from secid.pages.check import CHECK_FORMATS, check_json, print_check
+    from secid.pages.pages import check_formats, check_writable
 
+    files = out or []
+    check_formats(files)
+    check_writable(files)
+    refuse_inputs(files, sources, settings)
     with ConsoleProgress(quiet) as progress:
         result = api.check(sources, against_eval=against_eval, fail_on=fail_on or (), progress=progress, **settings)
+    for path in files:
+        write_whole(path, CHECK_FORMATS[path.suffix](result))
     with suppress(BrokenPipeError):  # a reader that stops early changes no verdict
         if json:
             sys.stdout.write(check_json(result))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
 from rich.console import Console
@@ -22,3 +23,20 @@ def print_check(console: Console, check: Check) -> None:
     from secid.pages.terminal import print_page
 
     print_page(console, check_page(check))
+
+
+def _html(check: Check) -> str:
+    from secid.pages.check_page import check_page
+    from secid.pages.html import render
+
+    return render(check_page(check))
+
+
+def _markdown(check: Check) -> str:
+    from secid.pages.check_page import check_page
+    from secid.pages.markdown import render
+
+    return render(check_page(check))
+
+
+CHECK_FORMATS: Mapping[str, Callable[[Check], str]] = {".html": _html, ".json": check_json, ".md": _markdown}

@@ -43,3 +43,10 @@ def print_verdict(console: Console, verdict: GateVerdict) -> None:
 def verdict_markdown(verdict: GateVerdict) -> str:
     """The verdict for a step summary or a comment. Untrusted text cannot act as markup."""
     return render(gate_page(verdict))
+
+
+def verdict_html(verdict: GateVerdict) -> str:
+    """The verdict as one HTML file."""
+    from secid.pages import html
+
+    return html.render(gate_page(verdict))

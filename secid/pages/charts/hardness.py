@@ -30,7 +30,8 @@ LEFT, TOP, HEIGHT = 50.0, 28.0, 250.0
 GAP = 8.0
 """Between a point and its name."""
 NAME_ROOM = 150.0
-SPOTS = tuple((dy, side) for dy in (-6, 5, 16, -12, 22, -26, 36, -40, 50, -54) for side in (1, -1, 0) if side or abs(dy) >= 12)
+HEIGHTS = (-6, 5, 16, -12, 22, -26, 36, -40, 50, -54)
+SPOTS = tuple((dy, side) for dy in HEIGHTS for side in (1, -1, 0) if side or abs(dy) >= 12)
 """Where a name may be: height below its point, and to the right, to the left, or centred; the first is the best."""
 ANCHORS = {1: None, 0: "middle", -1: "end"}
 ENDS = {"random": 0.0, "known_positive": 1.0}

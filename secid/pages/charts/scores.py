@@ -70,15 +70,17 @@ def _forest(run: Run, controls: list[ControlResult], title: str, description: st
         parts += _crossing(control, scale(score_point(control, run.budget).nats), place, top, sources_end)
     if controls:
         parts.append(line(0, sources_end + 6, WIDTH, sources_end + 6, "axis"))
-    for row, (_item, point) in enumerate(zip(items, points, strict=True)):
-        is_source = row < len(run.sources)
-        y = (top if is_source else controls_start - ROW * len(run.sources)) + ROW * (row + 0.5)
-        name = run.sources[row].name if is_source else _name(controls[row - len(run.sources)])
-        parts += [
-            words(NAMES, y + 5, label(name, NAMES - (24 if is_source else 4)), anchor="end", class_=None if is_source else "muted"),
-            *_bar(point, run.budget, y, scale, "src" if is_source else "ctl"),
-        ]
+    for row, (source, point) in enumerate(zip(run.sources, points, strict=False)):
+        y = top + ROW * (row + 0.5)
+        parts += [_label(source.name, y, NAMES - 24), *_bar(point, run.budget, y, scale, "src")]
+    for row, (control, point) in enumerate(zip(controls, points[len(run.sources) :], strict=True)):
+        y = controls_start + ROW * (row + 0.5)
+        parts += [_label(_name(control), y, NAMES - 4, "muted"), *_bar(point, run.budget, y, scale, "ctl")]
     return picture("scores", title, description, bottom + AXIS - 16, parts)
+
+
+def _label(name: str, y: float, room: float, class_: str | None = None) -> Markup:
+    return words(NAMES, y + 5, label(name, room), anchor="end", class_=class_)
 
 
 def _bands(run: Run, top: float) -> list[Markup]:
