@@ -65,13 +65,14 @@ def check(
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
     from secid.cli.outputs import refuse_inputs
-    from secid.files import write_whole
+    from secid.files import check_writable, write_whole
     from secid.pages.check import CHECK_FORMATS, check_json, print_check
-    from secid.pages.pages import check_formats, check_writable
+    from secid.pages.pages import check_formats
 
     files = out or []
     check_formats(files)
-    check_writable(files)
+    for path in files:
+        check_writable(path)
     refuse_inputs(files, sources, settings)
     with ConsoleProgress(quiet) as progress:
         result = api.check(sources, against_eval=against_eval, fail_on=fail_on or (), progress=progress, **settings)

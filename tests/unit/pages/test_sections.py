@@ -40,7 +40,7 @@ def test_beyond_b_1_the_score_is_that_on_equal_numbers():
 
 
 def test_a_source_without_the_run_s_budget_has_its_score_at_1():
-    assert score_point(replace(RUN.sources[0], budget_curve=()), 10.0).budget == 1.0
+    assert score_point(replace(RUN.sources[0], budget_curve=(), equal_curve=()), 10.0).budget == 1.0
 
 
 def test_slices_are_in_the_order_of_their_numbers_and_the_absent_one_last():
