@@ -165,7 +165,9 @@ def _print(console: Console, line: Text) -> None:
 def print_table(console: Console, table: Table, heads: int = 1) -> None:
     """Prints a table. heads: how many of the first columns share a line of their own where the table is too wide."""
     for line in grid(table, console.width, heads):
-        _print(console, line)
+        for part in [line] if cell_len(line.plain) <= console.width else line.wrap(console, console.width):
+            part.rstrip()
+            _print(console, part)
 
 
 def grid(table: Table, width: int, heads: int = 1) -> list[Text]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy.typing as npt
 import torch
 
 from secid.analyses.ablations import blocks_of
@@ -33,12 +34,15 @@ from secid.triplets.estimates import Estimate
 from secid.triplets.measure_set import Bench, level_sets, sample_positions
 from secid.triplets.measured import Measured
 from secid.triplets.positives import triplets_of
-from secid.triplets.random_reference import random_reference
+from secid.triplets.random_reference import RandomReference, random_reference, stored_reference
 from secid.triplets.variants import Aspect, aspects, tokenizer_of
 
 Set = TypeVar("Set", Triplets, Measured)
 Frozen = dict[tuple[str, str], DocumentFrequencies]
+StoredReference = Mapping[str, npt.NDArray[Any]]
+"""Arrays as `RandomReference.stored` gives them."""
 NO_REFERENCE = "no query has 10 passages of the run, other than its positives, to draw at random"
+NOT_STORED = "the reference given has none of the queries"
 NO_SPAN = "the positives are no nearer to their queries than random passages"
 PASSES = 2
 """Over the triplets: one for the sums, one for the influence."""
@@ -58,6 +62,7 @@ class Measurements:
     findings: dict[str, SourceFindings]
     hardness: dict[str, Estimate]
     without_flagged: dict[str, WithoutFlagged]
+    reference: RandomReference | None
     idf: IdfInfo
     frequencies: DocumentFrequencies
     slices: tuple[Slice, ...]
@@ -74,8 +79,12 @@ def measure(
     clock: Clock,
     progress: Progress,
     frozen: DocumentFrequencies | None,
+    stored: StoredReference | None = None,
 ) -> Measurements:
-    """Embeds what is needed and measures sources, controls and variants."""
+    """Embeds what is needed and measures sources, controls and variants.
+
+    frozen, stored : document frequencies and random reference of an earlier run, in place of this run's own.
+    """
     refuse(plan, encoder, settings)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -88,6 +97,7 @@ def measure(
             else:  # a plan that another encoder's run made may hold texts of its controls
                 embedder.passages(plan.source_passages())
             counts.update(embedder.counts)
+    note_cached(embedder, progress)
     triplets = [triplets_of(planned, settings.positives, embedder.vectors) for planned in plan.sources]
     pieces = getattr(encoder, "word_pieces", None)
     suite = aspects(settings, has_pieces=pieces is not None) if settings.ablate else ()
@@ -104,13 +114,17 @@ def measure(
         with clock.stage("encode") as counts:
             plan, triplets, early = rank_early(plan, embedder, bench, settings, progress)
             counts.update(embedder.counts)
+        note_cached(embedder, progress)
     with clock.stage("controls"):
         controls, missing = make_controls(plan, triplets, embedder.vectors, settings, progress)
         for control in controls:  # nothing is left to encode but after an early stop
             embedder.need(control.triplets.query, control.triplets.negative)
     items, level, measured_controls = swept(plan, triplets, controls, bench, variants, clock, progress)
     with clock.stage("inspect"):
-        reference = random_reference(plan, [item.triplets for item in items], bench.vectors, settings.seed)
+        if stored is None:
+            reference = random_reference(plan, [item.triplets for item in items], bench.vectors, settings.seed)
+        else:
+            reference = stored_reference(stored, plan)
         inspector = Inspector(plan, coverages, embedder.truncated, reference, settings)
         marked, findings = inspected(inspector, items, progress)
         if level is not None:  # where nothing is cut of a source, the set is the source
@@ -131,12 +145,13 @@ def measure(
             **plan.empty,
             **({"crossings": NOT_LEVEL} if level is None else {}),
             **({"truncated": CUTS_UNTOLD} if embedder.truncated is None else {}),
-            **({"hardness": NO_REFERENCE} if reference is None else {}),
+            **({"hardness": NO_REFERENCE if stored is None else NOT_STORED} if reference is None else {}),
             **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},
         },
         findings=findings,
         hardness={name: estimate for name, estimate in hard.items() if estimate is not None},
         without_flagged=without,
+        reference=reference,
         idf=idf,
         frequencies=coverages.table(settings.tokenizer, settings.idf),
         slices=sliced,
@@ -144,6 +159,13 @@ def measure(
         early_stop=early,
         suite=suite,
     )
+
+
+def note_cached(embedder: Embedder, progress: Progress) -> None:
+    """Notes how many texts the cache held."""
+    if embedder.counts["n_cached"]:
+        n_cached, n_texts = embedder.counts["n_cached"], embedder.counts["n_texts"]
+        progress.note(f"encode: {n_cached:,.0f} of {n_texts:,.0f} texts from the cache")
 
 
 def refuse(plan: Plan, encoder: Encoder, settings: Settings) -> None:
