@@ -9,15 +9,17 @@ from secid.pages.comparison import HARMLESS, SAME_ENCODER, Change, RunComparison
 from secid.pages.findings import STATUS
 from secid.pages.glossary import CAUTION, in_plain_words, terms
 from secid.pages.numbers import fraction, listed, nats, percent, plural, points, score
-from secid.pages.page import Column, Page, Part, Section, Table, foreign, number, text
+from secid.pages.page import Column, Page, Part, Section, Table, foreign, number, status, text
 from secid.pages.sanitize import named, plain, short
+from secid.results.catalogue import FINDINGS
 
 NAME_CHARACTERS = 30
 """Of a run in the head of a column."""
 DIGEST = re.compile(r"\b[0-9a-f]{32,}\b")
 SHOWN_DIGITS = 6
 """Of a hash: report.json has the whole."""
-NUMBER_NAMES = {1: "ECI_sem"}
+NOTICED_CHANGE = 0.01
+"""Difference of two shares from which a finding below its limit is shown."""
 
 
 def page_of_comparison(runs: RunComparison) -> Page:
@@ -85,7 +87,7 @@ def _comparable(runs: RunComparison) -> str:
 
 
 def _heads(runs: RunComparison, make: Callable[[str], Column] = number) -> list[Column]:
-    """A column a run; with two runs, one more for their difference."""
+    """A column a run."""
     return [make(short(label, NAME_CHARACTERS)) for label in runs.runs]
 
 
@@ -108,7 +110,7 @@ def _scores(runs: RunComparison) -> Table:
     )
     return Table(
         caption="Rank, and score in nats ± 95 % CI, by run",
-        columns=(foreign("source"), *columns, text("hardness"), text("status")),
+        columns=(foreign("source"), *columns, text("hardness"), status("status")),
         rows=tuple(rows),
     )
 
@@ -138,10 +140,19 @@ def _findings(runs: RunComparison) -> Table | None:
         )
         for item in runs.sources
         for name, shares in item.findings.items()
+        if _is_shown(name, [share or 0.0 for share in shares])
     )
     columns = (foreign("source"), text("finding"), *_heads(runs), *([number("difference")] if two else ()))
-    caption = "Share of each source's negatives by finding and run" + (", and the difference in points" if two else "")
+    caption = "Share of the negatives, of findings above their limit in a run or 1 point apart" + (
+        ", and the difference in points" if two else ""
+    )
     return Table(caption=caption, columns=columns, rows=rows) if rows else None
+
+
+def _is_shown(name: str, shares: Sequence[float]) -> bool:
+    """Whether a finding with a limit is above it in a run, or changed by a point between runs."""
+    limit = FINDINGS[name].limit if name in FINDINGS else None
+    return limit is not None and (max(shares) > limit or max(shares) - min(shares) >= NOTICED_CHANGE)
 
 
 def _differences(runs: RunComparison) -> Section:

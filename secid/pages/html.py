@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
 
 MOST_EXAMPLES = 3
 """Of a finding of a source; the rest is `secid flagged`'s."""
+MOST_OPEN = 3
+"""Findings of a source that stand open; the others are folded under their names."""
 MOST_CHARACTERS = 2_000
 """Of a passage or a sentence. Ours are shorter; untrusted ones may have any length."""
 CLAMPED_CHARACTERS = 150
 """Characters that every passage shows on a wide screen before its text is clamped; page.css sets the lines."""
-RARE_WORD = 2.0
-"""IDF from which a word shared with the query is marked: below it, a third of the texts have the word."""
+RARE_WORD = 3.0
+"""IDF from which a word shared with the query is marked: below it, one text in eight has the word."""
 LONG_WORD = 4
 """Characters from which a shared word is marked where no IDF is known."""
 
@@ -94,6 +97,12 @@ def _each_example_once(source: SourceFindings) -> SourceFindings:
     return replace(source, items=tuple(items))
 
 
+def _n_open(source: SourceFindings) -> int:
+    """How many findings stand open: those that the source's own command repairs, but at least one and few."""
+    repaired = takewhile(lambda item: source.command and not item.command, source.items)
+    return min(MOST_OPEN, max(1, sum(1 for _ in repaired)))
+
+
 def _key(example: TripletExample) -> tuple[str, int, str]:
     return example.path, example.line, example.negative
 
@@ -116,6 +125,7 @@ def _environment() -> Environment:
         "fraction": fraction,
         "is_long": _is_long,
         "marked": _marked,
+        "n_open": _n_open,
         "plain": plain,
         "shared_words": shared_words,
         "short": short,

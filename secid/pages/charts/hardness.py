@@ -38,6 +38,10 @@ ENDS = {"random": 0.0, "known_positive": 1.0}
 """Hardness of the controls that mark the ends of the scale, by definition."""
 
 
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom."""
+
+
 @dataclass(frozen=True)
 class _Point:
     """hardness and inversions with their 95 % intervals; None for none. is_control: marks an end of the scale."""
@@ -96,7 +100,9 @@ def _draw(points: Sequence[_Point], title: str, description: str) -> Markup:
     ]
     for item in points:
         parts += _cross(item, x_scale, y_scale)
-    parts += _names([(item, x_scale(item.x), y_scale(item.y)) for item in points], bottom)
+    crosses = [_crosses(item, x_scale, y_scale) for item in points]
+    places = [(item, x_scale(item.x), y_scale(item.y)) for item in points]
+    parts += _names(places, [box for boxes in crosses for box in boxes], bottom)
     return picture("hardness", title, description, bottom + AXIS + 2, parts)
 
 
@@ -111,20 +117,28 @@ def _cross(item: _Point, x_scale: Scale, y_scale: Scale) -> list[Markup]:
     return [*parts, dot(x, y, class_, f"{item.name}: hardness {fraction(item.x)}, outscoring {percent(item.y)}")]
 
 
-Box = tuple[float, float, float, float]
+def _crosses(item: _Point, x_scale: Scale, y_scale: Scale) -> list[Box]:
+    """The room of a point and its intervals."""
+    x, y = x_scale(item.x), y_scale(item.y)
+    boxes = [(x - 6, y - 6, x + 6, y + 6)]
+    if item.x_ends is not None:
+        boxes.append((x_scale(item.x_ends[0]), y - 3, x_scale(item.x_ends[1]), y + 3))
+    if item.y_ends is not None:
+        boxes.append((x - 3, y_scale(item.y_ends[1]), x + 3, y_scale(item.y_ends[0])))
+    return boxes
 
 
-def _names(places: Sequence[tuple[_Point, float, float]], bottom: float) -> list[Markup]:
-    """The name of each point where it covers the fewest points and names."""
-    taken: list[Box] = [(x - 6, y - 6, x + 6, y + 6) for _, x, y in places]
+def _names(places: Sequence[tuple[_Point, float, float]], boxes: Sequence[Box], bottom: float) -> list[Markup]:
+    """The name of each point where it covers the least of other names and of `boxes`."""
+    taken = list(boxes)
     parts = []
     for item, x, y in places:
         text = label(item.name, NAME_ROOM)
         spots = [(x + side * GAP, y + dy, side) for dy, side in SPOTS]
-        boxes = [_box(text, *spot) for spot in spots]
-        costs = [_outside(box, bottom) + sum(_shared(box, other) for other in taken) for box in boxes]
+        rooms = [_box(text, *spot) for spot in spots]
+        costs = [_outside(room, bottom) + sum(_shared(room, other) for other in taken) for room in rooms]
         best = costs.index(min(costs))
-        taken.append(boxes[best])
+        taken.append(rooms[best])
         left, base, side = spots[best]
         muted = "muted" if item.is_control else None
         parts.append(words(left, base, text, anchor=ANCHORS[side], class_=muted))

@@ -24,7 +24,7 @@ from secid.pages.numbers import interval, is_unknown, letter, nats
 from secid.pages.page import Chart, described
 from secid.results import BudgetPoint, ControlResult, Measurement, Run
 
-NAMES, RIGHT, ROW, TOP = 160, 444, 26, 26
+NAMES, RIGHT, ROW, TOP = 184, 444, 26, 26
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Controls whose score is drawn through the rows of the sources, by the words that label them."""
 
