@@ -92,7 +92,7 @@ def controls_section(run: Run) -> Section | None:
     if not run.controls:
         return None
     return Section(
-        anchor="controls",
+        anchor="control-scores",
         link="Controls",
         title="Controls",
         paragraphs=(MEANING,),

@@ -271,9 +271,17 @@ def test_a_page_has_all_its_parts():
     assert page.heat is not None
     anchors = [section.anchor for section in page.details]
     assert len(anchors) == len(set(anchors))
-    assert {"pairs", "controls", "ablations", "budget", "gates", "directions", "overlaps", "read", "origin"} <= set(
-        anchors
-    )
+    assert {
+        "pairs",
+        "control-scores",
+        "ablations",
+        "budget",
+        "gates",
+        "directions",
+        "overlaps",
+        "read",
+        "origin",
+    } <= set(anchors)
 
 
 def test_every_term_is_explained_once():
