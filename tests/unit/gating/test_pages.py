@@ -202,20 +202,20 @@ def test_names_of_checks_are_explained():
         explain_text("findings.nothing")
 
 
-def test_every_page_tells_a_trial_period_and_limits_that_say_nothing():
-    found = replace(verdict(check(outcome="pass", vacuous=True), outcome="fail"), exit_zero=True)
-    assert (found.exit_code, replace(found, exit_zero=False).exit_code) == (0, 1)
+def test_every_page_marks_a_trial_period_and_vacuous_limits():
+    trial = replace(verdict(check(outcome="pass", vacuous=True), outcome="fail"), exit_zero=True)
+    assert (trial.exit_code, replace(trial, exit_zero=False).exit_code) == (0, 1)
     console = Console(file=io.StringIO(), width=300, highlight=False)
-    print_verdict(console, found)
-    for page in (console.file.getvalue(), verdict_markdown(found), to_junit(found)):
+    print_verdict(console, trial)
+    for page in (console.file.getvalue(), verdict_markdown(trial), to_junit(trial)):
         assert "--exit-zero" in page
-    assert "--exit-zero" not in to_junit(replace(found, exit_zero=False))
-    assert json.loads(verdict_json(found))["exit_zero"] is True
+    assert "--exit-zero" not in to_junit(replace(trial, exit_zero=False))
+    assert json.loads(verdict_json(trial))["exit_zero"] is True
     assert "1 with a limit that nothing can fail" in console.file.getvalue()
 
 
-def test_bytes_of_a_name_that_are_no_text_are_written():
-    found = verdict(check(), name=os.fsdecode(b"ne\xffw"))
-    assert json.loads(verdict_json(found).encode())["sources"][0]["name"] == "ne\ufffdw"
-    for page in (to_junit(found), verdict_markdown(found), *github_annotations(found)):
+def test_a_name_that_is_not_utf_8_is_written():
+    named = verdict(check(), name=os.fsdecode(b"ne\xffw"))
+    assert json.loads(verdict_json(named).encode())["sources"][0]["name"] == "ne\ufffdw"
+    for page in (to_junit(named), verdict_markdown(named), *github_annotations(named)):
         assert b"ne\xef\xbf\xbdw" in page.encode()
