@@ -24,12 +24,12 @@ def test_text_says_what_was_understood_counted_and_found(invoke):
     code, out, err = invoke("check", POISONED, FIXTURES / "sources" / "bm25.jsonl.gz")
     assert code == 0
     for part in (
-        "poisoned.jsonl: flagembedding, jsonl (query=query, positive=pos, negatives=neg)",
-        "! false_negative: 37 of 330",
-        "! repeat: 16 of 330",
-        f"{POISONED}:56: query 'How",
+        "query=query, positive=pos, negatives=neg",
+        "false negative: 37 of 330",
+        "repeat: 16 of 330",
+        f"{POISONED}:56: query “How",
     ):
-        assert part in out, part
+        assert "".join(part.split()) in "".join(out.split()), part
     assert "rows read" not in err
     assert out.endswith("\n")
 
@@ -58,7 +58,7 @@ def test_exit_1_only_where_asked(invoke, limits, code):
     flags = [part for limit in limits for part in ("--fail-on", limit)]
     outcome = invoke("check", POISONED, *flags)
     assert outcome.code == code
-    assert ("failed: poisoned: " in outcome.out) == (code == 1)
+    assert ("of --fail-on: " in outcome.out) == (code == 1)
 
 
 def test_an_unknown_finding_is_wrong_use_before_any_reading(invoke):
@@ -96,7 +96,7 @@ def test_every_broken_fixture_is_told_or_refused(invoke, path):
         assert outcome.err.startswith("secid: ")
     else:
         assert outcome.code == 0, outcome.err
-        assert "rows read" in outcome.out or "row read" in outcome.out
+        assert path.name in outcome.out
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,8 @@ def test_foreign_text_cannot_write_on_the_terminal(invoke, tmp_path):
 def test_standard_input(tmp_path):
     text = "".join(json.dumps(row) + "\n" for row in rows(5))
     outcome = run_child("check", "-", cwd=tmp_path, text=text)
-    assert (outcome.code, outcome.out.splitlines()[0]) == (0, "stdin")
+    assert outcome.code == 0
+    assert outcome.out.startswith("stdin ")
 
 
 def test_the_hash_seed_of_python_changes_nothing(tmp_path):
