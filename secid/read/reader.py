@@ -72,9 +72,10 @@ class Reader:
     n_bytes : bytes of all files as they lie on disk; None for standard input and pipes.
     """
 
-    def __init__(self, source: Source, settings: Settings) -> None:
+    def __init__(self, source: Source, settings: Settings, *, keep: bool = False) -> None:
         self.source = source
         self._settings = settings
+        self._keep = keep
         self._files = [self._inspect(path) for path in source.paths]
         self.files = tuple(_shape(file) for file in self._files)
         if all(file.binding is None for file in self._files):
@@ -155,7 +156,7 @@ class Reader:
     def _open(self, file: _File) -> tuple[ByteStream, Parts]:
         stream = ByteStream(file.path)
         columns = None
-        if file.binding and file.binding.columns is not None:
+        if file.binding and file.binding.columns is not None and not self._keep:
             asides = filter(None, (self._settings.source_column, self._settings.by))
             titles = (title for _, title in file.binding.titles)
             columns = (*file.binding.columns, *titles, *file.binding.beside, *asides)
@@ -190,17 +191,18 @@ class Reader:
 
     def _cleaner(self, binding: Binding, path: str) -> Cleaner:
         if not (binding.query_ids or binding.passage_ids):
-            return Cleaner(binding, path, self._settings)
+            return Cleaner(binding, path, self._settings, keep=self._keep)
         collection = _collection_for(binding, path, self._settings)
-        return Cleaner(binding, path, self._settings, collection.query, collection.passage)
+        return Cleaner(binding, path, self._settings, collection.query, collection.passage, keep=self._keep)
 
 
-def open_source(source: Source, settings: Settings) -> Reader:
+def open_source(source: Source, settings: Settings, *, keep: bool = False) -> Reader:
     """Open a source: containers and schemas are found from the files' first rows.
 
+    keep : whether records come with what else their rows hold (Record.extras), for copies of them.
     Raises InputError where a file cannot be read, SchemaError where it cannot be understood.
     """
-    return Reader(source, settings)
+    return Reader(source, settings, keep=keep)
 
 
 def _items(part: Part, file: _File, groups: PairGroups | None) -> Iterator[Item | Block]:
