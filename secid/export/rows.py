@@ -60,7 +60,10 @@ def row_of(record: Record) -> Row:
     lost = [str(key) for key, value in columns.items() if not _is_scalar(value)]
     lost = [name for name in lost if name not in SCORE_COLUMNS or not lists[SCORE_COLUMNS.index(name)]]
     passages = [
-        [_passage(text, cell, scores[place] if place < len(scores) else None) for text, (place, cell) in zip(*pair)]
+        [
+            _passage(text, cell, scores[place] if place < len(scores) else None)
+            for text, (place, cell) in zip(*pair, strict=True)
+        ]
         for pair, scores in zip(((record.positives, positives), (record.negatives, negatives)), lists, strict=True)
     ]
     inside = {key for _, cell in (*positives, *negatives) if isinstance(cell, dict) for key in cell}

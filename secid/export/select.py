@@ -372,7 +372,9 @@ class _Selected:
             **{name: None if triplet < 0 else float(of[triplet]) for name, of in self.facts.numbers.items()},
             "reason": reason,
             "findings": [
-                name for name, flags in self.facts.findings.items() if name == reason or (triplet >= 0 and flags[triplet])
+                name
+                for name, flags in self.facts.findings.items()
+                if name == reason or (triplet >= 0 and flags[triplet])
             ],
         }
         return json.dumps(entry, ensure_ascii=False) + "\n"
@@ -414,7 +416,7 @@ def _scored_again(
     settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
     found = measure(plan, encoder, settings, work, Clock(), progress, read_frequencies(folder, run))
     files = {file.path: file for file in find_source(run, name).paths}
-    scored = finished(found, files, encoder, Resolved(settings, dict.fromkeys(FIELDS, "run")), Clock())
+    scored = finished(found, files, encoder, Resolved(settings, dict.fromkeys(FIELDS, "run")), Clock(), None)
     return _answer(scored.run.sources[0], run.budget)
 
 

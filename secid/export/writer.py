@@ -144,9 +144,10 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
     survey = _Survey()
     for row in rows():
         survey.take(row)
-    equal, scored = len(survey.numbers) == 1, survey.n_scored == survey.n_rows
-    kinds = {
-        name: kinds
+    equal = len(survey.numbers) == 1
+    scored = schema == "flagembedding" and survey.n_scored == survey.n_rows
+    types = {
+        name: _one_type(kinds)
         for name, kinds in survey.kinds.items()
         if schema != "st-ntuple" and name not in TEXT_COLUMNS[schema]
     }
@@ -154,7 +155,7 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
     def documents() -> Iterator[dict[str, Any]]:
         for number, row in enumerate(rows(), 1):
             columns = _columns(row)
-            others = {name: _as_one(columns.get(name), types) for name, types in kinds.items()}
+            others = {name: _as(columns.get(name), kind) for name, kind in types.items()}
             if schema == "st-ntuple":
                 yield from _tuples(row, equal)
             elif schema == "flagembedding":
@@ -162,13 +163,17 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
             else:
                 yield {**_objects(row, number), **others}
 
-    held = {PASSAGE_IDS: schema == "tevatron", SCORES: schema == "flagembedding" and scored, FURTHER: schema != "st-ntuple"}
-    held |= dict.fromkeys((*kinds, *(QUERY_IDS if schema == "tevatron" else ())), True)
+    held = {
+        PASSAGE_IDS: schema == "tevatron",
+        SCORES: schema == "flagembedding" and scored,
+        FURTHER: schema != "st-ntuple",
+    }
+    held |= dict.fromkeys((*types, *(QUERY_IDS if schema == "tevatron" else ())), True)
     not_held = survey.lost + Counter({name: n for name, n in survey.held.items() if not held.get(name)})
     return Written(
         schema=schema,
         layout=("n-tuple" if equal else "triplets") if schema == "st-ntuple" else "",
-        n_rows=_write(documents(), kinds, out, suffix),
+        n_rows=_write(documents(), types, out, suffix),
         n_negatives=survey.n_negatives,
         n_made_ids=survey.n_without_ids if schema == "tevatron" else 0,
         not_held=dict(sorted(not_held.items())),
@@ -212,7 +217,9 @@ def _objects(row: Row, number: int) -> dict[str, Any]:
                 {
                     "docid": passage.id or blake2b(passage.text.encode(), digest_size=8).hexdigest(),
                     "title": passage.title,
-                    "text": passage.text.removeprefix(join_title(passage.title, " ")) if passage.title else passage.text,
+                    "text": passage.text.removeprefix(join_title(passage.title, " "))
+                    if passage.title
+                    else passage.text,
                 }
                 for passage in side
             ]
@@ -221,22 +228,25 @@ def _objects(row: Row, number: int) -> dict[str, Any]:
     }
 
 
-def _as_one(value: Scalar, kinds: set[type]) -> Scalar:
-    """A value in the one type of its column: a number, a truth value or a text; a text where rows differ."""
-    kinds = kinds - {type(None)}
-    if value is None or len(kinds) == 1:
-        return value
-    return float(value) if kinds == {int, float} else str(value)
+def _one_type(kinds: set[type]) -> type:
+    """The type of a column: text where its rows differ, but for whole and other numbers."""
+    given = kinds - {type(None)}
+    return float if given == {int, float} else next(iter(given)) if len(given) == 1 else str
 
 
-def _write(documents: Iterator[dict[str, Any]], kinds: Mapping[str, set[type]], out: Path, suffix: str) -> int:
+def _as(value: Scalar, kind: type) -> Scalar:
+    return value if value is None or type(value) is kind else kind(value)  # type: ignore[no-any-return]
+
+
+def _write(documents: Iterator[dict[str, Any]], types: Mapping[str, type], out: Path, suffix: str) -> int:
     """Writes the documents as they come; how many."""
     if suffix == ".parquet":
-        return _write_parquet(documents, kinds, out)
+        return _write_parquet(documents, types, out)
     n_rows = 0
     with out.open("wb") as raw, _packed(raw, suffix) as file, TextIOWrapper(file, "utf-8", newline="\n") as lines:
-        for n_rows, document in enumerate(documents, 1):
+        for document in documents:
             lines.write(json.dumps(document, ensure_ascii=False) + "\n")
+            n_rows += 1
     return n_rows
 
 
@@ -245,7 +255,7 @@ def _packed(raw: BinaryIO, suffix: str) -> BinaryIO:
     return cast("BinaryIO", gzip.GzipFile("", "wb", fileobj=raw, mtime=0)) if suffix.endswith(".gz") else raw
 
 
-def _write_parquet(documents: Iterator[dict[str, Any]], kinds: Mapping[str, set[type]], out: Path) -> int:
+def _write_parquet(documents: Iterator[dict[str, Any]], types: Mapping[str, type], out: Path) -> int:
     # pyarrow is imported only where a file asks for it: it costs 0.1 s.
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -256,16 +266,10 @@ def _write_parquet(documents: Iterator[dict[str, Any]], kinds: Mapping[str, set[
         **dict.fromkeys(SCORE_COLUMNS, pa.list_(pa.float64())),
         **dict.fromkeys(("positive_passages", "negative_passages"), passages),
     }
-    scalars = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
-
-    def of(types: set[type]) -> pa.DataType:
-        types = types - {type(None)}
-        return pa.float64() if types == {int, float} else scalars.get(*types, pa.string()) if len(types) == 1 else pa.string()
-
+    scalars = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
     first = next(documents)
-    schema = pa.schema(
-        [(name, special[name] if name in special else of(kinds[name]) if name in kinds else pa.string()) for name in first]
-    )
+    kinds = {name: special.get(name, scalars[types.get(name, str)]) for name in first}
+    schema = pa.schema(list(kinds.items()))
     n_rows = 0
     everything = chain([first], documents)
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:

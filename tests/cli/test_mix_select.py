@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from secid import api, read_run
-from secid.cli.outputs import repeats_told
 from secid.errors import UsageError
 from secid.measure.information import log_det_nats
 from secid.read import open_source, resolve_sources
@@ -680,9 +679,3 @@ def test_a_source_without_a_share_still_labels_positives(tmp_path, tiny):
         written = api.write_mixture("run", shares, f"mixed{number}.jsonl", base="base")
         assert written.n_false_negative == 4  # of the base's queries; the miner's others are not candidates
         assert "second answer" not in Path(written.path).read_text("utf-8")
-
-
-@pytest.mark.parametrize(("n", "told"), [(1, "1 cell repeats a negative of its row: "), (1086, "1,086 cells repeat")])
-def test_cells_that_repeat_negatives_are_told(n, told):
-    assert repeats_told(n)[0].startswith(told)
-    assert repeats_told(0) == ()

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from secid.export.rescore import Selected
 
 from secid.export.best_mixture import Hybrid, MixResult, Part
 from secid.export.mixture import Blend
-from secid.export.rescore import Selected
 from tests.cli.conftest import ROOT, Invoke, Outcome
 from tests.snapshots import Snapshot, situations
 from tests.unit.pages.samples import GOLDEN
