@@ -51,7 +51,7 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
             remedy="score again without --budget",
         )
     frequencies = read_frequencies(folder, run)
-    tables = {"keys": frequencies.keys, "counts": frequencies.counts, **read_positives(folder)}
+    tables = {"keys": frequencies.keys, "counts": frequencies.counts, **read_positives(folder, run)}
     sources = {source.name: _source(source, sample, run) for source, sample in folder_samples(folder, run)}
     settings = {name: run.settings[name]["value"] for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS)}
     baseline = Baseline(

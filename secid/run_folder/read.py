@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import load_file
+from safetensors.numpy import load
 from torch import Tensor
 
 from secid.errors import InputError, plainly
@@ -30,7 +30,8 @@ from secid.triplets.table import DOTS, TripletTable
 
 INFORMATION, QUERY_KEYS, QUERY_INFLUENCE = "information_total", "query_keys", "query_influence"
 """Tensors of a source's state; a control's has the first alone."""
-SOURCES, CONTROLS = "index.json", "controls.json"
+SOURCES, CONTROLS, TABLES = "index.json", "controls.json", "tables.json"
+POSITIVES, RANDOM_REFERENCE = "positives.safetensors", "random_reference.safetensors"
 SAME_TRACE = 1e-9
 """Relative difference within which a trace is the same: it is added up anew."""
 
@@ -147,11 +148,44 @@ def read_negatives(folder: Path, columns: Sequence[str], source: str | None = No
         return pq.read_table(path, columns=list(columns), filters=only, page_checksum_verification=True)
 
 
-def read_positives(folder: Path) -> dict[str, npt.NDArray[Any]]:
-    """The labelled positives of a run, as a baseline keeps them. Raises InputError where they are missing."""
-    path = folder / "state" / "positives.safetensors"
+def read_positives(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]]:
+    """The labelled positives of a run, as a baseline keeps them.
+
+    Raises InputError where they are missing, damaged, or those of another run.
+    """
+    return _arrays(folder, POSITIVES, _hashes(folder, run)[POSITIVES])
+
+
+def read_reference(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]] | None:
+    """The random reference of a run as `score_sources` takes it; None where the run has none. Raises as above."""
+    hashes = _hashes(folder, run)
+    return _arrays(folder, RANDOM_REFERENCE, hashes[RANDOM_REFERENCE]) if RANDOM_REFERENCE in hashes else None
+
+
+def run_key(run: Run) -> str:
+    """SHA-256 of what was scored, under which encoder, and of the scores: what sets a run apart from any other."""
+    sources = [[source.name, source.eci_nats, [file.sha256 for file in source.paths]] for source in run.sources]
+    parts = [run.encoder.fingerprint, run.idf.sha256, run.settings.get("seed"), sources]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _hashes(folder: Path, run: Run) -> dict[str, str]:
+    """SHA-256 of the tables of a run, by file."""
+    path = folder / "state" / TABLES
     with whole(path, folder):
-        return dict(load_file(path))
+        index = json.loads(path.read_text(encoding="utf-8"))
+        if index["run"] != run_key(run):
+            raise ValueError("it belongs to another run than report.json")
+        return {POSITIVES: index["sha256"][POSITIVES], **index["sha256"]}
+
+
+def _arrays(folder: Path, name: str, sha256: str) -> dict[str, npt.NDArray[Any]]:
+    path = folder / "state" / name
+    with whole(path, folder):
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise ValueError(f"its SHA-256 is not that of {TABLES}")
+        return dict(load(data))
 
 
 def read_table(folder: Path, source: str, temperature: float) -> TripletTable:

@@ -21,9 +21,9 @@ from safetensors.torch import save as torch_bytes
 
 from secid.pool import DocumentFrequencies
 from secid.records import encodable
-from secid.results import IdfInfo
+from secid.results import IdfInfo, Run
 from secid.results.catalogue import FINDINGS
-from secid.run_folder.read import INFORMATION, QUERY_INFLUENCE, QUERY_KEYS
+from secid.run_folder.read import INFORMATION, QUERY_INFLUENCE, QUERY_KEYS, TABLES, run_key
 
 if TYPE_CHECKING:
     from secid.analyses.controls import Control
@@ -111,9 +111,18 @@ def write_frequencies(table: DocumentFrequencies, info: IdfInfo, path: Path) -> 
     path.write_bytes(numpy_bytes(tensors, {name: str(value) for name, value in vars(info).items()}))
 
 
-def write_positives(arrays: Mapping[str, npt.NDArray[Any]], path: Path) -> None:
-    """The labelled positives as a baseline keeps them: hashes, no texts."""
-    path.write_bytes(numpy_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
+def write_tables(run: Run, tables: Mapping[str, Mapping[str, npt.NDArray[Any]]], folder: Path) -> None:
+    """Tables of arrays, by file, and tables.json, which ties them to the run and to their SHA-256.
+
+    tables : POSITIVES, the labelled positives as hashes without texts; RANDOM_REFERENCE, where there is one.
+    """
+    hashes = {}
+    for name, arrays in tables.items():
+        data = numpy_bytes({key: np.ascontiguousarray(array) for key, array in arrays.items()})
+        (folder / name).write_bytes(data)
+        hashes[name] = hashlib.sha256(data).hexdigest()
+    index = json.dumps({"run": run_key(run), "sha256": hashes}, indent=2)
+    (folder / TABLES).write_text(f"{index}\n", encoding="utf-8")
 
 
 def write_state(measured: Iterable[Measured], folder: Path) -> None:

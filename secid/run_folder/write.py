@@ -88,12 +88,13 @@ class RunFolder:
         """Writes all pages and tables, then puts the folder in its place at once."""
         if self.path is None or self._partial is None:
             return
+        from secid.run_folder.read import POSITIVES, RANDOM_REFERENCE
         from secid.run_folder.tables import (
             write_control_states,
             write_frequencies,
             write_negatives,
-            write_positives,
             write_state,
+            write_tables,
         )
 
         recorder.start("write", None, "files")
@@ -106,7 +107,8 @@ class RunFolder:
             write_state(scored.measured, ready / "state")
             write_control_states(scored.controls, ready / "state")
             write_frequencies(scored.frequencies, scored.run.idf, ready / "state" / "idf.safetensors")
-            write_positives(scored.positives, ready / "state" / "positives.safetensors")
+            reference = {} if scored.reference is None else {RANDOM_REFERENCE: scored.reference.stored()}
+            write_tables(scored.run, {POSITIVES: scored.positives, **reference}, ready / "state")
             lines = encodable("\n".join([*recorder.lines, *_timing_lines(scored)]))
             (ready / "log.txt").write_text(f"{lines}\n", encoding="utf-8")
             if self.path.exists() and not self._force:

@@ -35,10 +35,11 @@ from secid.results import SCHEMA_VERSION, Ablation, EqualNumbers, InputFile, Run
 from secid.run_folder.environment import environment
 from secid.scoring.clock import Clock
 from secid.scoring.publish import control_result, source_result
-from secid.scoring.stages import Measurements, judged, measure
+from secid.scoring.stages import Measurements, StoredReference, judged, measure
 from secid.scoring.warnings import unpaired
 from secid.settings import Resolved, Settings
 from secid.triplets.measured import Measured
+from secid.triplets.random_reference import RandomReference
 from secid.triplets.variants import Aspect
 from secid.version import VERSION
 
@@ -48,6 +49,7 @@ class Scored:
     """A finished run and the measurements behind it, sources in rank order in both.
 
     findings : what was found in each source, by name.   positives : its labelled positives as a baseline keeps them.
+    reference : the random passages that hardness is measured against.
     scores : what the sources are ranked by, ECI_B at the run's budget, of sets of equal size beyond budget 1.
     """
 
@@ -57,6 +59,7 @@ class Scored:
     findings: Mapping[str, SourceFindings]
     positives: Mapping[str, npt.NDArray[Any]]
     frequencies: DocumentFrequencies
+    reference: RandomReference | None
     scores: Mapping[str, float]
 
 
@@ -69,6 +72,7 @@ def score_sources(
     frozen: DocumentFrequencies | None = None,
     known: Positives | None = None,
     run_folder: str | None = None,
+    reference: StoredReference | None = None,
 ) -> Scored:
     """Ranks sources by ECI_sem under one encoder, with controls, intervals and budget curves.
 
@@ -77,10 +81,11 @@ def score_sources(
     frozen : document frequencies of an earlier run's pool, to be scored in instead of this run's own.
     known  : labelled positives from outside the run, such as a baseline's: they count as its own do.
     run_folder : where the run will be written, for the commands that act on it; None for nowhere.
+    reference  : random passages of an earlier run, to measure hardness against instead of this run's own.
     Raises what reading, encoding and measuring raise (SecidError).
     Source: METHOD 1, 2, 4, 6, 7, 8.
     """
-    with scored_plan(sources, encoder, resolved, folder, progress, frozen, known, run_folder) as (scored, _):
+    with scored_plan(sources, encoder, resolved, folder, progress, frozen, known, run_folder, reference) as (scored, _):
         return scored
 
 
@@ -94,12 +99,13 @@ def scored_plan(
     frozen: DocumentFrequencies | None = None,
     known: Positives | None = None,
     run_folder: str | None = None,
+    reference: StoredReference | None = None,
 ) -> Iterator[tuple[Scored, Plan]]:
     """What `score_sources` returns, with the texts at hand for as long as the context lasts."""
     clock = Clock()
     plan, readers, positives = read(sources, resolved.values, folder, clock, progress, known)
     try:
-        measurements = measure(plan, encoder, resolved.values, folder, clock, progress, frozen)
+        measurements = measure(plan, encoder, resolved.values, folder, clock, progress, frozen, reference)
         files = {path: file for reader in readers for path, file in input_files(reader).items()}
         scored = finished(measurements, files, encoder, resolved, clock, run_folder)
         yield replace(scored, positives=positives), plan
@@ -177,7 +183,16 @@ def finished(
         environment=environment(),
     )
     scores = {item.name: item.nats(settings.budget) for item in cut}
-    return Scored(run, tuple(ranked), tuple(found.controls), found.findings, {}, found.frequencies, scores)
+    return Scored(
+        run=run,
+        measured=tuple(ranked),
+        controls=tuple(found.controls),
+        findings=found.findings,
+        positives={},
+        frequencies=found.frequencies,
+        reference=found.reference,
+        scores=scores,
+    )
 
 
 def _documents(rows: Triplets) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

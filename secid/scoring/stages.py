@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy.typing as npt
 import torch
 
 from secid.analyses.ablations import blocks_of
@@ -33,12 +34,15 @@ from secid.triplets.estimates import Estimate
 from secid.triplets.measure_set import Bench, level_sets, sample_positions
 from secid.triplets.measured import Measured
 from secid.triplets.positives import triplets_of
-from secid.triplets.random_reference import random_reference
+from secid.triplets.random_reference import RandomReference, random_reference, stored_reference
 from secid.triplets.variants import Aspect, aspects, tokenizer_of
 
 Set = TypeVar("Set", Triplets, Measured)
 Frozen = dict[tuple[str, str], DocumentFrequencies]
+StoredReference = Mapping[str, npt.NDArray[Any]]
+"""Arrays as `RandomReference.stored` gives them."""
 NO_REFERENCE = "no query has 10 passages of the run, other than its positives, to draw at random"
+NOT_STORED = "the reference given has none of the queries"
 NO_SPAN = "the positives are no nearer to their queries than random passages"
 PASSES = 2
 """Over the triplets: one for the sums, one for the influence."""
@@ -58,6 +62,7 @@ class Measurements:
     findings: dict[str, SourceFindings]
     hardness: dict[str, Estimate]
     without_flagged: dict[str, WithoutFlagged]
+    reference: RandomReference | None
     idf: IdfInfo
     frequencies: DocumentFrequencies
     slices: tuple[Slice, ...]
@@ -74,8 +79,12 @@ def measure(
     clock: Clock,
     progress: Progress,
     frozen: DocumentFrequencies | None,
+    stored: StoredReference | None = None,
 ) -> Measurements:
-    """Embeds what is needed and measures sources, controls and variants."""
+    """Embeds what is needed and measures sources, controls and variants.
+
+    frozen, stored : document frequencies and random reference of an earlier run, in place of this run's own.
+    """
     refuse(plan, encoder, settings)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -110,7 +119,10 @@ def measure(
             embedder.need(control.triplets.query, control.triplets.negative)
     items, level, measured_controls = swept(plan, triplets, controls, bench, variants, clock, progress)
     with clock.stage("inspect"):
-        reference = random_reference(plan, [item.triplets for item in items], bench.vectors, settings.seed)
+        if stored is None:
+            reference = random_reference(plan, [item.triplets for item in items], bench.vectors, settings.seed)
+        else:
+            reference = stored_reference(stored, plan)
         inspector = Inspector(plan, coverages, embedder.truncated, reference, settings)
         marked, findings = inspected(inspector, items, progress)
         if level is not None:  # where nothing is cut of a source, the set is the source
@@ -131,12 +143,13 @@ def measure(
             **plan.empty,
             **({"crossings": NOT_LEVEL} if level is None else {}),
             **({"truncated": CUTS_UNTOLD} if embedder.truncated is None else {}),
-            **({"hardness": NO_REFERENCE} if reference is None else {}),
+            **({"hardness": NO_REFERENCE if stored is None else NOT_STORED} if reference is None else {}),
             **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},
         },
         findings=findings,
         hardness={name: estimate for name, estimate in hard.items() if estimate is not None},
         without_flagged=without,
+        reference=reference,
         idf=idf,
         frequencies=coverages.table(settings.tokenizer, settings.idf),
         slices=sliced,

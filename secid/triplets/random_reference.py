@@ -11,8 +11,9 @@ positive; the negative's hardness is (0.5 - 0.1) / (0.9 - 0.1) = 0.5. Source: ME
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,8 @@ PERCENTILE = 90
 further random passage of the query is at or below that of 30 with a chance of 27.1 / 31 = 0.874."""
 STREAM = 3
 """Of the seed: controls draw from 1 and 2."""
+STORED = ("n_passages", "mean", "percentile_90")
+"""Arrays of a stored reference beside the text keys."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,25 @@ class RandomReference:
     n_passages: Index
     mean: Floats
     percentile_90: Floats
+
+    def stored(self) -> dict[str, npt.NDArray[Any]]:
+        """As arrays without query ids, which are those of one plan. keys: (Q, 16) text keys."""
+        keys = np.ascontiguousarray(self.names).view(np.uint8).reshape(len(self.names), -1)
+        return {"keys": keys, **{name: getattr(self, name) for name in STORED}}
+
+
+def stored_reference(arrays: Mapping[str, npt.NDArray[Any]], plan: Plan) -> RandomReference | None:
+    """The reference of an earlier run over the queries of a plan; None where the plan has none of them.
+
+    arrays : as `RandomReference.stored` gives them. Raises KeyError and ValueError where they are something else.
+    """
+    names, order = np.unique(names_of(arrays["keys"]), return_index=True)
+    own = names_of(plan.queries.keys)
+    queries = np.flatnonzero(among(own, names))
+    if not len(queries):
+        return None
+    place = order[np.searchsorted(names, own[queries])]
+    return RandomReference(queries, own[queries], *(arrays[name][place] for name in STORED))
 
 
 def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors, seed: int) -> RandomReference | None:

@@ -21,6 +21,8 @@ READ_BY = {
     "report.json": ("mix", "select", "report", "baseline"),
     "negatives.parquet": ("select", "baseline"),
     "state/idf.safetensors": ("select", "baseline"),
+    "state/tables.json": ("baseline",),
+    "state/positives.safetensors": ("baseline",),
     "state/index.json": ("mix", "baseline"),
     "state/source-0001.safetensors": ("mix", "baseline"),
     "state/controls.json": ("mix",),

@@ -32,7 +32,7 @@ def clean(n: int = N, n_negatives: int = 3) -> Rows:
         {
             "query": f"topic{number} goes where",
             "pos": [f"topic{number} answer to it is {number * 7} metres north of the old bridge", f"side{number} two"],
-            "neg": [f"topic{(number + rank) % n} text {rank} of {number}" for rank in range(1, n_negatives + 1)],
+            "neg": [f"topic{(number + rank) % n} goes {rank} of {number}" for rank in range(1, n_negatives + 1)],
         }
         for number in range(n)
     ]
@@ -176,6 +176,24 @@ def test_a_source_measured_in_a_pool_of_its_own_is_noticed(tmp_path):
     assert_close(ours, expected("some", sources), rel=1e-6, abs=1e-9)
     with pytest.raises(AssertionError):
         assert_close(ours, expected("some", {"some": sources["some"]}), rel=1e-6, abs=1e-9)
+
+
+def test_a_copy_without_the_flagged_rows_has_these_numbers_in_the_pool_of_the_run(tmp_path):
+    """What `secid select --drop` writes, scored again: another IDF or another reference would give other numbers."""
+    sources = {"some": damaged(4), "clean": clean(200)}
+    before = scored(tmp_path, sources, HashEncoder(), max_bad_fraction=1.0)
+    theirs = next(source for source in before.run.sources if source.name == "some").without_flagged
+    kept: Rows = [{**row, "neg": []} for row in sources["some"]]
+    for number, text, defects in flags_of(sources["some"], sources):
+        kept[number]["neg"] += [] if defects else [text]
+    own = [scored(tmp_path / name, {"some": kept}, HashEncoder(), run) for name, run in (("in", before), ("out", None))]
+    inside, outside = (item.run.sources[0] for item in own)
+    assert inside.n_triplets == theirs.n_triplets
+    assert inside.eci_nats == pytest.approx(theirs.eci_nats, rel=1e-6)
+    assert inside.interval_95 == pytest.approx(theirs.interval_95, rel=1e-6)
+    assert inside.hardness == pytest.approx(theirs.hardness, rel=1e-6)
+    assert outside.eci_nats != pytest.approx(theirs.eci_nats, rel=1e-5)
+    assert outside.hardness != pytest.approx(theirs.hardness, rel=1e-5)
 
 
 def test_a_share_at_the_limit_is_usable_and_above_it_is_not(tmp_path):

@@ -71,6 +71,8 @@ def hostile(run: Run) -> Run:
     for place, source in enumerate(document["sources"]):
         source |= {
             "schema": everything,
+            "status": "repair",
+            "repair": everything,
             "skipped": {everything: 12},
             "n_used": source["n_read"] - 12,
             "dropped_negatives": {everything: 3},

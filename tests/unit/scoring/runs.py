@@ -32,10 +32,18 @@ def checked(folder: Path, sources: Sources, **settings: Any) -> Check:
     return api.check(files_of(folder, sources), **settings)
 
 
-def scored(folder: Path, sources: Sources, encoder: Encoder | None = None, **settings: Any) -> Scored:
-    """A run over the rows, without controls unless they are asked for."""
+def scored(
+    folder: Path, sources: Sources, encoder: Encoder | None = None, before: Scored | None = None, **settings: Any
+) -> Scored:
+    """A run over the rows, without controls unless they are asked for.
+
+    before : an earlier run, whose document frequencies and random reference this one takes.
+    """
     files = files_of(folder, sources)
     resolved = resolve({"cache": False, "controls": "none", **settings}, environment={}, directory=folder)
     with tempfile.TemporaryDirectory() as work:
         found = resolve_sources(list(map(str, files)), resolved.values)
-        return score_sources(found, encoder or PieceEncoder(), resolved, Path(work), Silent())
+        taken: dict[str, Any] = {}
+        if before is not None:
+            taken = {"frozen": before.frequencies, "reference": before.reference and before.reference.stored()}
+        return score_sources(found, encoder or PieceEncoder(), resolved, Path(work), Silent(), **taken)
