@@ -66,8 +66,9 @@ def row_of(record: Record) -> Row:
         ]
         for pair, scores in zip(((record.positives, positives), (record.negatives, negatives)), lists, strict=True)
     ]
-    inside = {key for _, cell in (*positives, *negatives) if isinstance(cell, dict) for key in cell}
-    lost += sorted(f"{key} of passages" for key in inside.difference(TEXT_KEYS, ID_KEYS, (TITLE_KEY,)))
+    inside = {key for _, cell in (*positives, *negatives) if isinstance(cell, dict) for key in cell if cell[key]}
+    known = {*TEXT_KEYS, *ID_KEYS, *((TITLE_KEY,) if any(p.title for side in passages for p in side) else ())}
+    lost += sorted(f"{key} of passages" for key in inside - known)  # titles are not lost where they are joined
     return Row(record.query, *passages, _id(query, record.query), scalars, lost)
 
 
@@ -75,12 +76,12 @@ def _passage(text: str, cell: Any, score: float | None) -> Passage:
     """A passage. cell: a text, an id, an object that holds one, or [instruction, text]."""
     title = cell.get(TITLE_KEY) if isinstance(cell, dict) else None
     joined = isinstance(title, str) and title != "" and text.startswith(f"{title} ")
-    given = passage_id(cell) if isinstance(cell, dict) else cell
-    return Passage(text, _id(given, text), title if isinstance(title, str) and joined else "", score)
+    return Passage(text, _id(cell, text), title if isinstance(title, str) and joined else "", score)
 
 
-def _id(value: Any, text: str) -> str:
-    """The id that stands in the place of a text, or next to it; "" for none."""
+def _id(cell: Any, text: str) -> str:
+    """The id that is in the place of a text, or with it in an object; "" for none."""
+    value = passage_id(cell) if isinstance(cell, dict) else cell
     is_id = isinstance(value, str | int) and not isinstance(value, bool) and value != text
     return encodable(str(value)) if is_id else ""
 

@@ -31,7 +31,7 @@ from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.results import Run, SourceResult
 from secid.results.catalogue import FINDINGS, TEXT_FINDINGS, known_finding
-from secid.run_folder.read import read_frequencies, read_negatives
+from secid.run_folder.read import read_frequencies, read_negatives, read_reference
 from secid.scoring.clock import Clock
 from secid.scoring.run import finished
 from secid.scoring.stages import measure
@@ -414,9 +414,10 @@ def _scored_again(
     records = np.isin(np.arange(planned.n_records), planned.triplet_record()[stays])
     plan = replace(plan, sources=(part_of(planned, records, stays),))
     settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
-    found = measure(plan, encoder, settings, work, Clock(), progress, read_frequencies(folder, run))
+    pool, reference = read_frequencies(folder, run), read_reference(folder, run)
+    measured = measure(plan, encoder, settings, work, Clock(), progress, pool, reference)
     files = {file.path: file for file in find_source(run, name).paths}
-    scored = finished(found, files, encoder, Resolved(settings, dict.fromkeys(FIELDS, "run")), Clock(), None)
+    scored = finished(measured, files, encoder, Resolved(settings, dict.fromkeys(FIELDS, "run")), Clock(), None)
     return _answer(scored.run.sources[0], run.budget)
 
 

@@ -24,7 +24,6 @@ from typing import Any, BinaryIO, Literal, cast, get_args
 from secid.errors import OutputError, UsageError
 from secid.export.rows import QUERY_ID, SCORE_COLUMNS, Row
 from secid.files import partial_of
-from secid.read.passages import join_title
 from secid.records import Scalar
 
 Schema = Literal["st-ntuple", "flagembedding", "tevatron"]
@@ -217,9 +216,7 @@ def _objects(row: Row, number: int) -> dict[str, Any]:
                 {
                     "docid": passage.id or blake2b(passage.text.encode(), digest_size=8).hexdigest(),
                     "title": passage.title,
-                    "text": passage.text.removeprefix(join_title(passage.title, " "))
-                    if passage.title
-                    else passage.text,
+                    "text": passage.text.removeprefix(f"{passage.title} ") if passage.title else passage.text,
                 }
                 for passage in side
             ]
