@@ -48,6 +48,7 @@ def written_lines(written: Written, path: str) -> Iterator[str]:
     if written.layout == "triplets":
         yield TRIPLETS
     if written.n_made_ids:
-        yield f"{plural(written.n_made_ids, 'row')} without ids: query ids are row numbers, docids hashes of the texts"
+        rows = plural(written.n_made_ids, "row lacks", "rows lack")
+        yield f"{rows} an id: a query gets its row number, a passage a hash of its text"
     if written.not_held:
-        yield f"not in {path}, because {written.schema} cannot hold it{counted(written.not_held)}"
+        yield f"no place in {written.schema} for: {', '.join(f'{name} ({n:,})' for name, n in written.not_held.items())}"
