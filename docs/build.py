@@ -112,7 +112,19 @@ def cli_page() -> str:
             before, after = text.split(SECTIONS_END, 1)
             text = f"{before}{section(name, command.help, place)}{SECTIONS_END}{after}"
         text = block(text, place, option_table(command, function))
-    return text
+    return block(text, "settings", settings_table())
+
+
+def settings_table() -> str:
+    """The settings without a flag of their own."""
+    from secid.settings import DEFAULTS, FIELDS, value_range, value_text
+
+    lines = ["| setting | values | default | meaning |", "|---|---|---|---|"]
+    for name, field in FIELDS.items():
+        if not field.metadata["group"]:
+            default = value_text(getattr(DEFAULTS, name))
+            lines.append(f"| `{name}` | {value_range(name)} | {default} | {_cell(field.metadata['help'])} |")
+    return "\n".join(lines)
 
 
 SECTIONS_END = "## Settings\n"

@@ -1,4 +1,7 @@
-"""The Python API: what the commands do, as functions that return results."""
+"""The Python API: what the commands do, as functions that return results.
+
+The examples run in the folder that holds `fixtures`, one after the other.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, Unpack
 
-from secid.errors import UsageError
+from secid.errors import OutputError, RunNotWrittenError, UsageError
 from secid.files import work_folder
 from secid.progress import Progress, Silent
-from secid.settings import RECIPE_FIELDS, Settings, resolve
+from secid.settings import RECIPE_FIELDS, Settings, SettingsDict, flag_of, resolve
 
 if TYPE_CHECKING:
     from secid.encode import Description, Encoder
@@ -36,53 +39,66 @@ def score(
     force: bool = False,
     progress: Progress | None = None,
     other_encoders: Sequence[str] = (),
-    **settings: Any,
+    **settings: Unpack[SettingsDict],
 ) -> Run:
     """Ranks sources of hard negatives by ECI_sem under a frozen encoder.
 
     sources  : files, globs, folders of shards, "name=path", or "-" for standard input.
-    encoder  : alias, hub name, local folder, vectors file, endpoint, or an Encoder object.
-    run      : folder to write report.json, report.md, negatives.parquet and state/ to; none by default.
+    encoder  : short name, hub name, folder, vectors file, endpoint, or an Encoder object.
+    run      : folder for report.json, report.md, report.html, negatives.parquet and state/; none by default.
     force    : replace an existing run folder.
-    other_encoders : the same sources are scored under these too, for the ablation "encoder"; each by its
-               own recipe, since prefixes, pooling and the like named here are the target's.
-    settings : any field of secid.settings.Settings; SECID_* variables and secid.toml apply as for the command.
+    other_encoders : score the same sources under these too, for the ablation "encoder"; each by its own recipe,
+               since prefixes, pooling and the like are set for the target alone.
+    settings : any setting of the command line; SECID_* variables and secid.toml apply here too.
     Returns the run, sources in rank order; the same as `secid score --json` prints.
-    Raises SecidError.
+    Raises SecidError; RunNotWrittenError, which holds the result, if the folder cannot be written in the end.
+
+    >>> import secid
+    >>> sources = ["fixtures/sources/bm25.jsonl.gz", "fixtures/sources/poisoned.jsonl"]
+    >>> run = secid.score(sources, encoder="minilm", first_k=3, run="runs/doc", force=True)
+    >>> [source.n_read for source in run.sources]
+    [66, 66]
+
     Source: METHOD 2.
     """
-    name = encoder if isinstance(encoder, str) else None
-    resolved = resolve({**settings, "encoder": name})
-    if encoder is None and resolved.values.encoder is None:
+    resolved = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
+    values = resolved.values
+    if encoder is None and values.encoder is None:
         raise UsageError(
             "no encoder named",
             remedy="--encoder e5-base, a local folder, or --encoder minilm with the offline extra",
         )
-    _refuse_odd_combinations(resolved.values, other_encoders)
+    _refuse_invalid_combinations(values, other_encoders)
     if other_encoders:
-        _refuse_one_encoder_twice([resolved.values.encoder if encoder is None else encoder, *other_encoders])
+        _refuse_one_encoder_twice([values.encoder if encoder is None else encoder, *other_encoders])
+    progress = progress or Silent()
+    progress.start("load libraries", None, "")
     from secid.read import open_source, passed_over, resolve_sources
     from secid.run_folder.write import Recorder, RunFolder
     from secid.scoring.run import scored_plan
 
     specs = [fspath(source) for source in sources]
-    found = resolve_sources(specs, resolved.values)
-    recorder = Recorder(progress or Silent())
+    files = resolve_sources(specs, values)
+    recorder = Recorder(progress)
     for line in passed_over(specs):
         recorder.note(line)
     with (
         RunFolder(None if run is None else Path(run), force) as folder,
         work_folder(folder.work) as work,
     ):
-        # Opened first: what cannot be understood is an error before an encoder is loaded
-        readers = [open_source(source, resolved.values) for source in found]
-        loaded, info = _told(encoder, resolved.values, recorder)
+        # Opened first: a file that cannot be understood is an error before an encoder is loaded
+        recorder.start("open files", None, "")
+        readers = [open_source(source, values) for source in files]
+        loaded, info = _load(encoder, values, recorder)
         named = None if run is None else fspath(run)
         with scored_plan(readers, loaded, resolved, work, recorder, run_folder=named) as (scored, plan):
             scored = replace(scored, run=replace(scored.run, encoder=info))
             if other_encoders:
-                scored = _with_other_encoders(scored, plan, other_encoders, resolved.values, work, recorder)
-        folder.write(scored, recorder)
+                scored = _with_other_encoders(scored, plan, other_encoders, values, work, recorder)
+        try:
+            folder.write(scored, recorder)
+        except OutputError as error:
+            raise RunNotWrittenError(error, scored.run) from error
     return scored.run
 
 
@@ -168,7 +184,14 @@ def select(
     schema  : st-ntuple, flagembedding or tevatron; the source's own by default where it is one of them, else
               flagembedding.
     encoder : the run's encoder; loaded as the run's settings say by default.
-    Raises SecidError. Source: METHOD 7, 8, 14.
+    Raises SecidError.
+
+    >>> import secid
+    >>> clean = secid.select("runs/doc", "runs/clean.jsonl", source="poisoned", drop="false_negative")
+    >>> clean.left_out, clean.schema
+    ({'false_negative': 33}, 'flagembedding')
+
+    Source: METHOD 7, 8, 14.
     """
     from secid.export.select import Rule, findings_to_drop
     from secid.export.select import select as write_copy
@@ -194,7 +217,13 @@ def flagged(
     run     : a run folder whose input files are still in place, unchanged.   finding : a name of the catalogue.
     path    : a new .jsonl file, or an open text file.   source : one of the run's; all by default.
     A line has source, path, line, ordinal, query, positive, negative, findings, s_query_positive, s_query_negative,
-    consistency, locality, coverage and weight. Raises SecidError. Source: METHOD 14.
+    consistency, locality, coverage and weight. Raises SecidError.
+
+    >>> import secid
+    >>> secid.flagged("runs/doc", "false_negative", "runs/rows.jsonl").n_rows
+    {'bm25': 0, 'poisoned': 33}
+
+    Source: METHOD 14.
     """
     from secid.export.flagged import write_flagged
     from secid.results.document import read_run
@@ -213,12 +242,13 @@ def _folder(run: str | PathLike[str]) -> Path:
     return path
 
 
-def _told(encoder: str | Encoder | None, settings: Settings, progress: Progress) -> tuple[Encoder, EncoderInfo]:
-    """The encoder, loaded where it is not an object, and what it is, which progress has been told."""
+def _load(encoder: str | Encoder | None, settings: Settings, progress: Progress) -> tuple[Encoder, EncoderInfo]:
+    """The encoder, loaded unless it is an object, and its recipe, which is noted."""
     from secid.encode import ignored, load
     from secid.pages.glossary import recipe_line
 
     if encoder is None or isinstance(encoder, str):
+        progress.start(f"load {settings.encoder}", None, "")
         loaded = load(settings, progress)
         info = loaded.info
     else:
@@ -228,31 +258,35 @@ def _told(encoder: str | Encoder | None, settings: Settings, progress: Progress)
     return loaded, info
 
 
-def _refuse_odd_combinations(settings: Settings, others: Sequence[str]) -> None:
-    """Raises UsageError for settings that would be ignored, or mean something else than they seem to."""
+def _refuse_invalid_combinations(settings: Settings, others: Sequence[str]) -> None:
+    """Raises UsageError for settings that would be ignored, or would not mean what they say."""
     if settings.tie is not None and settings.until_ranked is None:
-        raise UsageError("has no effect without --until-ranked", where="--tie")
+        raise UsageError(f"has no effect without {flag_of('until_ranked')}", where=flag_of("tie"))
     if settings.block and not settings.ablate:
-        raise UsageError("has no effect without --ablate", where="--block", remedy="use secid ablate")
+        raise UsageError(
+            f"has no effect without {flag_of('ablate')}", where=flag_of("block"), remedy="use secid ablate"
+        )
     if settings.positives == "all" and settings.budget != 1.0:
-        raise UsageError("sources cannot be cut to equal size under --positives all", where="--budget")
+        raise UsageError(
+            f"sources cannot be cut to equal size with {flag_of('positives', 'all')}", where=flag_of("budget")
+        )
     if others and settings.until_ranked is not None:
-        raise UsageError("several encoders would see different samples", where="--until-ranked")
+        raise UsageError("several encoders would see different samples", where=flag_of("until_ranked"))
 
 
 def _refuse_one_encoder_twice(encoders: Sequence[str | Encoder | None]) -> None:
-    """Raises UsageError where two names mean one encoder, before anything is read or encoded."""
+    """Raises UsageError if two names mean one encoder, before anything is read or encoded."""
     from secid.encode.locate import meant
 
-    seen: dict[str, str] = {}
+    names: dict[str, str] = {}
     for encoder in encoders:
         typed = encoder if isinstance(encoder, str) or encoder is None else encoder.info.name
         name = meant(typed or "")
-        if name in seen:
+        if name in names:
             raise UsageError(
-                f"{seen[name]} and {typed} are one encoder", where="--encoder", remedy="name each encoder once"
+                f"{names[name]} and {typed} are one encoder", where="--encoder", remedy="name each encoder once"
             )
-        seen[name] = typed or ""
+        names[name] = typed or ""
 
 
 def _with_other_encoders(
@@ -273,7 +307,7 @@ def _with_other_encoders(
         own = replace(settings, encoder=name, controls="none", ablate=False, by=None, block=(), **recipe)
         folder = work / f"encoder-{number}"
         folder.mkdir()
-        loaded, _ = _told(name, own, progress)
+        loaded, _ = _load(name, own, progress)
         if loaded.info.name in table:
             raise UsageError(f"{loaded.info.name} is named twice", where="--encoder", remedy="name each encoder once")
         table[loaded.info.name] = scores_under(plan, loaded, own, folder, progress)
@@ -287,34 +321,39 @@ def check(
     against_eval: str | PathLike[str] | None = None,
     fail_on: Sequence[str] = (),
     progress: Progress | None = None,
-    **settings: Any,
+    **settings: Unpack[SettingsDict],
 ) -> Check:
-    """Tells what is in sources and what is wrong with them, without an encoder and without torch.
+    """What is in sources and what is wrong with them, without an encoder and without torch.
 
     sources      : as for `score`.
-    against_eval : BEIR folder whose queries and relevant passages are looked for in the sources.
-    fail_on      : "name" or "name=limit" of findings; those above their limit are told in Check.failed.
-    settings     : reading settings, tokenizer, max_length and examples.
-    Returns the same as `secid check --json` prints. Raises SecidError where a source cannot be read.
+    against_eval : BEIR folder whose queries and relevant passages must not be in the sources.
+    fail_on      : "name" or "name=limit" of findings; Check.failed lists those above their limit.
+    settings     : those of the files, tokenizer and examples; others have no effect.
+    Returns the same as `secid check --json` prints. Raises SecidError for a source that cannot be read.
+
+    >>> import secid
+    >>> report = secid.check(["fixtures/sources/poisoned.jsonl"], fail_on=["false_negative"])
+    >>> report.failed
+    ('poisoned: false_negative',)
     """
     from secid.results.check import failures, parse_limits
 
     limits = parse_limits(fail_on)
-    resolved = resolve(settings)
+    values = resolve(settings).values
+    progress = progress or Silent()
+    progress.start("load libraries", None, "")
     from secid.read import passed_over, resolve_sources
     from secid.read.evaluation import read_evaluation
     from secid.scoring.check import check_sources
 
-    values = resolved.values
     specs = [fspath(source) for source in sources]
-    found = resolve_sources(specs, values)
-    progress = progress or Silent()
+    files = resolve_sources(specs, values)
     for line in passed_over(specs):
         progress.note(line)
     evaluation = None if against_eval is None else read_evaluation(fspath(against_eval), titles=values.titles)
     with work_folder() as work:
-        checked = check_sources(found, values, work, progress, evaluation)
-    return replace(checked, failed=failures(checked.sources, limits))
+        report = check_sources(files, values, work, progress, evaluation)
+    return replace(report, failed=failures(report.sources, limits))
 
 
 def gate(
@@ -325,17 +364,22 @@ def gate(
     paired: str | PathLike[str] | None = None,
     encoder: str | Encoder | None = None,
     progress: Progress | None = None,
-    **settings: Any,
+    **settings: Unpack[SettingsDict],
 ) -> GateVerdict:
     """Judges new sources of negatives against a baseline, scored in its pool.
 
-    sources : files, globs, folders of shards, or "name=path".   against: the baseline that `baseline` wrote.
-    policy  : a file, or the keys of a [gate] table; by default that of secid.toml, else derived from the baseline.
-    paired  : the baseline's run folder, to compare query by query.
-    encoder : as for `score`; the baseline's by default.   settings: likewise; another value than the baseline's
-              is refused where scores would not compare.
+    sources  : files, globs, folders of shards, or "name=path".   against: the baseline that `baseline` wrote.
+    policy   : a file, or the keys of a [gate] table; by default that of secid.toml, else derived from the baseline.
+    paired   : the baseline's run folder, to compare query by query.
+    encoder  : as for `score`; the baseline's by default.
+    settings : as for `score`; by default the baseline's. Values that would make scores incomparable are rejected.
     Returns the verdict, the same as `secid gate --json` prints; its exit_code is the command's.
-    Raises SecidError, before torch is loaded where the policy or the baseline is at fault.
+    Raises SecidError, before torch is loaded if the policy or the baseline is at fault.
+
+    >>> import secid
+    >>> baseline = secid.baseline("runs/doc", "runs/doc.json")
+    >>> secid.gate(["fixtures/sources/poisoned.jsonl"], "runs/doc.json").exit_code
+    1
     """
     from secid.gating.baseline import read_baseline
     from secid.gating.policy import parse_policy, read_policy
@@ -346,11 +390,13 @@ def gate(
         rules, origin = read_policy(None if policy is None else Path(policy))
     read_baseline(Path(against))
     resolved = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
+    progress = progress or Silent()
+    progress.start("load libraries", None, "")
     from secid.gating.judge import judge, prepare
 
     prepared = prepare(Path(against), rules, origin, None if paired is None else Path(paired))
     loaded = None if encoder is None or isinstance(encoder, str) else encoder
-    verdict = judge([fspath(source) for source in sources], prepared, resolved, progress or Silent(), loaded)
+    verdict = judge([fspath(source) for source in sources], prepared, resolved, progress, loaded)
     if loaded is None:
         return verdict
     from secid.encode import ignored
@@ -361,10 +407,15 @@ def gate(
 def baseline(
     run: str | PathLike[str], path: str | PathLike[str] = "secid-baseline.json", *, update: bool = False
 ) -> Baseline:
-    """Writes the baseline that `gate` compares with: NAME.json, and NAME.idf.safetensors beside it.
+    """Writes the baseline that `gate` compares with: NAME.json, and NAME.idf.safetensors in the same folder.
 
-    run : a run folder of `score`.   path: a .json file.   update: it must be there, and is renewed; else it must not.
-    Returns what NAME.json holds; gating.baseline.changes tells two apart. Raises SecidError.
+    run    : a run folder of `score`.   path : a .json file.
+    update : replace an existing baseline; without it the file must not exist.
+    Returns the content of NAME.json; gating.baseline.changes compares two. Raises SecidError.
+
+    >>> import secid
+    >>> sorted(secid.baseline("runs/doc", "runs/first.json").sources)
+    ['bm25', 'poisoned']
     """
     from secid.gating.baseline import read_baseline
 
@@ -381,22 +432,32 @@ def baseline(
 
 
 def describe_encoder(
-    encoder: str | Encoder | None = None, *, progress: Progress | None = None, **settings: Any
+    encoder: str | Encoder | None = None, *, progress: Progress | None = None, **settings: Unpack[SettingsDict]
 ) -> Description:
     """An encoder's resolved recipe, which rule set each part of it, and its self-test.
 
-    encoder  : as for `score`.   settings : encoder settings such as pooling or query_prefix.
+    encoder  : as for `score`.   settings : those of the encoder, such as pooling or query_prefix.
     Returns the same as `secid encoder --json` prints; `unsettled` names the checks that did not pass.
-    Raises SecidError where the encoder cannot be loaded.
+    Raises SecidError if the encoder cannot be loaded.
+
+    >>> import secid
+    >>> secid.describe_encoder("minilm", max_length=64).info.max_length
+    64
+
     Source: FORMATS 2.
     """
     name = encoder if isinstance(encoder, str) else None
     values = resolve({**settings, "encoder": name}).values
     if encoder is None and values.encoder is None:
         raise UsageError("no encoder named", remedy="secid encoder e5-base, a local folder, or minilm")
+    progress = progress or Silent()
+    progress.start("load libraries", None, "")
     from secid.encode import describe, ignored, load
 
     if encoder is None or isinstance(encoder, str):
-        return describe(load(values, progress))
-    found = describe(encoder)
-    return replace(found, info=replace(found.info, notes=(*found.info.notes, *ignored(values))))
+        progress.start(f"load {values.encoder}", None, "")
+        loaded = load(values, progress)
+        progress.start("self-test", None, "")
+        return describe(loaded)
+    description = describe(encoder)
+    return replace(description, info=replace(description.info, notes=(*description.info.notes, *ignored(values))))

@@ -6,6 +6,11 @@ Each class names the exit code that `secid.cli` maps it to.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from secid.results import Run
+
 
 class SecidError(Exception):
     """Base of all errors secid raises on purpose.
@@ -46,7 +51,7 @@ class SchemaError(InputError):
 
 
 class BadRecordsError(InputError):
-    """Too many bad records, or one under `--strict`."""
+    """Too many bad records, or one where on_bad is fail."""
 
 
 class NothingToScoreError(InputError):
@@ -63,6 +68,14 @@ class UnreachableError(EncoderError):
 
 class OutputError(SecidError):
     """A result cannot be written where the user asked."""
+
+
+class RunNotWrittenError(OutputError):
+    """A run that was scored but whose folder could not be written. run: its result."""
+
+    def __init__(self, error: OutputError, run: Run) -> None:
+        super().__init__(error.message, where=error.where, remedy=error.remedy)
+        self.run = run
 
 
 class NotEvaluatedError(SecidError):

@@ -1,45 +1,70 @@
-"""Files written whole or not at all, and the folder for work files that lasts as long as a run."""
+"""Files written whole or not at all, and the folder for work files that exists as long as a run."""
 
 from __future__ import annotations
 
 import errno
+import glob
 import os
+import platform
 import secrets
+import shutil
 import sqlite3
+import stat
+import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from secid.errors import OutputError, plainly
 
-BEGINNING = 50
-"""Characters of a file's name in that of its partial one: of four bytes each they leave room in 255."""
+if sys.platform != "win32":
+    import fcntl
+
+NAME_CHARACTERS = 50
+"""Characters of a file's name that its partial file repeats; of four bytes each, they fit into 255."""
 
 
 def partial_of(path: Path) -> Path:
-    """A name beside a file, of this call alone, that it has until it is whole; no longer than file systems take."""
-    return path.with_name(f".{path.name[:BEGINNING]}.{secrets.token_hex(4)}.partial")
+    """A unique name in the same folder that a file has until it is whole."""
+    return path.with_name(f".{path.name[:NAME_CHARACTERS]}.{secrets.token_hex(4)}.partial")
 
 
 def make_folder(path: Path) -> None:
-    """Makes the folder that a file is to stand in. Raises OutputError."""
+    """Creates the folder of a file, and its parents. Raises OutputError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"its folder cannot be made: {error.strerror}", where=str(path)) from error
+        raise OutputError(f"cannot create its directory: {error.strerror}", where=str(path)) from error
+
+
+def check_writable(path: Path) -> None:
+    """Raises OutputError for a file that could not be written. Its folder need not exist, and is not created."""
+    if path.is_dir():
+        raise OutputError("is a directory", where=str(path), remedy="name a file in it")
+    parent = next(parent for parent in (path.parent, *path.parent.parents) if parent.exists())
+    probe = partial_of(parent / path.name)
+    try:
+        with probe.open("x"):
+            pass
+        probe.unlink()
+    except OSError as error:
+        raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a text file whole or not at all. Raises OutputError."""
+    """Writes a text file whole or not at all, and creates its folder. Raises OutputError."""
     write_together({path: text.encode("utf-8")})
 
 
 def write_together(contents: Mapping[Path, bytes]) -> None:
-    """Writes files that belong together: none is replaced before all are written. Raises OutputError.
+    """Writes files that belong together: none is replaced before all are written. Their folders are created.
 
-    Behind a link the file that it leads to is written, and the link stays.
+    A link stays, and the file that it leads to is written. Raises OutputError.
     """
+    for target in contents:
+        make_folder(target)
     files = {path: Path(os.path.realpath(path)) for path in contents}
     partials = {path: partial_of(file) for path, file in files.items()}
     path = None
@@ -57,27 +82,64 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
 
 
 NO_ROOM = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
-REMEDY = "free some, or name another folder: TMPDIR for work files, --run for those of a run"
+REMEDY = "free some, or use another directory: TMPDIR for work files, --run for those of a run"
+WORK_PREFIX = f"secid-{platform.node()}-"
+"""Begins the names of work folders. On a shared disk, those of other machines cannot be told from abandoned ones."""
+UNLOCKED_SECONDS = 60.0
+"""A work folder younger than this may not have been locked yet."""
 
 
 @contextmanager
 def work_folder(inside: Path | None = None) -> Iterator[Path]:
-    """An empty folder, removed at the end. inside: the folder that it is made in, by default that for temporary files.
+    """An empty folder, removed at the end. inside: where it is created, by default the system's temporary folder.
 
-    Raises OutputError where it cannot be made, and where there is no room left for what is written within the block.
+    There it also removes what killed runs left: a living run holds a lock on its folder, which ends with its process.
+    Raises OutputError if it cannot be created, or if the disk is full while the block writes.
     """
     try:
-        folder = tempfile.TemporaryDirectory(prefix="secid-", dir=inside)
+        folder = tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=inside)
     except OSError as error:
         where = None if inside is None else str(inside)
-        raise OutputError(f"no folder for work files ({plainly(error)})", where=where, remedy=REMEDY) from error
-    with folder as name:
+        raise OutputError(f"cannot create a work folder ({plainly(error)})", where=where, remedy=REMEDY) from error
+    with folder as name, _locked(Path(name)):
+        if inside is None:
+            _clear_abandoned(Path(name).parent)
         try:
             yield Path(name)
         except (OSError, sqlite3.OperationalError) as error:
             if not _no_room(error):
                 raise
             raise OutputError(f"no room left for work files ({plainly(error)})", where=name, remedy=REMEDY) from error
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Locks a folder until the block or this process ends; False if it cannot, as when another process has."""
+    if sys.platform == "win32":  # a folder cannot be locked there, so none is cleared
+        yield False
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        locked = True
+    except OSError:
+        locked = False
+    try:
+        yield locked
+    finally:
+        os.close(descriptor)
+
+
+def _clear_abandoned(parent: Path) -> None:
+    """Removes this user's work folders that no living process has locked."""
+    for folder in parent.glob(f"{glob.escape(WORK_PREFIX)}*"):
+        with suppress(OSError):
+            status = folder.lstat()
+            old = time.time() - status.st_mtime > UNLOCKED_SECONDS
+            if sys.platform != "win32" and old and stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid():
+                with _locked(folder) as abandoned:
+                    if abandoned:
+                        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _no_room(error: OSError | sqlite3.OperationalError) -> bool:

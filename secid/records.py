@@ -123,7 +123,7 @@ class Defect(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """What a skip reason means, and whether it counts as bad (`--strict`, `--max-bad-fraction`)."""
+    """What a skip reason means, and whether it counts as bad (settings on_bad, max_bad_fraction)."""
 
     text: str
     malformed: bool

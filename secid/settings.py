@@ -1,7 +1,6 @@
-"""Every setting once: name, type, range, default, help. Precedence and the record of who won.
+"""Every setting once: name, type, range, default, help, whether it has a flag, and where its value came from.
 
-Flags > SECID_* environment > secid.toml or [tool.secid] of pyproject.toml > defaults.
-The command line, the Python API and the settings files all go through `resolve`.
+The command line, the Python API, SECID_* variables and the settings files all go through `resolve`.
 """
 
 from __future__ import annotations
@@ -9,10 +8,10 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 from secid.errors import SettingsError
 
@@ -25,93 +24,175 @@ Sums = Literal["float32", "float64"]
 OnBad = Literal["skip", "fail"]
 
 
-def setting(default: Any, text: str, **limits: float) -> Any:
-    """A dataclass field with its help text and range (ge, gt, le, lt), read by the CLI and by `resolve`."""
-    return field(default=default, metadata={"help": text, **limits})
+GROUPS = ("Input", "Encoder", "Score", "Statistics", "Output")
+"""The groups of a command's help. A setting that belongs to one has a flag of its own; the others go by --set."""
+
+
+def setting(default: Any, text: str, group: str = "", metavar: str = "", **limits: float) -> Any:
+    """A field of Settings: its help text, the group of its flag (none: no flag of its own) and its range."""
+    return field(default=default, metadata={"help": text, "group": group, "metavar": metavar, **limits})
 
 
 @dataclass(frozen=True)
 class Settings:
     """All settings of a run, resolved. Frozen; every field has a default, a range and a help text."""
 
-    # method
-    encoder: str | None = setting(None, "Target encoder: alias, hub name, local folder, vectors file or http endpoint.")
-    temperature: float = setting(0.05, "Softmax temperature tau of the gates (METHOD 1).", ge=1e-6, le=1e6)
-    tokenizer: Tokenizer = setting("alphanumeric", "Tokens of the lexical gate (METHOD 2, 4).")
-    idf: IdfCorpus = setting("pooled", "Documents the inverse document frequencies are counted over (METHOD 4).")
-    positives: Positives = setting("first", "Which labelled positive of a record is scored (METHOD 9).")
-    first_k: int | None = setting(None, "Score only the first K negatives of a record.", ge=1)
-    max_records: int | None = setting(None, "Score a seeded sample of at most this many queries per source.", ge=1)
-    seed: int = setting(0, "Seed of every sample and draw.", ge=0, le=2**32 - 1)
-    sums: Sums = setting(
-        "float32",
-        "Number format of the sums within a block of 2,048 negatives; with float64 the states of any parts of a source "
-        "add up to the whole's to 1e-12 (METHOD 11).",
+    # input
+    format: str | None = setting(None, "Schema of the files, instead of detecting it.", "Input", "NAME")
+    query_column: str | None = setting(None, "Column that holds the query.", "Input", "COLUMN")
+    positive_column: str | None = setting(None, "Column that holds the positive.", "Input", "COLUMN")
+    negative_column: str | None = setting(
+        None, "Column, or prefix of numbered columns, that holds the negatives.", "Input", "COLUMN"
     )
-
-    # reading
-    format: str | None = setting(None, "Schema of the files, if detection is to be overruled.")
-    query_column: str | None = setting(None, "Column that holds the query.")
-    positive_column: str | None = setting(None, "Column that holds the positive.")
-    negative_column: str | None = setting(None, "Column, or prefix of numbered columns, that holds the negatives.")
     label_column: str | None = setting(
-        None, "Column of labels or scores: the passages, named by --positive-column, are positives or negatives by it."
+        None, "Column of labels that make the passages of --positive-column positives or negatives.", "Input", "COLUMN"
     )
-    source_column: str | None = setting(None, "Column whose values split a file into sources file:value.")
-    titles: bool = setting(True, "Join a passage's title before its text.")
-    collection: str | None = setting(None, "BEIR folder that resolves ids to texts (corpus.jsonl, queries.jsonl).")
-    corpus: str | None = setting(None, "File that resolves passage ids to texts.")
-    queries: str | None = setting(None, "File that resolves query ids to texts.")
+    positive_score: float | None = setting(
+        None, "Smallest label or score that makes a passage a positive; others are negatives.", "Input"
+    )
+    source_column: str | None = setting(
+        None, "Column whose values split a file into sources, named file:value.", "Input", "COLUMN"
+    )
+    collection: str | None = setting(
+        None, "BEIR folder (corpus.jsonl, queries.jsonl) that turns ids into texts.", "Input", "DIR"
+    )
+    corpus: str | None = setting(None, "File that turns passage ids into texts.")
+    queries: str | None = setting(None, "File that turns query ids into texts.")
+    titles: bool = setting(True, "Put a passage's title before its text.")
     header: bool | None = setting(None, "Whether the first line of a CSV or TSV names its columns; auto-detected.")
-    positive_score: float | None = setting(None, "Smallest score or label that makes a scored passage a positive.")
-    on_bad: OnBad = setting("skip", "What a malformed record does: skip and count, or fail (--strict).")
-    max_bad_fraction: float = setting(0.05, "Largest share of malformed rows a source may have.", ge=0, le=1)
+    on_bad: OnBad = setting("skip", "What happens to a malformed row: skip and count it, or fail at the first one.")
+    max_bad_fraction: float = setting(
+        0.05, "Largest share of malformed rows in a source; more are an error.", ge=0, le=1
+    )
+    positives: Positives = setting("first", "Which labelled positive of a record is scored.")
+    first_k: int | None = setting(None, "Score only the first K negatives of a record.", ge=1)
 
     # encoder
+    encoder: str | None = setting(
+        None, "Encoder to score with: short name, hub name, folder, vectors file or http endpoint.", "Encoder", "NAME"
+    )
     revision: str | None = setting(None, "Revision of a hub encoder.")
-    pooling: Pooling | None = setting(None, "Pooling of token vectors, over the recipe's.")
-    query_prefix: str | None = setting(None, "Text before every query, over the recipe's.")
-    passage_prefix: str | None = setting(None, "Text before every passage, over the recipe's.")
-    max_length: int | None = setting(None, "Longest input in tokens, over the recipe's.", ge=1)
-    normalize: bool | None = setting(None, "Scale vectors to unit length, over the recipe's.")
+    pooling: Pooling | None = setting(None, "Pooling of token vectors, instead of the encoder's own.")
+    query_prefix: str | None = setting(None, "Text put before every query, instead of the encoder's own.", "Encoder")
+    passage_prefix: str | None = setting(
+        None, "Text put before every passage, instead of the encoder's own.", "Encoder"
+    )
+    max_length: int | None = setting(None, "Longest input in tokens; longer texts are cut.", "Encoder", ge=1)
+    normalize: bool | None = setting(None, "Whether vectors are scaled to unit length by the encoder's recipe.")
     truncate_dim: int | None = setting(None, "Keep only the first dimensions of a vector.", ge=1)
-    device: str = setting("auto", "auto (all CUDA devices, else MPS, else CPU), cpu, mps, cuda, or cuda:0,cuda:1.")
-    dtype: Dtype = setting("auto", "Number format of the encoder: auto is float32 on CPU, bf16 on CUDA.")
-    batch_tokens: int | None = setting(None, "Padded tokens of one encoder batch; chosen by device when absent.", ge=1)
-    trust_remote_code: bool = setting(False, "Run Python code that the encoder's repository ships.")
+    device: str = setting("auto", "auto, cpu, mps, cuda, or a list such as cuda:0,cuda:1.", "Encoder", "NAME")
+    dtype: Dtype = setting("auto", "Number format; auto is float32 on a CPU, bf16 on CUDA.", "Encoder")
+    batch_tokens: int | None = setting(None, "Padded tokens in one encoder batch; chosen by device if not set.", ge=1)
+    trust_remote_code: bool = setting(False, "Run Python code from the encoder's repository.", "Encoder")
     allow_pickle: bool = setting(False, "Load weights stored as pickle, which can run code.")
-    cache: bool = setting(True, "Keep embeddings on disk for the next run.")
+    cache: bool = setting(True, "Keep embeddings on disk for the next run.", "Encoder")
     cache_dir: str | None = setting(None, "Folder of the embedding cache.")
     cache_gb: float = setting(20.0, "Size limit of the embedding cache in GB.", gt=0, le=1e9)
-    threads: int | None = setting(None, "CPU threads; all cores when absent.", ge=1)
+    threads: int | None = setting(None, "CPU threads; all cores if not set.", ge=1)
 
-    # study
-    budget: float = setting(1.0, "Budget B of the ranking, log det(I + B M); 1 is the paper's score.", gt=0, le=1e12)
+    # score
+    temperature: float = setting(0.05, "Softmax temperature of the gates.", "Score", ge=1e-6, le=1e6)
+    tokenizer: Tokenizer = setting("alphanumeric", "Splits texts into words for the lexical gate.", "Score")
+    idf: IdfCorpus = setting("pooled", "Documents over which the inverse document frequencies are counted.")
+    budget: float = setting(
+        1.0,
+        "Negatives to be drawn from a source, B in log det(I + B M); 1 is the paper's score.",
+        "Score",
+        gt=0,
+        le=1e12,
+    )
+    sums: Sums = setting(
+        "float32", "Number format of block sums; float64 makes scores of parts add up to 1e-12.", "Score"
+    )
+    valid: float = setting(0.9, "Consistency and locality from which a negative counts as valid.", ge=0, le=1)
+    far: float = setting(0.1, "Locality below which a valid negative counts as far.", ge=0, le=1)
+    high_coverage: float = setting(0.5, "Coverage from which a negative counts as highly covered.", ge=0, le=1)
+
+    # statistics
+    max_records: int | None = setting(
+        None, "Score a sample of at most this many queries of each source.", "Statistics", ge=1
+    )
     until_ranked: float | None = setting(
         None,
-        "Score growing samples until the order is established with this confidence, such as 0.95. Needs budget 1.",
+        "Score growing samples until the order is established with this confidence, such as 0.95.",
+        "Statistics",
         gt=0.5,
         le=0.9999,
     )
     tie: float | None = setting(
-        None,
-        "With --until-ranked: differences below this many nats count as ties. A tie may err too, so clear orders may "
-        "take more queries.",
-        gt=0,
+        None, "With until_ranked: differences below this many nats count as ties, which may take more queries.", gt=0
     )
+    seed: int = setting(0, "Seed of every sample and draw.", "Statistics", ge=0, le=2**32 - 1)
     controls: str = setting(
         "all",
-        "Controls to score: all, none, or a comma-separated list of random, known_positive, shuffled, query_echo, "
-        "bm25_pool and dense_pool (spaces do for underscores).",
+        "all, none, or some of random, known_positive, shuffled, query_echo, bm25_pool and dense_pool, with commas.",
+        "Statistics",
+        "NAMES",
     )
     control_queries: int = setting(1000, "Queries that controls are sampled on.", ge=2)
-    high_coverage: float = setting(0.5, "Coverage at and above which a negative counts as highly covered.", ge=0, le=1)
-    ablate: bool = setting(False, "Also score under other temperatures, tokenizers, IDF corpora, weights and samples.")
-    by: str | None = setting(None, "Column whose values slice the report: scores and findings are repeated for each.")
-    block: tuple[str, ...] = setting((), "NAME=source,source: also report rank stability within these sources.")
-    valid: float = setting(0.9, "Consistency and locality from which a negative counts as valid.", ge=0, le=1)
-    far: float = setting(0.1, "Locality below which a valid negative counts as far.", ge=0, le=1)
-    examples: int = setting(3, "Example rows kept per finding.", ge=0)
+    ablate: bool = setting(
+        False, "Also score under other temperatures, tokenizers, IDF corpora, weights and samples.", "Statistics"
+    )
+    by: str | None = setting(None, "Repeat scores and findings for each value of this column.", "Statistics", "COLUMN")
+    block: tuple[str, ...] = setting(
+        (), "With ablate: also report how stable the order is within NAME=source,source; several parted by ;"
+    )
+    examples: int = setting(3, "Example rows kept of each finding.", ge=0)
+
+
+class SettingsDict(TypedDict, total=False):
+    """The settings as keyword arguments of the Python API; `encoder` is a parameter of its own."""
+
+    format: str | None
+    query_column: str | None
+    positive_column: str | None
+    negative_column: str | None
+    label_column: str | None
+    positive_score: float | None
+    source_column: str | None
+    collection: str | None
+    corpus: str | None
+    queries: str | None
+    titles: bool | None
+    header: bool | None
+    on_bad: OnBad | None
+    max_bad_fraction: float | None
+    positives: Positives | None
+    first_k: int | None
+    revision: str | None
+    pooling: Pooling | None
+    query_prefix: str | None
+    passage_prefix: str | None
+    max_length: int | None
+    normalize: bool | None
+    truncate_dim: int | None
+    device: str | None
+    dtype: Dtype | None
+    batch_tokens: int | None
+    trust_remote_code: bool | None
+    allow_pickle: bool | None
+    cache: bool | None
+    cache_dir: str | None
+    cache_gb: float | None
+    threads: int | None
+    temperature: float | None
+    tokenizer: Tokenizer | None
+    idf: IdfCorpus | None
+    budget: float | None
+    sums: Sums | None
+    valid: float | None
+    far: float | None
+    high_coverage: float | None
+    max_records: int | None
+    until_ranked: float | None
+    tie: float | None
+    seed: int | None
+    controls: str | None
+    control_queries: int | None
+    ablate: bool | None
+    by: str | None
+    block: Sequence[str] | None
+    examples: int | None
 
 
 def value_text(value: object) -> str:
@@ -154,6 +235,9 @@ def in_words(name: str) -> str:
 
 DEFAULTS = Settings()
 FIELDS = {item.name: item for item in fields(Settings)}
+TYPES = get_type_hints(Settings)
+LIMITS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+"""The limits of a field, in words."""
 RECIPE_FIELDS = (
     "revision",
     "pooling",
@@ -165,6 +249,68 @@ RECIPE_FIELDS = (
 )
 """Settings that belong to one encoder and not to another. All default to None, the encoder's own."""
 ENVIRONMENT_PREFIX = "SECID_"
+OTHER_TABLES = frozenset({"gate"})
+"""Tables of the settings file that belong to another reader."""
+OTHER_VARIABLES = frozenset({"SECID_API_KEY"})
+"""SECID_* variables that are not settings (a secret never enters the settings of a report)."""
+FLAG = "flag"
+"""The origin of a value that was typed, by a flag or by --set, or passed from Python."""
+
+
+def flag_of(name: str, value: object = None) -> str:
+    """How a setting is typed: `--budget 10`, `--no-cache`, or `--set valid=0.95` where it has no flag of its own.
+
+    value : what it is set to, or a placeholder such as "FILE"; without it the flag alone, as where an error is.
+    """
+    if not FIELDS[name].metadata["group"]:
+        return f"--set {name}" if value is None else f"--set {name}={value_text(value)}"
+    flag = f"--{name.replace('_', '-')}"
+    if TYPES[name] is bool:
+        return f"--no-{flag[2:]}" if getattr(DEFAULTS, name) else flag
+    return flag if value is None else f"{flag} {value_text(value)}"
+
+
+def assignments(texts: Sequence[str], names: Collection[str]) -> dict[str, Any]:
+    """What `--set NAME=VALUE` sets, values as typed. names: the settings that the command uses.
+
+    Raises SettingsError for a name that is unknown, of no use to the command, without a value, or set twice.
+    """
+    values: dict[str, Any] = {}
+    for text in texts:
+        typed, equals, value = text.partition("=")
+        name = typed.strip().replace("-", "_")
+        if name not in FIELDS:
+            raise SettingsError(f"unknown setting {typed!r}", where="--set", remedy=_suggest(name, names))
+        if name not in names:
+            others = ", ".join(sorted(names))
+            raise SettingsError(f"{name} cannot be set here", where="--set", remedy=f"what can: {others}")
+        if not equals:
+            raise SettingsError(f"{name} has no value", where="--set", remedy=f"--set {name}=VALUE: {allowed(name)}")
+        if name in values and name != "block":
+            raise SettingsError(f"{name} is set twice", where="--set", remedy="set it once")
+        values[name] = f"{values[name]};{value}" if name in values else value
+    return values
+
+
+def allowed(name: str) -> str:
+    """The values that a setting takes, and what it does."""
+    return f"{value_range(name)}. {FIELDS[name].metadata['help']}"
+
+
+def value_range(name: str) -> str:
+    """The values that a setting takes: its type, choices or limits."""
+    if get_origin(TYPES[name]) is tuple:
+        return "text"
+    kinds = [kind for kind in get_args(TYPES[name]) or (TYPES[name],) if kind is not type(None)]
+    choices = [choice for kind in kinds for choice in (get_args(kind) or (kind,)) if isinstance(choice, str)]
+    if choices:
+        return f"one of {', '.join(choices)}"
+    if bool in kinds:
+        return "yes or no"
+    limits = FIELDS[name].metadata
+    bounds = [f"{words} {limits[key]:g}" for key, words in LIMITS.items() if key in limits]
+    kind = "a whole number" if int in kinds else "a number" if float in kinds else "text"
+    return ", ".join(filter(None, (kind, " and ".join(bounds))))
 
 
 @dataclass(frozen=True)
@@ -185,26 +331,25 @@ def resolve(
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> Resolved:
-    """Settings from all layers, checked.
+    """Settings from all layers, checked: flags > SECID_* > secid.toml or [tool.secid] of pyproject.toml > defaults.
 
     flags       : what the caller set by name; None means not set.
-    environment : defaults to os.environ; only SECID_* names that match a field are read.
-    directory   : where secid.toml or pyproject.toml is looked for; the working directory by default.
+    environment : os.environ by default; every SECID_* name must be a setting.
+    directory   : the folder of secid.toml or pyproject.toml; the working directory by default.
     Raises SettingsError for an unknown key (with the nearest known one), a wrong type or a value
     out of range, naming the layer it came from.
-    Source: DESIGN 3.
     """
     values: dict[str, Any] = {}
     origin = dict.fromkeys(FIELDS, "default")
     for layer in (
         _from_file(directory or Path.cwd()),
         _from_environment(os.environ if environment is None else environment),
-        {name: (value, "flag") for name, value in flags.items() if value is not None},
+        {name: (value, FLAG) for name, value in flags.items() if value is not None},
     ):
-        for name, (value, where) in layer.items():
+        for name, (value, place) in layer.items():
             if name not in FIELDS:
-                raise SettingsError(f"unknown setting {name!r}", where=where, remedy=_suggest(name))
-            values[name], origin[name] = value, where
+                raise SettingsError(f"unknown setting {name!r}", where=place, remedy=_suggest(name, FIELDS))
+            values[name], origin[name] = value, place
     return Resolved(checked(values, origin), origin)
 
 
@@ -218,65 +363,42 @@ def _from_file(directory: Path) -> dict[str, tuple[Any, str]]:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SettingsError(f"not valid TOML: {error}", where=str(path)) from error
         if section is not None:
-            table = table.get("tool", {}).get(section)
-            if table is None:
-                continue
-        found = {key.replace("-", "_"): (value, name) for key, value in table.items() if key not in OTHER_TABLES}
-        if found:
-            return found  # a file that holds a policy alone hides no settings
+            table = table.get("tool", {}).get(section, {})
+        entries = {key.replace("-", "_"): (value, name) for key, value in table.items() if key not in OTHER_TABLES}
+        if entries:
+            return entries  # a file with nothing but a policy hides no settings
     return {}
 
 
-OTHER_TABLES = frozenset({"gate"})
-"""Tables of the settings file that belong to another reader."""
-
-
 def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
-    found: dict[str, tuple[Any, str]] = {}
-    for variable, value in environment.items():
-        if variable.startswith(ENVIRONMENT_PREFIX) and variable not in OTHER_VARIABLES:
-            found[variable.removeprefix(ENVIRONMENT_PREFIX).lower()] = (value, variable)
-    return found
+    return {
+        variable.removeprefix(ENVIRONMENT_PREFIX).lower(): (value, variable)
+        for variable, value in environment.items()
+        if variable.startswith(ENVIRONMENT_PREFIX) and variable not in OTHER_VARIABLES
+    }
 
 
-OTHER_VARIABLES = frozenset({"SECID_API_KEY"})
-"""SECID_* variables that are not settings (a secret never enters the settings of a report)."""
-
-
-def _suggest(name: str) -> str:
-    near = difflib.get_close_matches(name, [*FIELDS, *OTHER_TABLES], n=1)
-    return f"did you mean {near[0]!r}?" if near else "`secid score --help` lists the settings"
+def _suggest(name: str, names: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, [*names, *OTHER_TABLES], n=1)
+    return f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(sorted(names))}"
 
 
 def checked(values: Mapping[str, Any], origin: Mapping[str, str]) -> Settings:
-    """Types and ranges by pydantic, its findings told in our words. Raises SettingsError at the value's origin."""
+    """Types and ranges, by pydantic. Raises SettingsError at the value's origin, with the values allowed."""
     from pydantic import TypeAdapter, ValidationError
     from pydantic.fields import FieldInfo
 
-    types = _field_types()
-    checked: dict[str, Any] = {}
+    accepted: dict[str, Any] = {}
     for name, value in values.items():
-        limits = {key: limit for key, limit in FIELDS[name].metadata.items() if key != "help"}
-        adapter: TypeAdapter[Any] = TypeAdapter(_annotated(types[name], FieldInfo(**limits)) if limits else types[name])
+        limits = {key: limit for key, limit in FIELDS[name].metadata.items() if key in LIMITS}
+        kind: Any = Annotated[TYPES[name], FieldInfo(**limits)] if limits else TYPES[name]
+        is_list = isinstance(value, str) and get_origin(TYPES[name]) is tuple
         try:
-            checked[name] = adapter.validate_python(value)
-        except ValidationError as error:
-            problem = error.errors(include_url=False)[0]
+            accepted[name] = TypeAdapter(kind).validate_python(value.split(";") if is_list else value)
+        except ValidationError:
             raise SettingsError(
-                f"{name} = {value!r} is not allowed: {problem['msg'].lower()}",
-                where=origin[name] if origin[name] != "flag" else f"--{name.replace('_', '-')}",
-                remedy=FIELDS[name].metadata["help"],
+                f"{name} = {value!r} is not allowed",
+                where=flag_of(name) if origin[name] == FLAG else origin[name],
+                remedy=allowed(name),
             ) from None
-    return Settings(**checked)
-
-
-def _field_types() -> dict[str, Any]:
-    from typing import get_type_hints
-
-    return get_type_hints(Settings)
-
-
-def _annotated(kind: Any, info: Any) -> Any:
-    from typing import Annotated
-
-    return Annotated[kind, info]
+    return Settings(**accepted)

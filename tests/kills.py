@@ -42,7 +42,7 @@ class Killable:
 
     def arguments(self, run: str, cache: str = "cache") -> list[str]:
         """The command line after the program's name."""
-        return [*self._arguments, "--cache-dir", str(self.folder / cache), "--run", str(self.folder / "runs" / run)]
+        return [*self._arguments, "--set", f"cache_dir={self.folder / cache}", "--run", str(self.folder / "runs" / run)]
 
     def start(self, run: str) -> subprocess.Popen[str]:
         """A child that scores, on one thread, from the start of Python."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import doctest
 import importlib.util
 import io
 import os
@@ -87,7 +88,7 @@ def test_every_command_has_a_section_that_names_all_its_options():
 
 def test_a_new_option_would_be_noticed():
     page = text_of(builder().CLI_PAGE)
-    assert page.replace("| `--first-k` |", "| `--first-n` |") != builder().cli_page()
+    assert page.replace("| `--max-records` |", "| `--most-records` |") != builder().cli_page()
 
 
 def missing_fields(page: str) -> list[str]:
@@ -249,6 +250,17 @@ def test_commands_name_options_that_exist(page):
 def test_python_snippets_run(page, number, here):
     with redirect_stdout(io.StringIO()):
         exec(compile(blocks(page, "python")[number], f"{page.name}:{number}", "exec"), {"__name__": "snippet"})
+
+
+def test_examples_in_the_docstrings_of_the_api_run(here):
+    from secid import api
+
+    runner, output = doctest.DocTestRunner(), io.StringIO()
+    for function in (api.score, api.baseline, api.check, api.gate, api.describe_encoder):
+        (example,) = doctest.DocTestFinder(recurse=False).find(function, function.__name__, globs={})
+        assert example.examples
+        runner.run(example, out=output.write)
+    assert runner.failures == 0, output.getvalue()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

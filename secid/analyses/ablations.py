@@ -11,7 +11,7 @@ import numpy as np
 from secid.analyses.agreement import kendall_tau_b
 from secid.errors import UsageError
 from secid.results import Ablation, AblationRow
-from secid.settings import in_words
+from secid.settings import flag_of, in_words
 
 Scores = Mapping[str, float | None]
 
@@ -23,16 +23,18 @@ def blocks_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str
         name, _, members = (part.strip() for part in text.partition("="))
         listed = tuple(part.strip() for part in members.split(",") if part.strip())
         if not name or len(listed) < 2:
-            raise UsageError(f"not a block: {text!r}", where="--block", remedy="--block NAME=source,source")
+            raise UsageError(
+                f"not a block: {text!r}", where=flag_of("block"), remedy=flag_of("block", "NAME=source,source")
+            )
         for member in listed:
             if member not in names:
                 raise UsageError(
-                    f"no source {member!r}", where=f"--block {name}", remedy=f"sources: {', '.join(names)}"
+                    f"no source {member!r}", where=flag_of("block", name), remedy=f"sources: {', '.join(names)}"
                 )
         twice = next((member for member in listed if listed.count(member) > 1), None)
         if twice is not None or name in found:
             what = "this block" if twice is None else f"source {twice!r}"
-            raise UsageError(f"{what} is named twice", where=f"--block {name}", remedy="name each once")
+            raise UsageError(f"{what} is named twice", where=flag_of("block", name), remedy="name each once")
         found[name] = listed
     return found
 

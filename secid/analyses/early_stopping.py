@@ -3,7 +3,7 @@
 Most of the error is spent at the first look, the rest at one nominal level for all others, such that together they
 err with the chance allowed (exact for samples that grow without replacement). Among pairs Shaffer's form of Holm's
 procedure holds the chance of any wrong order: where at most m of the open pairs can all be level, each may use 1/m of
-the error; with --tie, whose pairs may err the other way, m is the number of open pairs. A pair once decided stays so.
+the error; with tie, whose pairs may err the other way, m is the number of open pairs. A pair once decided stays so.
 Student's t with n - 1 degrees takes the place of the normal: looks are small. A look at all queries of the files leaves
 nothing to chance.
 Source: METHOD 8.
@@ -29,7 +29,7 @@ from secid.measure.uncertainty import ROUNDING_NATS, difference
 from secid.pool import Plan, select
 from secid.progress import Progress
 from secid.results import EarlyPair, EarlyStop, Look
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 from secid.triplets.embedding import Embedder
 from secid.triplets.measure_set import Bench, sample_positions
 from secid.triplets.measured import Measured
@@ -176,7 +176,7 @@ def _refuse_what_cannot_stop_early(plan: Plan, settings: Settings) -> None:
         raise UsageError(
             "needs one positive known before encoding and the score at budget 1",
             where="--until-ranked",
-            remedy="use --positives first or random, and leave --budget out",
+            remedy=f"use {flag_of('positives', 'first')} or {flag_of('positives', 'random')}, and leave out --budget",
         )
 
 

@@ -16,7 +16,7 @@ import typer
 from typer.main import get_command
 
 from secid import __version__
-from secid.cli.options import refuse_repeated
+from secid.cli.options import GroupedCommand, refuse_repeated
 from secid.errors import SecidError
 
 DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
@@ -27,7 +27,8 @@ COMMANDS = (
     "score", "mix", "select", "flagged", "ablate", "compare", "check", "explain", "report", "schema", "gate",
     "baseline", "encoder", "cache", "doctor",
 )  # fmt: skip
-"""Each is a function, or a group of commands `app`, in the module of its name."""
+"""Each is a function, or a group of commands `app`, in the module of its name or of MODULES."""
+MODULES = {"ablate": "score"}
 
 
 def _version(value: bool) -> None:
@@ -41,7 +42,7 @@ def root(
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Options that stand before a command."""
+    """Options before a command."""
 
 
 def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
@@ -56,18 +57,18 @@ def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
     )
     app.callback()(root)
     for name in names:
-        module = import_module(f"secid.cli.{name}")
+        module = import_module(f"secid.cli.{MODULES.get(name, name)}")
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:
-            app.command(name)(getattr(module, name))
+            app.command(name, cls=GroupedCommand)(getattr(module, name))
     return app
 
 
 def main(arguments: list[str]) -> int:
     """Runs a command line; returns the exit code. An uncaught exception is 3, never 1."""
     signal.signal(signal.SIGTERM, _terminate)
-    # All commands take half of the time of a help text to make; where none of them is named, they are listed.
+    # Building all commands takes half the time of a help text; without a command they are all listed.
     first = next((word for word in arguments if not word.startswith("-")), "")
     try:
         refuse_repeated(arguments)
@@ -79,27 +80,25 @@ def main(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone; there is nobody to tell
+        sys.stderr.close()  # the reader of our output has gone
         return DONE
     except OSError as error:
         return _no_room(error) if error.errno in NO_ROOM else _unexpected(error)
     except Exception as error:
         return TERMINATED if error_of_ending(error) else _unexpected(error)
-    if result == INTERRUPTED:  # typer turns Ctrl-C into this number, without a word
+    if result == INTERRUPTED:  # typer turns Ctrl-C into this number, silently
         _say("secid: interrupted; nothing half-written is left")
     return result if isinstance(result, int) else DONE
 
 
 def _no_room(error: OSError) -> int:
-    """A full disk is nobody's mistake; what was to be written is not there."""
-    _say(
-        f"secid: cannot write: {error.strerror}\n  make room where the output and temporary files go, and run it again"
-    )
+    """A full disk is nobody's mistake."""
+    _say(f"secid: cannot write: {error.strerror}\n  free space for the output and temporary files, and run it again")
     return WRONG_USE
 
 
 def _unexpected(error: Any) -> int:
-    """Typer's own usage errors know how to show themselves; anything else is our mistake."""
+    """Typer's usage errors can show themselves; anything else is our mistake."""
     if hasattr(error, "show") and hasattr(error, "exit_code"):
         error.show()
         return WRONG_USE
@@ -109,7 +108,7 @@ def _unexpected(error: Any) -> int:
 
 
 def error_of_ending(error: BaseException | None) -> bool:
-    """Whether an error came of being told to end: what was broken off may fail in its own words on the way out."""
+    """Whether an error follows from SIGTERM: interrupted work may fail with an error of its own."""
     while error is not None and not isinstance(error, SystemExit):
         error = error.__cause__ or error.__context__
     return error is not None and error.code == TERMINATED
@@ -120,10 +119,10 @@ def _terminate(number: int, frame: Any) -> None:
 
 
 def _say(text: str) -> None:
-    """Prints our words to stderr; what they quote of a file or a name cannot steer the terminal."""
+    """Prints a message to stderr; text quoted from a file or a name cannot control the terminal."""
     from secid.pages.sanitize import plain
 
-    with suppress(OSError):  # nobody may be listening
+    with suppress(OSError):  # stderr may be closed
         sys.stderr.write("".join(f"{plain(line)}\n" for line in text.split("\n")))
         sys.stderr.flush()
 
@@ -131,8 +130,8 @@ def _say(text: str) -> None:
 def entry() -> None:
     """The `secid` program.
 
-    Threads that wait for each other sleep, unless the user says otherwise: by default OpenMP has them spin, and where
-    other programs use the cores too, two threads then measured 2,000 records in 33 to 42 s instead of 3 to 4 s.
+    Waiting threads sleep, unless the user sets OMP_WAIT_POLICY: by default OpenMP lets them spin, and on cores shared
+    with other programs two threads then measured 2,000 records in 33 to 42 s instead of 3 to 4 s.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is loaded, so not later
     code = main(sys.argv[1:])

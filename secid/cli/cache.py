@@ -30,18 +30,18 @@ def info(json: Json = False, **settings: Any) -> None:
 
     from secid.pages.sanitize import plain
 
-    found = _folder(settings).info()
+    usage = _folder(settings).info()
     if json:
-        _print_json(asdict(found))
+        _print_json(asdict(usage))
         return
-    there = "" if Path(found.folder).is_dir() else " (not there yet)"
-    typer.echo(f"folder           {found.folder}{there}")
-    typer.echo(f"size             {_size(found.n_bytes)} of {_size(found.limit_bytes)}")
-    typer.echo(f"damaged          {found.n_damaged} segments set aside")
-    typer.echo(f"encoders         {len(found.encoders)}")
-    if found.encoders:
+    missing = "" if Path(usage.folder).is_dir() else " (does not exist yet)"
+    typer.echo(f"folder           {usage.folder}{missing}")
+    typer.echo(f"size             {_size(usage.n_bytes)} of {_size(usage.limit_bytes)}")
+    typer.echo(f"damaged          {usage.n_damaged} segments set aside")
+    typer.echo(f"encoders         {len(usage.encoders)}")
+    if usage.encoders:
         typer.echo(f"\n{'fingerprint':<20}{'segments':>9}{'rows':>15}{'size':>12}  {'last used':<20}  encoder")
-    for use in found.encoders:
+    for use in usage.encoders:
         used = datetime.fromtimestamp(use.last_used, UTC).strftime("%Y-%m-%d %H:%M UTC")
         shown, name = use.fingerprint[:16], plain(use.name) or "unknown"
         typer.echo(f"{shown:<20}{use.n_segments:>9,}{use.n_rows:>15,}{_size(use.n_bytes):>12}  {used}  {name}")
@@ -64,7 +64,7 @@ def clear(
     before = folder.info()
     if not yes:
         if not sys.stdin.isatty():
-            raise UsageError(f"{before.folder} would be emptied", remedy="give --yes where nobody can be asked")
+            raise UsageError(f"{before.folder} would be emptied", remedy="confirm with --yes")
         typer.confirm(f"Remove {_size(before.n_bytes)} of embeddings in {before.folder}?", abort=True, err=True)
     freed = folder.clear()
     if json:
@@ -83,24 +83,24 @@ def verify(json: Json = False, **settings: Any) -> int:
     Example: secid cache verify
     """
     folder = _folder(settings)
-    found = folder.verify()
+    check = folder.verify()
     if json:
-        _print_json({"folder": str(folder.folder), **asdict(found)})
+        _print_json({"folder": str(folder.folder), **asdict(check)})
     else:
-        typer.echo(f"{folder.folder}: {found.n_whole} segments whole, {len(found.damaged)} damaged and set aside")
-        for name in found.damaged:
+        typer.echo(f"{folder.folder}: {check.n_whole} segments whole, {len(check.damaged)} damaged and set aside")
+        for name in check.damaged:
             typer.echo(f"  {name}")
-    return 1 if found.damaged else 0
+    return 1 if check.damaged else 0
 
 
 def _folder(settings: dict[str, Any]) -> CacheFolder:
     from secid.encode import CacheFolder
     from secid.errors import UsageError
-    from secid.settings import resolve
+    from secid.settings import flag_of, resolve
 
     folder = CacheFolder.of(resolve(settings).values)
     if folder.folder.exists() and not folder.folder.is_dir():
-        raise UsageError(f"{folder.folder} is no folder", where="--cache-dir")
+        raise UsageError(f"{folder.folder} is not a directory", where=flag_of("cache_dir"))
     return folder
 
 

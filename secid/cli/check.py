@@ -9,39 +9,46 @@ from typing import Annotated, Any
 
 import typer
 
-from secid.cli.options import READING, takes_settings
-from secid.cli.score import Sources
+from secid.cli.options import READING, Quiet, Sources, takes_settings
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import ANY, CHECKED
 
-LEFT_TO_FINDINGS = frozenset({"on_bad"})
-"""Reading options that make no sense here: malformed rows are a caution, with --fail-on malformed_rows."""
+USED = ("tokenizer", "examples", *(name for name in READING if name != "on_bad"))
+"""Without on_bad: malformed rows are a caution here, an error with --fail-on malformed_rows."""
 
 
-@takes_settings("tokenizer", "examples", *(name for name in READING if name not in LEFT_TO_FINDINGS))
+@takes_settings(*USED)
 def check(
     sources: Sources,
     against_eval: Annotated[
         Path | None,
-        typer.Option("--against-eval", help="BEIR folder whose queries and relevant passages must not be in here."),
+        typer.Option(
+            "--against-eval",
+            metavar="DIR",
+            help="BEIR folder whose queries and relevant passages must not be in the sources.",
+            rich_help_panel="Input",
+        ),
     ] = None,
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
             "--fail-on",
             metavar="NAME[=LIMIT]",
-            help="Exit 1 if this finding is above its limit (by default the one of `secid explain NAME`). Names: "
-            f"{ANY} (of all), {', '.join((*CHECKED, *CAUTIONS))}.",
+            help="Exit 1 if this finding is above its limit, by default that of `secid explain NAME`; repeatable. One "
+            f"of {ANY} (all of them), {', '.join((*CHECKED, *CAUTIONS))}.",
+            rich_help_panel="Output",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead of text.", rich_help_panel="Output")
+    ] = False,
+    quiet: Quiet = False,
     **settings: Any,
 ) -> int:
-    """Show what is in sources and what is wrong with them: no encoder, seconds.
+    """Show what is in sources and what is wrong with them, without an encoder, in seconds.
 
-    Exit codes: 0 whatever was found; 1 a finding of --fail-on is above its limit; 2 wrong use, a file that cannot be
-    read or understood, or a source without a triplet.
+    Exit codes: 0 unless a finding of --fail-on is above its limit (1); 2 wrong use, a file that cannot be read or
+    understood, or a source without a triplet.
 
     Example: secid check negatives/*.jsonl --fail-on false_negative
     """

@@ -8,26 +8,28 @@ import time
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
 from rich.progress import Progress as Bars
 from rich.text import Text
 
 from secid.pages.sanitize import plain
 
+FIRST_LINE_SECONDS = 2.0
+"""A stage that takes longer is announced where there is no terminal."""
 HEARTBEAT_SECONDS = 30.0
 PIPE_COLUMNS = 80
-"""Width of a table that goes to a file or a pipe, where there is no terminal to ask."""
+"""Width of a table in a file or a pipe."""
 
 
 class Results(Console):
-    """A console whose reader may go: rich would end the program with code 1, which is a verdict here."""
+    """A console whose reader may leave: rich would end the program with code 1, which is a verdict here."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 class Notes(Console):
-    """A console that nobody need read: what is done goes on without it."""
+    """A console that may be closed while the work goes on."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -43,16 +45,23 @@ def stderr() -> Console:
     return Notes(file=sys.stderr, highlight=False, soft_wrap=True)
 
 
+class TimeLeft(ProgressColumn):
+    """The time that a stage still takes, labelled."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.time_remaining is None else f"({duration(task.time_remaining)} left)")
+
+
 class ConsoleProgress:
-    """Bars with rate and time left on a terminal; elsewhere a line every 30 s, whether or not anything has advanced;
-    nothing when quiet.
+    """On a terminal a bar with "n of N", rate and time left. Elsewhere a line for each stage of two seconds or more,
+    and another every 30 s. Nothing when quiet.
     """
 
     def __init__(self, quiet: bool) -> None:
         self._console = stderr()
         self._quiet = quiet
         self._stage, self._unit, self._total, self._done = "", "", None, 0  # type: tuple[str, str, int | None, int]
-        self._began = time.monotonic()
+        self._began = self._spoke = time.monotonic()
         self._over = threading.Event()
         self._bars: Bars | None = None
         self._task: TaskID | None = None
@@ -63,8 +72,8 @@ class ConsoleProgress:
                 SpinnerColumn(),
                 TextColumn("{task.description}"),
                 BarColumn(),
-                TextColumn("{task.fields[rate]}"),
-                TimeRemainingColumn(),
+                TextColumn("{task.fields[count]}"),
+                TimeLeft(),
                 console=self._console,
                 transient=True,
             )
@@ -81,16 +90,29 @@ class ConsoleProgress:
             self._bars.stop()
 
     def _beat(self) -> None:
-        """Says every HEARTBEAT_SECONDS how far a stage of at least that length is."""
-        while not self._over.wait(HEARTBEAT_SECONDS):
-            seconds = time.monotonic() - self._began
-            if self._stage and seconds >= HEARTBEAT_SECONDS:
-                share = f" of {_short(self._total)}" if self._total else ""
-                done = f"{_short(self._done)}{share} {self._unit}, {self._rate(seconds)}, " if self._done else ""
-                self._console.print(Text(f"{self._stage}: {done}{seconds:.0f} s"))
+        """Prints how far a stage is: first after FIRST_LINE_SECONDS, then every HEARTBEAT_SECONDS."""
+        while not self._over.wait(min(FIRST_LINE_SECONDS, HEARTBEAT_SECONDS) / 4):
+            now = time.monotonic()
+            due = HEARTBEAT_SECONDS if self._spoke > self._began else FIRST_LINE_SECONDS
+            if self._stage and now - max(self._began, self._spoke) >= due:
+                self._spoke = now
+                seconds = now - self._began
+                parts = (self._count(), self._left(seconds), f"{duration(seconds)} so far")
+                self._console.print(Text(f"{self._stage}: {', '.join(filter(None, parts))}"))
 
-    def _rate(self, seconds: float) -> str:
-        return f"{_short(self._done / max(1e-9, seconds))} {self._unit}/s"
+    def _count(self) -> str:
+        """ "1,200 of 5,000 texts, 300 texts/s"; nothing before the first."""
+        if not self._done:
+            return "" if self._total is None else f"{amount(self._total, self._unit)}"
+        total = "" if self._total is None else f" of {amount(self._total, self._unit)}"
+        rate = self._done / max(1e-9, time.monotonic() - self._began)
+        done = amount(self._done, self._unit)
+        return f"{done.split()[0] if total else done}{total}, {amount(round(rate), self._unit)}/s"
+
+    def _left(self, seconds: float) -> str:
+        if not self._done or self._total is None:
+            return ""
+        return f"{duration(seconds * (self._total - self._done) / self._done)} left"
 
     def start(self, stage: str, total: int | None, unit: str) -> None:
         self._stage, self._unit, self._total, self._done = stage, unit, total, 0
@@ -98,20 +120,25 @@ class ConsoleProgress:
         if self._bars is not None:
             if self._task is not None:
                 self._bars.remove_task(self._task)
-            self._task = self._bars.add_task(stage, total=total, rate="")
+            self._task = self._bars.add_task(plain(stage), total=total, count=self._count())
 
     def advance(self, n: int) -> None:
         self._done += n
         if self._bars is not None and self._task is not None:
-            self._bars.update(self._task, advance=n, rate=self._rate(time.monotonic() - self._began))
+            self._bars.update(self._task, advance=n, count=self._count())
 
     def note(self, text: str) -> None:
         if not self._quiet:
             self._console.print(Text(plain(text), style="dim"))
 
 
-def _short(number: float) -> str:
-    for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if number >= limit:
-            return f"{number / (limit if suffix != 'k' else 1e3):.1f}{suffix}"
-    return f"{number:.0f}"
+def amount(n: int, unit: str) -> str:
+    """ "5,000 texts"; bytes as "4.9 MB"."""
+    return f"{n / 1e6:,.1f} MB" if unit == "bytes" else f"{n:,} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """ "40 s", "12 min" or "3.5 h"."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -7,30 +7,33 @@ from typing import Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODER, takes_settings
+from secid.cli.options import ENCODING, takes_settings
 
 NOT_EVALUATED = 3
-"""Exit code where the encoder cannot be trusted: a check failed or could not be made."""
+"""Exit code of an encoder that cannot be trusted: a check failed or could not be run."""
 CACHE = frozenset({"cache", "cache_dir", "cache_gb"})
-"""Encoder options that say nothing here: the self-test never reads from the cache."""
+"""Settings without effect here: the self-test never reads from the cache."""
 
 
-@takes_settings(*(name for name in ENCODER if name not in CACHE))
+@takes_settings(*(name for name in ENCODING if name not in CACHE))
 def encoder(
     name: Annotated[
         str | None,
         typer.Argument(
             metavar="ENCODER",
-            help="Alias, hub name, local folder, vectors file or http endpoint [default: the settings' encoder].",
+            help="Short name, hub name, folder, vectors file or http endpoint [default: the encoder of the settings].",
             show_default=False,
+            rich_help_panel="Encoder",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead of text.", rich_help_panel="Output")
+    ] = False,
     **settings: Any,
 ) -> int:
     """Show an encoder's resolved recipe, which rule set each part of it, and a self-test.
 
-    Exits with 3 where a check of the self-test fails or cannot be made.
+    Exits with 3 if a check of the self-test fails or cannot be run.
 
     Example: secid encoder e5-base --max-length 256
     """
@@ -39,9 +42,9 @@ def encoder(
     from secid.pages.encoder import encoder_json, encoder_text
 
     with ConsoleProgress(quiet=False) as progress:
-        found = api.describe_encoder(name, progress=progress, **settings)
-    sys.stdout.write(encoder_json(found) if json else encoder_text(found))
-    if found.unsettled:
-        sys.stderr.write(f"secid: self-test: {', '.join(found.unsettled)} did not pass\n")
+        description = api.describe_encoder(name, progress=progress, **settings)
+    sys.stdout.write(encoder_json(description) if json else encoder_text(description))
+    if description.unsettled:
+        sys.stderr.write(f"secid: self-test: {', '.join(description.unsettled)} did not pass\n")
         return NOT_EVALUATED
     return 0

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODER, METHOD, READING, takes_settings
+from secid.cli.options import ENCODING, READING, SCORING, Quiet, takes_settings
 
 if TYPE_CHECKING:
     from secid.results.gate import GateVerdict
-
-METHOD_OPTIONS = tuple(name for name in METHOD if name not in ("until_ranked", "tie"))
 
 
 class Annotations(StrEnum):
@@ -25,33 +23,67 @@ class Annotations(StrEnum):
     github = "github"
 
 
-@takes_settings("encoder", *METHOD_OPTIONS, *READING, *(name for name in ENCODER if name != "encoder"))
+@takes_settings("encoder", *READING, *ENCODING, *SCORING)
 def gate(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(help="Files, globs, folders of shards, or name=path.", show_default=False),
+        typer.Argument(
+            metavar="SOURCE",
+            help="Files, globs, folders of shards, or name=path.",
+            show_default=False,
+            rich_help_panel="Input",
+        ),
     ] = None,
-    against: Annotated[Path | None, typer.Option("--against", help="The baseline that `secid baseline` wrote.")] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            "--against",
+            metavar="FILE",
+            help="The baseline, a file that `secid baseline` wrote.",
+            rich_help_panel="Gate",
+        ),
+    ] = None,
     policy: Annotated[
-        Path | None, typer.Option("--policy", help="Policy file [default: the [gate] table of secid.toml].")
+        Path | None,
+        typer.Option(
+            "--policy",
+            metavar="FILE",
+            help="Policy file [default: the [gate] table of secid.toml].",
+            rich_help_panel="Gate",
+        ),
     ] = None,
     paired: Annotated[
-        Path | None, typer.Option("--paired", help="The baseline's run folder: compare query by query.")
+        Path | None,
+        typer.Option(
+            "--paired",
+            metavar="RUN",
+            help="The baseline's run folder, to compare query by query.",
+            rich_help_panel="Gate",
+        ),
     ] = None,
-    init: Annotated[bool, typer.Option("--init", help="Write a commented policy derived from the baseline.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
+    init: Annotated[
+        bool,
+        typer.Option("--init", help="Write a commented policy derived from the baseline.", rich_help_panel="Gate"),
+    ] = False,
+    exit_zero: Annotated[
+        bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdict: a trial period.", rich_help_panel="Gate")
+    ] = False,
     out: Annotated[
         list[Path] | None,
-        typer.Option("-o", "--out", help="Also write the verdict here: .json, .md, or .xml for JUnit."),
+        typer.Option(
+            "-o",
+            "--out",
+            metavar="FILE",
+            help="Also write the verdict here: .json, .md, or .xml for JUnit.",
+            rich_help_panel="Output",
+        ),
     ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.", rich_help_panel="Output")] = False,
     annotations: Annotated[
-        Annotations | None, typer.Option("--annotations", help="Also print annotations for a CI service.")
+        Annotations | None,
+        typer.Option("--annotations", help="Also print annotations for a CI service.", rich_help_panel="Output"),
     ] = None,
-    exit_zero: Annotated[
-        bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdict: a trial period.")
-    ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="A malformed record is an error (--on-bad fail).")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")] = False,
+    quiet: Quiet = False,
     **settings: Any,
 ) -> int:
     """Judge new sources of negatives against a baseline: exit 0 pass, 1 fail, 2 wrong use, 3 undecided.
@@ -70,7 +102,7 @@ def gate(
         raise UsageError("no source named", remedy="secid gate new.jsonl --against secid-baseline.json")
     from secid.gating.policy import read_policy
 
-    read_policy(policy)  # a wrong one is told before anything else is loaded
+    read_policy(policy)  # a wrong one is an error before anything else is loaded
     if out:
         _check_outputs(out)
         _refuse_inputs(out, sources, settings, against, policy, paired)
@@ -78,16 +110,10 @@ def gate(
     from secid.cli.console import ConsoleProgress
 
     with ConsoleProgress(quiet) as progress:
-        verdict = judge(
-            sources, against, policy=policy, paired=paired, progress=progress, **{**settings, **_strict(strict)}
-        )
+        verdict = judge(sources, against, policy=policy, paired=paired, progress=progress, **settings)
     verdict = replace(verdict, exit_zero=exit_zero)
     _show(verdict, json, out or [], annotations)
     return verdict.exit_code
-
-
-def _strict(strict: bool) -> dict[str, Any]:
-    return {"on_bad": "fail"} if strict else {}
 
 
 def _init(against: Path, path: Path, sources: list[str] | None) -> int:
@@ -104,14 +130,14 @@ def _init(against: Path, path: Path, sources: list[str] | None) -> int:
 
 def _check_outputs(paths: list[Path]) -> None:
     from secid.errors import UsageError
-    from secid.pages.pages import check_writable
+    from secid.files import check_writable
 
     for path in paths:
         if path.suffix not in (".json", ".md", ".xml"):
             raise UsageError(
-                f"no page of a verdict has the suffix {path.suffix!r}", where=str(path), remedy="use .json, .md, .xml"
+                f"a verdict cannot be written as {path.suffix!r}", where=str(path), remedy="use .json, .md or .xml"
             )
-    check_writable(paths)
+        check_writable(path)
 
 
 def _refuse_inputs(
@@ -131,9 +157,9 @@ def _refuse_inputs(
 
 
 def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annotations | None) -> None:
-    """Writes and prints every page that was asked for. Annotations stay out of the JSON on stdout.
+    """Writes and prints the pages. Annotations stay out of the JSON on stdout.
 
-    Whoever reads the output may stop early, as `head` does: the verdict stays what it is.
+    The reader of the output may stop early, as `head` does: the verdict does not change.
     """
     from secid.cli.console import stdout
     from secid.files import write_whole
@@ -152,4 +178,4 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
         if annotations is Annotations.github:
             stream = sys.stderr if json else sys.stdout
             stream.write("".join(f"{line}\n" for line in github_annotations(verdict)))
-    append_step_summary(verdict)  # last: where it cannot be written, the verdict is told all the same
+    append_step_summary(verdict)  # last: the verdict is printed even if this cannot be written

@@ -1,52 +1,79 @@
-"""Command-line options made from the settings table, so that name, type, range and help stand once."""
+"""Command-line options made from the settings table, and the help that groups them."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypeVar, get_type_hints
+from functools import wraps
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from secid.errors import UsageError
-from secid.settings import DEFAULTS, FIELDS, Settings
+from secid.settings import DEFAULTS, FIELDS, GROUPS, TYPES, assignments, flag_of, value_text
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-METHOD = ("temperature", "tokenizer", "idf", "positives", "first_k", "max_records", "seed", "sums")
 READING = (
-    "format", "query_column", "positive_column", "negative_column", "label_column", "source_column", "titles",
-    "header", "collection", "corpus", "queries", "positive_score", "on_bad", "max_bad_fraction",
+    "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
+    "collection", "corpus", "queries", "titles", "header", "on_bad", "max_bad_fraction",
 )  # fmt: skip
-ENCODER = (
-    "revision", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "truncate_dim",
-    "device", "dtype", "batch_tokens", "trust_remote_code", "allow_pickle", "cache", "cache_dir", "cache_gb", "threads",
+ENCODING = (
+    "revision", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "truncate_dim", "device",
+    "dtype", "batch_tokens", "trust_remote_code", "allow_pickle", "cache", "cache_dir", "cache_gb", "threads",
 )  # fmt: skip
-STUDY = (
-    "budget",
-    "until_ranked",
-    "tie",
-    "ablate",
-    "by",
-    "block",
-    "controls",
-    "control_queries",
-    "high_coverage",
-    "valid",
-    "far",
-    "examples",
-)
-PANELS = {
-    **dict.fromkeys(METHOD, "Method"),
-    **dict.fromkeys(READING, "Reading"),
-    **dict.fromkeys(("encoder", *ENCODER), "Encoder"),
-}
+SCORING = ("temperature", "tokenizer", "idf", "sums", "positives", "first_k", "max_records", "seed")
+STATISTICS = (
+    "budget", "until_ranked", "tie", "controls", "control_queries", "ablate", "by", "block", "high_coverage", "valid",
+    "far", "examples",
+)  # fmt: skip
+
+OTHER = "Other"
+"""The group of options that name none."""
+MOST_LABEL = 26
+"""Widest column of options, so that the sentences beside it have the rest of 80 columns."""
+
+Sources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SOURCE",
+        help="Files, globs, folders of shards, name=path, or - for standard input.",
+        show_default=False,
+        rich_help_panel="Input",
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.", rich_help_panel="Output")]
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help lists arguments and options by group, where they name one."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Writes a section for each group, in the order of GROUPS. Groups that a command adds come first."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            label, text = parameter.get_help_record(ctx) or ("", "")
+            if parameter.param_type_name == "argument":  # by default followed by its Python type
+                label = f"{parameter.metavar or parameter.name.upper()}{'...' if parameter.nargs < 0 else ''}"
+            if label:
+                group = getattr(parameter, "rich_help_panel", None) or OTHER
+                groups.setdefault(group, []).append((label.removeprefix(" / "), text))
+        if groups.keys() == {OTHER}:
+            super().format_options(ctx, formatter)
+            return
+        width = min(MOST_LABEL, max(len(label) for rows in groups.values() for label, _ in rows))
+        own = [name for name in groups if name not in (*GROUPS, OTHER)]
+        for name in (*own, *GROUPS, OTHER):
+            if name in groups:
+                with formatter.section(name):
+                    formatter.write_dl([(label.ljust(width), text) for label, text in groups[name]])
 
 
 def takes_settings(*names: str) -> Callable[[Command], Command]:
-    """Replaces a command's `**settings` by one option for each named field of Settings.
+    """Replaces a command's `**settings` by a flag for each named setting that has one, and --set for all of them.
 
-    An option that is not given stays None, so that files and environment decide.
+    A setting that is not given stays None, so that files and environment decide.
     """
 
     def decorate(command: Command) -> Command:
@@ -56,36 +83,65 @@ def takes_settings(*names: str) -> Callable[[Command], Command]:
             for parameter in inspect.signature(command).parameters.values()
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         ]
-        parameters = [*own, *map(_option, names)]
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return command
+
+        by_flag = [name for name in FIELDS if name in names and FIELDS[name].metadata["group"]]
+        parameters = [*own, *map(_option, by_flag), _assignments(names)]
+
+        @wraps(command)
+        def with_settings(**given: Any) -> Any:
+            values = assignments(given.pop("assignments") or (), names)
+            for name in values:
+                if given.get(name) is not None:
+                    raise UsageError(f"{name} is set twice", where="--set", remedy=f"leave out {flag_of(name)}")
+            return command(**{**given, **values})
+
+        with_settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        with_settings.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return with_settings  # type: ignore[return-value]
 
     return decorate
 
 
-_TYPES = get_type_hints(Settings)
-
-
 def _option(name: str) -> inspect.Parameter:
-    flag = "--" + name.replace("_", "-")
-    kind, default = _TYPES[name], getattr(DEFAULTS, name)
-    text = FIELDS[name].metadata["help"]
-    if default not in (None, ()) and not isinstance(default, bool):
-        text = f"{text} [default: {default}]"
-    flags = [f"{flag}/--no-{flag[2:]}"] if kind in (bool, bool | None) and (default is not False) else [flag]
-    option = typer.Option(*flags, help=text, show_default=False, rich_help_panel=PANELS.get(name, "Study"))
-    if kind == tuple[str, ...]:
-        kind = list[str]  # typer's word for an option that may be repeated
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+    kind, default, metadata = TYPES[name], getattr(DEFAULTS, name), FIELDS[name].metadata
+    text, flag = metadata["help"], flag_of(name)
+    choices = [choice for choice in get_args(kind) if isinstance(choice, str)]
+    if choices:
+        text = f"{text} One of {', '.join(choices)}."
+    if kind is bool and default:
+        text = f"Do not {text[0].lower()}{text[1:]}"
+    elif default is not None and kind is not bool:
+        text = f"{text} [default: {value_text(default)}]"
+    numbers = {int: "N", float: "X"}
+    letters = [numbers[part] for part in (kind, *get_args(kind)) if part in numbers]
+    option = typer.Option(
+        f" /{flag}" if kind is bool and default else flag,
+        help=text,
+        show_default=False,
+        metavar=metadata["metavar"] or (letters[0] if letters else "NAME" if choices else "TEXT"),
+        rich_help_panel=metadata["group"],
     )
+    return _keyword(name, Annotated[kind | None, option])
+
+
+def _assignments(names: Sequence[str]) -> inspect.Parameter:
+    others = ", ".join(sorted(name for name in names if not FIELDS[name].metadata["group"]))
+    text = (
+        f"Any setting, repeatable; NAME alone prints what it takes. Without a flag of their own: {others}. "
+        "They can also be kept in secid.toml, or as SECID_NAME."
+    )
+    option = typer.Option("--set", metavar="NAME=VALUE", help=text, rich_help_panel=OTHER)
+    return _keyword("assignments", Annotated[list[str] | None, option])
+
+
+def _keyword(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def refuse_repeated(words: Sequence[str]) -> None:
     """Raises UsageError for a flag that names a column or schema and is given twice: the last would win in silence."""
     flags = [word.partition("=")[0] for word in words]
-    for flag in (f"--{name.replace('_', '-')}" for name in ("format", *(n for n in READING if n.endswith("_column")))):
+    for flag in map(flag_of, ("format", *(name for name in READING if name.endswith("_column")))):
         if flags.count(flag) > 1:
             raise UsageError(
                 f"{flag} is given {flags.count(flag)} times, and one is read",

@@ -1,4 +1,4 @@
-"""Files that a command writes: none of those that it reads, and what is told of them."""
+"""Files that a command writes: none of those that it reads, and remarks on them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 def refuse_inputs(outputs: Sequence[Path], specs: Sequence[str], settings: Mapping[str, Any]) -> None:
-    """Raises UsageError where an output is a source, or a file that the settings name.
+    """Raises UsageError if an output is a source, or a file that the settings name.
 
-    specs, settings : as the command was given them. Sources are looked for only where something is written.
+    specs, settings : as the command was given them. Without outputs no source is opened.
     """
     if not outputs:
         return

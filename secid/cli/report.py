@@ -26,14 +26,16 @@ def report(
     Example: secid report secid-runs/monday secid-runs/friday -o changes.html -o changes.md
     """
     from secid.cli.console import stdout
-    from secid.pages.pages import check_formats, check_not_read, check_writable, labels, write_comparison, write_page
+    from secid.files import check_writable
+    from secid.pages.pages import check_formats, check_not_read, labels, write_comparison, write_page
     from secid.pages.sanitize import plain
     from secid.results.document import read_run
 
     files = out or []
     _refuse_pages(runs)
     check_formats(files)
-    check_writable(files)
+    for path in files:
+        check_writable(path)
     check_not_read(files, (path / "report.json" if path.is_dir() else path for path in runs))
     found = list(zip(labels(runs), map(read_run, runs), strict=True))
     for path in files:

@@ -1,7 +1,8 @@
-"""`secid score`."""
+"""`secid score` and `secid ablate`."""
 
 from __future__ import annotations
 
+import secrets
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,97 +10,145 @@ from typing import Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODER, METHOD, READING, STUDY, takes_settings
-
-Sources = Annotated[
-    list[str],
-    typer.Argument(help="Files, globs, folders of shards, name=path, or - for standard input.", show_default=False),
-]
-
+from secid.cli.options import ENCODING, READING, SCORING, STATISTICS, Quiet, Sources, takes_settings
 
 RunOption = Annotated[
-    Path | None, typer.Option("--run", help="Run folder to write; secid-runs/<time>-<names> when absent.")
+    Path | None,
+    typer.Option(
+        "--run",
+        metavar="DIR",
+        help="Run folder to write [default: secid-runs/<time>-<names>-<id>].",
+        rich_help_panel="Output",
+    ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing run folder.")]
-Strict = Annotated[bool, typer.Option("--strict", help="A malformed record is an error (--on-bad fail).")]
-Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON instead of the table.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing run folder.", rich_help_panel="Output")]
 Out = Annotated[
     list[Path] | None,
-    typer.Option("-o", "--out", help="Also write the report here; the suffix (.json, .md, .html) picks the format."),
+    typer.Option(
+        "-o", "--out", metavar="FILE", help="Also write the report here: .json, .md or .html.", rich_help_panel="Output"
+    ),
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the report as JSON instead of the table.", rich_help_panel="Output")
+]
+Legend = Annotated[
+    bool, typer.Option("--legend", help="Explain the columns below the table.", rich_help_panel="Output")
 ]
 Encoders = Annotated[
     list[str] | None,
     typer.Option(
         "--encoder",
-        help="Target encoder: alias, hub name, local folder, vectors file or http endpoint. "
-        "Repeat it to compare the order under other encoders; the first is the target.",
+        metavar="NAME",
+        help="Short name, hub name, folder, vectors file or http endpoint. Repeat it to compare the order under "
+        "other encoders; the first is the target.",
         rich_help_panel="Encoder",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
+SETTINGS = (*READING, *ENCODING, *SCORING, *STATISTICS)
 
 
-@takes_settings(*METHOD, *READING, *ENCODER, *STUDY)
+@takes_settings(*SETTINGS)
 def score(
     sources: Sources,
     encoder: Encoders = None,
     run: RunOption = None,
     force: Force = False,
-    strict: Strict = False,
-    json: Json = False,
     out: Out = None,
+    json: Json = False,
+    legend: Legend = False,
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Rank sources of hard negatives: prints the table and writes a run folder.
+    """Rank sources of hard negatives: print the table and write a run folder.
 
     Example: secid score negatives/*.parquet --encoder e5-base
     """
-    score_and_print(sources, encoder, run, force, strict, json, out or [], quiet, settings)
+    _score(sources, encoder, run, force, out or [], json, legend, quiet, settings)
 
 
-def score_and_print(
+@takes_settings(*(name for name in SETTINGS if name != "ablate"))
+def ablate(
+    sources: Sources,
+    encoder: Encoders = None,
+    run: RunOption = None,
+    force: Force = False,
+    out: Out = None,
+    json: Json = False,
+    legend: Legend = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Score, and see whether the order survives other temperatures, tokenizers, IDF corpora, weights and samples.
+
+    The same as `secid score --ablate`.
+    Example: secid ablate negatives/*.parquet --encoder e5-base --encoder e5-large
+    """
+    _score(sources, encoder, run, force, out or [], json, legend, quiet, {**settings, "ablate": True})
+
+
+def _score(
     sources: list[str],
     encoders: list[str] | None,
     run: Path | None,
     force: bool,
-    strict: bool,
-    json: bool,
     out: list[Path],
+    json: bool,
+    legend: bool,
     quiet: bool,
     settings: dict[str, Any],
 ) -> None:
-    """What `score` and `ablate` share: checks the outputs, scores, prints, says where the pages are."""
+    """Scores, prints, and says where the pages are. What cannot be written is an error after the result."""
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
     from secid.cli.outputs import refuse_inputs
-    from secid.pages.pages import check_formats, check_writable, write_page
+    from secid.errors import OutputError, RunNotWrittenError
+    from secid.files import check_writable
+    from secid.pages.pages import check_formats, write_page
     from secid.pages.terminal import print_run
     from secid.results.document import to_json
 
     check_formats(out, "; a run folder is named by --run")
-    check_writable(out)
-    settings |= {"encoder": encoders[0] if encoders else None, "other_encoders": (encoders or [])[1:]}
-    if strict:
-        settings["on_bad"] = "fail"
-    refuse_inputs(out, sources, settings)
-    folder = run or default_run(sources)
-    with ConsoleProgress(quiet) as progress:
-        result = api.score(sources, run=folder, force=force, progress=progress, **settings)
     for path in out:
-        write_page(result, path)
+        check_writable(path)
+    if encoders:
+        settings |= {"encoder": encoders[0], "other_encoders": encoders[1:]}
+    refuse_inputs(out, sources, settings)
+    problem: OutputError | None = None
+    folder = run
+    if run is None:
+        try:
+            folder = default_run(sources)
+            check_writable(folder)
+        except OutputError as error:
+            folder, problem = None, error
+    with ConsoleProgress(quiet) as progress:
+        try:
+            result = api.score(sources, run=folder, force=force, progress=progress, **settings)
+        except RunNotWrittenError as error:
+            folder, problem, result = None, error, error.run
+    for path in out:
+        try:
+            write_page(result, path)
+            progress.note(f"wrote {path}")
+        except OutputError as error:
+            problem = error
     if json:
         sys.stdout.write(to_json(result))
     else:
-        print_run(stdout(), result)
-    for path in out:
-        progress.note(f"wrote {path}")
-    progress.note(f"run folder: {folder}")
+        print_run(stdout(), result, legend=legend)
+    if folder is not None:
+        progress.note(f"run folder: {folder}")
+    if problem is not None:
+        sys.stdout.flush()
+        raise problem
 
 
 def default_run(sources: list[str]) -> Path:
-    """secid-runs/<time>-<names>: the names of at most three sources, cut to what a file name bears."""
+    """secid-runs/<time>-<names>-<id>: at most three sources' names, cut to what a file name may hold.
+
+    The id keeps runs apart that start in the same second, here or on another machine.
+    """
     time = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     names = [Path(source.split("=", 1)[0]).name.split(".")[0] for source in sources[:3]]
     label = "-".join("".join(c if c.isalnum() or c in "_-" else "_" for c in name) for name in names)[:80]
-    return Path("secid-runs") / f"{time}-{label}"
+    return Path("secid-runs") / f"{time}-{label}-{secrets.token_hex(4)}"

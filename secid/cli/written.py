@@ -51,4 +51,5 @@ def written_lines(written: Written, path: str) -> Iterator[str]:
         rows = plural(written.n_made_ids, "row lacks", "rows lack")
         yield f"{rows} an id: a query gets its row number, a passage a hash of its text"
     if written.not_held:
-        yield f"no place in {written.schema} for: {', '.join(f'{name} ({n:,})' for name, n in written.not_held.items())}"
+        counts = ", ".join(f"{name} ({n:,})" for name, n in written.not_held.items())
+        yield f"no place in {written.schema} for: {counts}"

@@ -19,7 +19,7 @@ from secid.encode.keys import Keys, key_words
 from secid.encode.protocol import Float32Rows
 from secid.encode.segment import DamagedSegmentError, Segment, write_segment
 from secid.errors import OutputError
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 
 SEAL_SECONDS = 30.0
 """A killed run loses at most this much encoding."""
@@ -120,7 +120,7 @@ class Cache:
             raise OutputError(
                 f"the embedding cache cannot be written: {error.strerror or error}",
                 where=str(self._home),
-                remedy="free space, name another folder with --cache-dir, or give --no-cache",
+                remedy=f"free space, or use {flag_of('cache_dir', 'DIR')} or {flag_of('cache', False)}",
             ) from error
         self._folder.shrink()
 

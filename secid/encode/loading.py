@@ -24,7 +24,7 @@ from secid.encode.recipe import Recipe, resolve_recipe
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError
 from secid.results import EncoderInfo
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 
 
 def load_transformer(settings: Settings) -> TransformerEncoder:
@@ -90,7 +90,7 @@ def _no_weights(folder: Path) -> EncoderError:
     return EncoderError(
         "no complete safetensors weights" + (", only pickle, which can run code when loaded" if pickled else ""),
         where=str(folder),
-        remedy="--allow-pickle, if you trust the files" if pickled else "download the encoder again",
+        remedy=f"{flag_of('allow_pickle', True)}, if you trust the files" if pickled else "download the encoder again",
     )
 
 

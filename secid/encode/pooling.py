@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from secid.encode.modules import AGAIN, Head
 from secid.errors import EncoderError, plainly
+from secid.settings import flag_of
 
 UNREADABLE = (SafetensorError, EOFError, OSError)
 """What reading a cut or changed file of weights raises."""
@@ -114,7 +115,11 @@ def _weight_file(folder: Path, allow_pickle: bool) -> Path:
         return safe
     if pickled.is_file() and allow_pickle:
         return pickled
-    remedy = "--allow-pickle loads pytorch_model.bin" if pickled.is_file() else "download the encoder again"
+    remedy = (
+        f"{flag_of('allow_pickle', True)} loads pytorch_model.bin"
+        if pickled.is_file()
+        else "download the encoder again"
+    )
     raise EncoderError("model.safetensors is missing", where=str(folder), remedy=remedy)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from secid.encode.protocol import Float32Rows
 from secid.errors import EncoderError
-from secid.settings import DEFAULTS, Settings
+from secid.settings import DEFAULTS, Settings, flag_of
 
 MODEL_FIELDS = ("dtype", "device", "batch_tokens", "trust_remote_code", "allow_pickle")
 """Settings of how a model is loaded and run, which mean nothing where secid runs none."""
@@ -43,14 +43,14 @@ def finish_rows(rows: Float32Rows, truncate_dim: int | None, normalize: bool) ->
 def unused_flags(settings: Settings, kind: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """A note on the settings among `names` that were given although they mean nothing for that kind of encoder."""
     given = [name for name in names if getattr(settings, name) != getattr(DEFAULTS, name)]
-    return (f"not used with {kind}: {', '.join('--' + name.replace('_', '-') for name in given)}",) if given else ()
+    return (f"not used with {kind}: {', '.join(map(flag_of, given))}",) if given else ()
 
 
 def cut_dimension(dimension: int, truncate_dim: int | None) -> int:
-    """The dimension after --truncate-dim. Raises EncoderError where the encoder has fewer."""
+    """The dimension after truncation. Raises EncoderError where the encoder has fewer."""
     if truncate_dim is not None and truncate_dim > dimension:
         raise EncoderError(
-            f"--truncate-dim {truncate_dim} is more than the {dimension} dimensions of the encoder",
+            f"{flag_of('truncate_dim', truncate_dim)} is more than the {dimension} dimensions of the encoder",
             remedy=f"give {dimension} or less",
         )
     return dimension if truncate_dim is None else truncate_dim

@@ -17,7 +17,7 @@ from secid.measure.information import InformationState, log_det_nats
 from secid.measure.mixture import SLACK, Bounds, Mixture, best_mixture, mixed
 from secid.results import Run
 from secid.run_folder.read import read_control_states, read_states
-from secid.settings import FIELDS
+from secid.settings import FIELDS, flag_of
 from secid.triplets.measured import CURVE_BUDGETS
 
 MIX_SCHEMA_VERSION = "1.0"
@@ -264,7 +264,7 @@ def _remarks(
         remarks.append(
             f"{fewest.name} has {fewest.n_negatives:,.0f} negatives, {most.name} {most.n_negatives:,.0f}. Beyond B = 1 "
             "a smaller sample scores too low, so shares and hybrids favour the larger source. To compare, score "
-            "samples of equal size (--max-records, --first-k)."
+            f"samples of equal size ({flag_of('max_records')}, {flag_of('first_k')})."
         )
     controls = [part for part in parts if part.control and part.share > 0]
     if controls:

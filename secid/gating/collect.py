@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.errors import InputError, UsageError
-from secid.files import make_folder, write_together
+from secid.files import write_together
 from secid.findings.copies import Positives, restored
 from secid.gating.baseline import (
     BASELINE_SCHEMA_VERSION,
@@ -72,7 +72,6 @@ def write_baseline(baseline: Baseline, arrays: Mapping[str, npt.NDArray[Any]], p
 
     data = save({name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())})
     named = replace(baseline, table_sha256=hashlib.sha256(data).hexdigest())
-    make_folder(path)
     write_together({table_path(path): data, path: to_json(named).encode("utf-8")})
     return named
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from secid.errors import OutputError, SettingsError, UsageError
-from secid.files import make_folder, write_whole
+from secid.files import write_whole
 from secid.gating.baseline import Baseline
 from secid.gating.limits import common, complete
 from secid.gating.policy import KEYS_IN, Policy, policy_in, table_in, tables
@@ -70,7 +70,6 @@ def write_policy(baseline: Baseline, where: str, path: Path) -> None:
                 remedy="remove it first, or name another file with --policy",
             )
         text = _added(before, text, path)
-    make_folder(path)
     write_whole(path, text)
 
 

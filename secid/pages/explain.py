@@ -54,7 +54,7 @@ def finding_facts(entry: Finding) -> Mapping[str, str]:
 
 def caution_facts(caution: Caution) -> Mapping[str, str]:
     """The facts of a caution by their labels."""
-    limit = "--max-bad-fraction" if caution.limit is None else percent(caution.limit).replace(SPACE, " ")
+    limit = "max_bad_fraction" if caution.limit is None else percent(caution.limit).replace(SPACE, " ")
     return {
         "rule": caution.says,
         "needs": "--against-eval" if caution.name.startswith("eval_") else NEEDS["texts"],

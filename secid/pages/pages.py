@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
-from secid.errors import OutputError, UsageError
-from secid.files import partial_of, write_whole
+from secid.errors import UsageError
+from secid.files import write_whole
 from secid.records import encodable
 from secid.results import Run
 from secid.results.document import to_json
@@ -41,22 +41,6 @@ def check_formats(paths: Iterable[Path], folders: str = "") -> None:
                 where=str(path),
                 remedy=f"use {', '.join(FORMATS)}{told}",
             )
-
-
-def check_writable(paths: Iterable[Path]) -> None:
-    """Raises OutputError for a file that could not be written, before any work is done."""
-    for path in paths:
-        if path.is_dir():
-            raise OutputError("is a folder", where=str(path), remedy="name a file in it")
-        if not path.parent.is_dir():
-            raise OutputError("its folder is not there", where=str(path), remedy=f"make {path.parent} first")
-        partial = partial_of(path)
-        try:
-            with partial.open("x"):
-                pass
-            partial.unlink()
-        except OSError as error:
-            raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
 
 
 def check_not_read(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:

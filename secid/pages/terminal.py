@@ -66,16 +66,16 @@ CONTROL_LEGEND = (
 )
 
 
-def print_run(console: Console, run: Run) -> None:
+def print_run(console: Console, run: Run, legend: bool = False) -> None:
     """Prints ranking, controls, ablations, what was left out, and the verdict. Foreign names are never markup."""
-    console.print(Trimmed(table(run, console.width)))
+    console.print(Trimmed(table(run, console.width, legend)))
 
 
-def table(run: Run, width: int = USUAL_WIDTH) -> RenderableType:
+def table(run: Run, width: int = USUAL_WIDTH, legend: bool = True) -> RenderableType:
     """The run as a rich renderable for a terminal of so many columns."""
     run = told_apart(run)
     ranking, hidden = _ranking(run, width)
-    parts: list[RenderableType] = [ranking, _line(_legend(run, hidden))]
+    parts: list[RenderableType] = [ranking, *([_line(_legend(run, hidden))] if legend else [])]
     if hidden:
         parts.append(_line(f"Too narrow for {', '.join(hidden)}: see report.md."))
     if run.controls:

@@ -10,14 +10,14 @@ from secid.pool.make import TextRules
 from secid.progress import Progress
 from secid.read import Reader, open_source
 from secid.records import Source
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 
 IDLE = {
-    "--positive-score": "no file has labels",
-    "--header": "no file is a table",
-    "--no-header": "no file is a table or has rows without names",
+    flag_of("positive_score"): "no input has labels",
+    flag_of("header", True): "no input is CSV or TSV",
+    flag_of("header", False): "no input is CSV or TSV, or has rows without names",
 }
-"""Why a flag says nothing to the files at hand."""
+"""Why a flag has no effect on these files."""
 
 
 def read_plan(
@@ -40,7 +40,7 @@ def read_plan(
         for shape in reader.files:
             progress.note(f"{reader.source.name}: {shape.path}: {shape.schema} ({shape.mapping})")
     for flag in sorted(set.intersection(*(reader.idle_flags() for reader in readers))) if readers else ():
-        progress.note(f"{flag} does nothing here: {IDLE[flag]}")
+        progress.note(f"{flag} is ignored: {IDLE[flag]}")
     sizes = [reader.n_bytes for reader in readers]
     total = None if None in sizes else sum(size for size in sizes if size is not None)
     progress.start("read", total, "bytes")

@@ -9,11 +9,12 @@ from secid.errors import BadRecordsError, NothingToScoreError
 from secid.pool.plan import PlannedSource, Tally
 from secid.records import REASONS
 from secid.results import Example
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 
 REMEDIES = {
     "no_positive": "each query needs at least one labelled positive: ECI compares negatives with it",
-    "text_not_found": "is it the collection these ids were made from? --collection, --corpus and --queries name it",
+    "text_not_found": "is this the collection that the ids come from? --collection DIR, or "
+    f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}, name it",
 }
 """What helps where every row is left out under one reason."""
 
@@ -34,7 +35,7 @@ def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
             raise BadRecordsError(
                 f"{malformed(tally)} ({told(tally)}); {first}",
                 where=planned.name,
-                remedy="mend the file, or leave --strict out to skip and count them",
+                remedy=f"fix the file, or skip and count them with {flag_of('on_bad', 'skip')}",
             )
         if fraction > settings.max_bad_fraction:
             reason, count = max(tally.skipped.items(), key=lambda item: item[1], default=("", 0))
@@ -42,13 +43,13 @@ def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
                 raise BadRecordsError(
                     f"no row can be used, all {count} for one reason: {REASONS[reason].text}; {first}",
                     where=planned.name,
-                    remedy=REMEDIES.get(reason, "mend the file; if it was misread, --format names the schema"),
+                    remedy=REMEDIES.get(reason, "fix the file; if it was misread, --format names the schema"),
                 )
             raise BadRecordsError(
-                f"{malformed(tally)}, more than --max-bad-fraction "
-                f"{settings.max_bad_fraction:g} allows: the file was probably misread ({told(tally)}); {first}",
+                f"{malformed(tally)}, more than {flag_of('max_bad_fraction', settings.max_bad_fraction)} allows: "
+                f"the file was probably misread ({told(tally)}); {first}",
                 where=planned.name,
-                remedy="name the schema with --format or the columns, or raise --max-bad-fraction",
+                remedy=f"name the schema with --format or the columns, or raise {flag_of('max_bad_fraction')}",
             )
 
 

@@ -14,7 +14,7 @@ from secid.read.grouping import INSERT_ROWS, temporary_database
 from secid.read.passages import ID_KEYS, TEXT_KEYS, join_title
 from secid.read.rows import Broken, Row, shorten
 from secid.read.stream import ByteStream
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 
 Role = Literal["passages", "queries"]
 QUERY_ID_KEYS = ("_id", "qid", "query_id", "query-id", "id", "question_id")
@@ -150,7 +150,7 @@ def _opened(corpus: str | None, queries: str | None, titles: bool, stamps: tuple
 
 
 def open_collection(settings: Settings) -> Collection:
-    """The collection of `--collection`, `--corpus` and `--queries`, the single flags winning; loaded once a process.
+    """The collection of the settings collection, corpus and queries, the latter two winning; loaded once a process.
 
     Raises InputError where a file is missing or is no collection.
     """
@@ -165,7 +165,9 @@ def open_collection(settings: Settings) -> Collection:
     return _opened(corpus, queries, settings.titles, stamps)
 
 
-BEIR_FOLDER = "--collection takes a BEIR folder; --corpus and --queries take single files"
+BEIR_FOLDER = (
+    f"--collection takes a BEIR folder; {flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')} take single files"
+)
 
 
 def _stamp(path: str) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from secid.errors import InputError
 from secid.read.rows import shorten
 from secid.read.schemas.patterns import NEGATIVE, POSITIVE, QUERY, composed, fits
 from secid.read.schemas.special import as_number
+from secid.settings import flag_of
 
 NAME = re.compile(r"[^\W\d][\w.:/-]*(?: [\w.:/-]+){0,2}")
 """What a column name looks like, against a passage: up to three words, starting with a letter."""
@@ -56,7 +57,7 @@ def header_of(rows: Sequence[Sequence[str]], told: bool | None, path: str) -> tu
         raise InputError(
             f"the first line may name the columns or be a row: {shorten(', '.join(first), 100)}",
             where=f"{path}:1",
-            remedy="--header says that it names them, --no-header that it is a row",
+            remedy=f"{flag_of('header', True)} says that it names them, {flag_of('header', False)} that it is a row",
         )
     return ()
 

@@ -20,7 +20,7 @@ from secid.read.schemas.binding import Binding
 from secid.read.schemas.detect import detect
 from secid.read.stream import ByteStream, once_only
 from secid.records import Block, Source
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 
 HEAD_ROWS = 64
 """Good rows that detection looks at: enough to outvote a few odd ones, few enough to cost nothing."""
@@ -91,13 +91,13 @@ class Reader:
         self._content: list[FileContent | Future[FileContent]] | None = None
 
     def idle_flags(self) -> set[str]:
-        """Flags of the settings that say nothing to any of these files."""
+        """Flags, as typed, that have no effect on any of these files."""
         bindings = [(file.container.kind, file.binding) for file in self._files if file.binding is not None]
         labelled = any(binding.labelled for _, binding in bindings)
         nameless = any(kind == "table" or binding.columns is None for kind, binding in bindings)
         score, header = self._settings.positive_score, self._settings.header
-        idle = set() if labelled or score is None else {"--positive-score"}
-        return idle if nameless or header is None else idle | {"--header" if header else "--no-header"}
+        idle = set() if labelled or score is None else {flag_of("positive_score")}
+        return idle if nameless or header is None else idle | {flag_of("header", header)}
 
     def bytes_read(self) -> int:
         """Bytes taken from the disk so far; for Parquet and Arrow by the share of the rows."""
@@ -275,8 +275,8 @@ def _collection_for(binding: Binding, path: str, settings: Settings) -> Collecti
         raise InputError(
             f"holds ids of {what}, not texts ({binding.mapping}), and no collection was given",
             where=path,
-            remedy="--collection DIR (a BEIR folder), or --corpus FILE and --queries FILE, resolve the ids; "
-            "if they are texts, --format names the schema",
+            remedy=f"--collection DIR (a BEIR folder), or {flag_of('corpus', 'FILE')} and "
+            f"{flag_of('queries', 'FILE')}, resolve the ids; if they are texts, --format names the schema",
         )
     collection = open_collection(settings)
     roles: tuple[tuple[Role, str, bool], ...] = (
@@ -286,7 +286,9 @@ def _collection_for(binding: Binding, path: str, settings: Settings) -> Collecti
     for role, flag, needed in roles:
         if needed and not collection.has(role):
             there = f"{settings.collection} holds none" if settings.collection else f"no file of {role} was given"
-            raise InputError(f"holds ids of {role}, and {there}", where=path, remedy=f"--{flag} FILE names their texts")
+            raise InputError(
+                f"holds ids of {role}, and {there}", where=path, remedy=f"{flag_of(flag, 'FILE')} names their texts"
+            )
     return collection
 
 

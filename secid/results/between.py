@@ -123,7 +123,7 @@ class EarlyStop:
 
     planned_looks: queries of every look that was planned, made or not.
     n_texts_encoded of n_texts: distinct texts that the looks needed, of those that scoring without them would; cached
-    ones are in both, what --max-records or --first-k left out in neither.
+    ones are in both, what max_records or first_k left out in neither.
     """
 
     confidence: float

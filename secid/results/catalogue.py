@@ -163,7 +163,7 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="high_coverage", needs="rows", counted=False, limit=None, urgency=4,
-        rule="the negative repeats much of the query's wording (c at or above --high-coverage)",
+        rule="the negative repeats much of the query's wording (c at or above high_coverage)",
         says="repeat much of the query's wording",
         do="nothing by itself: λ suppresses them in the score",
         settings=("high_coverage",),
@@ -236,7 +236,7 @@ CAUTIONS: Mapping[str, Caution] = {
         ),
     )
 }  # fmt: skip
-"""Limits: 0 where a single case is a mistake; 5 % as --max-bad-fraction; 95 % of the weight uncovered is a mean
+"""Limits: 0 where a single case is a mistake; 5 % as max_bad_fraction; 95 % of the weight uncovered is a mean
 coverage below 0.05."""
 
 TEXT_FINDINGS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.needs == "texts")

@@ -30,7 +30,7 @@ class Recorder:
         self.lines: list[str] = []
 
     def start(self, stage: str, total: int | None, unit: str) -> None:
-        self.lines.append(f"stage {stage}: {'unknown' if total is None else total} {unit}")
+        self.lines.append(f"stage {stage}" if total is None else f"stage {stage}: {total} {unit}")
         self._inner.start(stage, total, unit)
 
     def advance(self, n: int) -> None:

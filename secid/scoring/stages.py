@@ -97,6 +97,7 @@ def measure(
             else:  # a plan that another encoder's run made may hold texts of its controls
                 embedder.passages(plan.source_passages())
             counts.update(embedder.counts)
+    note_cached(embedder, progress)
     triplets = [triplets_of(planned, settings.positives, embedder.vectors) for planned in plan.sources]
     pieces = getattr(encoder, "word_pieces", None)
     suite = aspects(settings, has_pieces=pieces is not None) if settings.ablate else ()
@@ -113,6 +114,7 @@ def measure(
         with clock.stage("encode") as counts:
             plan, triplets, early = rank_early(plan, embedder, bench, settings, progress)
             counts.update(embedder.counts)
+        note_cached(embedder, progress)
     with clock.stage("controls"):
         controls, missing = make_controls(plan, triplets, embedder.vectors, settings, progress)
         for control in controls:  # nothing is left to encode but after an early stop
@@ -157,6 +159,13 @@ def measure(
         early_stop=early,
         suite=suite,
     )
+
+
+def note_cached(embedder: Embedder, progress: Progress) -> None:
+    """Notes how many texts the cache held."""
+    if embedder.counts["n_cached"]:
+        n_cached, n_texts = embedder.counts["n_cached"], embedder.counts["n_texts"]
+        progress.note(f"encode: {n_cached:,.0f} of {n_texts:,.0f} texts from the cache")
 
 
 def refuse(plan: Plan, encoder: Encoder, settings: Settings) -> None:

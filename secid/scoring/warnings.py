@@ -10,10 +10,10 @@ from secid.encode.selftest import LARGEST_NOISE, NOISE_FACTOR
 from secid.measure.interval import FEWEST_QUERIES
 from secid.pool import Plan
 from secid.results import Comparison
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 from secid.triplets.measured import Measured
 
-NOT_LEVEL = "the sources differ in size, and under --positives all they are not cut to equal numbers"
+NOT_LEVEL = f"the sources differ in size, and with {flag_of('positives', 'all')} they are not cut to equal numbers"
 """Why no budget curves are compared. Source: METHOD 7."""
 FEW_SHARED = 0.05
 """Share of the smaller source's queries below which the pairing of two sources rests on nothing."""
@@ -69,7 +69,7 @@ def not_level(level: Sequence[Measured] | None, settings: Settings) -> tuple[str
     if level is not None or settings.budget <= 1.0:
         return ()
     why = f"{NOT_LEVEL}, so the order at B = {settings.budget:g} favours the larger ones"
-    return (f"{why}; rank at B = 1, or with --positives first",)
+    return (f"{why}; rank at B = 1, or with {flag_of('positives', 'first')}",)
 
 
 def odd_slices(plan: Plan, settings: Settings) -> tuple[str, ...]:

@@ -35,11 +35,11 @@ def test_the_parameters_are_those_of_the_model(tiny, invoke):
 
 
 def test_json_is_what_the_api_returns(tiny, invoke):
-    printed = json.loads(invoke("encoder", tiny, "--json", "--pooling", "cls").out)
+    printed = json.loads(invoke("encoder", tiny, "--json", "--set", "pooling=cls").out)
     assert printed == json.loads(json.dumps(asdict(api.describe_encoder(str(tiny), pooling="cls"))))
     assert printed["info"]["rules"]["pooling"] == "flag"
     assert printed["truncate_dim"] is None
-    assert json.loads(invoke("encoder", tiny, "--json", "--truncate-dim", 8).out)["truncate_dim"] == 8
+    assert json.loads(invoke("encoder", tiny, "--json", "--set", "truncate_dim=8").out)["truncate_dim"] == 8
 
 
 def test_the_encoder_of_the_settings_is_the_default(tiny, invoke, monkeypatch):
@@ -79,17 +79,17 @@ def test_a_long_prefix_and_a_hostile_name_stay_within_the_columns():
 def cached(tiny, source, tmp_path, invoke):
     """A cache with one encoder's rows in it."""
     folder = tmp_path / "cache"
-    arguments = ("--encoder", tiny, "--run", tmp_path / "run", "--cache-dir", folder, "--controls", "none")
+    arguments = ("--encoder", tiny, "--run", tmp_path / "run", "--set", f"cache_dir={folder}", "--controls", "none")
     assert invoke("score", source, *arguments).code == 0
     return folder
 
 
 def test_info_counts_what_a_run_left(cached, tiny, invoke):
-    found = json.loads(invoke("cache", "info", "--cache-dir", cached, "--json").out)
+    found = json.loads(invoke("cache", "info", "--set", f"cache_dir={cached}", "--json").out)
     assert sum(use["n_rows"] for use in found["encoders"]) == 8 * 4  # query, positive, two negatives
     assert found["n_damaged"] == 0
     assert [use["name"] for use in found["encoders"]] == [str(tiny)]
-    printed = invoke("cache", "info", "--cache-dir", cached).out
+    printed = invoke("cache", "info", "--set", f"cache_dir={cached}").out
     assert str(cached) in printed
     assert found["encoders"][0]["fingerprint"][:16] in printed
     assert printed.rstrip().endswith(found["encoders"][0]["name"])
@@ -97,46 +97,46 @@ def test_info_counts_what_a_run_left(cached, tiny, invoke):
 
 def test_an_empty_cache_is_no_error(tmp_path, invoke):
     for action in (("info",), ("clear", "--yes"), ("verify",)):
-        assert invoke("cache", *action, "--cache-dir", tmp_path / "none").code == 0
+        assert invoke("cache", *action, "--set", f"cache_dir={tmp_path / 'none'}").code == 0
 
 
 def test_a_file_is_no_cache_and_a_folder_to_come_is_told(tmp_path, invoke):
     (tmp_path / "file").write_text("x", encoding="utf-8")
-    refused = invoke("cache", "info", "--cache-dir", tmp_path / "file")
+    refused = invoke("cache", "info", "--set", f"cache_dir={tmp_path / 'file'}")
     assert refused.code == 2
     assert f"{tmp_path / 'file'} " in refused.err
-    assert "(not there" in invoke("cache", "info", "--cache-dir", tmp_path / "none").out
+    assert "(not there" in invoke("cache", "info", "--set", f"cache_dir={tmp_path / 'none'}").out
 
 
 def test_clear_asks_where_it_can_and_else_wants_a_word(cached, invoke, monkeypatch):
-    refused = invoke("cache", "clear", "--cache-dir", cached)
+    refused = invoke("cache", "clear", "--set", f"cache_dir={cached}")
     assert refused.code == 2
     assert "--yes" in refused.err
     (cached / "mine.txt").write_text("stays", encoding="utf-8")
-    freed = json.loads(invoke("cache", "clear", "--yes", "--json", "--cache-dir", cached).out)["n_bytes_freed"]
+    freed = json.loads(invoke("cache", "clear", "--yes", "--json", "--set", f"cache_dir={cached}").out)["n_bytes_freed"]
     assert freed > 8 * 4 * 32 * 4
-    assert json.loads(invoke("cache", "info", "--cache-dir", cached, "--json").out)["encoders"] == []
+    assert json.loads(invoke("cache", "info", "--set", f"cache_dir={cached}", "--json").out)["encoders"] == []
     assert (cached / "mine.txt").exists()
 
 
 def test_verify_sets_a_changed_byte_aside(cached, invoke):
-    whole = invoke("cache", "verify", "--cache-dir", cached)
+    whole = invoke("cache", "verify", "--set", f"cache_dir={cached}")
     assert whole.code == 0
     rows = next(cached.rglob("rows.npy"))
     data = bytearray(rows.read_bytes())
     data[-1] ^= 1
     rows.write_bytes(data)
-    damaged = invoke("cache", "verify", "--cache-dir", cached)
+    damaged = invoke("cache", "verify", "--set", f"cache_dir={cached}")
     assert damaged.code == 1
     assert "1 damaged" in damaged.out
     assert rows.parent.name in damaged.out
-    assert invoke("cache", "verify", "--cache-dir", cached).code == 0
+    assert invoke("cache", "verify", "--set", f"cache_dir={cached}").code == 0
 
 
 def test_a_run_tells_of_a_segment_it_found_damaged(cached, tiny, source, tmp_path, invoke):
     meta = next(cached.rglob("segment.json"))
     meta.write_text("{}", encoding="utf-8")
-    arguments = ("--encoder", tiny, "--run", tmp_path / "again", "--cache-dir", cached, "--controls", "none")
+    arguments = ("--encoder", tiny, "--run", tmp_path / "again", "--set", f"cache_dir={cached}", "--controls", "none")
     outcome = invoke("score", source, *arguments)
     assert outcome.code == 0
     assert outcome.err.count("damaged cache segment") == 1

@@ -27,7 +27,7 @@ def stated(document: str, name: str) -> Stated:
 def test_one_file_under_three_commands(tiny, tmp_path, invoke: Invoke):
     source, base = write_rows(tmp_path / "own.jsonl", with_everything()), write_rows(tmp_path / "base.jsonl", rows(40))
     check = invoke("check", source, "--json", "--quiet")
-    encoder = ("--encoder", tiny, "--max-bad-fraction", "1", "--quiet")
+    encoder = ("--encoder", tiny, "--set", "max_bad_fraction=1", "--quiet")
     score = invoke("score", source, "--json", "--run", "run", *encoder)
     assert (check.code, score.code) == (0, 0), score.err
     assert stated(score.out, "own") == stated(check.out, "own")

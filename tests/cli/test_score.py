@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import secid
+from secid.cli.score import default_run
+from secid.errors import RunNotWrittenError
 from secid.run_folder.write import PARTIAL_PREFIX
 from tests.cli.conftest import FIXTURES, FixtureRun, listing, rows, run_child, write_rows
 
@@ -76,8 +79,9 @@ def test_rows_read_are_used_or_skipped(fixture_run: FixtureRun):
 
 
 def test_the_command_and_the_api_give_the_same_json(tiny, source, invoke):
-    outcome = invoke("score", source, f"again={source}", "--encoder", tiny, "--first-k", 1, "--json", "--run", "run")
-    run = secid.score([source, f"again={source}"], encoder=str(tiny), first_k=1)
+    sources = (source, f"again={source}")
+    outcome = invoke("score", *sources, "--encoder", tiny, "--set", "first_k=1", "--json", "--run", "run")
+    run = secid.score(sources, encoder=str(tiny), first_k=1)
     assert outcome.code == 0
     found, expected = json.loads(outcome.out), json.loads(secid.to_json(run))
     assert found["timing"].keys() == expected["timing"].keys()
@@ -162,7 +166,7 @@ def test_files_are_looked_at_before_the_encoder_is_loaded(tmp_path, invoke, monk
 
 def test_bad_rows_are_counted_and_shown(tiny, tmp_path, invoke):
     path = FIXTURES / "broken" / "cut_last_line.jsonl"
-    outcome = invoke("score", path, "--encoder", tiny, "--max-bad-fraction", 1, "--run", "run")
+    outcome = invoke("score", path, "--encoder", tiny, "--set", "max_bad_fraction=1", "--run", "run")
     assert outcome.code == 0
     assert "broken line (1)" in outcome.out
     source = secid.read_run(tmp_path / "run").sources[0]
@@ -172,7 +176,7 @@ def test_bad_rows_are_counted_and_shown(tiny, tmp_path, invoke):
     assert "broken" in Path("run/report.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("more", [("--strict",), ("--on-bad", "fail"), ("--max-bad-fraction", 0.1)])
+@pytest.mark.parametrize("more", [("--set", "on_bad=fail"), ("--set", "max_bad_fraction=0.1")])
 def test_bad_rows_can_be_an_error(tiny, invoke, more):
     path = FIXTURES / "broken" / "cut_last_line.jsonl"
     outcome = invoke("score", path, "--encoder", tiny, "--run", "run", *more)
@@ -208,11 +212,43 @@ def test_settings_may_stand_in_pyproject(tiny, tmp_path, source, invoke):
     assert settings["encoder"]["from"] == "pyproject.toml"
 
 
-def test_the_default_run_folder_is_named_after_time_and_sources(tiny, source, invoke):
-    assert invoke("score", source, "--encoder", tiny, "--quiet").code == 0
-    (name,) = listing("secid-runs")
-    assert name.endswith("Z-small")
-    shutil.rmtree("secid-runs")
+def test_the_default_run_folder_is_named_after_time_and_sources_and_never_twice(tiny, source, invoke):
+    for _ in range(2):
+        assert invoke("score", source, "--encoder", tiny, "--quiet").code == 0
+    names = listing("secid-runs")
+    assert len(names) == 2
+    assert all(re.fullmatch(r"\d{8}T\d{6}Z-small-[0-9a-f]{8}", name) for name in names)
+    assert len({default_run(["small.jsonl"]) for _ in range(100)}) == 100
+
+
+def test_the_result_is_printed_where_the_run_folder_cannot_be_written(tiny, source, invoke, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("secid.run_folder.tables.write_state", full)
+    outcome = invoke("score", source, "--encoder", tiny, "--run", "run", "--json", "--out", "new/page.json")
+    assert outcome.code == 2
+    assert names_in(outcome) == ["small"]
+    assert "No space left" in outcome.err
+    assert "run folder:" not in outcome.err
+    assert Path("new/page.json").read_text(encoding="utf-8") == outcome.out
+    assert not Path("run").exists()
+    with pytest.raises(RunNotWrittenError) as caught:
+        secid.score([source], encoder=str(tiny), run="run")
+    assert [item.name for item in caught.value.run.sources] == ["small"]
+
+
+def test_the_result_is_printed_where_no_default_run_folder_can_be_made(tiny, source, invoke):
+    Path("secid-runs").touch()
+    outcome = invoke("score", source, "--encoder", tiny, "--json")
+    assert (outcome.code, names_in(outcome)) == (2, ["small"])
+    assert "secid-runs" in outcome.err
+
+
+def test_the_legend_is_printed_where_it_is_asked_for(tiny, source, invoke):
+    arguments = ("score", source, "--encoder", tiny, "--force", "--run", "run", "--quiet")
+    plain, explained = invoke(*arguments).out, invoke(*arguments, "--legend").out
+    assert len(explained) > len(plain)
 
 
 def test_several_encoders_are_compared_and_the_first_is_the_target(tiny, tmp_path, source, invoke):

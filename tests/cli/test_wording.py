@@ -174,7 +174,7 @@ REFUSED = (
     "select report.json --drop repeat -o out.jsonl",
     "mix nowhere --with-controls -o x.jsonl",
     "mix nowhere --fix bm25",
-    "cache info --cache-dir small.jsonl",
+    "cache info --set cache_dir=small.jsonl",
 )
 
 

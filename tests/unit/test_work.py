@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
+import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
 from secid import api
 from secid.errors import InputError, OutputError
-from secid.files import work_folder
+from secid.files import UNLOCKED_SECONDS, WORK_PREFIX, work_folder
 from secid.pool.texts import TextSpool
 from secid.read.grouping import temporary_database
 from tests.unit.scoring.made_rows import clean_rows, write
@@ -50,6 +54,49 @@ def test_other_errors_are_left_as_they_are(error, tmp_path):
     with pytest.raises(type(error)) as caught, work_folder(tmp_path):
         raise error
     assert caught.value is error
+
+
+OLD = UNLOCKED_SECONDS * 2
+HOLDER = """
+import sys, time
+from secid.files import UNLOCKED_SECONDS, WORK_PREFIX, work_folder
+with work_folder() as folder:
+    print(folder, flush=True)
+    time.sleep(600)
+"""
+
+
+def aged(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    os.utime(folder, (time.time() - OLD, time.time() - OLD))
+    return folder
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders cannot be locked there")
+def test_work_folders_of_killed_runs_are_removed_and_of_living_ones_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    children = [subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    living, dead = (aged(Path(child.stdout.readline().strip())) for child in children)
+    (dead / "texts").write_text("text", encoding="utf-8")
+    aged(dead)
+    children[1].kill()
+    children[1].wait()
+    young = Path(tempfile.mkdtemp(prefix=WORK_PREFIX))
+    others = [aged(tmp_path / name) for name in ("secid-another.machine-x", "other")]
+    try:
+        with work_folder() as folder:
+            assert sorted(tmp_path.iterdir()) == sorted([living, young, *others, folder])
+    finally:
+        children[0].kill()
+        for child in children:
+            child.communicate()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getuid", lambda: -1)
+        with work_folder():
+            assert living.is_dir()  # of another user, as far as this call can know
+    with work_folder():
+        assert not living.exists()
 
 
 def test_errors_of_secid_pass():

@@ -28,6 +28,7 @@ from secid.read.schemas.patterns import (
 )
 from secid.read.schemas.refusals import REFUSALS
 from secid.read.schemas.special import LABEL_WORDS, are_numbers, as_label, is_pair
+from secid.settings import flag_of
 
 
 def refuse_unread(binding: Binding, head: Head, aside: str | None, path: str) -> tuple[str, ...]:
@@ -123,7 +124,7 @@ def refuse_names(head: Head, path: str) -> None:
         raise SchemaError(
             f"the first row may name the columns or be one of texts: {shorten(', '.join(names), 100)}",
             where=path,
-            remedy="take it out, or write each row as an object; --no-header says that it is a row",
+            remedy=f"take it out, or write each row as an object; {flag_of('header', False)} says that it is a row",
         )
 
 

@@ -10,9 +10,13 @@ from secid.read.rows import shown
 from secid.read.schemas.head import LISTS, Head, cell
 from secid.read.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, named
 from secid.read.schemas.special import is_transposed
+from secid.settings import flag_of
 
 MINE = "secid scores negatives that are there: find some first, with BM25 or a dense retriever over the corpus"
-COLLECTION = "give it as --collection (the folder) or --corpus/--queries, beside a file of records"
+COLLECTION = (
+    f"name it by --collection (the folder) or {flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}, "
+    "and score a file of records"
+)
 TREC = "TREC relevance judgements or a run, not records with negatives"
 TREC_REMEDY = (
     "write rows with `query_id`, `positive_id` and `negative_ids` from both; the texts of the ids: --collection; "

@@ -102,7 +102,7 @@ def test_the_functions_return_what_the_commands_print(prepared, tmp_path, invoke
     assert given.sources == named.sources
     loaded = load(Settings(encoder=str(prepared.encoder)))
     given = secid.gate([source], prepared.baseline, policy=policy, encoder=loaded, batch_tokens=512)
-    assert given.notes[-1].endswith(": --batch-tokens")
+    assert given.notes[-1].endswith(": --set batch_tokens")
     paired = secid.gate([source], prepared.baseline, paired=prepared.run)
     assert paired.paired == str(prepared.run)
     written = secid.baseline(prepared.run, tmp_path / "b.json")
@@ -176,7 +176,7 @@ def test_the_same_file_paired_with_its_own_run_differs_by_nothing(prepared, invo
     [
         (("--temperature", "0.1"), "temperature: baseline 0.05, now 0.1"),
         (("--seed", "4", "--tokenizer", "whitespace"), "tokenizer: baseline 'alphanumeric', now 'whitespace'"),
-        (("--idf", "uniform"), "idf: baseline 'pooled', now 'uniform'"),
+        (("--set", "idf=uniform"), "idf: baseline 'pooled', now 'uniform'"),
     ],
 )
 def test_another_recipe_is_refused(prepared, tmp_path, invoke, flags, told):

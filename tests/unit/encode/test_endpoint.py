@@ -129,7 +129,7 @@ def test_rows_come_back_in_order(server: Server, monkeypatch: pytest.MonkeyPatch
 
 def test_flags_that_an_endpoint_cannot_follow_are_named(server: Server) -> None:
     notes = load(Settings(encoder=server.url, pooling="cls", query_prefix="q: ")).info.notes
-    assert [note for note in notes if note.endswith(": --pooling")]
+    assert [note for note in notes if note.endswith(": --set pooling")]
     assert not any("--query-prefix" in note for note in notes)
 
 

@@ -103,7 +103,7 @@ def test_rows_that_are_not_unit(tmp_path: Path) -> None:
     assert scaled.info.fingerprint != raw.info.fingerprint
     cut = encoder(path, truncate_dim=2)
     assert np.allclose(np.linalg.norm(cut.encode(TEXTS, "query"), axis=1), 1, atol=1e-6)
-    with pytest.raises(EncoderError, match="--truncate-dim 6 is more than the 5"):
+    with pytest.raises(EncoderError, match="truncate_dim=6 is more than the 5"):
         encoder(path, truncate_dim=6)
 
 
@@ -111,7 +111,7 @@ def test_flags_of_a_recipe_that_a_file_cannot_follow_are_named(tmp_path: Path) -
     path = save(tmp_path, "npz text")
     assert encoder(path).info.notes == ()
     found = encoder(path, query_prefix="query: ", max_length=8, pooling="cls", dtype="bf16").info.notes
-    assert found == ("not used with a file of vectors: --pooling, --query-prefix, --max-length, --dtype",)
+    assert found == ("not used with a file of vectors: --set pooling, --query-prefix, --max-length, --dtype",)
 
 
 def test_a_stored_row_that_is_not_finite_is_not_answered_with_a_number_format(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_cuts_that_are_unknown_are_no_zeros(tmp_path: Path) -> None:
 
 
 def test_settings_that_an_encoder_object_does_not_follow_are_named() -> None:
-    said = ("not used with an encoder object: --pooling, --max-length, --dtype",)
+    said = ("not used with an encoder object: --set pooling, --max-length, --dtype",)
     given = {"pooling": "cls", "max_length": 8, "dtype": "bf16", "temperature": 0.1}
     encoder = from_callable(rows, "x", fingerprint="x")
     run = secid.score([SOURCE], encoder, controls="none", cache=False, **given)

@@ -167,11 +167,11 @@ def test_no_network_and_no_cache_is_one_clear_message(tmp_path: Path, offline: s
 
 
 def test_a_revision_of_minilm_that_is_not_there_is_not_answered_with_the_same_command(tmp_path: Path) -> None:
-    code = "from secid.cli.app import main; raise SystemExit(main(['encoder', 'minilm', '--revision', 'abc']))"
+    code = "from secid.cli.app import main; raise SystemExit(main(['encoder', 'minilm', '--set', 'revision=abc']))"
     done = run(code, HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1")
     assert done.returncode == 2
     assert "revision 'abc' is not in the hub cache" in done.stderr
-    assert "without --revision" in done.stderr
+    assert "without --set revision" in done.stderr
 
 
 def test_a_folder_inside_a_hub_cache_keeps_its_name(tiny: Tiny, tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_truncate_dim_keeps_unit_rows(tiny: Tiny) -> None:
     assert short.dimension == 8
     expected = full / np.linalg.norm(full, axis=1, keepdims=True)
     assert np.abs(short.encode(TEXTS, "passage") - expected).max() < 1e-6
-    with pytest.raises(EncoderError, match="--truncate-dim 33 is more than the 32"):
+    with pytest.raises(EncoderError, match="truncate_dim=33 is more than the 32"):
         tiny_encoder(tiny("bert"), truncate_dim=33)
 
 
@@ -576,7 +576,7 @@ def test_pickle_is_loaded_only_when_asked(tiny: Tiny, tmp_path: Path) -> None:
     (folder / "model.safetensors").unlink()
     with pytest.raises(EncoderError, match="only pickle") as caught:
         tiny_encoder(folder)
-    assert "--allow-pickle" in str(caught.value)
+    assert "--set allow_pickle=yes" in str(caught.value)
     encoder = tiny_encoder(folder, allow_pickle=True)
     assert "weights loaded from pickle" in encoder.info.notes
     assert np.abs(encoder.encode(TEXTS, "query") - tiny_encoder(tiny("bert")).encode(TEXTS, "query")).max() < 1e-6

@@ -17,6 +17,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from secid.errors import OutputError, UsageError
+from secid.files import check_writable
 from secid.pages.comparison import compare
 from secid.pages.comparison_page import COMPARISON_FORMATS
 from secid.pages.cuts import EXAMPLES, TABLES, _steps, fit, hard_cut
@@ -26,7 +27,7 @@ from secid.pages.html import to_html
 from secid.pages.markdown import LARGEST_PAGE as LARGEST_MARKDOWN
 from secid.pages.markdown import render, to_markdown
 from secid.pages.numbers import UNTOLD, nats
-from secid.pages.pages import FORMATS, check_formats, check_writable, labels, write_page
+from secid.pages.pages import FORMATS, check_formats, labels, write_page
 from secid.pages.sanitize import markdown, short, without_isolates
 from secid.pages.sections import page_of
 from secid.pages.sections.early import early_told
@@ -834,20 +835,22 @@ def test_an_unknown_suffix_is_refused_with_the_known_ones(tmp_path, name):
 def test_a_page_that_could_not_be_written_is_refused_early(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "folder.md").mkdir()
-    for name in ("no/a.md", "file/a.md", "folder.md"):
-        with pytest.raises(OutputError, match="folder") as caught:
-            check_writable([tmp_path / name])
+    for name in ("file/a.md", "folder.md"):
+        with pytest.raises(OutputError) as caught:
+            check_writable(tmp_path / name)
         assert caught.value.where == str(tmp_path / name)
-    check_writable([tmp_path / "a.md", tmp_path / "file"])
+    for name in ("a.md", "file", "no/such/a.md"):
+        check_writable(tmp_path / name)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.md"]
 
 
-def test_a_page_is_written_whole_or_not_at_all(run, tmp_path):
-    write_page(run, tmp_path / "a.html")
-    assert (tmp_path / "a.html").read_text(encoding="utf-8") == to_html(run)
+def test_a_page_is_written_whole_or_not_at_all_and_its_folder_created(run, tmp_path):
+    write_page(run, tmp_path / "no" / "such" / "a.html")
+    assert (tmp_path / "no" / "such" / "a.html").read_text(encoding="utf-8") == to_html(run)
+    (tmp_path / "file").touch()
     with pytest.raises(OutputError):
-        write_page(run, tmp_path / "missing" / "a.html")
-    assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
+        write_page(run, tmp_path / "file" / "a.html")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "no"]
 
 
 def test_a_label_of_a_folder_that_is_no_utf_8_can_be_written(run):
@@ -858,7 +861,7 @@ def test_a_label_of_a_folder_that_is_no_utf_8_can_be_written(run):
 
 def test_a_file_of_the_longest_name_is_written(run, tmp_path):
     path = tmp_path / f"{'a' * 250}.json"
-    check_writable([path])
+    check_writable(path)
     write_page(run, path)
     assert path.stat().st_size
 

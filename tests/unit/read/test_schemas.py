@@ -205,7 +205,7 @@ def test_a_first_line_that_may_be_a_header_or_a_row_is_refused(
     path = write(tmp_path / f"a{suffix}", [first, *ROWS[:n_rows]])
     with pytest.raises(InputError, match=r"a.[a-z.]+:1: the first line may name the columns or be a row") as caught:
         read(path)
-    assert "--no-header" in str(caught.value.remedy)
+    assert "--set header=no" in str(caught.value.remedy)
     assert [item.query for item in read(path, header=True)[1]] == [row[0] for row in ROWS[:n_rows]]
     assert [item.query for item in read(path, header=False)[1]] == [first[0], *(row[0] for row in ROWS[:n_rows])]
 

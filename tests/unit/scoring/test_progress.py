@@ -65,11 +65,11 @@ def test_what_is_not_read_and_flags_that_do_nothing_are_noted(tmp_path):
     told = Noted()
     secid.check([folder], header=True, positive_score=0.5, progress=told)
     assert told.notes[0] == f"{folder}: not read: README.md"
-    assert [note for note in told.notes if "does nothing" in note] == [
-        "--header does nothing here: no file is a table",
-        "--positive-score does nothing here: no file has labels",
+    assert [note for note in told.notes if "is ignored" in note] == [
+        "--set header=yes is ignored: no input is CSV or TSV",
+        "--positive-score is ignored: no input has labels",
     ]
 
     told = Noted()
     secid.check([folder, tmp_path / "b.csv"], header=False, positive_score=0.5, progress=told)
-    assert [note for note in told.notes if "does nothing" in note] == []
+    assert [note for note in told.notes if "is ignored" in note] == []

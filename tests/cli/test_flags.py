@@ -1,0 +1,117 @@
+"""Flags and help: what score offers, how it is grouped, and that every flag that secid names can be typed."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from typer.main import get_command
+
+from secid import api
+from secid.cli.app import COMMANDS, program
+from secid.results import Run
+from secid.settings import DEFAULTS, FIELDS, GROUPS, TYPES, flag_of, resolve
+from tests.cli.conftest import ROOT
+
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+OF_OTHERS = {"--help", "--force-reinstall", "--no", "--long"}
+"""Flags of typer and pip; and parts of this program's text that only look like flags."""
+SCREEN_LINES, SCREENS = 50, 2
+
+
+def commands() -> Iterator[Any]:
+    pending = [get_command(program())]
+    while pending:
+        command = pending.pop()
+        yield command
+        pending += getattr(command, "commands", {}).values()
+
+
+@cache
+def known_flags() -> frozenset[str]:
+    return frozenset(
+        flag for command in commands() for item in command.params for flag in (*item.opts, *item.secondary_opts)
+    )
+
+
+def flags_of(name: str) -> list[str]:
+    (command,) = (command for command in commands() if command.name == name)
+    return [item.name for item in command.params if item.param_type_name == "option"]
+
+
+def test_score_has_at_most_33_flags():
+    assert len(flags_of("score")) <= 33
+    assert set(flags_of("score")) - set(flags_of("ablate")) == {"ablate"}
+
+
+@pytest.mark.parametrize("name", ["score", "ablate", "check", "gate", "encoder"])
+def test_help_fits_two_screens_of_80_columns_in_groups(name, invoke, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    outcome = invoke(name, "--help")
+    lines = outcome.out.splitlines()
+    assert outcome.code == 0
+    assert len(lines) <= SCREENS * SCREEN_LINES
+    assert max(map(len, lines)) <= 80
+    assert "METHOD" not in outcome.out
+    sections = [line.removesuffix(":") for line in lines if re.fullmatch(r"\w+:", line)]
+    groups = [name for name in sections if name in GROUPS]
+    assert groups == [group for group in GROUPS if group in groups]
+    assert set(sections) - {*GROUPS, "Gate"} == {"Other"}
+
+
+def texts_in(path: Path) -> Iterator[str]:
+    """The strings of a module, in order."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def unknown_flags(texts: Iterator[str]) -> set[str]:
+    return {flag for text in texts for flag in FLAG.findall(text)} - known_flags() - OF_OTHERS
+
+
+def test_every_flag_that_a_message_names_exists():
+    modules = [path for path in (ROOT / "secid").rglob("*.py") if path.parts[-2:] != ("pages", "html.py")]
+    assert {path.name: unknown_flags(texts_in(path)) for path in modules if unknown_flags(texts_in(path))} == {}
+
+
+def test_a_flag_that_does_not_exist_would_be_noticed():
+    assert unknown_flags(iter(["or --allow-pickle, if you trust it", "give --max-length 3"])) == {"--allow-pickle"}
+
+
+def example(name: str) -> Any:
+    """A value of a setting other than its default."""
+    kind, default = TYPES[name], getattr(DEFAULTS, name)
+    choices = [choice for part in (kind, *get_args(kind)) for choice in get_args(part) if isinstance(choice, str)]
+    if choices:
+        return next(choice for choice in choices if choice != default)
+    if bool in (kind, *get_args(kind)):
+        return not default
+    if name == "block":
+        return "a=x,y"
+    return "text" if str in (kind, *get_args(kind)) else 0.75 if float in (kind, *get_args(kind)) else 7
+
+
+@pytest.mark.parametrize("name", [name for name in FIELDS if name != "encoder"])
+def test_a_setting_typed_as_it_is_named_has_its_value(name, invoke, monkeypatch):
+    given: dict[str, Any] = {}
+
+    def score(*_: object, **settings: Any) -> Run:
+        given.update({key: value for key, value in settings.items() if key in FIELDS})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "score", score)
+    assert invoke("score", "x.jsonl", *shlex.split(flag_of(name, example(name)))).code == 130
+    found = getattr(resolve(given, environment={}).values, name)
+    assert found == (("a=x,y",) if name == "block" else example(name))
+
+
+def test_every_command_is_listed(invoke):
+    lines = invoke("--help").out.splitlines()
+    assert {line.split()[0] for line in lines if re.match(r"  [a-z]+ ", line)} >= set(COMMANDS)
