@@ -128,7 +128,7 @@ def _answers(selected: Selection) -> Table:
     table.add_column(Text(plain(selected.source)), overflow="fold", ratio=1, min_width=6)
     table.add_column("status", min_width=6)
     for name in ("score ± CI", "hardness", "outscoring", "defects", "n"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", min_width=0 if " " in name else len(name))
     for name, answer in (("before", selected.before), ("after", selected.after)):
         table.add_row(name, *_cells(answer, selected.budget))
     return table

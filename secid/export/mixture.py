@@ -53,15 +53,28 @@ class Draw(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Blend(Written):
-    """What was written.
+class DrawCounts:
+    """What could not be drawn as asked.
 
-    n_records    : records of the base.   n_drawn : negatives of the file, by source.   wanted : their shares.
     n_short      : negatives that a source's share asked for and it did not have; others gave them where they could.
     n_cut        : negatives left out so that no source has more than the largest share of the drawn ones.
     n_alone      : records with candidates of fewer than two of the mixture's sources; 0 where it is one source alone.
     n_false_negative, n_near_copy : candidates of the base's queries left out because they are a labelled positive of
                    the query in the run, or a near copy of one.
+    """
+
+    n_short: int
+    n_cut: int
+    n_alone: int
+    n_false_negative: int
+    n_near_copy: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blend(Written, DrawCounts):
+    """What was written.
+
+    n_records : records of the base.   n_drawn : negatives of the file, by source.   wanted : their shares.
     """
 
     base: str
@@ -70,11 +83,6 @@ class Blend(Written):
     n_records: int
     n_drawn: dict[str, int]
     wanted: dict[str, float]
-    n_short: int
-    n_cut: int
-    n_alone: int
-    n_false_negative: int
-    n_near_copy: int
 
 
 def write_blend(
@@ -128,7 +136,7 @@ def write_blend(
         n_records=planned.n_records,
         n_drawn={name: n_drawn[name] for name in names},
         wanted={name: shares[name] for name in names},
-        **counts,
+        **vars(counts),
     )
 
 
@@ -170,7 +178,7 @@ def _drawn(
     base: PlannedSource,
     seed: int,
     bounds: Mapping[str, float],
-) -> tuple[list[list[Draw]], dict[str, int]]:
+) -> tuple[list[list[Draw]], DrawCounts]:
     """The drawn negatives of each record of the base, and the counts of the drawing."""
     names = list(sources)
     tables = [_by_query(planned, plan, _seed_of(name, seed)) for name, planned in sources.items()]
@@ -190,7 +198,7 @@ def _drawn(
     n_cut = draws.keep_within(order, largest, names)
     unfit = {f"n_{name}": _n_candidates(name, sources.values(), base.query) for name in UNFIT}
     drawn = [[Draw(names[place], triplet) for place, triplet in sorted(picked)] for picked in draws.picked]
-    return drawn, {"n_short": sum(missing), "n_cut": n_cut, "n_alone": draws.n_alone, **unfit}
+    return drawn, DrawCounts(n_short=sum(missing), n_cut=n_cut, n_alone=draws.n_alone, **unfit)
 
 
 def _n_candidates(finding: str, sources: Iterable[PlannedSource], queries: Index) -> int:

@@ -59,21 +59,18 @@ def row_of(record: Record) -> Row:
     scalars = {str(key): _scalar(value) for key, value in columns.items() if _is_scalar(value)}
     lost = [str(key) for key, value in columns.items() if not _is_scalar(value)]
     lost = [name for name in lost if name not in SCORE_COLUMNS or not lists[SCORE_COLUMNS.index(name)]]
-    passages = [
-        [
-            _passage(text, cell, scores[place] if place < len(scores) else None)
-            for text, (place, cell) in zip(*pair, strict=True)
-        ]
-        for pair, scores in zip(((record.positives, positives), (record.negatives, negatives)), lists, strict=True)
-    ]
+    pos = [_passage(text, cell, lists[0]) for text, cell in zip(record.positives, positives, strict=True)]
+    neg = [_passage(text, cell, lists[1]) for text, cell in zip(record.negatives, negatives, strict=True)]
     inside = {key for _, cell in (*positives, *negatives) if isinstance(cell, dict) for key in cell if cell[key]}
-    known = {*TEXT_KEYS, *ID_KEYS, *((TITLE_KEY,) if any(p.title for side in passages for p in side) else ())}
+    known = {*TEXT_KEYS, *ID_KEYS, *((TITLE_KEY,) if any(passage.title for passage in (*pos, *neg)) else ())}
     lost += sorted(f"{key} of passages" for key in inside - known)  # titles are not lost where they are joined
-    return Row(record.query, *passages, _id(query, record.query), scalars, lost)
+    return Row(record.query, pos, neg, _id(query, record.query), scalars, lost)
 
 
-def _passage(text: str, cell: Any, score: float | None) -> Passage:
-    """A passage. cell: a text, an id, an object that holds one, or [instruction, text]."""
+def _passage(text: str, placed: tuple[int, Any], scores: Sequence[float | None]) -> Passage:
+    """A passage. placed: its place in the row, and its cell: a text, an id, an object or [instruction, text]."""
+    place, cell = placed
+    score = scores[place] if place < len(scores) else None
     title = cell.get(TITLE_KEY) if isinstance(cell, dict) else None
     joined = isinstance(title, str) and title != "" and text.startswith(f"{title} ")
     return Passage(text, _id(cell, text), title if isinstance(title, str) and joined else "", score)
@@ -96,7 +93,7 @@ def _scalar(value: Any) -> Scalar:
         return None
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return str(value)
-    return encodable(value) if isinstance(value, str) else value  # type: ignore[no-any-return]
+    return encodable(value) if isinstance(value, str) else value
 
 
 def _scores(values: Any) -> list[float | None]:
@@ -130,8 +127,10 @@ class RowsOnDisk:
                 given, row = json.loads(line)
                 place = Place(*given)
                 if place.split == split and not place.reason:
-                    query, positives, negatives, *rest = row
-                    sides = ([Passage(*values) for values in side] for side in (positives, negatives))
-                    yield place, Row(query, *sides, *rest)
+                    kept = Row(*row)
+                    positives, negatives = (
+                        [Passage(*values) for values in side] for side in (kept.positives, kept.negatives)
+                    )
+                    yield place, kept._replace(positives=positives, negatives=negatives)
                 elif place.reason and place.split in (split, None):
                     yield place, None

@@ -66,7 +66,7 @@ def schema_of(asked: str | None, own: Collection[str]) -> Schema:
     if asked is not None and asked not in SCHEMAS:
         raise UsageError(f"unknown schema {asked!r}", where="--as", remedy=f"one of {', '.join(SCHEMAS)}")
     given = {OWN.get(name, "flagembedding") for name in own}
-    return cast("Schema", asked) if asked else given.pop() if len(given) == 1 else "flagembedding"
+    return asked or (given.pop() if len(given) == 1 else "flagembedding")
 
 
 def suffix_of(out: Path) -> str:
@@ -87,7 +87,7 @@ def new_files(*paths: Path) -> Iterator[list[Path]]:
         if not path.parent.is_dir():
             raise OutputError("no such directory", where=str(path.parent), remedy="create it first")
         if path.exists() or path.is_symlink():
-            raise OutputError("already exists", where=str(path), remedy="name another file; nothing is replaced")
+            raise OutputError("already exists", where=str(path), remedy="name another file; nothing is overwritten")
     partials = [partial_of(path) for path in paths]
     try:
         yield partials
@@ -232,7 +232,7 @@ def _one_type(kinds: set[type]) -> type:
 
 
 def _as(value: Scalar, kind: type) -> Scalar:
-    return value if value is None or type(value) is kind else kind(value)  # type: ignore[no-any-return]
+    return value if value is None or type(value) is kind else kind(value)
 
 
 def _write(documents: Iterator[dict[str, Any]], types: Mapping[str, type], out: Path, suffix: str) -> int:
