@@ -66,7 +66,7 @@ CONTROL_LEGEND = (
 )
 
 
-def print_run(console: Console, run: Run, legend: bool = False) -> None:
+def print_run(console: Console, run: Run, legend: bool = True) -> None:
     """Prints ranking, controls, ablations, what was left out, and the verdict. Foreign names are never markup."""
     console.print(Trimmed(table(run, console.width, legend)))
 
