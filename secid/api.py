@@ -203,7 +203,7 @@ def select(
 
 
 def _folder(run: str | PathLike[str]) -> Path:
-    """The run folder. Raises UsageError for one of its files: states and tables lie beside them."""
+    """The run folder. Raises UsageError for one of its files: the states and tables are needed too."""
     path = Path(run)
     if path.is_file():
         raise UsageError(

@@ -1,4 +1,4 @@
-"""How long work tells its caller how far it is, without knowing about terminals."""
+"""How long-running work reports its progress, without knowing about terminals."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Told of stages in order; one stage at a time."""
+    """Receives stages in order, one at a time."""
 
     def start(self, stage: str, total: int | None, unit: str) -> None:
-        """A stage begins. total: None when unknown."""
+        """A stage begins. total: None if unknown."""
 
     def advance(self, n: int) -> None:
         """n more units of the current stage are done."""
 
     def note(self, text: str) -> None:
-        """A line for the user: what was understood, chosen or left out."""
+        """A line for the user: how a file was read, what was chosen or left out."""
 
 
 class Silent:
-    """Tells nobody."""
+    """Reports nothing."""
 
     def start(self, stage: str, total: int | None, unit: str) -> None: ...
 

@@ -68,6 +68,10 @@ class PieceEncoder(HashEncoder):
     def word_pieces(self, texts: list[str]) -> list[list[int]]:
         return [[_number(piece) for piece in re.findall(r"\S{1,3}", text.lower())] for text in texts]
 
+    def unknown_shares(self, texts: list[str]) -> np.ndarray:
+        """As if it knew no Cyrillic."""
+        return np.array([len(re.findall("[а-яА-Я]", text)) / max(1, sum(map(str.isalpha, text))) for text in texts])
+
 
 def _number(piece: str) -> int:
     return int.from_bytes(piece.encode("utf-32-le"), "little") % (2**61 - 1)

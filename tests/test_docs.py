@@ -242,6 +242,24 @@ def test_commands_name_options_that_exist(page):
         assert {word.split("=")[0] for word in words if word.startswith("--")} <= options, command
 
 
+OF_SCRIPTS = {"--check", "--help", "--update-snapshots"}
+"""Flags that pages name and that are not of secid's commands: of the fixtures' script, of typer, of pytest."""
+ABOUT_SCRIPTS = {"changelog.md", "performance.md", "gate.md in experiments", "subsamples.md in experiments"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_flags_in_the_text_exist(page):
+    if {page.name, f"{page.name} in {page.parent.name}"} & ABOUT_SCRIPTS:
+        return
+    known = {
+        flag
+        for command, _ in builder().commands().values()
+        for parameter in command.params
+        for flag in (*parameter.opts, *parameter.secondary_opts)
+    }
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text_of(page))) - known - OF_SCRIPTS == set()
+
+
 @pytest.mark.parametrize(
     ("page", "number"),
     [(page, number) for page in PAGES for number in range(len(blocks(page, "python")))],

@@ -18,7 +18,7 @@ Scores = Mapping[str, float | None]
 
 def blocks_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Blocks of sources from `NAME=source,source`; one block of all by default. Raises UsageError."""
-    found: dict[str, tuple[str, ...]] = {}
+    blocks: dict[str, tuple[str, ...]] = {}
     for text in texts:
         name, _, members = (part.strip() for part in text.partition("="))
         listed = tuple(part.strip() for part in members.split(",") if part.strip())
@@ -32,11 +32,11 @@ def blocks_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str
                     f"no source {member!r}", where=flag_of("block", name), remedy=f"sources: {', '.join(names)}"
                 )
         twice = next((member for member in listed if listed.count(member) > 1), None)
-        if twice is not None or name in found:
+        if twice is not None or name in blocks:
             what = "this block" if twice is None else f"source {twice!r}"
             raise UsageError(f"{what} is named twice", where=flag_of("block", name), remedy="name each once")
-        found[name] = listed
-    return found
+        blocks[name] = listed
+    return blocks
 
 
 def ablation(
@@ -86,12 +86,12 @@ def newly_tied(values: Scores, base: Scores) -> list[tuple[str, str]]:
 
 def swapped(values: Scores, base: Scores, names: Sequence[str]) -> list[tuple[str, str]]:
     """Pairs of sources whose order is the other one than at the base. Pairs with a missing score are left out."""
-    found = []
+    pairs = []
     for first, second in combinations(names, 2):
         gap, base_gap = _gap(values, first, second), _gap(base, first, second)
         if gap is not None and base_gap is not None and gap * base_gap < 0:
-            found.append((first, second) if base_gap > 0 else (second, first))
-    return found
+            pairs.append((first, second) if base_gap > 0 else (second, first))
+    return pairs
 
 
 def rank_stability(values: Scores, base: Scores, names: Sequence[str]) -> float | None:
@@ -141,8 +141,8 @@ def conclusion(name: str, base: str, rows: Sequence[AblationRow]) -> str:
     among = f"{len(ordering)} {many}"
     changes, ties = _changes(name, ordering, among), _ties(name, base, ordering)
     steady = f"no pair changes places over {among}" if ties and not any(row.swapped for row in ordering) else ""
-    told = "; ".join(filter(None, (changes, steady, _noise(ordering), ties)))
-    return (told or f"order unchanged over {among}") + note
+    parts = "; ".join(filter(None, (changes, steady, _noise(ordering), ties)))
+    return (parts or f"order unchanged over {among}") + note
 
 
 def _changes(name: str, rows: Sequence[AblationRow], among: str) -> str:
@@ -164,8 +164,8 @@ def _changes(name: str, rows: Sequence[AblationRow], among: str) -> str:
         return f"order changes only {at} {next(iter(changed))} (of {among}): {pairs}{more} swap"
     head = f"order changes {at} {len(changed)} of {among}"
     if len(met) <= LINE_PAIRS:
-        told = [f"{first} and {second} swap {at} {_listed(settings)}" for (first, second), settings in often]
-        return f"{head}: {', '.join(told)}"
+        parts = [f"{first} and {second} swap {at} {_listed(settings)}" for (first, second), settings in often]
+        return f"{head}: {', '.join(parts)}"
     (first, second), settings = often[0]
     n_sources = len(rows[0].scores)
     n_pairs = n_sources * (n_sources - 1) // 2
@@ -191,9 +191,9 @@ def _ties(name: str, base: str, rows: Sequence[AblationRow]) -> str:
     at = PREPOSITIONS.get(name, "with")
     own = next((row.scores for row in rows if row.setting == base), {})
     ties = [(in_words(row.setting), n) for row in rows if own and (n := len(newly_tied(row.scores, own)))]
-    told = [f"{n} {'pair ties' if n == 1 else 'pairs tie'} {at} {setting}" for setting, n in ties[:LINE_SETTINGS]]
+    parts = [f"{n} {'pair ties' if n == 1 else 'pairs tie'} {at} {setting}" for setting, n in ties[:LINE_SETTINGS]]
     n_more = len(ties) - LINE_SETTINGS
-    return ", ".join([*told, *([f"more {at} {n_more} others"] if n_more > 0 else [])])
+    return ", ".join([*parts, *([f"more {at} {n_more} others"] if n_more > 0 else [])])
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -203,17 +203,17 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def over_encoders(table: Mapping[str, Scores]) -> Ablation:
-    """The ablation over encoders; the first is the target. Its note tells which agree, and the condition."""
+    """The ablation over encoders; the first is the target. Its note says which agree, and the condition."""
     base, *others = table
-    found = ablation("encoder", base, table)
+    result = ablation("encoder", base, table)
     names = sorted(table[base])
-    told = []
+    changes = []
     for other in others:
         a, b = (np.array([table[encoder][name] for name in names], np.float64) for encoder in (base, other))
         tau = kendall_tau_b(a, b)
-        told.append(f"{other} {'undefined' if tau is None else f'{tau:+.2f}'}")
+        changes.append(f"{other} {'undefined' if tau is None else f'{tau:+.2f}'}")
     return replace(
-        found,
-        note=f"Kendall tau-b with {base}: {', '.join(told)}. "
+        result,
+        note=f"Kendall tau-b with {base}: {', '.join(changes)}. "
         "Only encoders of the target's own family bear on the target",
     )

@@ -65,17 +65,17 @@ def _highest(values: Floats) -> int | None:
 
 
 def unmatched_names(run: Run, outcomes: Iterable[Outcomes]) -> list[str]:
-    """What of the names stands on one side alone, in words: in the table, and in the run."""
-    given = list(dict.fromkeys(name for outcome in outcomes for name in outcome.values))
+    """Names on one side alone, in words: in the table, and in the run."""
+    metric_names = list(dict.fromkeys(name for outcome in outcomes for name in outcome.values))
     own = [source.name for source in run.sources]
-    found = []
-    if strange := [name for name in given if name not in own]:
-        found.append(
-            f"{len(strange)} of {len(given)} names are no source of the run and count nowhere: {shown_names(strange)}"
+    lines = []
+    if strange := [name for name in metric_names if name not in own]:
+        lines.append(
+            f"{len(strange)} of {len(metric_names)} names are no source of the run, so ignored: {shown_names(strange)}"
         )
-    if missing := [name for name in own if name not in given]:
-        found.append(f"{len(missing)} of the run's {len(own)} sources have no value: {shown_names(missing)}")
-    return found
+    if missing := [name for name in own if name not in metric_names]:
+        lines.append(f"{len(missing)} of the run's {len(own)} sources have no value: {shown_names(missing)}")
+    return lines
 
 
 def numbers_of(run: Run) -> dict[str, dict[str, float]]:
@@ -84,12 +84,12 @@ def numbers_of(run: Run) -> dict[str, dict[str, float]]:
     At the run's own budget the scores that it ranks by, beyond 1 those on equal numbers where sources differ in size;
     where they cannot be cut, other budgets beyond 1 are left out: a larger source scores higher at them (METHOD 7).
     """
-    found: dict[str, dict[str, float]] = {"ECI_sem": {s.name: s.eci_nats for s in run.sources}}
+    numbers: dict[str, dict[str, float]] = {"ECI_sem": {s.name: s.eci_nats for s in run.sources}}
     common = set.intersection(*({point.budget for point in source.compared_curve} for source in run.sources))
     for budget in sorted({run.budget} if "crossings" in run.not_evaluated else common):
         if budget != 1.0:
             curves = {s.name: s.compared_curve if budget > 1.0 else s.budget_curve for s in run.sources}
-            found[_at_budget(budget)] = {
+            numbers[_at_budget(budget)] = {
                 name: next(point.nats for point in curve if point.budget == budget) for name, curve in curves.items()
             }
     for item in run.ablations:
@@ -98,10 +98,10 @@ def numbers_of(run: Run) -> dict[str, dict[str, float]]:
                 known = {name: value for name, value in row.scores.items() if value is not None}
                 if row.setting != item.base and len(known) == len(row.scores):
                     at = "" if run.budget == 1.0 else f" at B = {run.budget:g}"
-                    found[f"weight {row.setting}{at}"] = known
+                    numbers[f"weight {row.setting}{at}"] = known
     for field in vars(run.sources[0].proxies):
-        found[field] = {source.name: getattr(source.proxies, field) for source in run.sources}
-    return found
+        numbers[field] = {source.name: getattr(source.proxies, field) for source in run.sources}
+    return numbers
 
 
 def _at_budget(budget: float) -> str:
@@ -121,7 +121,7 @@ def agree(run: Run, outcomes: Iterable[Outcomes]) -> tuple[Agreement, ...]:
     Raises InputError where fewer than three sources have an outcome.
     """
     numbers = numbers_of(run)
-    found = []
+    agreements = []
     for outcome in outcomes:
         names = [source.name for source in run.sources if source.name in outcome.values]
         if len(names) < FEWEST_SOURCES:
@@ -133,8 +133,8 @@ def agree(run: Run, outcomes: Iterable[Outcomes]) -> tuple[Agreement, ...]:
                 + ", ".join(source.name for source in run.sources),
             )
         for name, values in numbers.items():
-            found.append(_agreement(run, name, values, outcome, names))
-    return tuple(found)
+            agreements.append(_agreement(run, name, values, outcome, names))
+    return tuple(agreements)
 
 
 def _agreement(run: Run, name: str, values: Mapping[str, float], outcome: Outcomes, names: Sequence[str]) -> Agreement:

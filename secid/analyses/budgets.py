@@ -14,14 +14,14 @@ from secid.triplets.measured import Measured
 
 Floats = npt.NDArray[np.float64]
 STEPS_PER_DECADE = 50
-"""Of the budgets between which curves are looked at for crossings: two within a factor of 1.05 may cancel out."""
+"""Of the budgets between which curves are searched for crossings: two within a factor of 1.05 may cancel out."""
 LEVEL_FRACTION = 1e-6
 """Curves nearer than METHOD 11's precision are level: the same source read in another order crosses itself nowhere."""
 
 
 def crossings(items: Sequence[Measured], largest: float) -> tuple[Crossing, ...]:
     """Budgets from 1 to the largest at which two sources of equal size change places, every time. Source: METHOD 7."""
-    found = []
+    result = []
     grid = np.geomspace(1.0, largest, 1 + ceil(STEPS_PER_DECADE * log10(largest)))
     curves = {item.name: _spectral_curve(item, grid) for item in items}
     for first, second in combinations(items, 2):
@@ -32,8 +32,8 @@ def crossings(items: Sequence[Measured], largest: float) -> tuple[Crossing, ...]
             if signs[low] != signs[high]:
                 ahead, behind = (first, second) if signs[low] > 0 else (second, first)
                 budget = _root(a, b, float(grid[low]), float(grid[high]))
-                found.append(Crossing(first=ahead.name, second=behind.name, budget=budget))
-    return tuple(sorted(found, key=lambda crossing: crossing.budget))
+                result.append(Crossing(first=ahead.name, second=behind.name, budget=budget))
+    return tuple(sorted(result, key=lambda crossing: crossing.budget))
 
 
 def _spectral_curve(item: Measured, budgets: Floats) -> tuple[Floats, Floats]:

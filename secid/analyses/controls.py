@@ -34,12 +34,14 @@ def chosen_kinds(text: str) -> tuple[str, ...]:
     """The kinds that the setting asks for, in the order of KINDS. Raises UsageError for an unknown one."""
     if text in ("all", "none"):
         return KINDS if text == "all" else ()
-    asked = ["_".join(part.replace("-", " ").split()) for part in text.split(",")]  # as pages write them, too
-    for name in asked:
+    names = ["_".join(part.replace("-", " ").split()) for part in text.split(",")]  # as pages write them, too
+    for name in names:
         if name not in KINDS:
-            alone = f"{name!r} stands alone, got {text!r}" if name in ("all", "none") else f"unknown control {name!r}"
+            alone = (
+                f"{name!r} cannot be combined, got {text!r}" if name in ("all", "none") else f"unknown control {name!r}"
+            )
             raise UsageError(alone, where="--controls", remedy=f"all, none, or some of {', '.join(KINDS)}")
-    return tuple(kind for kind in KINDS if kind in asked)
+    return tuple(kind for kind in KINDS if kind in names)
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Base:
 
     query, positive : (R,) in the order of the sample.   pool : documents of the scored triplets.
     known           : sorted query * n_passages + passage of every labelled positive.
-    own             : the same of every document that stands in a record of the query.
+    own             : the same of every document in a record of the query.
     per_query       : negatives drawn for each pair: the median of the sources' records.
     """
 
@@ -104,10 +106,10 @@ def make_controls(
 ) -> tuple[list[Control], dict[str, str]]:
     """The controls that the settings ask for; those that cannot be made, with the reason."""
     kinds = chosen_kinds(settings.controls)
-    made: list[Control] = []
+    controls: list[Control] = []
     missing: dict[str, str] = {}
     if not kinds:
-        return made, missing
+        return controls, missing
     base = base_of(plan, triplets, settings)
     makers: Mapping[str, Callable[[], Triplets | str]] = {
         "random": lambda: _random(base, settings.seed),
@@ -124,13 +126,13 @@ def make_controls(
                 if isinstance(dealt, str):
                     missing[f"control {control_name(kind, planned.name)}"] = dealt
                 else:
-                    made.append(Control(kind, planned.name, dealt))
+                    controls.append(Control(kind, planned.name, dealt))
         elif isinstance(rows_or_reason := makers[kind](), str):
             missing[f"control {control_name(kind, None)}"] = rows_or_reason
         else:
-            made.append(Control(kind, None, rows_or_reason))
+            controls.append(Control(kind, None, rows_or_reason))
         progress.advance(1)
-    return made, missing
+    return controls, missing
 
 
 def rows_of(
@@ -160,9 +162,9 @@ def _from_table(base: Base, table: Index, wanted: npt.NDArray[np.bool_]) -> Trip
 
 
 def _is_pair(known: Index, base: Base, query: Index, passage: Index) -> npt.NDArray[np.bool_]:
-    wanted = pairs(query, passage, base.n_passages)
-    place = np.minimum(np.searchsorted(known, wanted), max(0, len(known) - 1))
-    return known[place] == wanted if len(known) else np.zeros(wanted.shape, np.bool_)
+    keys = pairs(query, passage, base.n_passages)
+    place = np.minimum(np.searchsorted(known, keys), max(0, len(known) - 1))
+    return known[place] == keys if len(known) else np.zeros(keys.shape, np.bool_)
 
 
 def _random(base: Base, seed: int) -> Triplets | str:
@@ -172,12 +174,12 @@ def _random(base: Base, seed: int) -> Triplets | str:
     generator = np.random.default_rng([seed, 1])
     # Twice as many as needed and a few more: own documents and repeats are struck out
     table = base.pool[generator.integers(len(base.pool), size=(len(base.query), 2 * base.per_query + 8))]
-    wanted = ~_is_pair(base.own, base, base.query[:, None], table) & _first_in_row(table)
-    return _from_table(base, table, wanted)
+    keep = ~_is_pair(base.own, base, base.query[:, None], table) & _first_in_row(table)
+    return _from_table(base, table, keep)
 
 
 def _first_in_row(table: Index) -> npt.NDArray[np.bool_]:
-    """True where a value stands in its row for the first time."""
+    """True where a value is the first of its kind in its row."""
     order = np.argsort(table, axis=1, kind="stable")
     ordered = np.take_along_axis(table, order, axis=1)
     new = np.ones_like(ordered, np.bool_)
@@ -217,7 +219,7 @@ def _query_echo(base: Base, plan: Plan, tokenizer: str) -> Triplets | str:
 def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Triplets | str:
     """A source's negatives dealt to other queries: its style stays, their relation goes.
 
-    Triplets stand in the order of the sample, so neighbours are strangers; a shift by at least the
+    Triplets are in the order of the sample, so neighbours are strangers; a shift by at least the
     largest number of negatives of one query moves every negative to another query.
     """
     priority = sample_order(plan.queries.keys[rows.query], settings.seed)
@@ -254,14 +256,14 @@ def _bm25(base: Base, plan: Plan) -> Triplets | str:
     k = min(len(base.pool), base.per_query + _most_known(base))
     if not len(pair):
         return "no query has a token"
-    found, scores = index.retrieve([queries[place] for place in pair], k=k, show_progress=False)
+    ranking, scores = index.retrieve([queries[place] for place in pair], k=k, show_progress=False)
     table = np.zeros((len(base.query), k), np.int64)
-    wanted = np.zeros((len(base.query), k), np.bool_)
-    table[pair] = base.pool[found]
-    wanted[pair] = (scores > 0) & ~_is_pair(base.known, base, base.query[pair][:, None], table[pair])
-    if not wanted.any():
+    keep = np.zeros((len(base.query), k), np.bool_)
+    table[pair] = base.pool[ranking]
+    keep[pair] = (scores > 0) & ~_is_pair(base.known, base, base.query[pair][:, None], table[pair])
+    if not keep.any():
         return "no query shares a token with a document other than its positives"
-    return _from_table(base, table, wanted)
+    return _from_table(base, table, keep)
 
 
 def _dense(base: Base, vectors: Vectors) -> Triplets | str:

@@ -46,9 +46,9 @@ def read_outcomes(path: Path) -> list[Outcomes]:
             remedy="the first line of the file names the columns, such as source,ndcg@10,ndcg@10_se",
         )
     if twice := next((name for name in columns if name and columns.count(name) > 1), None):
-        raise InputError(f"column {twice!r} stands twice", where=f"{path}:{rows[0][0]}")
+        raise InputError(f"column {twice!r} occurs twice", where=f"{path}:{rows[0][0]}")
     table: dict[str, dict[str, float]] = {name: {} for name in columns if name not in ("source", "")}
-    seen: set[str] = set()
+    names: set[str] = set()
     for line, cells in rows[1:]:
         if len(cells) > len(columns):
             raise InputError(
@@ -58,9 +58,9 @@ def read_outcomes(path: Path) -> list[Outcomes]:
             )
         row = dict(zip(columns, cells, strict=False))
         source = row.get("source", "")
-        if source in seen:
-            raise InputError(f"source {source!r} stands twice", where=f"{path}:{line}")
-        seen.add(source)
+        if source in names:
+            raise InputError(f"source {source!r} occurs twice", where=f"{path}:{line}")
+        names.add(source)
         for name, known in table.items():
             if row.get(name):
                 known[source] = _number(row[name], f"{path}:{line}", name)

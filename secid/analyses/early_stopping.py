@@ -51,7 +51,7 @@ Levels = Callable[[int], Floats]
 
 
 def look_sizes(n_queries: int, first: int = FIRST_LOOK) -> tuple[int, ...]:
-    """Numbers of queries at which the order is looked at, rising from the first, the last one all of them."""
+    """Numbers of queries at which the order is tested, rising from the first, the last one all of them."""
     sizes = []
     size = float(first)
     while LAST_STEP * size < n_queries:
@@ -65,13 +65,13 @@ class Looks:
     """The planned looks. Sources may have different queries, so a look sees of each what its sample holds.
 
     sizes : (L,) queries of all sources together.
-    seen  : (L, S) share of each source's queries in the files.
-    ready : (L, S) whether the look holds FIRST_LOOK queries of a source, or all that it has; else it is not judged.
+    read_share : (L, S) share of each source's queries in the files.
+    ready : (L, S) whether the look holds FIRST_LOOK queries of a source, or all that it has; else it is not decided on.
     times : information times of the looks that leave something to chance, in a unit of their own.
     """
 
     sizes: tuple[int, ...]
-    seen: Floats
+    read_share: Floats
     ready: npt.NDArray[np.bool_]
     times: Floats
 
@@ -97,8 +97,8 @@ def _times(counts: Index, population: Index, ready: npt.NDArray[np.bool_]) -> Fl
     """(L,) information times that rise from look to look as those of the source that gains most.
 
     The information of a pair rises at most so fast, and what rises faster errs more often at the same level. A source
-    that is not judged yet, or was seen whole before, gains nothing; one of which the last query is seen gains without
-    bound, since nothing is left of its variance.
+    that is not decided on yet, or was read whole before, gains nothing; one of which the last query is read gains
+    without bound, since nothing is left of its variance.
     """
     with np.errstate(divide="ignore"):
         information = information_times(counts, population)
@@ -122,7 +122,7 @@ def rank_early(
     names = [planned.name for planned in plan.sources]
     open_pairs = list(combinations(sorted(names), 2))
     pairs: list[EarlyPair] = []
-    made: list[Look] = []
+    looks_made: list[Look] = []
     position = sample_positions(plan, settings.seed)
     looks = looks_of(
         [distinct(p.query) for p in plan.sources],
@@ -145,12 +145,12 @@ def rank_early(
         ]
         place = min(number, len(times) - 1)  # a look at all queries errs with no chance
         used = _used(times, levels, _sharing(open_pairs, settings.tie), place) if len(times) else 0.0
-        seen = dict(zip(names, looks.seen[number].tolist(), strict=True))
-        found = _decided(items, open_pairs, partial(_level, levels, place), size, seen, settings.tie)
-        pairs += found
-        decided = {tuple(sorted((pair.first, pair.second))) for pair in found}
+        read_share = dict(zip(names, looks.read_share[number].tolist(), strict=True))
+        decisions = _decided(items, open_pairs, partial(_level, levels, place), size, read_share, settings.tie)
+        pairs += decisions
+        decided = {tuple(sorted((pair.first, pair.second))) for pair in decisions}
         open_pairs = [pair for pair in open_pairs if pair not in decided]
-        made.append(Look(n_queries=size, n_texts_encoded=_embedded(embedder), alpha=used, n_decided=len(pairs)))
+        looks_made.append(Look(n_queries=size, n_texts_encoded=_embedded(embedder), alpha=used, n_decided=len(pairs)))
         progress.note(f"{size} queries: {len(pairs)} of {len(pairs) + len(open_pairs)} pairs decided for these files")
         if not open_pairs:
             break
@@ -158,7 +158,7 @@ def rank_early(
         confidence=1.0 - alpha,
         tie_nats=settings.tie,
         planned_looks=looks.sizes,
-        looks=tuple(made),
+        looks=tuple(looks_made),
         pairs=tuple(pairs),
         undecided=tuple(open_pairs),
         n_texts_encoded=_embedded(embedder),
@@ -184,10 +184,10 @@ def _embedded(embedder: Embedder) -> int:
     return int(embedder.counts["n_texts"])
 
 
-def _first_queries(plan: Plan, seen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Plan:
+def _first_queries(plan: Plan, sample: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Plan:
     """The plan with only the records of these queries; texts keep their ids."""
     sources = tuple(
-        select(planned, seen[planned.query], np.ones(planned.n_triplets, np.bool_)) for planned in plan.sources
+        select(planned, sample[planned.query], np.ones(planned.n_triplets, np.bool_)) for planned in plan.sources
     )
     return replace(plan, sources=sources)
 
@@ -212,14 +212,14 @@ def _decided(
     open_pairs: Sequence[tuple[str, str]],
     level: Callable[[int], float],
     size: int,
-    seen: Mapping[str, float],
+    read_share: Mapping[str, float],
     tie: float | None,
 ) -> list[EarlyPair]:
     """The open pairs that this look decides, the clearest first: each leaves the error to fewer.
 
-    level : nominal two-sided p for a number of pairs that share the error.   seen : share of each source's queries in
-    the files that was seen. The finite-population factor sqrt(1 - share), by the smaller share of a pair, aims at the
-    full files' scores, so with all seen a difference stands as it is.
+    level : nominal two-sided p for a number of pairs that share the error.   read_share : share of each source's
+    queries in the files that this look has read. The finite-population factor sqrt(1 - share), by the smaller share
+    of a pair, aims at the full files' scores, so that with all of them read a difference has no error.
     """
     ready = {item.name: item for item in items if len(item.influence.queries) >= FEWEST_QUERIES}
     evidence = []
@@ -227,11 +227,11 @@ def _decided(
         if first in ready and second in ready:
             a, b = ready[first], ready[second]
             gap = difference(a.influence, b.influence, a.nats(1.0) - b.nats(1.0))
-            share = min(seen[first], seen[second])
+            share = min(read_share[first], read_share[second])
             error = gap.standard_error * float(np.sqrt(max(0.0, 1.0 - share)))
             freedom = gap.n_queries - 1
             evidence.append((_p_value(gap.nats, error, freedom, share), gap.nats, error, freedom, first, second))
-    found: list[EarlyPair] = []
+    decisions: list[EarlyPair] = []
     left = list(open_pairs)
     for p, gap_nats, error, freedom, first, second in sorted(evidence):
         allowed = level(_sharing(left, tie))
@@ -244,14 +244,14 @@ def _decided(
             continue
         left.remove((first, second))
         ahead, behind = (first, second) if gap_nats > 0 else (second, first)
-        found.append(
+        decisions.append(
             EarlyPair(first=ahead, second=behind, outcome=outcome, n_queries=size, difference_nats=abs(gap_nats))
         )
-    return found
+    return decisions
 
 
 def _p_value(gap_nats: float, error: float, freedom: int, share: float) -> float:
-    """Two-sided p of a difference; 1 where it is rounding alone or nothing varies, 0 where all queries were seen."""
+    """Two-sided p of a difference; 1 where it is rounding alone or nothing varies, 0 where all queries were read."""
     if abs(gap_nats) <= ROUNDING_NATS or (error == 0.0 and share < 1.0):
         return 1.0
     return 0.0 if error == 0.0 else float(2.0 * stdtr(freedom, -abs(gap_nats) / error))

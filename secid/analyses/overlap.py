@@ -25,10 +25,10 @@ class Listed(NamedTuple):
 
 def overlaps(sources: Sequence[Listed]) -> tuple[Overlap, ...]:
     """What each pair of sources shares, over the smaller of the two; no pair gives the empty tuple."""
-    found = []
+    result = []
     for a, b in combinations(sources, 2):
         queries = np.intersect1d(a.query, b.query)
-        found.append(
+        result.append(
             Overlap(
                 first=a.name,
                 second=b.name,
@@ -37,7 +37,7 @@ def overlaps(sources: Sequence[Listed]) -> tuple[Overlap, ...]:
                 shared_document_fraction=_shared(a.negative, b.negative),
             )
         )
-    return tuple(found)
+    return tuple(result)
 
 
 def _shared(first: Index, second: Index) -> float:

@@ -78,12 +78,12 @@ def _holm_steps(p_values: Floats, stop: EarlyStop | None) -> tuple[list[int], li
     Pairs that stay open all wait for the first of them, so they have its step.
     """
     steps, established = [0] * len(p_values), [False] * len(p_values)
-    step, standing = len(p_values), True
+    step, still = len(p_values), True
     for place in np.argsort(p_values, kind="stable").tolist():
         steps[place] = step
-        standing = standing and bool(p_values[place] < _level(ESTABLISHED_P / step, stop))
-        established[place] = standing
-        step -= standing
+        still = still and bool(p_values[place] < _level(ESTABLISHED_P / step, stop))
+        established[place] = still
+        step -= still
     return steps, established
 
 
@@ -121,7 +121,7 @@ def rank_groups(names: Sequence[str], comparisons: Sequence[Comparison]) -> dict
 
 
 def chances(ranked: Sequence[Measured], settings: Settings) -> Floats:
-    """(S,) probability of the highest score; equal where a source has too few queries to tell. Source: METHOD 8."""
+    """(S,) probability of the highest score; equal where a source has too few queries. Source: METHOD 8."""
     if any(len(item.influence.queries) < FEWEST_QUERIES for item in ranked):
         return np.full(len(ranked), 1.0 / len(ranked))
     scores = np.array([item.nats(settings.budget) for item in ranked])

@@ -17,15 +17,17 @@ from secid.triplets.measured import Measured
 POOL = "Scored with the document frequencies of the whole run; --max-records counts over its sample alone"
 
 
-def with_noise(found: Ablation, variants: Mapping[str, Variant], items: Sequence[Measured], budget: float) -> Ablation:
+def with_noise(
+    ablation: Ablation, variants: Mapping[str, Variant], items: Sequence[Measured], budget: float
+) -> Ablation:
     """The ablation over samples with the queries of each row, 95 % intervals, and the swaps that stay within theirs.
 
     items : as they are ranked, at `budget`. A sample of m of n queries aims at the score of all n, so it has the run's
     standard error times sqrt(n/m - 1): none where it is all of them. Fewer than FEWEST_QUERIES queries say nothing,
     so every swap stays open there. Source: METHOD 8.
     """
-    rows = tuple(_row(row, variants[row.setting], items, budget) for row in found.rows)
-    return replace(found, rows=rows, conclusion=conclusion(found.name, found.base, rows), note=POOL)
+    rows = tuple(_row(row, variants[row.setting], items, budget) for row in ablation.rows)
+    return replace(ablation, rows=rows, conclusion=conclusion(ablation.name, ablation.base, rows), note=POOL)
 
 
 def _row(row: AblationRow, variant: Variant, items: Sequence[Measured], budget: float) -> AblationRow:

@@ -20,7 +20,7 @@ from secid.triplets.measure_set import Bench, level_places
 from secid.triplets.measured import Measured
 
 MOST_SLICES = 1_000
-"""A column of more values tells rows apart, not parts of the data."""
+"""A column of more values identifies rows, not parts of the data."""
 Index = npt.NDArray[np.int64]
 
 
@@ -41,15 +41,15 @@ def slices(
     """
     if settings.by is None:
         return ()
-    found = []
+    result = []
     progress.start("slices", len(plan.slices), "slices")
     for number, value in enumerate(plan.slices):
         inside = [(item, keep) for item in items if (keep := item.table.in_slice(number)).size]
         if inside:
             parts = [bench.part(item, keep, settings.budget) for item, keep in inside]
-            found.append(_slice(settings, value, parts, _judged(plan, inside, parts, bench, settings), whole))
+            result.append(_slice(settings, value, parts, _ranked_sets(plan, inside, parts, bench, settings), whole))
         progress.advance(1)
-    return tuple(sorted(found, key=lambda item: (-sum(s.n_triplets for s in item.sources), _natural(item.value))))
+    return tuple(sorted(result, key=lambda item: (-sum(s.n_triplets for s in item.sources), _natural(item.value))))
 
 
 def _natural(value: str) -> tuple[float, str]:
@@ -61,7 +61,7 @@ def _natural(value: str) -> tuple[float, str]:
     return (number, value) if isfinite(number) else (inf, value)
 
 
-def _judged(
+def _ranked_sets(
     plan: Plan,
     inside: Sequence[tuple[Measured, Index]],
     parts: Sequence[Measured],
@@ -83,12 +83,12 @@ def _slice(
     settings: Settings,
     value: str,
     items: Sequence[Measured],
-    judged: Sequence[Measured],
+    ranking_sets: Sequence[Measured],
     whole: Mapping[str, float],
 ) -> Slice:
-    """judged: the items as they are ranked, cut to equal size beyond budget 1."""
+    """ranking_sets: the items as they are ranked, cut to equal size beyond budget 1."""
     budget, whole_slice = settings.budget, {item.name: item for item in items}
-    ranked = sorted(judged, key=lambda item: (-item.nats(budget), item.name))
+    ranked = sorted(ranking_sets, key=lambda item: (-item.nats(budget), item.name))
     scores = {item.name: item.nats(budget) for item in ranked}
     comparisons = compare(ranked, budget)
     groups = rank_groups(list(scores), comparisons)

@@ -36,26 +36,19 @@ def check(
             metavar="NAME[=LIMIT]",
             help="Exit 1 if this finding is above its limit, by default that of `secid explain NAME`; repeatable. One "
             f"of {ANY} (all of them), {', '.join((*CHECKED, *CAUTIONS))}.",
-            rich_help_panel="Output",
         ),
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead of text.", rich_help_panel="Output")
-    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
     out: Annotated[
         list[Path] | None,
-        typer.Option(
-            "-o",
-            "--out",
-            metavar="FILE",
-            help="Also write the check here: .html, .md or .json.",
-            rich_help_panel="Output",
-        ),
+        typer.Option("-o", "--out", metavar="FILE", help="Also write the check here: .html, .md or .json."),
     ] = None,
     quiet: Quiet = False,
     **settings: Any,
 ) -> int:
-    """Show what is in sources and what is wrong with them, without an encoder, in seconds.
+    """Show what is in sources and what is wrong with them, in seconds.
+
+    It needs no encoder.
 
     Exit codes: 0 unless a finding of --fail-on is above its limit (1); 2 wrong use, a file that cannot be read or
     understood, or a source without a triplet.

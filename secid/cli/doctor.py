@@ -16,11 +16,11 @@ def doctor(
 
     from secid.run_folder.environment import diagnosis
 
-    found = diagnosis()
+    report = diagnosis()
     if json:
-        sys.stdout.write(json_module.dumps(found, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_module.dumps(report, indent=2, ensure_ascii=False) + "\n")
         return
-    for section, entries in found.items():
+    for section, entries in report.items():
         typer.echo(f"{section}:")
         for name, value in entries.items():
             typer.echo(f"  {name}: {value}")

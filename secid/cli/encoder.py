@@ -26,12 +26,12 @@ def encoder(
             rich_help_panel="Encoder",
         ),
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead of text.", rich_help_panel="Output")
-    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
     **settings: Any,
 ) -> int:
-    """Show an encoder's resolved recipe, which rule set each part of it, and a self-test.
+    """Show an encoder's recipe and run its self-test.
+
+    The recipe says for each part which rule set it.
 
     Exits with 3 if a check of the self-test fails or cannot be run.
 

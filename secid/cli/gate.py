@@ -21,7 +21,7 @@ FORMATS = (".html", ".json", ".md", ".xml")
 
 
 class Annotations(StrEnum):
-    """Services whose log can be written for."""
+    """Services whose log annotations are supported."""
 
     github = "github"
 
@@ -34,7 +34,6 @@ def gate(
             metavar="SOURCE",
             help="Files, globs, folders of shards, or name=path.",
             show_default=False,
-            rich_help_panel="Input",
         ),
     ] = None,
     against: Annotated[
@@ -42,7 +41,7 @@ def gate(
         typer.Option(
             "--against",
             metavar="FILE",
-            help="The baseline, a file that `secid baseline` wrote.",
+            help="Baseline written by `secid baseline`.",
             rich_help_panel="Gate",
         ),
     ] = None,
@@ -60,7 +59,7 @@ def gate(
         typer.Option(
             "--paired",
             metavar="RUN",
-            help="The baseline's run folder, to compare query by query.",
+            help="Run folder of the baseline, to compare query by query.",
             rich_help_panel="Gate",
         ),
     ] = None,
@@ -69,43 +68,44 @@ def gate(
         typer.Option("--init", help="Write a commented policy derived from the baseline.", rich_help_panel="Gate"),
     ] = False,
     exit_zero: Annotated[
-        bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdict: a trial period.", rich_help_panel="Gate")
+        bool,
+        typer.Option("--exit-zero", help="Exit 0 whatever the verdict, for a trial period.", rich_help_panel="Gate"),
     ] = False,
     out: Annotated[
         list[Path] | None,
         typer.Option(
-            "-o",
-            "--out",
-            metavar="FILE",
-            help="Also write the verdict here: .html, .json, .md, or .xml for JUnit.",
-            rich_help_panel="Output",
+            "-o", "--out", metavar="FILE", help="Also write the verdict here: .html, .json, .md or .xml (JUnit)."
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.", rich_help_panel="Output")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
     annotations: Annotated[
         Annotations | None,
-        typer.Option("--annotations", help="Also print annotations for a CI service.", rich_help_panel="Output"),
+        typer.Option("--annotations", help="Also print annotations for a CI service."),
     ] = None,
     quiet: Quiet = False,
     **settings: Any,
 ) -> int:
-    """Judge new sources of negatives against a baseline: exit 0 pass, 1 fail, 2 wrong use, 3 undecided.
+    """Check new sources of negatives against a baseline.
 
-    Settings that are not given are the baseline's. A step summary is added to $GITHUB_STEP_SUMMARY where it is set.
+    Exit codes: 0 pass, 1 fail, 2 usage error, 3 undecided.
+
+    Settings not given are the baseline's. A step summary is appended to $GITHUB_STEP_SUMMARY if that is set.
 
     Example: secid gate new.jsonl --against secid-baseline.json
     """
     from secid.errors import UsageError
 
     if against is None:
-        raise UsageError("no baseline named", remedy="--against secid-baseline.json, which `secid baseline RUN` writes")
+        raise UsageError(
+            "no baseline given", remedy="use --against secid-baseline.json; `secid baseline RUN` writes it"
+        )
     if init:
         return _init(against, policy or Path("secid.toml"), sources)
     if not sources:
-        raise UsageError("no source named", remedy="secid gate new.jsonl --against secid-baseline.json")
+        raise UsageError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
     from secid.gating.policy import read_policy
 
-    read_policy(policy)  # a wrong one is an error before anything else is loaded
+    read_policy(policy)  # an invalid one is reported before anything else is loaded
     if out:
         _check_outputs(out)
         _refuse_inputs(out, sources, settings, against, policy, paired)
@@ -136,11 +136,9 @@ def _check_outputs(paths: list[Path]) -> None:
     from secid.files import check_writable
 
     for path in paths:
-        if path.suffix not in (".html", ".json", ".md", ".xml"):
+        if path.suffix not in FORMATS:
             raise UsageError(
-                f"a verdict cannot be written as {path.suffix!r}",
-                where=str(path),
-                remedy="use .html, .json, .md or .xml",
+                f"unknown verdict format {path.suffix!r}", where=str(path), remedy="use .html, .json, .md or .xml"
             )
         check_writable(path)
 
@@ -162,9 +160,9 @@ def _refuse_inputs(
 
 
 def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annotations | None) -> None:
-    """Writes and prints the pages. Annotations stay out of the JSON on stdout.
+    """Writes and prints the requested pages. Annotations stay out of the JSON on stdout.
 
-    The reader of the output may stop early, as `head` does: the verdict does not change.
+    A reader of stdout may stop early, as `head` does, without changing the verdict.
     """
     from secid.cli.console import stdout
     from secid.files import write_whole
@@ -183,4 +181,4 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
         if annotations is Annotations.github:
             stream = sys.stderr if json else sys.stdout
             stream.write("".join(f"{line}\n" for line in github_annotations(verdict)))
-    append_step_summary(verdict)  # last: the verdict is printed even if this cannot be written
+    append_step_summary(verdict)  # last, so that the verdict is shown even if this fails

@@ -29,10 +29,13 @@ STATISTICS = (
     "far", "examples",
 )  # fmt: skip
 
-OTHER = "Other"
-"""The group of options that name none."""
+INPUT, *_, OUTPUT = GROUPS
+REST = "Options"
+"""The group of options that belong to no other."""
+OUTPUTS = frozenset({"run", "force", "out", "json", "legend", "quiet", "annotations"})
+"""Options that belong to Output in every command."""
 MOST_LABEL = 26
-"""Widest column of options, so that the sentences beside it have the rest of 80 columns."""
+"""Widest column of options, so that help texts have the rest of 80 columns."""
 
 Sources = Annotated[
     list[str],
@@ -40,31 +43,30 @@ Sources = Annotated[
         metavar="SOURCE",
         help="Files, globs, folders of shards, name=path, or - for standard input.",
         show_default=False,
-        rich_help_panel="Input",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.", rich_help_panel="Output")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
+Legend = Annotated[bool, typer.Option("--legend", help="Explain the columns below the table.")]
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help lists arguments and options by group, where they name one."""
+    """A command whose help lists arguments and options by group."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Writes a section for each group, in the order of GROUPS. Groups that a command adds come first."""
+        """Writes a section for each group: those that only this command has, then GROUPS in order, then the rest."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             label, text = parameter.get_help_record(ctx) or ("", "")
-            if parameter.param_type_name == "argument":  # by default followed by its Python type
+            group = OUTPUT if parameter.name in OUTPUTS else REST
+            if parameter.param_type_name == "argument":  # its record names the Python type
                 label = f"{parameter.metavar or parameter.name.upper()}{'...' if parameter.nargs < 0 else ''}"
+                group = INPUT
             if label:
-                group = getattr(parameter, "rich_help_panel", None) or OTHER
+                group = getattr(parameter, "rich_help_panel", None) or group
                 groups.setdefault(group, []).append((label.removeprefix(" / "), text))
-        if groups.keys() == {OTHER}:
-            super().format_options(ctx, formatter)
-            return
         width = min(MOST_LABEL, max(len(label) for rows in groups.values() for label, _ in rows))
-        own = [name for name in groups if name not in (*GROUPS, OTHER)]
-        for name in (*own, *GROUPS, OTHER):
+        own = [name for name in groups if name not in (*GROUPS, REST)]
+        for name in (*own, *GROUPS, REST):
             if name in groups:
                 with formatter.section(name):
                     formatter.write_dl([(label.ljust(width), text) for label, text in groups[name]])
@@ -130,7 +132,7 @@ def _assignments(names: Sequence[str]) -> inspect.Parameter:
         f"Any setting, repeatable; NAME alone prints what it takes. Without a flag of their own: {others}. "
         "They can also be kept in secid.toml, or as SECID_NAME."
     )
-    option = typer.Option("--set", metavar="NAME=VALUE", help=text, rich_help_panel=OTHER)
+    option = typer.Option("--set", metavar="NAME=VALUE", help=text, rich_help_panel=REST)
     return _keyword("assignments", Annotated[list[str] | None, option])
 
 

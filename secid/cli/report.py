@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from secid.cli.options import Legend
 from secid.errors import UsageError
 
 
@@ -20,8 +21,11 @@ def report(
         list[Path] | None,
         typer.Option("-o", "--out", help="File to write; .html, .md or .json picks the format.", metavar="FILE"),
     ] = None,
+    legend: Legend = False,
 ) -> None:
-    """Render a run's pages again, without encoder or data; several runs are compared.
+    """Render a run's pages again, or compare several runs.
+
+    It needs neither encoder nor data.
 
     Example: secid report secid-runs/monday secid-runs/friday -o changes.html -o changes.md
     """
@@ -37,25 +41,25 @@ def report(
     for path in files:
         check_writable(path)
     check_not_read(files, (path / "report.json" if path.is_dir() else path for path in runs))
-    found = list(zip(labels(runs), map(read_run, runs), strict=True))
+    named = list(zip(labels(runs), map(read_run, runs), strict=True))
     for path in files:
-        if len(found) == 1:
-            write_page(found[0][1], path)
+        if len(named) == 1:
+            write_page(named[0][1], path)
         else:
-            write_comparison(found, path)
+            write_comparison(named, path)
         stdout().print(f"wrote {plain(str(path))}: {path.stat().st_size:,} bytes", markup=False, soft_wrap=True)
     if files:
         return
-    if len(found) == 1:
+    if len(named) == 1:
         from secid.pages.terminal import print_run
 
-        print_run(stdout(), found[0][1])
+        print_run(stdout(), named[0][1], legend=legend)
     else:
         from secid.pages.comparison import compare
         from secid.pages.comparison_page import page_of_comparison
         from secid.pages.terminal import print_page
 
-        print_page(stdout(), page_of_comparison(compare(found)))
+        print_page(stdout(), page_of_comparison(compare(named)))
 
 
 def _refuse_pages(runs: Sequence[Path]) -> None:

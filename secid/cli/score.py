@@ -10,30 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, READING, SCORING, STATISTICS, Quiet, Sources, takes_settings
+from secid.cli.options import ENCODING, READING, SCORING, STATISTICS, Legend, Quiet, Sources, takes_settings
 
 RunOption = Annotated[
     Path | None,
-    typer.Option(
-        "--run",
-        metavar="DIR",
-        help="Run folder to write [default: secid-runs/<time>-<names>-<id>].",
-        rich_help_panel="Output",
-    ),
+    typer.Option("--run", metavar="DIR", help="Run folder to write [default: secid-runs/<time>-<names>-<id>]."),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing run folder.", rich_help_panel="Output")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing run folder.")]
 Out = Annotated[
     list[Path] | None,
-    typer.Option(
-        "-o", "--out", metavar="FILE", help="Also write the report here: .json, .md or .html.", rich_help_panel="Output"
-    ),
+    typer.Option("-o", "--out", metavar="FILE", help="Also write the report here: .json, .md or .html."),
 ]
-Json = Annotated[
-    bool, typer.Option("--json", help="Print the report as JSON instead of the table.", rich_help_panel="Output")
-]
-Legend = Annotated[
-    bool, typer.Option("--legend", help="Explain the columns below the table.", rich_help_panel="Output")
-]
+Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON instead of the table.")]
 Encoders = Annotated[
     list[str] | None,
     typer.Option(
@@ -59,7 +47,7 @@ def score(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Rank sources of hard negatives: print the table and write a run folder.
+    """Rank sources of hard negatives and write a run folder.
 
     Example: secid score negatives/*.parquet --encoder e5-base
     """
@@ -78,9 +66,10 @@ def ablate(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Score, and see whether the order survives other temperatures, tokenizers, IDF corpora, weights and samples.
+    """Score, and see whether the order survives other settings.
 
-    The same as `secid score --ablate`.
+    These are other temperatures, tokenizers, IDF corpora, weights and samples. The same as `secid score --ablate`.
+
     Example: secid ablate negatives/*.parquet --encoder e5-base --encoder e5-large
     """
     _score(sources, encoder, run, force, out or [], json, legend, quiet, {**settings, "ablate": True})

@@ -1,4 +1,4 @@
-"""What is wrong with negatives: METHOD 14's findings, and what a source as a whole should be looked at for.
+"""What is wrong with negatives: METHOD 14's findings, and what to check a source as a whole for.
 
 Read in this order: normal_form (when two texts are the same), copies (a negative against the positives of its query),
 preambles, openings and languages (how a passage is written), texts (repeats, echoes and hubs, and all of these as one

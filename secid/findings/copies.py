@@ -107,8 +107,8 @@ def run_sets(forms: FormKeys, every: int = 1) -> RunSets:
     characters = windows(forms.characters, forms.n_characters, RUN_CHARACTERS)
     # All characters of a run went into the upper half of its key.
     keys = (np.concatenate([words[0], characters[0]]) >> HALF).astype(np.uint32)
-    kept = keys % np.uint32(every) == 0
-    return RunSets.of(keys[kept], np.concatenate([words[1], characters[1]])[kept], len(forms))
+    chosen = keys % np.uint32(every) == 0
+    return RunSets.of(keys[chosen], np.concatenate([words[1], characters[1]])[chosen], len(forms))
 
 
 def spread(starts: Index, counts: Index) -> Index:
@@ -154,8 +154,8 @@ def labelled_positives(
     queries: TextForms, forms: TextForms, passages: TextStore, sources: Sequence[PlannedSource]
 ) -> Positives:
     """The positives of all records of some sources. forms : of the passages."""
-    asked = [np.repeat(item.query, np.diff(item.positive_offsets)) for item in sources]
-    query = queries.form[np.concatenate([np.zeros(0, np.int64), *asked])]
+    query_ids = [np.repeat(item.query, np.diff(item.positive_offsets)) for item in sources]
+    query = queries.form[np.concatenate([np.zeros(0, np.int64), *query_ids])]
     ids = np.concatenate([np.zeros(0, np.int64), *(item.positives for item in sources)])
     order = np.lexsort((forms.form[ids], query))
     order = order[forms.form[ids[order]] != EMPTY_FORM]
@@ -189,9 +189,9 @@ def stored_positives(
     keys, sizes = [whole.keys], [whole.sizes]
     for start, stop in pieces(len(positives.forms), PAIRS_AT_ONCE, positives.n_bytes, BYTES_AT_ONCE):
         runs = positives.runs_of(np.arange(start, stop))
-        kept = runs.keys % np.uint32(KEPT_EVERY) == 0
-        keys.append(runs.keys[kept])
-        sizes.append(np.diff(np.concatenate([[0], np.cumsum(kept)])[runs.offsets]))
+        chosen = runs.keys % np.uint32(KEPT_EVERY) == 0
+        keys.append(runs.keys[chosen])
+        sizes.append(np.diff(np.concatenate([[0], np.cumsum(chosen)])[runs.offsets]))
     return {
         f"{STORED}queries": positives.queries,
         f"{STORED}offsets": positives.offsets,
@@ -238,9 +238,9 @@ class Pairs(NamedTuple):
     negative: Index
     positive: Index
 
-    def only(self, kept: Flags | slice) -> Pairs:
+    def only(self, keep: Flags | slice) -> Pairs:
         """The pairs that are kept."""
-        return Pairs(self.triplet[kept], self.negative[kept], self.positive[kept])
+        return Pairs(self.triplet[keep], self.negative[keep], self.positive[keep])
 
 
 class CopyFinder:

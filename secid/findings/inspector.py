@@ -40,6 +40,7 @@ class Inspector:
     """Looks into measured sources while the plan's texts are still at hand.
 
     truncated : (n_passages,) which passages the encoder cut; None where it does not say.
+    unknown   : (n_passages,) which are in a script that the encoder's tokenizer does not know; None where it has none.
     reference : random passages to compare with, where there are any.
     """
 
@@ -48,11 +49,12 @@ class Inspector:
         plan: Plan,
         coverages: CoverageBench,
         truncated: Flags | None,
+        unknown: Flags | None,
         reference: RandomReference | None,
         settings: Settings,
     ) -> None:
         self._plan, self._coverages, self._settings = plan, coverages, settings
-        self._truncated, self._reference = truncated, reference
+        self._truncated, self._unknown, self._reference = truncated, unknown, reference
         self._wordless = coverages.lexicon(settings.tokenizer).queries_without_tokens()
 
     def inspect(self, item: Measured) -> tuple[TripletTable, SourceFindings]:
@@ -60,20 +62,20 @@ class Inspector:
         table, settings = item.table, self._settings
         texts = text_findings(self._plan, table.source, settings)
         thresholds = Thresholds(settings.high_coverage, settings.valid, settings.far)
-        rules = row_rules(table, thresholds, self._reference, self._truncated, self._wordless)
+        rules = row_rules(table, thresholds, self._reference, self._truncated, self._unknown, self._wordless)
         table = table.with_findings({name: table.source.has(name)[table.triplets.place] for name in TEXT_FINDINGS})
         table = table.with_findings({name: rule.flags for name, rule in rules.items()})
         names = names_of(item.query_keys)
-        looked_for = None if self._reference is None else sampled(table.triplets.query, self._reference)
+        sample = None if self._reference is None else sampled(table.triplets.query, self._reference)
         shares = {
             **texts.shares,
             **{
-                name: table.share_of(rule.flags, names, looked_for if name in SAMPLED else None)
+                name: table.share_of(rule.flags, names, sample if name in SAMPLED else None)
                 for name, rule in rules.items()
             },
         }
         shares = {name: shares[name] for name in FINDINGS if name in shares}
-        shown = {result.name: result.examples for result in texts.findings}
+        examples = {result.name: result.examples for result in texts.findings}
         writer = _ExampleWriter(self._plan, item, table, self._coverages, settings)
         places = {name: text_places(self._plan, table.source, name, settings) for name in TEXT_FINDINGS}
         return table, SourceFindings(
@@ -81,7 +83,7 @@ class Inspector:
                 source_finding(
                     name,
                     share,
-                    writer.measured(shown[name], places[name]) if name in shown else writer.worst(rules[name]),
+                    writer.measured(examples[name], places[name]) if name in examples else writer.worst(rules[name]),
                     *_parts(item, table, name),
                 )
                 for name, share in shares.items()

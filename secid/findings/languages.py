@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -52,11 +52,25 @@ unlikely for each of them (some damage it sees and cannot repair). A wrongly dec
 that quotes a damaged name keeps nearly all of its own: 13 of 240 Arabic paragraphs do, which the bare library would
 flag; they have 0.013 such sequences a character at most, text read as Latin-1 or Windows-1252 has 0.2 or more."""
 BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
+FIRST_LETTER_BEYOND_ASCII = re.compile(r"[^\W\d_\x00-\x7f]")
+KANA = re.compile("[\u3041-\u30ff]")
 ENGLISH = re.compile(r"\b(the|and|of|that|with|from|which|this)\b")
 ENGLISH_WORDS = 3
 ENGLISH_CHARACTERS = 512
 """So many different ones of these words, in these first characters of an ASCII text, are English: no other language has
 them together. It spares the library most English passages (docs/decisions/languages.md)."""
+SCRIPTS: Mapping[str, str] = {
+    "am": "\u1200-\u137f", "bn": "\u0980-\u09ff", "el": "\u0370-\u03ff\u1f00-\u1fff", "gu": "\u0a80-\u0aff",
+    "he": "\u0591-\u05ea", "hy": "\u0531-\u0587", "ja": "\u3005\u3041-\u30ff\u4e00-\u9fff", "ka": "\u10a0-\u10ff",
+    "km": "\u1780-\u17ff", "kn": "\u0c80-\u0cff", "ko": "\uac00-\ud7a3", "lo": "\u0e80-\u0eff", "ml": "\u0d00-\u0d7f",
+    "my": "\u1000-\u109f", "pa": "\u0a00-\u0a7f", "si": "\u0d80-\u0dff", "ta": "\u0b80-\u0bff", "te": "\u0c00-\u0c7f",
+    "th": "\u0e00-\u0e7f", "zh": "\u4e00-\u9fff",
+}  # fmt: skip
+"""Characters of the scripts that only one of LANGUAGES is written in, so that the library need not be asked."""
+SCRIPT_CHARACTERS, SCRIPT_OTHERS = 20, 0.25
+"""Least number of such characters among the first ones of a passage, and the most letters of other scripts to each."""
+KANA_SHARE = 0.1
+"""Of the characters of Japanese, at least; about half are usual. Chinese has none."""
 
 
 @dataclass(frozen=True)
@@ -112,10 +126,43 @@ def language_number(text: str) -> int:
     head = " ".join(text[:RAW_CHARACTERS].split())
     if head.isascii() and len(set(ENGLISH.findall(head[:ENGLISH_CHARACTERS]))) >= ENGLISH_WORDS:
         return LANGUAGES.index("en")
+    by_script = language_of_script(head[:FIRST_CHARACTERS])
+    if by_script is not None:
+        return LANGUAGES.index(by_script)
     name, confidence = _identifier().classify(head[:FIRST_CHARACTERS])
     if confidence < MIN_CONFIDENCE and len(head) > FIRST_CHARACTERS:
         name, confidence = _identifier().classify(head[:MORE_CHARACTERS])
     return LANGUAGES.index(name) if confidence >= MIN_CONFIDENCE and name != NO_LANGUAGE else UNDECIDED
+
+
+def language_of_script(head: str) -> str | None:
+    """The only one of LANGUAGES that is written as most of these characters are; None where there is no such one."""
+    foreign = FIRST_LETTER_BEYOND_ASCII.search(head)
+    name = None if foreign is None else _language_by_character().get(foreign[0])
+    if name is None:
+        return None
+    n_kana = len(KANA.findall(head)) if name in ("ja", "zh") else 0
+    name = "ja" if n_kana else name
+    rest = _script_pattern(name).sub("", head)
+    n = len(head) - len(rest)
+    sure = (
+        n >= SCRIPT_CHARACTERS
+        and sum(map(str.isalpha, rest)) <= SCRIPT_OTHERS * n
+        and n_kana >= (KANA_SHARE * n if name == "ja" else 0)
+    )
+    return name if sure else None
+
+
+@cache
+def _language_by_character() -> dict[str, str]:
+    """Language of each character of SCRIPTS."""
+    ranges = ((name, re.findall("(.)-(.)", characters)) for name, characters in SCRIPTS.items())
+    return {chr(code): name for name, pairs in ranges for low, high in pairs for code in range(ord(low), ord(high) + 1)}
+
+
+@cache
+def _script_pattern(name: str) -> re.Pattern[str]:
+    return re.compile(f"[{SCRIPTS[name]}]+")
 
 
 def is_mojibake(text: str) -> bool:

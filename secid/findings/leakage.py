@@ -97,8 +97,8 @@ class Finder:
         order = np.lexsort((np.bincount(columns)[columns], owner))
         rank = np.arange(len(columns)) - self._rows.indptr[:-1][owner]
         n_needed = sizes - np.ceil(self._threshold * sizes - 1e-9) + 1 if self._measure == "jaccard" else sizes
-        kept = (rank < n_needed[owner]) & (sizes >= self._smallest)[owner]
-        return _matrix(owner[kept], columns[order[kept]], *self._rows.shape)
+        chosen = (rank < n_needed[owner]) & (sizes >= self._smallest)[owner]
+        return _matrix(owner[chosen], columns[order[chosen]], *self._rows.shape)
 
     def find(self, store: TextStore, tick: Callable[[int], None] = lambda n: None) -> Matches:
         """Matches of the texts of a store."""

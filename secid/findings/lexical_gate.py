@@ -161,27 +161,27 @@ def _best(names: Sequence[str], others: Mapping[str, Mapping[str, MeanCoverage]]
     """
 
     def key(name: str) -> tuple[bool, int, bool, float]:
-        reached = others[name].values()
+        means = others[name].values()
         return (
             is_asked_for and name == BETTER,
-            sum(item.lifts for item in reached),
+            sum(item.lifts for item in means),
             name == BETTER,
-            sum(item.positives - item.negatives for item in reached),
+            sum(item.positives - item.negatives for item in means),
         )
 
     return max(names, key=key)
 
 
-def _inactive(name: str, mean: float, best: str, reached: MeanCoverage, tokenizer: str) -> str:
+def _inactive(name: str, mean: float, best: str, means: MeanCoverage, tokenizer: str) -> str:
     """With one token for a whole query (unsegmented Chinese) every residual is 1, and the score has two gates, not
     three. Only where no offered tokenizer helps is that a property of the texts.
     """
     advice = (
-        f"use --tokenizer {best} for {name}, it lifts the coverage of positives to about {reached.positives:.2f} "
-        f"(negatives: {reached.negatives:.2f})"
-        if reached.lifts
+        f"use --tokenizer {best} for {name}, it lifts the coverage of positives to about {means.positives:.2f} "
+        f"(negatives: {means.negatives:.2f})"
+        if means.lifts
         else f"{name}: no offered tokenizer that leaves words whole lifts the coverage of positives to "
-        f"{INACTIVE_COVERAGE:g} (most: {best}, about {reached.positives:.3f})"
+        f"{INACTIVE_COVERAGE:g} (most: {best}, about {means.positives:.3f})"
     )
     return (
         f"{advice}: the lexical gate is inactive, under {tokenizer} the labelled positives "
@@ -195,8 +195,8 @@ def _under_others(
     """What every other tokenizer covers, by tokenizer and source, on a sample of the sources' queries."""
     sets = []
     for rows in (item.triplets for item in items):
-        asked = first_queries(plan, distinct(rows.query), TRIED_QUERIES, settings.seed)
-        sets.append(rows.take(np.flatnonzero(np.isin(rows.query, asked))))
+        sample = first_queries(plan, distinct(rows.query), TRIED_QUERIES, settings.seed)
+        sets.append(rows.take(np.flatnonzero(np.isin(rows.query, sample))))
     queries = distinct(np.concatenate([rows.query for rows in sets]))
     passages = distinct(np.concatenate([ids for rows in sets for ids in (rows.positive, rows.negative)]))
     part = replace(plan, queries=plan.queries.only(queries), passages=plan.passages.only(passages))
@@ -212,14 +212,14 @@ def _under_others(
     folder.mkdir(exist_ok=True)
     bench = coverages.over(part, sets, folder)
 
-    def reached(rows: Triplets, name: str) -> MeanCoverage:
+    def mean_coverage(rows: Triplets, name: str) -> MeanCoverage:
         of_positives = np.repeat(bench.positives(rows, name, settings.idf), np.diff(rows.record_offsets))
         covered = (of_positives, bench.negatives(rows, name, settings.idf))
         return MeanCoverage(*(float(np.average(values, weights=rows.share)) for values in covered))
 
     try:
         return {
-            name: {item.name: reached(rows, name) for item, rows in zip(items, sets, strict=True)}
+            name: {item.name: mean_coverage(rows, name) for item, rows in zip(items, sets, strict=True)}
             for name in coverages.tokenizers()
             if name != settings.tokenizer
         }
@@ -234,9 +234,9 @@ def _misread_sources(
     by_what: dict[str, list[tuple[float, str]]] = {}
     for item in items:
         if item.table.planned is not None:
-            seen = misread(plan, item.table.planned, tokenizer, seed)
-            if seen.fraction >= NOTICED_MISREAD:
-                by_what.setdefault(seen.told(), []).append((seen.fraction, item.name))
+            fit = misread(plan, item.table.planned, tokenizer, seed)
+            if fit.fraction >= NOTICED_MISREAD:
+                by_what.setdefault(fit.effect(), []).append((fit.fraction, item.name))
     return by_what
 
 
@@ -250,6 +250,6 @@ def _misread(words: Mapping[str, Sequence[tuple[float, str]]], tokenizer: str) -
 
 def _shares(sources: Sequence[tuple[float, str]]) -> str:
     """The first sources with their shares, and how many more there are."""
-    shown = [f"{100 * fraction:.0f} % of the texts of {name}" for fraction, name in sources[:SHOWN_SOURCES]]
-    n_more = len(sources) - len(shown)
-    return ", ".join([*shown, *([f"and of {n_more} more {'source' if n_more == 1 else 'sources'}"] if n_more else [])])
+    parts = [f"{100 * fraction:.0f} % of the texts of {name}" for fraction, name in sources[:SHOWN_SOURCES]]
+    n_more = len(sources) - len(parts)
+    return ", ".join([*parts, *([f"and of {n_more} more {'source' if n_more == 1 else 'sources'}"] if n_more else [])])

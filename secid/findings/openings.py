@@ -123,7 +123,7 @@ def chunks(passages: TextStore, ids: Index) -> Iterator[tuple[Index, list[str]]]
 
 def _shared(planned: PlannedSource, openings: Index, of_positives: Index) -> Flags:
     """(T,) negatives whose opening at least SHARED_TEXTS distinct negatives of the source share, SHARED_FRACTION of
-    them, SHARED_RATIO times its share of the distinct positives, of which there are enough to tell (SHARED_CHANCE),
+    them, SHARED_RATIO times its share of the distinct positives, of which there are enough (SHARED_CHANCE),
     for at least SHARED_QUERIES queries.
 
     openings : (n_passages,) by id.   of_positives : (P,) of the run's distinct positives.

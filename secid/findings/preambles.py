@@ -23,7 +23,7 @@ MADE = (
     r"(?:hard|irrelevant|re-?written|rephrased|paraphrased|generated|synthetic|requested|hypothetical|plausible|"
     r"misleading|deceptive|distractor|relevant|\d+[\s-]*word)"
 )
-"""What tells that the thing was made to order."""
+"""Signs that the passage was made to order."""
 WRITES = r"(?:write|create|generate|provide|draft|compose|rewrite|produce|help\ you|help\ with)\b"
 UNABLE = (
     r"i(?:\ (?:can(?:not|['’]?t|\ not)|could(?:\ not|n['’]?t)|will\ not|won['’]t)|"

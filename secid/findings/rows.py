@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 SAMPLED = frozenset({"random_like", "weak_positive"})
-"""Findings that are looked for in the queries of the random reference alone."""
+"""Findings that are evaluated for the queries of the random reference alone."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,14 @@ def row_rules(
     thresholds: Thresholds,
     reference: RandomReference | None,
     truncated: Flags | None,
+    unknown: Flags | None,
     wordless: Flags,
 ) -> dict[str, Rule]:
     """Every finding that needs more than the texts, by name, in no particular order.
 
     reference : random passages of the sampled queries; None where there are none, and two findings fewer.
     truncated : (n_passages,) which texts the encoder cut; None where it does not say, and there is no such finding.
+    unknown   : (n_passages,) which texts are in a script that its tokenizer does not know; likewise.
     wordless  : (n_queries,) which queries have no token.
     """
     columns = table.columns()
@@ -67,6 +69,8 @@ def row_rules(
     }
     if truncated is not None:
         rules["truncated"] = Rule(truncated[table.triplets.negative], weight)
+    if unknown is not None:
+        rules["unknown_script"] = Rule(unknown[table.triplets.negative], weight)
     if reference is not None:
         rules |= _against_random(table, columns, reference)
     return rules

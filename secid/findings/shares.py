@@ -19,7 +19,7 @@ Index = npt.NDArray[np.int64]
 
 
 class ListedNegatives:
-    """The negatives of a source as its records list them: each as often as it is there, those without text too.
+    """The negatives of a source as its records list them: each as often as it is listed, those without text too.
 
     query_keys : (n_queries, 16) text keys by query id.
     """
@@ -31,8 +31,8 @@ class ListedNegatives:
     def _clusters(self) -> tuple[Index, Names]:
         """(T + E,) place of each row's query among the names."""
         planned = self._planned
-        asked = names_of(self._keys[planned.query[planned.triplet_record()]])
-        names, cluster = np.unique(np.concatenate([asked, names_of(planned.blanks.keys)]), return_inverse=True)
+        names_by_row = names_of(self._keys[planned.query[planned.triplet_record()]])
+        names, cluster = np.unique(np.concatenate([names_by_row, names_of(planned.blanks.keys)]), return_inverse=True)
         return cluster, names
 
     @cached_property

@@ -72,7 +72,7 @@ def source_status(
 def repair_command(run: str | None, source: str, defects: tuple[str, ...], first_file: str) -> str:
     """The command that writes a copy of a source without its defects, ready to paste into a shell.
 
-    run : the run folder; RUN stands for it where there is none.
+    run : the run folder; RUN in its place where there is none.
 
     >>> repair_command("secid-runs/x", "bm25", ("false_negative", "repeat"), "data/bm25.jsonl")
     'secid select secid-runs/x --source bm25 --drop false_negative,repeat -o bm25-clean.jsonl'

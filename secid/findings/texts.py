@@ -99,8 +99,8 @@ def hub_flags(source: PlannedSource, queries: TextForms, passages: TextForms) ->
     needs six queries to be a hub however small the source is. Queries count by their normal form.
     """
     n_forms = max(1, passages.n_forms)
-    asked = queries.number[source.query[source.triplet_record()]]
-    pairs = distinct(asked * n_forms + passages.number[source.negatives])
+    query = queries.number[source.query[source.triplet_record()]]
+    pairs = distinct(query * n_forms + passages.number[source.negatives])
     n_served = np.bincount(pairs % n_forms, minlength=n_forms)
     n_queries = len(distinct(pairs // n_forms))
     return np.asarray((n_served > HUB_SHARE * max(n_queries, HUB_QUERIES))[passages.number[source.negatives]])

@@ -22,7 +22,7 @@ BLOCK_TRIPLETS = 2048
 """Triplets of a block: its float32 rows and their float64 copies stay near the processor's cache. Measured at 768
 dimensions, one thread: a third faster than 4,096 outside the products, and 1,024 slows those down."""
 WINDOW_BYTES = 128 << 20
-"""Rows that are read from a file at once, in the order they stand there: of 44,000 triplets at 768 dimensions."""
+"""Rows that are read from a file at once, in the file's order: of 44,000 triplets at 768 dimensions."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ class Vectors:
     """Unit rows of the distinct texts: queries (n_q, d), passages (n_p, d), float32, on one device.
 
     gather : for rows mapped from a file, copies the rows of these rising ids to the tensor, (n, d), with little
-             memory beside it, so that memory does not grow with the number of texts.
-    seen   : told how many triplets a pass has just been over, block by block.
+             further memory, so that memory does not grow with the number of texts.
+    tick   : called with how many triplets a pass has just been over, block by block.
     """
 
     queries: Tensor
     passages: Tensor
     gather: Callable[[Literal["query", "passage"], Index, Tensor], None] | None = None
-    seen: Callable[[int], None] | None = None
+    tick: Callable[[int], None] | None = None
 
     @property
     def dimension(self) -> int:
@@ -163,30 +163,30 @@ class Window:
         """The rows, and which ids they are of: all, or, where they are mapped from a file, a copy of the window's."""
         if self._vectors.gather is None:
             return rows, None
-        named = distinct(np.concatenate([column[self._places] for column in ids]))
-        held = self._scratch.take(role, len(named), self._vectors.dimension)
-        self._vectors.gather(role, named, held)
-        return held, named
+        ids_read = distinct(np.concatenate([column[self._places] for column in ids]))
+        buffer = self._scratch.take(role, len(ids_read), self._vectors.dimension)
+        self._vectors.gather(role, ids_read, buffer)
+        return buffer, ids_read
 
 
-def _rows(matrix: Tensor, held: Index | None, ids: Index, out: Tensor | None = None) -> Tensor:
-    """The rows of these ids. held: (n,) rising ids of the matrix's rows; None where row i is of id i."""
-    places = ids if held is None else np.searchsorted(held, ids)
+def _rows(matrix: Tensor, rows_read: Index | None, ids: Index, out: Tensor | None = None) -> Tensor:
+    """The rows of these ids. rows_read: (n,) rising ids of the matrix's rows; None where row i is of id i."""
+    places = ids if rows_read is None else np.searchsorted(rows_read, ids)
     return torch.index_select(matrix, 0, torch.from_numpy(places).to(matrix.device), out=out)
 
 
 def windows(
     vectors: Vectors, triplets: Triplets, offsets: Index, order: Index | None = None
 ) -> Iterator[tuple[Block, Window]]:
-    """The blocks of all triplets, each with the window that holds its rows; `vectors.seen` is told as they are done.
+    """The blocks of all triplets, each with the window that holds its rows; `vectors.tick` is called as they are done.
 
     offsets, order : as in `padded_blocks`.
     """
     for blocks, window in windowed(vectors, triplets, offsets, order):
         for block in blocks:
             yield block, window
-            if vectors.seen is not None:
-                vectors.seen(int(block.real.sum()))
+            if vectors.tick is not None:
+                vectors.tick(int(block.real.sum()))
 
 
 def windowed(
@@ -201,13 +201,13 @@ def windowed(
 
 def _batched(blocks: Iterator[Block], n_triplets: int) -> Iterator[list[Block]]:
     """Blocks together, up to this many triplets and one block."""
-    held: list[Block] = []
+    batch: list[Block] = []
     n = 0
     for block in blocks:
-        held.append(block)
+        batch.append(block)
         n += len(block.places)
         if n >= n_triplets:
-            yield held
-            held, n = [], 0
-    if held:
-        yield held
+            yield batch
+            batch, n = [], 0
+    if batch:
+        yield batch

@@ -101,10 +101,10 @@ def by_query(
     with side_by_side(device) if many else nullcontext(map) as each:
         for some, window in windowed(vectors, triplets, offsets, order):
             window.load()
-            for block, found in zip(some, each(partial(one, window), some), strict=True):
-                yield block, found
-                if vectors.seen is not None:
-                    vectors.seen(int(block.real.sum()))
+            for block, part in zip(some, each(partial(one, window), some), strict=True):
+                yield block, part
+                if vectors.tick is not None:
+                    vectors.tick(int(block.real.sum()))
 
 
 def _product(matrix: Tensor, rows: Tensor) -> Tensor:

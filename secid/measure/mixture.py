@@ -140,27 +140,27 @@ def best_mixture(matrices: Sequence[Tensor], budget: float, bounds: Bounds) -> M
     values = [_nats(cholesky(mixed(matrices, start), budget)) for start in starts]
     # Equal shares win a tie (to rounding), so that identical sources share alike
     level = values[0] >= (1.0 - ROUNDING) * max(values)
-    found, factor = evaluate(matrices, starts[0 if level else int(np.argmax(values))], budget, bounds)
+    best, factor = evaluate(matrices, starts[0 if level else int(np.argmax(values))], budget, bounds)
     for _ in range(MAX_STEPS):
-        if found.gap_nats <= RELATIVE_GAP * found.nats:
+        if best.gap_nats <= RELATIVE_GAP * best.nats:
             break
-        moving = (found.proportions > bounds.lower) | (found.slopes >= _lowest_given(found, bounds))
+        moving = (best.proportions > bounds.lower) | (best.slopes >= _lowest_given(best, bounds))
         curvature = _curvature(matrices, factor, budget, moving)
-        direction = _model_optimum(found, curvature, bounds, moving) - found.proportions
-        longer = _line_search(matrices, found, direction, budget)
+        direction = _model_optimum(best, curvature, bounds, moving) - best.proportions
+        longer = _line_search(matrices, best, direction, budget)
         if longer is None:
             break
-        found, factor = evaluate(matrices, longer, budget, bounds)
-    return found
+        best, factor = evaluate(matrices, longer, budget, bounds)
+    return best
 
 
 def _nats(factor: Tensor) -> float:
     return float(2.0 * torch.log(torch.diagonal(factor)).sum().clamp_min(0.0))
 
 
-def _lowest_given(found: Mixture, bounds: Bounds) -> float:
+def _lowest_given(best: Mixture, bounds: Bounds) -> float:
     """The flattest slope among sources that have share to give: no source of a flatter one can gain now."""
-    return float(np.min(found.slopes, where=found.proportions > bounds.lower, initial=np.inf))
+    return float(np.min(best.slopes, where=best.proportions > bounds.lower, initial=np.inf))
 
 
 def _curvature(matrices: Sequence[Tensor], factor: Tensor, budget: float, moving: Flags) -> Floats:
@@ -180,18 +180,18 @@ def _curvature(matrices: Sequence[Tensor], factor: Tensor, budget: float, moving
     return table
 
 
-def _model_optimum(found: Mixture, curvature: Floats, bounds: Bounds, moving: Flags) -> Floats:
-    """Maximiser of slopes . x - x^T C x / 2, x = alpha - found, by exchanges between two sources that move.
+def _model_optimum(best: Mixture, curvature: Floats, bounds: Bounds, moving: Flags) -> Floats:
+    """Maximiser of slopes . x - x^T C x / 2, x = alpha - best, by exchanges between two sources that move.
 
     Each exchange moves share from the source of the flattest slope that can give to that of the
     steepest that can take, exactly as far as the model or the bounds allow.
     """
-    alpha, slope = found.proportions.copy(), found.slopes.copy()
+    alpha, slope = best.proportions.copy(), best.slopes.copy()
     for _ in range(MAX_EXCHANGES):
         giver = int(np.argmin(np.where(moving & (alpha > bounds.lower), slope, np.inf)))
         taker = int(np.argmax(np.where(moving & (alpha < bounds.upper), slope, -np.inf)))
         gain = slope[taker] - slope[giver]
-        if not gain > 1e-3 * RELATIVE_GAP * found.nats:  # three digits beyond what the whole search asks for
+        if not gain > 1e-3 * RELATIVE_GAP * best.nats:  # three digits beyond what the whole search asks for
             break
         bend = curvature[giver, giver] + curvature[taker, taker] - 2.0 * curvature[giver, taker]
         room = min(alpha[giver] - bounds.lower[giver], bounds.upper[taker] - alpha[taker])
@@ -202,14 +202,14 @@ def _model_optimum(found: Mixture, curvature: Floats, bounds: Bounds, moving: Fl
     return alpha
 
 
-def _line_search(matrices: Sequence[Tensor], found: Mixture, direction: Floats, budget: float) -> Floats | None:
+def _line_search(matrices: Sequence[Tensor], best: Mixture, direction: Floats, budget: float) -> Floats | None:
     """Proportions further along the direction that hold more; None where rounding leaves none."""
-    rise = float(found.slopes @ direction)
+    rise = float(best.slopes @ direction)
     step = 1.0
     while step > 1e-6:
-        alpha = found.proportions + step * direction
+        alpha = best.proportions + step * direction
         # A quarter of the promised rise: the usual condition that steps do not shrink to nothing
-        if _nats(cholesky(mixed(matrices, alpha), budget)) > found.nats + 0.25 * step * rise * (step < 1.0):
+        if _nats(cholesky(mixed(matrices, alpha), budget)) > best.nats + 0.25 * step * rise * (step < 1.0):
             return alpha
         step /= 2
     return None

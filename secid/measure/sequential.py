@@ -1,4 +1,4 @@
-"""How strong the evidence of one look must be where growing samples are looked at several times (METHOD 8).
+"""How strong the evidence of one look must be where growing samples are tested several times (METHOD 8).
 
 An estimate from nested samples moves like Brownian motion in information time, 1 / variance. From that
 follows the chance that it leaves a band at any look though nothing is there, and from the chance that may
@@ -90,15 +90,15 @@ def most_equal(open_pairs: Iterable[tuple[str, str]]) -> int:
 
 def _groups(level: dict[str, set[str]]) -> list[frozenset[str]]:
     """Sources joined by open pairs, directly or through others."""
-    left, found = set(level), []
+    left, groups = set(level), []
     while left:
         group, edge = set(), {left.pop()}
         while edge:
             group |= edge
             edge = set().union(*(level[name] for name in edge)) - group
         left -= group
-        found.append(frozenset(group))
-    return found
+        groups.append(frozenset(group))
+    return groups
 
 
 def _most_within(level: dict[str, set[str]], group: frozenset[str]) -> int:

@@ -1,4 +1,4 @@
-"""Means and shares of a source's gates: diagnostics beside the score, never the ranking."""
+"""Means and shares of a source's gates: diagnostics in addition to the score, never the ranking."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def sweep(
     """
     d, n = vectors.dimension, len(triplets)
     device = vectors.passages.device
-    kept = [torch.zeros(n, dtype=torch.float64, device=device) for _ in range(4)]
+    columns = [torch.zeros(n, dtype=torch.float64, device=device) for _ in range(4)]
     totals = {variant: torch.zeros(d, d, dtype=torch.float64, device=device) for variant in variants}
     weights, counts = dict.fromkeys(variants, 0.0), dict.fromkeys(variants, 0.0)
     places_in_sample = None if position is None else torch.from_numpy(position).to(device)
@@ -101,7 +101,7 @@ def sweep(
         places = torch.from_numpy(block.places).to(device)
         real = torch.from_numpy(block.real).to(device)
         dots, difference = _block_dots(window, block, d, smallest_distance)
-        for column, values in zip(kept, _columns(dots), strict=True):
+        for column, values in zip(columns, _columns(dots), strict=True):
             column[places[real]] = values[real]
         gradient[block.groups] = _record_gradient(dots, difference, real, block.k, temperature)
         difference = difference.to(sums)
@@ -119,7 +119,7 @@ def sweep(
             _add_upper(total, rows, rows * kept_amount.to(rows.dtype).unsqueeze(1))
             weights[variant] += float(amount.sum())
             counts[variant] += float(number.sum())
-    found = Dots(*(column.cpu() for column in kept))
+    found = Dots(*(column.cpu() for column in columns))
     matrices = {variant: _mirrored(total.cpu()) for variant, total in totals.items()}
     return Sweep(found, gradient, matrices, weights, counts)
 

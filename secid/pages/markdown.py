@@ -20,7 +20,7 @@ EXAMPLE_CHARACTERS, SHOWN_EXAMPLES = 200, 2
 """Characters of a passage, and examples of a finding; report.html shows more."""
 SENTENCE_CHARACTERS, CELL_CHARACTERS = 2_000, 300
 """Of any sentence and cell: ours are shorter, untrusted ones may have any length."""
-CUT_NOTE = "\n\nThe rest is cut for size; report.html and report.json have it.\n"
+CUT_NOTE = "\n\nThe rest is cut for size; the HTML page has it.\n"
 METHOD = "Method and diagnostics"
 DIGEST = re.compile(r"[0-9a-f]{7,64}")
 
@@ -39,7 +39,7 @@ def render(page: Page) -> str:
     while len(text.encode()) > LARGEST_PAGE and page.details:
         page = replace(page, details=page.details[:-1])
         missing = ", ".join(section.title for section in details[len(page.details) :])
-        text = f"{_fill(page)}\nLeft out for size: {safe(missing)}. report.html and report.json have it.\n"
+        text = f"{_fill(page)}\nLeft out for size: {safe(missing)}. The HTML page has it.\n"
     return hard_cut(text, LARGEST_PAGE, CUT_NOTE)
 
 

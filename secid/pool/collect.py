@@ -90,14 +90,14 @@ class Rows:
         """Adds what was left out of other rows."""
         self.skipped.update(part.skipped)
         self.dropped.update(part.dropped)
-        for shown in part.examples.values():
-            for example in shown:
+        for examples in part.examples.values():
+            for example in examples:
                 self.show(example)
 
     def show(self, example: Example) -> None:
-        shown = self.examples.setdefault(example.reason, [])
-        if len(shown) < EXAMPLES_PER_REASON:
-            shown.append(example)
+        examples = self.examples.setdefault(example.reason, [])
+        if len(examples) < EXAMPLES_PER_REASON:
+            examples.append(example)
 
 
 class Collected:
@@ -132,7 +132,7 @@ class Collected:
             rows.drop(item, self._files.get(item.path, 0), queries)
 
     def rows(self) -> list[Rows]:
-        """The rows of each split, at least of one. Rows too broken to tell count against every split."""
+        """The rows of each split, at least of one. Rows too broken to assign count against every split."""
         if not self._by_split:
             self._rows_of("")
         for rows in self._by_split.values():
@@ -146,16 +146,16 @@ class Collected:
         return self._by_split[split]
 
 
-def slice_value(given: Scalar) -> str:
+def slice_value(value: Scalar) -> str:
     """The text under which rows of any container meet in a slice; "" for none.
 
     A whole number is the same as an integer, a float (Parquet, where some are missing) or text; so is a truth value.
     """
-    if isinstance(given, float):
-        if isnan(given):
+    if isinstance(value, float):
+        if isnan(value):
             return ""
-        given = int(given) if given.is_integer() and abs(given) < 2**53 else given
-    text = "" if given is None else str(given)
+        value = int(value) if value.is_integer() and abs(value) < 2**53 else value
+    text = "" if value is None else str(value)
     return text.lower() if text.lower() in ("true", "false") else text
 
 

@@ -47,7 +47,7 @@ class Lexicon:
     lex               : tokens of what `queries` and `passages` give; those of the named tokenizer where None.
     spool             : a file that this object writes the passages' token sets to.
     stores            : what `queries` and `passages` read from, so that few long texts are lexed at once.
-    lexed             : told of the number of texts that were lexed, now and then.
+    lexed             : called with the number of texts lexed, now and then.
     """
 
     def __init__(
@@ -117,8 +117,8 @@ class Lexicon:
         """Frequencies over all counted passages of the run."""
         if self._pool is None:
             self._count_waiting()
-            held = self._held_by > 0
-            mine = DocumentFrequencies(self.vocabulary[held], self._held_by[held], self._n_counted)
+            present = self._held_by > 0
+            mine = DocumentFrequencies(self.vocabulary[present], self._held_by[present], self._n_counted)
             self._pool = merge_frequencies([mine, *self._others])
             self._others = []
         return self._pool
@@ -140,8 +140,8 @@ class Lexicon:
 
     def term_idf(self, terms: Sequence[str], idf: Floats) -> Floats:
         """(n,) IDF of single query tokens, from `idf` over the vocabulary."""
-        found: Floats = idf[np.searchsorted(self.vocabulary, term_keys(terms, self.tokenizer))]
-        return found
+        result: Floats = idf[np.searchsorted(self.vocabulary, term_keys(terms, self.tokenizer))]
+        return result
 
     def coverage(self, query_ids: Index, passage_ids: Index, idf: Floats) -> Floats:
         """c of each (query, passage) pair, in [0, 1]; 0 where the query has no token.
@@ -194,8 +194,8 @@ class Lexicon:
 
     def _vocabulary_frequencies(self, columns: npt.NDArray[np.int32], n_documents: int) -> DocumentFrequencies:
         counts = np.bincount(columns, minlength=len(self.vocabulary))
-        held = counts > 0
-        return DocumentFrequencies(self.vocabulary[held], counts[held].astype(np.int64), n_documents)
+        present = counts > 0
+        return DocumentFrequencies(self.vocabulary[present], counts[present].astype(np.int64), n_documents)
 
 
 def _in_order(make: Callable[[int, int], Made], ranges: Iterable[tuple[int, int]], n_threads: int) -> Iterator[Made]:
@@ -214,7 +214,7 @@ def _in_order(make: Callable[[int, int], Made], ranges: Iterable[tuple[int, int]
 
 
 def _telling(parts: Iterable[Counted], lexed: Callable[[int], None]) -> Iterator[Counted]:
-    """The parts, their numbers of texts told as they come."""
+    """The parts, each reported by its number of texts."""
     for part in parts:
         lexed(len(part))
         yield part

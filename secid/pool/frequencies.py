@@ -30,8 +30,8 @@ class DocumentFrequencies:
         counts = np.zeros(len(keys), np.float64)
         if len(self.keys):
             place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-            found = self.keys[place] == keys
-            counts[found] = self.counts[place[found]]
+            known = self.keys[place] == keys
+            counts[known] = self.counts[place[known]]
         return np.log((1.0 + self.n_documents) / (1.0 + counts)) + 1.0
 
     def sha256(self) -> str:
@@ -58,6 +58,6 @@ def frequencies(sets: TokenSets, counted: npt.NDArray[np.bool_] | None = None) -
     """Document frequencies of the token sets, or of the counted ones; the empty table for none."""
     numbers = sets.numbers if counted is None else sets.numbers[np.repeat(counted, np.diff(sets.offsets))]
     counts = np.bincount(numbers, minlength=len(sets.table))
-    held = counts > 0
+    present = counts > 0
     n_documents = len(sets) if counted is None else int(counted.sum())
-    return DocumentFrequencies(sets.table[held], counts[held].astype(np.int64), n_documents)
+    return DocumentFrequencies(sets.table[present], counts[present].astype(np.int64), n_documents)

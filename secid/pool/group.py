@@ -40,7 +40,7 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index, query_keys: npt.ND
             len(first_row),
             dict(sorted(rows.skipped.items())),
             {reason: count for reason, count in sorted(dropped.items()) if count},
-            tuple(example for shown in rows.examples.values() for example in shown),
+            tuple(example for examples in rows.examples.values() for example in examples),
             len(distinct(record[slices != slices[first_row][record]])),
         ),
         n_queries_read=len(np.unique(query)),
@@ -93,14 +93,14 @@ def _distinct_within(group: Index, ids: Index, n_groups: int, n_ids: int) -> tup
         group * n_ids + ids, return_index=True, return_inverse=True, return_counts=True
     )
     order = np.lexsort((first, group[first]))
-    kept = first[order]
+    first_places = first[order]
     offsets = np.zeros(n_groups + 1, np.int64)
-    np.cumsum(np.bincount(group[kept], minlength=n_groups), out=offsets[1:])
-    return kept, offsets, counts[order], places(order, len(order))[inverse]
+    np.cumsum(np.bincount(group[first_places], minlength=n_groups), out=offsets[1:])
+    return first_places, offsets, counts[order], places(order, len(order))[inverse]
 
 
 def places(used: Index, n: int) -> Index:
-    """(n,) where each id stands among the sorted distinct ids in use, -1 for the others."""
-    found = np.full(n, -1, np.int64)
-    found[used] = np.arange(len(used))
-    return found
+    """(n,) place of each id among the sorted distinct ids in use, -1 for the others."""
+    result = np.full(n, -1, np.int64)
+    result[used] = np.arange(len(used))
+    return result

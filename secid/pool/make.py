@@ -17,7 +17,7 @@ from secid.errors import NothingToScoreError
 from secid.pool.collect import Gathered, gather
 from secid.pool.group import grouped, places
 from secid.pool.plan import Index, Mask, Plan, PlannedSource
-from secid.pool.refuse import refuse_bad, refuse_empty, told
+from secid.pool.refuse import left_out_text, refuse_bad, refuse_empty
 from secid.pool.restrict import restricted, sample_order, with_scorable_positives
 from secid.pool.texts import TextStore
 from secid.records import Block, Defect, Record, Source
@@ -44,12 +44,12 @@ def make_plan(
     tick    : called now and then while rows are read, for a progress bar.
     with_positives, with_echoes, text_rules : as in plan_of. Raises what plan_of raises.
     """
-    found = gather(readers, folder, tick)
-    return plan_of(found, settings, with_positives=with_positives, with_echoes=with_echoes, text_rules=text_rules)
+    gathered = gather(readers, folder, tick)
+    return plan_of(gathered, settings, with_positives=with_positives, with_echoes=with_echoes, text_rules=text_rules)
 
 
 def plan_of(
-    found: Gathered,
+    gathered: Gathered,
     settings: Settings,
     *,
     with_positives: bool = False,
@@ -65,8 +65,8 @@ def plan_of(
     Raises BadRecordsError (settings.on_bad, settings.max_bad_fraction) and NothingToScoreError.
     Source: METHOD 1, DESIGN 1.
     """
-    queries, passages = found.queries, found.passages
-    collected = found.rows()
+    queries, passages = gathered.queries, gathered.passages
+    collected = gathered.rows()
     query_store, query_ids = queries.store()
     sampled = np.argsort(sample_order(query_store.keys, settings.seed), kind="stable")[: settings.control_queries]
     echoed = passages.add(query_store.take(sampled)) if with_echoes else []
@@ -81,7 +81,11 @@ def plan_of(
         masks = text_rules(query_store, passage_store, sources)
         sources = [replace(planned, findings=mask) for planned, mask in zip(sources, masks, strict=True)]
     sources = [restricted(planned, query_store, settings) for planned in sources]
-    empty = {f"source {p.name}": f"no triplet: {told(p.tally)}" for p in sources if not p.n_triplets and ":" in p.name}
+    empty = {
+        f"source {p.name}": f"no triplet: {left_out_text(p.tally)}"
+        for p in sources
+        if not p.n_triplets and ":" in p.name
+    }
     filled = {planned.source.name for planned in sources if planned.n_triplets}
     sources = [p for p in sources if p.n_triplets or p.source.name not in filled]
     refuse_empty(sources)
@@ -90,7 +94,7 @@ def plan_of(
     sources = [with_scorable_positives(planned, query_store, settings) for planned in sources]
     extra = known[np.isin(known // len(passage_store), sampled)] if with_positives else known[:0]
     plan = _compacted(query_store, passage_store, sources, known, extra, echoes)
-    return replace(plan, slices=tuple(found.slices), empty=empty, n_queries_read=n_queries_read)
+    return replace(plan, slices=tuple(gathered.slices), empty=empty, n_queries_read=n_queries_read)
 
 
 def _known_positives(sources: Sequence[PlannedSource], n_passages: int) -> Index:
@@ -110,7 +114,7 @@ def _compacted(
     extra: Index,
     echoes: Index,
 ) -> Plan:
-    """The plan with only the texts that are still pointed at, renumbered. extra: pairs planned beside them."""
+    """The plan with only the texts that are still pointed at, renumbered. extra: further pairs to plan."""
     used_queries = _used([planned.query for planned in sources], len(queries))
     extra = extra[among(extra // len(passages), used_queries)]
     pointed = [ids for planned in sources for ids in (planned.positives, planned.negatives)]
@@ -123,7 +127,7 @@ def _compacted(
     query_place = places(used_queries, len(queries))
     passage_place = places(used_passages, len(passages))
     known_query, known_passage = query_place[known // len(passages)], passage_place[known % len(passages)]
-    kept = (known_query >= 0) & (known_passage >= 0)
+    present = (known_query >= 0) & (known_passage >= 0)
     return Plan(
         queries.only(used_queries),
         passages.only(used_passages),
@@ -137,7 +141,7 @@ def _compacted(
             )
             for planned in sources
         ),
-        np.sort(known_query[kept] * len(used_passages) + known_passage[kept]),
+        np.sort(known_query[present] * len(used_passages) + known_passage[present]),
         np.where(kept_echoes >= 0, passage_place[kept_echoes], -1),
         (),
         {},

@@ -57,7 +57,7 @@ def _n_malformed(reasons: Mapping[str, int]) -> int:
 
 @dataclass(frozen=True)
 class Blanks:
-    """Negatives without text, which no triplet stands for. E rows that list some.
+    """Negatives without text, which give no triplet. E rows that list some.
 
     query : (E,) query ids, -1 for a query without a record, and keys : (E, 16) their text keys.
     count : (E,) how many the row lists, >= 1.   line, file : (E,) where.
@@ -78,7 +78,7 @@ class Blanks:
 class PlannedSource:
     """One source as index arrays. R records, T triplets; triplets of one record are neighbours.
 
-    query            : (R,) query id.        line, file : (R,) where the record's first row stands.
+    query            : (R,) query id.        line, file : (R,) of the record's first row.
     slice            : (R,) place of the record's value in Plan.slices; all 0 without --by.
     positives        : ids of all labelled positives, record r's at positive_offsets[r:r+2].
     negatives        : (T,) passage ids, record r's at negative_offsets[r:r+2], in file order.

@@ -30,10 +30,10 @@ def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
             continue
         n_bad = sum(bad_reasons(tally).values())
         fraction = min(1.0, n_bad / tally.n_read)  # one row may hold several malformed passages
-        first = _shown(next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed))
+        first = _example_text(next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed))
         if settings.on_bad == "fail":
             raise BadRecordsError(
-                f"{malformed(tally)} ({told(tally)}); {first}",
+                f"{malformed(tally)} ({left_out_text(tally)}); {first}",
                 where=planned.name,
                 remedy=f"fix the file, or skip and count them with {flag_of('on_bad', 'skip')}",
             )
@@ -47,7 +47,7 @@ def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
                 )
             raise BadRecordsError(
                 f"{malformed(tally)}, more than {flag_of('max_bad_fraction', settings.max_bad_fraction)} allows: "
-                f"the file was probably misread ({told(tally)}); {first}",
+                f"the file was probably misread ({left_out_text(tally)}); {first}",
                 where=planned.name,
                 remedy=f"name the schema with --format or the columns, or raise {flag_of('max_bad_fraction')}",
             )
@@ -70,15 +70,15 @@ def refuse_empty(sources: Sequence[PlannedSource]) -> None:
         tally = planned.tally
         reasons = _reasons(tally)
         reason = max(reasons, key=lambda name: reasons[name], default="")
-        first = next((f"; {_shown(example)}" for example in tally.examples if example.reason == reason), "")
+        first = next((f"; {_example_text(example)}" for example in tally.examples if example.reason == reason), "")
         raise NothingToScoreError(
-            f"no triplet to score: {told(tally)}{first}",
+            f"no triplet to score: {left_out_text(tally)}{first}",
             where=planned.name,
             remedy=REMEDIES.get(reason, "a source needs rows with a query, a positive and at least one negative"),
         )
 
 
-def _shown(example: Example) -> str:
+def _example_text(example: Example) -> str:
     detail = f": {example.detail}" if example.detail else ""
     return f"first: {example.path}:{example.line}: {example.reason}{detail}"
 
@@ -93,7 +93,7 @@ def malformed(tally: Tally) -> str:
     return f"{' and '.join(parts)} malformed"
 
 
-def told(tally: Tally) -> str:
+def left_out_text(tally: Tally) -> str:
     return ", ".join(f"{reason} {count}" for reason, count in _reasons(tally).items()) or f"{tally.n_read} rows read"
 
 

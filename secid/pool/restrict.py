@@ -18,9 +18,9 @@ def restricted(planned: PlannedSource, queries: TextStore, settings: Settings) -
     """The sample of queries and the first K negatives of each record that the settings ask for."""
     keep_record = np.ones(planned.n_records, np.bool_)
     if settings.max_records is not None:
-        asked = distinct(planned.query)
-        order = np.argsort(sample_order(queries.keys[asked], settings.seed), kind="stable")
-        keep_record = np.isin(planned.query, asked[order[: settings.max_records]])
+        queries_asked = distinct(planned.query)
+        order = np.argsort(sample_order(queries.keys[queries_asked], settings.seed), kind="stable")
+        keep_record = np.isin(planned.query, queries_asked[order[: settings.max_records]])
     record = planned.triplet_record()
     keep = keep_record[record]
     if settings.first_k is not None:

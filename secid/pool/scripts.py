@@ -118,13 +118,13 @@ def _split(text: str, *, with_characters: bool) -> list[str]:
     tokens: list[str] = []
     for word in words:
         for place, part in enumerate(patterns.unspaced.split(word)):
-            found = [part]
+            parts = [part]
             if place % 2 and len(part) > 1:
-                found = [part[start : start + 2] for start in range(len(part) - 1)]
+                parts = [part[start : start + 2] for start in range(len(part) - 1)]
                 if with_characters:
-                    found.extend(part)
-            # Nearly every part is of letters alone, which one look tells
-            tokens.extend(found if part.isalnum() else filter(LETTER, found))
+                    parts.extend(part)
+            # Nearly every part is of letters alone, as one test shows
+            tokens.extend(parts if part.isalnum() else filter(LETTER, parts))
     return tokens
 
 

@@ -18,9 +18,9 @@ from secid.pool.texts import TextStore
 SAMPLE_TEXTS = 250
 """Queries, and as many passages, of each source: a share of 5 % has a standard error of 1 %."""
 READ_CHARACTERS = 300
-"""Of each text: enough to tell its script."""
+"""Of each text: enough to see its script."""
 NOTICED_MISREAD = 0.05
-"""Share of texts from which they are told: fewer are quotations and names."""
+"""Share of texts from which they are reported: fewer are quotations and names."""
 BETTER = "multilingual"
 """The tokenizer that does none of this."""
 JUDGED_AS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
@@ -49,7 +49,7 @@ class Misread:
         """Their share of the sample."""
         return self.n / self.n_texts if self.n_texts else 0.0
 
-    def told(self) -> str:
+    def effect(self) -> str:
         """What is done to most of them; "" where there are none."""
         return DOES[max(self.counts, key=lambda name: self.counts[name])] if self.counts else ""
 

@@ -247,8 +247,8 @@ def distinct_tokens(keys: Keys, counts: Index) -> TokenSets:
     place = np.empty(len(table), np.uint32)
     place[order] = np.arange(len(table), dtype=np.uint32)
     numbers = place[encoded.indices.to_numpy(zero_copy_only=False)]
-    found, sizes = distinct_in_blocks(numbers, np.cumsum(counts), len(table))
-    return TokenSets(table[order], found, np.concatenate([[0], np.cumsum(sizes)]))
+    numbers_present, sizes = distinct_in_blocks(numbers, np.cumsum(counts), len(table))
+    return TokenSets(table[order], numbers_present, np.concatenate([[0], np.cumsum(sizes)]))
 
 
 def distinct_in_blocks(
@@ -262,8 +262,8 @@ def distinct_in_blocks(
     """
     parts = list(_blocks(numbers, ends, n_numbers))
     none = np.zeros(0, np.int32), np.zeros(0, np.int64)
-    found, sizes = zip(none, *parts, strict=True)
-    return np.concatenate(found), np.concatenate(sizes)
+    present, sizes = zip(none, *parts, strict=True)
+    return np.concatenate(present), np.concatenate(sizes)
 
 
 def _blocks(

@@ -50,13 +50,13 @@ class Vocabulary:
     def cut(self, keys: Keys, counts: Index, counted: npt.NDArray[np.bool_]) -> Cut:
         """Token sets of texts. keys, counts : as token_stream gives them.   counted : (n,) texts that are documents."""
         numbers, others = self._numbers(keys)
-        found, sizes = distinct_in_blocks(numbers, np.cumsum(counts), len(self) + len(others))
-        mine = found < len(self)
+        present, sizes = distinct_in_blocks(numbers, np.cumsum(counts), len(self) + len(others))
+        mine = present < len(self)
         before = np.concatenate([[0], np.cumsum(mine)])
         offsets = np.concatenate([[0], np.cumsum(sizes)])
-        elsewhere = np.bincount(found[~mine & np.repeat(counted, sizes)] - len(self), minlength=len(others))
+        elsewhere = np.bincount(present[~mine & np.repeat(counted, sizes)] - len(self), minlength=len(others))
         return Cut(
-            found[mine],
+            present[mine],
             np.diff(before[offsets]),
             DocumentFrequencies(others[elsewhere > 0], elsewhere[elsewhere > 0], 0),
         )

@@ -1,7 +1,7 @@
 """Frozen results: what every page shows, with no torch, no encoder and no data behind it.
 
 `secid.results.document` turns these into JSON and back; a field is described once, here.
-Fractions lie in [0, 1]; `_nats` are natural-log units; None always comes with a reason beside it.
+Fractions lie in [0, 1]; `_nats` are natural-log units; None always comes with a reason.
 """
 
 from secid.results.between import (

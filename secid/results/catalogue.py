@@ -103,14 +103,14 @@ FINDINGS: Mapping[str, Finding] = _entries(
         name="mojibake", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=1,
         rule="the negative was decoded with the wrong character encoding, and the positive of its record was not",
         says="were decoded with the wrong character encoding",
-        do="read the source again in its own encoding: the damage tells negatives from positives",
+        do="read the source again in its own encoding: the damage gives negatives away",
     ),
     Finding(
         name="shared_opening", needs="texts", counted=False, limit=0.01, urgency=2,
         rule="the negative's first five words open at least 1 % of the source's negatives and five times the share of "
         "its positives, in at least 5 texts and for at least 3 queries",
         says="share their opening with many others, and few positives open so",
-        do="cut the opening off: it tells negatives from positives without reading on",
+        do="cut the opening off: it gives negatives away without reading on",
     ),
     Finding(
         name="hub", needs="texts", counted=False, limit=0.01, urgency=2,
@@ -129,6 +129,13 @@ FINDINGS: Mapping[str, Finding] = _entries(
         rule="the query has no token, so that the coverage is 0 by definition",
         says="belong to a query without tokens",
         do="choose another --tokenizer: the lexical gate says nothing about these queries",
+    ),
+    Finding(
+        name="unknown_script", needs="tokens", counted=False, limit=0.01, urgency=1,
+        rule="the encoder's tokenizer turns at least half of the negative's letters into unknown tokens or pieces of a "
+        "single letter (a single Chinese character is a word)",
+        says="are in a script that the encoder's tokenizer does not know",
+        do="score with an encoder trained on this script: what this one says of them means little",
     ),
     Finding(
         name="truncated", needs="tokens", counted=False, limit=0.1, urgency=3,
@@ -188,7 +195,7 @@ FINDINGS: Mapping[str, Finding] = _entries(
 
 @dataclass(frozen=True, kw_only=True)
 class Caution:
-    """What a source as a whole should be looked at for; no column of the triplet table says it.
+    """What to check a source as a whole for; no column of the triplet table says it.
 
     of : what its fraction is a share of.   limit : the fraction above which it stands out; None where a setting says.
     says, do : as in Finding, of the things that `of` names.

@@ -1,7 +1,7 @@
 """What `secid check` reports: frozen results.
 
 `secid.pages.check` shows these as text and JSON; a field is described once, here.
-Fractions lie in [0, 1]. None always comes with a reason beside it.
+Fractions lie in [0, 1]. None always comes with a reason.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ CHECK_SCHEMA_VERSION = "1.0"
 
 
 CHECKED = (*TEXT_FINDINGS, "query_without_tokens")
-"""Findings that `secid check` looks for: those that need no encoder."""
+"""Findings that `secid check` evaluates: those that need no encoder."""
 ANY = "any"
-"""Name that stands for all findings and cautions in --fail-on."""
+"""Name for all findings and cautions in --fail-on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class CheckedSource:
     status, n_flagged, flagged_share : as in SourceResult.
     negatives_per_query      : distinct negatives of a distinct query.
     positive_coverage_mean   : mean lexical coverage of the labelled positives, METHOD 2.3.
-    findings, cautions       : all that were looked for, in the order of the catalogue.
+    findings, cautions       : all that were evaluated, in the order of the catalogue.
     """
 
     name: str
@@ -100,24 +100,24 @@ class CheckedSource:
     cautions: tuple[SourceCaution, ...]
 
     def finding(self, name: str) -> SourceFinding:
-        """The finding of this name. Raises KeyError where it was not looked for."""
+        """The finding of this name. Raises KeyError where it was not evaluated."""
         return {finding.name: finding for finding in self.findings}[name]
 
     def caution(self, name: str) -> SourceCaution:
-        """The caution of this name. Raises KeyError where it was not looked for."""
+        """The caution of this name. Raises KeyError where it was not evaluated."""
         return {caution.name: caution for caution in self.cautions}[name]
 
     def shares(self) -> dict[str, tuple[float, float | None]]:
         """Share and default limit of every finding and caution by name."""
-        found: dict[str, tuple[float, float | None]] = {
+        shares: dict[str, tuple[float, float | None]] = {
             item.name: (item.share, FINDINGS[item.name].limit) for item in self.findings
         }
-        return found | {item.name: (item.fraction, item.limit) for item in self.cautions}
+        return shares | {item.name: (item.fraction, item.limit) for item in self.cautions}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The evaluation set that was looked for. qrels: the files that name its queries; empty where all queries count."""
+    """The evaluation set that sources were searched for. qrels: files that name its queries; empty where all count."""
 
     folder: str
     qrels: tuple[str, ...]
@@ -170,20 +170,20 @@ def _limit(text: str, spec: str) -> float:
 def failures(sources: tuple[CheckedSource, ...], limits: Mapping[str, float | None]) -> tuple[str, ...]:
     """ "source: finding" of every finding above its limit; the limit of a name wins over that of `any`.
 
-    Raises UsageError for a finding that no source was looked into for (an eval_ one without --against-eval).
+    Raises UsageError for a finding that was evaluated in no source (an eval_ one without --against-eval).
     """
-    looked_for = {name for source in sources for name in source.shares()}
+    names = {name for source in sources for name in source.shares()}
     for name in limits:
-        if name != ANY and name not in looked_for:
+        if name != ANY and name not in names:
             needs = "--against-eval DIR" if name in CAUTIONS else "an encoder: secid score"
-            raise UsageError(f"{name} was not looked for", where="--fail-on", remedy=f"it needs {needs}")
+            raise UsageError(f"{name} was not evaluated", where="--fail-on", remedy=f"it needs {needs}")
     failed = []
     for source in sources:
         for name, (share, default) in source.shares().items():
             if name not in limits and (ANY not in limits or default is None):
                 continue
-            asked = limits.get(name, limits.get(ANY))
-            limit = default if asked is None else asked
+            given_limit = limits.get(name, limits.get(ANY))
+            limit = default if given_limit is None else given_limit
             # "passes if at most the limit": NaN does not pass
             if limit is not None and not share <= limit:
                 failed.append(f"{source.name}: {name}")

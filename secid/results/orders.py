@@ -14,7 +14,7 @@ class AblationRow:
     order: names, highest first.   swapped: pairs ordered otherwise than at the base.
     stability: share of source pairs ordered as under the base, 1 = all; None where there is no pair.
     block_stability: the same within each block of sources that the user named.
-    Of the rows of a sample: n_queries by source; intervals_95 of the score of all queries, as told by that many
+    Of the rows of a sample: n_queries by source; intervals_95 of the score of all queries, as estimated from that many
     (of no width at 100 %); open_swaps: those of `swapped` whose difference has 0 within its 95 % interval, which may
     be noise.
     """

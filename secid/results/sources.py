@@ -144,10 +144,10 @@ class SourceResult(Measurement, SourceIdentity):
                       counted defect, and their share of all.   repair : the command that drops all counted defects that
                       the source has; None unless the status is "repair".
     gate_histograms : by gate (consistency, locality, coverage, weight) the triplets in 20 equal bins of [0, 1].
-    findings        : every finding that was looked for, in the order of the catalogue.
+    findings        : every finding that was evaluated, in the order of the catalogue.
     finding_overlaps : triplets that have two findings at once, by the names of both.
     hardness        : 0 as near to the query as random passages, 1 as near as the positive; None where it cannot be
-                      told, with the reason in Run.not_evaluated. Source: METHOD 10.
+                      computed, with the reason in Run.not_evaluated. Source: METHOD 10.
     equal_curve     : its budget curve on the run's equal numbers; empty where nothing is cut of it.
     """
 
@@ -170,7 +170,7 @@ class SourceResult(Measurement, SourceIdentity):
         return self.equal_curve or self.budget_curve
 
     def finding(self, name: str) -> SourceFinding | None:
-        """The finding of this name; None where it was not looked for."""
+        """The finding of this name; None where it was not evaluated."""
         return next((item for item in self.findings if item.name == name), None)
 
 
@@ -201,7 +201,7 @@ class Against:
 
     @property
     def placed(self) -> Literal["above", "level", "below"]:
-        """Where the source stands; level where the interval holds 0 or nothing follows from it (no z)."""
+        """Where the source lies; level where the interval holds 0 or nothing follows from it (no z)."""
         low, high = self.interval_95
         if self.z is None or low <= 0 <= high:
             return "level"

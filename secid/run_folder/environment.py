@@ -38,16 +38,16 @@ def package_version(name: str) -> str | None:
 def diagnosis(settings_directory: Path | None = None) -> dict[str, dict[str, Any]]:
     """What a bug report needs, by section: versions, devices, caches, settings that are not defaults.
 
-    settings_directory : as in `settings.resolve`. Settings that cannot be resolved are told, not raised,
-    so that the command works when nothing else does. Secrets are told as set or not set.
+    settings_directory : as in `settings.resolve`. Settings that cannot be resolved are reported, not raised,
+    so that the command works when nothing else does. Secrets are reported as set or not set.
     """
-    found = environment()
+    facts = environment()
     return {
         "secid": {
             "version": VERSION,
-            **{name: found[name] for name in ("python", "platform", "processors")},
+            **{name: facts[name] for name in ("python", "platform", "processors")},
         },
-        "packages": {name: value or "not installed" for name, value in found["packages"].items()},
+        "packages": {name: value or "not installed" for name, value in facts["packages"].items()},
         "devices": _devices(),
         "encoders": _encoders(),
         **_settings(settings_directory),

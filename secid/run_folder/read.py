@@ -77,14 +77,14 @@ def _states(
     folder: Path, index: str, entries: Sequence[Entry], traces: Mapping[str, float]
 ) -> dict[str, InformationState]:
     """The states that an index lists, held against the report. traces: tr M by name."""
-    found = {entry.name: _state(folder, entry) for entry in entries}
+    states = {entry.name: _state(folder, entry) for entry in entries}
     with whole(folder / "state" / index, folder):
         if [entry.name for entry in entries] != list(traces):
             raise ValueError("it does not list what report.json does")
-        for name, state in found.items():
+        for name, state in states.items():
             if not math.isclose(trace(state.matrix()), traces[name], rel_tol=SAME_TRACE):
                 raise ValueError(f"tr M of {name} is not that of report.json")
-    return found
+    return states
 
 
 def source_entries(folder: Path) -> list[Entry]:
@@ -110,8 +110,8 @@ def read_tensors(folder: Path, entry: Entry, names: Sequence[str]) -> list[Tenso
     path = folder / "state" / entry.file
     with whole(path, folder):
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if entry.sha256 not in (None, found):
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        if entry.sha256 not in (None, sha256):
             raise ValueError("its SHA-256 is not that of the index")
         with safe_open(path, "pt") as tensors:
             return [tensors.get_tensor(name) for name in names]

@@ -1,6 +1,6 @@
 """The tables of a run folder that are too large for a page: every triplet's numbers, and the states.
 
-`secid.run_folder.read` reads them again, and tells by checksums where one is no longer as it was written.
+`secid.run_folder.read` reads them again, and notices by checksums where one has changed since.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ information sums to tr(A^-1 B M), which is at most the score.
 def write_negatives(measured: Iterable[Measured], path: Path) -> None:
     """The triplet table on disk: negatives.parquet, in row groups, so that memory does not grow with the sources.
 
-    A finding that was not looked for is null.
+    A finding that was not evaluated is null.
     """
     with pq.ParquetWriter(path, NEGATIVES_SCHEMA, compression="zstd", write_page_checksum=True) as writer:
         for item in measured:
@@ -153,9 +153,9 @@ def _written(path: Path, tensors: dict[str, torch.Tensor]) -> str:
 
 
 def write_control_states(controls: Sequence[tuple[Control, Measured]], folder: Path) -> None:
-    """The information sum of each control beside those of the sources, and controls.json that names them.
+    """The information sum of each control, next to those of the sources, and controls.json that names them.
 
-    An index of their own: whoever reads index.json reads sources alone.
+    They have an index of their own: index.json lists sources alone.
     """
     index = []
     for number, (control, item) in enumerate(controls):

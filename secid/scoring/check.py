@@ -40,7 +40,7 @@ def check_sources(
     """Counts, lengths and findings of each source. Malformed rows are counted and reported, never an error here.
 
     folder     : an empty folder for spool files; the caller removes it.
-    evaluation : a set whose queries and relevant passages are looked for in the sources.
+    evaluation : a set whose queries and relevant passages are searched for in the sources.
     Raises what opening raises (SecidError), and NothingToScoreError for a source without any triplet.
     Source: METHOD 1, 2.3, 4.
     """
@@ -49,7 +49,7 @@ def check_sources(
         raise UsageError(
             f"the tokenizer {settings.tokenizer!r} needs an encoder", remedy=f"one of {', '.join(SPLITTERS)}"
         )
-    # Everything is looked at, and bad rows are this command's subject, whatever their number.
+    # Everything is read, and bad rows are this command's subject, whatever their number.
     reading = replace(
         settings, positives="all", on_bad="skip", max_bad_fraction=float("inf"), first_k=None, max_records=None
     )
@@ -67,7 +67,7 @@ def check_sources(
         secid_version=VERSION,
         tokenizer=settings.tokenizer,
         tokens_by=TOKENS_BY,
-        evaluation=None if evaluation is None else _told(evaluation),
+        evaluation=None if evaluation is None else _evaluation_of(evaluation),
         sources=checked,
         overlaps=overlaps(listed),
         failed=(),
@@ -75,7 +75,7 @@ def check_sources(
     )
 
 
-def _told(evaluation: EvaluationSet) -> Evaluation:
+def _evaluation_of(evaluation: EvaluationSet) -> Evaluation:
     return Evaluation(
         folder=evaluation.folder,
         qrels=evaluation.qrels,
@@ -110,8 +110,8 @@ class _Checker:
         """Everything that is said of one source."""
         tally, settings = planned.tally, self._settings
         gate, coverage = inactive_gate(planned, self._gates, settings.tokenizer)
-        asked = planned.query[planned.triplet_record()]
-        listed = distinct(pairs(asked, planned.negatives, len(self._plan.passages))) // len(self._plan.passages)
+        query = planned.query[planned.triplet_record()]
+        listed = distinct(pairs(query, planned.negatives, len(self._plan.passages))) // len(self._plan.passages)
         texts = {
             "query": (self._queries, distinct(planned.query)),
             "positive": (self._passages, distinct(planned.positives)),
@@ -157,7 +157,7 @@ class _Checker:
     def _misfit(self, planned: PlannedSource) -> Case:
         """Sampled texts of a source whose words the tokenizer misreads."""
         fit = misread(self._plan, planned, self._settings.tokenizer, self._settings.seed)
-        detail = f"in a sample of {fit.n_texts}: {self._settings.tokenizer} {fit.told()}" if fit.n else ""
+        detail = f"in a sample of {fit.n_texts}: {self._settings.tokenizer} {fit.effect()}" if fit.n else ""
         return Case(fit.n, fit.fraction, detail)
 
 

@@ -35,7 +35,7 @@ from secid.results import SCHEMA_VERSION, Ablation, EqualNumbers, InputFile, Run
 from secid.run_folder.environment import environment
 from secid.scoring.clock import Clock
 from secid.scoring.publish import control_result, source_result
-from secid.scoring.stages import Measurements, StoredReference, judged, measure
+from secid.scoring.stages import Measurements, StoredReference, measure, ranked_sets
 from secid.scoring.warnings import unpaired
 from secid.settings import Resolved, Settings
 from secid.triplets.measured import Measured
@@ -117,13 +117,13 @@ def scores_under(
     plan: Plan, encoder: Encoder, settings: Settings, folder: Path, progress: Progress
 ) -> dict[str, float]:
     """ECI_B of each source of a plan under another encoder, at the run's budget. folder: an empty one."""
-    found = measure(plan, encoder, settings, folder, Clock(), progress, None)
-    ranked = judged(found.items, found.level, settings.budget)
+    measurements = measure(plan, encoder, settings, folder, Clock(), progress, None)
+    ranked = ranked_sets(measurements.items, measurements.level, settings.budget)
     return {item.name: item.nats(settings.budget) for item in ranked}
 
 
 def finished(
-    found: Measurements,
+    measurements: Measurements,
     files: Mapping[str, InputFile],
     encoder: Encoder,
     resolved: Resolved,
@@ -132,12 +132,12 @@ def finished(
 ) -> Scored:
     """Ranks, compares, and puts the run together."""
     settings = resolved.values
-    cut = judged(found.items, found.level, settings.budget)
+    cut = ranked_sets(measurements.items, measurements.level, settings.budget)
     order = sorted(range(len(cut)), key=lambda place: (-cut[place].nats(settings.budget), cut[place].name))
-    ranked, cut = [found.items[place] for place in order], [cut[place] for place in order]
-    level = [found.level[place] if found.level else None for place in order]
+    ranked, cut = [measurements.items[place] for place in order], [cut[place] for place in order]
+    level = [measurements.level[place] if measurements.level else None for place in order]
     names = [item.name for item in ranked]
-    comparisons = compare(cut, settings.budget, found.early_stop)
+    comparisons = compare(cut, settings.budget, measurements.early_stop)
     groups = rank_groups(names, comparisons)
     blocks = blocks_of(settings.block, names)
     pool = distinct(np.concatenate([ids for item in ranked for ids in _documents(item.triplets)]))
@@ -146,7 +146,7 @@ def finished(
         secid_version=VERSION,
         settings=resolved.document(),
         encoder=encoder.info,
-        idf=found.idf,
+        idf=measurements.idf,
         budget=settings.budget,
         sources=tuple(
             source_result(
@@ -156,9 +156,9 @@ def finished(
                 groups[item.name],
                 float(chance),
                 files,
-                found.findings[item.name],
-                found.without_flagged[item.name],
-                found.hardness.get(item.name),
+                measurements.findings[item.name],
+                measurements.without_flagged[item.name],
+                measurements.hardness.get(item.name),
                 settings,
                 run_folder,
             )
@@ -166,20 +166,24 @@ def finished(
         ),
         controls=tuple(
             control_result(control, item, len(np.setdiff1d(item.triplets.negative, pool)), ranked, settings)
-            for control, item in found.controls
+            for control, item in measurements.controls
         ),
         comparisons=comparisons,
         crossings=crossings(
-            found.level or (), max(budget for item in found.level or ranked for budget in item.influence.budgets)
+            measurements.level or (),
+            max(budget for item in measurements.level or ranked for budget in item.influence.budgets),
         ),
         overlaps=overlaps([Listed(item.name, item.triplets.query, item.triplets.negative) for item in ranked]),
-        ablations=tuple(ablated(aspect, cut, blocks, settings.budget) for aspect in found.suite),
-        equal_numbers=equal_numbers(found.items, found.level),
-        slices=found.slices,
-        early_stop=found.early_stop,
+        ablations=tuple(ablated(aspect, cut, blocks, settings.budget) for aspect in measurements.suite),
+        equal_numbers=equal_numbers(measurements.items, measurements.level),
+        slices=measurements.slices,
+        early_stop=measurements.early_stop,
         folder=run_folder,
-        warnings=(*unpaired(comparisons, {item.name: len(item.influence.queries) for item in cut}), *found.warnings),
-        not_evaluated=found.not_evaluated,
+        warnings=(
+            *unpaired(comparisons, {item.name: len(item.influence.queries) for item in cut}),
+            *measurements.warnings,
+        ),
+        not_evaluated=measurements.not_evaluated,
         timing=clock.stages,
         environment=environment(),
     )
@@ -187,11 +191,11 @@ def finished(
     return Scored(
         run=run,
         measured=tuple(ranked),
-        controls=tuple(found.controls),
-        findings=found.findings,
+        controls=tuple(measurements.controls),
+        findings=measurements.findings,
         positives={},
-        frequencies=found.frequencies,
-        reference=found.reference,
+        frequencies=measurements.frequencies,
+        reference=measurements.reference,
         scores=scores,
     )
 
@@ -253,8 +257,8 @@ def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequ
             else score.nats
             for name, score in scores.items()
         }
-    found = ablation(aspect.name, aspect.base, table, blocks)
-    return with_noise(found, aspect.variants, items, budget) if aspect.name == "sample" else found
+    table_of_aspect = ablation(aspect.name, aspect.base, table, blocks)
+    return with_noise(table_of_aspect, aspect.variants, items, budget) if aspect.name == "sample" else table_of_aspect
 
 
 def input_files(reader: Reader) -> dict[str, InputFile]:

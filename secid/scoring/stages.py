@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 import torch
 
@@ -14,10 +15,12 @@ from secid.analyses.ablations import blocks_of
 from secid.analyses.controls import Control, chosen_kinds, make_controls
 from secid.analyses.early_stopping import rank_early
 from secid.analyses.slices import MOST_SLICES, slices
+from secid.arrays import distinct
 from secid.encode import Encoder, smallest_distance
 from secid.errors import UsageError
 from secid.findings.inspector import Inspector
 from secid.findings.lexical_gate import lexical
+from secid.findings.scripts import NO_TOKENIZER, unknown_scripts
 from secid.findings.summary import SourceFindings
 from secid.measure.blocks import Triplets
 from secid.measure.sweep import Variant
@@ -119,23 +122,26 @@ def measure(
         controls, missing = make_controls(plan, triplets, embedder.vectors, settings, progress)
         for control in controls:  # nothing is left to encode but after an early stop
             embedder.need(control.triplets.query, control.triplets.negative)
-    items, level, measured_controls = swept(plan, triplets, controls, bench, variants, clock, progress)
+    items, level, measured_controls = measured_sets(plan, triplets, controls, bench, variants, clock, progress)
     with clock.stage("inspect"):
         if stored is None:
             reference = random_reference(plan, [item.triplets for item in items], bench.vectors, settings.seed)
         else:
             reference = stored_reference(stored, plan)
-        inspector = Inspector(plan, coverages, embedder.truncated, reference, settings)
-        marked, findings = inspected(inspector, items, progress)
+        shares = getattr(encoder, "unknown_shares", None)
+        negatives = distinct(np.concatenate([item.triplets.negative for item in items]))
+        unknown = None if shares is None else unknown_scripts(plan.passages, negatives, shares)
+        inspector = Inspector(plan, coverages, embedder.truncated, unknown, reference, settings)
+        inspected_items, findings = inspected(inspector, items, progress)
         if level is not None:  # where nothing is cut of a source, the set is the source
-            level = [new if cut is old else cut for cut, old, new in zip(level, items, marked, strict=True)]
-        items = marked
+            level = [new if cut is old else cut for cut, old, new in zip(level, items, inspected_items, strict=True)]
+        items = inspected_items
         without = {item.name: without_flagged(item, bench, reference) for item in items}
         hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in items}
         warnings = noisy(distance) + lexical(plan, items, coverages, settings, folder / "cautions")
         warnings += few_queries(items) + not_level(level, settings) + odd_slices(plan, settings)
-        whole = {item.name: item.nats(settings.budget) for item in judged(items, level, settings.budget)}
-        sliced = slices(plan, items, bench, whole, settings, progress)
+        whole = {item.name: item.nats(settings.budget) for item in ranked_sets(items, level, settings.budget)}
+        by_slice = slices(plan, items, bench, whole, settings, progress)
     return Measurements(
         items=items,
         level=level,
@@ -145,6 +151,7 @@ def measure(
             **plan.empty,
             **({"crossings": NOT_LEVEL} if level is None else {}),
             **({"truncated": CUTS_UNTOLD} if embedder.truncated is None else {}),
+            **({"unknown_script": NO_TOKENIZER} if unknown is None else {}),
             **({"hardness": NO_REFERENCE if stored is None else NOT_STORED} if reference is None else {}),
             **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},
         },
@@ -154,7 +161,7 @@ def measure(
         reference=reference,
         idf=idf,
         frequencies=coverages.table(settings.tokenizer, settings.idf),
-        slices=sliced,
+        slices=by_slice,
         warnings=warnings,
         early_stop=early,
         suite=suite,
@@ -183,7 +190,7 @@ def refuse(plan: Plan, encoder: Encoder, settings: Settings) -> None:
         piece_stream(getattr(encoder, "word_pieces", None))
 
 
-def swept(
+def measured_sets(
     plan: Plan,
     triplets: Sequence[Triplets],
     controls: Sequence[Control],
@@ -203,8 +210,8 @@ def swept(
         cuts = level_sets(plan, triplets, settings.seed)
         n_cut = sum(len(cut) for cut, item in zip(cuts or (), triplets, strict=False) if cut is not item)
         progress.start("measure", PASSES * (n_triplets + n_cut), "triplets")
-        watched = replace(bench, vectors=replace(bench.vectors, seen=progress.advance))
-        ranked = judged(triplets, cuts, settings.budget)
+        watched = replace(bench, vectors=replace(bench.vectors, tick=progress.advance))
+        ranked = ranked_sets(triplets, cuts, settings.budget)
         items = [
             watched.measure(p.name, p, rows, variants if rows is own else (), position[rows.query])
             for p, rows, own in zip(plan.sources, triplets, ranked, strict=True)
@@ -225,15 +232,15 @@ def inspected(
 ) -> tuple[list[Measured], dict[str, SourceFindings]]:
     """The items with their findings as columns, and what they come to by source."""
     progress.start("inspect", len(items), "sources")
-    marked, findings = [], {}
+    result, findings = [], {}
     for item in items:
         table, findings[item.name] = inspector.inspect(item)
-        marked.append(replace(item, table=table))
+        result.append(replace(item, table=table))
         progress.advance(1)
-    return marked, findings
+    return result, findings
 
 
-def judged(items: Sequence[Set], level: Sequence[Set] | None, budget: float) -> Sequence[Set]:
+def ranked_sets(items: Sequence[Set], level: Sequence[Set] | None, budget: float) -> Sequence[Set]:
     """What sources are ranked by: all of them up to budget 1, else sets of equal size where these could be cut.
 
     Source: METHOD 7.

@@ -27,7 +27,7 @@ def noisy(distance: float) -> tuple[str, ...]:
     if distance <= limit:
         return ()
     where = f"positive and negative closer than {distance:.2g} count as the same (limit {limit:.2g})"
-    return (f"the encoder gives a text another row beside other texts: {where}, so that scores and ranks mean little",)
+    return (f"the encoder is not batch-invariant: {where}, so scores and ranks mean little",)
 
 
 def unpaired(comparisons: Sequence[Comparison], n_queries: Mapping[str, int]) -> tuple[str, ...]:
@@ -77,17 +77,17 @@ def odd_slices(plan: Plan, settings: Settings) -> tuple[str, ...]:
     if settings.by is None:
         return ()
     absent = plan.slices.index("") if "" in plan.slices else -1
-    found = []
+    warnings = []
     for planned in plan.sources:
         if (planned.slice == absent).all():
-            found.append(f"{planned.name}: no row has a value of {settings.by!r}; all stand in the slice without one")
+            warnings.append(f"{planned.name}: no row has a value of {settings.by!r}; all are in the slice without one")
         if planned.tally.n_mixed_slices:
             n = planned.tally.n_mixed_slices
-            found.append(
+            warnings.append(
                 f"{planned.name}: rows of {n} {'record differ' if n == 1 else 'records differ'} in {settings.by!r}; "
                 "each record counts under the value of its first row, so the order of rows matters"
             )
-    return (*found, *_strangers(plan, settings.by))
+    return (*warnings, *_strangers(plan, settings.by))
 
 
 def _strangers(plan: Plan, by: str) -> list[str]:
@@ -105,6 +105,6 @@ def _strangers(plan: Plan, by: str) -> list[str]:
     ]
     if not alone:
         return []
-    shown = "; ".join(f"{name} has {shown_names(sorted(values[name]))}" for name in alone[:SHOWN_SOURCES])
+    examples = "; ".join(f"{name} has {shown_names(sorted(values[name]))}" for name in alone[:SHOWN_SOURCES])
     more = f"; {len(alone) - SHOWN_SOURCES} more" if len(alone) > SHOWN_SOURCES else ""
-    return [f"write the values of {by!r} alike in all sources: no slice compares some of them ({shown}{more})"]
+    return [f"write the values of {by!r} alike in all sources: no slice compares some of them ({examples}{more})"]

@@ -50,7 +50,7 @@ class CoverageBench:
                source is scored in the pool of an earlier run.
     folder   : where token sets are spooled.
     pieces   : the encoder's own word pieces, for the tokenizer "wordpieces"; None where it has none.
-    progress : told of each lexicon while it is made.
+    progress : notified of each lexicon while it is built.
     """
 
     def __init__(

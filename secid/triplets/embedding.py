@@ -57,8 +57,8 @@ class Embedder:
             role: np.zeros(len(store), np.bool_) for role, store in self._stores.items()
         }
         self._tells_cuts = info.pooling not in ("precomputed", "unknown")
-        told = [name for name in COUNTED if name != "n_truncated" or self._tells_cuts]
-        self.counts: dict[str, float] = dict.fromkeys(told, 0)
+        counts = [name for name in COUNTED if name != "n_truncated" or self._tells_cuts]
+        self.counts: dict[str, float] = dict.fromkeys(counts, 0)
         queries, passages = (torch.from_numpy(self._rows[role].values) for role in ("query", "passage"))
         self.vectors = Vectors(queries, passages, self._gather)
 
@@ -117,7 +117,7 @@ class Embedder:
 
     def _tell_damage(self) -> None:
         """Names each cache segment found damaged, once."""
-        damaged = [] if self._cache is None else self._cache.set_aside
+        damaged = [] if self._cache is None else self._cache.damaged
         for folder in damaged[self._n_told :]:
             self._progress.note(f"damaged cache segment set aside, its texts are encoded again: {folder}")
         self._n_told = len(damaged)

@@ -157,7 +157,7 @@ def share_interval(estimate: Estimate) -> tuple[float, float]:
 class Share:
     """How many negatives have a finding, and what share of all. n: rounded, at least 1 where any has it.
 
-    n_all : negatives that it was looked for in, rounded.
+    n_all : negatives that were searched for it, rounded.
     """
 
     n: int

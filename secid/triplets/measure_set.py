@@ -53,22 +53,24 @@ class Bench:
         budgets  : of the influence, the run's own and those of the curve where None. Source: METHOD 2, 4, 7, 8.
         """
         settings, base = self.settings, base_variant(self.settings)
-        wanted = list(dict.fromkeys([base, *variants]))
-        named = {variant.coverage: self.coverages.negatives(rows, *variant.coverage.split("/")) for variant in wanted}
-        swept = self._sweep(rows, named, wanted, position)
+        all_variants = list(dict.fromkeys([base, *variants]))
+        coverages = {
+            variant.coverage: self.coverages.negatives(rows, *variant.coverage.split("/")) for variant in all_variants
+        }
+        sums = self._sweep(rows, coverages, all_variants, position)
         positive_coverage = self.coverages.positives(rows, settings.tokenizer, settings.idf)
-        table = self._table(planned, rows, swept.dots, named[base.coverage], positive_coverage)
-        state = swept.state(base)
+        table = self._table(planned, rows, sums.dots, coverages[base.coverage], positive_coverage)
+        state = sums.state(base)
         budgets = budgets or curve_budgets(settings.budget, state.n_negatives)
-        given = self.vectors, rows, swept.dots.squared_distance.numpy(), table.gates().weight.numpy(), state
+        inputs = self.vectors, rows, sums.dots.squared_distance.numpy(), table.gates().weight.numpy(), state
         return Measured(
             name=name,
             table=table,
-            record_gradient=swept.record_gradient,
+            record_gradient=sums.record_gradient,
             state=state,
-            influence=influence(*given, self.smallest_distance, budgets),
+            influence=influence(*inputs, self.smallest_distance, budgets),
             query_keys=self.query_keys[distinct(rows.query)],
-            variants=variant_scores(swept, wanted, settings.budget, rows, position) if variants else {},
+            variants=variant_scores(sums, all_variants, settings.budget, rows, position) if variants else {},
         )
 
     def _table(
@@ -91,20 +93,20 @@ class Bench:
     def part(self, item: Measured, keep: Index, budget: float) -> Measured:
         """Some triplets of a measured set at one budget: what they would be alone, in the pool of the whole set.
 
-        keep : rising places of triplets. Below FEWEST_QUERIES queries, where no interval is told, the influence is 0.
+        keep : rising places of triplets. Below FEWEST_QUERIES queries, where there is no interval, the influence is 0.
         """
         base, table = base_variant(self.settings), item.table.rows(keep)
         rows = table.triplets
-        swept = self._sweep(rows, {base.coverage: table.coverage}, [base])
-        state, queries, none = swept.state(base), distinct(rows.query), np.zeros(len(rows))
+        sums = self._sweep(rows, {base.coverage: table.coverage}, [base])
+        state, queries, none = sums.state(base), distinct(rows.query), np.zeros(len(rows))
         effect = Influence((budget,), none, none, queries, np.zeros((len(queries), 1)), np.zeros(0))
         if len(queries) >= FEWEST_QUERIES:
-            given = self.vectors, rows, swept.dots.squared_distance.numpy(), table.gates().weight.numpy(), state
-            effect = influence_at(*given, self.smallest_distance, budget)
+            inputs = self.vectors, rows, sums.dots.squared_distance.numpy(), table.gates().weight.numpy(), state
+            effect = influence_at(*inputs, self.smallest_distance, budget)
         return replace(
             item,
             table=table,
-            record_gradient=swept.record_gradient,
+            record_gradient=sums.record_gradient,
             state=state,
             influence=effect,
             query_keys=self.query_keys[queries],
@@ -131,19 +133,19 @@ class Bench:
 
 
 def variant_scores(
-    swept: Sweep, variants: Sequence[Variant], budget: float, rows: Triplets, position: Floats | None
+    sums: Sweep, variants: Sequence[Variant], budget: float, rows: Triplets, position: Floats | None
 ) -> dict[Variant, VariantScore]:
     """ECI_B of all variants of one sweep; only what later scaling needs is kept of the matrices."""
-    found = {}
+    scores = {}
     queries, first = np.unique(rows.query, return_index=True)
     places = np.zeros(len(queries)) if position is None else position[first]
     for variant in variants:
-        state = swept.state(variant)
+        state = sums.state(variant)
         scaled = variant.weight in UNBOUNDED_WEIGHTS
         nats = None if scaled or not state.n_negatives else log_det_nats(state.matrix(), budget)
         n_queries = int((places < variant.sample).sum())
-        found[variant] = VariantScore(nats, state if scaled else None, swept.weights[variant], n_queries)
-    return found
+        scores[variant] = VariantScore(nats, state if scaled else None, sums.weights[variant], n_queries)
+    return scores
 
 
 def sample_positions(plan: Plan, seed: int, among: Sequence[Triplets] | None = None) -> Floats:

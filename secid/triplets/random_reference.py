@@ -40,7 +40,7 @@ further random passage of the query is at or below that of 30 with a chance of 2
 STREAM = 3
 """Of the seed: controls draw from 1 and 2."""
 STORED = ("n_passages", "mean", "percentile_90")
-"""Arrays of a stored reference beside the text keys."""
+"""Arrays of a stored reference, in addition to the text keys."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _cosines(queries: Index, random: Sequence[Index], vectors: Vectors) -> list[
         record=np.repeat(np.arange(len(queries)), counts),
         place=np.arange(len(passages)),
     )
-    dots = sweep(replace(vectors, seen=None), rows, {}, (), smallest_distance=0.0).dots
+    dots = sweep(replace(vectors, tick=None), rows, {}, (), smallest_distance=0.0).dots
     return np.split(dots.query_negative.numpy(), offsets[1:-1])
 
 

@@ -40,7 +40,7 @@ class TripletTable:
     s_query_positive  : (G,) cosine of the scored positive.   positive_coverage : (G,) its lexical coverage.
     s_query_negative, s_positive_negative, coverage : (T,) of the negative.
     findings          : (T,) bit i says that the negative has the i-th finding of the catalogue.
-    evaluated         : names of the findings that were looked for.
+    evaluated         : names of the findings that were evaluated.
     """
 
     triplets: Triplets
@@ -84,7 +84,7 @@ class TripletTable:
     def share_of(self, flags: Flags, names: Names, among: Flags | None = None) -> Share:
         """The share of the flagged negatives. flags : (T,).   names : as in `mean`.
 
-        among : (T,) the triplets that were looked at, at least one; all where None.
+        among : (T,) the triplets that were evaluated, at least one; all where None.
         """
         weight: Floats = np.ones(len(self)) if self.share is None else self.share
         cluster = self.cluster()
@@ -121,16 +121,16 @@ class TripletTable:
 
     def columns(self) -> Mapping[str, Floats]:
         """Dot products and gates by the names that they have in negatives.parquet, (T,) each."""
-        dots, made = self.dots(), self.gates()
+        dots, gates = self.dots(), self.gates()
         return {
             "s_query_positive": dots.query_positive.numpy(),
             "s_query_negative": self.s_query_negative,
             "s_positive_negative": self.s_positive_negative,
-            **{name: getattr(made, name).numpy() for name in GATES},
+            **{name: getattr(gates, name).numpy() for name in GATES},
         }
 
     def has(self, finding: str) -> Flags:
-        """(T,) which negatives have a finding. Raises KeyError where it was not looked for."""
+        """(T,) which negatives have a finding. Raises KeyError where it was not evaluated."""
         if finding not in self.evaluated:
             raise KeyError(finding)
         flags: Flags = (self.findings >> np.uint32(BITS[finding])) & np.uint32(1) != 0

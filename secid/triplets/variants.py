@@ -42,7 +42,7 @@ class Aspect:
 
 
 def aspects(settings: Settings, has_pieces: bool = False) -> tuple[Aspect, ...]:
-    """The default suite around a run's settings; the base stands in every aspect. Source: METHOD 3, 4."""
+    """The default suite around a run's settings; every aspect includes the base. Source: METHOD 3, 4."""
     base = base_variant(settings)
     temperatures = sorted({*TEMPERATURES, settings.temperature})
     tokenizers = (*TOKENIZERS, "wordpieces") if has_pieces else TOKENIZERS

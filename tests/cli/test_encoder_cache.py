@@ -105,7 +105,7 @@ def test_a_file_is_no_cache_and_a_folder_to_come_is_told(tmp_path, invoke):
     refused = invoke("cache", "info", "--set", f"cache_dir={tmp_path / 'file'}")
     assert refused.code == 2
     assert f"{tmp_path / 'file'} " in refused.err
-    assert "(not there" in invoke("cache", "info", "--set", f"cache_dir={tmp_path / 'none'}").out
+    assert "(does not exist yet)" in invoke("cache", "info", "--set", f"cache_dir={tmp_path / 'none'}").out
 
 
 def test_clear_asks_where_it_can_and_else_wants_a_word(cached, invoke, monkeypatch):

@@ -91,7 +91,9 @@ def test_a_wrong_variable_is_told(source, invoke, monkeypatch):
 
 
 def test_a_hub_name_without_cache_and_network_is_told_in_two_lines(tmp_path, source):
-    outcome = run_child("score", source, "--encoder", "e5-base", cwd=tmp_path, HF_HOME=str(tmp_path / "empty"))
+    outcome = run_child(
+        "score", source, "--encoder", "e5-base", "--quiet", cwd=tmp_path, HF_HOME=str(tmp_path / "empty")
+    )
     assert outcome.code == WRONG_USE
     assert outcome.out == ""
     (message, remedy) = [line for line in outcome.err.splitlines() if not line.startswith("small:")]
@@ -102,10 +104,10 @@ def test_a_hub_name_without_cache_and_network_is_told_in_two_lines(tmp_path, sou
 
 
 @pytest.mark.parametrize("command", [("score",), ("gate", "--against", "none.json")])
-def test_a_page_in_a_missing_folder_is_refused_before_any_work(command, source, invoke):
-    outcome = invoke(*command, source, "--encoder", "no/such-encoder", "--out", "missing/a.json")
+def test_a_page_that_cannot_be_written_is_refused_before_any_work(command, source, invoke):
+    outcome = invoke(*command, source, "--encoder", "no/such-encoder", "--out", "small.jsonl/a.json")
     assert outcome.code == WRONG_USE
-    assert "missing/a.json: " in outcome.err
+    assert "small.jsonl/a.json: " in outcome.err
 
 
 def test_a_hub_name_in_the_cache_is_used_with_its_family_s_prefixes(tmp_path, source):

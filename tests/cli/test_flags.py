@@ -62,7 +62,7 @@ def test_help_fits_two_screens_of_80_columns_in_groups(name, invoke, monkeypatch
     sections = [line.removesuffix(":") for line in lines if re.fullmatch(r"\w+:", line)]
     groups = [name for name in sections if name in GROUPS]
     assert groups == [group for group in GROUPS if group in groups]
-    assert set(sections) - {*GROUPS, "Gate"} == {"Other"}
+    assert set(sections) - {*GROUPS, "Gate"} == {"Options"}
 
 
 def texts_in(path: Path) -> Iterator[str]:

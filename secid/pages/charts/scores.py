@@ -22,6 +22,7 @@ from secid.pages.charts.svg import (
 from secid.pages.glossary import compares, kind_name, score_point
 from secid.pages.numbers import interval, is_unknown, letter, nats
 from secid.pages.page import Chart, described
+from secid.pages.sanitize import plain
 from secid.results import BudgetPoint, ControlResult, Measurement, Run
 
 NAMES, RIGHT, ROW, TOP = 184, 444, 26, 26
@@ -121,4 +122,4 @@ def _ends(point: BudgetPoint, budget: float) -> tuple[float, ...]:
 def dot(x: float, y: float, class_: str, tip: str) -> Markup:
     """A source's filled dot, or a control's hollow one. tip: shown under the pointer."""
     fill = "none" if class_ == "ctl" else None
-    return tag("circle", tag("title", tip), cx=x, cy=y, r=4.5, class_=class_, stroke="currentColor", fill=fill)
+    return tag("circle", tag("title", plain(tip)), cx=x, cy=y, r=4.5, class_=class_, stroke="currentColor", fill=fill)

@@ -33,9 +33,11 @@ def ablations_sentence(run: Run) -> str:
     leader = run.sources[0].name
     n_leader = sum(any(leader in pair for pair in row.swapped) for row in known)
     kinds = listed([plain(in_words(item.name)) for item in run.ablations if item.name != SAMPLE], len(run.ablations))
-    lost = f", {count(n_leader)} the place of {named(leader)}" if n_leader else ""
-    changing = f"{count(n_swapping) if n_swapping else 'none'} of {count(len(known))} other settings"
-    return f"{changing[:1].upper()}{changing[1:]} ({kinds}) change the order of sources{lost}."
+    lost = f", and the place of {named(leader)} under {count(n_leader)}" if n_leader else ""
+    under = f"of {plural(len(known), 'other setting')} ({kinds})"
+    if not n_swapping:
+        return f"The order of sources changes under none {under}."
+    return f"The order of sources changes under {count(n_swapping)} {under}{lost}."
 
 
 def ablation_section(run: Run) -> Section:
@@ -74,7 +76,7 @@ def _aspect(item: Ablation) -> str:
             least, setting = min(known)
             where = plain(in_words(setting))
             clauses.append(f"within {named(block)} stability is at least {fraction(least)} ({where})")
-    return f"{'. '.join(f'{clause[:1].upper()}{clause[1:]}' for clause in clauses)}."
+    return f"{'; '.join(clauses)}."
 
 
 def _swaps(item: Ablation, rows: Sequence[AblationRow]) -> str:
@@ -83,7 +85,7 @@ def _swaps(item: Ablation, rows: Sequence[AblationRow]) -> str:
     pairs = list(dict.fromkeys(pair for row in rows for pair in row.swapped))
     swaps = sum(len(row.swapped) for row in rows)
     n_noise = sum(len(row.open_swaps) for row in rows)
-    which = listed([f"{named(first)} and {named(second)}" for first, second in pairs], SHOWN_PAIRS)
+    which = listed([f"{named(first)} with {named(second)}" for first, second in pairs], SHOWN_PAIRS)
     noise = f"; {count(n_noise)} of {plural(swaps, 'swap')} not significant" if item.name == SAMPLE else ""
     return f"{listed(settings, SHOWN_SETTINGS)} {'swaps' if len(settings) == 1 else 'swap'} {which}{noise}"
 

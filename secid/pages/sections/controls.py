@@ -15,8 +15,8 @@ SHOWN_NAMES = 3
 KINDS = {
     "random": "random passages",
     "known_positive": "known positives, used as negatives,",
-    "bm25_pool": "BM25 over the run's own texts",
-    "dense_pool": "the encoder's nearest passages of the run",
+    "bm25_pool": "the best BM25 passages of the run",
+    "dense_pool": "the encoder's nearest passages",
 }
 """Controls of the line, in its order."""
 MEANING = (
@@ -64,9 +64,13 @@ def controls_line(run: Run) -> str:
     weak = [item.source for item in shuffled if item.placed != "above"]
     if weak:
         all_weak = len(weak) == len(shuffled) > 1
-        verb = "does" if len(weak) == 1 else "do"
-        who = "no source scores" if all_weak else f"{_names(weak, len(shuffled))} {verb} not score"
-        clauses.append(f"{who} above the same negatives under other queries")
+        do, own = ("does", "its own") if len(weak) == 1 else ("do", "their own")
+        who = (
+            "no source scores above its own"
+            if all_weak
+            else f"{_names(weak, len(shuffled))} {do} not score above {own}"
+        )
+        clauses.append(f"{who} negatives under other queries")
     if not clauses:
         return "No control could be compared with a source."
     at = "" if run.budget == 1.0 else "at B = 1, "
@@ -92,7 +96,7 @@ def controls_section(run: Run) -> Section | None:
     if not run.controls:
         return None
     return Section(
-        anchor="controls",
+        anchor="control-scores",
         link="Controls",
         title="Controls",
         paragraphs=(MEANING,),

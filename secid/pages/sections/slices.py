@@ -59,7 +59,7 @@ def slices_sentence(run: Run) -> str:
         f"{named(leader)} scores highest in {count(len(having) - len(others))} of {plural(len(having), 'slice')} by "
         f"{field}"
     )
-    sure = f"; in {count(n_sure)} of the others the leader's advantage is significant" if others else ""
+    sure = f"; another source leads in {count(len(others))}, significantly in {count(n_sure)}" if others else ""
     return f"{first}{sure}.{lacking if n_lacking else ''}"
 
 

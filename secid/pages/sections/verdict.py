@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from secid.pages.findings import statuses_line
 from secid.pages.glossary import CAUTION, equal_numbers, in_plain_words
-from secid.pages.numbers import budget, count, fraction, listed
+from secid.pages.numbers import budget, count, fraction, listed, plural
 from secid.pages.sanitize import named, plain
 from secid.pages.sections.controls import outcome
 from secid.results import Run
@@ -17,9 +17,13 @@ SHOWN_NAMES, SHOWN_WARNINGS = 4, 3
 
 def verdict(run: Run) -> tuple[str, ...]:
     """Which sources to repair or to leave, what the score says here and what it does not. Needs at least one source."""
-    warnings = [f"{_capital(plain(text).rstrip('.'))}." for text in run.warnings]
+    names = tuple(source.name for source in run.sources)
+    warnings = [
+        f"{text if text.startswith(names) else _capital(text)}."
+        for text in (plain(warning).rstrip(".") for warning in run.warnings)
+    ]
     n_more = len(warnings) - SHOWN_WARNINGS
-    more = f"report.json has {count(n_more)} more warnings like these."
+    more = f"report.json has {plural(n_more, 'more warning')}."
     sentences = (
         statuses_line(run.sources),
         *warnings[:SHOWN_WARNINGS],
@@ -48,7 +52,7 @@ def ranking(run: Run) -> str:
     random = outcome(run, "random")
     alone = len(run.sources) == 1
     if random is not None and random.above:
-        which = "it" if alone else _some(random.above, len(run.sources))
+        which = "it" if alone else _some(random.above, random.n)
         rank = "" if alone else ", so do not choose by rank"
         return f"Random passages score above {which}: the score cannot separate hard from easy negatives here{rank}."
     if random is not None and random.n and not random.below:

@@ -131,10 +131,10 @@ def test_a_table_of_outcomes_is_read(tmp_path):
         ("source,ndcg\nbm25,1e308\n", "is not a number"),
         ("", "needs a column `source` and one a metric, has none"),
         ("source,ndcg\nbm25,0,51\n", "results.csv:2: has 3 cells under 2 columns"),
-        ("source,ndcg,ndcg\nbm25,1,2\n", "results.csv:1: column 'ndcg' stands twice"),
+        ("source,ndcg,ndcg\nbm25,1,2\n", "results.csv:1: column 'ndcg' occurs twice"),
         ("source,ndcg,ndcg_se\nbm25,1,-0.1\n", "ndcg_se of 'bm25' is negative"),
         ("source,ndcg,ndcg_se\nbm25,1,0.1\ndense,1,\n", "ndcg_se is empty for 'dense'"),
-        ("source,ndcg\nbm25,1\nbm25,2\n", "results.csv:3: source 'bm25' stands twice"),
+        ("source,ndcg\nbm25,1\nbm25,2\n", "results.csv:3: source 'bm25' occurs twice"),
     ],
 )
 def test_a_broken_table_is_refused_with_its_line(tmp_path, text, message):
@@ -242,6 +242,6 @@ def test_names_that_stand_on_one_side_alone_are_told():
         Outcomes("mrr", {"b": 1.0, "y": 1.0, "z": 1.0, "w": 1.0}, {}),
     ]
     strange, missing = unmatched_names(run, outcomes)
-    assert strange == "4 of 6 names are no source of the run and count nowhere: 'x', 'y', 'z', …"
+    assert strange == "4 of 6 names are no source of the run, so ignored: 'x', 'y', 'z', …"
     assert missing == "1 of the run's 3 sources have no value: 'c'"
     assert unmatched_names(run, [Outcomes("ndcg", dict.fromkeys("abc", 1.0), {})]) == []

@@ -167,9 +167,9 @@ def looks_at(*sizes: int, seed: int = 0) -> Looks:
 
 def test_sources_are_judged_from_their_own_queries_not_from_those_of_all():
     looks = looks_at(600, 600, 600, 600, 40)
-    seen = looks.seen * [600, 600, 600, 600, 40]
+    seen = looks.read_share * [600, 600, 600, 600, 40]
     assert (looks.ready[:, :4] == (seen[:, :4] >= FIRST_LOOK)).all()
-    assert (looks.ready[:, 4] == (looks.seen[:, 4] == 1.0)).all()  # all that it has
+    assert (looks.ready[:, 4] == (looks.read_share[:, 4] == 1.0)).all()  # all that it has
     assert looks.ready[0].sum() == 2  # no look before there is a pair to judge
     assert 300 < looks.sizes[0] < 500
     assert looks.ready[-1].all()
@@ -192,7 +192,7 @@ def test_times_rise_as_those_of_the_source_that_gains_most():
     assert (np.diff(np.log(both.times)) > np.diff(np.log(slow.times))).all()
     assert levels_of_looks(both.times, 0.05)[-1] < levels_of_looks(slow.times, 0.05)[-1]
     whole = looks_of([np.arange(150), np.arange(600)], np.arange(600) / 600, [150, 6000], 6000)
-    assert (whole.seen[1:, 0] == 1.0).all()
+    assert (whole.read_share[1:, 0] == 1.0).all()
     assert np.isfinite(whole.times).all()
 
 

@@ -41,7 +41,7 @@ def test_rows_of_a_record_that_differ_are_told_and_the_first_counts(tmp_path):
 
 def test_a_source_without_the_column_is_told(tmp_path):
     plan = planned(tmp_path, {"a": [("q", "x"), ("r", None)], "b": [("q", None), ("r", None)]})
-    assert odd_slices(plan, BY_KIND) == ("b: no row has a value of 'kind'; all stand in the slice without one",)
+    assert odd_slices(plan, BY_KIND) == ("b: no row has a value of 'kind'; all are in the slice without one",)
 
 
 def test_nothing_is_said_without_the_option_or_where_all_is_well(tmp_path):

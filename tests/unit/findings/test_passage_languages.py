@@ -8,7 +8,15 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from secid.findings.languages import FIRST_CHARACTERS, LANGUAGES, is_mojibake, language_flags, language_of
+from secid.findings import languages
+from secid.findings.languages import (
+    FIRST_CHARACTERS,
+    LANGUAGES,
+    is_mojibake,
+    language_flags,
+    language_of,
+    language_of_script,
+)
 from tests.unit.findings.planned import pool_of
 
 TEXTS = {
@@ -96,6 +104,27 @@ UNDECIDED = [
 @pytest.mark.parametrize("language", TEXTS)
 def test_the_language_of_a_passage(language):
     assert [language_of(text) for text in TEXTS[language]] == [language] * len(TEXTS[language])
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_a_script_of_one_language_decides_as_the_library_does(language):
+    by_script = [language_of_script(text[:FIRST_CHARACTERS]) for text in TEXTS[language]]
+    assert by_script == [language if language in ("zh", "ja", "ko", "th") else None] * 3
+    assert [languages._identifier().classify(text[:FIRST_CHARACTERS])[0] for text in TEXTS[language]] == [language] * 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *UNDECIDED,
+        TEXTS["th"][0][:19],  # too short
+        f"{TEXTS['en'][0][:80]} {TEXTS['th'][0][:40]}",  # mostly of another script
+        "市場の" + TEXTS["zh"][0],  # hardly any kana
+        "αβγ is x, and the sum of all δ over n gives ε",
+    ],
+)
+def test_a_script_decides_nothing_where_it_is_not_most_of_the_text(text):
+    assert language_of_script(text[:FIRST_CHARACTERS]) is None
 
 
 @pytest.mark.parametrize("text", UNDECIDED)

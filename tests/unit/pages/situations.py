@@ -42,7 +42,7 @@ def with_status(*statuses: str) -> Run:
         replace(item, status=status, repair=f"secid select RUN --source {item.name}" if status == "repair" else None)
         for item, status in zip(CLEAN.sources, statuses, strict=False)
     )
-    return replace(CLEAN, sources=sources)
+    return replace(CLEAN, sources=sources, controls=(), comparisons=())
 
 
 def random_passages(run: Run, *differences: float) -> Run:

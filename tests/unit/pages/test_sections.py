@@ -59,7 +59,7 @@ def test_a_slice_led_by_another_source_counts_only_where_the_leader_is():
     turned = replace(first, value="x", sources=tuple(reversed(first.sources)), lead_interval_95=(0.01, 0.2))
     said = slices_sentence(replace(RUN, slices=(first, turned, lacking)))
     assert "in 1 of 2 slices" in said
-    assert "in 1 of the others" in said
+    assert "leads in 1, significantly in 1" in said
     assert "1 slice" in said.split(". ")[1]
 
 

@@ -260,7 +260,7 @@ def test_pairs_are_one_sentence_with_the_range_of_queries():
 
 def test_other_settings_are_counted_and_samples_are_not():
     n = sum(row.setting != item.base for item in RUN.ablations if item.name != "sample" for row in item.rows)
-    assert f"of {n} other" in ablations_sentence(RUN)
+    assert f"of {n} other settings" in ablations_sentence(RUN)
     assert ablations_sentence(CLEAN) == ""
 
 
@@ -271,9 +271,17 @@ def test_a_page_has_all_its_parts():
     assert page.heat is not None
     anchors = [section.anchor for section in page.details]
     assert len(anchors) == len(set(anchors))
-    assert {"pairs", "controls", "ablations", "budget", "gates", "directions", "overlaps", "read", "origin"} <= set(
-        anchors
-    )
+    assert {
+        "pairs",
+        "control-scores",
+        "ablations",
+        "budget",
+        "gates",
+        "directions",
+        "overlaps",
+        "read",
+        "origin",
+    } <= set(anchors)
 
 
 def test_every_term_is_explained_once():
