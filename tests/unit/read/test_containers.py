@@ -115,7 +115,7 @@ def test_nan_and_infinity_beside_the_texts_do_no_harm(items: Items) -> None:
 def test_lines_in_another_encoding_are_told_so(items: Items) -> None:
     row = {"query": "问题是什么", "pos": ["答案在这里"], "neg": ["另一个段落"]}
     lines = (json.dumps(row, ensure_ascii=False) + "\n").encode("gb18030") * 70
-    with pytest.raises(InputError, match=r"not valid UTF-8(.|\n)*`iconv -f GB18030"):
+    with pytest.raises(InputError, match=r"not valid UTF-8(.|\n)*`iconv -f ENCODING"):
         items(lines)
 
 
@@ -283,23 +283,22 @@ def test_a_json_object_over_its_limit_is_an_error(items: Items, monkeypatch: pyt
 
 def test_array_lines_and_an_array_of_arrays(items: Items) -> None:
     line = b'["q", "p", "n one", "n two"]'
-    assert items(line + b"\n" + line + b"\n")[1].negatives == ("n one", "n two")
-    assert items(b"[" + line + b",\n" + line + b"]", "b.json")[1].negatives == ("n one", "n two")
-    assert items(b"[\n" + line + b",\n" + line + b"\n]", "c.json")[1].negatives == ("n one", "n two")
+    assert items(line + b"\n" + line + b"\n", format="rows")[1].negatives == ("n one", "n two")
+    for name, array in (
+        ("b.json", b"[" + line + b",\n" + line + b"]"),
+        ("c.json", b"[\n" + line + b",\n" + line + b"\n]"),
+    ):
+        assert items(array, name, format="rows")[1].negatives == ("n one", "n two")
 
 
 def test_array_lines_of_different_lengths(items: Items) -> None:
-    found = items([["a q", "a p", "a n"], ["b q", "b p", "b n", "c n"]])
+    found = items([["a q", "a p", "a n"], ["b q", "b p", "b n", "c n"]], format="rows")
     assert [item.negatives for item in found] == [("a n",), ("b n", "c n")]
 
 
-@pytest.mark.parametrize("n_negatives", [1, 2])
-def test_array_lines_wider_than_the_first_ones_are_counted(n_negatives: int, items: Items) -> None:
-    narrow = ["q q", "p p", *["n n"] * n_negatives]
-    found = items([narrow] * 70 + [[*narrow, "m m"]])
-    assert reasons(found) == [""] * 70 + ["wrong_type"]
-    assert isinstance(found[-1], Defect)
-    assert f"{n_negatives + 3} cells, {n_negatives + 2} in the first rows" in found[-1].detail
+def test_array_lines_wider_than_the_first_ones_are_counted(items: Items) -> None:
+    narrow = ["q q", "p p", "n n"]
+    assert reasons(items([narrow] * 70 + [[*narrow, "m m"]])) == [""] * 70 + ["wrong_type"]
 
 
 def test_csv_fields_may_hold_newlines_quotes_and_delimiters(items: Items) -> None:
