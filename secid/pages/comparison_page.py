@@ -160,7 +160,7 @@ def _differences(runs: RunComparison) -> Section:
     columns = (text("what"), foreign("name"), *_heads(runs, foreign))
     table = Table(caption="Everything that is not the same in all runs", columns=columns, rows=rows)
     stability = tuple(
-        f"{named(label)}: {fraction(value)} of the pairs of sources ordered as in {named(runs.runs[0])}."
+        f"{named(label)} orders {percent(value)} of the pairs of sources as {named(runs.runs[0])} does."
         for label, value in zip(runs.runs[1:], runs.stability[1:], strict=True)
         if value is not None
     )
@@ -170,7 +170,7 @@ def _differences(runs: RunComparison) -> Section:
         link="Changes",
         bullets=stability,
         parts=(Part(table=table),) if rows else (),
-        terms=terms("hardness"),
+        terms=terms(*dict.fromkeys("ECI_sem" if at == 1.0 else "ECI_B" for at in runs.budgets), "hardness"),
     )
 
 

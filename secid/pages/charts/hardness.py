@@ -24,6 +24,7 @@ from secid.pages.charts.svg import (
 )
 from secid.pages.numbers import fraction, percent
 from secid.pages.page import Chart, described
+from secid.pages.sanitize import short
 from secid.results import Run, SourceResult
 
 LEFT, TOP, HEIGHT = 50.0, 28.0, 250.0
@@ -114,7 +115,7 @@ def _cross(item: _Point, x_scale: Scale, y_scale: Scale) -> list[Markup]:
         parts.append(line(x_scale(item.x_ends[0]), y, x_scale(item.x_ends[1]), y, f"{class_} whisker", opacity=0.6))
     if item.y_ends is not None:
         parts.append(line(x, y_scale(item.y_ends[0]), x, y_scale(item.y_ends[1]), f"{class_} whisker", opacity=0.6))
-    return [*parts, dot(x, y, class_, f"{item.name}: hardness {fraction(item.x)}, outscoring {percent(item.y)}")]
+    return [*parts, dot(x, y, class_, f"{short(item.name)}: hardness {fraction(item.x)}, outscoring {percent(item.y)}")]
 
 
 def _crosses(item: _Point, x_scale: Scale, y_scale: Scale) -> list[Box]:

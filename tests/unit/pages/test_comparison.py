@@ -13,6 +13,7 @@ from rich.console import Console
 from secid.errors import UsageError
 from secid.pages.comparison import HARMLESS, SCORING, UNLIKE, compare
 from secid.pages.comparison_page import COMPARISON_FORMATS, page_of_comparison
+from secid.pages.numbers import score
 from secid.pages.sanitize import without_isolates
 from secid.pages.terminal import print_page
 from secid.results import EqualNumbers
@@ -27,7 +28,7 @@ def run():
 
 
 def said(found):
-    return " ".join(without_isolates(sentence).replace("\u00a0", " ") for sentence in page_of_comparison(found).verdict)
+    return " ".join(without_isolates(line).replace("\u00a0", " ") for line in page_of_comparison(found).verdict)
 
 
 def reordered(run):
@@ -73,15 +74,33 @@ def test_changed_settings_encoder_and_files_are_named(run):
     assert "(temperature and encoder differ)" in said(found)
 
 
-def test_a_comparison_of_two_runs_fits_80_columns_with_intervals_whole(run):
+def test_a_comparison_of_two_runs_fits_80_columns_with_scores_whole(run):
     stream = io.StringIO()
     found = compare([("monday", run), ("friday", reordered(run))])
     print_page(Console(file=stream, width=80, highlight=False), page_of_comparison(found))
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
-    half = f"{run.sources[0].eci_nats:.3f} ±0.035"
-    assert sum(line.count(half) for line in lines) == 2
-    assert not any(line.endswith(" ") for line in lines)
+    first = run.sources[0]
+    assert sum(line.count(score(first.eci_nats, first.interval_95)) for line in lines) == 2
+
+
+def test_scores_statuses_and_findings_of_two_runs_stand_with_their_difference(run):
+    dirty = next(source for source in run.sources if source.finding("false_negative").n_negatives)
+    findings = tuple(replace(item, n_negatives=0, share=0.0) for item in dirty.findings)
+    curve = tuple(replace(point, nats=point.nats + 0.25) for point in dirty.budget_curve)
+    clean = replace(dirty, findings=findings, status="usable", hardness=0.5, budget_curve=curve)
+    other = replace(run, sources=tuple(clean if source is dirty else source for source in run.sources))
+    page = page_of_comparison(compare([("monday", run), ("friday", other)]))
+    row = next(row for row in page.answer.rows if row[0] == dirty.name)
+    assert row[3:] == ("+0.2500", f"{dirty.hardness:.2f} → 0.50", "repair first → usable")
+    shares = {row[:2]: row[2:] for row in page.heat.rows}
+    assert shares[dirty.name, "false negative"] == ("11.2\u00a0%", "0.0\u00a0%", "\u221211.2")
+    assert all(values[0] == values[1] for (name, _), values in shares.items() if name != dirty.name)
+
+
+def test_more_runs_have_no_difference_column(run):
+    page = page_of_comparison(compare([(name, run) for name in "abc"]))
+    assert [len(table.columns) for table in (page.answer, page.heat)] == [6, 5]
 
 
 def test_a_reversal_counts_and_says_whether_it_is_established(run):
@@ -136,6 +155,14 @@ def test_sources_that_cannot_be_cut_are_compared_by_their_own_numbers(run):
         assert re.findall(r"\d+", bm25.removeprefix("bm25")) == ["66", n]
 
 
+@pytest.mark.parametrize(
+    ("budgets", "scores"), [((1, 1), ["ECI_sem"]), ((100, 100), ["ECI_B"]), ((1, 100), ["ECI_sem", "ECI_B"])]
+)
+def test_the_score_that_runs_rank_by_is_the_one_explained(run, budgets, scores):
+    found = compare([(name, sized(run, None, float(at))) for name, at in zip("ab", budgets, strict=True)])
+    assert [term for term, _ in page_of_comparison(found).details[0].terms if term.startswith("ECI")] == scores
+
+
 @pytest.mark.parametrize("field", ["device", "name"])
 def test_another_device_or_alias_of_the_encoder_leaves_scores_comparable(run, field):
     found = compare([("a", run), ("b", replace(run, encoder=replace(run.encoder, **{field: "other"})))])
@@ -148,6 +175,7 @@ def test_sources_of_one_run_alone_are_kept_with_gaps(run):
     assert [item.ranks for item in found.sources][2:] == [(3, None), (4, None), (5, None)]
     assert "(dense, poisoned and counterfactual)" in said(found)
     assert [item.same_files for item in found.sources] == [True, True, None, None, None]
+    assert [row[2] for row in page_of_comparison(found).answer.rows[2:]] == ["–"] * 3
 
 
 def test_fewer_than_two_common_sources_have_no_order(run):
@@ -156,6 +184,13 @@ def test_fewer_than_two_common_sources_have_no_order(run):
     assert [(item.what, item.values) for item in found.changes] == [("source", ("read", "absent"))] * 4
     assert "no order" in said(found)
     assert page_of_comparison(found).details[0].bullets == ()
+
+
+def test_sources_without_files_are_not_called_the_same(run):
+    bare = replace(run, sources=tuple(replace(source, paths=()) for source in run.sources))
+    found = compare([("a", bare), ("b", bare)])
+    assert {item.same_files for item in found.sources} == {None}
+    assert "unknown" in said(found)
 
 
 def test_settings_and_hashes_are_shown_in_words(run):
@@ -231,15 +266,3 @@ def test_what_is_concluded_word_for_word(run, snapshot):
         Console(file=stream, width=80, highlight=False), page_of_comparison(found["settings and encoder differ"])
     )
     snapshot("comparison-80.txt", stream.getvalue())
-
-
-def test_findings_of_both_runs_have_their_difference(run):
-    """METHOD 14: a repaired source is compared with itself."""
-    poisoned = next(source for source in run.sources if source.name == "poisoned")
-    cured = tuple(
-        replace(item, n_negatives=0, share=0.0) if item.name == "false_negative" else item for item in poisoned.findings
-    )
-    sources = tuple(replace(item, findings=cured) if item is poisoned else item for item in run.sources)
-    table = page_of_comparison(compare([("a", run), ("b", replace(run, sources=sources))])).heat
-    rows = {row[:2]: row[2:] for row in table.rows}
-    assert [cell.replace("\u00a0", " ") for cell in rows["poisoned", "false negative"]] == ["11.2 %", "0.0 %", "−11.2"]
