@@ -14,7 +14,7 @@ def baseline(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="[update] RUN", help="A run folder of `secid score`; after the word update, renew the file from it."
+            metavar="[update] RUN", help="Run folder of `secid score`; with the word update, update the file from it."
         ),
     ],
     out: Annotated[
@@ -22,28 +22,28 @@ def baseline(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
 ) -> None:
-    """Write the baseline that `secid gate` compares with, or renew it and print what changed.
+    """Write the baseline that `secid gate` compares with, or update it and print what changed.
 
-    Two files to commit: NAME.json to read and review, NAME.idf.safetensors beside it. A run folder that is called
-    update is ./update.
+    Commit both files: NAME.json, to read and review, and NAME.idf.safetensors. Write ./update for a run folder named
+    update.
 
     Example: secid baseline secid-runs/today -o secid-baseline.json
     """
     from secid.errors import UsageError
 
-    renew = words[0] == UPDATE
-    folders = words[1:] if renew else words
+    is_update = words[0] == UPDATE
+    folders = words[1:] if is_update else words
     if len(folders) != 1:
         raise UsageError(
-            f"{'baseline update' if renew else 'baseline'} takes one run folder, got {len(folders)}",
-            remedy="secid baseline RUN, or secid baseline update RUN; a folder called update is ./update",
+            f"{'baseline update' if is_update else 'baseline'} takes one run folder, got {len(folders)}",
+            remedy="secid baseline RUN, or secid baseline update RUN; write ./update for a folder named update",
         )
     from secid.api import baseline as write
     from secid.gating.baseline import DEFAULT_NAME, changes, read_baseline
 
     path = out or Path(DEFAULT_NAME)
-    before = read_baseline(path) if renew else None
-    after = write(folders[0], path, update=renew)
+    before = read_baseline(path) if is_update else None
+    after = write(folders[0], path, update=is_update)
     if quiet:
         return
     from secid.pages.numbers import plural

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Annotations(StrEnum):
-    """Services whose log can be written for."""
+    """Services whose log annotations are supported."""
 
     github = "github"
 
@@ -38,7 +38,7 @@ def gate(
         typer.Option(
             "--against",
             metavar="FILE",
-            help="The baseline, a file that `secid baseline` wrote.",
+            help="Baseline written by `secid baseline`.",
             rich_help_panel="Gate",
         ),
     ] = None,
@@ -56,7 +56,7 @@ def gate(
         typer.Option(
             "--paired",
             metavar="RUN",
-            help="The baseline's run folder, to compare query by query.",
+            help="Run folder of the baseline, to compare query by query.",
             rich_help_panel="Gate",
         ),
     ] = None,
@@ -65,7 +65,8 @@ def gate(
         typer.Option("--init", help="Write a commented policy derived from the baseline.", rich_help_panel="Gate"),
     ] = False,
     exit_zero: Annotated[
-        bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdict: a trial period.", rich_help_panel="Gate")
+        bool,
+        typer.Option("--exit-zero", help="Exit 0 whatever the verdict, for a trial period.", rich_help_panel="Gate"),
     ] = False,
     out: Annotated[
         list[Path] | None,
@@ -79,25 +80,27 @@ def gate(
     quiet: Quiet = False,
     **settings: Any,
 ) -> int:
-    """Judge new sources of negatives against a baseline.
+    """Check new sources of negatives against a baseline.
 
-    Exit codes: 0 pass, 1 fail, 2 wrong use, 3 undecided.
+    Exit codes: 0 pass, 1 fail, 2 usage error, 3 undecided.
 
-    Settings that are not given are the baseline's. A step summary is added to $GITHUB_STEP_SUMMARY where it is set.
+    Settings not given are the baseline's. A step summary is appended to $GITHUB_STEP_SUMMARY if that is set.
 
     Example: secid gate new.jsonl --against secid-baseline.json
     """
     from secid.errors import UsageError
 
     if against is None:
-        raise UsageError("no baseline named", remedy="--against secid-baseline.json, which `secid baseline RUN` writes")
+        raise UsageError(
+            "no baseline given", remedy="use --against secid-baseline.json; `secid baseline RUN` writes it"
+        )
     if init:
         return _init(against, policy or Path("secid.toml"), sources)
     if not sources:
-        raise UsageError("no source named", remedy="secid gate new.jsonl --against secid-baseline.json")
+        raise UsageError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
     from secid.gating.policy import read_policy
 
-    read_policy(policy)  # a wrong one is an error before anything else is loaded
+    read_policy(policy)  # an invalid one is reported before anything else is loaded
     if out:
         _check_outputs(out)
         _refuse_inputs(out, sources, settings, against, policy, paired)
@@ -130,7 +133,7 @@ def _check_outputs(paths: list[Path]) -> None:
     for path in paths:
         if path.suffix not in (".json", ".md", ".xml"):
             raise UsageError(
-                f"a verdict cannot be written as {path.suffix!r}", where=str(path), remedy="use .json, .md or .xml"
+                f"unknown verdict format {path.suffix!r}", where=str(path), remedy="use .json, .md or .xml"
             )
         check_writable(path)
 
@@ -152,9 +155,9 @@ def _refuse_inputs(
 
 
 def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annotations | None) -> None:
-    """Writes and prints the pages. Annotations stay out of the JSON on stdout.
+    """Writes and prints the requested pages. Annotations stay out of the JSON on stdout.
 
-    The reader of the output may stop early, as `head` does: the verdict does not change.
+    A reader of stdout may stop early, as `head` does, without changing the verdict.
     """
     from secid.cli.console import stdout
     from secid.files import write_whole
@@ -173,4 +176,4 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
         if annotations is Annotations.github:
             stream = sys.stderr if json else sys.stdout
             stream.write("".join(f"{line}\n" for line in github_annotations(verdict)))
-    append_step_summary(verdict)  # last: the verdict is printed even if this cannot be written
+    append_step_summary(verdict)  # last, so that the verdict is shown even if this fails

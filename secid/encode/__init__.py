@@ -34,15 +34,15 @@ __all__ = [
 
 
 def ignored(settings: Settings) -> tuple[str, ...]:
-    """A note on the settings that were given beside an encoder object, whose maker has chosen them."""
+    """A note on settings that an encoder object ignores, because they were fixed when it was built."""
     return unused_flags(settings, "an encoder object", (*RECIPE_FIELDS, *MODEL_FIELDS))
 
 
 def load(settings: Settings, progress: Progress | None = None) -> Encoder:
     """The encoder that `settings.encoder` names: alias, hub name, local folder, vectors file or http endpoint.
 
-    progress : told when an endpoint has to be waited for.
-    Raises EncoderError, in one line and with what to do, where it cannot be found, loaded or trusted.
+    progress : receives a note if an endpoint does not answer at once.
+    Raises EncoderError, in one line and with a remedy, if it cannot be found, loaded or trusted.
     """
     from pathlib import Path
 

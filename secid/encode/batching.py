@@ -1,6 +1,6 @@
 """Texts → batches of token ids: sorted by length, cut by a token budget, tokenised ahead of the device.
 
-Padding is the cost that matters: a text is computed at the length of the longest of its batch.
+Padding is the cost that matters: a text is computed at the length of the longest text in its batch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 T = TypeVar("T")
 
 CPU_CHUNK = 1024
-"""Texts tokenised at once: enough for the tokenizer's threads, little enough that the device starts soon."""
+"""Texts tokenised at once: enough for the tokenizer's threads, few enough that the device starts soon."""
 
 GPU_CHUNK = 4096
 """The same for a GPU, whose batches are a hundred times as large: padding of SciFact's passages at 512 tokens in
@@ -48,29 +48,29 @@ class TokenBatch(NamedTuple):
 
 
 def by_length(texts: Sequence[str]) -> NDArray[np.int64]:
-    """Places of the texts, longest first: memory runs out at the start or not at all. Ties keep their order."""
+    """Positions of the texts, longest first: memory runs out at the start or not at all. Ties keep their order."""
     lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     return np.argsort(-lengths, kind="stable")
 
 
 def longest_first(tokens: Tokens) -> NDArray[np.int64]:
-    """(n,) int64, places of the texts by number of tokens, most first."""
+    """(n,) int64, positions of the texts by number of tokens, longest first."""
     return np.argsort(-tokens.lengths, kind="stable")
 
 
 def next_batch(tokens: Tokens, order: NDArray[np.int64], budget: int, padding: int) -> TokenBatch:
-    """The first texts of `order` in one batch of at most `budget` padded tokens, one text at least.
+    """The first texts of `order` in one batch of at most `budget` padded tokens, at least one text.
 
-    order : (n,) int64, n >= 1, places in `tokens`, longest first. The batch's positions are places too.
+    order : (n,) int64, n >= 1, positions in `tokens`, longest first. The batch refers to the same positions.
     """
     longest = int(tokens.lengths[order[0]])
-    chosen = order[: max(budget // longest, 1)]
-    lengths = tokens.lengths[chosen]
+    positions = order[: max(budget // longest, 1)]
+    lengths = tokens.lengths[positions]
     columns = np.arange(longest)
     mask = columns < lengths[:, None]
-    ids = np.full((len(chosen), longest), padding, dtype=np.int64)
-    ids[mask] = tokens.ids[(tokens.starts()[chosen, None] + columns)[mask]]
-    return TokenBatch(ids, chosen, lengths, tokens.truncated[chosen])
+    ids = np.full((len(positions), longest), padding, dtype=np.int64)
+    ids[mask] = tokens.ids[(tokens.starts()[positions, None] + columns)[mask]]
+    return TokenBatch(ids, positions, lengths, tokens.truncated[positions])
 
 
 def halves(batch: TokenBatch) -> tuple[TokenBatch, TokenBatch]:
@@ -84,8 +84,8 @@ def halves(batch: TokenBatch) -> tuple[TokenBatch, TokenBatch]:
 class Feed:
     """Batches of a stream of tokenised chunks, handed to any number of threads, each text once.
 
-    The batches are the same however many threads ask, so that the rows are, too (docs/decisions/encoder-workers.md).
-    budget : padded tokens of the next batch; `fits_not` lowers it.
+    The batches, and so the rows, do not depend on the number of threads (docs/decisions/encoder-workers.md).
+    budget : padded tokens of the next batch; `shrink` lowers it.
     """
 
     def __init__(self, chunks: Iterator[tuple[NDArray[np.int64], Tokens]], budget: int, padding: int) -> None:
@@ -94,12 +94,12 @@ class Feed:
         self._lock = threading.Lock()
 
     def take(self) -> TokenBatch | None:
-        """The next batch, None when there is none left. Raises what the making of the chunks raises."""
+        """The next batch; None when none is left. Errors from tokenising the chunks are raised here."""
         with self._lock:
             return next(self._batches, None)
 
-    def fits_not(self, size: int) -> None:
-        """Halves the budget until it is under `size` padded tokens, which were too many for a device."""
+    def shrink(self, size: int) -> None:
+        """Halves the budget until it is below `size` padded tokens, which did not fit on a device."""
         with self._lock:
             while self.budget >= size and self.budget > 1:
                 self.budget //= 2
@@ -113,10 +113,10 @@ class Feed:
                 order = order[len(batch.positions) :]
 
 
-def merged(makers: Sequence[Callable[[], Iterable[T]]], size: int, name: str) -> Generator[T, None, None]:
-    """The items of all makers as they come, each maker in a thread of its own, up to `size` items ahead.
+def merged(producers: Sequence[Callable[[], Iterable[T]]], size: int, name: str) -> Generator[T, None, None]:
+    """The items of all producers as they arrive, each producer in its own thread, up to `size` items ahead.
 
-    A maker's error is raised here and ends the others. Leaving the loop early stops the threads.
+    A producer's error is raised here and ends the others. Leaving the loop early stops the threads.
     """
     ready: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=size)
     stopped = threading.Event()
@@ -129,9 +129,9 @@ def merged(makers: Sequence[Callable[[], Iterable[T]]], size: int, name: str) ->
                 continue
             return
 
-    def make(maker: Callable[[], Iterable[T]]) -> None:
+    def run(producer: Callable[[], Iterable[T]]) -> None:
         try:
-            for item in maker():
+            for item in producer():
                 put("item", item)
                 if stopped.is_set():
                     return
@@ -139,7 +139,7 @@ def merged(makers: Sequence[Callable[[], Iterable[T]]], size: int, name: str) ->
         except BaseException as error:
             put("error", error)
 
-    threads = [threading.Thread(target=make, args=(maker,), name=name, daemon=True) for maker in makers]
+    threads = [threading.Thread(target=run, args=(producer,), name=name, daemon=True) for producer in producers]
     for thread in threads:
         thread.start()
     try:
@@ -161,7 +161,7 @@ def merged(makers: Sequence[Callable[[], Iterable[T]]], size: int, name: str) ->
 def tokenised(
     texts: Sequence[str], tokenise: Callable[[list[str]], Tokens], chunk: int
 ) -> Iterator[tuple[NDArray[np.int64], Tokens]]:
-    """(positions, tokens) of chunk after chunk of the texts, longest first."""
+    """(positions, tokens) of one chunk of the texts after another, longest first."""
     order = by_length(texts)
     for start in range(0, len(order), chunk):
         positions = order[start : start + chunk]

@@ -1,7 +1,7 @@
-"""Embeddings kept on disk between runs, for one encoder: immutable segments, read and added to.
+"""Embeddings of one encoder, stored on disk between runs in immutable segments.
 
-Any number of runs may read and write at once without locks: a segment never changes after it
-appears. A damaged one is set aside and its texts are encoded again. Source: DESIGN 5.
+Any number of runs may read and write at the same time without locks: a segment never changes once it
+exists. A damaged one is quarantined and its texts are encoded again. Source: DESIGN 5.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from secid.encode.cache_folder import CacheFolder, finished, set_aside
+from secid.encode.cache_folder import CacheFolder, finished, quarantine
 from secid.encode.keys import Keys, key_words
 from secid.encode.protocol import Float32Rows
 from secid.encode.segment import DamagedSegmentError, Segment, write_segment
@@ -25,80 +25,79 @@ SEAL_SECONDS = 30.0
 """A killed run loses at most this much encoding."""
 
 SEAL_BYTES = 128 * 1024**2
-"""Rows held in memory before a segment is written: large files, yet few hundred MB with the copy in key order."""
+"""Rows held in memory before a segment is written: few, large files, at a few hundred MB including the sorted copy."""
 
 COPY_ROWS = 65_536
-"""Rows copied at once from a segment: 200 MB at 768 dimensions."""
-
+"""Rows copied from a segment at once: 200 MB at 768 dimensions."""
 
 HEXADECIMAL = re.compile(r"[0-9a-f]{64}")
-"""A fingerprint of ours. One that a caller made up may be anything, a path for example."""
+"""The form of secid's own fingerprints. A caller's may be any string, even a path."""
 
 
 class Cache:
-    """The cached rows of one encoder: looked up in finished segments, added to an open one in memory.
+    """The cached rows of one encoder: looked up in finished segments, added to an open segment in memory.
 
-    name      : of the encoder, for `secid cache info`.
-    set_aside : folders of segments found damaged, which are encoded again.
+    name    : the encoder's, for `secid cache info`.
+    damaged : folders of the quarantined segments, whose texts are encoded again.
     """
 
     def __init__(self, folder: CacheFolder, fingerprint: str, name: str = "") -> None:
         self._folder = folder
-        known = HEXADECIMAL.fullmatch(fingerprint)
-        self._home = folder.folder / (fingerprint if known else hashlib.sha256(fingerprint.encode()).hexdigest())
+        is_own = HEXADECIMAL.fullmatch(fingerprint)
+        self._home = folder.folder / (fingerprint if is_own else hashlib.sha256(fingerprint.encode()).hexdigest())
         self._name = name
         self._segments = [Segment(path) for path in finished(self._home)]
         self._open: list[tuple[Keys, Float32Rows, NDArray[np.bool_]]] = []
         self._open_bytes = 0
         self._opened = time.monotonic()
-        self.set_aside: list[str] = []
+        self.damaged: list[str] = []
 
     @classmethod
     def open(cls, settings: Settings, fingerprint: str, name: str = "") -> Cache:
-        """The cache of the encoder with that fingerprint, where the settings put it."""
+        """The cache of the encoder with that fingerprint, in the folder from the settings."""
         return cls(CacheFolder.of(settings), fingerprint, name)
 
     @property
     def dimension(self) -> int | None:
-        """Numbers of a cached row, None where there is none that can be read."""
+        """Length of a cached row; None if no segment can be read."""
         for segment in self._segments:
             with contextlib.suppress(DamagedSegmentError, OSError):
                 return int(segment.meta["dimension"])
         return None
 
     def lookup(self, keys: Keys, out: Float32Rows, truncated: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Fills the rows of known keys; returns (n,) bool, which they are.
+        """Fills in the rows of cached keys; returns a (n,) bool mask of them.
 
-        keys (n, 16) uint8; out (n, d) float32 and truncated (n,) bool are written at known places only.
-        A segment that is damaged or cannot be read is set aside, named in `set_aside`, and its keys count as unknown;
-        so do those of rows of another dimension, which are another encoder's that its caller gave the same name.
+        keys (n, 16) uint8; out (n, d) float32 and truncated (n,) bool are written for cached keys only.
+        A segment that is damaged or cannot be read is quarantined, listed in `damaged`, and its keys count as missing;
+        so do rows of another dimension, which belong to another encoder that was given the same fingerprint.
         """
-        found = np.zeros(len(keys), dtype=np.bool_)
+        cached = np.zeros(len(keys), dtype=np.bool_)
         high, low = key_words(keys)
-        rest = np.argsort(high, kind="stable")
+        pending = np.argsort(high, kind="stable")
         for segment in tuple(self._segments):
-            if not len(rest):
+            if not len(pending):
                 break
             try:
                 if segment.meta["dimension"] != out.shape[1]:
                     continue
-                places = segment.places(high[rest], low[rest])
+                places = segment.places(high[pending], low[pending])
                 hits = np.flatnonzero(places >= 0)
-                _copy(segment, places[hits], rest[hits], out, truncated)
+                _copy(segment, places[hits], pending[hits], out, truncated)
             except (DamagedSegmentError, OSError, ValueError):
                 self._segments.remove(segment)
-                if segment.folder.is_dir():  # else another run made room
-                    set_aside(segment.folder)
-                    self.set_aside.append(str(segment.folder))
+                if segment.folder.is_dir():  # otherwise another run has removed it
+                    quarantine(segment.folder)
+                    self.damaged.append(str(segment.folder))
                 continue
             if len(hits):
                 segment.touch()
-                found[rest[hits]] = True
-                rest = rest[places < 0]
-        return found
+                cached[pending[hits]] = True
+                pending = pending[places < 0]
+        return cached
 
     def add(self, keys: Keys, rows: Float32Rows, truncated: NDArray[np.bool_]) -> None:
-        """Takes new rows; writes a segment when enough of them or of time has gathered."""
+        """Adds rows; writes a segment once SEAL_BYTES or SEAL_SECONDS is reached."""
         self._open.append((keys.copy(), rows.copy(), truncated.copy()))
         self._open_bytes += rows.nbytes
         if self._open_bytes >= SEAL_BYTES or time.monotonic() - self._opened >= SEAL_SECONDS:
@@ -107,7 +106,7 @@ class Cache:
     def seal(self) -> None:
         """Writes the open rows as a segment, if there are any.
 
-        Raises OutputError where the disk refuses: a cache that silently keeps nothing would cost the next run.
+        Raises OutputError if that fails: a cache that silently stored nothing would cost the next run.
         """
         self._opened = time.monotonic()
         if not self._open:
@@ -120,7 +119,8 @@ class Cache:
             raise OutputError(
                 f"the embedding cache cannot be written: {error.strerror or error}",
                 where=str(self._home),
-                remedy=f"free space, or use {flag_of('cache_dir', 'DIR')} or {flag_of('cache', False)}",
+                remedy=f"free disk space, or use another folder with {flag_of('cache_dir', 'DIR')}, or none with "
+                f"{flag_of('cache', False)}",
             ) from error
         self._folder.shrink()
 

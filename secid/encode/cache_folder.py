@@ -1,4 +1,4 @@
-"""The embedding cache as a whole: what it holds, its size limit, a check of every byte, and its end.
+"""The embedding cache as a whole: contents, size limit, verification and removal.
 
 Source: DESIGN 5.
 """
@@ -19,20 +19,20 @@ from secid.encode.segment import DAMAGED, META, TEMPORARY, DamagedSegmentError, 
 from secid.settings import Settings
 
 NAME = re.compile(r"\d{20}-[0-9a-f]{8}")
-GONE = f"{TEMPORARY}gone-"
+REMOVAL = f"{TEMPORARY}gone-"
 PIECE = re.compile(rf"({re.escape(TEMPORARY)}(gone-)?|{re.escape(DAMAGED)})?{NAME.pattern}")
-"""Folders that the cache made (segment.write_segment and below). Nothing else is ever touched, so that a
-cache folder which holds other things, such as a home folder given by mistake, loses none of them."""
+"""Names of the folders that the cache creates (segment.write_segment and below). Nothing else is ever touched, so that
+other files survive even if a home folder is given as the cache by mistake."""
 
 ABANDONED_SECONDS = 3600.0
-"""A segment being written for longer than this was left by a killed run; writing one takes seconds."""
+"""A segment being written for longer than this was left behind by a killed run; writing one takes seconds."""
 
 
 @dataclass(frozen=True)
 class EncoderUse:
     """What the cache holds of one encoder. last_used: seconds since the epoch.
 
-    name : the one it had last; "" where no segment tells.
+    name : the latest one; "" if no segment states it.
     """
 
     fingerprint: str
@@ -45,7 +45,7 @@ class EncoderUse:
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What the cache holds. n_damaged: segments set aside; they go first when space is short."""
+    """What the cache holds. n_damaged: quarantined segments, the first to go when the cache exceeds its limit."""
 
     folder: str
     limit_bytes: int
@@ -56,7 +56,7 @@ class CacheInfo:
 
 @dataclass(frozen=True)
 class Verification:
-    """Outcome of reading every byte: segments found whole, and the names of those set aside."""
+    """Result of reading every byte: number of intact segments, and the names of those quarantined."""
 
     n_whole: int
     damaged: tuple[str, ...]
@@ -71,7 +71,7 @@ class CacheFolder:
 
     @classmethod
     def of(cls, settings: Settings) -> CacheFolder:
-        """The folder and limit the settings name, the user's cache folder where they name none."""
+        """The folder and limit from the settings; by default the user's cache folder."""
         folder = Path(settings.cache_dir).expanduser() if settings.cache_dir else default_folder()
         return cls(folder, int(settings.cache_gb * 10**9))
 
@@ -85,11 +85,11 @@ class CacheFolder:
             encoders.append(
                 EncoderUse(
                     home.name,
-                    _made_by(segments[-1]),
+                    _encoder_name(segments[-1]),
                     len(segments),
                     sum(_n_rows(segment) for segment in segments),
                     sum(_size(segment.folder) for segment in segments),
-                    max(_used(segment.folder) for segment in segments),
+                    max(_last_used(segment.folder) for segment in segments),
                 )
             )
         pieces = [folder for home in self._homes() for folder in _pieces(home)]
@@ -98,19 +98,19 @@ class CacheFolder:
         return CacheInfo(str(self.folder), self.limit_bytes, total, damaged, tuple(encoders))
 
     def clear(self) -> int:
-        """Removes every segment and no other file; returns the bytes freed. Runs that still read keep what
-        they opened, and those that write what they are writing.
+        """Removes every segment and no other file; returns the number of bytes freed. Concurrent runs keep the
+        segments that they have open or are writing.
         """
         freed = 0
         for home in self._homes():
             for folder in _pieces(home):
-                if not _under_way(folder):
+                if not _in_progress(folder):
                     freed += _size(folder)
                     _remove(folder)
         return freed
 
     def verify(self) -> Verification:
-        """Reads every byte of every segment; sets the damaged ones aside."""
+        """Reads every byte of every segment; quarantines the damaged ones."""
         whole, damaged = 0, []
         for home in self._homes():
             for folder in finished(home):
@@ -118,22 +118,22 @@ class CacheFolder:
                     Segment(folder).verify()
                     whole += 1
                 except (DamagedSegmentError, OSError):
-                    if folder.is_dir():  # else another run made room
-                        set_aside(folder)
+                    if folder.is_dir():  # otherwise another run has removed it
+                        quarantine(folder)
                         damaged.append(f"{home.name}/{folder.name}")
         return Verification(whole, tuple(damaged))
 
     def shrink(self) -> None:
-        """Brings the cache under its limit: what was set aside goes first, then what was used longest ago."""
+        """Brings the cache under its limit: quarantined segments go first, then the least recently used."""
         sizes: dict[Path, int] = {}
         for home in self._homes():
             for folder in _pieces(home):
                 if not folder.name.startswith(TEMPORARY):
                     sizes[folder] = _size(folder)
-                elif not _under_way(folder):
+                elif not _in_progress(folder):
                     _remove(folder)
         total = sum(sizes.values())
-        for folder in sorted(sizes, key=lambda path: (not path.name.startswith(DAMAGED), _used(path))):
+        for folder in sorted(sizes, key=lambda path: (not path.name.startswith(DAMAGED), _last_used(path))):
             if total <= self.limit_bytes:
                 return
             _remove(folder)
@@ -145,7 +145,7 @@ class CacheFolder:
 
 
 def default_folder() -> Path:
-    """The user's cache folder, by the custom of each system."""
+    """The user's cache folder, by the convention of each system."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
@@ -155,13 +155,13 @@ def default_folder() -> Path:
     return base / "secid" / "embeddings"
 
 
-def remembered_hashes(settings: Settings) -> Path | None:
-    """The file that keeps the hashes of weights (`hashes.file_sha256`), None where nothing may be kept."""
+def hash_memory(settings: Settings) -> Path | None:
+    """The file that stores hashes of weights (`hashes.file_sha256`); None if the cache is off."""
     return CacheFolder.of(settings).folder / "weights.json" if settings.cache else None
 
 
-def set_aside(folder: Path) -> None:
-    """Takes a damaged segment out of use but keeps it for a look; gone already is as good."""
+def quarantine(folder: Path) -> None:
+    """Takes a damaged segment out of use but leaves it on disk for inspection. One already removed is no error."""
     try:
         folder.rename(folder.with_name(DAMAGED + folder.name))
     except OSError:
@@ -169,24 +169,24 @@ def set_aside(folder: Path) -> None:
 
 
 def finished(home: Path) -> list[Path]:
-    """Segment folders in order of making; what is being written or set aside starts with a dot."""
+    """Finished segment folders, oldest first. Names of unfinished and quarantined ones start with a dot."""
     if not home.is_dir():
         return []
     return sorted(path for path in _pieces(home) if not path.name.startswith("."))
 
 
 def _pieces(home: Path) -> list[Path]:
-    """Folders of an encoder that the cache made: segments, finished, being written or set aside."""
+    """An encoder's segment folders: finished, unfinished and quarantined."""
     try:
         return [path for path in home.iterdir() if PIECE.fullmatch(path.name) and path.is_dir()]
-    except OSError:  # another's folder, which this user may not read
+    except OSError:  # another user's folder, not readable
         return []
 
 
 def _remove(folder: Path) -> None:
-    """First out of sight, then gone: no reader finds half a segment. What a killed run left half gone goes as well."""
-    found = NAME.search(folder.name)
-    hidden = folder.with_name(f"{GONE}{found.group() if found else folder.name}")
+    """Renames before it deletes, so that no reader sees half a segment. Remains of a killed removal go as well."""
+    match = NAME.search(folder.name)
+    hidden = folder.with_name(f"{REMOVAL}{match.group() if match else folder.name}")
     try:
         if folder != hidden:
             folder.rename(hidden)
@@ -195,10 +195,10 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(hidden, ignore_errors=True)
 
 
-def _under_way(folder: Path) -> bool:
-    """Whether some run is writing it; what is being removed is not."""
+def _in_progress(folder: Path) -> bool:
+    """Whether a run is writing it. False for one that is being removed."""
     name = folder.name
-    writing = name.startswith(TEMPORARY) and not name.startswith(GONE)
+    writing = name.startswith(TEMPORARY) and not name.startswith(REMOVAL)
     return writing and time.time() - _modified(folder) <= ABANDONED_SECONDS
 
 
@@ -209,7 +209,7 @@ def _n_rows(segment: Segment) -> int:
         return 0
 
 
-def _made_by(segment: Segment) -> str:
+def _encoder_name(segment: Segment) -> str:
     try:
         return str(segment.meta.get("encoder", ""))
     except (DamagedSegmentError, OSError):
@@ -231,8 +231,8 @@ def _modified(path: Path) -> float:
         return time.time()
 
 
-def _used(folder: Path) -> float:
-    """When a segment was last used; 0 where it cannot be told."""
+def _last_used(folder: Path) -> float:
+    """When a segment was last used, in seconds since the epoch; 0 if unknown."""
     try:
         return (folder / META).stat().st_mtime
     except OSError:

@@ -1,4 +1,4 @@
-"""An encoder as it was resolved, and whether it does what any encoder must."""
+"""An encoder as it was resolved, and the outcome of its self-test."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from secid.results import EncoderInfo
 
 @dataclass(frozen=True)
 class Description:
-    """What `secid encoder` tells.
+    """What `secid encoder` reports.
 
-    n_parameters : of model and heads; None where there is no model to count (vectors file, endpoint).
-    heads        : modules after the pooling, in order, such as "dense 768 to 3072"; a last normalisation
-                   is told by info.normalize instead.
-    truncate_dim : how many of a vector's dimensions are kept, the first ones; None for all.
-    not_asked    : checks of the self-test that mean nothing for stored rows.
+    n_parameters : of model and heads; None without a model (vectors file, endpoint).
+    heads        : modules after the pooling, in order, such as "dense 768 to 3072"; a final normalisation
+                   is in info.normalize instead.
+    truncate_dim : number of leading dimensions that are used; None for all.
+    not_asked    : checks of the self-test that do not apply to stored rows.
     """
 
     info: EncoderInfo
@@ -31,7 +31,7 @@ class Description:
 
     @property
     def unsettled(self) -> tuple[str, ...]:
-        """Names of the checks that did not pass, failed or not evaluated alike."""
+        """Names of the checks that failed or were not evaluated."""
         return tuple(check.name for check in self.checks if check.outcome != "pass")
 
 
@@ -40,14 +40,14 @@ def describe(encoder: Encoder) -> Description:
     recipe: Recipe | None = getattr(encoder, "recipe", None)
     heads = () if recipe is None else tuple(map(_head, recipe.heads))
     checks = self_test(encoder)
-    asked = {check.name for check in checks}
+    names = {check.name for check in checks}
     return Description(
         info=encoder.info,
         n_parameters=getattr(encoder, "n_parameters", None),
         heads=heads,
         checks=checks,
         truncate_dim=encoder.info.dim if encoder.info.rules.get("truncate_dim") == "flag" else None,
-        not_asked=tuple(name for name in CHECKS if name not in asked),
+        not_asked=tuple(name for name in CHECKS if name not in names),
     )
 
 

@@ -1,4 +1,4 @@
-"""Texts of a plan → rows in a memory map, each text once, cached ones not at all (DESIGN 1, 5)."""
+"""Texts of a plan → rows in a memory map; each text is encoded once, a cached one not at all (DESIGN 1, 5)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from secid.encode.protocol import EncodedBatch, Encoder, Float32Rows, Role, Stre
 from secid.errors import NonFiniteEmbeddingError, OutputError
 
 TEXTS_PER_CALL = 256
-"""Texts handed at once to an encoder that does not stream."""
+"""Texts per call to an encoder that does not stream."""
 
 
 class Texts(Protocol):
-    """Texts that need not lie in memory."""
+    """Texts that need not be held in memory."""
 
     def __len__(self) -> int: ...
 
@@ -31,7 +31,7 @@ class Texts(Protocol):
 
 @dataclass(frozen=True)
 class EmbedCounts:
-    """What embedding took. n_texts = n_cached + n_encoded; n_tokens: of the encoded ones, padding out."""
+    """Counts and time of embedding. n_texts = n_cached + n_encoded; n_tokens: of the encoded, without padding."""
 
     n_texts: int
     n_cached: int
@@ -52,15 +52,15 @@ def embed(
     progress: Callable[[int], None],
     truncated: NDArray[np.bool_] | None = None,
 ) -> EmbedCounts:
-    """Fills `out` with the rows of `texts`, which are held in memory and sorted by length together.
+    """Fills `out` with the rows of `texts`. Those to encode are held in memory and sorted by length together.
 
-    keys      : (n, 16) uint8, one a text, equal only for equal role and text.
+    keys      : (n, 16) uint8, one per text, equal only for equal role and text.
     out       : (n, d) float32, usually a memory map.
-    cache     : not used for an encoder without a fingerprint, which nothing tells from another, nor for a vectors
-                file, which is one itself.
+    cache     : ignored for an encoder without a fingerprint, whose rows cannot be identified, and for a vectors file,
+                which needs none.
     progress  : called with the number of texts done since the last call.
-    truncated : (n,) bool, filled with which texts were cut at the maximum length.
-    Raises NonFiniteEmbeddingError naming the text, ValueError where shapes do not fit.
+    truncated : (n,) bool, filled with whether each text was cut at the maximum length.
+    Raises NonFiniteEmbeddingError naming the text, ValueError if shapes do not match.
     Source: METHOD 11, DESIGN 5.
     """
     n, started = len(texts), time.perf_counter()
@@ -69,18 +69,18 @@ def embed(
     if keys.shape != (n, 16) or out.shape != (n, encoder.dimension):
         raise ValueError(f"{n} texts, keys {keys.shape}, out {out.shape}, dimension {encoder.dimension}")
     marks = np.zeros(n, dtype=np.bool_) if truncated is None else truncated
-    known = np.zeros(n, dtype=np.bool_) if cache is None else cache.lookup(keys, out, marks)
-    n_cached, n_tokens = int(known.sum()), 0
+    cached = np.zeros(n, dtype=np.bool_) if cache is None else cache.lookup(keys, out, marks)
+    n_cached, n_tokens = int(cached.sum()), 0
     progress(n_cached)
     try:
-        places = np.flatnonzero(~known)
-        asked = _fetch(texts, places)
-        for batch in _batches(encoder, asked, role) if asked else ():
-            _refuse_unusable(batch, asked, encoder)
-            _keep(batch, places[batch.positions], keys, out, marks, cache)
+        places = np.flatnonzero(~cached)
+        missing = _fetch(texts, places)
+        for batch in _batches(encoder, missing, role) if missing else ():
+            _refuse_unusable(batch, missing, encoder)
+            _store(batch, places[batch.positions], keys, out, marks, cache)
             n_tokens += batch.n_tokens
             progress(len(batch.positions))
-    except BaseException:  # Ctrl-C, too: what is encoded stays encoded, and this error is the one that is told
+    except BaseException:  # also on Ctrl-C: finished rows stay in the cache, and this error is the one reported
         if cache is not None:
             with contextlib.suppress(OutputError):
                 cache.seal()
@@ -92,40 +92,40 @@ def embed(
 
 
 def _fetch(texts: Texts, places: NDArray[np.int64]) -> list[str]:
-    """The texts at rising places, run by run of neighbours."""
+    """The texts at ascending positions, one read per run of neighbours."""
     cuts = np.flatnonzero(np.diff(places) > 1) + 1
-    found: list[str] = []
+    result: list[str] = []
     for run in np.split(places, cuts) if len(places) else ():
-        found.extend(texts.get(int(run[0]), int(run[-1]) + 1))
-    return found
+        result.extend(texts.get(int(run[0]), int(run[-1]) + 1))
+    return result
 
 
-def _batches(encoder: Encoder, asked: list[str], role: Role) -> Iterator[EncodedBatch]:
+def _batches(encoder: Encoder, texts: list[str], role: Role) -> Iterator[EncodedBatch]:
     if isinstance(encoder, StreamingEncoder):
-        yield from encoder.batches(asked, role)
+        yield from encoder.batches(texts, role)
         return
-    for start in range(0, len(asked), TEXTS_PER_CALL):
-        part = asked[start : start + TEXTS_PER_CALL]
+    for start in range(0, len(texts), TEXTS_PER_CALL):
+        part = texts[start : start + TEXTS_PER_CALL]
         positions = np.arange(start, start + len(part))
         yield EncodedBatch(positions, encoder.encode(part, role), np.zeros(len(part), dtype=np.bool_), 0)
 
 
-def _refuse_unusable(batch: EncodedBatch, asked: list[str], encoder: Encoder) -> None:
+def _refuse_unusable(batch: EncodedBatch, texts: list[str], encoder: Encoder) -> None:
     squares = np.einsum("ij,ij->i", batch.vectors, batch.vectors, dtype=np.float64)
     bad = np.flatnonzero(~(np.isfinite(squares) & (squares > 0)))
     if len(bad):
-        text = asked[int(batch.positions[bad[0]])]
+        text = texts[int(batch.positions[bad[0]])]
         raise NonFiniteEmbeddingError(
             f"the encoder returned NaN, infinity or a zero vector for {len(bad)} of {len(batch.positions)} texts, "
-            f"the first {text[:80]!r}",
+            f"first for {text[:80]!r}",
             where=encoder.info.name,
-            remedy=f"--dtype float32 (now {encoder.info.dtype})"
+            remedy=f"use --dtype float32 (now {encoder.info.dtype})"
             if isinstance(encoder, StreamingEncoder) and encoder.info.dtype in ("bf16", "fp16")
-            else "see what the text holds and leave it out, or mend what made its vector",
+            else "remove the text, or fix the program that computes its vector",
         )
 
 
-def _keep(
+def _store(
     batch: EncodedBatch,
     places: NDArray[np.int64],
     keys: Keys,

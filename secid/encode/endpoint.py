@@ -28,18 +28,18 @@ from secid.settings import Settings
 KEY_VARIABLES = ("SECID_API_KEY", "OPENAI_API_KEY")
 
 UNUSED = ("revision", "pooling", "max_length", *MODEL_FIELDS)
-"""Settings that are the server's to choose."""
+"""Settings that only the server can choose."""
 
 TEXTS_PER_REQUEST = 64
 CHARACTERS_PER_REQUEST = 200_000
-"""Hosted services take 2,048 inputs and 300,000 tokens in one request; a text alone is sent however long it is."""
+"""Hosted services accept 2,048 inputs and 300,000 tokens per request; a single text is sent whatever its length."""
 
 REQUESTS_AT_ONCE = 4
-"""Enough to hide the way there and back, little enough not to provoke rate limits."""
+"""Enough to hide the round trip, few enough not to provoke rate limits."""
 
 
 class EndpointEncoder:
-    """Texts with their prefix go out in batches; rows come back checked, cut and scaled."""
+    """Sends texts with their prefix in batches; checks, truncates and scales the rows that come back."""
 
     def __init__(self, http: Http, url: str, model: str, info: EncoderInfo, truncate_dim: int | None) -> None:
         self.info = info
@@ -57,7 +57,7 @@ class EndpointEncoder:
         return gather(self.batches(texts, role), len(texts), self.dimension)
 
     def batches(self, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
-        """Batches in order, a few requests under way at once."""
+        """Batches in order, with a few requests in flight at once."""
         prefix = self.info.query_prefix if role == "query" else self.info.passage_prefix
         starts = deque(_parts(texts))
         waiting: deque[tuple[int, Future[tuple[Float32Rows, int]]]] = deque()
@@ -79,7 +79,7 @@ class EndpointEncoder:
         rows, n_tokens = request_rows(self._http, self._url, self._model, texts)
         width = rows.shape[1]
         if cut_dimension(width, self._truncate_dim) != self.dimension:
-            raise EncoderError(f"vectors of {width} numbers, {self.dimension} before", where=self._url)
+            raise EncoderError(f"got vectors of {width} dimensions, {self.dimension} before", where=self._url)
         return finish_rows(rows, self._truncate_dim, self.info.normalize), n_tokens
 
 
@@ -96,24 +96,24 @@ def _parts(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _key() -> str | None:
-    """The key of the environment, without the spaces and line ends that come with files and copies.
+    """The key from the environment, without the spaces and line ends that come with files and copies.
 
-    Raises EncoderError, which does not show it, where no header could carry it.
+    Raises EncoderError, without showing the key, if a header cannot carry it.
     """
     for name in KEY_VARIABLES:
         key = os.environ.get(name, "").strip()
         if key and not (key.isascii() and key.isprintable()):
-            raise EncoderError(f"the key in {name} holds a character that no key has", remedy="set it again")
+            raise EncoderError(f"the key in {name} contains an invalid character", remedy="set it again")
         if key:
             return key
     return None
 
 
 def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
-    """The endpoint `settings.encoder` names; one short request finds its dimension.
+    """The endpoint that `settings.encoder` names; one short request determines its dimension.
 
-    progress : told when it has to be waited for.
-    Raises EncoderError where it cannot be reached, refuses, or answers with something else.
+    progress : receives a note at the first retry.
+    Raises EncoderError if it cannot be reached, rejects the request, or returns anything but vectors.
     """
     base, model = parse_address(settings.encoder or "")
     key = _key()
@@ -128,11 +128,11 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
     )
     normalize = True if settings.normalize is None else settings.normalize
     by_family = f"registry: {family.key}" if family else "default"
-    notes = ["weights behind an endpoint are unknown: cached rows are told apart by address and model name alone"]
+    notes = ["the weights behind an endpoint are unknown: the cache identifies them by address and model name alone"]
     notes += unused_flags(settings, "an endpoint", UNUSED)
     if key and base.startswith("http://"):
         notes.append("the key was sent over plain http")
-    stated = json.dumps([url, model, query_prefix, passage_prefix, normalize, settings.truncate_dim])
+    identity = json.dumps([url, model, query_prefix, passage_prefix, normalize, settings.truncate_dim])
     info = EncoderInfo(
         name=f"{base}?model={model}",
         revision=None,
@@ -145,7 +145,7 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
         dtype="unknown",
         device="endpoint",
         dim=cut_dimension(rows.shape[1], settings.truncate_dim),
-        fingerprint=hashlib.sha256(stated.encode()).hexdigest(),
+        fingerprint=hashlib.sha256(identity.encode()).hexdigest(),
         rules={
             "query_prefix": by_family if settings.query_prefix is None else "flag",
             "passage_prefix": by_family if settings.passage_prefix is None else "flag",
@@ -158,50 +158,54 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
 
 
 def parse_address(address: str) -> tuple[str, str | None]:
-    """(base URL up to /v1, model or None) of what the user typed.
+    """(base URL up to /v1, model or None) of the address that the user typed.
 
-    Raises EncoderError for an address that is none, or that carries a password.
+    Raises EncoderError if it is invalid or contains a password.
     """
     try:
         parts = urllib.parse.urlsplit(address)
-        whole = bool(parts.hostname) and parts.port != 0 and f"{parts.netloc}{parts.path}".isascii()
+        valid = bool(parts.hostname) and parts.port != 0 and f"{parts.netloc}{parts.path}".isascii()
     except ValueError:  # brackets or port
-        parts, whole = urllib.parse.urlsplit(""), False
-    if parts.scheme not in {"http", "https"} or not whole or any(map(str.isspace, address)):
-        raise EncoderError("not an http address", where="--encoder", remedy="http://host:port/v1?model=NAME")
+        parts, valid = urllib.parse.urlsplit(""), False
+    if parts.scheme not in {"http", "https"} or not valid or any(map(str.isspace, address)):
+        raise EncoderError("not a valid http address", where="--encoder", remedy="http://host:port/v1?model=NAME")
     if parts.username is not None or parts.password is not None:
         raise EncoderError(
-            "an address must not carry a user name or password",
+            "an address must not contain a user name or password",
             where="--encoder",
-            remedy=f"put the key into {KEY_VARIABLES[0]}",
+            remedy=f"put the key in {KEY_VARIABLES[0]}",
         )
     query = urllib.parse.parse_qs(parts.query)
     unknown = sorted(set(query) - {"model"})
     if unknown or parts.fragment:
-        raise EncoderError(f"unknown parameters {unknown or parts.fragment}", where="--encoder", remedy="only ?model=")
+        raise EncoderError(
+            f"unknown parameters {unknown or parts.fragment}", where="--encoder", remedy="use ?model= only"
+        )
     path = parts.path.rstrip("/").removesuffix("/embeddings") or "/v1"
     model = query.get("model", [None])[0]
     return urllib.parse.urlunsplit((parts.scheme, parts.netloc, path, "", "")), model
 
 
 def _only_model(http: Http, base: str) -> str:
-    """The model of an endpoint that serves one."""
+    """The model of an endpoint that serves exactly one."""
     answer = http.ask(f"{base}/models")
     try:
         names = [str(model["id"]) for model in answer["data"]]
     except (KeyError, TypeError) as error:
-        raise EncoderError("no list of models came back", where=f"{base}/models", remedy="add ?model=NAME") from error
+        raise EncoderError(
+            "the endpoint returned no list of models", where=f"{base}/models", remedy="add ?model=NAME"
+        ) from error
     if len(names) != 1:
         raise EncoderError(
-            f"{len(names)} models are served: {', '.join(names[:5])}", where=base, remedy="add ?model=NAME"
+            f"the endpoint serves {len(names)} models: {', '.join(names[:5])}", where=base, remedy="add ?model=NAME"
         )
     return names[0]
 
 
 def request_rows(http: Http, url: str, model: str, texts: list[str]) -> tuple[Float32Rows, int]:
-    """(n, d) float32 rows in the order of the texts, and the tokens the endpoint counted (0 if it does not say).
+    """(n, d) float32 rows in the order of the texts, and the number of tokens that the endpoint reports (0 if none).
 
-    Raises EncoderError where the answer is not one vector a text.
+    Raises EncoderError if the response is not one vector per text.
     """
     answer = http.ask(url, {"model": model, "input": texts, "encoding_format": "float"})
     try:
@@ -210,8 +214,8 @@ def request_rows(http: Http, url: str, model: str, texts: list[str]) -> tuple[Fl
         vectors = [item["embedding"] for item in items]
         n_tokens = int((answer.get("usage") or {}).get("prompt_tokens") or 0)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise EncoderError(f"the answer is not in the OpenAI form ({error!r})", where=url) from error
+        raise EncoderError(f"the response is not in OpenAI's format ({error!r})", where=url) from error
     if places != list(range(len(texts))):
         same = "" if len(set(places)) == len(places) else ", some for the same text"
-        raise EncoderError(f"{len(places)} vectors came back for {len(texts)} texts{same}", where=url)
+        raise EncoderError(f"got {len(places)} vectors for {len(texts)} texts{same}", where=url)
     return as_rows(vectors, len(texts), None, url), n_tokens

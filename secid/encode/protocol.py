@@ -18,12 +18,12 @@ Float32Rows = NDArray[np.float32]
 
 
 class EncodedBatch(NamedTuple):
-    """Some of the texts asked for, encoded, in whatever order suited the device.
+    """Some of the requested texts, encoded, in whatever order suits the device.
 
-    positions : (b,) int64, places in the sequence of texts.
+    positions : (b,) int64, positions in the sequence of texts.
     vectors   : (b, d) float32.
     truncated : (b,) bool, whether the text was cut at the maximum length.
-    n_tokens  : tokens of these texts, special tokens in, padding out; 0 where the encoder cannot tell.
+    n_tokens  : tokens of these texts, with special tokens and without padding; 0 if unknown.
     """
 
     positions: NDArray[np.int64]
@@ -33,7 +33,7 @@ class EncodedBatch(NamedTuple):
 
 
 class Encoder(Protocol):
-    """A frozen encoder. `encode` keeps the order of the texts and gives (0, d) for none."""
+    """A frozen encoder. `encode` keeps the order of the texts and returns (0, d) for none."""
 
     @property
     def info(self) -> EncoderInfo: ...
@@ -48,7 +48,7 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class StreamingEncoder(Protocol):
-    """An encoder that hands out batches as they are ready, so that work can be kept while it runs."""
+    """An encoder that yields batches as they are ready, so that rows can be stored while it runs."""
 
     def batches(self, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
         """Every position of `texts` exactly once, over all batches."""
@@ -58,13 +58,13 @@ class StreamingEncoder(Protocol):
 def gather(batches: Iterable[EncodedBatch], n_texts: int, dimension: int) -> Float32Rows:
     """Batches put back in the order of the texts: (n_texts, dimension) float32.
 
-    Raises ValueError where a text is missing or comes twice: the encoder broke its contract.
+    Raises ValueError if a text is missing or comes twice: the encoder broke its contract.
     """
     rows = np.empty((n_texts, dimension), dtype=np.float32)
-    seen = np.zeros(n_texts, dtype=np.int64)
+    counts = np.zeros(n_texts, dtype=np.int64)
     for batch in batches:
         rows[batch.positions] = batch.vectors
-        np.add.at(seen, batch.positions, 1)
-    if not bool((seen == 1).all()):
-        raise ValueError(f"{int((seen != 1).sum())} of {n_texts} texts were not encoded exactly once")
+        np.add.at(counts, batch.positions, 1)
+    if not bool((counts == 1).all()):
+        raise ValueError(f"{int((counts != 1).sum())} of {n_texts} texts were not encoded exactly once")
     return rows

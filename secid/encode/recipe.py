@@ -1,7 +1,7 @@
 """How token vectors become the vector of a text, read from the files an encoder ships.
 
-A wrong recipe gives wrong numbers without an error, so every field records the rule that set it
-and anything not understood is refused. No torch here: a recipe can be printed without a model.
+A wrong recipe gives wrong numbers without an error, so every field records the rule that set it,
+and anything not understood is rejected. No torch here: a recipe can be printed without a model.
 
 Source: FORMATS 2. Priority: flag > the repository's own files > family (presets) > default.
 """
@@ -22,12 +22,12 @@ from secid.settings import Settings
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides a text's vector beside the weights.
+    """All that determines a text's vector besides the weights.
 
     pooling    : modes whose vectors are concatenated, nearly always one.
-    heads      : modules after pooling, in order; a last Normalize is told by `normalize` instead.
-    max_length : tokens, special ones in; None where nothing bounds it.
-    folder     : where the transformer's own files lie (a modules.json may name a subfolder).
+    heads      : modules after pooling, in order; a final Normalize is in `normalize` instead.
+    max_length : tokens, including special ones; None without a limit.
+    folder     : of the transformer's own files (modules.json may name a subfolder).
     """
 
     folder: Path
@@ -51,15 +51,15 @@ def resolve_recipe(folder: Path, name: str, settings: Settings) -> Recipe:
     """The recipe of the encoder in `folder`, known to the user as `name`.
 
     Raises EncoderError for an unknown module, pooling mode or activation, and for a maximum
-    length the model has no positions for.
+    length that exceeds the model's positions.
     """
     if not folder.is_dir():
-        raise EncoderError("no such folder", where=str(folder), remedy="name a folder that holds config.json")
+        raise EncoderError("no such folder", where=str(folder), remedy="give a folder that contains config.json")
     modules = read_modules(folder)
     inner = folder / str(modules[0].get("path", "")) if modules else folder
     config = read_json(inner / "config.json")
     if config is None:
-        raise EncoderError("config.json is missing", where=str(inner), remedy="name a folder saved by transformers")
+        raise EncoderError("config.json is missing", where=str(inner), remedy="give a folder saved by transformers")
     rules: dict[str, str] = {}
     notes: list[str] = []
     family, family_rule = _family(name, config)
@@ -75,12 +75,12 @@ def resolve_recipe(folder: Path, name: str, settings: Settings) -> Recipe:
     max_length = resolve_max_length(inner, config, sentence, settings, rules, notes)
     rules["truncate_dim"] = "default" if settings.truncate_dim is None else "flag"
     if settings.truncate_dim is not None:
-        notes.append(f"vectors cut to their first {settings.truncate_dim} dimensions, then scaled to unit length")
+        notes.append(f"vectors truncated to their first {settings.truncate_dim} dimensions, then scaled to unit length")
     if not include_prompt:
-        notes.append("the prefix's tokens are left out of the pooling (include_prompt of the Pooling module)")
+        notes.append("the prefix's tokens are excluded from pooling (include_prompt of the Pooling module)")
     lower_case = bool((sentence or {}).get("do_lower_case", False))
     if lower_case:
-        notes.append("texts are put in lower case first (do_lower_case of sentence_bert_config.json)")
+        notes.append("texts are lower-cased first (do_lower_case of sentence_bert_config.json)")
     if not normalize:
         notes.append("this encoder does not normalise; scoring scales its rows to unit length (METHOD 2)")
     return Recipe(
@@ -100,7 +100,7 @@ def resolve_recipe(folder: Path, name: str, settings: Settings) -> Recipe:
 
 
 def is_causal(config: Json) -> bool:
-    """Whether each token sees only those before it, as config.json says."""
+    """Whether each token attends only to earlier ones, according to config.json."""
     if config.get("use_bidirectional_attention"):
         return False
     if config.get("is_decoder"):
@@ -124,26 +124,25 @@ def _pooling(
     folder: Path, modules: list[dict[str, Any]], causal: bool, settings: Settings, rules: dict[str, str]
 ) -> tuple[tuple[str, ...], bool]:
     module = next((item for item in modules if base_name(item) == "Pooling"), None)
-    include_prompt = True
-    if module is not None:
-        path = folder / str(module.get("path", "")) / "config.json"
-        config = read_json(path)
-        if config is None:
-            raise EncoderError("the Pooling module has no config.json", where=str(path))
-        include_prompt = bool(config.get("include_prompt", True))
+    path = folder / str((module or {}).get("path", "")) / "config.json"
+    config = None if module is None else read_json(path)
+    if module is not None and config is None:
+        raise EncoderError("the Pooling module has no config.json", where=str(path))
+    modes: tuple[str, ...]
+    if settings.pooling is not None:
+        modes, rule = (settings.pooling,), "flag"
+    elif config is not None:
         modes, rule = pooling_modes(config, path), str(path.relative_to(folder))
     elif causal:
         modes, rule = ("last",), "default: causal model"
     else:
         modes, rule = ("mean",), "default"
-    if settings.pooling is not None:
-        modes, rule = (settings.pooling,), "flag"
     rules["pooling"] = rule
-    return modes, include_prompt
+    return modes, bool((config or {}).get("include_prompt", True))
 
 
 def _normalize(
-    stated: bool,
+    has_modules: bool,
     heads: tuple[Head, ...],
     family: Family | None,
     family_rule: str,
@@ -153,7 +152,7 @@ def _normalize(
     if settings.normalize is not None:
         rules["normalize"] = "flag"
         return settings.normalize
-    if stated:
+    if has_modules:
         rules["normalize"] = "modules.json"
         return bool(heads) and heads[-1].kind == "normalize"
     if family is not None and family.normalize is not None:
@@ -168,17 +167,17 @@ def _prefixes(
 ) -> tuple[str, str]:
     """Query and passage prefix.
 
-    Of the repository's prompts the first key that is there counts, as in sentence-transformers, also if it is empty.
-    Only the family overrules an empty one: recent sentence-transformers writes empty prompts into every model it
-    saves, whether the model was trained with some or not.
+    The first key present in the repository's prompts counts, as in sentence-transformers, even if its prompt is empty.
+    Only the family overrides an empty prompt: recent sentence-transformers writes empty prompts into every model
+    that it saves, whether or not the model was trained with prompts.
     """
     file = "config_sentence_transformers.json"
     config = read_json(folder / file) or {}
     prompts = config.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
-        raise EncoderError("prompts is not an object of texts", where=str(folder / file))
+        raise EncoderError("prompts must map names to strings", where=str(folder / file))
     fallback = config.get("default_prompt_name")
-    resolved = {}
+    prefixes = {}
     for role, keys in (("query", ("query",)), ("passage", ("document", "passage", "corpus"))):
         flag = settings.query_prefix if role == "query" else settings.passage_prefix
         key = next((item for item in (*keys, fallback) if item in prompts), None)
@@ -191,12 +190,12 @@ def _prefixes(
             text, rule = prompts[key] or "", f"{file} prompts.{key}"
         else:
             text, rule = "", "default"
-        resolved[role], rules[f"{role}_prefix"] = text, rule
-    return resolved["query"], resolved["passage"]
+        prefixes[role], rules[f"{role}_prefix"] = text, rule
+    return prefixes["query"], prefixes["passage"]
 
 
 def sentence_config(inner: Path) -> Json | None:
-    """sentence_bert_config.json (or its per-architecture name of old), refused where it asks for more than text."""
+    """sentence_bert_config.json (or its older name per architecture). Raises EncoderError for more than text."""
     for path in sorted(inner.glob("sentence_*_config.json")):
         config: Json = read_json(path) or {}
         task = config.get("transformer_task", "feature-extraction")
@@ -206,9 +205,9 @@ def sentence_config(inner: Path) -> Json | None:
             or "message" in config.get("modality_config", {})
         ):
             raise EncoderError(
-                "it asks for a chat template, query expansion or another task than plain text encoding",
+                "needs a chat template, query expansion or a task other than plain text encoding",
                 where=str(path),
-                remedy="encode the texts yourself and give --encoder vectors.npz",
+                remedy="encode the texts yourself and use --encoder vectors.npz",
             )
         return config
     return None

@@ -20,25 +20,25 @@ from secid.encode.protocol import EncodedBatch
 from secid.encode.recipe import Recipe
 from secid.errors import EncoderError
 
-NO_ROOM = ("out of memory", "alloc_failed", "not enough memory", "can't allocate memory")
-"""What torch says, in small letters, where memory ends elsewhere than in its CUDA allocator: in cuBLAS, in pinned
-memory, on MPS and on the CPU it raises a plain RuntimeError."""
+OUT_OF_MEMORY = ("out of memory", "alloc_failed", "not enough memory", "can't allocate memory")
+"""Words of torch's error, in lower case, when memory runs out outside its CUDA allocator: in cuBLAS, in pinned memory,
+on MPS and on the CPU it raises a plain RuntimeError."""
 
 
 def _too_long(batch: TokenBatch, error: Exception) -> EncoderError:
-    """For a table of positions that ended, in a model of a type that `max_length` does not know."""
+    """For a text longer than the position table of a model type that `max_length` does not know."""
     return EncoderError(
-        f"the model fails on a text of {int(batch.lengths[0])} tokens: {error}", remedy="give a smaller --max-length"
+        f"the model fails on a text of {int(batch.lengths[0])} tokens: {error}", remedy="use a smaller --max-length"
     )
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    said = str(error).lower()
-    return isinstance(error, torch.cuda.OutOfMemoryError) or any(words in said for words in NO_ROOM)
+    text = str(error).lower()
+    return isinstance(error, torch.cuda.OutOfMemoryError) or any(words in text for words in OUT_OF_MEMORY)
 
 
 class Pending(NamedTuple):
-    """A batch under way. vectors : (b, d) float32 in the host's memory, filled when `done`; None: filled already."""
+    """A batch in flight. vectors : (b, d) float32 in host memory, complete after `done`; None: complete already."""
 
     batch: TokenBatch
     vectors: Tensor
@@ -59,65 +59,65 @@ class Replica(NamedTuple):
     device: torch.device
 
     def work(self, feed: Feed, recipe: Recipe, skip: int) -> Iterator[EncodedBatch]:
-        """Encodes batches of the feed while there are any; for a thread of its own.
+        """Encodes batches of the feed until it is empty; runs in its own thread.
 
-        A batch is fetched when the next is under way. A batch that does not fit into the device's memory is
-        halved and tried again, and the feed's later ones are smaller; what is encoded stays encoded.
+        A batch is fetched when the next one is in flight. A batch that does not fit into the device's memory is
+        halved and tried again, and the feed's later ones are smaller. Encoded batches are not lost.
         """
-        self._settle()
+        self._bind_thread()
         waiting: Pending | None = None
         parts: deque[TokenBatch] = deque()
         while (batch := parts.popleft() if parts else feed.take()) is not None:
             try:
-                pending = self._send_home(batch, self.forward(batch, recipe, skip))
+                pending = self._copy_to_host(batch, self.forward(batch, recipe, skip))
             except (IndexError, RuntimeError) as error:
                 if isinstance(error, IndexError) or "must match" in str(error):
                     raise _too_long(batch, error) from error
                 if not is_out_of_memory(error):
                     raise
                 if len(batch.positions) == 1:
-                    raise self._no_room(batch) from error
-                feed.fits_not(batch.ids.size)
+                    raise self._out_of_memory(batch) from error
+                feed.shrink(batch.ids.size)
                 parts.extendleft(reversed(halves(batch)))
             else:
                 if waiting is not None:
                     yield waiting.fetched()
                 waiting = pending
                 continue
-            torch.cuda.empty_cache()  # here, where the error no longer holds what the failed attempt had made
+            torch.cuda.empty_cache()  # here, where the error no longer references the failed attempt's tensors
         if waiting is not None:
             yield waiting.fetched()
 
-    def _send_home(self, batch: TokenBatch, vectors: Tensor) -> Pending:
-        """Queues the copy to the host behind the batch: asked for later, it would wait for the next batch as well."""
+    def _copy_to_host(self, batch: TokenBatch, vectors: Tensor) -> Pending:
+        """Queues the copy to the host behind the batch: requested later, it would wait for the next batch as well."""
         if self.device.type != "cuda":
             return Pending(batch, vectors.cpu(), None)
-        home = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
-        home.copy_(vectors, non_blocking=True)
+        host = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
+        host.copy_(vectors, non_blocking=True)
         done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         done.record()
-        return Pending(batch, home, done)
+        return Pending(batch, host, done)
 
-    def _settle(self) -> None:
-        """Makes the calling thread one of this device's; on a CPU it is one core's."""
+    def _bind_thread(self) -> None:
+        """Binds the calling thread to this device; on a CPU, to one core."""
         if self.device.type == "cpu":
             torch.set_num_threads(1)
         elif self.device.type == "cuda":
             torch.cuda.set_device(self.device)
 
-    def _no_room(self, batch: TokenBatch) -> EncoderError:
+    def _out_of_memory(self, batch: TokenBatch) -> EncoderError:
         return EncoderError(
             f"out of memory on {self.device} with a single text of {int(batch.lengths[0])} tokens",
-            remedy="give --max-length, a smaller encoder or --device cpu",
+            remedy="use a smaller --max-length, a smaller encoder or --device cpu",
         )
 
     @torch.inference_mode()
     def forward(self, batch: TokenBatch, recipe: Recipe, skip: int) -> Tensor:
-        """Vectors (b, d) float32, still on the device. skip: first tokens left out of the pool."""
+        """Vectors (b, d) float32, still on the device. skip: number of leading tokens to exclude from pooling."""
         ids = self._to_device(batch.ids)
         lengths = self._to_device(batch.lengths)
         mask = None
-        if batch.lengths[-1] < batch.ids.shape[1]:  # without padding attention needs no mask, and runs faster
+        if batch.lengths[-1] < batch.ids.shape[1]:  # without padding no mask is needed, and attention is faster
             mask = (torch.arange(ids.shape[1], device=self.device) < lengths[:, None]).long()
         hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
         vectors: Tensor = self.heads(pool(hidden, lengths, recipe.pooling, skip))

@@ -1,4 +1,4 @@
-"""Rows that come from outside (a file, an endpoint, a function): checked, cut, scaled."""
+"""Rows that come from outside (a file, an endpoint, a function): checked, truncated, scaled."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from secid.errors import EncoderError
 from secid.settings import DEFAULTS, Settings, flag_of
 
 MODEL_FIELDS = ("dtype", "device", "batch_tokens", "trust_remote_code", "allow_pickle")
-"""Settings of how a model is loaded and run, which mean nothing where secid runs none."""
+"""Settings for loading and running a model, without effect if secid runs none."""
 
 
 def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Float32Rows:
-    """(n_texts, d) float32. Raises EncoderError where `values` is no such array of numbers."""
+    """(n_texts, d) float32. Raises EncoderError if `values` is no such array of numbers."""
     try:
         rows = np.asarray(values, dtype=np.float32)
     except (TypeError, ValueError, OverflowError) as error:
-        raise EncoderError(f"vectors are not arrays of numbers of one length: {error}", where=where) from error
+        raise EncoderError(f"vectors must be arrays of numbers of equal length: {error}", where=where) from error
     expected = f"({n_texts}, {'d' if dimension is None else dimension})"
     if rows.ndim != 2 or len(rows) != n_texts or rows.shape[1] == 0 or dimension not in (None, rows.shape[1]):
         raise EncoderError(f"vectors of shape {rows.shape} for {n_texts} texts, expected {expected}", where=where)
@@ -27,7 +27,7 @@ def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Flo
 
 
 def finish_rows(rows: Float32Rows, truncate_dim: int | None, normalize: bool) -> Float32Rows:
-    """The first `truncate_dim` numbers of each row, at unit length where asked. A zero row stays zero.
+    """The first `truncate_dim` numbers of each row, at unit length if `normalize`. A zero row stays zero.
 
     NaN and infinity pass through as NaN: `embed` stops on them and names the text.
     """
@@ -41,16 +41,16 @@ def finish_rows(rows: Float32Rows, truncate_dim: int | None, normalize: bool) ->
 
 
 def unused_flags(settings: Settings, kind: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """A note on the settings among `names` that were given although they mean nothing for that kind of encoder."""
-    given = [name for name in names if getattr(settings, name) != getattr(DEFAULTS, name)]
-    return (f"not used with {kind}: {', '.join(map(flag_of, given))}",) if given else ()
+    """A note on the settings among `names` that were given but have no effect on that kind of encoder."""
+    ignored = [name for name in names if getattr(settings, name) != getattr(DEFAULTS, name)]
+    return (f"not used with {kind}: {', '.join(map(flag_of, ignored))}",) if ignored else ()
 
 
 def cut_dimension(dimension: int, truncate_dim: int | None) -> int:
-    """The dimension after truncation. Raises EncoderError where the encoder has fewer."""
+    """The dimension after truncation. Raises EncoderError if the encoder has fewer."""
     if truncate_dim is not None and truncate_dim > dimension:
         raise EncoderError(
-            f"{flag_of('truncate_dim', truncate_dim)} is more than the {dimension} dimensions of the encoder",
-            remedy=f"give {dimension} or less",
+            f"{flag_of('truncate_dim', truncate_dim)} exceeds the encoder's {dimension} dimensions",
+            remedy=f"use {flag_of('truncate_dim', dimension)} or less",
         )
     return dimension if truncate_dim is None else truncate_dim

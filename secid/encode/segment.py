@@ -1,7 +1,7 @@
 """One immutable piece of the embedding cache: a folder with sorted keys, their rows, and checksums.
 
 keys.npy (m, 16) uint8 sorted, rows.npy (m, d) float32, truncated.npy (m,) bool, segment.json.
-It is written beside its place, flushed to the disk, then renamed: it is there whole or not at all.
+It is written to a temporary folder, flushed to disk, then renamed: it exists completely or not at all.
 
 Source: DESIGN 5.
 """
@@ -32,7 +32,7 @@ TEMPORARY, DAMAGED = ".new-", ".damaged-"
 
 
 class DamagedSegmentError(Exception):
-    """The files of a segment are not the ones that were written."""
+    """The files of a segment differ from those that were written."""
 
 
 class Segment:
@@ -52,7 +52,7 @@ class Segment:
             raise DamagedSegmentError(f"{META}: {error}") from error
 
     def verify(self, names: tuple[str, ...] = ARRAYS) -> None:
-        """Raises DamagedSegmentError where a file differs from what was written, OSError where it is gone."""
+        """Raises DamagedSegmentError if a file differs from what was written, OSError if it is missing."""
         for name in names:
             if file_sha256(self.folder / name) != self.meta["sha256"].get(name):
                 raise DamagedSegmentError(f"{name}: checksum differs")
@@ -64,14 +64,14 @@ class Segment:
 
     @cached_property
     def _values(self) -> tuple[Float32Rows, NDArray[np.bool_]]:
-        """Rows and truncation marks, checked once, when the first hit asks for them."""
+        """Rows and truncation marks, verified once, at the first hit."""
         self.verify(("rows.npy", "truncated.npy"))
         return np.load(self.folder / "rows.npy", mmap_mode="r"), np.load(self.folder / "truncated.npy")
 
     def places(self, high: Words, low: Words) -> NDArray[np.int64]:
-        """(n,) int64, the row of each key, -1 where it is not here. Compared on all 16 bytes.
+        """(n,) int64, the row of each key; -1 if it is missing. All 16 bytes are compared.
 
-        high, low : the keys' words (`key_words`), best sorted by high: memory is then read in order.
+        high, low : the keys' words (`key_words`), preferably sorted by high, so that memory is read in order.
         """
         return find(high, low, *self._words)
 
@@ -85,15 +85,15 @@ class Segment:
         """Marks the segment as used now, for the size limit."""
         try:
             os.utime(self.folder / META)
-        except OSError:  # removed, or a cache that may only be read: neither makes the rows wrong
+        except OSError:  # removed, or a read-only cache: the rows are right all the same
             return
 
 
 def write_segment(parent: Path, keys: Keys, rows: Float32Rows, truncated: NDArray[np.bool_], encoder: str = "") -> Path:
-    """A new segment under `parent`, safely on the disk. keys (m, 16), m >= 1, in any order. Returns its folder.
+    """Writes a segment under `parent`, flushed to disk. keys (m, 16), m >= 1, in any order. Returns its folder.
 
-    encoder : name of whoever made the rows, for people; the folder tells encoders apart.
-    Raises OSError where the disk refuses.
+    encoder : its name, for display; encoders are identified by the folder.
+    Raises OSError if it cannot be written.
     """
     high, low = key_words(keys)
     order = np.lexsort((low, high))
@@ -127,7 +127,7 @@ def _checksum(meta: Mapping[str, Any]) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes a rename last; Windows has no such call on folders."""
+    """Makes a rename durable; Windows has no such call for folders."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

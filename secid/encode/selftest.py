@@ -1,4 +1,4 @@
-"""What an encoder must do whatever it is, and how much its rows depend on what is encoded beside them."""
+"""What every encoder must satisfy, and how much its rows depend on the rest of the batch."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ TEXTS = (
     "A glacier is a body of dense ice that moves under its own weight; it forms where snow outlasts the summers.",
     "Der Mond zieht das Wasser der Meere an.",
 )
-"""Short, long, one letter, another language: lengths that differ are what padding gets wrong."""
+"""Short, long, one letter, another language: errors in padding show between texts of different lengths."""
 
 CHECKS = ("finite", "unit", "texts", "roles", "batch")
-"""No NaN or infinity, unit length, texts and roles told apart, the same row alone as in company."""
+"""No NaN or infinity; unit length; distinct texts and roles; the same row in a batch of one and of many."""
 
 Outcome = Literal["pass", "fail", "not evaluated"]
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check of the self-test. measured: the number behind it, None where there is none."""
+    """One check of the self-test. measured: the number behind it; None if there is none."""
 
     name: str
     outcome: Outcome
@@ -52,8 +52,8 @@ class Check:
 
 
 def self_test(encoder: Encoder) -> tuple[Check, ...]:
-    """What CHECKS names. Passes only on evidence; roles and batch are not asked of stored rows."""
-    if isinstance(encoder, PrecomputedEncoder):  # it knows its own texts only
+    """The checks of CHECKS. They pass only on evidence; roles and batch do not apply to stored rows."""
+    if isinstance(encoder, PrecomputedEncoder):  # it has rows for its own texts only
         rows = encoder.stored()
         return (_finite(rows), _unit(encoder, rows), _stored_texts(rows))
     queries = encoder.encode(list(TEXTS), "query")
@@ -63,7 +63,7 @@ def self_test(encoder: Encoder) -> tuple[Check, ...]:
         _unit(encoder, np.concatenate([queries, passages])),
         _texts(passages),
         _roles(encoder, queries, passages),
-        _alone(encoder, passages),
+        _batch(encoder, passages),
     )
 
 
@@ -96,53 +96,53 @@ def _scaled(rows: Float32Rows) -> Float32Rows:
 
 def _finite(rows: Float32Rows) -> Check:
     bad = int((~np.isfinite(rows)).any(axis=1).sum())
-    return Check("finite", "pass" if bad == 0 else "fail", f"{bad} of {len(rows)} rows hold NaN or infinity")
+    return Check("finite", "pass" if bad == 0 else "fail", f"{bad} of {len(rows)} rows contain NaN or infinity")
 
 
 def _unit(encoder: Encoder, rows: Float32Rows) -> Check:
     lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
     if not encoder.info.normalize:
         shortest = float(lengths.min())
-        detail = f"not normalised, as the recipe says; scoring does it, from lengths of {shortest:.2g} and more"
+        detail = f"not normalised, as the recipe says; scoring scales the rows (shortest {shortest:.2g})"
         return Check("unit", "pass" if shortest > 0 else "fail", detail, shortest)
-    off = float(np.abs(lengths - 1).max())
-    return Check("unit", "pass" if off <= UNIT_TOLERANCE else "fail", f"lengths within {off:.1e} of 1", off)
+    error = float(np.abs(lengths - 1).max())
+    return Check("unit", "pass" if error <= UNIT_TOLERANCE else "fail", f"lengths within {error:.1e} of 1", error)
 
 
 def _texts(passages: Float32Rows) -> Check:
     rows = _scaled(passages)
-    apart = np.linalg.norm(rows[:, None] - rows[None], axis=2)[np.triu_indices(len(rows), 1)]
-    nearest = float(apart.min())
-    detail = f"rows of different texts differ by {nearest:.2g} or more"
+    distances = np.linalg.norm(rows[:, None] - rows[None], axis=2)[np.triu_indices(len(rows), 1)]
+    nearest = float(distances.min())
+    detail = f"rows of different texts differ by at least {nearest:.2g}"
     return Check("texts", "pass" if nearest > FLOAT32_DISTANCE else "fail", detail, nearest)
 
 
 def _stored_texts(rows: Float32Rows) -> Check:
-    """Texts of a file may well be alike; that all get one row is a fault of whatever made it."""
+    """Texts of a file may be similar; only a file in which all rows are equal is wrong."""
     if len(rows) == 1:
-        return Check("texts", "not evaluated", "the file holds one row")
+        return Check("texts", "not evaluated", "the file has a single row")
     farthest = float(np.linalg.norm(_scaled(rows[1:]) - _scaled(rows[:1]), axis=1).max())
-    detail = f"rows differ from the first by up to {farthest:.2g}"
+    detail = f"rows differ from the first by at most {farthest:.2g}"
     return Check("texts", "pass" if farthest > FLOAT32_DISTANCE else "fail", detail, farthest)
 
 
 def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> Check:
     info = encoder.info
-    apart = np.linalg.norm(_scaled(queries) - _scaled(passages), axis=1)
+    distances = np.linalg.norm(_scaled(queries) - _scaled(passages), axis=1)
     if info.query_prefix != info.passage_prefix:
-        nearest = float(apart.min())
-        detail = f"query and passage rows differ by {nearest:.2g} or more"
+        nearest = float(distances.min())
+        detail = f"query and passage rows differ by at least {nearest:.2g}"
         return Check("roles", "pass" if nearest > FLOAT32_DISTANCE else "fail", detail, nearest)
     if info.rules.get("query_prefix") == "function":
         return Check("roles", "not evaluated", "the function sets its own prefixes")
-    farthest = float(apart.max())
-    detail = f"prefixes are the same; query and passage rows differ by {farthest:.1g} or less"
+    farthest = float(distances.max())
+    detail = f"prefixes are the same; query and passage rows differ by at most {farthest:.1g}"
     return Check("roles", "pass" if farthest <= _tolerance(encoder) else "fail", detail, farthest)
 
 
-def _alone(encoder: Encoder, passages: Float32Rows) -> Check:
+def _batch(encoder: Encoder, passages: Float32Rows) -> Check:
     noise, limit = _noise(encoder, passages), _tolerance(encoder)
-    detail = f"a batch of one and a batch of {len(TEXTS)} differ by {noise:.1e} or less (limit {limit:.2g})"
+    detail = f"a batch of one and a batch of {len(TEXTS)} differ by at most {noise:.1e} (limit {limit:.2g})"
     return Check("batch", "pass" if noise <= limit else "fail", detail, noise)
 
 

@@ -21,28 +21,25 @@ LAST_ASCII = 0x7F
 
 
 class Tokeniser:
-    """Texts to token ids, special tokens in, cut at the recipe's maximum length.
+    """Texts to token ids with special tokens, cut at the recipe's maximum length.
 
     Works on a copy of the tokenizer's Rust core, whose truncation and padding are set once.
     """
 
-    def __init__(
-        self, core: Any, special_ids: frozenset[int], padding: int, max_length: int | None, unknown: int | None = None
-    ) -> None:
+    def __init__(self, core: Any, special_ids: frozenset[int], padding: int, unknown: int | None = None) -> None:
         self._core = core
         self._special_ids = special_ids
         self._unknown = unknown
         self.padding = padding
-        self.max_length = max_length
 
     def tokens(self, texts: list[str]) -> Tokens:
-        """Token ids of each text. Raises EncoderError where a text gives none."""
+        """Token ids of each text. Raises EncoderError if a text has none."""
         encodings = self._core.encode_batch(texts)
         lists = [encoding.ids for encoding in encodings]
         lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
         if not bool((lengths > 0).all()):
             place = int(np.flatnonzero(lengths == 0)[0])
-            raise EncoderError(f"the tokenizer gives no token for the text {texts[place][:80]!r}")
+            raise EncoderError(f"the tokenizer returns no token for the text {texts[place][:80]!r}")
         ids = np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=int(lengths.sum()))
         truncated = np.fromiter(
             (bool(encoding.overflowing) for encoding in encodings), dtype=np.bool_, count=len(lists)
@@ -67,7 +64,7 @@ class Tokeniser:
         return np.array([_unknown_share(text, e, self._unknown) for text, e in zip(texts, encodings, strict=True)])
 
     def prompt_length(self, prompt: str) -> int:
-        """Tokens of a prefix, a closing special token not counted: what `include_prompt: false` leaves out."""
+        """Tokens of a prefix without a closing special token: those that `include_prompt: false` excludes."""
         if not prompt:
             return 0
         ids = self._core.encode(prompt).ids
@@ -75,7 +72,7 @@ class Tokeniser:
 
 
 def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
-    """Raises EncoderError for a tokenizer without a fast core, or one that marks token types."""
+    """Raises EncoderError for a tokenizer without a fast core, and for one that uses token types."""
     from tokenizers import Tokenizer
     from tokenizers.normalizers import Lowercase, Sequence
     from transformers import AutoTokenizer
@@ -99,22 +96,22 @@ def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
     core.no_padding()
     core.no_truncation()
     if recipe.max_length is not None:
-        taken = max(len(core.encode(prefix).ids) for prefix in (recipe.query_prefix, recipe.passage_prefix))
-        if recipe.max_length <= taken:
+        overhead = max(len(core.encode(prefix).ids) for prefix in (recipe.query_prefix, recipe.passage_prefix))
+        if recipe.max_length <= overhead:
             raise EncoderError(
-                f"a maximum length of {recipe.max_length} tokens leaves none for the text: special tokens and prefix "
-                f"are {taken}",
+                f"a maximum length of {recipe.max_length} tokens leaves no room for the text: special tokens and "
+                f"prefix take {overhead}",
                 where=where,
-                remedy=f"give --max-length {taken + 1} or more",
+                remedy=f"use --max-length {overhead + 1} or more",
             )
         core.enable_truncation(recipe.max_length, direction=tokenizer.truncation_side)
     if recipe.lower_case:
         core.normalizer = Lowercase() if core.normalizer is None else Sequence([Lowercase(), core.normalizer])
     if any(core.encode("a").type_ids):
-        raise EncoderError("the tokenizer marks token types other than 0, which is not supported", where=where)
+        raise EncoderError("the tokenizer uses token types other than 0, which is not supported", where=where)
     padding = tokenizer.pad_token_id
     padding, special = 0 if padding is None else padding, frozenset(tokenizer.all_special_ids)
-    return Tokeniser(core, special, padding, recipe.max_length, tokenizer.unk_token_id)
+    return Tokeniser(core, special, padding, tokenizer.unk_token_id)
 
 
 @cache

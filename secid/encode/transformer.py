@@ -1,4 +1,4 @@
-"""Encoders of the transformers library at work: from texts to batches to rows, by one worker a core or a device.
+"""Encoders of the transformers library: texts to batches to rows, with one worker per core or device.
 
 Source: FORMATS 2.
 """
@@ -20,7 +20,7 @@ from secid.results import EncoderInfo
 
 
 class TransformerEncoder:
-    """A transformer with its recipe. `info` says exactly which; `parts` are loaded when first needed."""
+    """A transformer with its recipe. `info` identifies it; `parts` are loaded on first use."""
 
     def __init__(self, parts: Parts, info: EncoderInfo, batch_tokens: int) -> None:
         self.parts = parts
@@ -34,7 +34,7 @@ class TransformerEncoder:
 
     @property
     def n_parameters(self) -> int:
-        """Weights of the model and of the heads after its pooling."""
+        """Number of weights of the model and of the heads after its pooling."""
         return self.parts.n_parameters
 
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
@@ -42,7 +42,7 @@ class TransformerEncoder:
         return gather(self.batches(texts, role), len(texts), self.dimension)
 
     def word_pieces(self, texts: list[str]) -> list[list[int]]:
-        """Ids of the word pieces that the encoder sees of each text, prefixes and special tokens left out."""
+        """Word-piece ids of each text as the encoder sees it, without prefix and special tokens."""
         return self.parts.tokeniser.pieces(texts)
 
     def unknown_shares(self, texts: list[str]) -> npt.NDArray[np.float64]:
@@ -50,9 +50,9 @@ class TransformerEncoder:
         return self.parts.tokeniser.unknown_shares(texts)
 
     def batches(self, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
-        """Batches of similar length as they are ready, about longest first, tokenised in a thread ahead.
+        """Batches of similar length as they are ready, roughly longest first; a thread tokenises ahead.
 
-        On a CPU a batch is computed by one core: no barrier after every layer, and it fits the core's cache.
+        On a CPU one core computes a batch: no barrier after every layer, and the batch fits the core's cache.
         """
         prefix, tokeniser = self.recipe.prefix(role), self.parts.tokeniser
         skip = 0 if self.recipe.include_prompt else tokeniser.prompt_length(prefix)
@@ -75,7 +75,7 @@ class TransformerEncoder:
             torch.set_num_threads(threads)
 
     def _workers(self) -> tuple[Replica, ...]:
-        """Each replica as often as it has threads of its own: once on a GPU, its share of the cores on a CPU."""
+        """One replica per worker thread: each once on a GPU, and as often as its share of the cores on a CPU."""
         replicas = self.parts.replicas
         if replicas[0].device.type != "cpu":
             return replicas

@@ -1,7 +1,7 @@
-"""The committed baseline: what is known of the sources that are in use, readable and diffable, and its table beside it.
+"""The committed baseline: the numbers of the sources in use, readable and diffable, and the table that goes with them.
 
 `NAME.json` holds the numbers; `NAME.idf.safetensors` the document frequencies of the pool, so that a new source is
-scored in the same pool, and hashes of the labelled positives and of their runs of words. The first names the second
+scored in the same pool, and hashes of the labelled positives and of their word runs. The JSON file identifies the table
 by its hash.
 """
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 BASELINE_SCHEMA_VERSION = "1.0"
 DEFAULT_NAME = "secid-baseline.json"
-MADE_ANEW = "bring it back from version control, or move it away and make it anew: secid baseline RUN -o {name}"
-"""`update` reads the file that it renews, so it does not help where that cannot be read."""
+REBUILD = "restore it from version control, or move it away and make it again: secid baseline RUN -o {name}"
+"""`update` reads the file that it replaces, so it does not help if that cannot be read."""
 METHOD_SETTINGS = (
     "temperature", "tokenizer", "idf", "positives", "first_k", "max_records", "seed", "titles",
     "high_coverage",
@@ -42,11 +42,13 @@ ENCODER_SETTINGS = (
 )  # fmt: skip
 """Settings that load the same encoder again."""
 HASH_DIGITS = 64
-"""Of SHA-256 in hexadecimal digits."""
+"""Hexadecimal digits of a SHA-256."""
 TAIL_NAMES = ("low", "high")
-MEAN_NAMES = ("consistency", "locality", "coverage", "query_similarity", "unrelated", "close")
+TAILS = ("unrelated", "close")
+"""Shares of the negatives in the lower and the upper tail."""
+MEAN_NAMES = ("consistency", "locality", "coverage", "query_similarity", *TAILS)
 RANK_NAMES = ("10", "100", "1000", "10000")
-"""What the checks read of a source."""
+"""Keys of a source that the checks read."""
 SHARE, COSINE = (0.0, 1.0), (-1.0, 1.0)
 RANGES = {
     "bias_nats": (-inf, inf),
@@ -55,18 +57,18 @@ RANGES = {
     "tails": (-1.0, 2.0),
     "effective_rank": (-inf, inf),
 }
-"""What the numbers of a source can be, by name or first part of it; all others are shares, or scores, which reach as
-far. The tails are cosine plus coverage. A corrected rank may lie a little below 0."""
+"""Ranges of the numbers of a source, by name or its first part; all others are shares or scores, from 0 to 1.
+The tails are cosine plus coverage. A bias-corrected rank may be slightly below 0."""
 SLACK = 0.01
-"""For rounding: numbers in bf16 stand 0.008 apart at 1."""
+"""For rounding: neighbouring bf16 numbers differ by 0.008 at 1."""
 LOW_POINT, HIGH_POINT = 0.02, 0.98
-"""Tails of the relation of query and negative (Sample.relation) whose shares a later version is compared on. At
-2 % a tenth of a source that loses its relation to its queries makes the lower tail several times as large."""
+"""Quantiles of the relation of query and negative (Sample.relation); a later version is compared by its shares beyond
+them. If a tenth of a source loses its relation to its queries, its lower tail grows to several times 2 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
-    """A number of the baseline with its standard error; None where the baseline cannot tell it."""
+class Measurement:
+    """A number of the baseline with its standard error; None if the error is unknown."""
 
     value: float
     standard_error: float | None
@@ -74,11 +76,11 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineSource:
-    """One source as the baseline keeps it.
+    """One source of the baseline.
 
-    means, findings : means, and shares of the negatives, by name.   tails: relations of query and negative below and
-    above which the lower and the upper tail lie.   effective_rank: by budget.   like_controls: kinds of control that
-    its score did not differ from.   files: SHA-256 by name of file.
+    means, findings : means, and shares of the negatives, by name.   tails: bounds of the lower and the upper
+    tail of the relation of query and negative.   effective_rank: by budget.   like_controls: kinds of control that its
+    score does not differ from.   files: SHA-256 by file name.
     """
 
     n_records: int
@@ -88,8 +90,8 @@ class BaselineSource:
     interval_95: tuple[float, float]
     standard_error_nats: float
     bias_nats: float
-    means: Mapping[str, Known]
-    findings: Mapping[str, Known]
+    means: Mapping[str, Measurement]
+    findings: Mapping[str, Measurement]
     tails: Mapping[str, float]
     effective_rank: Mapping[str, float]
     like_controls: tuple[str, ...]
@@ -99,7 +101,7 @@ class BaselineSource:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """The document. table_sha256: of the file beside it."""
+    """The document. table_sha256: of the table that goes with it."""
 
     schema_version: str
     secid_version: str
@@ -124,7 +126,7 @@ def to_json(baseline: Baseline) -> str:
 
 
 def _rounded(value: Any) -> Any:
-    """Nine significant digits: enough for every check, and rounding noise of another machine makes no diff."""
+    """Nine significant digits: enough for every check, so that rounding noise of another machine causes no diff."""
     if isinstance(value, float):
         return float(f"{value:.9g}")
     if isinstance(value, dict):
@@ -135,64 +137,66 @@ def _rounded(value: Any) -> Any:
 
 
 def from_json(text: str | bytes, where: str) -> Baseline:
-    """The baseline that a file holds. Raises InputError where it is none, or of another major version."""
+    """The baseline in a file. Raises InputError if it is not one, or of another major version."""
     from pydantic import ValidationError
 
-    anew = MADE_ANEW.format(name=Path(where).name)
+    rebuild = REBUILD.format(name=Path(where).name)
     try:
         version = str(json.loads(text)["schema_version"])
     except (ValueError, RecursionError) as error:
-        raise InputError(f"no JSON document, or only part of one: {error}", where=where, remedy=anew) from error
+        raise InputError(f"not a complete JSON document: {error}", where=where, remedy=rebuild) from error
     except (KeyError, TypeError) as error:
         raise InputError(
-            "not a secid baseline: no schema_version", where=where, remedy="name the .json that `secid baseline` writes"
+            "not a secid baseline: no schema_version", where=where, remedy="use the .json that `secid baseline` writes"
         ) from error
     if version.split(".")[0] != BASELINE_SCHEMA_VERSION.split(".")[0]:
         raise InputError(
             f"baseline of schema version {version}; this secid reads version {BASELINE_SCHEMA_VERSION.split('.')[0]}.x",
             where=where,
-            remedy=f"gate with the secid that wrote it; or {anew}",
+            remedy=f"use the version of secid that wrote it, or {rebuild}",
         )
     try:
         baseline = _adapter().validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"not a valid baseline: {place}: {first['msg']}", where=where, remedy=anew) from error
+        raise InputError(f"not a valid baseline: {place}: {first['msg']}", where=where, remedy=rebuild) from error
     if not baseline.sources:
-        raise InputError("holds no source", where=where, remedy=anew)
-    _check_settings(baseline.settings, where, anew)
-    wrong = [f"sources.{name}.{field}" for name, source in baseline.sources.items() for field in _unsound(source)]
+        raise InputError("contains no source", where=where, remedy=rebuild)
+    _check_settings(baseline.settings, where, rebuild)
+    wrong = [
+        f"sources.{name}.{field}" for name, source in baseline.sources.items() for field in _invalid_fields(source)
+    ]
     if wrong:
         raise InputError(
             f"not a valid baseline: {wrong[0]} is missing or out of range",
             where=where,
-            remedy=f"it is written by `secid baseline`, not by hand: {anew}",
+            remedy=f"do not edit it by hand; {rebuild}",
         )
     return baseline
 
 
-def _check_settings(settings: Mapping[str, Any], where: str, anew: str) -> None:
-    """Raises InputError for a setting that is missing or that no run can have had, by its name."""
+def _check_settings(settings: Mapping[str, Any], where: str, remedy: str) -> None:
+    """Raises InputError naming a setting that is missing or has a value that no run can have."""
     missing = [name for name in METHOD_SETTINGS if name not in settings]
     if missing:
-        raise InputError(f"not a valid baseline: settings.{missing[0]} is missing", where=where, remedy=anew)
+        raise InputError(f"not a valid baseline: settings.{missing[0]} is missing", where=where, remedy=remedy)
     try:
         checked({name: value for name, value in settings.items() if name in FIELDS}, dict.fromkeys(settings, where))
     except SettingsError as error:
-        raise InputError(f"not a valid baseline: settings.{error.message}", where=where, remedy=anew) from None
+        raise InputError(f"not a valid baseline: settings.{error.message}", where=where, remedy=remedy) from None
 
 
-def _unsound(source: BaselineSource) -> Iterator[str]:
-    """Fields of a source that no run can have given."""
+def _invalid_fields(source: BaselineSource) -> Iterator[str]:
+    """Fields of a source whose values no run can have."""
     yield from (name for name in ("n_records", "n_queries", "n_negatives") if getattr(source, name) < 1)
-    errors = {f"means.{name}": known.standard_error for name, known in source.means.items()}
-    errors |= {f"findings.{name}": known.standard_error for name, known in source.findings.items()}
+    errors = {f"means.{name}": mean.standard_error for name, mean in source.means.items()}
+    errors |= {f"findings.{name}": share.standard_error for name, share in source.findings.items()}
     errors["standard_error_nats"] = source.standard_error_nats
     yield from (name for name, error in errors.items() if error is not None and not 0.0 <= error < inf)
     values = {"score_nats": source.score_nats, "bias_nats": source.bias_nats}
-    values |= {f"means.{name}": known.value for name, known in source.means.items()}
-    values |= {f"findings.{name}": known.value for name, known in source.findings.items()}
+    values |= {f"means.{name}": mean.value for name, mean in source.means.items()}
+    values |= {f"findings.{name}": share.value for name, share in source.findings.items()}
     values |= {f"tails.{name}": value for name, value in source.tails.items()}
     values |= {f"effective_rank.{name}": value for name, value in source.effective_rank.items()}
     for name, value in values.items():
@@ -207,11 +211,11 @@ def _unsound(source: BaselineSource) -> Iterator[str]:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Reads NAME.json; the table beside it is read where it is needed."""
+    """Reads NAME.json; its table is read when it is needed."""
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise InputError(
-                "is a pipe or a device; a baseline is read more than once", where=str(path), remedy="name a file"
+                "is a pipe or a device; a baseline is read more than once", where=str(path), remedy="use a file"
             )
         return from_json(path.read_bytes(), str(path))
     except IsADirectoryError as error:
@@ -229,43 +233,43 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def table_path(path: Path) -> Path:
-    """NAME.idf.safetensors beside NAME.json."""
+    """NAME.idf.safetensors in the folder of NAME.json."""
     return path.with_name(f"{path.name.removesuffix('.json')}.idf.safetensors")
 
 
 def check_table(path: Path, baseline: Baseline) -> Path:
-    """The table beside a baseline. Raises InputError where it is missing or is not the one that the baseline names."""
+    """A baseline's table. Raises InputError if it is missing or its hash is not the one in the baseline."""
     table = table_path(path)
     try:
         with table.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InputError(
-            f"cannot read the table beside the baseline: {error.strerror}",
+            f"cannot read the baseline's table: {error.strerror}",
             where=str(table),
             remedy="commit both files that `secid baseline` writes",
         ) from error
-    if found != baseline.table_sha256:
+    if sha256 != baseline.table_sha256:
         raise InputError(
-            f"is not the table that {path.name} names (SHA-256 {found[:12]}…, expected {baseline.table_sha256[:12]}…)",
+            f"does not belong to {path.name} (SHA-256 {sha256[:12]}…, expected {baseline.table_sha256[:12]}…)",
             where=str(table),
-            remedy="commit both files of one `secid baseline` together",
+            remedy="commit both files of the same `secid baseline` together",
         )
     return table
 
 
 def differences(baseline: Baseline, settings: Mapping[str, Any], encoder: EncoderInfo | None = None) -> list[str]:
-    """What makes a score incomparable with the baseline: one line a setting or recipe field, empty for none.
+    """What makes a score incomparable with the baseline: one line per setting or recipe field, empty if nothing.
 
     settings : plain values by name.   encoder : the loaded one; None compares settings alone.
     """
-    found = [
+    lines = [
         f"{name}: baseline {_brief(baseline.settings[name])}, now {_brief(settings[name])}"
         for name in METHOD_SETTINGS
         if name in baseline.settings and baseline.settings[name] != settings[name]
     ]
     if encoder is None:
-        return found
+        return lines
     same = encoder.fingerprint and encoder.fingerprint == baseline.encoder.fingerprint
     recipe = [
         f"encoder {name}: baseline {_brief(getattr(baseline.encoder, name))}, now {_brief(getattr(encoder, name))}"
@@ -273,43 +277,43 @@ def differences(baseline: Baseline, settings: Mapping[str, Any], encoder: Encode
         if getattr(baseline.encoder, name) != getattr(encoder, name)
     ]
     if len(recipe) == 1 and recipe[0].startswith("encoder fingerprint"):
-        recipe[0] += " (all parts read the same: another version of secid may have made it)"
-    return found if same else found + recipe
+        recipe[0] += " (all other fields are equal: another version of secid may have computed it)"
+    return lines if same else lines + recipe
 
 
 def _brief(value: object) -> str:
-    """A value of a recipe; of a hash its first digits."""
+    """A value as text; of a hash its first digits."""
     if isinstance(value, str):
         return f"{value[:12]}…" if len(value) == HASH_DIGITS else repr(value)
     return value_text(value)
 
 
-def refuse_differences(found: list[str], where: str) -> None:
-    """Raises UsageError with the whole list, where there is one."""
-    if found:
+def refuse_differences(lines: list[str], where: str) -> None:
+    """Raises UsageError with the whole list, if it is not empty."""
+    if lines:
         raise UsageError(
-            "the baseline was made otherwise, so that scores do not compare:\n  - " + "\n  - ".join(found),
+            "the scores are not comparable with the baseline:\n  - " + "\n  - ".join(lines),
             where=where,
-            remedy="gate with the baseline's settings, or score all sources anew and `secid baseline update RUN`",
+            remedy="use the baseline's settings, or score all sources again and run `secid baseline update RUN`",
         )
 
 
 def changes(old: Baseline, new: Baseline) -> list[str]:
-    """What an update changes, a line each, empty for none."""
+    """What an update changes, one line each, empty if nothing."""
     before, after = _flat(_adapter().dump_python(old, mode="json")), _flat(_adapter().dump_python(new, mode="json"))
     lines = [f"source {name}: removed" for name in old.sources if name not in new.sources]
     lines += [f"source {name}: added" for name in new.sources if name not in old.sources]
-    kept = {name for name in old.sources if name in new.sources}
+    common = {name for name in old.sources if name in new.sources}
     for key in dict.fromkeys([*before, *after]):
-        if key[0] == "sources" and key[1] not in kept:
+        if key[0] == "sources" and key[1] not in common:
             continue
         a, b = _rounded(before.get(key)), _rounded(after.get(key))
         if a != b:
-            lines.append(f"{' '.join(key)}: {_shown(a)} → {_shown(b)}")
+            lines.append(f"{' '.join(key)}: {_leaf_text(a)} → {_leaf_text(b)}")
     return lines
 
 
-def _shown(value: Any) -> str:
+def _leaf_text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else "none" if value is None else str(value)
 
 

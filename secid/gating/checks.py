@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
+from secid.gating.baseline import SHARE
 from secid.gating.drift import drift_checks
 from secid.gating.policy import Policy
 from secid.gating.sample import Sample
@@ -32,9 +33,7 @@ from secid.results.gate import Check, CheckExample
 from secid.triplets.estimates import UNBOUNDED, Estimate, combined, interval, paired_gap, ratio, share_interval
 
 CUT = 300
-"""Characters of a text in an example: enough to see what it is."""
-SHARES = (0.0, 1.0)
-"""What a share, a coverage or the value of a gate can be."""
+"""Characters of a text in an example: enough to recognise it."""
 
 
 def all_checks(subject: Subject) -> Iterator[Check]:
@@ -45,7 +44,7 @@ def all_checks(subject: Subject) -> Iterator[Check]:
 
 
 def excused(check: Check, policy: Policy) -> Check:
-    """The check, marked where the policy says that it may stay undecided."""
+    """The check, marked if the policy allows it to stay undecided."""
     if check.outcome == "not_evaluated" and check.name in policy.allow_not_evaluated:
         return replace(check, excused=True)
     return check
@@ -65,13 +64,13 @@ def _sizes(subject: Subject) -> Iterator[Check]:
         yield Check(
             name=name,
             outcome="pass" if enough else "fail",
-            message=f"{plural(count, *words)} to score; the policy asks for at least {limit:,}",
+            message=f"{plural(count, *words)} to score; the policy requires at least {limit:,}",
             unit="count",
             measured=float(count),
             limit=float(limit),
             limit_text=bound.text("count"),
             vacuous=bound.vacuous,
-            what_to_do="" if enough else f"add {plural(limit - count, *words)}: so few decide little",
+            what_to_do="" if enough else f"add {plural(limit - count, *words)}: the source is too small to judge",
             examples=() if enough else subject.left_out,
         )
 
@@ -93,7 +92,7 @@ def _score(subject: Subject) -> Iterator[Check]:
         Limit(LEAST, -tolerance, (-known.score_nats, 1.0 - known.score_nats)),
         f"ECI_sem {nats(own.value)} nats, {nats(gap.value, signed=True)} against {reference.name} "
         f"({nats(known.score_nats)}){pairing(gap)}",
-        f"compare its findings with those of {reference.name} (`secid score` with both), or name another reference in "
+        f"compare its findings with those of {reference.name} (`secid score` with both), or set another reference in "
         "[gate.score]",
     )
     yield with_worst(check, subject, subject.sample.columns["consistency"])
@@ -102,15 +101,15 @@ def _score(subject: Subject) -> Iterator[Check]:
 def _means(subject: Subject) -> Iterator[Check]:
     limits, values = subject.policy.means, subject.sample.columns
     means = subject.sample.means()
-    asked: tuple[tuple[str, Any, str, bool, str], ...] = (
+    means_checks: tuple[tuple[str, Any, str, bool, str], ...] = (
         ("consistency", limits.consistency_minimum, "mean target consistency π", True,
-         "many negatives outscore their positive: look for unlabelled positives among them"),
+         "many negatives outscore their positive: check them for false negatives"),
         ("locality", limits.locality_minimum, "mean semantic locality ρ", True,
-         "negatives lie nearer to the query than to the positive: they answer the words, not the subject"),
+         "negatives are closer to the query than to the positive: they match its words rather than its topic"),
         ("coverage", limits.coverage_maximum, "mean lexical coverage c", False,
          "negatives repeat the query's words: check that no query text leaks into them"),
     )  # fmt: skip
-    for name, limit, title, least, advice in asked:
+    for name, limit, title, least, advice in means_checks:
         if not isinstance(limit, float | int):
             continue
         mean = means[name]
@@ -119,7 +118,7 @@ def _means(subject: Subject) -> Iterator[Check]:
             mean.value,
             mean.interval,
             "fraction",
-            Limit(LEAST if least else MOST, limit, SHARES),
+            Limit(LEAST if least else MOST, limit, SHARE),
             f"{title} {nats(mean.value)}",
             advice,
         )
@@ -133,18 +132,20 @@ def _findings(subject: Subject) -> Iterator[Check]:
         if not isinstance(limit, float | int):
             continue
         if name not in results:
-            yield not_decided(f"findings.{name}", f"not looked for: {subject.missing.get(name, 'no ground')}", ALLOWED)
+            yield not_decided(
+                f"findings.{name}", f"not evaluated: {subject.missing.get(name, 'no reason is known')}", SKIP
+            )
             continue
         check = _share_check(subject, entry, limit)
         yield check if check.outcome == "pass" else replace(check, examples=_examples(results[name]))
 
 
-ALLOWED = 'set it to "off" in [gate.findings], or name the check in allow_not_evaluated'
+SKIP = 'set it to "off" in [gate.findings], or list the check in allow_not_evaluated'
 
 
 def _share_check(subject: Subject, entry: Finding, limit: float) -> Check:
-    """A defect is counted, not estimated: these rows are what training would read. Other shares are a trait of the
-    process that made the source, so the whole interval decides.
+    """A defect is counted, not estimated: these rows are what training reads. Other shares are traits of the process
+    behind the source, so the whole interval decides.
     """
     share = subject.findings.shares[entry.name]
     few = len(share.estimate.queries) < FEWEST_QUERIES and not entry.counted
@@ -153,7 +154,7 @@ def _share_check(subject: Subject, entry: Finding, limit: float) -> Check:
         share.estimate.value,
         UNBOUNDED if few else share_interval(share.estimate),
         "share",
-        Limit(MOST, limit, SHARES),
+        Limit(MOST, limit, SHARE),
         f"{100 * share.estimate.value:.2f} % of {plural(share.n_all, 'negative')} {entry.says}",
         entry.do,
         counted=entry.counted,
@@ -179,7 +180,7 @@ def _numbers(example: TripletExample) -> str:
 
 
 def cut(text: str) -> str:
-    """The text as an example shows it."""
+    """The text, cut to the length of an example."""
     return text if len(text) <= CUT else text[: CUT - 1] + "…"
 
 
@@ -188,13 +189,13 @@ def _controls(subject: Subject) -> Iterator[Check]:
     for kind in limits.differ_from:
         name, limit = f"controls.{kind}", limits.relatedness_minimum
         if kind not in subject.controls:
-            reason = subject.missing.get(kind, f"its sample holds fewer than {FEWEST_QUERIES} of this source's queries")
-            yield not_decided(name, f"no {kind} control: {reason}", "give the source more queries")
+            reason = subject.missing.get(kind, f"its sample has fewer than {FEWEST_QUERIES} of this source's queries")
+            yield not_decided(name, f"no {kind} control: {reason}", "add queries to the source")
             continue
         related = relatedness(subject.sample, subject.controls[kind])
         if related is None:
-            why = f"the positives are no nearer to their queries than the {kind} control's passages"
-            yield not_decided(name, why, "check the encoder's prefixes, and that queries and positives belong together")
+            why = f"the positives are no closer to their queries than the {kind} control's passages"
+            yield not_decided(name, why, "check the encoder's prefixes, and whether queries and positives match")
             continue
         gap = paired_gap(subject.sample.score, subject.controls[kind].score)
         low, high = gap.interval
@@ -204,19 +205,19 @@ def _controls(subject: Subject) -> Iterator[Check]:
             interval(related.value, related.standard_error, gap.n_queries),
             "fraction",
             Limit(LEAST, limit),
-            f"negatives stand {nats(related.value)} of the way from the {kind} control (0) to the positives (1) by "
-            f"their cosine with the query; ECI_sem differs from it by {nats(gap.value, signed=True)} "
+            f"relatedness {nats(related.value)} on the scale from the {kind} control (0) to the positives (1), by "
+            f"cosine with the query; ECI_sem differs from the control's by {nats(gap.value, signed=True)} "
             f"({nats(low, signed=True)} to {nats(high, signed=True)})",
-            "the negatives have as good as nothing to do with their queries: check that rows were not shifted or dealt "
-            "out to other queries",
+            "the negatives are almost unrelated to their queries: check that rows were not shifted or assigned to "
+            "other queries",
         )
         yield with_worst(check, subject, subject.sample.columns["s_query_negative"])
 
 
 def relatedness(source: Sample, control: Sample) -> Estimate | None:
-    """Where negatives stand between a control (0) and the positives (1) by their mean cosine with the query.
+    """Position of the negatives between a control (0) and the positives (1), by mean cosine with the query.
 
-    A scale without an encoder's own range of cosines. None where the positives do not lie above the control.
+    The scale does not depend on the encoder's range of cosines. None if the positives are not above the control.
     """
     own, theirs = source.means(), control.means()
     floor = theirs["query_similarity"]
@@ -235,17 +236,17 @@ def _diversity(subject: Subject) -> Iterator[Check]:
         "directions",
         Limit(LEAST, limit, (0.0, inf)),
         f"effective rank {subject.rank.value:.1f} at a budget of {budget:g} negatives",
-        "the negatives repeat a few directions: add sources or queries of other kinds",
+        "the negatives cover few directions: add sources or queries of other kinds",
     )
     check = _at_equal_numbers(check, subject, bounds)
     yield with_worst(check, subject, subject.rank.per_query[subject.sample.cluster])
 
 
 def _at_equal_numbers(check: Check, subject: Subject, bounds: tuple[float, float]) -> Check:
-    """The check of the rank; undecided where so few negatives of a source as diverse as the baseline's could be as low.
+    """The check of the rank; undecided if so few negatives of a source as diverse as the baseline's could rank as low.
 
     log det is concave: a share of a source's negatives has, on average, at least that share of its rank. The
-    baseline's source is the one of the smallest rank, from which a limit is derived.
+    baseline source is the one with the smallest rank, from which a limit is derived.
     """
     budget = f"{subject.policy.diversity.budget:g}"
     known = min(subject.baseline.sources.values(), key=lambda source: source.effective_rank[budget])
@@ -256,7 +257,7 @@ def _at_equal_numbers(check: Check, subject: Subject, bounds: tuple[float, float
     return replace(
         check,
         outcome="not_evaluated",
-        message=f"{check.message}; but fewer negatives fill fewer directions: where {known.n_negatives:,}, as in the "
-        f"baseline, reach the limit, {own:,} may reach no more than {least:.1f}",
-        what_to_do="give the source more negatives, or lower the limit in the policy to what so few can reach",
+        message=f"{check.message}; but fewer negatives cover fewer directions: if the baseline's "
+        f"{known.n_negatives:,} just reach the limit, {own:,} may reach only {least:.1f}",
+        what_to_do="add negatives to the source, or lower the limit in the policy for a source of this size",
     )

@@ -22,7 +22,7 @@ from secid.gating.baseline import (
     METHOD_SETTINGS,
     Baseline,
     BaselineSource,
-    Known,
+    Measurement,
     table_path,
     to_json,
 )
@@ -34,19 +34,19 @@ from secid.run_folder.read import read_frequencies, read_positives
 from secid.version import VERSION
 
 DIFFERS_Z = 3.0
-"""Standard errors between a source and a control from which the two count as different."""
+"""Distance in standard errors from which a source and a control count as different."""
 RANK_BUDGETS = (10.0, 100.0, 1_000.0, 10_000.0)
 
 
 def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
     """The baseline of a run folder, its table's hash still empty, and the arrays of the table.
 
-    Raises InputError where the folder is not whole, UsageError for a run at another budget than 1.
+    Raises InputError if the folder is incomplete, UsageError for a run at a budget other than 1.
     """
     run = read_run(folder)
     if run.budget != 1.0:
         raise UsageError(
-            f"a baseline holds scores at budget 1, this run was ranked at {run.budget:g}",
+            f"a baseline needs scores at budget 1; this run was ranked at {run.budget:g}",
             where=str(folder),
             remedy="score again without --budget",
         )
@@ -67,17 +67,17 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
 
 
 def write_baseline(baseline: Baseline, arrays: Mapping[str, npt.NDArray[Any]], path: Path) -> Baseline:
-    """Writes the table and the document that names it by its hash, both or none. Returns what was written."""
+    """Writes the table and the document with the table's hash, both or neither. Returns the document."""
     from safetensors.numpy import save
 
     data = save({name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())})
-    named = replace(baseline, table_sha256=hashlib.sha256(data).hexdigest())
-    write_together({table_path(path): data, path: to_json(named).encode("utf-8")})
-    return named
+    document = replace(baseline, table_sha256=hashlib.sha256(data).hexdigest())
+    write_together({table_path(path): data, path: to_json(document).encode("utf-8")})
+    return document
 
 
 def read_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, Positives]:
-    """Document frequencies and labelled positives. Raises InputError where the table is not the baseline's."""
+    """Document frequencies and labelled positives. Raises InputError if the table is not the baseline's."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -88,7 +88,7 @@ def read_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, Positives
         raise InputError(f"not the table of a baseline: {error}", where=str(path)) from error
     if frequencies.sha256() != idf.sha256:
         raise InputError(
-            f"the IDF table is {frequencies.sha256()[:12]}…, the baseline names {idf.sha256[:12]}…",
+            f"the IDF table has SHA-256 {frequencies.sha256()[:12]}…, the baseline expects {idf.sha256[:12]}…",
             where=str(path),
             remedy="make the baseline again with `secid baseline update RUN`",
         )
@@ -106,9 +106,9 @@ def _source(source: SourceResult, sample: Sample, run: Run) -> BaselineSource:
         interval_95=source.interval_95,
         standard_error_nats=source.standard_error_nats,
         bias_nats=source.bias_nats,
-        means={name: Known(value=mean.value, standard_error=mean.standard_error) for name, mean in means.items()},
+        means={name: Measurement(value=mean.value, standard_error=mean.standard_error) for name, mean in means.items()},
         findings={
-            finding.name: Known(value=finding.share, standard_error=finding.standard_error)
+            finding.name: Measurement(value=finding.share, standard_error=finding.standard_error)
             for finding in source.findings
         },
         tails={"low": low, "high": high},
@@ -120,24 +120,24 @@ def _source(source: SourceResult, sample: Sample, run: Run) -> BaselineSource:
 
 
 def file_hashes(source: SourceResult) -> dict[str, str]:
-    """SHA-256 by name of file."""
+    """SHA-256 by file name."""
     return {Path(file.path).name: file.sha256 for file in source.paths}
 
 
 def rank_at(curve: tuple[BudgetPoint, ...], budget: float) -> float:
-    """Effective rank at a budget: by how much ECI_B grows as ln B grows from B/10 to B, bias corrected.
+    """Effective rank at a budget: growth of ECI_B per ln B from B/10 to B, bias corrected.
 
     The derivative is the sum of B e / (1 + B e) over the eigenvalues e of M: the number of directions that the
-    budget fills. Source: METHOD 7.
+    budget covers. Source: METHOD 7.
     """
     by_budget = {point.budget: point for point in curve}
     last, first = by_budget[budget], by_budget[budget / 10.0]
-    grown = last.nats + last.bias_nats - first.nats - first.bias_nats
-    return float(grown / np.log(10.0))
+    growth = last.nats + last.bias_nats - first.nats - first.bias_nats
+    return float(growth / np.log(10.0))
 
 
 def _like_controls(name: str, run: Run) -> tuple[str, ...]:
-    """Kinds of control that a source's score did not differ from."""
+    """Kinds of control that a source's score does not differ from."""
     kinds = [
         control.kind
         for control in run.controls

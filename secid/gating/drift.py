@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from secid.gating.baseline import MEAN_NAMES, TAILS
 from secid.gating.sample import Sample
 from secid.gating.subject import (
     WITHIN,
@@ -23,13 +24,13 @@ from secid.triplets.estimates import Estimate, Gap
 
 
 def drift_checks(subject: Subject) -> Iterator[Check]:
-    """One of each number that the policy bounds; a single undecided one where there is no earlier version."""
+    """One check per number that the policy bounds; a single undecided one if there is no earlier version."""
     limits, previous = subject.policy.drift, subject.previous
     if previous is None:
-        allowed = limits.new_source == "allow"
-        advice = "" if allowed else "review the source, then take it into the baseline"
-        check = not_decided("drift", "the baseline knows no earlier version of this source", advice)
-        yield replace(check, excused=allowed)
+        allow = limits.new_source == "allow"
+        advice = "" if allow else "review the source, then add it to the baseline"
+        check = not_decided("drift", "the baseline has no earlier version of this source", advice)
+        yield replace(check, excused=allow)
         return
     known = previous.source
     if isinstance(limits.score_nats, float | int):
@@ -41,7 +42,7 @@ def drift_checks(subject: Subject) -> Iterator[Check]:
 
     own = estimates(subject.sample)
     theirs = {} if previous.sample is None else estimates(previous.sample)
-    for name in ("consistency", "locality", "coverage", "query_similarity", "unrelated", "close"):
+    for name in MEAN_NAMES:
         tolerance = getattr(limits, name)
         if not isinstance(tolerance, float | int):
             continue
@@ -70,16 +71,16 @@ def _moved(subject: Subject, name: str, gap: Gap, tolerance: float, before: floa
         gap.interval,
         "nats" if name == "score_nats" else "fraction",
         Limit(WITHIN, tolerance, (least - before, 1.0 - before)),
-        f"{DRIFT_TITLES[name]} moved by {nats(gap.value, signed=True)} from {nats(before)}, that of {previous} in the "
+        f"{DRIFT_TITLES[name]} changed by {nats(gap.value, signed=True)} from {nats(before)} of {previous} in the "
         f"baseline{pairing(gap)}",
-        "find what changed in how the source is made; if it is meant, score it and `secid baseline update RUN`",
+        "find out what changed in the making of the source; if intended, score it and run `secid baseline update RUN`",
     )
-    # The rows that moved it: the lowest where the number fell, else the highest; of the lower tail the reverse.
+    # The rows behind the drift: the lowest if the number fell, else the highest; for the lower tail the reverse.
     lowest = (gap.value < 0) is not (name == "unrelated")
     sample = subject.sample
-    shown = sample.relation() if name in ("unrelated", "close") else sample.columns[SHOWN.get(name, name)]
-    return with_worst(check, subject, shown if lowest else -shown)
+    severity = sample.relation() if name in TAILS else sample.columns[COLUMNS.get(name, name)]
+    return with_worst(check, subject, severity if lowest else -severity)
 
 
-SHOWN: Mapping[str, str] = {"score_nats": "consistency", "query_similarity": "s_query_negative"}
-"""Columns whose rows show a drift of another name."""
+COLUMNS: Mapping[str, str] = {"score_nats": "consistency", "query_similarity": "s_query_negative"}
+"""Columns that the examples of a drift are chosen by, if their names differ."""

@@ -1,4 +1,4 @@
-"""The policy file that `secid gate --init` writes: every limit, what it means, and what the baseline shows."""
+"""The policy file that `secid gate --init` writes: every limit, its meaning, and the values of the baseline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from secid.gating.baseline import Baseline
 from secid.gating.limits import common, complete
 from secid.gating.policy import KEYS_IN, Policy, policy_in, table_in, tables
 
-SHOWN_SOURCES = 6
+MAX_SOURCES = 6
 WIDTH = 118
 
 
@@ -42,13 +42,13 @@ def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
             if source.like_controls
         ],
         own=of_sources,
-        known=lambda key, part: _known(baseline, part, key, policy) if part else "",
+        values=lambda key, part: _values(baseline, part, key, policy) if part else "",
     )
 
 
-def _first(shown: list[str]) -> str:
-    more = f" and {len(shown) - SHOWN_SOURCES} more" if len(shown) > SHOWN_SOURCES else ""
-    return f"{', '.join(shown[:SHOWN_SOURCES])}{more}"
+def _first(texts: list[str]) -> str:
+    more = f" and {len(texts) - MAX_SOURCES} more" if len(texts) > MAX_SOURCES else ""
+    return f"{', '.join(texts[:MAX_SOURCES])}{more}"
 
 
 def write_policy(baseline: Baseline, where: str, path: Path) -> None:
@@ -65,50 +65,50 @@ def write_policy(baseline: Baseline, where: str, path: Path) -> None:
             raise UsageError(f"not valid TOML: {error}", where=str(path)) from error
         if table_in(table, path.name) is not None:
             raise UsageError(
-                f"has a [{name}] table already",
+                f"already has a [{name}] table",
                 where=str(path),
-                remedy="remove it first, or name another file with --policy",
+                remedy="remove it first, or give another file with --policy",
             )
-        text = _added(before, text, path)
+        text = _combined(before, text, path)
     write_whole(path, text)
 
 
-def _added(before: str, text: str, path: Path) -> str:
-    """The settings with the policy after them, in their line ends. Raises UsageError where they cannot be one file."""
+def _combined(before: str, text: str, path: Path) -> str:
+    """The settings followed by the policy, in their line ends. Raises UsageError if they cannot share a file."""
     end = "\r\n" if "\r\n" in before else "\n"
     whole = f"{before.rstrip()}{end * 2}{text.replace(chr(10), end)}" if before.strip() else text
-    remedy = "name another file with --policy"
+    remedy = "give another file with --policy"
     try:
-        found = policy_in(tomllib.loads(whole), path.name, str(path))
+        policy = policy_in(tomllib.loads(whole), path.name, str(path))
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"no table can be added: {error}", where=str(path), remedy=remedy) from error
+        raise UsageError(f"cannot add a table: {error}", where=str(path), remedy=remedy) from error
     except SettingsError as error:
-        raise UsageError(f"holds a policy already: {error.message}", where=str(path), remedy=remedy) from error
-    if found is None:
-        raise UsageError("no table can be added that would be read", where=str(path), remedy=remedy)
+        raise UsageError(f"already contains a policy: {error.message}", where=str(path), remedy=remedy) from error
+    if policy is None:
+        raise UsageError("a table added here would not be read", where=str(path), remedy=remedy)
     return whole
 
 
-def _known(baseline: Baseline, table: str, key: str, policy: Policy) -> str:
-    """What the baseline's sources show for this limit, and whether it can be failed."""
-    shown: dict[str, float] = {}
+def _values(baseline: Baseline, table: str, key: str, policy: Policy) -> str:
+    """The values of the baseline's sources for this limit, and whether anything can fail it."""
+    values: dict[str, float] = {}
     for name, source in baseline.sources.items():
         if table == "findings" and key in source.findings:
-            shown[name] = source.findings[key].value
+            values[name] = source.findings[key].value
         elif table == "means":
-            shown[name] = source.means[key.rsplit("_", 1)[0]].value
+            values[name] = source.means[key.rsplit("_", 1)[0]].value
         elif table == "diversity" and key == "effective_rank_minimum":
-            shown[name] = source.effective_rank[f"{policy.diversity.budget:g}"]
+            values[name] = source.effective_rank[f"{policy.diversity.budget:g}"]
         elif table == "score" and key == "tolerance_nats":
-            shown[name] = source.score_nats
-    text = f" Baseline: {_first([f'{_plain(name)} {value:.4g}' for name, value in shown.items()])}." if shown else ""
-    if table == "findings" and not shown:
-        text = " Not known of the baseline."
-    return text + (" Nothing can fail this limit." if _says_nothing(baseline, key, policy, table) else "")
+            values[name] = source.score_nats
+    text = f" Baseline: {_first([f'{_plain(name)} {value:.4g}' for name, value in values.items()])}." if values else ""
+    if table == "findings" and not values:
+        text = " Not measured in the baseline."
+    return text + (" Nothing can fail this limit." if _is_vacuous(baseline, key, policy, table) else "")
 
 
-def _says_nothing(baseline: Baseline, key: str, policy: Policy, table: str) -> bool:
-    """True for a limit that no source can be beyond."""
+def _is_vacuous(baseline: Baseline, key: str, policy: Policy, table: str) -> bool:
+    """True for a limit that no source can fail."""
     value = getattr(getattr(policy, table), key)
     if key == "tolerance_nats" and isinstance(value, float):
         return value >= max(source.score_nats for source in baseline.sources.values())
@@ -122,7 +122,7 @@ def _comment(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A name as a comment can hold it: a control character would end the comment or break the file."""
+    """A name that is safe in a comment: a control character would end the comment or break the file."""
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 

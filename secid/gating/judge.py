@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from secid.triplets.measured import Measured
 
 SAME_SCORE = 1e-7
-"""A baseline keeps nine digits."""
-LOOKED_FOR_WITH: Mapping[str, str] = {"truncated": "truncated", "random_like": "hardness", "weak_positive": "hardness"}
-"""Findings that a run may not look for, by the name under which it gives the reason."""
+"""A baseline stores nine digits."""
+REASON_NAMES: Mapping[str, str] = {"truncated": "truncated", "random_like": "hardness", "weak_positive": "hardness"}
+"""Findings that a run may not evaluate, and the name under which it gives the reason."""
 
 
 @dataclass(frozen=True)
 class Against:
-    """What sources are judged against. samples: of the baseline run's sources, for a paired comparison."""
+    """What sources are judged against. samples: the baseline run's sources, for a paired comparison."""
 
     baseline: Baseline
     where: str
@@ -63,17 +63,17 @@ class Against:
 
 
 def settings_for(baseline: Baseline, resolved: Resolved, policy: Policy) -> Resolved:
-    """The settings to score with: what the user left open is the baseline's, and only the controls that are asked for.
+    """The settings to score with: the baseline's unless the user set them, and only the controls of the policy.
 
-    Raises UsageError with the list of differences where the user set something else.
+    Raises UsageError with the list of differences if the user set something else.
     """
     values, origin = vars(resolved.values).copy(), dict(resolved.origin)
     for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS):
         if origin[name] == "default" and name in baseline.settings:
             values[name], origin[name] = baseline.settings[name], "baseline"
-    made_with = baseline.encoder.dtype  # what "auto" was on that machine: bf16 on CUDA, and the gate may run on a CPU
-    if origin["dtype"] == "default" and made_with in get_args(Dtype) and baseline.encoder.pooling != "precomputed":
-        values["dtype"], origin["dtype"] = made_with, "baseline"
+    dtype = baseline.encoder.dtype  # what "auto" was on that machine: bf16 on CUDA, and the gate may run on a CPU
+    if origin["dtype"] == "default" and dtype in get_args(Dtype) and baseline.encoder.pooling != "precomputed":
+        values["dtype"], origin["dtype"] = dtype, "baseline"
     values["controls"] = ",".join(policy.controls.differ_from) or "none"
     values["budget"], values["ablate"], values["until_ranked"] = 1.0, False, None
     refuse_differences(differences(baseline, values), "settings")
@@ -81,12 +81,12 @@ def settings_for(baseline: Baseline, resolved: Resolved, policy: Policy) -> Reso
 
 
 def prepare(path: Path, policy: Policy, policy_from: str, paired: Path | None) -> Against:
-    """The baseline and the policy, complete; the run to pair with, checked to be comparable."""
+    """The baseline, the policy with its limits, and the run to pair with, which must be comparable."""
     baseline = read_baseline(path)
-    named = policy.score.named
-    if policy.score.against == "named" and named not in baseline.sources:
+    name = policy.score.named
+    if policy.score.against == "named" and name not in baseline.sources:
         raise SettingsError(
-            f"score.named = {named!r} is no source of the baseline",
+            f"score.named = {name!r} is not a source of the baseline",
             where=policy_from,
             remedy=f"its sources are {', '.join(baseline.sources)}",
         )
@@ -95,34 +95,34 @@ def prepare(path: Path, policy: Policy, policy_from: str, paired: Path | None) -
         run = read_run(paired)
         refuse_differences(_run_differences(baseline, run), str(paired))
         samples = {source.name: sample for source, sample in folder_samples(paired, run)}
-    shown = None if paired is None else str(paired)
-    return Against(baseline, str(path), common(policy, baseline), policy_from, samples, shown)
+    paired_with = None if paired is None else str(paired)
+    return Against(baseline, str(path), common(policy, baseline), policy_from, samples, paired_with)
 
 
 def _run_differences(baseline: Baseline, run: Run) -> list[str]:
     settings = {name: entry["value"] for name, entry in run.settings.items()}
-    found = differences(baseline, settings, run.encoder)
+    lines = differences(baseline, settings, run.encoder)
     if run.idf.sha256 != baseline.idf.sha256:
-        found.append(f"IDF table: baseline {baseline.idf.sha256[:12]}, this run {run.idf.sha256[:12]}")
+        lines.append(f"IDF table: baseline {baseline.idf.sha256[:12]}, this run {run.idf.sha256[:12]}")
     if run.budget != 1.0:
-        found.append(f"budget: baseline 1, this run {run.budget:g}")
-    return found + _source_differences(baseline, run)
+        lines.append(f"budget: baseline 1, this run {run.budget:g}")
+    return lines + _source_differences(baseline, run)
 
 
 def _source_differences(baseline: Baseline, run: Run) -> list[str]:
-    """What tells that a run is not the one that the baseline was made of: its sources, their scores and files."""
+    """Signs that the baseline was not made from this run: other sources, scores or files."""
     sources = {source.name: source for source in run.sources}
-    found = [f"source {name}: not in this run" for name in baseline.sources if name not in sources]
-    found += [f"source {name}: not in the baseline" for name in sources if name not in baseline.sources]
+    lines = [f"source {name}: not in this run" for name in baseline.sources if name not in sources]
+    lines += [f"source {name}: not in the baseline" for name in sources if name not in baseline.sources]
     for name, known in baseline.sources.items():
         if (source := sources.get(name)) is None:
             continue
         if not isclose(known.score_nats, source.eci_nats, rel_tol=SAME_SCORE, abs_tol=SAME_SCORE):
-            found.append(f"score of {name}: baseline {known.score_nats:.9g}, this run {source.eci_nats:.9g}")
+            lines.append(f"score of {name}: baseline {known.score_nats:.9g}, this run {source.eci_nats:.9g}")
         if known.files != (files := file_hashes(source)):
             changed = sorted(set(known.files.items()) ^ set(files.items()))
-            found.append(f"files of {name}: {', '.join(dict.fromkeys(path for path, _ in changed))}")
-    return found
+            lines.append(f"files of {name}: {', '.join(dict.fromkeys(path for path, _ in changed))}")
+    return lines
 
 
 def judge(
@@ -134,9 +134,9 @@ def judge(
 ) -> GateVerdict:
     """Scores the sources in the baseline's pool and judges each by the policy.
 
-    resolved : the user's settings; what they leave open is the baseline's.
-    encoder  : a loaded one; by default the baseline's, loaded here.
-    Raises SecidError: UsageError with the list of differences where scores would not compare.
+    resolved : the user's settings; others are the baseline's.
+    encoder  : a loaded one; by default the baseline's is loaded.
+    Raises SecidError: UsageError with the list of differences if scores are not comparable.
     """
     baseline, clock = against.baseline, Clock()
     resolved = settings_for(baseline, resolved, against.policy)
@@ -173,12 +173,12 @@ def _source_verdict(item: Measured, scored: Scored, plan: Plan, against: Against
     subject = _subject(item, scored, plan, against)
     checks = tuple(all_checks(subject))
     fails = [check for check in checks if check.outcome == "fail"]
-    held = [check for check in checks if check.holds_up]
+    blocking = [check for check in checks if check.holds_up]
     result = next(source for source in scored.run.sources if source.name == item.name)
     return SourceVerdict(
         name=item.name,
         paths=planned.source.paths,
-        outcome="fail" if fails else "not_evaluated" if held or not checks else "pass",
+        outcome="fail" if fails else "not_evaluated" if blocking or not checks else "pass",
         n_read=result.n_read,
         n_used=result.n_used,
         skipped=dict(result.skipped),
@@ -218,7 +218,7 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: Against) -> Su
         for label, reason in scored.run.not_evaluated.items()
         if label in (f"control {control_name(kind, of)}" for of in (None, item.name))
     }
-    unseen = {name: scored.run.not_evaluated.get(label) for name, label in LOOKED_FOR_WITH.items()}
+    unavailable = {name: scored.run.not_evaluated.get(label) for name, label in REASON_NAMES.items()}
     return Subject(
         name=item.name,
         n_records=planned.n_records,
@@ -229,7 +229,7 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: Against) -> Su
         reference=reference(reference_name(item.name, policy, baseline)),
         previous=reference(item.name) if item.name in baseline.sources else None,
         controls=_controls_of(item, scored),
-        missing=reasons | {name: reason for name, reason in unseen.items() if reason is not None},
+        missing=reasons | {name: reason for name, reason in unavailable.items() if reason is not None},
         rank=effective_rank(item, float(policy.diversity.budget)),
         example=example,
         left_out=tuple(
@@ -240,8 +240,8 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: Against) -> Su
 
 
 def _controls_of(item: Measured, scored: Scored) -> dict[str, Sample]:
-    """Controls of one source by kind. One that is drawn for all sources of a call counts on this one's queries alone,
-    so that it stands for this source's subjects; its passages are drawn from all sources of the call.
+    """Controls of one source by kind. A control drawn for all sources of a call is restricted to this source's queries,
+    so that it covers the same topics; its passages come from all sources of the call.
     """
     own = names_of(item.query_keys)
     samples = {
@@ -256,6 +256,6 @@ def effective_rank(item: Measured, budget: float) -> Estimate:
     """Effective rank at a budget (collect.rank_at), with its error from the influences at both ends of the slope."""
     influence = item.influence
     last, first = influence.budgets.index(budget), influence.budgets.index(budget / 10.0)
-    grown = item.nats(budget) - item.nats(budget / 10.0) + influence.bias_nats[last] - influence.bias_nats[first]
+    growth = item.nats(budget) - item.nats(budget / 10.0) + influence.bias_nats[last] - influence.bias_nats[first]
     per_query = influence.per_query[:, last] - influence.per_query[:, first]
-    return Estimate(float(grown / np.log(10.0)), names_of(item.query_keys), per_query / np.log(10.0))
+    return Estimate(float(growth / np.log(10.0)), names_of(item.query_keys), per_query / np.log(10.0))

@@ -1,9 +1,8 @@
 """Limits from a baseline: as tight as its own uncertainty allows, so that the same source passes again.
 
-A limit lies so many standard errors away from what the baseline's sources show, the errors being those of the
+A limit is a number of standard errors away from the values of the baseline's sources; the errors are those of the
 baseline and of a new sample of the policy's smallest size. The new interval takes `reach_95` of them (1.97 at 500
-queries), the rest is the room in which the estimate may fall: 3.09 leaves one check in a thousand undecided for each
-side of it.
+queries), the rest is room for the estimate itself: 3.09 leaves one check in a thousand undecided on each side.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterable
 from math import ceil, floor, log10, sqrt
 from typing import Any
 
-from secid.gating.baseline import Baseline, BaselineSource, Known
+from secid.gating.baseline import TAILS, Baseline, BaselineSource, Measurement
 from secid.gating.policy import DRIFT_METRICS, Policy, parse_policy
 from secid.measure.interval import FEWEST_QUERIES, reach_95
 from secid.results.catalogue import DEFECT_LIMIT, DEFECTS, FINDINGS
@@ -20,28 +19,27 @@ from secid.results.catalogue import DEFECT_LIMIT, DEFECTS, FINDINGS
 Z_ROOM = 3.090232306167813
 """99.9 % point of the normal distribution."""
 SMALLEST_SAMPLE = 500
-"""Distinct queries of a new source, unless the baseline's own sources are smaller."""
+"""Fewest distinct queries of a new source, unless the baseline's own sources have fewer."""
 SMALL_BASELINE_SHARE = 0.75
 NEGATIVES_SHARE = 0.5
-"""Share of the baseline's negatives per record that a new source may come down to."""
+"""Fewest negatives per record of a new source, as a share of the baseline's."""
 FIXED_POINT_ROUNDS = 20
-"""The factor grows as a root of the margin, so that each round at least halves what is missing."""
+"""The factor grows as a root of the margin, so that each round at least halves the remaining error."""
 DEFECT_CEILING = 0.05
-"""Where a baseline's source has more than one in twenty, it is no example."""
+"""A baseline source with more than one in twenty is no example."""
 DERIVED = frozenset({*DEFECTS, "shared_opening", "hub", "other_language", "inversion", "high_coverage"})
-"""Findings that are checked unless the policy says otherwise. The others are a matter of taste (low_locality), of the
-encoder's length (truncated) or of a sample of the queries (random_like): off unless the policy names them."""
-TAILS = ("unrelated", "close")
+"""Findings that are checked unless the policy says otherwise. The others depend on taste (low_locality), on the
+encoder's maximum length (truncated) or on a sample of the queries (random_like): off unless the policy sets them."""
 RANK_SHARE = 0.75
-"""Share of the smallest effective rank in use that a new source must reach: the bias correction of METHOD 7 is an
-estimate, and ranks of equal sources at other sizes differ by a tenth."""
+"""Share of the baseline's smallest effective rank that a new source must reach: the bias correction of METHOD 7 is an
+estimate, and ranks of equal sources of different sizes differ by a tenth."""
 
 
 def fewest_queries(policy: Policy, baseline: Baseline, name: str | None = None) -> int:
-    """Distinct queries of the smallest source that the policy judges. name: of a source with its own version there."""
-    given = policy.minimum_queries or policy.minimum_records
-    if given is not None:
-        return given
+    """Distinct queries of the smallest source that the policy accepts. name: of a source that the baseline may have."""
+    minimum = policy.minimum_queries or policy.minimum_records
+    if minimum is not None:
+        return minimum
     own = None if name is None else baseline.sources.get(name)
     smallest = min(source.n_queries for source in ([own] if own else baseline.sources.values()))
     return SMALLEST_SAMPLE if smallest >= SMALLEST_SAMPLE else max(2, int(SMALL_BASELINE_SHARE * smallest))
@@ -59,59 +57,59 @@ def reference_name(name: str | None, policy: Policy, baseline: Baseline) -> str:
 
 
 def margin(source: BaselineSource, standard_error: float | None, n: int) -> float:
-    """How far from the baseline's value a fresh sample's whole interval may reach, n queries being drawn."""
-    return (_reach_of(source, n) + Z_ROOM) * (standard_error or 0.0) * sqrt(1.0 + source.n_queries / n)
+    """How far from the baseline's value the whole interval of a new sample of n queries may reach."""
+    return (_interval_reach(source, n) + Z_ROOM) * (standard_error or 0.0) * sqrt(1.0 + source.n_queries / n)
 
 
-def _reach_of(source: BaselineSource, n: int) -> float:
-    """Standard errors that the interval of a comparison takes; of fewer queries than `FEWEST_QUERIES` there is none."""
+def _interval_reach(source: BaselineSource, n: int) -> float:
+    """Half width of the interval of a comparison, in standard errors; fewer queries than FEWEST_QUERIES have none."""
     return reach_95(max(FEWEST_QUERIES, min(source.n_queries, n)))
 
 
-def share_margin(source: BaselineSource, share: Known, n: int) -> float:
+def share_margin(source: BaselineSource, share: Measurement, n: int) -> float:
     """The margin of a share. Its error grows with it, so the new interval is as wide as it is at the limit itself.
 
-    Without this, 5 of 141 fresh samples of SciFact sources stayed undecided on a tail of 2 %.
+    Without this, 5 of 141 new samples of SciFact sources stayed undecided on a tail of 2 %.
     """
-    p, found, reach = share.value, margin(source, share.standard_error, n), _reach_of(source, n)
-    base = found / (reach + Z_ROOM)
+    p, result, reach = share.value, margin(source, share.standard_error, n), _interval_reach(source, n)
+    base = result / (reach + Z_ROOM)
     if 0.0 < p < 0.5:
         for _ in range(FIXED_POINT_ROUNDS):
-            there = min(0.5, p + found)
-            found = base * (Z_ROOM + reach * sqrt(there * (1.0 - there) / (p * (1.0 - p))))
-    return found
+            limit = min(0.5, p + result)
+            result = base * (Z_ROOM + reach * sqrt(limit * (1.0 - limit) / (p * (1.0 - p))))
+    return result
 
 
 def complete(policy: Policy, baseline: Baseline, name: str) -> Policy:
-    """The policy with every limit that it leaves open filled in from the baseline, for the source of that name.
+    """The policy with every open limit derived from the baseline, for the source of that name.
 
-    Score and drift compare with one source, so theirs is the margin. A source that the baseline does not know has no
-    last version, and so no limits of drift.
+    Score and drift are compared with one source, whose margin counts. A source that is not in the baseline has no
+    earlier version, and so no drift limits.
     """
-    return _filled(policy, _derived(policy, baseline, name))
+    return _with_derived(policy, _derived(policy, baseline, name))
 
 
 def common(policy: Policy, baseline: Baseline) -> Policy:
-    """The policy with the limits filled in that are the same for every source of the baseline; others stay open."""
+    """The policy with those derived limits that are the same for every source of the baseline; others stay open."""
     first, *others = [_derived(policy, baseline, name) for name in baseline.sources]
     for other in others:
         for key, value in first.items():
             if isinstance(value, dict):
                 first[key] = {inner: limit for inner, limit in value.items() if other[key][inner] == limit}
         first = {key: value for key, value in first.items() if isinstance(value, dict) or other[key] == value}
-    return _filled(policy, first)
+    return _with_derived(policy, first)
 
 
-def _filled(policy: Policy, derived: dict[str, Any]) -> Policy:
-    given = policy.model_dump(exclude_unset=True)
-    filled = dict(given)
+def _with_derived(policy: Policy, derived: dict[str, Any]) -> Policy:
+    explicit = policy.model_dump(exclude_unset=True)
+    values = dict(explicit)
     for name, table in derived.items():
         if isinstance(table, dict):
-            stated = {key: value for key, value in given.get(name, {}).items() if value is not None}
-            filled[name] = {**table, **stated}
+            own = {key: value for key, value in explicit.get(name, {}).items() if value is not None}
+            values[name] = {**table, **own}
         else:
-            filled[name] = given.get(name) or table
-    return parse_policy(filled, "policy")
+            values[name] = explicit.get(name) or table
+    return parse_policy(values, "policy")
 
 
 def _derived(policy: Policy, baseline: Baseline, name: str) -> dict[str, Any]:
@@ -127,7 +125,7 @@ def _derived(policy: Policy, baseline: Baseline, name: str) -> dict[str, Any]:
         "means": {
             "consistency_minimum": _lowest(sources, "consistency", n),
             "locality_minimum": _lowest(sources, "locality", n),
-            "coverage_maximum": min(1.0, up(max(_reach(sources, _mean("coverage"), n)))),
+            "coverage_maximum": min(1.0, up(max(_reaches(sources, _mean("coverage"), n)))),
         },
         "findings": {name: _share_limit(sources, name, n) if name in DERIVED else "off" for name in FINDINGS},
         "diversity": {
@@ -137,15 +135,15 @@ def _derived(policy: Policy, baseline: Baseline, name: str) -> dict[str, Any]:
     }
 
 
-Get = Callable[[BaselineSource], Known | None]
+Get = Callable[[BaselineSource], Measurement | None]
 
 
 def _mean(name: str) -> Get:
     return lambda source: source.means.get(name)
 
 
-def _reach(sources: Iterable[BaselineSource], get: Get, n: int, sign: float = 1.0) -> list[float]:
-    """The value of each source that knows it, moved by its margin."""
+def _reaches(sources: Iterable[BaselineSource], get: Get, n: int, sign: float = 1.0) -> list[float]:
+    """The value of each source that has it, moved by its margin."""
     return [
         known.value + sign * margin(source, known.standard_error, n)
         for source in sources
@@ -154,18 +152,18 @@ def _reach(sources: Iterable[BaselineSource], get: Get, n: int, sign: float = 1.
 
 
 def _lowest(sources: list[BaselineSource], name: str, n: int) -> float:
-    return max(0.0, down(min(_reach(sources, _mean(name), n, -1.0))))
+    return max(0.0, down(min(_reaches(sources, _mean(name), n, -1.0))))
 
 
 def _share_limit(sources: list[BaselineSource], name: str, n: int) -> float:
-    """Largest share among the baseline's sources and its margin; a defect's within its floor and ceiling."""
+    """Largest share of the baseline's sources plus its margin; for a defect within its floor and ceiling."""
     known = [(source, source.findings[name]) for source in sources if name in source.findings]
-    reached = [share.value + share_margin(source, share, n) for source, share in known]
+    reaches = [share.value + share_margin(source, share, n) for source, share in known]
     if name in DEFECTS:
-        return up(min(max([*reached, DEFECT_LIMIT]), DEFECT_CEILING))
+        return up(min(max([*reaches, DEFECT_LIMIT]), DEFECT_CEILING))
     z2 = reach_95(max(FEWEST_QUERIES, n)) ** 2
-    none_seen = 1.25 * z2 / (n + z2)  # what Wilson's interval reaches for 0 of n, and a quarter
-    return min(1.0, up(max([*reached, none_seen])))
+    smallest = 1.25 * z2 / (n + z2)  # upper end of Wilson's interval for 0 of n, plus a quarter
+    return min(1.0, up(max([*reaches, smallest])))
 
 
 def _tolerance(source: BaselineSource, metric: str, n: int) -> float:
@@ -176,7 +174,7 @@ def _tolerance(source: BaselineSource, metric: str, n: int) -> float:
 
 
 def up(value: float, digits: int = 2) -> float:
-    """Rounded away from zero to two significant digits, so that a limit reads well and is no tighter."""
+    """Rounded away from zero to two significant digits, so that a limit reads well and is never tighter."""
     return _rounded(value, digits, ceil)
 
 

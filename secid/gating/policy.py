@@ -1,6 +1,6 @@
-"""The gate's policy: its limits, where it is read from, and what is wrong with it. Loads neither torch nor numpy.
+"""The gate's policy: its limits, the files that it is read from, and its errors. Loads neither torch nor numpy.
 
-A key that is absent takes the limit derived from the baseline (`secid.gating.limits`); "off" leaves a check out.
+A missing key takes the limit derived from the baseline (`secid.gating.limits`); "off" skips a check.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Against = Literal["own", "best", "median", "named"]
 
 
 class Table(BaseModel):
-    """A table of the policy: unknown keys are errors, values never change. Built when first used: schemas take time."""
+    """A table of the policy: unknown keys are errors, values never change. Built on first use: schemas take time."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 class ScorePolicy(Table):
-    """The score must not lie below the reference by more than the tolerance, decided on the whole interval."""
+    """The score must not be below the reference by more than the tolerance, decided on the whole interval."""
 
     against: Against = Field(
         "own",
@@ -41,7 +41,7 @@ class ScorePolicy(Table):
     )
     named: str | None = Field(None, description="The baseline source to compare with, for against = 'named'.")
     tolerance_nats: Positive | Off | None = Field(
-        None, description="How far below the reference the score may lie, in nats."
+        None, description="How far below the reference the score may be, in nats."
     )
 
 
@@ -71,20 +71,20 @@ else:
 
 
 class ControlsPolicy(Table):
-    """A source must be nearer to its queries than negatives that have nothing to do with them."""
+    """Negatives must be closer to their queries than unrelated passages are."""
 
     differ_from: tuple[ControlKind, ...] = Field(
-        ("random", "shuffled"), description="Controls that the source must differ from; [] leaves the check out."
+        ("random", "shuffled"), description="Controls that the source must differ from; [] skips the check."
     )
     relatedness_minimum: Fraction = Field(
         0.1,
-        description="How much nearer to its query a negative must be than the control's, on the scale where the "
+        description="How much closer to its query a negative must be than the control's, on the scale on which the "
         "control is 0 and the positives are 1.",
     )
 
 
 class DiversityPolicy(Table):
-    """The directions that a budget of negatives opens."""
+    """The directions that a budget of negatives covers."""
 
     budget: Literal[10, 100, 1000, 10000] = Field(1000, description="Negatives that will be drawn from the source.")
     effective_rank_minimum: Positive | Off | None = Field(None, description="Smallest effective rank at that budget.")
@@ -97,7 +97,7 @@ class DriftPolicy(Table):
     """How far a source may move from its own last version, in either direction."""
 
     new_source: Literal["allow", "hold"] = Field(
-        "allow", description="A source that the baseline does not know has no last version: let it in, or hold it."
+        "allow", description="A source that is not in the baseline has no earlier version: allow it, or hold it."
     )
     score_nats: Tolerance = Field(None, description="ECI_sem, in nats.")
     consistency: Tolerance = Field(None, description="Mean target consistency.")
@@ -121,11 +121,11 @@ class Policy(Table):
 
     minimum_records: Count | None = Field(None, description="Fewest records of a source.")
     minimum_queries: Count | None = Field(
-        None, description="Fewest distinct queries of a source: every error is counted over them."
+        None, description="Fewest distinct queries of a source: they are the sampling unit of every interval."
     )
     minimum_negatives: Count | None = Field(None, description="Fewest negatives of a source.")
     allow_not_evaluated: tuple[str, ...] = Field(
-        (), description="Names of checks that may stay undecided; all others then hold the source up (exit 3)."
+        (), description="Names of checks that may stay undecided; any other undecided check holds the source (exit 3)."
     )
     score: ScorePolicy = Field(default_factory=ScorePolicy)
     means: MeansPolicy = Field(default_factory=MeansPolicy)
@@ -136,75 +136,75 @@ class Policy(Table):
 
 
 KEYS_IN: Mapping[str, tuple[str, ...]] = {"secid.toml": ("gate",), "pyproject.toml": ("tool", "secid", "gate")}
-"""Files of settings that may hold a policy, and where."""
-NEARLY = 0.85
-"""Likeness from which a key is a misspelt one of the policy: one letter in seven; other tools' tables are less."""
+"""Settings files that may contain a policy, and the path of its table."""
+MISSPELT = 0.85
+"""Similarity from which a key is a misspelt one of the policy: one letter in seven; other tools' tables are below."""
 
 
 def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Policy, str]:
-    """The policy, and where it was found; an empty one where nobody wrote any.
+    """The policy and its origin; an empty policy if there is none.
 
-    path : a file named by the user, with a [gate] table or nothing but the policy. Without one, the
+    path : a file given by the user, with a [gate] table or nothing but the policy. Without one, the
            files of KEYS_IN in `directory`, by default the working directory.
-    Raises SettingsError naming the key and its nearest known one, UsageError where `path` is no file.
+    Raises SettingsError naming the key and its nearest known one, UsageError if `path` is not a file.
     """
     base = directory or Path.cwd()
     if path is not None:
         if not path.is_file():
-            told = (
+            message = (
                 "is a pipe, a device or a folder; a policy is read more than once"
                 if path.exists()
                 else "no such policy file"
             )
-            remedy = "name a file" if path.exists() else "secid gate --init writes one"
-            raise UsageError(told, where=str(path), remedy=remedy)
+            remedy = "use a file" if path.exists() else "secid gate --init writes one"
+            raise UsageError(message, where=str(path), remedy=remedy)
         table = _toml(path)
-        found = policy_in(table, path.name, str(path))
-        if found is None and path.name in KEYS_IN:
+        policy = policy_in(table, path.name, str(path))
+        if policy is None and path.name in KEYS_IN:
             raise SettingsError(
                 f"has no [{'.'.join(KEYS_IN[path.name])}] table",
                 where=str(path),
                 remedy="secid gate --init --policy FILE adds one",
             )
-        return found or parse_policy(table, str(path)), str(path)
+        return policy or parse_policy(table, str(path)), str(path)
     for name in KEYS_IN:
-        found = policy_in(_toml(base / name), name, name) if (base / name).is_file() else None
-        if found is not None:
-            return found, name
+        policy = policy_in(_toml(base / name), name, name) if (base / name).is_file() else None
+        if policy is not None:
+            return policy, name
     return Policy(), "derived from the baseline"
 
 
 def table_in(table: Mapping[str, Any], name: str) -> Any:
-    """The policy's table in a TOML document by the name of its file; None where there is none."""
-    found: Any = table
+    """The policy's table in a TOML document, by the name of its file; None if there is none."""
+    value: Any = table
     for key in KEYS_IN.get(name, ("gate",)):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def policy_in(table: Mapping[str, Any], name: str, where: str) -> Policy | None:
-    """The policy of a TOML document by the name of its file; None where no table holds one. Raises SettingsError."""
-    found = table_in(table, name)
-    if found is None:
+    """The policy of a TOML document, by the name of its file; None if it has none. Raises SettingsError."""
+    policy_table = table_in(table, name)
+    if policy_table is None:
         return None
-    _refuse_beside(table, name, where)
-    return parse_policy(found, where)
+    _refuse_misplaced(table, name, where)
+    return parse_policy(policy_table, where)
 
 
-def _refuse_beside(table: Mapping[str, Any], name: str, where: str) -> None:
-    """Raises SettingsError for a limit that stands beside the policy's table, where nothing would read it.
+def _refuse_misplaced(table: Mapping[str, Any], name: str, where: str) -> None:
+    """Raises SettingsError for a limit outside the policy's table, where nothing would read it.
 
-    Tables of others may stand there, and settings of secid, of which one has the name of a table of the policy.
+    Tables of other tools are allowed there, as are secid's settings, one of which has the name of a policy table.
     """
     *above, last = KEYS_IN.get(name, ("gate",))
     for key in above:
         table = table[key]
     for key, value in table.items():
-        near = difflib.get_close_matches(key, Policy.model_fields, n=1, cutoff=NEARLY)
+        near = difflib.get_close_matches(key, Policy.model_fields, n=1, cutoff=MISSPELT)
         if near and (key not in FIELDS or isinstance(value, Mapping)):
-            told = ".".join([*above, key])
+            path = ".".join([*above, key])
             remedy = f"did you mean {'.'.join([*above, last, near[0]])!r}?"
-            raise SettingsError(f"{told!r} stands beside the policy, not in it", where=where, remedy=remedy)
+            raise SettingsError(f"{path!r} is outside the policy's table", where=where, remedy=remedy)
 
 
 def parse_policy(table: Any, where: str) -> Policy:
@@ -218,20 +218,22 @@ def parse_policy(table: Any, where: str) -> Policy:
     unknown = [name for name in policy.allow_not_evaluated if name not in CHECK_NAMES]
     if unknown:
         raise SettingsError(
-            f"allow_not_evaluated names no check: {unknown[0]!r}", where=where, remedy=_nearest(unknown[0], CHECK_NAMES)
+            f"unknown check {unknown[0]!r} in allow_not_evaluated",
+            where=where,
+            remedy=_nearest(unknown[0], CHECK_NAMES),
         )
-    asked = policy.controls.differ_from
-    if len(set(asked)) < len(asked):
+    controls = policy.controls.differ_from
+    if len(set(controls)) < len(controls):
         raise SettingsError(
-            f"controls.differ_from names a control twice: {', '.join(asked)}", where=where, remedy="name each once"
+            f"controls.differ_from lists a control twice: {', '.join(controls)}", where=where, remedy="list each once"
         )
     if policy.score.against == "named" and policy.score.named is None:
-        raise SettingsError("score.against is 'named' but score.named is not given", where=where)
+        raise SettingsError("score.against is 'named', but score.named is not set", where=where)
     if policy.score.named is not None and policy.score.against != "named":
         raise SettingsError(
-            f"score.named is given, but score.against is {policy.score.against!r}",
+            f"score.named is set, but score.against is {policy.score.against!r}",
             where=where,
-            remedy='write against = "named" beside it, or take named out',
+            remedy='set against = "named", or remove named',
         )
     return policy
 
@@ -254,15 +256,13 @@ def _explained(error: ValidationError, where: str) -> SettingsError:
         return SettingsError(f"unknown key {'.'.join(place)!r}", where=where, remedy=_nearest(place[-1], known))
     key = ".".join(part for part in place if part in KEYS)
     if problem["type"] == "model_type":
-        told = f"{key} = {problem['input']!r} is not allowed: it is a table"
-        return SettingsError(
-            told, where=where, remedy=f'write [gate.{key}], and "off" for the limits in it that may be'
-        )
+        message = f"{key} = {problem['input']!r} is not allowed: it is a table"
+        return SettingsError(message, where=where, remedy=f'write a [gate.{key}] table; limits in it may be "off"')
     may_be_off = any("'off'" in problem["msg"] for problem in problems)
     return SettingsError(
         f"{key} = {problem['input']!r} is not allowed: {problem['msg'].lower()}",
         where=where,
-        remedy='give a value in range, or "off" to leave the check out' if may_be_off else None,
+        remedy='give a value in range, or "off" to skip the check' if may_be_off else None,
     )
 
 
@@ -283,12 +283,12 @@ def _nearest(name: str, known: Any) -> str:
 
 def tables() -> dict[str, type[Table]]:
     """The tables inside the policy, by name, in order."""
-    found = {}
+    models = {}
     for name, field in Policy.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, Table):
-            found[name] = kind
-    return found
+            models[name] = kind
+    return models
 
 
 KEYS = {*Policy.model_fields, *(key for table in tables().values() for key in table.model_fields)}
@@ -305,7 +305,7 @@ CHECK_NAMES = (
     "drift",
     *(f"drift.{name}" for name in DRIFT_METRICS),
 )
-"""Every name a check can have; "drift" stands for all drift checks of a source without a last version."""
+"""Every name a check can have; "drift" is the only drift check of a source without an earlier version."""
 
 
 def policy_schema() -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A source or a control as the checks compare it: its triplet table, the names of its queries, and its score.
 
-The same for a source that has just been measured and for one of a run folder.
+The same for a source that has just been measured and for one read from a run folder.
 """
 
 from __future__ import annotations
@@ -65,16 +65,16 @@ class Sample:
         return {name: self.mean(self.columns[column]) for name, column in MEANS.items()}
 
     def relation(self) -> Floats:
-        """(T,) cosine of query and negative plus lexical coverage: how a negative has to do with its query.
+        """(T,) cosine of query and negative plus lexical coverage: how closely a negative is related to its query.
 
-        Dense miners choose by the one and lexical miners by the other; what has neither was not mined for the query.
-        Of SciFact's BM25 negatives dealt to other queries 77 % lie below the 2 % point of this sum, 33 % below that
-        of the cosine; of dense ones 83 % and 90 % (docs/experiments/gate.md).
+        Dense miners select by the first and lexical miners by the second; without either, a negative was not mined
+        for the query. Of SciFact's BM25 negatives assigned to other queries 77 % are below the 2 % point of this sum,
+        33 % below that of the cosine; of dense ones 83 % and 90 % (docs/experiments/gate.md).
         """
         return self.table.s_query_negative + self.table.coverage
 
     def tails(self, low: float, high: float) -> dict[str, Estimate]:
-        """Shares of negatives whose relation lies below `low` (unrelated) and above `high` (close)."""
+        """Shares of negatives whose relation is below `low` (unrelated) and above `high` (close)."""
         relation = self.relation()
         return {
             "unrelated": self.mean((relation < low).astype(np.float64)),
@@ -82,10 +82,10 @@ class Sample:
         }
 
     def restricted(self, names: Names) -> Sample:
-        """The triplets of these queries alone. The score stays that of all: its influences add up to one number."""
-        kept = np.isin(self.queries, names)
-        rows = np.flatnonzero(kept[self.cluster])
-        return Sample(self.table.rows(rows), self.queries[kept], self.score)
+        """The triplets of these queries alone. The score remains that of all: its influences add up to one number."""
+        mask = np.isin(self.queries, names)
+        rows = np.flatnonzero(mask[self.cluster])
+        return Sample(self.table.rows(rows), self.queries[mask], self.score)
 
 
 def measured_sample(item: Measured) -> Sample:
@@ -96,12 +96,12 @@ def measured_sample(item: Measured) -> Sample:
 
 
 def folder_samples(folder: Path, run: Run) -> Iterator[tuple[SourceResult, Sample]]:
-    """Every source of a run folder. Raises InputError where a table of it is missing, damaged or of another run."""
+    """Every source of a run folder. Raises InputError if a table of it is missing, damaged or of another run."""
     entries = {entry.name: entry for entry in source_entries(folder)}
     for source in run.sources:
         if source.name not in entries:
             where = str(folder / "state" / "index.json")
-            raise InputError(f"does not belong to report.json: no {source.name}", where=where)
+            raise InputError(f"does not belong to report.json: source {source.name} is missing", where=where)
         keys, influence = read_tensors(folder, entries[source.name], (QUERY_KEYS, QUERY_INFLUENCE))
         names = names_of(keys.numpy())
         table = read_table(folder, source.name, run.settings["temperature"]["value"])

@@ -32,7 +32,7 @@ class Reference:
 
 
 def gap_between(own: Estimate, value: float, error: float, n_queries: int, theirs: Estimate | None) -> Gap:
-    """own minus the reference's value, of n_queries queries: paired where its numbers query by query are at hand and
+    """own minus the reference's value over n_queries queries: paired if its numbers query by query are available and
     share queries.
     """
     if theirs is not None:
@@ -47,14 +47,14 @@ LEAST, MOST, WITHIN = "at least", "at most", "within ±"
 
 @dataclass(frozen=True)
 class Limit:
-    """What a measured number has to keep to. reach: the smallest and the largest value that it can have."""
+    """Bound on a measured number. reach: the smallest and the largest value that it can have."""
 
     side: str
     value: float
     reach: tuple[float, float] = (-inf, inf)
 
     def outcome(self, bounds: tuple[float, float]) -> Outcome:
-        """Pass where the whole interval is allowed, fail where it is wholly beyond one end of what is allowed."""
+        """Pass if the whole interval is allowed, fail if it is wholly beyond one end of what is allowed."""
         bottom, top = {LEAST: (self.value, inf), MOST: (-inf, self.value), WITHIN: (-self.value, self.value)}[self.side]
         low, high = bounds
         if low >= bottom and high <= top:
@@ -63,7 +63,7 @@ class Limit:
 
     @property
     def vacuous(self) -> bool:
-        """True where nothing that can be measured would fail it."""
+        """True if no value that can be measured fails it."""
         return self.outcome(self.reach) == "pass"
 
     def text(self, unit: str) -> str:
@@ -74,10 +74,10 @@ class Limit:
 
 @dataclass(frozen=True)
 class Subject:
-    """One source before the gate, and all that its checks look at.
+    """One source and everything that its checks look at.
 
-    reference, previous : what its score, and what it itself, is compared with; previous None for a new source.
-    controls : its controls by kind.   missing: why a control could not be made or a finding not be looked for, by name.
+    reference: what its score is compared with.   previous: its earlier version; None for a new source.
+    controls : its controls by kind.   missing: why a control could not be drawn or a finding evaluated, by name.
     rank     : effective rank at the policy's budget.   example: the row and the texts of a triplet, without a note.
     left_out : rows that were not used.
     """
@@ -123,23 +123,23 @@ def decided(
     *,
     counted: bool = False,
 ) -> Check:
-    """A check with a number. A number that is not finite decides nothing, nor does an interval without end.
+    """A check with a number. A number that is not finite decides nothing, nor does an infinite interval.
 
     counted : the number itself decides, not its interval.
     """
     if not np.isfinite([measured, limit.value]).all() or np.isnan(bounds).any():
         return not_decided(name, f"{message}: not a finite number", "please report this run")
     if not np.isfinite(bounds).all():
-        why = f"{message}; no 95 % interval from fewer than {FEWEST_QUERIES} distinct queries"
-        return not_decided(name, why, "give the source, or the one it is compared with, more queries")
+        why = f"{message}; a 95 % CI needs at least {FEWEST_QUERIES} distinct queries"
+        return not_decided(name, why, "add queries to the source, or to the one that it is compared with")
     outcome = "pass" if limit.vacuous else limit.outcome((measured, measured) if counted else bounds)
     word = {"pass": "is", "fail": "is not", "not_evaluated": "may or may not be"}[outcome]
     low, high = (number(bound, unit) for bound in bounds)
-    which = "; counted, it" if counted else ", which"
+    which = "; the share itself" if counted else ", which"
     return Check(
         name=name,
         outcome=outcome,
-        message=f"{message}; 95 % interval {low} to {high}{which} {word} {limit.text(unit)}",
+        message=f"{message}; 95 % CI {low} to {high}{which} {word} {limit.text(unit)}",
         unit=unit,
         measured=float(measured),
         interval_95=(float(bounds[0]), float(bounds[1])),
@@ -155,16 +155,16 @@ def not_decided(name: str, why: str, advice: str) -> Check:
 
 
 def with_worst(check: Check, subject: Subject, severity: Floats) -> Check:
-    """The check with the triplets of the smallest severity, one a query, equal ones in order. A pass needs none."""
+    """The check with the triplets of smallest severity as examples, one per query, ties in order; a pass needs none."""
     if check.outcome == "pass":
         return check
-    sample, examples, seen = subject.sample, [], set()
+    sample, examples, queries = subject.sample, [], set()
     n = min(len(severity), 64 * EXAMPLES)
     order = np.argpartition(severity, n - 1)[:n]
     for triplet in order[np.lexsort((order, severity[order]))].tolist():
         query = int(sample.cluster[triplet])
-        if query not in seen:
-            seen.add(query)
+        if query not in queries:
+            queries.add(query)
             note = numbers_of(*(float(sample.columns[name][triplet]) for name in SHOWN_NUMBERS))
             examples.append(replace(subject.example(triplet), note=note))
         if len(examples) == EXAMPLES:
@@ -176,6 +176,6 @@ SHOWN_NUMBERS = ("s_query_negative", "s_query_positive", "s_positive_negative", 
 
 
 def numbers_of(query_negative: float, query_positive: float, positive_negative: float, coverage: float) -> str:
-    """What a row shows of its triplet."""
+    """The numbers of a triplet in an example."""
     dots = f"s_qn {query_negative:.3f}, s_qp {query_positive:.3f}, s_pn {positive_negative:.3f}"
     return f"{dots}, c {coverage:.2f}"

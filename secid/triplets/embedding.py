@@ -117,7 +117,7 @@ class Embedder:
 
     def _tell_damage(self) -> None:
         """Names each cache segment found damaged, once."""
-        damaged = [] if self._cache is None else self._cache.set_aside
+        damaged = [] if self._cache is None else self._cache.damaged
         for folder in damaged[self._n_told :]:
             self._progress.note(f"damaged cache segment set aside, its texts are encoded again: {folder}")
         self._n_told = len(damaged)

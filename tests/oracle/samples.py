@@ -1,4 +1,4 @@
-"""Small made-up sources that several tests of the reference measure."""
+"""Small synthetic sources that several tests of the reference measure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def random_source(
 
 
 def information_matrix(measured: reference.Measured) -> np.ndarray:
-    """M summed one triplet at a time: the textbook form, beside the reference's singular values."""
+    """M summed one triplet at a time: the textbook form, to compare with the reference's singular values."""
     matrix = np.zeros((measured.direction.shape[1],) * 2)
     for weight, direction in zip(measured.weight, measured.direction, strict=True):
         matrix += weight * np.outer(direction, direction)

@@ -57,13 +57,13 @@ def policy_triplets(record: Record, policy: str, q_vec: Vectors, p_vec: Vectors)
     """
     query, positives, negatives = record
     near = [float(np.dot(np.asarray(q_vec[query], float), np.asarray(p_vec[text], float))) for text in positives]
-    chosen = {
+    by_policy = {
         "first": positives[:1],
         "hardest": (positives[near.index(min(near))],),
         "easiest": (positives[near.index(max(near))],),
         "all": positives,
     }[policy]
-    return [(query, positive, negative) for positive in chosen for negative in negatives]
+    return [(query, positive, negative) for positive in by_policy for negative in negatives]
 
 
 def tokens(text: str, tokenizer: str = "alphanumeric", *, is_passage: bool = False) -> frozenset[str]:

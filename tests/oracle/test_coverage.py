@@ -30,12 +30,12 @@ def population(n: int, seed: int) -> tuple[Vectors, np.ndarray]:
     return Vectors(torch.from_numpy(rows[0].astype(np.float32)), torch.from_numpy(passages)), coverage
 
 
-def score(vectors: Vectors, coverage: np.ndarray, chosen: np.ndarray) -> tuple[float, float]:
+def score(vectors: Vectors, coverage: np.ndarray, records: np.ndarray) -> tuple[float, float]:
     """Score of some queries' triplets and its standard error."""
     n_all = len(vectors.queries)
-    record = chosen.repeat(NEGATIVES)
-    place = (chosen[:, None] * NEGATIVES + np.arange(NEGATIVES)).ravel()
-    offsets = np.arange(len(chosen) + 1) * NEGATIVES
+    record = records.repeat(NEGATIVES)
+    place = (records[:, None] * NEGATIVES + np.arange(NEGATIVES)).ravel()
+    offsets = np.arange(len(records) + 1) * NEGATIVES
     rows = Triplets(record, record, n_all + place, offsets, record, place)
     swept = sweep(vectors, rows, {"base": coverage[place]}, [BASE])
     weight = gates(swept.dots, torch.from_numpy(coverage[place]), BASE.temperature).weight.numpy()

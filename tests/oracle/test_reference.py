@@ -212,12 +212,12 @@ def test_positive_policies():
     q_vec = {"q": unit(1, 0)}
     p_vec = {"middle": unit(3, 4), "far": unit(0, 1), "near": unit(4, 3), "n": unit(1, -1)}
     record = ("q", ("middle", "far", "near"), ("n",))
-    chosen = {
+    triplets = {
         policy: [positive for _, positive, _ in reference.policy_triplets(record, policy, q_vec, p_vec)]
         for policy in ("first", "hardest", "easiest", "all")
     }
     expected = {"first": ["middle"], "hardest": ["far"], "easiest": ["near"], "all": ["middle", "far", "near"]}
-    assert chosen == expected
+    assert triplets == expected
 
 
 def test_policy_all_keeps_the_number_of_negatives():

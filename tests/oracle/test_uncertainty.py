@@ -48,8 +48,8 @@ def test_leaving_one_query_out_moves_the_score_by_about_its_influence():
     sums = reference.source_sums(measured)
     whole = reference.summary(measured)["eci_nats"]
     for query in measured.queries[:10:2]:
-        kept = np.array([name != query for name in measured.queries])
-        left = reference.log_det_nats(reference.singular_values(measured.weight[kept], measured.direction[kept]))
+        mask = np.array([name != query for name in measured.queries])
+        left = reference.log_det_nats(reference.singular_values(measured.weight[mask], measured.direction[mask]))
         assert_close(whole - left, sums[query] * 400 / 399, rel=0.02, abs=1e-7)
 
 

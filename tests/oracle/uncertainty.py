@@ -14,7 +14,7 @@ from tests.oracle.scoring import Measured, log_det_nats, singular_values
 
 @dataclass(frozen=True)
 class Whitened:
-    """The rows of one source seen from the eigenbasis of M, where A = I + B * M is diagonal.
+    """The rows of one source expressed in the eigenbasis of M, where A = I + B * M is diagonal.
 
     rows        : (N, d) float64, sqrt(w_i) A^(-1/2) u_i.
     eigenvalues : (d,) float64, of A^(-1/2) M A^(-1/2).
@@ -130,7 +130,7 @@ def two_sided_p(z: float) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm-adjusted p values in the order given: the k-th smallest of m times (m - k + 1), made monotone, at most 1."""
+    """Holm-adjusted p values in the order given: the k-th smallest of m times (m - k + 1), monotone, at most 1."""
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     adjusted = [0.0] * len(p_values)
     for rank, index in enumerate(order):

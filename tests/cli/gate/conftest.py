@@ -1,4 +1,4 @@
-"""Sources for the gate whose negatives have to do with their queries, an encoder for them, and a baseline."""
+"""Sources for the gate whose negatives are related to their queries, an encoder for them, and a baseline."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ DIMENSION = 64
 
 
 def items(n: int, first: int = 0, **damage: int) -> list[dict[str, Any]]:
-    """Records whose negatives share words with their query. damage: what a negative of every n-th record is."""
-    made = []
+    """Records whose negatives share words with their query. damage: what a negative of every n-th record becomes."""
+    rows = []
     for number in range(first, first + n):
         draw = random.Random(number)
         subject = draw.sample(WORDS, 6)
@@ -38,12 +38,12 @@ def items(n: int, first: int = 0, **damage: int) -> list[dict[str, Any]]:
                     "preamble": f"Sure, here is a passage: {negatives[0]}",
                     "duplicate": negatives[1],
                 }[name]
-        made.append({"query": " ".join(subject), "pos": [positive], "neg": negatives})
-    return made
+        rows.append({"query": " ".join(subject), "pos": [positive], "neg": negatives})
+    return rows
 
 
 def save_vectors(path: Path, rows: list[dict[str, Any]]) -> Path:
-    """Bags of words in random directions: an encoder that knows what words have to do with each other, in no time."""
+    """Bags of words in random directions: an encoder in which texts that share words are similar, in no time."""
     axes = np.random.default_rng(0).standard_normal((len(WORDS) + 1, DIMENSION))
     place = {word: number for number, word in enumerate(WORDS)}
     texts = list(dict.fromkeys(text for row in rows for text in (row["query"], *row["pos"], *row["neg"])))
@@ -75,6 +75,6 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
         source = write_rows(folder / "used.jsonl", items(160))
         scored = invoke_in_process("score", source, "--encoder", encoder, "--run", folder / "run", "--quiet")
         assert scored.code == 0, scored.err
-        made = invoke_in_process("baseline", folder / "run", "-o", folder / "b.json")
-        assert made.code == 0, made.err
+        baseline = invoke_in_process("baseline", folder / "run", "-o", folder / "b.json")
+        assert baseline.code == 0, baseline.err
     return Prepared(folder, folder / "b.json", folder / "run", encoder)

@@ -1,6 +1,6 @@
 """The action, the workflow, the GitLab job and the pre-commit hook, run as the services run them, without the services.
 
-What a service does itself is stood in for: it fills in `${{ }}`, checks out, caches; pip installs nothing here.
+The services' own work is simulated: filling in `${{ }}`, checking out, caching; pip installs nothing here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def document(name: str) -> dict[Any, Any]:
 
 def filled(text: str, values: dict[str, str]) -> str:
     """The text with every `${{ expression }}` replaced; an expression that is not known is an error."""
-    return re.sub(r"\$\{\{\s*(.*?)\s*\}\}", lambda found: values[found[1]], str(text))
+    return re.sub(r"\$\{\{\s*(.*?)\s*\}\}", lambda match: values[match[1]], str(text))
 
 
 class Done(NamedTuple):
@@ -49,7 +49,7 @@ def program(folder: Path, name: str, body: str) -> None:
 
 
 def shell(script: str, folder: Path, *flags: str, **variables: str) -> Done:
-    """A script in bash, `secid` and a pip that only notes its arguments on the path."""
+    """A script in bash, `secid` and a pip that only logs its arguments on the path."""
     tools = folder.parent / f"{folder.name}-tools"
     program(tools, "secid", f'exec "{sys.executable}" -m secid "$@"')
     program(tools, "python", f'exec "{sys.executable}" "$@"')
@@ -71,14 +71,14 @@ def shell(script: str, folder: Path, *flags: str, **variables: str) -> Done:
 def outputs_in(path: Path) -> dict[str, str]:
     """What a step wrote to $GITHUB_OUTPUT: name=value, or name<<END, lines, END."""
     lines = iter(path.read_text(encoding="utf-8").splitlines() if path.exists() else [])
-    found = {}
+    outputs = {}
     for line in lines:
         name, separator, end = line.partition("<<")
         if separator:
-            found[name] = "\n".join(iter(lambda: next(lines), end))
+            outputs[name] = "\n".join(iter(lambda: next(lines), end))
         else:
-            name, _, found[name] = line.partition("=")
-    return found
+            name, _, outputs[name] = line.partition("=")
+    return outputs
 
 
 def act(folder: Path, **inputs: str) -> Done:
@@ -102,27 +102,27 @@ def test_the_action_runs_with_hostile_inputs(prepared, tmp_path):
     name = "$(touch hacked); `touch hacked`'\".jsonl"
     write_rows(tmp_path / name, items(140, 1000, known=2))
     write_rows(tmp_path / "--exit-zero", items(140, 1000))
-    found = act(tmp_path, sources=f"{name}\n\n", against=str(prepared.baseline), junit="gate.xml", json="g.json")
-    assert found.code == 1, found
-    assert found.outputs == {"outcome": "fail"}
-    assert "::error " in found.out
+    result = act(tmp_path, sources=f"{name}\n\n", against=str(prepared.baseline), junit="gate.xml", json="g.json")
+    assert result.code == 1, result
+    assert result.outputs == {"outcome": "fail"}
+    assert "::error " in result.out
     assert (tmp_path / "gate.xml").is_file()
     assert (tmp_path / "g.json").is_file()
     assert not (tmp_path / "hacked").exists()
 
 
 def test_the_action_reports_wrong_use(prepared, tmp_path):
-    found = act(tmp_path, sources="--help", against=str(prepared.baseline))
-    assert (found.code, found.outputs) == (2, {"outcome": "error"})
+    result = act(tmp_path, sources="--help", against=str(prepared.baseline))
+    assert (result.code, result.outputs) == (2, {"outcome": "error"})
 
 
 @pytest.mark.parametrize(("trial", "code"), [("false", 3), ("true", 0)])
 def test_the_action_takes_policy_encoder_run_and_trial_period(prepared, tmp_path, trial, code):
     write_rows(tmp_path / "new.jsonl", items(140, 1000))
     (tmp_path / "p.toml").write_text("[score]\ntolerance_nats = 0.0\n", encoding="utf-8")
-    given = {"sources": "new.jsonl", "against": str(prepared.baseline), "encoder": str(prepared.encoder)}
-    found = act(tmp_path, **given, policy="p.toml", paired=str(prepared.run), **{"exit-zero": trial})
-    assert (found.code, found.outputs) == (code, {"outcome": "undecided"}), found
+    inputs = {"sources": "new.jsonl", "against": str(prepared.baseline), "encoder": str(prepared.encoder)}
+    result = act(tmp_path, **inputs, policy="p.toml", paired=str(prepared.run), **{"exit-zero": trial})
+    assert (result.code, result.outputs) == (code, {"outcome": "undecided"}), result
 
 
 def test_the_action_passes_inputs_through_the_environment_alone():
@@ -167,25 +167,25 @@ def repository(folder: Path, prepared: Any, added: dict[str, list[Any]]) -> Repo
     return Repository(folder, base)
 
 
-def workflow(found: Repository, gates: bool = True) -> tuple[str, Done | None]:
+def workflow(result: Repository, gates: bool = True) -> tuple[str, Done | None]:
     """The steps of the example: what the change adds, one a line, and the action's end where it ran.
 
     gates : False stops before the action, which takes seconds.
     """
     (job,) = document("docs/ci/github.yml")["jobs"].values()
-    values = {"github.event.pull_request.base.sha": found.base}
+    values = {"github.event.pull_request.base.sha": result.base}
     gated, sources = None, ""
     for step in job["steps"]:
         if "run" in step:
             environment = {name: filled(text, values) for name, text in step.get("env", {}).items()}
-            done = shell(step["run"], found.folder, "-e", **environment)
+            done = shell(step["run"], result.folder, "-e", **environment)
             assert done.code == 0, done
             values |= {f"steps.{step.get('id')}.outputs.{name}": value for name, value in done.outputs.items()}
         elif step["uses"] == f"./{ACTION}":
             assert step["if"] == "steps.changed.outputs.sources != ''"
             sources = values["steps.changed.outputs.sources"]
             if sources and gates:
-                gated = act(found.folder, **{name: filled(text, values) for name, text in step["with"].items()})
+                gated = act(result.folder, **{name: filled(text, values) for name, text in step["with"].items()})
     return sources, gated
 
 
@@ -201,8 +201,8 @@ def test_the_workflow_gates_what_a_change_adds(prepared, tmp_path, damage, code,
 
 
 def test_a_renamed_source_does_not_slip_through(prepared, tmp_path):
-    found = repository(tmp_path / "repo", prepared, {"renamed.jsonl": items(20)})
-    assert workflow(found, gates=False)[0] == "negatives/renamed.jsonl"
+    result = repository(tmp_path / "repo", prepared, {"renamed.jsonl": items(20)})
+    assert workflow(result, gates=False)[0] == "negatives/renamed.jsonl"
 
 
 def test_the_workflow_gates_nothing_where_nothing_is_added(prepared, tmp_path):
@@ -234,24 +234,24 @@ def test_the_workflow_s_other_steps_are_pinned_services_and_its_cache_is_secid_s
     assert uploaded == action["junit"]
 
 
-def gitlab(found: Repository, before: str = "") -> Done:
+def gitlab(result: Repository, before: str = "") -> Done:
     """The job's script as GitLab's runner joins it, with the job's variables. before: lines put in front of it."""
     job = document("docs/ci/gitlab.yml")["negatives"]
-    predefined = {"CI_PROJECT_DIR": str(found.folder), "CI_MERGE_REQUEST_DIFF_BASE_SHA": found.base}
+    predefined = {"CI_PROJECT_DIR": str(result.folder), "CI_MERGE_REQUEST_DIFF_BASE_SHA": result.base}
     variables = {
-        name: str(value).replace("$CI_PROJECT_DIR", str(found.folder)) for name, value in job["variables"].items()
+        name: str(value).replace("$CI_PROJECT_DIR", str(result.folder)) for name, value in job["variables"].items()
     }
-    return shell("\n".join([before, *job["script"]]), found.folder, "-eo", "pipefail", **predefined, **variables)
+    return shell("\n".join([before, *job["script"]]), result.folder, "-eo", "pipefail", **predefined, **variables)
 
 
 def test_the_gitlab_job_gates_what_a_change_adds(prepared, tmp_path):
     changed = {"used.jsonl": items(140, 1000), "größe 2.jsonl": items(140, 1000, known=2)}
-    found = repository(tmp_path / "repo", prepared, changed)
-    done = gitlab(found)
+    result = repository(tmp_path / "repo", prepared, changed)
+    done = gitlab(result)
     assert done.code == 1, done
     job = document("docs/ci/gitlab.yml")["negatives"]
     for path in (job["artifacts"]["reports"]["junit"], *job["artifacts"]["paths"]):
-        assert (found.folder / path).exists(), path
+        assert (result.folder / path).exists(), path
     assert job["cache"]["paths"] == [
         ".cache/secid"
     ]  # rows of a file of vectors are not cached, so none is written here
@@ -261,20 +261,20 @@ def test_the_gitlab_job_gates_what_a_change_adds(prepared, tmp_path):
 
 
 def test_the_gitlab_job_may_end_undecided(prepared, tmp_path):
-    found = repository(tmp_path / "repo", prepared, {"new.jsonl": items(140, 1000)})
-    (found.folder / "secid.toml").write_text("[gate.score]\ntolerance_nats = 0.0\n", encoding="utf-8")
-    assert gitlab(found).code == document("docs/ci/gitlab.yml")["negatives"]["allow_failure"]["exit_codes"] == 3
+    result = repository(tmp_path / "repo", prepared, {"new.jsonl": items(140, 1000)})
+    (result.folder / "secid.toml").write_text("[gate.score]\ntolerance_nats = 0.0\n", encoding="utf-8")
+    assert gitlab(result).code == document("docs/ci/gitlab.yml")["negatives"]["allow_failure"]["exit_codes"] == 3
 
 
 @pytest.mark.parametrize("left", ["", '{"outcome": "fail"}'])
 def test_an_internal_error_is_no_warning_of_the_gitlab_job(prepared, tmp_path, left):
     """A crash before the verdict is written, and one while a failed one is shown."""
-    found = repository(tmp_path / "repo", prepared, {"new.jsonl": items(140, 1000)})
-    (found.folder / "gate.json").write_text('{"outcome": "not_evaluated"}', encoding="utf-8")  # of another run
+    result = repository(tmp_path / "repo", prepared, {"new.jsonl": items(140, 1000)})
+    (result.folder / "gate.json").write_text('{"outcome": "not_evaluated"}', encoding="utf-8")  # of another run
     write = f"printf '%s' '{left}' > gate.json; " if left else ""
-    assert gitlab(found, f"secid() {{ {write}return 3; }}").code == 2
+    assert gitlab(result, f"secid() {{ {write}return 3; }}").code == 2
     undecided = """secid() { printf '{"outcome": "not_evaluated"}' > gate.json; return 3; }"""
-    assert gitlab(found, undecided).code == 3
+    assert gitlab(result, undecided).code == 3
 
 
 def test_the_gitlab_job_gates_nothing_where_nothing_is_added(prepared, tmp_path):
@@ -283,8 +283,8 @@ def test_the_gitlab_job_gates_nothing_where_nothing_is_added(prepared, tmp_path)
 
 
 def hook() -> dict[str, Any]:
-    (found,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
-    return found
+    (result,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    return result
 
 
 @pytest.mark.parametrize(("source", "code"), [("random.jsonl", 0), ("poisoned.jsonl", 1)])
@@ -311,7 +311,7 @@ def test_the_hook_checks_two_files_of_one_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("path", "meant"),
+    ("path", "expected"),
     [
         ("negatives/a.jsonl", True),
         ("data/negatives/2026/a.csv.gz", True),
@@ -321,5 +321,5 @@ def test_the_hook_checks_two_files_of_one_name(tmp_path):
         ("my-negatives/a.jsonl", False),
     ],
 )
-def test_the_hook_s_files(path, meant):
-    assert bool(re.search(hook()["files"], path)) is meant
+def test_the_hook_s_files(path, expected):
+    assert bool(re.search(hook()["files"], path)) is expected

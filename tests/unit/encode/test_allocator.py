@@ -1,4 +1,4 @@
-"""Freed memory is used again, as the page faults of a process of its own tell."""
+"""Freed memory is used again, measured by the page faults of a child process."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 def faults(mode: str) -> int:
     """Page faults of nine rounds of 48 MB, allocated and freed."""
-    done = subprocess.run([sys.executable, "-c", FAULTS, mode], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return int(done.stdout)
+    child = subprocess.run([sys.executable, "-c", FAULTS, mode], capture_output=True, text=True, timeout=60)
+    assert child.returncode == 0, child.stderr
+    return int(child.stdout)
 
 
 def test_freed_memory_is_kept_for_the_next_batch() -> None:

@@ -25,17 +25,17 @@ def tokens_of(lists: list[list[int]]) -> Tokens:
 def test_batches_hold_every_text_once_within_the_budget(lists: list[list[int]], budget: int) -> None:
     tokens = tokens_of(lists)
     order = longest_first(tokens)
-    seen = []
+    places = []
     while len(order):
         batch = next_batch(tokens, order, budget, padding=0)
         assert batch.ids.size <= budget or len(batch.ids) == 1
         for row, place, length in zip(batch.ids, batch.positions, batch.lengths, strict=True):
             assert row[:length].tolist() == lists[place]
             assert not row[length:].any()
-        seen.extend(batch.positions.tolist())
+        places.extend(batch.positions.tolist())
         order = order[len(batch.positions) :]
-    assert sorted(seen) == list(range(len(lists)))
-    assert [len(lists[place]) for place in seen] == sorted((len(item) for item in lists), reverse=True)
+    assert sorted(places) == list(range(len(lists)))
+    assert [len(lists[place]) for place in places] == sorted((len(item) for item in lists), reverse=True)
 
 
 def test_chunks_come_longest_first() -> None:
@@ -57,8 +57,8 @@ LISTS = [[7] * length for length in (9, 1, 4, 4, 7, 2, 2, 5, 8)]
 
 def test_a_feed_hands_each_text_to_one_thread() -> None:
     feed = fed(LISTS * 40, 16)
-    makers = [lambda: iter(feed.take, None)] * 4
-    batches: list[TokenBatch] = list(merged(makers, 3, "test"))
+    producers = [lambda: iter(feed.take, None)] * 4
+    batches: list[TokenBatch] = list(merged(producers, 3, "test"))
     alone = list(iter(fed(LISTS * 40, 16).take, None))
     assert sorted(np.concatenate([batch.positions for batch in batches])) == list(range(len(LISTS) * 40))
     assert sorted(batch.positions.tolist() for batch in batches) == sorted(batch.positions.tolist() for batch in alone)
@@ -66,8 +66,8 @@ def test_a_feed_hands_each_text_to_one_thread() -> None:
 
 def test_a_feed_gives_smaller_batches_after_one_that_did_not_fit() -> None:
     feed = fed(LISTS, 64)
-    feed.fits_not(40)
-    feed.fits_not(40)  # the same batch size, from another worker: no reason to go lower
+    feed.shrink(40)
+    feed.shrink(40)  # the same batch size, from another worker: no reason to go lower
     assert feed.budget == 32
     sizes = [batch.ids.size for batch in iter(feed.take, None)]
     assert max(sizes) <= 32 < sum(sizes)
@@ -83,8 +83,8 @@ def test_halves_hold_the_same_texts() -> None:
     assert (second.ids != 0).sum() == second.lengths.sum()
 
 
-def numbers(*found: int, broken: bool = False) -> Iterator[int]:
-    yield from found
+def numbers(*values: int, broken: bool = False) -> Iterator[int]:
+    yield from values
     if broken:
         raise KeyError("broken")
 
@@ -93,28 +93,28 @@ def test_merged_keeps_each_makers_order_and_raises_its_error() -> None:
     items = list(merged([lambda: numbers(1, 2, 3), lambda: numbers(11, 12)], 1, "test"))
     assert sorted(items) == [1, 2, 3, 11, 12]
     assert [item for item in items if item < 10] == [1, 2, 3]
-    found = merged([lambda: numbers(1, 2, broken=True)], 2, "test")
-    assert [next(found), next(found)] == [1, 2]
+    stream = merged([lambda: numbers(1, 2, broken=True)], 2, "test")
+    assert [next(stream), next(stream)] == [1, 2]
     with pytest.raises(KeyError, match="broken"):
-        next(found)
+        next(stream)
 
 
 def test_leaving_early_and_errors_stop_the_threads() -> None:
-    made = []
+    produced = []
 
     def endless() -> Iterator[int]:
         while True:
-            made.append(1)
+            produced.append(1)
             yield 1
 
     items = merged([endless, endless], 3, "secid-test")
     next(items)
     items.close()
-    count = len(made)
+    count = len(produced)
     with pytest.raises(KeyError, match="broken"):
         list(merged([lambda: numbers(broken=True), endless], 3, "secid-test"))
-    later = len(made)
+    later = len(produced)
     time.sleep(0.05)
-    assert len(made) == later <= count + 6
+    assert len(produced) == later <= count + 6
     assert count <= 8
     assert not any(thread.name == "secid-test" for thread in threading.enumerate())

@@ -22,7 +22,8 @@ from secid.encode import segment as segment_module
 from secid.encode.keys import find, key_words
 from secid.encode.segment import DAMAGED, TEMPORARY, write_segment
 from secid.errors import NonFiniteEmbeddingError, OutputError
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
+from tests.snapshots import refusal
 
 from .conftest import ListTexts, text_keys
 
@@ -36,7 +37,7 @@ def rows_of(texts: Sequence[str], role: str = "passage") -> np.ndarray:
 
 
 class Counting:
-    """An encoder function that remembers what it was asked."""
+    """An encoder function that records the texts of its calls."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -96,7 +97,7 @@ def test_no_texts_and_no_cache(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["rows.npy", "keys.npy", "truncated.npy", "segment.json"])
 @pytest.mark.parametrize("damage", ["flip", "cut", "gone"])
-def test_a_damaged_segment_is_set_aside_and_encoded_again(tmp_path: Path, file: str, damage: str) -> None:
+def test_a_damaged_segment_is_quarantined_and_encoded_again(tmp_path: Path, file: str, damage: str) -> None:
     run(tmp_path, TEXTS[:350])
     run(tmp_path, TEXTS)
     victim = min((tmp_path / FINGERPRINT).iterdir()) / file
@@ -168,7 +169,7 @@ def test_rows_of_another_dimension_stay(tmp_path: Path) -> None:
     cache = Cache(CacheFolder(tmp_path, 10**9), FINGERPRINT)
     out, marks = np.zeros((700, 3), dtype=np.float32), np.zeros(700, dtype=np.bool_)
     assert not cache.lookup(text_keys(TEXTS, "passage"), out, marks).any()
-    assert cache.set_aside == []
+    assert cache.damaged == []
     assert run(tmp_path, TEXTS)[0].n_cached == 700
 
 
@@ -280,7 +281,7 @@ def test_another_run_may_remove_what_is_open(tmp_path: Path) -> None:
     CacheFolder(tmp_path, 10**9).clear()
     out, marks = np.zeros((700, 16), dtype=np.float32), np.zeros(700, dtype=np.bool_)
     assert not cache.lookup(text_keys(TEXTS, "passage"), out, marks).any()
-    assert cache.set_aside == []
+    assert cache.damaged == []
 
 
 def test_keys_are_compared_on_all_bytes(tmp_path: Path) -> None:
@@ -292,8 +293,8 @@ def test_keys_are_compared_on_all_bytes(tmp_path: Path) -> None:
     asked[:6] = keys
     asked[6, 15], asked[7, 0] = 9, 255
     out, marks = np.full((8, 2), -1, dtype=np.float32), np.zeros(8, dtype=np.bool_)
-    found = Cache(CacheFolder(tmp_path, 10**9), FINGERPRINT).lookup(asked, out, marks)
-    assert found.tolist() == [True] * 6 + [False] * 2
+    cached = Cache(CacheFolder(tmp_path, 10**9), FINGERPRINT).lookup(asked, out, marks)
+    assert cached.tolist() == [True] * 6 + [False] * 2
     assert np.array_equal(out[:6], rows)
     assert (out[6:] == -1).all()
     assert marks.tolist() == [True] + [False] * 7
@@ -304,8 +305,8 @@ def test_find_agrees_with_a_dictionary() -> None:
     stored = np.unique(generator.integers(0, 3, (400, 16), dtype=np.uint8), axis=0)
     asked = np.concatenate([stored[::3], generator.integers(0, 3, (300, 16), dtype=np.uint8)])
     places = {bytes(key): place for place, key in enumerate(stored)}
-    found = find(*key_words(asked), *key_words(stored))
-    assert found.tolist() == [places.get(bytes(key), -1) for key in asked]
+    positions = find(*key_words(asked), *key_words(stored))
+    assert positions.tolist() == [places.get(bytes(key), -1) for key in asked]
 
 
 def test_long_runs_are_sealed_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,26 +332,28 @@ def test_an_unusable_row_stops_the_run_and_keeps_what_was_done(tmp_path: Path, b
     assert run(tmp_path, TEXTS)[0].n_cached == 256
 
 
+FULL = "No space left on device"
+
+
 def test_a_full_disk_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(28, FULL)
 
     monkeypatch.setattr(cache_module, "write_segment", refuse)
-    with pytest.raises(OutputError, match="No space left") as caught:
-        run(tmp_path, TEXTS)
-    assert "--no-cache" in str(caught.value)
+    message = refusal(lambda: run(tmp_path, TEXTS), OutputError, tmp_path / FINGERPRINT)
+    assert all(part in message for part in (FULL, flag_of("cache_dir", "DIR"), flag_of("cache", False)))
     encoder = from_callable(
         lambda texts, role: rows_of(texts) * (1 if len(texts) == 1 else np.nan), "x", fingerprint="x"
     )
     out, cache = np.zeros((700, 16), dtype=np.float32), Cache(CacheFolder(tmp_path, 10**9), "x")
     cache.add(text_keys(["a"], "query"), rows_of(["a"]), np.zeros(1, dtype=np.bool_))
-    with pytest.raises(NonFiniteEmbeddingError, match="'text 0'"):  # what stopped the run is told, not what came of it
+    with pytest.raises(NonFiniteEmbeddingError, match="'text 0'"):  # the error that stopped the run, not a later one
         embed(encoder, ListTexts(TEXTS), text_keys(TEXTS, "passage"), "passage", out, cache=cache, progress=abs)
 
 
 def test_the_folder_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = CacheFolder.of(Settings(cache_dir=str(tmp_path), cache_gb=0.5))
-    assert (found.folder, found.limit_bytes) == (tmp_path, 500_000_000)
+    folder = CacheFolder.of(Settings(cache_dir=str(tmp_path), cache_gb=0.5))
+    assert (folder.folder, folder.limit_bytes) == (tmp_path, 500_000_000)
     if sys.platform == "linux":
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         assert CacheFolder.of(Settings()).folder == tmp_path / "secid" / "embeddings"
@@ -371,8 +374,8 @@ def keys(texts):
 
 def rows(texts, role):
     time.sleep(0.002)
-    found = keys(texts).astype(np.float32) + 1
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+    values = keys(texts).astype(np.float32) + 1
+    return values / np.linalg.norm(values, axis=1, keepdims=True)
 
 class Texts(list):
     def get(self, start, stop):
@@ -410,27 +413,27 @@ def wait_for_more_than(folder: Path, n: int) -> None:
 def test_killed_runs_resume_and_repeat_no_finished_segment(tmp_path: Path) -> None:
     """Eight kills at random moments; what a finished segment holds is never encoded again."""
     generator = random.Random(5)
-    n_texts, kept = 20_000, 0
+    n_texts, finished = 20_000, 0
     for number in range(8):
         process = worker(tmp_path, n_texts)
         assert process.stdout is not None
         process.stdout.readline()
         if number % 2:  # however slow the machine is, some kills come after a segment
-            wait_for_more_than(tmp_path, kept)
+            wait_for_more_than(tmp_path, finished)
         time.sleep(generator.uniform(0, 0.06))
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()
         rows = n_rows(tmp_path)
         assert CacheFolder(tmp_path, 10**9).info().n_damaged == 0
-        assert rows >= kept
-        kept = rows
-    assert kept <= n_texts  # no text twice: a resumed run skips what is there
+        assert rows >= finished
+        finished = rows
+    assert finished <= n_texts  # no text twice: a resumed run skips finished ones
     last = worker(tmp_path, n_texts)
     output = last.communicate()[0].split()
     assert last.returncode == 0
-    assert output == ["ready", str(kept)]
-    assert kept > 0
+    assert output == ["ready", str(finished)]
+    assert finished > 0
 
 
 def test_two_runs_at_once_are_both_right(tmp_path: Path) -> None:

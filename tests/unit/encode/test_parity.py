@@ -53,9 +53,9 @@ def test_equals_sentence_transformers_and_damage_shows(tiny: Tiny, family: str) 
         pytest.skip("this transformers has no NomicBERT of its own")
     folder = tiny(family)
     expected = oracle(folder)
-    found = ours(folder)
-    assert distance(found, expected) <= TOLERANCE
-    assert np.allclose(np.linalg.norm(found[0], axis=1), 1, atol=1e-6)
+    rows = ours(folder)
+    assert distance(rows, expected) <= TOLERANCE
+    assert np.allclose(np.linalg.norm(rows[0], axis=1), 1, atol=1e-6)
     other = "cls" if family != "modernbert" else "mean"
     assert distance(ours(folder, pooling=other), expected) > NOTICED
     assert distance(ours(folder, query_prefix="")[:1], expected[:1]) > NOTICED
@@ -99,9 +99,9 @@ def test_rarer_poolings(tiny: Tiny, tmp_path: Path, key: str) -> None:
     folder = shutil.copytree(tiny("bert"), tmp_path / "pooled")
     modes = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False, key: True}
     write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": 32, **modes})
-    found = ours(folder)
-    assert found[0].shape == (len(TEXTS), 64)
-    assert distance(found, oracle(folder)) <= TOLERANCE
+    rows = ours(folder)
+    assert rows[0].shape == (len(TEXTS), 64)
+    assert distance(rows, oracle(folder)) <= TOLERANCE
 
 
 def test_layer_norm_residual_and_lower_case(tiny: Tiny, tmp_path: Path) -> None:
@@ -131,9 +131,9 @@ def test_layer_norm_residual_and_lower_case(tiny: Tiny, tmp_path: Path) -> None:
     write_json(folder / "3_LayerNorm" / "config.json", {"dimension": 16})
     norm = {"norm.weight": torch.rand(16), "norm.bias": torch.rand(16)}
     save_file(norm, folder / "3_LayerNorm" / "model.safetensors")
-    found = ours(folder)
-    assert distance(found, oracle(folder)) <= TOLERANCE
-    assert np.abs(np.linalg.norm(found[0], axis=1) - 1).max() > NOTICED  # nothing normalises here
+    rows = ours(folder)
+    assert distance(rows, oracle(folder)) <= TOLERANCE
+    assert np.abs(np.linalg.norm(rows[0], axis=1) - 1).max() > NOTICED  # nothing normalises here
 
 
 def test_minilm_equals_sentence_transformers() -> None:

@@ -1,10 +1,11 @@
-"""Vectors from a file, found by text, hash or row order, and everything that may be wrong with it."""
+"""Vectors from a file, looked up by text, hash or row order, and everything that may be wrong with it."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from secid.encode import Cache, CacheFolder, describe, embed, load, self_test, s
 from secid.errors import EncoderError, NonFiniteEmbeddingError
 from secid.pages.encoder import encoder_json, encoder_text
 from secid.settings import Settings
+from tests.snapshots import Snapshot, refusal, situations
 
 from .conftest import ListTexts, text_keys
 
@@ -62,8 +64,8 @@ def test_rows_by_text(tmp_path: Path, layout: str) -> None:
 
 def test_a_text_without_a_vector_is_named(tmp_path: Path) -> None:
     found = encoder(save(tmp_path, "npz text"))
-    with pytest.raises(EncoderError, match=r"2 of 3 texts \(query\) have no vector, the first 'unseen'"):
-        found.encode(["one", "unseen", "too"], "query")
+    message = refusal(lambda: found.encode(["one", "unseen", "too"], "query"), EncoderError, tmp_path / "v.npz")
+    assert all(part in message for part in ("2 of 3", "query", "'unseen'"))
 
 
 def test_roles_tell_two_vectors_of_a_text_apart(tmp_path: Path) -> None:
@@ -73,8 +75,7 @@ def test_roles_tell_two_vectors_of_a_text_apart(tmp_path: Path) -> None:
     assert np.abs(found.encode(["same"], "query") - UNIT[:1]).max() < 1e-6
     assert np.abs(found.encode(["same"], "passage") - UNIT[1:2]).max() < 1e-6
     np.savez(path, vectors=UNIT[:2], text=np.array(["same", "same"]))
-    with pytest.raises(EncoderError, match="rows 0 and 1 are of one text but differ"):
-        encoder(path)
+    assert "0 and 1" in refusal(lambda: encoder(path), EncoderError, path)
 
 
 def test_texts_beside_the_file_are_part_of_it(tmp_path: Path) -> None:
@@ -97,21 +98,22 @@ def test_rows_that_are_not_unit(tmp_path: Path) -> None:
     raw = encoder(path)
     assert not raw.info.normalize
     assert np.array_equal(raw.encode(TEXTS, "query"), ROWS)
-    assert any("not of unit length" in note for note in raw.info.notes)
+    assert len(raw.info.notes) == 1
     scaled = encoder(path, normalize=True)
     assert np.abs(scaled.encode(TEXTS, "query") - UNIT).max() < 1e-6
     assert scaled.info.fingerprint != raw.info.fingerprint
     cut = encoder(path, truncate_dim=2)
     assert np.allclose(np.linalg.norm(cut.encode(TEXTS, "query"), axis=1), 1, atol=1e-6)
-    with pytest.raises(EncoderError, match="truncate_dim=6 is more than the 5"):
-        encoder(path, truncate_dim=6)
+    message = refusal(lambda: encoder(path, truncate_dim=6), EncoderError, None)
+    assert all(part in message for part in ("truncate_dim=6", "truncate_dim=5"))
+    assert encoder(path, truncate_dim=5).dimension == 5
 
 
 def test_flags_of_a_recipe_that_a_file_cannot_follow_are_named(tmp_path: Path) -> None:
     path = save(tmp_path, "npz text")
     assert encoder(path).info.notes == ()
     found = encoder(path, query_prefix="query: ", max_length=8, pooling="cls", dtype="bf16").info.notes
-    assert found == ("not used with a file of vectors: --set pooling, --query-prefix, --max-length, --dtype",)
+    assert [note.partition(": ")[2] for note in found] == ["--set pooling, --query-prefix, --max-length, --dtype"]
 
 
 def test_a_stored_row_that_is_not_finite_is_not_answered_with_a_number_format(tmp_path: Path) -> None:
@@ -121,7 +123,7 @@ def test_a_stored_row_that_is_not_finite_is_not_answered_with_a_number_format(tm
     found, out = encoder(tmp_path / "v.npz"), np.zeros((4, 5), np.float32)
     with pytest.raises(NonFiniteEmbeddingError, match="'two'") as caught:
         embed(found, ListTexts(TEXTS), text_keys(TEXTS, "query"), "query", out, cache=None, progress=lambda n: None)
-    assert "mend what made its vector" in str(caught.value)
+    assert caught.value.where == str(tmp_path / "v.npz")
     assert "--dtype" not in str(caught.value)
 
 
@@ -140,7 +142,8 @@ def test_the_self_test_reads_the_stored_rows(tmp_path: Path) -> None:
         ("finite", "unit", "texts"), "pass"
     )
     assert describe(encoder(path)).not_asked == ("roles", "batch")
-    assert "all 3 checks pass; not asked of stored rows: roles, batch" in encoder_text(describe(encoder(path)))
+    last = encoder_text(describe(encoder(path))).splitlines()[-1]
+    assert (" 3 " in last, last.endswith(": roles, batch")) == (True, True)
     damaged = UNIT.copy()
     damaged[1, 1] = np.nan
     np.savez(path, vectors=damaged, text=np.array(TEXTS))
@@ -149,41 +152,60 @@ def test_the_self_test_reads_the_stored_rows(tmp_path: Path) -> None:
     assert self_test(encoder(path))[2].outcome == "fail"
 
 
-def test_the_kept_dimensions_are_told(tmp_path: Path) -> None:
+def test_the_number_of_dimensions_is_reported(tmp_path: Path) -> None:
     path = save(tmp_path, "npz text")
     assert describe(encoder(path)).truncate_dim is None
     cut = describe(encoder(path, truncate_dim=3))
     assert cut.truncate_dim == json.loads(encoder_json(cut))["truncate_dim"] == 3
-    assert "first 3 dimensions" in encoder_text(cut)
+    assert " 3 dimensions" in encoder_text(cut)
 
 
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"text": np.array(TEXTS)}, "expected one of vector"),
-        ({"vectors": UNIT}, "nothing tells which text"),
-        ({"vectors": UNIT, "embedding": UNIT, "text": np.array(TEXTS)}, "expected one of"),
-        ({"vectors": UNIT[:3], "text": np.array(TEXTS)}, "3 vectors but 4 texts"),
-        ({"vectors": UNIT[0], "text": np.array(TEXTS)}, r"shape \(5,\)"),
-        ({"vectors": np.ones((4, 2), dtype=np.int64), "text": np.array(TEXTS)}, "int64"),
-        ({"vectors": UNIT, "text_sha256": np.array(["zz"] * 4)}, "not hexadecimal"),
-        ({"vectors": UNIT, "text_sha256": np.array(["ab"] * 4)}, "row 0 is 'ab', expected 64 hexadecimal digits"),
-        ({"vectors": UNIT[:0], "text": np.array([], dtype=str)}, "holds no vectors"),
-        ({"vectors": UNIT, "text": np.array(TEXTS), "role": np.array([["query"]] * 4)}, r"role has shape \(4, 1\)"),
-        ({"vectors": UNIT, "text": np.array(TEXTS), "role": np.array(["q"] * 4)}, "roles"),
-        ({"vectors": np.array([{}] * 4), "text": np.array(TEXTS)}, "cannot be read: it holds Python objects"),
-        ({"vectors": UNIT, "text": np.array(TEXTS), "role": np.array(["query"] * 6)}, "4 vectors but 6 roles"),
-        ({"vectors": UNIT, "text": np.array(TEXTS), "role": np.array(["passage"] * 2)}, "4 vectors but 2 roles"),
-        ({"vectors": UNIT, "text": np.arange(4)}, "text of row 0 is 0, expected a text"),
-        ({"vectors": UNIT[:2], "text": np.array(["a", "a"])}, "rows 0 and 1 are of one text but differ"),
-    ],
-)
-def test_bad_npz_files(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
-    path = tmp_path / "v.npz"
-    np.savez(path, **arrays)
-    with pytest.raises(EncoderError, match=message) as caught:
-        encoder(path)
-    assert caught.value.where == str(path)
+ARRAYS: dict[str, dict[str, Any]] = {
+    "no vectors": {"text": np.array(TEXTS)},
+    "no texts": {"vectors": UNIT},
+    "vectors under two names": {"vectors": UNIT, "embedding": UNIT, "text": np.array(TEXTS)},
+    "fewer vectors than texts": {"vectors": UNIT[:3], "text": np.array(TEXTS)},
+    "a single vector": {"vectors": UNIT[0], "text": np.array(TEXTS)},
+    "whole numbers": {"vectors": np.ones((4, 2), dtype=np.int64), "text": np.array(TEXTS)},
+    "hashes of letters": {"vectors": UNIT, "text_sha256": np.array(["zz"] * 4)},
+    "short hashes": {"vectors": UNIT, "text_sha256": np.array(["ab"] * 4)},
+    "no rows": {"vectors": UNIT[:0], "text": np.array([], dtype=str)},
+    "a table of roles": {"vectors": UNIT, "text": np.array(TEXTS), "role": np.array([["query"]] * 4)},
+    "another role": {"vectors": UNIT, "text": np.array(TEXTS), "role": np.array(["q"] * 4)},
+    "Python objects": {"vectors": np.array([{}] * 4), "text": np.array(TEXTS)},
+    "more roles than vectors": {"vectors": UNIT, "text": np.array(TEXTS), "role": np.array(["query"] * 6)},
+    "fewer roles than vectors": {"vectors": UNIT, "text": np.array(TEXTS), "role": np.array(["passage"] * 2)},
+    "numbers for texts": {"vectors": UNIT, "text": np.arange(4)},
+    "two vectors for a text": {"vectors": UNIT[:2], "text": np.array(["a", "a"])},
+}
+COLUMNS: dict[str, dict[str, Any]] = {
+    "vectors of different lengths": {"text": ["a", "b"], "vector": [[1.0, 2.0], [1.0]]},
+    "a missing vector": {"text": ["a", "b"], "vector": [[1.0, 2.0], None]},
+    "numbers for vectors": {"text": ["a", "b"], "vector": [1.0, 2.0]},
+    "vectors of letters": {"text": ["a", "b"], "vector": [["x"], ["y"]]},
+    "a missing text": {"text": ["a", None], "vector": [[1.0], [2.0]]},
+    "numbers for texts": {"text": [1, 2], "vector": [[1.0], [2.0]]},
+}
+
+
+def test_files_with_wrong_contents_are_refused(tmp_path: Path, snapshot: Snapshot) -> None:
+    texts = {}
+    for name, arrays in ARRAYS.items():
+        np.savez(tmp_path / "v.npz", **arrays)
+        texts[f"npz: {name}"] = refusal(lambda: encoder(tmp_path / "v.npz"), EncoderError, tmp_path / "v.npz")
+    for name, columns in COLUMNS.items():
+        pq.write_table(pa.table(columns), tmp_path / "v.parquet")
+        texts[f"parquet: {name}"] = refusal(
+            lambda: encoder(tmp_path / "v.parquet"), EncoderError, tmp_path / "v.parquet"
+        )
+    path = save(tmp_path, "npz text")
+    texts["an unknown text"] = refusal(lambda: encoder(path).encode(["one", "unseen"], "query"), EncoderError, path)
+    texts["too many dimensions"] = refusal(lambda: encoder(path, truncate_dim=6), EncoderError, None)
+    texts["no such file"] = refusal(lambda: encoder(tmp_path / "w.npz"), EncoderError, tmp_path / "w.npz")
+    np.savez(path, vectors=ROWS, text=np.array(TEXTS))
+    texts["notes"] = "\n".join(encoder(path, pooling="cls").info.notes)
+    named = {name: re.sub("SHA-256: .*", "SHA-256: …", text) for name, text in texts.items()}
+    snapshot("vectors.txt", situations({name: text.replace(str(tmp_path), "WORK") for name, text in named.items()}))
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "an array alone"])
@@ -195,9 +217,10 @@ def test_damaged_npz_files(tmp_path: Path, damage: str) -> None:
     np.save(array, UNIT)
     damaged = {"empty": b"", "cut": bytes(content[: len(content) // 2]), "flipped": bytes(content)}
     path.write_bytes({**damaged, "an array alone": array.getvalue()}[damage])
-    with pytest.raises(EncoderError, match="cannot be read") as caught:
+    with pytest.raises(EncoderError) as caught:
         encoder(path)
     assert caught.value.where == str(path)
+    assert caught.value.__cause__ is not None  # reading failed, not a check of what was read
 
 
 def test_texts_beside_the_file_that_are_no_text(tmp_path: Path) -> None:
@@ -206,8 +229,7 @@ def test_texts_beside_the_file_that_are_no_text(tmp_path: Path) -> None:
     lines.write_bytes(b"\xef\xbb\xbf" + lines.read_bytes())  # a byte order mark is none of the first text
     assert np.abs(encoder(path).encode(TEXTS, "query") - UNIT).max() < 1e-6
     lines.write_bytes(b'"one"\n"caf\xe9"\n')
-    with pytest.raises(EncoderError, match=r"v\.jsonl:2: not valid JSON"):
-        encoder(path)
+    refusal(lambda: encoder(path), EncoderError, f"{lines}:2")
 
 
 def test_large_lists_are_lists(tmp_path: Path) -> None:
@@ -216,28 +238,8 @@ def test_large_lists_are_lists(tmp_path: Path) -> None:
     assert np.abs(encoder(tmp_path / "v.parquet").encode(TEXTS, "query") - UNIT).max() < 1e-6
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"text": ["a", "b"], "vector": [[1.0, 2.0], [1.0]]}, "several lengths"),
-        ({"text": ["a", "b"], "vector": [[1.0, 2.0], None]}, "1 nulls"),
-        ({"text": ["a", "b"], "vector": [1.0, 2.0]}, "expected a list"),
-        ({"text": ["a", "b"], "vector": [["x"], ["y"]]}, "expected floats"),
-        ({"text": ["a", None], "vector": [[1.0], [2.0]]}, "text of row 1 is None, expected a text"),
-        ({"text": [1, 2], "vector": [[1.0], [2.0]]}, "text of row 0 is 1, expected a text"),
-    ],
-)
-def test_bad_parquet_files(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
-    path = tmp_path / "v.parquet"
-    pq.write_table(pa.table(columns), path)
-    with pytest.raises(EncoderError, match=message):
-        encoder(path)
-
-
 @pytest.mark.parametrize("name", ["v.npz", "v.parquet"])
-def test_files_that_are_none(tmp_path: Path, name: str) -> None:
-    with pytest.raises(EncoderError, match="no such file"):
-        encoder(tmp_path / name)
+def test_missing_files_and_files_of_another_kind_are_refused(tmp_path: Path, name: str) -> None:
+    missing = refusal(lambda: encoder(tmp_path / name), EncoderError, tmp_path / name)
     (tmp_path / name).write_bytes(b"nothing of the kind")
-    with pytest.raises(EncoderError, match="cannot be read"):
-        encoder(tmp_path / name)
+    assert refusal(lambda: encoder(tmp_path / name), EncoderError, tmp_path / name) != missing

@@ -18,6 +18,7 @@ from secid.encode.protocol import EncodedBatch, gather
 from secid.errors import EncoderError
 from secid.pages.markdown import to_markdown
 from secid.settings import Settings
+from tests.snapshots import refusal
 
 from .conftest import text_keys
 
@@ -59,20 +60,21 @@ def test_noise_that_drowns_near_copies_fails() -> None:
     assert outcomes(encoder)["batch"] == "fail"
 
 
-def test_noise_that_drowns_near_copies_is_told_in_the_run() -> None:
+def test_noise_that_drowns_near_copies_is_a_warning_of_the_run() -> None:
     def hashed(texts: list[str], role: str) -> np.ndarray:
         keys = text_keys(texts, "passage").astype(np.float32) - 127.5
         return keys * (1.0 if role == "query" or len(texts) == 1 else NOISE[:16])
 
     run = secid.score([SOURCE], from_callable(hashed, "x"), controls="none", cache=False)
-    assert any("batch-invariant" in warning for warning in run.warnings)
     quiet = secid.score([SOURCE], from_callable(rows, "x"), controls="none", cache=False)
-    assert not any("another row" in warning for warning in quiet.warnings)
+    batch = [check for check in self_test(from_callable(hashed, "x")) if check.name == "batch"]
+    assert [check.outcome for check in batch] == ["fail"]
+    assert len(set(run.warnings) - set(quiet.warnings)) == 1
 
 
 def test_cuts_that_are_unknown_are_no_zeros(tmp_path: Path) -> None:
     run = secid.score([SOURCE], from_callable(rows, "x"), run=tmp_path / "run", controls="none", cache=False)
-    assert "does not say" in run.not_evaluated["truncated"]
+    assert run.not_evaluated["truncated"]
     assert run.sources[0].finding("truncated") is None
     assert "truncated" not in run.sources[0].finding_overlaps
     assert "n_truncated" not in run.timing["encode"]
@@ -82,29 +84,29 @@ def test_cuts_that_are_unknown_are_no_zeros(tmp_path: Path) -> None:
 
 
 def test_settings_that_an_encoder_object_does_not_follow_are_named() -> None:
-    said = ("not used with an encoder object: --set pooling, --max-length, --dtype",)
+    ignored = ["--set pooling, --max-length, --dtype"]
     given = {"pooling": "cls", "max_length": 8, "dtype": "bf16", "temperature": 0.1}
     encoder = from_callable(rows, "x", fingerprint="x")
     run = secid.score([SOURCE], encoder, controls="none", cache=False, **given)
-    assert run.encoder.notes == said
-    assert secid.describe_encoder(encoder, **given).info.notes == said
+    for notes in (run.encoder.notes, secid.describe_encoder(encoder, **given).info.notes):
+        assert [note.partition(": ")[2] for note in notes] == ignored
     assert secid.score([SOURCE], encoder, controls="none", cache=False).encoder.notes == ()
 
 
 def test_threads_are_set_for_any_encoder() -> None:
-    before, found = torch.get_num_threads(), set()
+    before, counts = torch.get_num_threads(), set()
 
     def threads(texts: list[str], role: str) -> np.ndarray:
-        found.add(torch.get_num_threads())
+        counts.add(torch.get_num_threads())
         return rows(texts, role)
 
     encoder = from_callable(threads, "x")
-    found.clear()
+    counts.clear()
     try:
         secid.score([SOURCE], encoder, controls="none", cache=False, threads=before + 1)
     finally:
         torch.set_num_threads(before)
-    assert found == {before + 1}
+    assert counts == {before + 1}
 
 
 NOISE = np.random.default_rng(0).normal(1.0, 0.1, 16).astype(np.float32)
@@ -113,13 +115,13 @@ SOURCE = str(Path(__file__).parents[3] / "fixtures" / "sources" / "random.jsonl"
 
 def test_non_finite_rows_fail() -> None:
     def broken(texts: list[str], role: str) -> np.ndarray:
-        found = rows(texts, role)
-        found[0, 0] = np.nan
-        return found
+        values = rows(texts, role)
+        values[0, 0] = np.nan
+        return values
 
-    found = outcomes(as_float32(from_callable(broken, "x")))
-    assert found["finite"] == "fail"
-    assert found["unit"] == found["batch"] == "fail"  # NaN fails every comparison
+    checks = outcomes(as_float32(from_callable(broken, "x")))
+    assert checks["finite"] == "fail"
+    assert checks["unit"] == checks["batch"] == "fail"  # NaN fails every comparison
 
 
 def test_rows_that_are_not_unit_fail() -> None:
@@ -173,10 +175,9 @@ def test_functions_that_return_something_else(bad: Any) -> None:
 
 def test_a_function_whose_dimension_changes() -> None:
     encoder = from_callable(lambda texts, role: np.ones((len(texts), len(texts) + 1)), "x")
-    with pytest.raises(EncoderError, match=r"shape \(2, 3\) for 2 texts, expected \(2, 2\)"):
-        encoder.encode(["a", "b"], "query")
-    with pytest.raises(EncoderError, match="needs a name"):
-        from_callable(rows, "")
+    message = refusal(lambda: encoder.encode(["a", "b"], "query"), EncoderError, "x")
+    assert all(part in message for part in ("(2, 3)", "(2, 2)"))
+    assert "from_callable(" in refusal(lambda: from_callable(rows, ""), EncoderError, None)
     assert encoder.encode([], "query").shape == (0, 2)
 
 
@@ -187,34 +188,32 @@ def test_gather_notices_lost_and_doubled_texts() -> None:
 
     assert gather([batch(1), batch(0, 2)], 3, 2).shape == (3, 2)
     for batches in ([batch(0, 1)], [batch(0, 1, 2), batch(2)]):
-        with pytest.raises(ValueError, match="not encoded exactly once"):
+        with pytest.raises(ValueError, match="1 of 3"):
             gather(batches, 3, 2)
 
 
-def test_an_error_of_a_function_says_which_texts_it_was_given_and_what_to_do():
+def test_an_error_of_a_function_names_its_texts_and_the_probe():
     table = {"dimension": [1.0, 2.0]}
 
     def looked_up(texts: list[str], role: str) -> list[list[float]]:
         return [table[text] for text in texts]
 
     encoder = from_callable(looked_up, "my table")
-    with pytest.raises(EncoderError, match="failed on 2 passage texts, the first 'tides': KeyError: 'tides'") as caught:
-        encoder.encode(["tides", "moon"], "passage")
-    assert caught.value.where == "my table"
-    assert "it must take any text" in str(caught.value.remedy)
+    message = refusal(lambda: encoder.encode(["tides", "moon"], "passage"), EncoderError, "my table")
+    assert all(part in message for part in ("2 passage", "KeyError: 'tides'", "'dimension'"))
     del table["dimension"]
-    with pytest.raises(EncoderError, match="failed on 1 passage text, the first 'dimension': KeyError"):
-        from_callable(looked_up, "my table")
+    message = refusal(lambda: from_callable(looked_up, "my table"), EncoderError, "my table")
+    assert all(part in message for part in ("1 passage", "KeyError: 'dimension'"))
 
 
 @pytest.mark.parametrize("kind", ["grad", "bf16", "list"])
 def test_a_function_may_return_tensors_of_any_kind(kind):
     def encode(texts: list[str], role: str) -> Any:
-        found = torch.from_numpy(rows(texts, role))
+        values = torch.from_numpy(rows(texts, role))
         if kind == "list":
-            return list(found.requires_grad_())
-        return found.bfloat16() if kind == "bf16" else found.requires_grad_()
+            return list(values.requires_grad_())
+        return values.bfloat16() if kind == "bf16" else values.requires_grad_()
 
-    found = from_callable(encode, "tensors").encode(["a", "abc"], "query")
+    result = from_callable(encode, "tensors").encode(["a", "abc"], "query")
     expected = rows(["a", "abc"], "query")
-    np.testing.assert_allclose(found, expected / np.linalg.norm(expected, axis=1, keepdims=True), rtol=1e-6)
+    np.testing.assert_allclose(result, expected / np.linalg.norm(expected, axis=1, keepdims=True), rtol=1e-6)

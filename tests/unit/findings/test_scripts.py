@@ -31,7 +31,7 @@ def minilm() -> Tokeniser:
     core = Tokenizer.from_file(str(folder / "tokenizer.json"))
     core.no_padding()
     core.no_truncation()
-    return Tokeniser(core, frozenset(), 0, None, core.token_to_id("[UNK]"))
+    return Tokeniser(core, frozenset(), 0, core.token_to_id("[UNK]"))
 
 
 def test_minilm_knows_latin_script_alone():
@@ -56,7 +56,7 @@ def trained(*languages: str, fallback: bool = False) -> Tokeniser:
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         trainer = trainers.BpeTrainer(vocab_size=1000, initial_alphabet=alphabet, show_progress=False)
     core.train_from_iterator(texts, trainer)
-    return Tokeniser(core, frozenset(), 0, None, core.token_to_id("<unk>"))
+    return Tokeniser(core, frozenset(), 0, core.token_to_id("<unk>"))
 
 
 @pytest.mark.parametrize("fallback", [False, True])

@@ -1,4 +1,4 @@
-"""A made-up subject whose numbers are known, so that every outcome of every check can be provoked."""
+"""A synthetic subject whose numbers are known, so that every outcome of every check can be provoked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from secid.findings.status import SourceStatus
 from secid.findings.summary import SourceFindings, source_finding
-from secid.gating.baseline import METHOD_SETTINGS, Baseline, BaselineSource, Known
+from secid.gating.baseline import METHOD_SETTINGS, Baseline, BaselineSource, Measurement
 from secid.gating.checks import all_checks
 from secid.gating.limits import complete
 from secid.gating.policy import parse_policy
@@ -69,7 +69,7 @@ def source_of(own: Sample, **changes: Any) -> BaselineSource:
     """A baseline's source with the numbers of the sample, and one negative in a hundred that outscores its positive."""
     low, high = np.quantile(own.relation(), (0.02, 0.98)).tolist()
     means = {**own.means(), **own.tails(low, high)}
-    known = BaselineSource(
+    source = BaselineSource(
         n_records=N_QUERIES,
         n_queries=N_QUERIES,
         n_negatives=N_QUERIES * PER_QUERY,
@@ -77,15 +77,15 @@ def source_of(own: Sample, **changes: Any) -> BaselineSource:
         interval_95=(0.0, 1.0),
         standard_error_nats=own.score.standard_error,
         bias_nats=0.0,
-        means={name: Known(value=e.value, standard_error=e.standard_error) for name, e in means.items()},
-        findings={"inversion": Known(value=0.01, standard_error=0.005)},
+        means={name: Measurement(value=e.value, standard_error=e.standard_error) for name, e in means.items()},
+        findings={"inversion": Measurement(value=0.01, standard_error=0.005)},
         tails={"low": low, "high": high},
         effective_rank={"10": 5.0, "100": 20.0, "1000": 50.0, "10000": 80.0},
         like_controls=(),
         schema="flagembedding",
         files={"own.jsonl": "0" * 64},
     )
-    return replace(known, **changes)
+    return replace(source, **changes)
 
 
 def baseline_of(**sources: BaselineSource) -> Baseline:
@@ -101,18 +101,17 @@ def baseline_of(**sources: BaselineSource) -> Baseline:
 
 
 def findings(own: Sample, **shares: float) -> SourceFindings:
-    """Every finding of the catalogue with the given share, spread over all queries; `truncated` was not looked for."""
+    """Every finding of the catalogue with the given share, spread over all queries; `truncated` is not evaluated."""
     place = np.arange(len(own.table))
     weight = np.ones(len(place))
     example = TripletExample(path="own.jsonl", line=7, query="q", positive="p", negative="n" * 400)
-    found = {
+    by_name = {
         name: Share.of((place % PER_QUERY < shares.get(name, 0.0) * PER_QUERY) * 1.0, weight, own.cluster, own.queries)
         for name in FINDINGS
         if name != "truncated"
     }
-    results = tuple(source_finding(name, share, (example,) * 4 if share.n else ()) for name, share in found.items())
-    status = SourceStatus("usable", found["empty"], ())
-    return SourceFindings(results, {}, found, status)
+    results = tuple(source_finding(name, share, (example,) * 4 if share.n else ()) for name, share in by_name.items())
+    return SourceFindings(results, {}, by_name, SourceStatus("usable", by_name["empty"], ()))
 
 
 Make = Callable[..., Subject]
@@ -129,7 +128,7 @@ def subject() -> Make:
         baseline = baseline_of(own=source_of(sample(seed=1)))
         own = sample() if own is None else own
         reference = Reference("own", baseline.sources["own"], None)
-        made = Subject(
+        subject = Subject(
             name="own",
             n_records=N_QUERIES,
             sample=own,
@@ -143,7 +142,7 @@ def subject() -> Make:
             rank=Estimate(50.0, own.queries, np.full(len(own.queries), 0.05)),
             example=lambda triplet: CheckExample(path="own.jsonl", line=triplet + 1, query="q", negative="n", note=""),
         )
-        return replace(made, **changes)
+        return replace(subject, **changes)
 
     return make
 

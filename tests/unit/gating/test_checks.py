@@ -11,7 +11,7 @@ from scipy.stats import t as student
 from secid.gating.checks import all_checks
 from secid.gating.limits import DERIVED
 from secid.gating.policy import CHECK_NAMES
-from secid.gating.subject import LEAST, MOST, WITHIN, Limit, Reference
+from secid.gating.subject import LEAST, MOST, UNDECIDED, WITHIN, Limit, Reference
 from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.gate import CheckExample
 from secid.triplets.estimates import Estimate
@@ -45,7 +45,7 @@ def test_a_fresh_sample_of_the_same_process_passes_every_check(subject):
         ({"query_similarity": -0.4}, "controls.shuffled", "fail"),
     ],
 )
-def test_a_shifted_source_is_told(subject, shift, name, expected):
+def test_a_shifted_source_is_noticed(subject, shift, name, expected):
     check = outcome(subject(sample(**shift)), name)
     assert check.outcome == expected
     if expected == "fail":
@@ -72,12 +72,12 @@ def test_a_shifted_source_is_told(subject, shift, name, expected):
 def test_an_interval_across_the_limit_is_undecided(subject, name, policy):
     check = outcome(subject(policy=policy), name)
     assert check.outcome == "not_evaluated"
-    assert "more records" in check.what_to_do
+    assert check.what_to_do == UNDECIDED
     assert check.holds_up
 
 
 @pytest.mark.parametrize("name", sorted(DERIVED))
-def test_the_share_of_a_finding_is_told_in_the_catalogue_s_words(subject, name):
+def test_the_share_of_a_finding_is_reported_in_the_catalogue_s_words(subject, name):
     check = outcome(subject(shares={name: 0.2}), f"findings.{name}")
     assert (check.outcome, check.measured) == ("fail", pytest.approx(0.2))
     assert f"20.00 % of 2,000 negatives {FINDINGS[name].says}" in check.message
@@ -90,24 +90,24 @@ def test_the_share_of_a_finding_is_told_in_the_catalogue_s_words(subject, name):
 
 def test_defects_are_counted_and_other_findings_estimated(subject):
     policy = {"findings": {"empty": 0.2, "hub": 0.2, "truncated": "off"}}
-    made = subject(policy=policy, shares={"empty": 0.2, "hub": 0.2})
+    one = subject(policy=policy, shares={"empty": 0.2, "hub": 0.2})
     for name, expected in (("empty", "pass"), ("hub", "not_evaluated")):
-        share = made.findings.shares[name]
+        share = one.findings.shares[name]
         spread = share.estimate.per_query + 0.01 * (-1.0) ** np.arange(len(share.estimate.queries)) / 20
-        made.findings.shares[name] = replace(share, estimate=replace(share.estimate, per_query=spread))
-        check = outcome(made, f"findings.{name}")
+        one.findings.shares[name] = replace(share, estimate=replace(share.estimate, per_query=spread))
+        check = outcome(one, f"findings.{name}")
         assert check.interval_95 is not None
         assert check.interval_95[0] < 0.2 < check.interval_95[1]
         assert check.outcome == expected
 
 
-def test_a_finding_that_was_not_looked_for_is_no_pass(subject):
+def test_a_finding_that_was_not_evaluated_is_not_a_pass(subject):
     check = outcome(subject(policy={"findings": {"truncated": 0.1}}), "findings.truncated")
     assert (check.outcome, check.holds_up) == ("not_evaluated", True)
     assert subject().missing["truncated"] in check.message
 
 
-def test_a_number_that_is_not_finite_is_no_pass(subject):
+def test_a_number_that_is_not_finite_is_not_a_pass(subject):
     broken = sample()
     broken.table.s_query_negative[0] = np.nan
     for name in ("means.consistency", "drift.consistency"):
@@ -115,9 +115,9 @@ def test_a_number_that_is_not_finite_is_no_pass(subject):
 
 
 def test_diversity_fails_below_its_limit(subject):
-    made = subject()
-    few = Estimate(10.0, made.sample.queries, np.full(len(made.sample.queries), 0.01))
-    assert outcome(replace(made, rank=few), "diversity").outcome == "fail"
+    one = subject()
+    few = Estimate(10.0, one.sample.queries, np.full(len(one.sample.queries), 0.01))
+    assert outcome(replace(one, rank=few), "diversity").outcome == "fail"
 
 
 def test_sizes(subject):
@@ -126,7 +126,7 @@ def test_sizes(subject):
     assert outcome(subject(policy=policy), "minimum_negatives").outcome == "pass"
 
 
-def test_a_control_that_cannot_be_made_is_no_pass(subject):
+def test_a_control_that_cannot_be_drawn_is_not_a_pass(subject):
     check = outcome(subject(controls={}, missing={"random": "too few"}), "controls.random")
     assert check.outcome == "not_evaluated"
     assert "too few" in check.message
@@ -176,7 +176,7 @@ def test_pairing_sees_what_independent_samples_cannot(subject):
     paired = outcome(subject(moved, policy, reference=reference), "score")
     alone = outcome(subject(moved, policy, reference=replace(reference, sample=None)), "score")
     assert paired.outcome == "fail"
-    assert "paired over 400" in paired.message
+    assert " 400 " in paired.message
     assert alone.outcome == "not_evaluated"
 
 
@@ -193,24 +193,24 @@ def test_errors_of_a_few_queries_decide_nothing(subject):
     for name, check in checks.items():
         if not name.startswith("minimum") and name.removeprefix("findings.") not in DEFECTS:
             assert check.outcome == "not_evaluated", name
-            assert "fewer than 5" in check.message
+            assert " 5 distinct" in check.message
 
 
 def test_a_baseline_of_a_few_queries_decides_nothing_either(subject):
     few = source_of(sample(1, n_queries=4), n_queries=4)
-    found = outcome(subject(reference=Reference("own", few, None)), "score")
-    assert (found.outcome, found.interval_95) == ("not_evaluated", None)
-    assert "fewer than 5" in found.message
+    check = outcome(subject(reference=Reference("own", few, None)), "score")
+    assert (check.outcome, check.interval_95) == ("not_evaluated", None)
+    assert " 5 distinct" in check.message
 
 
 def test_a_difference_uses_the_degrees_of_the_side_with_fewer_queries(subject):
     """Of 12 and 400 queries: Student's t with 11 degrees, times sqrt(12 / 11) as in a report."""
     few = source_of(sample(1, n_queries=12), n_queries=12, standard_error_nats=0.01)
-    made = subject(reference=Reference("own", few, None))
-    found = outcome(made, "score")
-    assert found.interval_95 is not None
-    error = np.hypot(made.sample.score.standard_error, 0.01)
-    half = (found.interval_95[1] - found.interval_95[0]) / 2
+    one = subject(reference=Reference("own", few, None))
+    check = outcome(one, "score")
+    assert check.interval_95 is not None
+    error = np.hypot(one.sample.score.standard_error, 0.01)
+    half = (check.interval_95[1] - check.interval_95[0]) / 2
     assert half / error == pytest.approx(student.ppf(0.975, 11) * np.sqrt(12 / 11), rel=1e-9)
 
 
@@ -251,9 +251,9 @@ def test_a_source_that_is_too_small_shows_the_rows_that_were_left_out(subject):
 
 
 def test_rows_of_the_rank_are_those_that_add_least_to_it(subject):
-    made = subject()
-    per_query = np.linspace(0.0, 1e-3, len(made.sample.queries))[::-1].copy()
-    check = outcome(replace(made, rank=Estimate(10.0, made.sample.queries, per_query)), "diversity")
+    one = subject()
+    per_query = np.linspace(0.0, 1e-3, len(one.sample.queries))[::-1].copy()
+    check = outcome(replace(one, rank=Estimate(10.0, one.sample.queries, per_query)), "diversity")
     assert check.outcome == "fail"
     assert [(row.line - 1) // 5 for row in check.examples] == [399, 398, 397]
 
@@ -263,13 +263,13 @@ def test_a_low_rank_of_few_negatives_is_no_failure(subject):
     few = sample(n_queries=80)
     for value, expected in ((5.0, "fail"), (20.0, "not_evaluated"), (50.0, "pass")):
         rank = Estimate(value, few.queries, np.full(80, 0.01))
-        made = subject(few, {"diversity": {"effective_rank_minimum": 37.0}}, rank=rank)
-        check = outcome(made, "diversity")
+        one = subject(few, {"diversity": {"effective_rank_minimum": 37.0}}, rank=rank)
+        check = outcome(one, "diversity")
         assert check.outcome == expected
-    few_reach = "where 2,000, as in the baseline, reach the limit, 400 may reach no more than 7.4"
     rank = Estimate(20.0, few.queries, np.full(80, 0.01))
-    made = subject(few, {"diversity": {"effective_rank_minimum": 37.0}}, rank=rank)
-    assert few_reach in outcome(made, "diversity").message
+    one = subject(few, {"diversity": {"effective_rank_minimum": 37.0}}, rank=rank)
+    message = outcome(one, "diversity").message
+    assert all(number in message for number in ("2,000 ", "400 ", "7.4"))
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_what_nothing_can_fail_is_passed_even_by_an_interval_beyond_it(subject):
 def test_a_difference_of_nothing_has_no_sign(subject):
     before = sample(seed=1)
     message = outcome(subject(before), "drift.score_nats").message
-    assert "by 0.0000 from" in message
+    assert " 0.0000 " in message
     assert "-0" not in message
 
 

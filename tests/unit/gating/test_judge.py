@@ -1,4 +1,4 @@
-"""What a verdict takes of a run: controls of this source's queries, whatever was scored beside it."""
+"""What a verdict takes from a run: controls of this source's queries, whatever was scored with it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_a_pooled_control_counts_on_the_source_s_queries_alone(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("made_with", "flags", "used"),
+    ("dtype", "flags", "expected"),
     [("bf16", {}, "bf16"), ("bf16", {"dtype": "float32"}, "float32"), ("unknown", {}, "auto")],
 )
-def test_the_number_format_is_the_baseline_s_unless_given(made_with, flags, used):
-    made = baseline_of(own=source_of(sample()))
-    made = replace(made, encoder=replace(made.encoder, dtype=made_with))
-    found = judge.settings_for(made, resolve(flags, environment={}), Policy())
-    assert found.values.dtype == used
-    stored = replace(made, encoder=replace(made.encoder, pooling="precomputed"))
+def test_the_number_format_is_the_baseline_s_unless_given(dtype, flags, expected):
+    baseline = baseline_of(own=source_of(sample()))
+    baseline = replace(baseline, encoder=replace(baseline.encoder, dtype=dtype))
+    settings = judge.settings_for(baseline, resolve(flags, environment={}), Policy())
+    assert settings.values.dtype == expected
+    stored = replace(baseline, encoder=replace(baseline.encoder, pooling="precomputed"))
     assert judge.settings_for(stored, resolve({}, environment={}), Policy()).values.dtype == "auto"

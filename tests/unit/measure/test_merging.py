@@ -23,7 +23,7 @@ def unit(generator: np.random.Generator, n: int) -> torch.Tensor:
     return torch.from_numpy(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
-def made(seed: int) -> tuple[Vectors, Triplets, np.ndarray]:
+def random_source(seed: int) -> tuple[Vectors, Triplets, np.ndarray]:
     """Records of 1 to 12 negatives in random order."""
     generator = np.random.default_rng(seed)
     counts = generator.integers(1, 13, RECORDS)
@@ -61,7 +61,7 @@ def relative(one: InformationState, other: InformationState) -> float:
 
 
 def test_parts_of_whole_blocks_merge_to_the_last_bits():
-    vectors, rows, coverage = made(0)
+    vectors, rows, coverage = random_source(0)
     whole = part_state(vectors, rows, coverage, np.arange(RECORDS))
     blocks = [block.groups for block in padded_blocks(rows.record_offsets)]
     assert len(blocks) > 5
@@ -78,7 +78,7 @@ def test_parts_of_whole_blocks_merge_to_the_last_bits():
 @pytest.mark.parametrize(("sums", "bound"), [(torch.float32, 5e-7), (torch.float64, 1e-12)])
 @pytest.mark.parametrize(("seed", "n_parts"), [(0, 2), (1, 3), (2, 7)])
 def test_any_parts_merge_to_the_rounding_of_the_sums(seed, n_parts, sums, bound):
-    vectors, rows, coverage = made(seed)
+    vectors, rows, coverage = random_source(seed)
     whole = part_state(vectors, rows, coverage, np.arange(RECORDS), sums)
     generator = np.random.default_rng(seed)
     part = generator.choice(n_parts, RECORDS, p=generator.dirichlet(np.ones(n_parts)))  # uneven

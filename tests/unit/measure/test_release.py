@@ -33,11 +33,11 @@ def triplets() -> Triplets:
 
 
 def both_passes(vectors: Vectors) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    made = triplets()
-    swept = sweep(vectors, made, {"base": np.full(len(made), 0.25)}, [BASE])
-    weight = gates(swept.dots, torch.full((len(made),), 0.25, dtype=torch.float64), BASE.temperature).weight.numpy()
+    source = triplets()
+    swept = sweep(vectors, source, {"base": np.full(len(source), 0.25)}, [BASE])
+    weight = gates(swept.dots, torch.full((len(source),), 0.25, dtype=torch.float64), BASE.temperature).weight.numpy()
     found = influence(
-        vectors, made, swept.dots.squared_distance.numpy(), weight, swept.state(BASE), FLOAT32_DISTANCE, (1.0, 50.0)
+        vectors, source, swept.dots.squared_distance.numpy(), weight, swept.state(BASE), FLOAT32_DISTANCE, (1.0, 50.0)
     )
     return swept.matrices[BASE].numpy(), found.per_query, found.bias_nats
 
@@ -68,20 +68,20 @@ def test_rows_are_gathered_by_windows_in_both_passes_and_results_stay(tmp_path, 
 
 
 def test_rows_are_taken_from_all_parts_of_a_file(tmp_path, monkeypatch):
-    made = MappedRows(tmp_path / "rows", 100, D)
-    made.values[:] = rows(100, 5)
+    stored = MappedRows(tmp_path / "rows", 100, D)
+    stored.values[:] = rows(100, 5)
     monkeypatch.setattr(mapped, "PART_BYTES", 7 * 4 * D)
     for ids in ([], [99], [0, 6, 7, 13, 14, 98, 99], list(range(100))):
         out = torch.full((len(ids), D), np.nan)
-        made.take(np.array(ids, np.int64), out)
+        stored.take(np.array(ids, np.int64), out)
         assert np.array_equal(out.numpy(), rows(100, 5)[ids])
 
 
 def test_written_rows_outlive_a_release(tmp_path):
-    made = MappedRows(tmp_path / "rows", 2000, D)
-    made.values[:] = rows(2000, 5)
-    made.release()
-    assert np.array_equal(made.values, rows(2000, 5))
+    stored = MappedRows(tmp_path / "rows", 2000, D)
+    stored.values[:] = rows(2000, 5)
+    stored.release()
+    assert np.array_equal(stored.values, rows(2000, 5))
     assert np.array_equal(MappedRows(tmp_path / "rows", 2000, D, new=False).values, rows(2000, 5))
 
 

@@ -78,8 +78,8 @@ def test_the_most_pairs_that_can_be_level_are_those_of_every_assignment():
     names = ["a", "b", "c", "d", "e"]
     pairs = list(combinations(names, 2))
     for _ in range(30):
-        chosen = {pair for pair in pairs if generator.random() < 0.6}
-        assert most_equal(sorted(chosen)) == brute_most_equal(names, chosen)
+        equal = {pair for pair in pairs if generator.random() < 0.6}
+        assert most_equal(sorted(equal)) == brute_most_equal(names, equal)
     assert most_equal([]) == 0
     assert most_equal([("b", "a"), ("b", "c")]) == 1
     assert most_equal(pairs) == 10
