@@ -14,11 +14,11 @@ from secid.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from secid.export.best_mixture import MixResult
     from secid.export.mixture import Blend
     from secid.export.writer import Schema
+    from secid.pages.page import Table
 
 NOT_RETRIEVAL = "This mixture maximises the score, not retrieval: whether it trains a better encoder is not measured."
 COLUMNS = (
@@ -105,27 +105,25 @@ def parse_shares(texts: list[str]) -> dict[str, float]:
 
 
 def _print(console: Console, mixture: MixResult, written: Blend | None) -> None:
-    from rich.text import Text
-
-    from secid.pages.sanitize import plain
-    from secid.pages.trimmed import Trimmed
+    from secid.pages.terminal import print_table
 
     bounded = mixture.max_share < 1.0 or any(part.fixed for part in mixture.parts)
     equal = "shares as equal as the bounds allow" if bounded else "equal shares"
-    console.print(Trimmed(Text(NOT_RETRIEVAL)))
-    console.print(Trimmed(_shares_table(mixture)))
-    console.print(Trimmed(Text(COLUMNS, style="dim")))
     best = f"best mixture: {mixture.nats:.4f} nats at budget {mixture.budget:g}"
-    for line in (
-        f"{best}; no allowed mixture is more than {mixture.gap_nats:.1e} nats above it",
-        f"{equal}: {mixture.equal_nats:.4f} nats",
-        f"best single source: {plain(mixture.best_single)}, {mixture.best_single_nats:.4f} nats",
-    ):
-        console.print(Trimmed(Text(line)))
+    print_lines(console, [NOT_RETRIEVAL])
+    print_table(console, _shares_table(mixture))
+    print_lines(
+        console,
+        (
+            COLUMNS,
+            f"{best}; no allowed mixture is more than {mixture.gap_nats:.1e} nats above it",
+            f"{equal}: {mixture.equal_nats:.4f} nats",
+            f"best single source: {mixture.best_single}, {mixture.best_single_nats:.4f} nats",
+        ),
+    )
     if mixture.hybrids:
-        console.print(Trimmed(_hybrids_table(mixture)))
-    for remark in mixture.remarks:
-        console.print(Trimmed(Text(plain(remark), style="yellow")))
+        print_table(console, _hybrids_table(mixture))
+    print_lines(console, mixture.remarks)
     if written is not None:
         print_lines(console, (*written_lines(written, written.path), *_drawing_lines(written, mixture.max_share)))
 
@@ -152,39 +150,30 @@ def _drawing_lines(written: Blend, max_share: float) -> Iterator[str]:
 
 
 def _shares_table(mixture: MixResult) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     from secid.pages.numbers import percent
+    from secid.pages.page import Table, foreign, number
     from secid.pages.sanitize import plain
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
-    table.add_column("source", overflow="fold", ratio=1, min_width=12)
-    for name in ("share", "alone", "slope", "loss without"):
-        table.add_column(name, justify="right", no_wrap=True)
+    rows = []
     for part in mixture.parts:
         loss = "–" if part.loss_without_nats is None else f"{part.loss_without_nats:.4f}"
         share = percent(part.share) + (" fixed" if part.fixed else "")
-        table.add_row(Text(plain(part.name)), share, f"{part.single_nats:.4f}", f"{part.slope_nats:.4f}", loss)
-    return table
+        rows.append((plain(part.name), share, f"{part.single_nats:.4f}", f"{part.slope_nats:.4f}", loss))
+    columns = (foreign("source"), *map(number, ("share", "alone", "slope", "loss without")))
+    return Table(caption="Shares of the best mixture", columns=columns, rows=tuple(rows))
 
 
 def _hybrids_table(mixture: MixResult) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
+    from secid.pages.page import Table, foreign, number
     from secid.pages.sanitize import plain
 
     budgets = sorted({hybrid.budget for hybrid in mixture.hybrids})
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
-    table.add_column("half of each, nats at budget", overflow="fold", ratio=1, min_width=12)
-    for budget in budgets:
-        table.add_column(f"{budget:g}", justify="right", no_wrap=True)
     pairs: dict[tuple[str, str], dict[float, float]] = {}
     for hybrid in mixture.hybrids:
         pairs.setdefault((hybrid.first, hybrid.second), {})[hybrid.budget] = hybrid.half_nats
-    for (first, second), values in pairs.items():
-        table.add_row(Text(plain(f"{first} + {second}")), *(f"{values[budget]:.4f}" for budget in budgets))
-    return table
+    columns = (foreign("half of each, nats at budget"), *(number(f"{budget:g}") for budget in budgets))
+    rows = tuple(
+        (plain(f"{first} + {second}"), *(f"{values[budget]:.4f}" for budget in budgets))
+        for (first, second), values in pairs.items()
+    )
+    return Table(caption="Half of each", columns=columns, rows=rows)

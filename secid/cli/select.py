@@ -12,12 +12,10 @@ import typer
 from secid.cli.written import OUT_HELP, SCHEMA_HELP, counted, print_lines, written_lines
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from secid.export.select import Answer, By, Selection
     from secid.export.writer import Schema
+    from secid.pages.page import Table
 
-STATUS = {"usable": "usable", "repair": "repair first", "unusable": "do not use"}
 EASIEST = (
     "--by weight keeps the easiest negatives, those that the encoder separates best from the positive; --by influence "
     "keeps those that raise the score most"
@@ -74,7 +72,7 @@ def select(
 
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
-    from secid.pages.trimmed import Trimmed
+    from secid.pages.terminal import print_table
 
     with ConsoleProgress(quiet) as progress:
         selected = api.select(
@@ -94,7 +92,7 @@ def select(
         return
     console = stdout()
     print_lines(console, _copy_lines(selected, named=drop is not None))
-    console.print(Trimmed(_answers(selected)))
+    print_table(console, _answers(selected))
     print_lines(console, _notes(selected, by))
 
 
@@ -118,29 +116,27 @@ def _copy_lines(selected: Selection, *, named: bool) -> Iterator[str]:
 
 def _answers(selected: Selection) -> Table:
     """The answer row before and after."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+    from secid.pages.page import Table, foreign, number, status
 
-    from secid.pages.sanitize import plain
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
-    table.add_column(Text(plain(selected.source)), overflow="fold", ratio=1, min_width=6)
-    table.add_column("status", min_width=6)
-    for name in ("score ± CI", "hardness", "outscoring", "defects", "n"):
-        table.add_column(name, justify="right", min_width=0 if " " in name else len(name))
-    for name, answer in (("before", selected.before), ("after", selected.after)):
-        table.add_row(name, *_cells(answer, selected.budget))
-    return table
+    numbers = ("score ± CI", "hardness", "outscoring", "defects", "n")
+    return Table(
+        caption="The source before and after",
+        columns=(foreign(selected.source), status("status"), *map(number, numbers)),
+        rows=tuple(
+            (name, *_cells(answer, selected.budget))
+            for name, answer in (("before", selected.before), ("after", selected.after))
+        ),
+    )
 
 
 def _cells(answer: Answer, budget: float) -> tuple[str, ...]:
-    from secid.pages.numbers import count, half_width, nats, percent
+    from secid.pages.findings import STATUS
+    from secid.pages.numbers import count, fraction, percent, score
 
     return (
         STATUS[answer.status],
-        f"{nats(answer.eci_nats)} {half_width(answer.eci_nats, answer.interval_95, budget)}",
-        "–" if answer.hardness is None else f"{answer.hardness:.2f}".replace("-", "−"),
+        score(answer.eci_nats, answer.interval_95, budget),
+        fraction(answer.hardness, 2),
         percent(answer.outscoring),
         percent(answer.flagged_share),
         count(answer.n_triplets),

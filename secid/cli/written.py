@@ -22,14 +22,12 @@ TRIPLETS = (
 
 
 def print_lines(console: Console, lines: Iterable[str]) -> None:
-    """Sentences in lines of the console's width, without spaces at their ends."""
-    from rich.text import Text
-
+    """Sentences in lines of the console's width."""
     from secid.pages.sanitize import plain
-    from secid.pages.trimmed import Trimmed
+    from secid.pages.terminal import write
 
     for line in lines:
-        console.print(Trimmed(Text(plain(line))))
+        write(console, plain(line))
 
 
 def counted(reasons: Mapping[str, int]) -> str:
