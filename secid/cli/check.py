@@ -14,7 +14,7 @@ from secid.results.catalogue import CAUTIONS
 from secid.results.check import ANY, CHECKED
 
 USED = ("tokenizer", "examples", *(name for name in READING if name != "on_bad"))
-"""Without on_bad: malformed rows are a caution here, an error with --fail-on malformed_rows."""
+"""Without on_bad: a few malformed rows are a caution here, an error with --fail-on malformed_rows=0."""
 
 
 @takes_settings(*USED)
@@ -51,7 +51,7 @@ def check(
     It needs no encoder.
 
     Exit codes: 0 unless a finding of --fail-on is above its limit (1); 2 wrong use, a file that cannot be read or
-    understood, or a source without a triplet.
+    understood, too many malformed rows, or a source without a triplet.
 
     Example: secid check negatives/*.jsonl --fail-on false_negative
     """

@@ -36,8 +36,10 @@ def own_score(run: Run, source: SourceResult) -> str:
 
 
 def score_without(source: SourceResult) -> str:
-    """ECI_sem without the flagged negatives; "–" where none is flagged or none is left."""
+    """ECI_sem without the flagged negatives; "–" where none is flagged."""
     rest = source.without_flagged
+    if source.n_flagged and not rest.n_triplets:
+        return "none left"
     return score(rest.eci_nats, rest.interval_95) if source.n_flagged else "–"
 
 

@@ -107,14 +107,21 @@ def present_names(sources: Sequence[Listed]) -> list[str]:
 
 
 def most_urgent(run: Run, limit: int) -> tuple[tuple[SourceFindings, ...], int]:
-    """The `limit` most urgent findings of the run, by source, the worst source first; and how many more there are."""
-    every = [(place, source.rank, source, item) for source in run.sources for place, item in ranked(run, source)]
-    every.sort(key=lambda entry: entry[:2])
+    """The `limit` most urgent findings of the run, by source, the worst source first; and how many more there are.
+
+    Traits of a source that is not to be used come last.
+    """
+    every = [
+        (source.status == "unusable" and item.name not in DEFECT_TITLES, place, source.rank, source, item)
+        for source in run.sources
+        for place, item in ranked(run, source)
+    ]
+    every.sort(key=lambda entry: entry[:3])
     shown = every[:limit]
     groups = []
-    for name in dict.fromkeys(source.name for _, _, source, _ in shown):
-        source = next(source for _, _, source, _ in shown if source.name == name)
-        items = tuple(item for _, _, owner, item in shown if owner is source)
+    for name in dict.fromkeys(source.name for _, _, _, source, _ in shown):
+        source = next(source for _, _, _, source, _ in shown if source.name == name)
+        items = tuple(item for _, _, _, owner, item in shown if owner is source)
         command = plain(source.repair or "") if any(item.name in DEFECT_TITLES for item in items) else ""
         groups.append(SourceFindings(source=plain(name), status=STATUS[source.status], items=items, command=command))
     return tuple(groups), len(every) - len(shown)

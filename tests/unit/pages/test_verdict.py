@@ -192,6 +192,14 @@ def test_the_most_urgent_findings_are_chosen_over_all_sources():
     assert [group.source for group in groups] == ["poisoned"]
     assert (bool(groups[0].command), n_more) == (True, 4)
     assert most_urgent(CLEAN, 5) == ((), 0)
+    leave = replace(RUN, sources=(replace(RUN.sources[0], status="unusable"), *RUN.sources[1:]))
+    assert [group.source for group in most_urgent(leave, 4)[0]] == ["poisoned", "counterfactual"]
+
+
+def test_a_source_without_a_sound_negative_has_none_left():
+    rest = replace(RUN.sources[3].without_flagged, n_triplets=0, eci_nats=None, interval_95=None)
+    table = full_answer_table(replace(RUN, sources=(replace(RUN.sources[3], without_flagged=rest),)))
+    assert column(table, "without flagged") == ["none left"]
 
 
 @pytest.mark.parametrize(("skipped", "n"), [({"broken_line": 3}, 0), ({"broken_line": 4}, 1)])
