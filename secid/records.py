@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Scalar = str | int | float | bool | None
 NO_FIELDS: Mapping[str, Scalar] = {}
@@ -35,6 +35,19 @@ def encodable(text: str) -> str:
     return SURROGATE.sub("\ufffd", text)
 
 
+class Extras(NamedTuple):
+    """What a row holds beside its texts, for copies of it in another schema.
+
+    columns   : the columns that hold no text of the record, as read.   query : the cell that gave the query.
+    positives, negatives : for each usable passage its place among the row's, and the cell that gave it.
+    """
+
+    columns: Mapping[str, Any]
+    query: Any
+    positives: Sequence[tuple[int, Any]]
+    negatives: Sequence[tuple[int, Any]]
+
+
 class Record(NamedTuple):
     """One row, or the labelled pairs of a query: the query, its labelled positives, its explicit negatives (METHOD 1).
 
@@ -48,6 +61,7 @@ class Record(NamedTuple):
                in a row with usable ones are counted there as "unusable_positive".
     fields   : scalar columns other than the texts, kept only when a run is sliced by them.
     n_rows   : rows that it was made of, one but for labelled pairs.
+    extras   : what else its row holds, where a reader was asked to keep it; never of labelled pairs.
     """
 
     query: str
@@ -59,6 +73,7 @@ class Record(NamedTuple):
     dropped: tuple[tuple[str, int], ...] = ()
     fields: Mapping[str, Scalar] = NO_FIELDS
     n_rows: int = 1
+    extras: Extras | None = None
 
 
 class Block(NamedTuple):

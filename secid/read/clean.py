@@ -14,7 +14,7 @@ from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, filled
 from secid.read.schemas.labels import as_label
 from secid.read.schemas.patterns import role_beside
 from secid.read.schemas.titles import title_among, with_title
-from secid.records import NO_FIELDS, Block, Defect, Record, Scalar
+from secid.records import NO_FIELDS, Block, Defect, Extras, Record, Scalar
 from secid.settings import Settings
 
 Lookup = Callable[[str], str | None]
@@ -61,13 +61,16 @@ class Cleaner:
     """Turns the rows of one file into records and defects.
 
     query_of, passage_of : id lookups; needed where the binding holds ids.
+    keep : whether records come with their row's extras.
     """
 
     def __init__(
         self, binding: Binding, path: str, settings: Settings, query_of: Lookup | None = None,
         passage_of: Lookup | None = None,
+        *, keep: bool = False,
     ) -> None:  # fmt: skip
         self._binding = binding
+        self._keep = keep
         self._extract = binding.extract
         self._path = path
         self._titles = settings.titles
@@ -80,7 +83,7 @@ class Cleaner:
         self._known = set(binding.known)
         self._roles: dict[str, str] = {}
         self._n_columns = len(set(binding.columns or ()))
-        self._quick = plain and self._by is None and self._query_of is None and self._passage_of is None
+        self._quick = plain and not keep and self._by is None and self._query_of is None and self._passage_of is None
 
     def blocks(self, numbers: Sequence[int], rows: Sequence[Any]) -> Iterator[Item | Block]:
         """Everything that rows give: together where all are sound, one by one around those that are not."""
@@ -170,7 +173,8 @@ class Cleaner:
             if self._binding.labelled:
                 positives, negatives = self._by_label(positives, negatives)
             if not self._binding.splits:
-                yield self._record(line, query, positives, negatives, split or "", self._fields(row), left_out)
+                item = self._record(line, query, positives, negatives, split or "", self._fields(row), left_out)
+                yield self._kept(item, row, query, positives, negatives)
                 return
             if not isinstance(negatives, dict):
                 reason = "no_negatives" if negatives is None else "wrong_type"
@@ -182,7 +186,8 @@ class Cleaner:
             yield self._defect(line, _Unusable("no_negatives"), None, left_out)
         for key, values in negatives.items():
             name = self._split_name(row, key)
-            yield self._record(line, query, positives, values, name, self._fields(row), left_out)
+            item = self._record(line, query, positives, values, name, self._fields(row), left_out)
+            yield self._kept(item, row, query, positives, values)
             left_out = Counter()
 
     def pair(self, line: int, row: Any) -> Pair | Defect:
@@ -202,23 +207,19 @@ class Cleaner:
         except _Unusable as trouble:
             return self._defect(line, trouble, split)
 
-    def places(self, row: Any, record: Record) -> tuple[list[int], list[int]]:
-        """Places among a row's passages of the record's negatives, in order, and of those that a label makes positives.
+    def _kept(self, item: Item, row: Any, query: Any, positives: Any, negatives: Any) -> Item:
+        """The item, with its row's extras where it is a record and they are asked for."""
+        if not self._keep or not isinstance(item, Record):
+            return item
+        titles = (title for _, title in self._binding.titles)
+        texts = {*(self._binding.columns or ()), *titles, *self._binding.beside, *self._late(row)}
+        columns = {key: value for key, value in row.items() if key not in texts} if isinstance(row, dict) else {}
+        return item._replace(extras=Extras(columns, query, self._cells_used(positives), self._cells_used(negatives)))
 
-        record : what `items` made of the row, for one of its sources.
-        """
-        _, positives, cells = self._cells(row)
-        fixed: list[int] = []
-        if self._binding.labelled:
-            fixed = [place for place, label in enumerate(cells) if self._is_positive(label)]
-            cells = positives
-        elif self._binding.splits:
-            cells = next(values for key, values in cells.items() if self._split_name(row, key) == record.split)
-        cells = self._listed(cells, "no_negatives")
-        found = sorted(set(range(len(cells))).difference(fixed))
-        if len(found) != len(record.negatives):  # the reader left some out
-            found = [place for place in found if self._usable((cells[place],), "empty_negative")[0]]
-        return found, fixed
+    def _cells_used(self, cells: Any) -> list[tuple[int, Any]]:
+        """Place and value of each cell that gives a text."""
+        listed = self._listed(cells, "no_negatives")
+        return [(place, cell) for place, cell in enumerate(listed) if self._usable((cell,), "empty_negative")[0]]
 
     def _split_name(self, row: Any, key: Any) -> str:
         """Name of the source whose negatives lie under a key of the row."""

@@ -80,9 +80,10 @@ class Reader:
     n_bytes : bytes of all files as they lie on disk; None for standard input and pipes.
     """
 
-    def __init__(self, source: Source, settings: Settings) -> None:
+    def __init__(self, source: Source, settings: Settings, *, keep: bool = False) -> None:
         self.source = source
         self._settings = settings
+        self._keep = keep
         self._stream: ByteStream | None = None
         self._bytes_done = self._bytes_within = 0
         self._content: list[FileContent] | None = None
@@ -181,7 +182,7 @@ class Reader:
     def _columns(self, file: _File) -> tuple[str, ...] | None:
         """The columns that are needed; None for all."""
         binding = file.binding
-        if binding is None or binding.columns is None:
+        if binding is None or binding.columns is None or self._keep:
             return None
         extra = filter(None, (self._settings.source_column, self._settings.by))
         return (*map(str, binding.columns), *(title for _, title in binding.titles), *binding.beside, *extra)
@@ -213,17 +214,18 @@ class Reader:
 
     def _cleaner(self, binding: Binding, path: str) -> Cleaner:
         if not (binding.query_ids or binding.passage_ids):
-            return Cleaner(binding, path, self._settings)
+            return Cleaner(binding, path, self._settings, keep=self._keep)
         collection = _collection_for(binding, path, self._settings)
-        return Cleaner(binding, path, self._settings, collection.query, collection.passage)
+        return Cleaner(binding, path, self._settings, collection.query, collection.passage, keep=self._keep)
 
 
-def open_source(source: Source, settings: Settings) -> Reader:
+def open_source(source: Source, settings: Settings, *, keep: bool = False) -> Reader:
     """Open a source: containers and schemas are inferred from the files' first rows.
 
+    keep : whether records come with what else their rows hold (Record.extras), for copies of them.
     Raises InputError where a file cannot be read, SchemaError where it cannot be understood.
     """
-    return Reader(source, settings)
+    return Reader(source, settings, keep=keep)
 
 
 def _items(part: Part, file: _File, cleaner: Cleaner, groups: PairGroups | None) -> Iterator[Item | Block]:
