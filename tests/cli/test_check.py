@@ -239,3 +239,19 @@ def test_explain_of_an_unknown_name_gives_the_nearest(invoke):
     code, out, err = invoke("explain", "false_negatives")
     assert (code, out) == (2, "")
     assert "did you mean 'false_negative'" in err
+
+
+def test_pages_are_written_and_the_text_printed(invoke, tmp_path):
+    files = [tmp_path / f"check{suffix}" for suffix in (".html", ".md", ".json")]
+    code, out, _ = invoke("check", POISONED, *(part for file in files for part in ("-o", file)))
+    assert (code, out[:6]) == (0, "Repair")
+    assert "<code>" in files[0].read_text(encoding="utf-8")
+    assert files[1].read_text(encoding="utf-8").startswith("# ")
+    assert json.loads(files[2].read_text(encoding="utf-8"))["sources"][0]["status"] == "repair"
+
+
+@pytest.mark.parametrize("name", ["check.pdf", str(POISONED)])
+def test_a_page_of_another_format_or_over_a_source_is_refused(invoke, tmp_path, name):
+    before = POISONED.read_bytes()
+    assert invoke("check", POISONED, "-o", tmp_path / name).code == 2
+    assert POISONED.read_bytes() == before

@@ -44,6 +44,16 @@ def test_an_equal_source_may_enter(prepared, tmp_path, invoke):
     assert "accepted" in result.out
 
 
+def test_the_html_page_of_a_verdict_has_every_check(prepared, tmp_path, invoke):
+    page = tmp_path / "v.html"
+    assert (
+        invoke("gate", fresh(tmp_path), "--against", prepared.baseline, "-o", page, "-o", tmp_path / "v.json").code == 0
+    )
+    (source,) = json.loads((tmp_path / "v.json").read_text(encoding="utf-8"))["sources"]
+    text = page.read_text(encoding="utf-8")
+    assert all(f">{check['name']}</th>" in text for check in source["checks"])
+
+
 @pytest.mark.parametrize("page", [[], ["--json"], ["--annotations", "github"]])
 @pytest.mark.parametrize(("damage", "code"), [({}, 0), ({"known": 2}, 1)])
 def test_a_reader_that_has_gone_changes_no_verdict(prepared, tmp_path, page, damage, code):
