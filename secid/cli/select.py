@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from secid.export.writer import Schema
 
 STATUS = {"usable": "usable", "repair": "repair first", "unusable": "do not use"}
+WIDE = 70
+"""Columns from which the answer table has two spaces between its columns."""
 EASIEST = (
     "--by weight keeps the easiest negatives, those that the encoder separates best from the positive; --by influence "
     "keeps those that raise the score most"
@@ -94,7 +96,7 @@ def select(
         return
     console = stdout()
     print_lines(console, _copy_lines(selected, named=drop is not None))
-    console.print(Trimmed(_answers(selected)))
+    console.print(Trimmed(_answers(selected, console.width)))
     print_lines(console, _notes(selected, by))
 
 
@@ -116,19 +118,20 @@ def _copy_lines(selected: Selection, *, named: bool) -> Iterator[str]:
         yield DEFAULT_DROP.format(", ".join(selected.drop))
 
 
-def _answers(selected: Selection) -> Table:
-    """The answer row before and after."""
+def _answers(selected: Selection, width: int) -> Table:
+    """The answer row before and after. width: of the console."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     from secid.pages.sanitize import plain
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
+    padding = (0, int(width >= WIDE), 0, 0)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=padding, highlight=False)
     table.add_column(Text(plain(selected.source)), overflow="fold", ratio=1, min_width=6)
     table.add_column("status", min_width=6)
     for name in ("score ± CI", "hardness", "outscoring", "defects", "n"):
-        table.add_column(name, justify="right", min_width=0 if " " in name else len(name))
+        table.add_column(name, justify="right", no_wrap=" " not in name)
     for name, answer in (("before", selected.before), ("after", selected.after)):
         table.add_row(name, *_cells(answer, selected.budget))
     return table
