@@ -6,6 +6,7 @@ The examples run in the folder that holds `fixtures`, one after the other.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -85,10 +86,11 @@ def score(
     with (
         RunFolder(None if run is None else Path(run), force) as folder,
         work_folder(folder.work) as work,
+        ExitStack() as opened,
     ):
         # Opened first: a file that cannot be understood is an error before an encoder is loaded
         recorder.start("open files", None, "")
-        readers = [open_source(source, values) for source in files]
+        readers = [opened.enter_context(closing(open_source(source, values))) for source in files]
         loaded, info = _load(encoder, values, recorder)
         named = None if run is None else fspath(run)
         with scored_plan(readers, loaded, resolved, work, recorder, run_folder=named) as (scored, plan):

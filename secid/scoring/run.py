@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from secid.analyses.ablations import ablation, blocks_of
+from secid.analyses.ablations import ablation, blocks_of, with_noise
 from secid.analyses.budgets import crossings
 from secid.analyses.controls import Control, chosen_kinds
 from secid.analyses.overlap import Listed, overlaps
 from secid.analyses.ranking import chances, compare, rank_groups
-from secid.analyses.sample_noise import with_noise
 from secid.arrays import distinct
 from secid.encode import Encoder
 from secid.findings.copies import Positives, stored_positives
@@ -178,6 +177,7 @@ def finished(
         equal_numbers=equal_numbers(measurements.items, measurements.level),
         slices=measurements.slices,
         early_stop=measurements.early_stop,
+        folder=run_folder,
         warnings=(
             *unpaired(comparisons, {item.name: len(item.influence.queries) for item in cut}),
             *measurements.warnings,

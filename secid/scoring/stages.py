@@ -32,7 +32,7 @@ from secid.scoring.publish import without_flagged
 from secid.scoring.warnings import NOT_LEVEL, few_queries, noisy, not_level, odd_slices
 from secid.settings import Settings
 from secid.triplets.coverage import CoverageBench, piece_stream
-from secid.triplets.embedding import CUTS_UNTOLD, Embedder
+from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.estimates import Estimate
 from secid.triplets.measure_set import Bench, level_sets, sample_positions
 from secid.triplets.measured import Measured
@@ -150,7 +150,7 @@ def measure(
             **missing,
             **plan.empty,
             **({"crossings": NOT_LEVEL} if level is None else {}),
-            **({"truncated": CUTS_UNTOLD} if embedder.truncated is None else {}),
+            **({"truncated": CUTS_UNKNOWN} if embedder.truncated is None else {}),
             **({"unknown_script": NO_TOKENIZER} if unknown is None else {}),
             **({"hardness": NO_REFERENCE if stored is None else NOT_STORED} if reference is None else {}),
             **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from secid.arrays import distinct
 from secid.encode import Cache, Encoder, Role, embed
@@ -16,7 +20,6 @@ from secid.pool import Plan
 from secid.pool.texts import TextStore, pieces
 from secid.progress import Progress
 from secid.settings import Settings
-from secid.triplets.mapped_rows import MappedRows
 
 Index = npt.NDArray[np.int64]
 
@@ -28,7 +31,36 @@ PIECE_BYTES = 256 << 20
 """Bytes of text embedded together: more than a piece of passages has."""
 
 
-CUTS_UNTOLD = "a vectors file, an endpoint or a function does not say which texts it cut"
+CUTS_UNKNOWN = "a vectors file, an endpoint or a function does not say which texts it cut"
+PART_BYTES = 256 << 20
+"""Of the file, mapped at once by `take`: a system may map far more around a row than the row."""
+
+
+class MappedRows:
+    """(n, d) float32 in a file. values: the array; a row is zero until it is written.
+
+    Pages that were touched stay in the process's memory, as far as there is room, until `release`.
+    """
+
+    def __init__(self, path: Path, n: int, d: int, *, new: bool = True) -> None:
+        self.values: npt.NDArray[np.float32] = np.memmap(path, np.float32, "w+" if new else "r+", shape=(n, d))
+
+    def take(self, ids: npt.NDArray[np.int64], out: Tensor) -> None:
+        """Copies the rows of these rising ids, (n, d), by all threads; parts of the file are given back one by one."""
+        n, d = self.values.shape
+        rows = torch.from_numpy(self.values)
+        at_once = max(1, PART_BYTES // (4 * d))
+        cuts = np.searchsorted(ids, np.arange(0, n + at_once, at_once))
+        for start, stop in pairwise(cuts.tolist()):
+            if stop > start:
+                torch.index_select(rows, 0, torch.from_numpy(ids[start:stop]), out=out[start:stop])
+                self.release()
+
+    def release(self) -> None:
+        """Gives the pages back; the file keeps what was written. Does nothing where the system has no such call."""
+        mapped: Any = getattr(self.values, "_mmap", None)
+        if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+            mapped.madvise(mmap.MADV_DONTNEED)
 
 
 class Embedder:
@@ -36,7 +68,7 @@ class Embedder:
 
     vectors   : rows by id; a row is zero until it has been asked for.
     truncated : (n_passages,) which of the embedded passages were cut at the maximum length; None where the encoder
-                does not say (CUTS_UNTOLD).
+                does not say (CUTS_UNKNOWN).
     counts    : what embedding took so far, by COUNTED, without n_truncated where the encoder does not say.
     """
 
@@ -45,7 +77,7 @@ class Embedder:
         self._encoder, info = encoder, encoder.info
         self._cache = Cache.open(settings, info.fingerprint, info.name) if settings.cache else None
         self._progress = progress
-        self._n_told = 0
+        self._n_reported = 0
         self._rows: dict[Role, MappedRows] = {
             role: MappedRows(folder / f"{role}.f32", len(store), encoder.dimension)
             for role, store in self._stores.items()
@@ -56,15 +88,15 @@ class Embedder:
         self._truncated: dict[Role, npt.NDArray[np.bool_]] = {
             role: np.zeros(len(store), np.bool_) for role, store in self._stores.items()
         }
-        self._tells_cuts = info.pooling not in ("precomputed", "unknown")
-        counts = [name for name in COUNTED if name != "n_truncated" or self._tells_cuts]
+        self._reports_cuts = info.pooling not in ("precomputed", "unknown")
+        counts = [name for name in COUNTED if name != "n_truncated" or self._reports_cuts]
         self.counts: dict[str, float] = dict.fromkeys(counts, 0)
         queries, passages = (torch.from_numpy(self._rows[role].values) for role in ("query", "passage"))
         self.vectors = Vectors(queries, passages, self._gather)
 
     @property
     def truncated(self) -> npt.NDArray[np.bool_] | None:
-        return self._truncated["passage"] if self._tells_cuts else None
+        return self._truncated["passage"] if self._reports_cuts else None
 
     def everything(self) -> None:
         """Embeds all texts of the plan."""
@@ -110,17 +142,17 @@ class Embedder:
         self._done[role][ids] = True
         for name in self.counts:
             self.counts[name] += getattr(done, name)
-        self._tell_damage()
+        self._report_damage()
 
     def _gather(self, role: Role, ids: Index, out: torch.Tensor) -> None:
         self._rows[role].take(ids, out)
 
-    def _tell_damage(self) -> None:
+    def _report_damage(self) -> None:
         """Names each cache segment found damaged, once."""
         damaged = [] if self._cache is None else self._cache.damaged
-        for folder in damaged[self._n_told :]:
+        for folder in damaged[self._n_reported :]:
             self._progress.note(f"damaged cache segment set aside, its texts are encoded again: {folder}")
-        self._n_told = len(damaged)
+        self._n_reported = len(damaged)
 
 
 def _unit(rows: npt.NDArray[np.float32], texts: TextStore) -> npt.NDArray[np.float32]:

@@ -28,7 +28,7 @@ from secid.arrays import FLOAT32_DISTANCE
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import influence
-from secid.triplets.mapped_rows import MappedRows
+from secid.triplets.embedding import MappedRows
 from secid.triplets.measured import curve_budgets
 
 NEGATIVES = 10

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from secid.analyses.ablations import ablation, blocks_of, over_encoders
-from secid.analyses.sample_noise import with_noise
+from secid.analyses.ablations import ablation, blocks_of, over_encoders, with_noise
 from secid.errors import UsageError
 from secid.measure.interval import FEWEST_QUERIES, reach_95
 from secid.measure.uncertainty import difference, influence_at

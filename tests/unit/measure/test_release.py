@@ -14,8 +14,8 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.gates import gates
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import influence
-from secid.triplets import mapped_rows as mapped
-from secid.triplets.mapped_rows import MappedRows
+from secid.triplets import embedding as mapped
+from secid.triplets.embedding import MappedRows
 
 BASE = Variant(0.05, "base", "full")
 QUERIES, NEGATIVES, D = 50, 4, 12

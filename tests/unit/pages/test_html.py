@@ -1,0 +1,134 @@
+"""What the HTML page does with examples, shared words, and its own style and script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from html import unescape
+
+import pytest
+
+from secid.pages.html import MOST_CHARACTERS, MOST_EXAMPLES, MOST_OPEN, render, shared_words
+from secid.pages.page import Item, Page, SourceFindings, Table, foreign, number, status
+from secid.results import TripletExample
+
+
+def example(**more):
+    given = {"path": "a.jsonl", "line": 1, "query": "red fox", "positive": "a fox", "negative": "a Red dog"}
+    return TripletExample(**(given | more))
+
+
+def item(name="repeat", command="", examples=()):
+    return Item(name=name, sentence=f"What {name} is.", command=command, examples=examples, n_negatives=len(examples))
+
+
+def page(*items, command="secid select RUN --drop repeat -o clean.jsonl", **more):
+    table = Table(
+        caption="Sources",
+        columns=(foreign("source"), status("status"), number("n")),
+        rows=(("bm25", "repair first", "10"), ("dense", "usable", "12")),
+    )
+    parts = {
+        "title": "T",
+        "subtitle": "",
+        "verdict": ("Repair bm25 first.",),
+        "answer": table,
+        "pictures": (),
+        "findings": (SourceFindings(source="bm25", status="repair first", items=items, command=command),)
+        if items
+        else (),
+        "controls": "",
+        "heat": None,
+        "details": (),
+        "footer": "",
+    }
+    return Page(**(parts | more))
+
+
+@pytest.mark.parametrize(("element", "directive"), [("style", "style-src"), ("script", "script-src")])
+def test_the_policy_names_the_hash_of_what_the_page_holds(element, directive):
+    text = unescape(render(page()))
+    (held,) = re.findall(f"<{element}>(.*?)</{element}>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(held.encode("utf-8")).digest()).decode("ascii")
+    assert f"{directive} 'sha256-{digest}'" in text
+    assert "default-src 'none'" in text
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        ((("red", 5.0), ("fox", 3.0), ("the", 1.2)), ("red", "fox")),
+        ((("", 9.0),), ()),
+        ((), ("crimson",)),
+    ],
+)
+def test_rare_words_of_the_query_are_marked(terms, words):
+    assert shared_words(example(query="the crimson fox", negative="The CRIMSON dog", matched_terms=terms)) == words
+
+
+@pytest.mark.parametrize(
+    ("negative", "terms", "marked"),
+    [
+        ("a Red, red dog; redder", ("red",), ["Red", "red"]),
+        ("<b>red</b>", ("b", "red"), ["b", "red", "b"]),
+        ("北京的北京", ("北京",), ["北京", "北京"]),
+        ("C++ and c+", ("c",), ["C", "c"]),
+        ("no such word", ("red",), []),
+    ],
+)
+def test_words_are_marked_whole_and_the_rest_is_escaped(negative, terms, marked):
+    shown = example(negative=negative, matched_terms=tuple((word, 9.0) for word in terms))
+    text = render(page(item(examples=(shown,))))
+    (passage,) = re.findall(r'class="negative">.*?<dd dir="auto">(.*?)</dd>', text, re.DOTALL)
+    assert re.findall("<mark>(.*?)</mark>", passage) == marked
+    assert not re.search("<(?!/?mark>)", passage)
+
+
+def test_examples_are_few_and_each_comes_first_once():
+    same, other = example(line=7), example(line=8)
+    text = render(page(item("repeat", examples=(same,)), item("empty", examples=(same, other))))
+    assert [int(line) for line in re.findall(r"a\.jsonl:(\d+)<", text)] == [7, 8, 7]
+    many = render(page(item(examples=tuple(example(line=line) for line in range(1, 9)))))
+    assert len(re.findall(r"a\.jsonl:\d+<", many)) == MOST_EXAMPLES
+
+
+@pytest.mark.parametrize(
+    ("commands", "n_open"),
+    [(("", "", "x"), 2), (("x", "", ""), 1), (("", "", "", "", "x"), MOST_OPEN), (("x",), 1)],
+)
+def test_what_one_command_repairs_stands_open(commands, n_open):
+    items = tuple(item(f"finding{place}", command) for place, command in enumerate(commands))
+    shown, _, folded = render(page(*items)).partition('<details class="rest">')
+    assert shown.count('<div class="item">') == n_open
+    assert folded.count('<div class="item">') == len(commands) - n_open
+
+
+def test_a_command_stands_once_in_the_table_and_once_with_its_findings():
+    text = render(page(item("repeat"), item("hub", "secid flagged RUN")))
+    commands = re.findall('<code class="command">(.*?)</code>', text)
+    assert commands == ["secid select RUN --drop repeat -o clean.jsonl"] * 2 + ["secid flagged RUN"]
+
+
+def test_a_status_has_its_word_and_its_colour():
+    text = render(page())
+    assert re.findall('class="status (good|warn|bad)">(.*?)<', text) == [("warn", "repair first"), ("good", "usable")]
+
+
+def test_texts_of_any_length_are_cut_and_isolates_closed():
+    long = "\u2068" + "W" * 10_000
+    text = render(page(item(examples=(example(negative="n" * 10_000, path="p" * 10_000),)), verdict=(long,)))
+    assert max(map(len, re.findall(r"\w+", re.sub("<(style|script)>.*?</.*?>", "", text, flags=re.DOTALL)))) < (
+        MOST_CHARACTERS + 1
+    )
+    assert text.count("<bdi") == text.count("</bdi>")
+
+
+def test_parts_that_are_empty_leave_no_link():
+    text = render(page(answer=None))
+    anchors = re.findall('<a href="#(.*?)"', text)
+    assert anchors == ["verdict"]
+    assert all(f'id="{anchor}"' in text for anchor in anchors)
+    full = render(replace(page(item()), controls="Level."))
+    assert re.findall('<a href="#(.*?)"', full) == ["verdict", "findings", "controls"]
