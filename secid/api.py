@@ -191,7 +191,7 @@ def select(
     >>> import secid
     >>> clean = secid.select("runs/doc", "runs/clean.jsonl", source="poisoned", drop="false_negative")
     >>> clean.left_out, clean.schema
-    ({'false_negative': 33}, 'flagembedding')
+    ({'false_negative': 37}, 'flagembedding')
 
     Source: METHOD 7, 8, 14.
     """
@@ -223,7 +223,7 @@ def flagged(
 
     >>> import secid
     >>> secid.flagged("runs/doc", "false_negative", "runs/rows.jsonl").n_rows
-    {'bm25': 0, 'poisoned': 33}
+    {'bm25': 0, 'poisoned': 37}
 
     Source: METHOD 14.
     """
