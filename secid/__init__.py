@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from secid.version import VERSION
 
 if TYPE_CHECKING:
-    from secid.api import baseline, check, describe_encoder, gate, mix, score, select, write_mixture
+    from secid.api import baseline, check, describe_encoder, flagged, gate, mix, score, select, write_mixture
     from secid.errors import SecidError
     from secid.gating.baseline import Baseline
     from secid.pages.check import check_json
@@ -32,6 +32,7 @@ _PUBLIC = {
     "check": "secid.api",
     "check_json": "secid.pages.check",
     "describe_encoder": "secid.api",
+    "flagged": "secid.api",
     "from_json": "secid.results.document",
     "gate": "secid.api",
     "mix": "secid.api",
@@ -54,6 +55,7 @@ __all__ = [
     "check",
     "check_json",
     "describe_encoder",
+    "flagged",
     "from_json",
     "gate",
     "mix",

@@ -6,10 +6,11 @@ The examples run in the folder that holds `fixtures`, one after the other.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TextIO, Unpack
 
 from secid.errors import OutputError, RunNotWrittenError, UsageError
 from secid.files import work_folder
@@ -19,9 +20,10 @@ from secid.settings import RECIPE_FIELDS, Settings, SettingsDict, flag_of, resol
 if TYPE_CHECKING:
     from secid.encode import Description, Encoder
     from secid.export.best_mixture import MixResult
+    from secid.export.flagged import Flagged
     from secid.export.mixture import Blend
-    from secid.export.rescore import Selected
-    from secid.export.select import By
+    from secid.export.select import By, Selection
+    from secid.export.writer import Schema
     from secid.gating.baseline import Baseline
     from secid.pool import Plan
     from secid.results import EncoderInfo, Run
@@ -84,10 +86,11 @@ def score(
     with (
         RunFolder(None if run is None else Path(run), force) as folder,
         work_folder(folder.work) as work,
+        ExitStack() as opened,
     ):
         # Opened first: a file that cannot be understood is an error before an encoder is loaded
         recorder.start("open files", None, "")
-        readers = [open_source(source, values) for source in files]
+        readers = [opened.enter_context(closing(open_source(source, values))) for source in files]
         loaded, info = _load(encoder, values, recorder)
         named = None if run is None else fspath(run)
         with scored_plan(readers, loaded, resolved, work, recorder, run_folder=named) as (scored, plan):
@@ -131,16 +134,18 @@ def write_mixture(
     path: str | PathLike[str],
     *,
     base: str | None = None,
+    schema: Schema | None = None,
     seed: int | None = None,
     max_share: float = 1.0,
     fixed: Collection[str] = (),
+    progress: Progress | None = None,
 ) -> Blend:
     """Writes the rows of one source with negatives drawn from several, and PATH.provenance.jsonl.
 
     run    : a run folder whose input files are still in place, unchanged.
     shares : proportion of each source, 0 or more, adding up to 1 within 1e-6; their order changes nothing.
-    path   : a new file; its suffix is the base's.
-    base   : source whose rows and schema the file takes; the first in rank with a share by default.
+    path   : a new file; .jsonl, .jsonl.gz or .parquet.   schema : as in `select`, of the base.
+    base   : source whose rows are written; the first in rank with a share by default.
     seed   : of the draws; that of the run by default.
     max_share, fixed : as in `mix`: no source but the fixed ones has more than this share of the drawn negatives, even
              where others run out; then the file has fewer negatives.
@@ -149,10 +154,11 @@ def write_mixture(
     from secid.export.mixture import write_blend
     from secid.results.document import read_run
 
-    report = read_run(Path(run))
+    report = read_run(_folder(run))
     chosen = report.settings["seed"]["value"] if seed is None else seed
     with work_folder() as work:
-        return write_blend(report, shares, base, Path(path), work, chosen, max_share, fixed)
+        bounds = max_share, fixed
+        return write_blend(report, shares, base, Path(path), schema, work, progress or Silent(), chosen, *bounds)
 
 
 def select(
@@ -160,46 +166,72 @@ def select(
     path: str | PathLike[str],
     *,
     source: str | None = None,
+    drop: str | Sequence[str] | None = None,
     top: int | None = None,
     min_weight: float | None = None,
     max_negatives: int | None = None,
     by: By = "weight",
-    drop: str | Sequence[str] | None = None,
+    schema: Schema | None = None,
     encoder: Encoder | None = None,
     progress: Progress | None = None,
-) -> Selected:
+) -> Selection:
     """Writes a filtered copy of one source of a run, and scores it in the pool of that run.
 
     run     : a run folder whose input files are still in place, unchanged.
-    path    : a new file; its suffix is the original's. PATH.left-out.jsonl lists what was left out and why.
+    path    : a new file; .jsonl, .jsonl.gz or .parquet. PATH.left-out.jsonl lists what was left out and why.
     source  : which source; may be None where the run has one.
-    top, min_weight, max_negatives, by : see secid.export.select.Rule. By weight the easiest negatives stay.
     drop    : names of findings whose negatives go: exactly these where there is no ranking rule. With one the default
               is false_negative, near_copy and repeat; "none" or () keeps all.
+    top, min_weight, max_negatives, by : see secid.export.select.Rule. By weight the easiest negatives stay.
+    schema  : st-ntuple, flagembedding or tevatron; the source's own by default where it is one of them, else
+              flagembedding.
     encoder : the run's encoder; loaded as the run's settings say by default.
-    Raises SecidError. Source: METHOD 7, 8.
+    Raises SecidError.
+
+    >>> import secid
+    >>> clean = secid.select("runs/doc", "runs/clean.jsonl", source="poisoned", drop="false_negative")
+    >>> clean.left_out, clean.schema
+    ({'false_negative': 33}, 'flagembedding')
+
+    Source: METHOD 7, 8, 14.
     """
-    from secid.encode import load
-    from secid.export.rescore import rescore
-    from secid.export.select import Rule, findings_to_drop, only_source
+    from secid.export.select import Rule, findings_to_drop
     from secid.export.select import select as write_copy
-    from secid.export.source_files import settings_of
     from secid.results.document import read_run
 
     ranked = any(number is not None for number in (top, min_weight, max_negatives))
     folder, rule = _folder(run), Rule(top, min_weight, max_negatives, by, findings_to_drop(drop, ranked=ranked))
     report = read_run(folder)
-    name = only_source(report, source)
     with work_folder() as work:
-        written = write_copy(report, folder, name, rule, Path(path), work)
-    try:
-        with work_folder() as work:
-            loaded = encoder or load(settings_of(report), progress)
-            return rescore(report, folder, written, loaded, work, progress or Silent())
-    except BaseException:  # both files or neither, and none without its score
-        for path_written in (written.path, written.left_out_path):
-            Path(path_written).unlink(missing_ok=True)
-        raise
+        out, watcher = Path(path), progress or Silent()
+        return write_copy(report, folder, source, rule, out, schema, encoder, work, watcher)
+
+
+def flagged(
+    run: str | PathLike[str],
+    finding: str,
+    path: str | PathLike[str] | TextIO,
+    *,
+    source: str | None = None,
+) -> Flagged:
+    """Writes the negatives of a run that have a finding, with their texts and numbers, one JSON line each.
+
+    run     : a run folder whose input files are still in place, unchanged.   finding : a name of the catalogue.
+    path    : a new .jsonl file, or an open text file.   source : one of the run's; all by default.
+    A line has source, path, line, ordinal, query, positive, negative, findings, s_query_positive, s_query_negative,
+    consistency, locality, coverage and weight. Raises SecidError.
+
+    >>> import secid
+    >>> secid.flagged("runs/doc", "false_negative", "runs/rows.jsonl").n_rows
+    {'bm25': 0, 'poisoned': 33}
+
+    Source: METHOD 14.
+    """
+    from secid.export.flagged import write_flagged
+    from secid.results.document import read_run
+
+    folder, out = _folder(run), Path(path) if isinstance(path, str | PathLike) else path
+    return write_flagged(read_run(folder), folder, finding, source, out)
 
 
 def _folder(run: str | PathLike[str]) -> Path:

@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
 
 from secid.errors import OutputError, plainly
 
@@ -80,24 +79,6 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
         for partial in partials.values():
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def written_lines(path: Path) -> Iterator[TextIO]:
-    """A text file that is whole or absent. Raises OutputError where it exists or cannot be written."""
-    if not path.parent.is_dir():
-        raise OutputError("no such directory", where=str(path.parent), remedy="create it first")
-    if path.exists():
-        raise OutputError("already exists", where=str(path), remedy="name another file; nothing is overwritten")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
-            yield file
-        partial.replace(path)
-    except OSError as error:
-        raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 NO_ROOM = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Scalar = str | int | float | bool | None
 NO_FIELDS: Mapping[str, Scalar] = {}
@@ -35,6 +35,19 @@ def encodable(text: str) -> str:
     return SURROGATE.sub("\ufffd", text)
 
 
+class Extras(NamedTuple):
+    """What a row holds beside its texts, for copies of it in another schema.
+
+    columns   : the columns that hold no text of the record, as read.   query : the cell that gave the query.
+    positives, negatives : for each usable passage its place among the row's, and the cell that gave it.
+    """
+
+    columns: Mapping[str, Any]
+    query: Any
+    positives: Sequence[tuple[int, Any]]
+    negatives: Sequence[tuple[int, Any]]
+
+
 class Record(NamedTuple):
     """One row, or the labelled pairs of a query: the query, its labelled positives, its explicit negatives (METHOD 1).
 
@@ -45,9 +58,10 @@ class Record(NamedTuple):
     line     : 1-based line of a text file, 1-based row of a table or array.
     split    : key of the source inside a file that holds several ("bm25"), else "".
     dropped  : (reason, count) of negatives that the reader left out of this row; positives left out
-               beside usable ones are counted there as "unusable_positive".
-    fields   : scalar columns beside the text, kept only when a run asks for slices.
+               in a row with usable ones are counted there as "unusable_positive".
+    fields   : scalar columns other than the texts, kept only when a run is sliced by them.
     n_rows   : rows that it was made of, one but for labelled pairs.
+    extras   : what else its row holds, where a reader was asked to keep it; never of labelled pairs.
     """
 
     query: str
@@ -59,6 +73,7 @@ class Record(NamedTuple):
     dropped: tuple[tuple[str, int], ...] = ()
     fields: Mapping[str, Scalar] = NO_FIELDS
     n_rows: int = 1
+    extras: Extras | None = None
 
 
 class Block(NamedTuple):
@@ -117,20 +132,20 @@ class Reason(NamedTuple):
 REASONS: Mapping[str, Reason] = {
     "broken_line": Reason("not valid JSON, CSV or text: cut, mis-encoded or malformed", True),
     "wrong_type": Reason("a field has another type than its schema asks for", True),
-    "string_for_list": Reason("a string stands where a list of texts is expected", True),
+    "string_for_list": Reason("a string where a list of texts is expected", True),
     "missing_field": Reason("a field the schema needs is absent or null", True),
     "empty_query": Reason("the query is empty or white space", True),
     "no_positive": Reason("no labelled positive, or only empty ones", True),
     "no_negatives": Reason("no explicit negative", False),
     "empty_negative": Reason("a negative is empty or white space", True),
     "unusable_positive": Reason(
-        "one of several positives is empty, null, no text, not in the collection, or late", True
+        "one of several positives could not be used: empty, not text, unknown id, unexpected column", True
     ),
     "text_not_found": Reason("an id has no text in the collection", True),
     "too_large": Reason("a row larger than the reader's limit", True),
     "too_deep": Reason("JSON nested deeper than the reader's limit", True),
     "duplicate_key": Reason("a JSON object names one key twice", True),
-    "late_column": Reason("negatives in a column that the first rows of the file have not, or have empty", True),
+    "late_column": Reason("negatives in a column missing or empty in the rows that the schema was inferred from", True),
     "extra_columns": Reason("more or fewer columns than the header or the other rows", True),
 }
 """Every reason a row (Defect) or a single negative (Record.dropped) is left out under."""

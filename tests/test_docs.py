@@ -274,7 +274,7 @@ def test_examples_in_the_docstrings_of_the_api_run(here):
     from secid import api
 
     runner, output = doctest.DocTestRunner(), io.StringIO()
-    for function in (api.score, api.baseline, api.check, api.gate, api.describe_encoder):
+    for function in (api.score, api.select, api.flagged, api.baseline, api.check, api.gate, api.describe_encoder):
         (example,) = doctest.DocTestFinder(recurse=False).find(function, function.__name__, globs={})
         assert example.examples
         runner.run(example, out=output.write)

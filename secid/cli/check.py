@@ -14,7 +14,7 @@ from secid.results.catalogue import CAUTIONS
 from secid.results.check import ANY, CHECKED
 
 USED = ("tokenizer", "examples", *(name for name in READING if name != "on_bad"))
-"""Without on_bad: malformed rows are a caution here, an error with --fail-on malformed_rows."""
+"""Without on_bad: a few malformed rows are a caution here, an error with --fail-on malformed_rows=0."""
 
 
 @takes_settings(*USED)
@@ -39,6 +39,10 @@ def check(
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    out: Annotated[
+        list[Path] | None,
+        typer.Option("-o", "--out", metavar="FILE", help="Also write the check here: .html, .md or .json."),
+    ] = None,
     quiet: Quiet = False,
     **settings: Any,
 ) -> int:
@@ -47,16 +51,29 @@ def check(
     It needs no encoder.
 
     Exit codes: 0 unless a finding of --fail-on is above its limit (1); 2 wrong use, a file that cannot be read or
-    understood, or a source without a triplet.
+    understood, too many malformed rows, or a source without a triplet.
 
     Example: secid check negatives/*.jsonl --fail-on false_negative
     """
     from secid import api
-    from secid.cli.console import ConsoleProgress
-    from secid.pages.check import check_json, check_text
+    from secid.cli.console import ConsoleProgress, stdout
+    from secid.cli.outputs import refuse_inputs
+    from secid.files import check_writable, write_whole
+    from secid.pages.check import CHECK_FORMATS, check_json, print_check
+    from secid.pages.pages import check_formats
 
+    files = out or []
+    check_formats(files)
+    for path in files:
+        check_writable(path)
+    refuse_inputs(files, sources, settings)
     with ConsoleProgress(quiet) as progress:
         result = api.check(sources, against_eval=against_eval, fail_on=fail_on or (), progress=progress, **settings)
+    for path in files:
+        write_whole(path, CHECK_FORMATS[path.suffix](result))
     with suppress(BrokenPipeError):  # a reader that stops early changes no verdict
-        sys.stdout.write(check_json(result) if json else check_text(result))
+        if json:
+            sys.stdout.write(check_json(result))
+        else:
+            print_check(stdout(), result)
     return 1 if result.failed else 0

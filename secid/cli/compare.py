@@ -39,7 +39,7 @@ def compare(
     from secid.analyses.agreement import agree, unmatched_names
     from secid.analyses.downstream import read_outcomes
     from secid.cli.console import stderr, stdout
-    from secid.pages.agreement import conclusion, table
+    from secid.pages.agreement import conclusion, print_agreement
     from secid.pages.sanitize import plain
     from secid.results.document import read_run
 
@@ -51,4 +51,4 @@ def compare(
         sys.stdout.write(json_module.dumps([asdict(item) for item in found], indent=2, ensure_ascii=False) + "\n")
         stderr().print(Text(conclusion(found)))
         return
-    stdout().print(table(found))
+    print_agreement(stdout(), found)

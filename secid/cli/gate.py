@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from secid.results.gate import GateVerdict
 
 
+FORMATS = (".html", ".json", ".md", ".xml")
+
+
 class Annotations(StrEnum):
     """Services whose log annotations are supported."""
 
@@ -70,7 +73,9 @@ def gate(
     ] = False,
     out: Annotated[
         list[Path] | None,
-        typer.Option("-o", "--out", metavar="FILE", help="Also write the verdict here: .json, .md, or .xml for JUnit."),
+        typer.Option(
+            "-o", "--out", metavar="FILE", help="Also write the verdict here: .html, .json, .md or .xml (JUnit)."
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
     annotations: Annotated[
@@ -131,9 +136,9 @@ def _check_outputs(paths: list[Path]) -> None:
     from secid.files import check_writable
 
     for path in paths:
-        if path.suffix not in (".json", ".md", ".xml"):
+        if path.suffix not in FORMATS:
             raise UsageError(
-                f"unknown verdict format {path.suffix!r}", where=str(path), remedy="use .json, .md or .xml"
+                f"unknown verdict format {path.suffix!r}", where=str(path), remedy="use .html, .json, .md or .xml"
             )
         check_writable(path)
 
@@ -163,9 +168,9 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
     from secid.files import write_whole
     from secid.pages.annotations import append_step_summary, github_annotations
     from secid.pages.junit import to_junit
-    from secid.pages.verdict_pages import print_verdict, verdict_json, verdict_markdown
+    from secid.pages.verdict_pages import print_verdict, verdict_html, verdict_json, verdict_markdown
 
-    pages = {".json": verdict_json, ".md": verdict_markdown, ".xml": to_junit}
+    pages = {".html": verdict_html, ".json": verdict_json, ".md": verdict_markdown, ".xml": to_junit}
     for path in out:
         write_whole(path, pages[path.suffix](verdict))
     with suppress(BrokenPipeError):

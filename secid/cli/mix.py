@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from secid.cli.written import OUT_HELP, SCHEMA_HELP, print_lines, written_lines
 from secid.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,12 +18,13 @@ if TYPE_CHECKING:
 
     from secid.export.best_mixture import MixResult
     from secid.export.mixture import Blend
+    from secid.export.writer import Schema
 
-
+NOT_RETRIEVAL = "This mixture maximises the score, not retrieval: whether it trains a better encoder is not measured."
 COLUMNS = (
-    "alone: the source's own score in nats, higher is better. slope: nats that a unit more of its share would add, "
-    "level over all sources that the bounds leave free. loss without: nats lost when it is left out and the others are "
-    "mixed anew; a fixed share of it is set free, so below 0 that share costs more than the source gives."
+    "alone: the source's own score in nats, higher is better. slope: nats that one more unit of its share would add, "
+    "equal over all sources whose share is neither fixed nor at a bound. loss without: nats lost when it is left out "
+    "and the others are mixed again; a share fixed for it becomes free, so below 0 that share costs nats."
 )
 
 
@@ -33,45 +36,55 @@ def mix(
     max_share: Annotated[float, typer.Option("--max-share", help="Largest share of any source.")] = 1.0,
     fix: Annotated[
         list[str] | None,
-        typer.Option(
-            "--fix", help="NAME=SHARE: a source (or control, by the name it has here) whose share is given; repeatable."
-        ),
+        typer.Option("--fix", help="NAME=SHARE: set the share of a source, or of a control; repeatable."),
     ] = None,
     with_controls: Annotated[
         bool, typer.Option("--with-controls", help="Let controls take a share too, to see what the score asks for.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Also write the mixed file here, in the schema of --base.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help=f"Also write the mixed file. {OUT_HELP}")] = None,
+    schema: Annotated[str | None, typer.Option("--as", help=SCHEMA_HELP, show_default=False)] = None,
     base: Annotated[
         str | None, typer.Option("--base", help="Source whose rows are written [default: first in rank with a share].")
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of the draws [default: the run's].", min=0)] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")] = False,
 ) -> None:
-    """Find the mixture of a run's sources that holds the most information; encodes nothing.
+    """Find the mixture of a run's sources with the highest score. It maximises the score, not retrieval.
 
     Example: secid mix secid-runs/mine --budget 1000 --max-share 0.7 -o mixed.jsonl
     """
     from dataclasses import asdict
     from json import dumps
+    from typing import cast
 
     from secid import api
-    from secid.cli.console import stdout
+    from secid.cli.console import ConsoleProgress, stdout
 
     if out is not None and with_controls:
-        raise UsageError("controls stand in no file, so a mixture with them cannot be written", where="--with-controls")
-    found = api.mix(run, budget=budget, max_share=max_share, fixed=parse_shares(fix or []), with_controls=with_controls)
+        raise UsageError("controls are in no file, so a mixture with them cannot be written", where="--with-controls")
+    bounds = parse_shares(fix or [])
+    mixture = api.mix(run, budget=budget, max_share=max_share, fixed=bounds, with_controls=with_controls)
     written = None
     if out is not None:
-        shares = {part.name: part.share for part in found.parts}
-        fixed = [part.name for part in found.parts if part.fixed]
-        written = api.write_mixture(run, shares, out, base=base, seed=seed, max_share=max_share, fixed=fixed)
+        shares = {part.name: part.share for part in mixture.parts}
+        with ConsoleProgress(quiet) as progress:
+            written = api.write_mixture(
+                run,
+                shares,
+                out,
+                base=base,
+                schema=cast("Schema | None", schema),
+                seed=seed,
+                max_share=max_share,
+                fixed=list(bounds),
+                progress=progress,
+            )
     if json:
-        document = {**asdict(found), "written": None if written is None else asdict(written)}
+        document = {**asdict(mixture), "written": None if written is None else asdict(written)}
         sys.stdout.write(dumps(document, indent=2, ensure_ascii=False) + "\n")
     else:
-        _print(stdout(), found, written)
+        _print(stdout(), mixture, written)
 
 
 def parse_shares(texts: list[str]) -> dict[str, float]:
@@ -91,64 +104,54 @@ def parse_shares(texts: list[str]) -> dict[str, float]:
     return shares
 
 
-def _print(console: Console, found: MixResult, written: Blend | None) -> None:
+def _print(console: Console, mixture: MixResult, written: Blend | None) -> None:
     from rich.text import Text
 
-    from secid.cli.outputs import repeats_told
     from secid.pages.sanitize import plain
+    from secid.pages.trimmed import Trimmed
 
-    console.print(_shares_table(found))
-    console.print(Text(COLUMNS, style="dim"))
-    bounded = found.max_share < 1.0 or any(part.fixed for part in found.parts)
+    bounded = mixture.max_share < 1.0 or any(part.fixed for part in mixture.parts)
     equal = "shares as equal as the bounds allow" if bounded else "equal shares"
-    lines = [
-        f"best mixture: {found.nats:.4f} nats at budget {found.budget:g}, duality gap {found.gap_nats:.1e} nats",
-        f"{equal}: {found.equal_nats:.4f} nats",
-        f"best single source: {plain(found.best_single)}, {found.best_single_nats:.4f} nats",
-    ]
-    for line in lines:
-        console.print(Text(line))
-    if found.hybrids:
-        console.print(_hybrids_table(found))
-    for remark in found.remarks:
-        console.print(Text(plain(remark), style="yellow"))
+    console.print(Trimmed(Text(NOT_RETRIEVAL)))
+    console.print(Trimmed(_shares_table(mixture)))
+    console.print(Trimmed(Text(COLUMNS, style="dim")))
+    best = f"best mixture: {mixture.nats:.4f} nats at budget {mixture.budget:g}"
+    for line in (
+        f"{best}; no allowed mixture is more than {mixture.gap_nats:.1e} nats above it",
+        f"{equal}: {mixture.equal_nats:.4f} nats",
+        f"best single source: {plain(mixture.best_single)}, {mixture.best_single_nats:.4f} nats",
+    ):
+        console.print(Trimmed(Text(line)))
+    if mixture.hybrids:
+        console.print(Trimmed(_hybrids_table(mixture)))
+    for remark in mixture.remarks:
+        console.print(Trimmed(Text(plain(remark), style="yellow")))
     if written is not None:
-        drawn = ", ".join(f"{plain(name)} {count}" for name, count in written.n_negatives.items())
-        console.print(Text(f"wrote {plain(written.path)}: {written.n_rows} rows, negatives {drawn}"))
-        for line in repeats_told(written.n_repeated):
-            console.print(Text(line))
-        console.print(Text(f"where each comes from: {plain(written.provenance_path)}"))
-        for line in _drawing_told(written, found.max_share):
-            console.print(Text(line))
+        print_lines(console, (*written_lines(written, written.path), *_drawing_lines(written, mixture.max_share)))
 
 
-def _drawing_told(written: Blend, max_share: float) -> list[str]:
-    """What was short in the drawing, in sentences."""
+def _drawing_lines(written: Blend, max_share: float) -> Iterator[str]:
+    """Where the negatives come from, and what was short in the drawing."""
     from secid.pages.numbers import plural
-    from secid.pages.sanitize import plain
 
-    names = [plain(name) for name in written.n_negatives]
-    if len(names) == 1:
-        told = [f"{names[0]} has the whole share, so nothing is mixed in"]
+    drawn = ", ".join(f"{name} {count:,}" for name, count in written.n_drawn.items())
+    yield f"drawn: {drawn}; the origin of each is in {written.provenance_path}"
+    if len(written.n_drawn) == 1:
+        yield f"{next(iter(written.n_drawn))} has the whole share, so nothing is mixed in"
     else:
-        told = [
-            f"{written.n_alone:,} of {plural(written.n_records, 'record')} have candidates of fewer than two sources"
-        ]
+        alone = f"{written.n_alone:,} of {plural(written.n_records, 'record')}"
+        yield f"{alone} have candidates of fewer than two sources"
     if written.n_false_negative or written.n_near_copy:
-        told.append(
-            f"left out of the candidates: {plural(written.n_false_negative, 'labelled positive')} of their query, "
-            f"{plural(written.n_near_copy, 'near copy', 'near copies')}"
-        )
+        positives = plural(written.n_false_negative, "labelled positive")
+        copies = plural(written.n_near_copy, "near copy", "near copies")
+        yield f"not drawn: {positives} of their query, {copies} of one"
     if written.n_short:
-        asked = plural(written.n_short, "negative that shares asked for was", "negatives that shares asked for were")
-        told.append(f"{asked} not there; other sources made up for it where they could")
+        yield f"{plural(written.n_short, 'negative')} short of the shares; other sources gave more where they could"
     if written.n_cut:
-        cut = plural(written.n_cut, "negative")
-        told.append(f"{cut} left out: with them a source would exceed --max-share {max_share:g}")
-    return told
+        yield f"{plural(written.n_cut, 'negative')} left out: with them a source would exceed --max-share {max_share:g}"
 
 
-def _shares_table(found: MixResult) -> Table:
+def _shares_table(mixture: MixResult) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -156,31 +159,31 @@ def _shares_table(found: MixResult) -> Table:
     from secid.pages.numbers import percent
     from secid.pages.sanitize import plain
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
     table.add_column("source", overflow="fold", ratio=1, min_width=12)
     for name in ("share", "alone", "slope", "loss without"):
         table.add_column(name, justify="right", no_wrap=True)
-    for part in found.parts:
+    for part in mixture.parts:
         loss = "–" if part.loss_without_nats is None else f"{part.loss_without_nats:.4f}"
         share = percent(part.share) + (" fixed" if part.fixed else "")
         table.add_row(Text(plain(part.name)), share, f"{part.single_nats:.4f}", f"{part.slope_nats:.4f}", loss)
     return table
 
 
-def _hybrids_table(found: MixResult) -> Table:
+def _hybrids_table(mixture: MixResult) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     from secid.pages.sanitize import plain
 
-    budgets = sorted({hybrid.budget for hybrid in found.hybrids})
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
+    budgets = sorted({hybrid.budget for hybrid in mixture.hybrids})
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
     table.add_column("half of each, nats at budget", overflow="fold", ratio=1, min_width=12)
     for budget in budgets:
         table.add_column(f"{budget:g}", justify="right", no_wrap=True)
     pairs: dict[tuple[str, str], dict[float, float]] = {}
-    for hybrid in found.hybrids:
+    for hybrid in mixture.hybrids:
         pairs.setdefault((hybrid.first, hybrid.second), {})[hybrid.budget] = hybrid.half_nats
     for (first, second), values in pairs.items():
         table.add_row(Text(plain(f"{first} + {second}")), *(f"{values[budget]:.4f}" for budget in budgets))

@@ -22,11 +22,3 @@ def refuse_inputs(outputs: Sequence[Path], specs: Sequence[str], settings: Mappi
     sources = [path for source in resolve_sources(specs, values) for path in source.paths]
     named: Iterable[str | None] = (values.encoder, values.corpus, values.queries)
     check_not_read(outputs, map(Path, (*sources, *filter(None, named))))
-
-
-def repeats_told(n: int) -> tuple[str, ...]:
-    """A sentence where negatives stand more than once in their row of a written file."""
-    if not n:
-        return ()
-    cells = "1 cell repeats a negative of its row" if n == 1 else f"{n:,} cells repeat negatives of their rows"
-    return (f"{cells}: here each has a column of its own, and trainers take no empty one",)

@@ -87,6 +87,8 @@ def _score(
     settings: dict[str, Any],
 ) -> None:
     """Scores, prints, and says where the pages are. What cannot be written is an error after the result."""
+    from dataclasses import replace
+
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
     from secid.cli.outputs import refuse_inputs
@@ -114,7 +116,7 @@ def _score(
         try:
             result = api.score(sources, run=folder, force=force, progress=progress, **settings)
         except RunNotWrittenError as error:
-            folder, problem, result = None, error, error.run
+            folder, problem, result = None, error, replace(error.run, folder=None)
     for path in out:
         try:
             write_page(result, path)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from secid.cli.outputs import repeats_told
+from secid.cli.written import OUT_HELP, SCHEMA_HELP, counted, print_lines, written_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from rich.table import Table
 
-    from secid.export.rescore import Selected
-    from secid.export.select import By
+    from secid.export.select import Answer, By, Selection
+    from secid.export.writer import Schema
 
+STATUS = {"usable": "usable", "repair": "repair first", "unusable": "do not use"}
 EASIEST = (
     "--by weight keeps the easiest negatives, those that the encoder separates best from the positive; --by influence "
     "keeps those that raise the score most"
@@ -23,27 +25,28 @@ EASIEST = (
 DEFAULT_DROP = "dropped by default with a ranking rule: {}; --drop none keeps them"
 UNCHECKED = "{} outside the sample or the first K: not scored, so not checked, and kept"
 SAMPLED_ONLY = (
-    "{}: evaluated only for the queries that were sampled for random passages, at most 1,000 of each source; negatives "
-    "of other queries are kept"
+    "{}: evaluated only for a sample of at most 1,000 queries of each source; negatives of other queries are kept"
+)
+UNEQUAL = (
+    "The scores are of {:,} and {:,} negatives. Beyond B = 1 a smaller sample scores too low, so they do not compare."
 )
 CIRCULAR = (
     "Selecting and scoring with the same encoder is circular{}. Only training shows whether the selection is better."
 )
-BY_THE_SCORE = ": the score rises because it is what was selected by"
+BY_THE_SCORE = ": the score rises because the selection was made by it"
 
 
 def select(
     run: Annotated[Path, typer.Argument(help="Run folder of `secid score`.", show_default=False)],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The filtered copy; a new file.", show_default=False)],
-    source: Annotated[str | None, typer.Option("--source", help="Which source, where the run has several.")] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help=OUT_HELP, show_default=False)],
+    source: Annotated[str | None, typer.Option("--source", help="Which source, if the run has several.")] = None,
     drop: Annotated[
         list[str] | None,
         typer.Option(
             "--drop",
             metavar="NAME,…",
-            help="Findings whose negatives go, such as false_negative,preamble,repeat; repeatable. No ranking rule is "
-            "needed. Blank negatives are in no copy. "
-            "[default: none; with a ranking rule false_negative,near_copy,repeat]",
+            help="Drop the negatives with these findings, such as false_negative,preamble,repeat; repeatable. Needs no "
+            "ranking rule. [default: none; with a ranking rule false_negative,near_copy,repeat]",
         ),
     ] = None,
     top: Annotated[int | None, typer.Option("--top", help="Keep at most K negatives of each record.")] = None,
@@ -57,6 +60,7 @@ def select(
             "score most) or information.",
         ),
     ] = "weight",
+    schema: Annotated[str | None, typer.Option("--as", help=SCHEMA_HELP, show_default=False)] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")] = False,
 ) -> None:
@@ -70,75 +74,89 @@ def select(
 
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
-    from secid.pages.sanitize import plain
+    from secid.pages.trimmed import Trimmed
 
     with ConsoleProgress(quiet) as progress:
         selected = api.select(
             run,
             out,
             source=source,
+            drop=drop,
             top=top,
             min_weight=min_weight,
             max_negatives=max_negatives,
             by=cast("By", by),
-            drop=drop,
+            schema=cast("Schema | None", schema),
             progress=progress,
         )
     if json:
         sys.stdout.write(dumps(asdict(selected), indent=2, ensure_ascii=False) + "\n")
         return
-    notes = (
-        *((DEFAULT_DROP.format(", ".join(selected.drop)),) if drop is None else ()),
-        *((EASIEST,) if by == "weight" and not {"top", "max"}.isdisjoint(selected.left_out) else ()),
-    )
-    for line in (*_copy_lines(selected), *notes, *_score_lines(selected)):
-        stdout().print(plain(line), markup=False)
+    console = stdout()
+    print_lines(console, _copy_lines(selected, named=drop is not None))
+    console.print(Trimmed(_answers(selected)))
+    print_lines(console, _notes(selected, by))
 
 
-def _copy_lines(selected: Selected) -> tuple[str, ...]:
-    """What the copy holds, and what it leaves out."""
+def _copy_lines(selected: Selection, *, named: bool) -> Iterator[str]:
+    """What the copy holds, and what it leaves out. named: whether the findings to drop were."""
     from secid.findings.rows import SAMPLED
     from secid.pages.numbers import plural
 
-    n_gone, skipped = sum(selected.left_out.values()), selected.rows_skipped
-    kept, rows = f"{selected.n_after:,} of {selected.n_listed:,} listed negatives", plural(selected.n_rows, "row")
-    sampled = [name for name in selected.drop if name in SAMPLED]
+    yield from written_lines(selected, selected.path)
+    n_gone, gone = sum(selected.left_out.values()), counted(selected.left_out)
+    yield f"left out: {n_gone:,} of {selected.n_listed:,} listed negatives{gone}; see {selected.left_out_path}"
+    if selected.rows_skipped:
+        yield f"rows without a record, not in the copy{counted(selected.rows_skipped)}"
+    if selected.n_unchecked:
+        yield UNCHECKED.format(plural(selected.n_unchecked, "negative"))
+    if sampled := [name for name in selected.drop if name in SAMPLED]:
+        yield SAMPLED_ONLY.format(", ".join(sampled))
+    if selected.drop and not named:
+        yield DEFAULT_DROP.format(", ".join(selected.drop))
+
+
+def _answers(selected: Selection) -> Table:
+    """The answer row before and after."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from secid.pages.sanitize import plain
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), highlight=False)
+    table.add_column(Text(plain(selected.source)), overflow="fold", ratio=1, min_width=6)
+    table.add_column("status", min_width=6)
+    for name in ("score ± CI", "hardness", "outscoring", "defects", "n"):
+        table.add_column(name, justify="right", min_width=0 if " " in name else len(name))
+    for name, answer in (("before", selected.before), ("after", selected.after)):
+        table.add_row(name, *_cells(answer, selected.budget))
+    return table
+
+
+def _cells(answer: Answer, budget: float) -> tuple[str, ...]:
+    from secid.pages.numbers import count, half_width, nats, percent
+
     return (
-        f"wrote {selected.path}: {kept}, {rows}",
-        *repeats_told(selected.n_repeated),
-        f"left out: {n_gone:,}{_counted(selected.left_out)}; which and why: {selected.left_out_path}",
-        *((f"rows without a record, not in the copy{_counted(skipped)}",) if skipped else ()),
-        *((UNCHECKED.format(plural(selected.n_unchecked, "negative")),) if selected.n_unchecked else ()),
-        *((SAMPLED_ONLY.format(", ".join(sampled)),) if sampled else ()),
+        STATUS[answer.status],
+        f"{nats(answer.eci_nats)} {half_width(answer.eci_nats, answer.interval_95, budget)}",
+        "–" if answer.hardness is None else f"{answer.hardness:.2f}".replace("-", "−"),
+        percent(answer.outscoring),
+        percent(answer.flagged_share),
+        count(answer.n_triplets),
     )
 
 
-def _score_lines(selected: Selected) -> tuple[str, ...]:
-    """The score before and after, and how far the two compare. Source: METHOD 7."""
+def _notes(selected: Selection, by: str) -> Iterator[str]:
+    """How far before and after compare. Source: METHOD 7."""
     from secid.export.select import RULES
     from secid.results.catalogue import FINDINGS
 
-    n_before, n_after = selected.before_n_triplets, selected.after_n_triplets
-    unequal = (
-        f"Before and after are of {n_before:,} and {n_after:,} negatives: beyond B = 1 only equal numbers compare, "
-        "because a smaller sample scores too low, so the difference is not of the selection alone."
-    )
-    ranked = any(reason in RULES for reason in selected.left_out)
-    by_encoder = ranked or any(FINDINGS[name].needs == "rows" for name in selected.drop)
-    rises = ranked and selected.after_nats > selected.before_nats
-    before, after = f"{selected.before_nats:.4f} nats before", f"{selected.after_nats:.4f} after"
-    scores = (
-        f"ECI at budget {selected.budget:g} in the pool of the run: {before} (of {n_before:,} distinct negatives), "
-        f"{after} (of {n_after:,})"
-    )
-    return (
-        scores,
-        *((unequal,) if selected.budget > 1.0 and n_before != n_after else ()),
-        *((CIRCULAR.format(BY_THE_SCORE if rises else ""),) if by_encoder else ()),
-    )
-
-
-def _counted(reasons: Mapping[str, int]) -> str:
-    """ " (top 3, repeat 1)"; nothing where there is none."""
-    counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
-    return f" ({counts})" if counts else ""
+    before, after = selected.before, selected.after
+    ranked = [reason for reason in selected.left_out if reason in RULES]
+    if by == "weight" and not {"top", "max"}.isdisjoint(ranked):
+        yield EASIEST
+    if selected.budget > 1.0 and before.n_triplets != after.n_triplets:
+        yield UNEQUAL.format(before.n_triplets, after.n_triplets)
+    if ranked or any(FINDINGS[name].needs == "rows" for name in selected.drop):
+        yield CIRCULAR.format(BY_THE_SCORE if ranked and after.eci_nats > before.eci_nats else "")

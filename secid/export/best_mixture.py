@@ -1,6 +1,6 @@
 """The mixture of a run's sources that holds the most information, from the saved states alone.
 
-Nothing is encoded or read again: M(alpha) = sum alpha_s M_s is all a hybrid needs. Source: METHOD 7.
+Nothing is encoded or read again: M(alpha) = sum alpha_s M_s is all that a hybrid needs. Source: METHOD 7.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Hybrid:
     """Two sources together at one budget.
 
     half_nats  : half of the draws from each, M = (M_a + M_b) / 2.
-    union_nats : all negatives of both, M = (N_a M_a + N_b M_b) / (N_a + N_b), as if no negative stood in
-                 both: those that do would count once, and only the files can say which they are.
+    union_nats : all negatives of both, M = (N_a M_a + N_b M_b) / (N_a + N_b). A negative that both have counts twice:
+                 only the files can say which these are.
     """
 
     first: str
@@ -68,12 +68,12 @@ class Hybrid:
 
 @dataclass(frozen=True, kw_only=True)
 class MixResult:
-    """The best mixture at a budget, its certificate and what it is compared with.
+    """The best mixture at a budget, its certificate and what it is compared with. It maximises no more than the score.
 
     gap_nats  : no mixture within the bounds holds more than nats + gap_nats.
     equal_nats: of shares as equal as the bounds allow.   best_single: the source with the highest score
-                of its own, bounds aside.
-    remarks   : what the numbers mean, in sentences.
+                of its own, whatever the bounds.
+    remarks   : what limits the numbers.
     """
 
     schema_version: str
@@ -108,7 +108,7 @@ def mix(
     largest = FIELDS["budget"].metadata["le"]
     for flag, number, most in (("--budget", budget, largest), ("--max-share", max_share, 1.0)):
         if not 0 < number <= most:  # written as "passes if", so that NaN fails
-            raise UsageError(f"a number above 0, at most {most:g}, got {number:g}", where=flag)
+            raise UsageError(f"must be above 0 and at most {most:g}, got {number:g}", where=flag)
     states = read_states(folder, run)
     controls = read_control_states(folder, run) if with_controls else {}
     if with_controls and not controls:
@@ -120,7 +120,7 @@ def mix(
 
 
 def _apart(label: str, sources: Mapping[str, InformationState]) -> str:
-    """The label of a control, told apart from a source of that name."""
+    """A label for a control that no source has."""
     return label if label not in sources else _apart(f"{label} (control)", sources)
 
 
@@ -186,15 +186,15 @@ def _loss_without(
     fixed: Mapping[int, float],
     best: Mixture,
 ) -> float | None:
-    """Nats lost when one source is left out and the rest mixed anew; a fixed share of it is set free."""
+    """Nats lost when one source is left out and the others are mixed again; a share fixed for it becomes free."""
     if best.proportions[place] == 0:
         return 0.0
     others = [matrix for other, matrix in enumerate(matrices) if other != place]
     if not others:
         return None
-    kept = {other - (other > place): share for other, share in fixed.items() if other != place}
+    rest = {other - (other > place): share for other, share in fixed.items() if other != place}
     try:
-        bounds = Bounds.of(len(others), max_share, kept)
+        bounds = Bounds.of(len(others), max_share, rest)
     except UsageError:
         return None
     return best.nats - best_mixture(others, budget, bounds).nats
@@ -204,11 +204,11 @@ def hybrids(sources: Sequence[tuple[str, InformationState]], budget: float) -> t
     """Every pair of sources at every budget of the curve, and at the given one. Source: METHOD 7."""
     budgets = sorted({*CURVE_BUDGETS, budget})
     singles = {(name, b): log_det_nats(state.matrix(), b) for name, state in sources for b in budgets}
-    found = []
+    pairs = []
     for (first, a), (second, b) in combinations(sources, 2):
         half = (a.matrix() + b.matrix()) / 2
         union = (a + b).matrix()
-        found += [
+        pairs += [
             Hybrid(
                 first=first,
                 second=second,
@@ -220,7 +220,7 @@ def hybrids(sources: Sequence[tuple[str, InformationState]], budget: float) -> t
             )
             for point in budgets
         ]
-    return tuple(found)
+    return tuple(pairs)
 
 
 def _remarks(
@@ -233,16 +233,13 @@ def _remarks(
     max_share: float,
 ) -> tuple[str, ...]:
     held = {part.name for part in parts if part.fixed or (max_share < 1.0 and part.share >= max_share - SLACK)}
-    remarks = [
-        "This maximises the score, not retrieval: whether the mixture trains a better encoder is not measured here.",
-        f"Certificate: no mixture within the bounds holds more than {best.gap_nats:.2g} nats above this one.",
-    ]
+    remarks = []
     if len(parts) == 1:
-        return (*remarks, f"{name} is the only source of this run: there is nothing to mix it with.")
+        return (f"{name} is the only source of this run: there is nothing to mix it with.",)
     largest = max(parts, key=lambda part: part.share)
     if largest.share >= VERTEX_SHARE:
         rule = budget == 1.0 and not held
-        why = " At B = 1 the score is nearly the mean weight, so this is the rule." if rule else ""
+        why = " At B = 1 the score is nearly the mean weight, so this is to be expected." if rule else ""
         remarks.append(f"At budget {budget:g} the best mixture is {largest.name} almost alone.{why}")
     elif budget == 1.0 and not held:
         remarks.append(
@@ -250,15 +247,14 @@ def _remarks(
             f"source: it holds {max(0.0, best.nats - single):.2g} nats more than {name} alone."
         )
     if all(not matrix.any() for matrix in matrices):
-        remarks.append("No source holds any information, so every mixture is as good as another.")
+        remarks.append("No source holds any information, so all mixtures are equal.")
     for (a, first), (b, second) in combinations(zip(parts, matrices, strict=True), 2):
         if held & {a.name, b.name} or not (a.share or b.share) or not first.any():
             continue
         if float((first - second).abs().max()) <= SAME_INFORMATION:
-            remarks.append(f"{a.name} and {b.name} hold the same information: how they share is arbitrary.")
+            remarks.append(f"{a.name} and {b.name} hold the same information, so the split between them is arbitrary.")
     remarks += [
-        f"{part.name} has {part.n_negatives:,.0f} negatives, fewer than its share of a budget of {budget:g}: "
-        "more of it is counted than there is."
+        f"{part.name} has {part.n_negatives:,.0f} negatives, fewer than its share of a budget of {budget:g}."
         for part in parts
         if part.share > SLACK and part.share * budget > part.n_negatives
     ]
@@ -267,11 +263,11 @@ def _remarks(
     if fewest.n_negatives < most.n_negatives:
         remarks.append(
             f"{fewest.name} has {fewest.n_negatives:,.0f} negatives, {most.name} {most.n_negatives:,.0f}. Beyond B = 1 "
-            "only equal numbers compare, because a smaller sample scores too low: shares and hybrids there favour the "
-            f"larger. Score samples of equal size ({flag_of('max_records')}, {flag_of('first_k')}) to compare."
+            "a smaller sample scores too low, so shares and hybrids favour the larger source. To compare, score "
+            f"samples of equal size ({flag_of('max_records')}, {flag_of('first_k')})."
         )
     controls = [part for part in parts if part.control and part.share > 0]
     if controls:
         shares = ", ".join(f"{part.name} {100 * part.share:.1f} %" for part in controls)
-        remarks.append(f"Controls would take a share ({shares}): what the score asks for here, sources need not give.")
+        remarks.append(f"The score gives controls a share ({shares}): it does not always prefer mined negatives.")
     return tuple(remarks)

@@ -1,12 +1,11 @@
 """A file of mixed negatives: the rows of one source, with negatives drawn from several.
 
-For each row of the base source as many negatives as it lists are drawn by record, each source giving
-its share. Shares rarely make whole numbers, so they are rounded by systematic sampling: with cumulated
-shares c_s and one offset u in [0, 1) for each record, source s gives floor(K c_s + u) - floor(K c_(s-1) + u)
-negatives. These add up to K for every record, and on average to K times the share. Offset and draws go
-by hashes of texts and seed, so neither the order of files nor of rows changes them. What a source is short of,
-others make up; a source that would then have more than the largest share gives up negatives, to other sources
-where they have more for the same record, else for nothing. Source: METHOD 7.
+Each record of the base source gets as many negatives as it lists, and each source gives its share of them. Shares
+rarely make whole numbers, so they are rounded by systematic sampling: with cumulated shares c_s and one offset u in
+[0, 1) for each record, source s gives floor(K c_s + u) - floor(K c_(s-1) + u) negatives. These add up to K for every
+record, and on average to K times the share. Offsets and draws depend on hashes of texts and the seed, so no order of
+files or rows changes them. What a source lacks, others make up; a source that would then exceed the largest share gives
+up negatives, to other sources where they have more for the same record, else for nothing. Source: METHOD 7.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from hashlib import blake2b
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 import numpy.typing as npt
 
 from secid.errors import UsageError
-from secid.export.rewrite import check_output, rewrite
-from secid.export.source_files import Original, find_source, plan_again, settings_of
-from secid.files import written_lines
+from secid.export.read_again import Original, find_source, plan_again, settings_of
+from secid.export.rows import Passage, Row
+from secid.export.writer import Written, new_files, schema_of, suffix_of, write_rows
 from secid.findings.copies import CopyFinder
 from secid.findings.normal_form import text_forms
 from secid.findings.texts import mask_of
@@ -35,8 +34,7 @@ from secid.measure.mixture import SLACK
 from secid.pool import Plan, PlannedSource, sample_order
 from secid.pool.plan import Mask
 from secid.pool.texts import TextStore
-from secid.read.clean import Item
-from secid.records import Record
+from secid.progress import Progress
 from secid.results import Run
 
 Index = npt.NDArray[np.int64]
@@ -44,7 +42,7 @@ UNFIT = ("false_negative", "near_copy")
 """Findings whose negatives are never drawn: a copy of the query's positive contradicts its label."""
 FIRST_BITS = 2.0**-64
 SUM_SLACK = 1e-6
-"""By which shares may miss a sum of 1: they are read off rounded tables."""
+"""By which a sum of shares may miss 1: they may be copied from a rounded table."""
 
 
 class Draw(NamedTuple):
@@ -54,27 +52,17 @@ class Draw(NamedTuple):
     triplet: int
 
 
-@dataclass(frozen=True)
-class Blend:
-    """What was written.
+@dataclass(frozen=True, kw_only=True)
+class DrawCounts:
+    """What could not be drawn as asked.
 
-    n_records    : records of the base.   n_rows : rows of the file.   n_negatives : drawn ones, by source.
-    n_repeated   : cells that repeat a negative of their row, where each has a column of its own.
-    n_short      : negatives that a source's share asked of it and it did not have; others gave them where they could.
+    n_short      : negatives that a source's share asked for and it did not have; others gave them where they could.
     n_cut        : negatives left out so that no source has more than the largest share of the drawn ones.
     n_alone      : records with candidates of fewer than two of the mixture's sources; 0 where it is one source alone.
     n_false_negative, n_near_copy : candidates of the base's queries left out because they are a labelled positive of
                    the query in the run, or a near copy of one.
     """
 
-    base: str
-    path: str
-    provenance_path: str
-    n_records: int
-    n_rows: int
-    n_repeated: int
-    n_negatives: dict[str, int]
-    wanted: dict[str, float]
     n_short: int
     n_cut: int
     n_alone: int
@@ -82,71 +70,89 @@ class Blend:
     n_near_copy: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Blend(Written, DrawCounts):
+    """What was written.
+
+    n_records : records of the base.   n_drawn : negatives of the file, by source.   wanted : their shares.
+    """
+
+    base: str
+    path: str
+    provenance_path: str
+    n_records: int
+    n_drawn: dict[str, int]
+    wanted: dict[str, float]
+
+
 def write_blend(
     run: Run,
     shares: Mapping[str, float],
-    asked: str | None,
+    asked_base: str | None,
     out: Path,
+    asked: str | None,
     work: Path,
+    progress: Progress,
     seed: int,
     max_share: float = 1.0,
     fixed: Collection[str] = (),
 ) -> Blend:
-    """Writes the mixed file in the base's schema and OUT.provenance.jsonl, one line a row of the file.
+    """Writes the mixed file, and OUT.provenance.jsonl with a line for each record of the file.
 
-    shares : by source, adding up to 1.   asked : the base, where one was asked for.
-    work   : an empty folder.
+    shares : by source, adding up to 1.   asked_base : the base, where one was asked for.
+    asked  : the schema, None for that of the base or flagembedding.   work : an empty folder.
     max_share : largest share of the drawn negatives that a source may have, unless it is one of `fixed`.
     All records are written, also where the run scored a sample of them. The order of shares changes nothing.
     All sources of the run are read: any of them may label what another lists as a negative.
-    Raises UsageError for shares that are none and for a largest share that leaves no negative, InputError where an
-    original has changed, SchemaError where the base cannot be rewritten in place.
+    Raises UsageError for invalid shares and for a largest share that leaves no negative, InputError where an original
+    has changed, OutputError for a file that exists or cannot be written.
     """
     check_shares(shares)
     bounds = _bounds(shares, max_share, fixed)
-    base = base_of(run, shares, asked)
+    base = base_of(run, shares, asked_base)
     names = sorted(name for name, share in shares.items() if share > 0)
     settings = settings_of(run, max_records=None, seed=seed)
-    for name in (base, *names):
+    for name in names:
         find_source(run, name)
-    plan, originals = plan_again(run, [source.name for source in run.sources], settings, work, _copies)
-    try:
-        original = originals[base]
-        check_output(original.paths, settings, original.split, out, mixed=True)
+    schema, suffix = schema_of(asked, {file.schema for file in find_source(run, base).paths}), suffix_of(out)
+    provenance = out.with_name(f"{out.name}.provenance.jsonl")
+    every = [source.name for source in run.sources]
+    with (
+        new_files(out, provenance) as (mixed, log),
+        plan_again(run, every, settings, work, progress, _copies) as (plan, originals),
+    ):
+        planned = originals[base].planned
         sources = {name: originals[name].planned for name in names}
-        drawn, counts = _drawn(plan, sources, shares, original.planned, seed, bounds)
-        provenance = out.with_name(f"{out.name}.provenance.jsonl")
-        with written_lines(provenance) as lines:
-            dealer = _Dealer(plan, originals, base, drawn, lines)
-            copied = rewrite(original.paths, settings, original.split, dealer.decide, out, mixed=True)
-    finally:
-        plan.close()
+        drawn, counts = _drawn(plan, sources, shares, planned, seed, bounds)
+        deal = _Deal(plan, originals, base, drawn)
+        with log.open("w", encoding="utf-8", newline="\n") as lines:
+            n_drawn = deal.write_provenance(lines)
+        written = write_rows(deal.rows, schema, mixed, suffix)
     return Blend(
+        **vars(written),
         base=base,
         path=str(out),
         provenance_path=str(provenance),
-        n_records=original.planned.n_records,
-        n_rows=copied.n_rows,
-        n_repeated=copied.n_repeated,
-        n_negatives={name: dealer.counts[name] for name in names},
+        n_records=planned.n_records,
+        n_drawn={name: n_drawn[name] for name in names},
         wanted={name: shares[name] for name in names},
-        **counts,
+        **vars(counts),
     )
 
 
 def check_shares(shares: Mapping[str, float]) -> None:
-    """Raises UsageError where a share is not a number from 0 on, or all together are not 1."""
+    """Raises UsageError where a share is negative or not finite, or their sum is not 1."""
     for name, share in shares.items():
         # Written as "passes if", so that NaN fails
         if not 0.0 <= share < np.inf:
-            raise UsageError(f"a share is a finite number from 0 on, got {share:g}", where=name)
+            raise UsageError(f"a share must be finite and at least 0, got {share:g}", where=name)
     total = sum(shares.values())
     if not abs(total - 1.0) <= SUM_SLACK:
         raise UsageError(f"shares add up to {total:g}, not to 1", where=", ".join(shares), remedy="divide by their sum")
 
 
 def _bounds(shares: Mapping[str, float], max_share: float, fixed: Collection[str]) -> dict[str, float]:
-    """The largest share of each source. Raises UsageError for a largest share that is none or that a share exceeds."""
+    """The largest share of each source. Raises UsageError where it is out of range, or below a share."""
     if not 0.0 < max_share <= 1.0:
         raise UsageError(f"a number above 0, at most 1, got {max_share:g}", where="--max-share")
     bounds = {name: 1.0 if name in fixed else max_share for name in shares}
@@ -161,7 +167,7 @@ def _bounds(shares: Mapping[str, float], max_share: float, fixed: Collection[str
 
 
 def _seed_of(name: str, seed: int) -> int:
-    """The seed of one source's draws: another for every name, whatever the other sources are."""
+    """The seed of one source's draws: a different one for every name, whatever the other sources are."""
     return int.from_bytes(blake2b(f"{seed} {name}".encode(), digest_size=8).digest(), "big")
 
 
@@ -172,7 +178,7 @@ def _drawn(
     base: PlannedSource,
     seed: int,
     bounds: Mapping[str, float],
-) -> tuple[list[list[Draw]], dict[str, int]]:
+) -> tuple[list[list[Draw]], DrawCounts]:
     """The drawn negatives of each record of the base, and the counts of the drawing."""
     names = list(sources)
     tables = [_by_query(planned, plan, _seed_of(name, seed)) for name, planned in sources.items()]
@@ -192,7 +198,7 @@ def _drawn(
     n_cut = draws.keep_within(order, largest, names)
     unfit = {f"n_{name}": _n_candidates(name, sources.values(), base.query) for name in UNFIT}
     drawn = [[Draw(names[place], triplet) for place, triplet in sorted(picked)] for picked in draws.picked]
-    return drawn, {"n_short": sum(missing), "n_cut": n_cut, "n_alone": draws.n_alone, **unfit}
+    return drawn, DrawCounts(n_short=sum(missing), n_cut=n_cut, n_alone=draws.n_alone, **unfit)
 
 
 def _n_candidates(finding: str, sources: Iterable[PlannedSource], queries: Index) -> int:
@@ -361,55 +367,77 @@ class _Draws:
                 heappush(longest, (length + 1, at, record))
 
 
-class _Dealer:
-    """Deals the drawn negatives of a record out to its rows, in order, and writes down where each comes from."""
+class _Deal:
+    """The rows of the base, with the drawn negatives of a record dealt out to its rows in order."""
 
-    def __init__(
-        self, plan: Plan, originals: Mapping[str, Original], base: str, drawn: list[list[Draw]], lines: Any
-    ) -> None:
-        self._plan, self._originals, self._base, self._drawn, self._lines = plan, originals, base, drawn, lines
-        self._planned = originals[base].planned
-        self._record = self._planned.triplet_record()
-        self._done = self._n_rows = 0
-        self.counts: Counter[str] = Counter()
+    def __init__(self, plan: Plan, originals: Mapping[str, Original], base: str, drawn: list[list[Draw]]) -> None:
+        self._plan, self._originals, self._base, self._drawn = plan, originals, originals[base], drawn
+        self._named = {name: self._named_passages(name) for name in {draw.source for row in drawn for draw in row}}
 
-    def decide(self, item: Item) -> list[int | str]:
-        if not isinstance(item, Record):
-            return []
-        triplets = self._planned.listed[self._done : self._done + len(item.negatives)]
-        self._done += len(item.negatives)
-        inside = triplets[triplets >= 0]
-        if not len(inside):
-            return []
-        waiting = self._drawn[int(self._record[inside[0]])]
-        dealt, waiting[:] = waiting[: len(item.negatives)], waiting[len(item.negatives) :]
-        if not dealt:
-            return []
-        self._n_rows += 1
-        own = {int(triplet): ordinal for ordinal, triplet in reversed(list(enumerate(triplets.tolist())))}
-        self._lines.write(json.dumps(self._told(dealt), ensure_ascii=False) + "\n")
-        self.counts.update(draw.source for draw in dealt)
-        return [self._cell(draw, own) for draw in dealt]
+    def _named_passages(self, source: str) -> dict[int, Passage]:
+        """The drawn passages that have an id, a title or a score of their own, by triplet."""
+        original = self._originals[source]
+        wanted = {draw.triplet for row in self._drawn for draw in row if draw.source == source}
+        found: dict[int, Passage] = {}
+        done = 0
+        for _, row in original.rows.rows(original.split):
+            passages = row.negatives if row is not None else ()
+            triplets = original.planned.listed[done : done + len(passages)].tolist()
+            done += len(passages)
+            for triplet, passage in zip(triplets, passages, strict=True):
+                if triplet in wanted and passage[1:] != ("", "", None):
+                    found.setdefault(triplet, passage)
+        return found
 
-    def _cell(self, draw: Draw, own: Mapping[int, int]) -> int | str:
-        if draw.source == self._base and draw.triplet in own:
-            return own[draw.triplet]
-        ids = self._originals[draw.source].planned.negatives[[draw.triplet]]
-        return self._plan.passages.take(ids)[0]
+    def _dealt(self) -> Iterator[tuple[Row, list[Draw]]]:
+        """Each row of the base that gets negatives, with their draws."""
+        planned = self._base.planned
+        record_of, done = planned.triplet_record(), 0
+        given: Counter[int] = Counter()
+        for _, row in self._base.rows.rows(self._base.split):
+            if row is None:
+                continue
+            triplets = planned.listed[done : done + len(row.negatives)]
+            done += len(row.negatives)
+            inside = triplets[triplets >= 0]
+            if not len(inside):
+                continue
+            record = int(record_of[inside[0]])
+            draws = self._drawn[record][given[record] : given[record] + len(row.negatives)]
+            given[record] += len(draws)
+            if draws:
+                yield row, draws
 
-    def _told(self, dealt: Sequence[Draw]) -> dict[str, Any]:
-        negatives = []
-        for draw in dealt:
-            planned = self._originals[draw.source].planned
-            negatives.append(
-                {
-                    "source": draw.source,
-                    "path": planned.source.paths[int(planned.negative_file[draw.triplet])],
-                    "line": int(planned.negative_line[draw.triplet]),
-                    "ordinal": int(planned.negative_ordinal[draw.triplet]),
-                }
+    def rows(self) -> Iterator[Row]:
+        """The rows of the mixed file. A teacher's scores do not compare between sources, so only the base's stay."""
+        for row, draws in self._dealt():
+            yield row._replace(negatives=[self._passage(draw) for draw in draws])
+
+    def _passage(self, draw: Draw) -> Passage:
+        passage = self._named[draw.source].get(draw.triplet)
+        if passage is None:
+            ids = self._originals[draw.source].planned.negatives[[draw.triplet]]
+            return Passage(self._plan.passages.take(ids)[0])
+        return passage if draw.source == self._base.name else passage._replace(score=None)
+
+    def write_provenance(self, lines: TextIO) -> Counter[str]:
+        """For each row where its negatives come from; how many of each source there are."""
+        counts: Counter[str] = Counter()
+        for number, (_, draws) in enumerate(self._dealt(), 1):
+            counts.update(draw.source for draw in draws)
+            lines.write(
+                json.dumps({"row": number, "negatives": list(map(self._origin, draws))}, ensure_ascii=False) + "\n"
             )
-        return {"row": self._n_rows, "negatives": negatives}
+        return counts
+
+    def _origin(self, draw: Draw) -> dict[str, Any]:
+        planned = self._originals[draw.source].planned
+        return {
+            "source": draw.source,
+            "path": planned.source.paths[int(planned.negative_file[draw.triplet])],
+            "line": int(planned.negative_line[draw.triplet]),
+            "ordinal": int(planned.negative_ordinal[draw.triplet]),
+        }
 
 
 def base_of(run: Run, shares: Mapping[str, float], asked: str | None) -> str:

@@ -8,31 +8,34 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TextIO, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from secid.errors import InputError, NothingToScoreError, UsageError
-from secid.export.rewrite import check_output, rewrite
-from secid.export.source_files import Original, find_source, plan_again, settings_of
-from secid.files import written_lines
+from secid.encode import Encoder, load
+from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
+from secid.export.read_again import Original, find_source, plan_again, settings_of
+from secid.export.rows import Row
+from secid.export.writer import Written, new_files, schema_of, suffix_of, write_rows
 from secid.findings.normal_form import text_forms
 from secid.findings.rows import SAMPLED
 from secid.findings.texts import listed_before, mask_of
-from secid.pool import PlannedSource
+from secid.pool import Plan, PlannedSource
+from secid.pool import select as part_of
 from secid.pool.plan import Mask
 from secid.pool.texts import TextStore
-from secid.read import open_source
-from secid.read.clean import Item
-from secid.records import Record
-from secid.results import Run
-from secid.results.catalogue import FINDINGS, known_finding
-from secid.run_folder.read import read_negatives
-from secid.settings import Settings
+from secid.progress import Progress
+from secid.results import Run, SourceResult
+from secid.results.catalogue import FINDINGS, TEXT_FINDINGS, known_finding
+from secid.run_folder.read import read_frequencies, read_negatives, read_reference
+from secid.scoring.clock import Clock
+from secid.scoring.run import finished
+from secid.scoring.stages import measure
+from secid.settings import FIELDS, Resolved
 
 By = Literal["weight", "influence", "information"]
 Floats = npt.NDArray[np.float64]
@@ -67,11 +70,11 @@ def findings_to_drop(given: str | Sequence[str] | None, *, ranked: bool) -> tupl
 
 @dataclass(frozen=True)
 class Rule:
-    """Which negatives stay. by: the column that top and max_negatives go by, larger first.
+    """Which negatives stay. by: the column that top and max_negatives rank by, larger first.
 
     top : at most so many distinct ones of each record.   min_weight : none of a smaller weight.
     max_negatives : at most so many distinct ones (of each record) in the whole source.
-    drop : none that has one of these findings, which goes before the ranking.
+    drop : none that has one of these findings; they are dropped before the ranking.
     Raises UsageError where nothing is asked for or a number is out of range.
     """
 
@@ -87,7 +90,7 @@ class Rule:
         if not self.ranked and not self.drop:
             raise UsageError(
                 "no rule given",
-                remedy="--drop NAME says which negatives go; --top K, --min-weight W or --max N which ones stay",
+                remedy="name the findings to drop (--drop NAME), or what to keep (--top K, --min-weight W, --max N)",
             )
         for flag, number in (("--top", self.top), ("--max", self.max_negatives)):
             if number is not None and number < 1:
@@ -102,20 +105,36 @@ class Rule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection:
-    """What was written.
+class Answer:
+    """The answer row of a source, or of its copy in the same pool.
+
+    eci_nats, interval_95 : at the run's budget.   outscoring : share of negatives that outscore their positive.
+    n_triplets : distinct negatives of the records, which the numbers are of.
+    """
+
+    status: str
+    eci_nats: float
+    interval_95: tuple[float, float]
+    hardness: float | None
+    outscoring: float
+    flagged_share: float
+    n_triplets: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection(Written):
+    """What was written, and the answer before and after.
 
     drop         : the findings whose negatives were dropped.
     n_listed     : negatives as the source's rows list them, repeats and blank ones included:
-                   n_after + sum(left_out).
-    n_after      : those of them that the copy lists.
-    n_rows       : rows of the copy, those of the file's other sources too.
-    n_repeated   : cells that repeat a negative of their row, where each has a column of its own.
+                   n_negatives + sum(left_out).
     n_unchecked  : negatives in the copy that the run did not score, so that no finding of theirs is known.
     left_out     : listed negatives that are not in the copy, by reason: of several findings the catalogue's first.
                    Blank negatives are `empty` and in no copy.
     rows_skipped : rows that give no record and are not in the copy, by reason. Of what they list only blank negatives
                    are counted.
+    budget       : B, the run's. Beyond B = 1 scores of unequal numbers do not compare. With a ranking rule the
+                   comparison is circular: the encoder that selected scores.
     """
 
     source: str
@@ -123,68 +142,68 @@ class Selection:
     left_out_path: str
     drop: tuple[str, ...]
     n_listed: int
-    n_after: int
-    n_rows: int
-    n_repeated: int
     n_unchecked: int
     left_out: dict[str, int]
     rows_skipped: dict[str, int]
+    budget: float
+    before: Answer
+    after: Answer
 
 
-def only_source(run: Run, name: str | None) -> str:
-    """The source asked for, or the only one. Raises UsageError where there are several."""
-    if name is not None:
-        return find_source(run, name).name
-    if len(run.sources) > 1:
-        names = ", ".join(source.name for source in run.sources)
-        raise UsageError("this run has several sources", remedy=f"--source NAME, one of {names}")
-    return run.sources[0].name
+def select(
+    run: Run,
+    folder: Path,
+    name: str | None,
+    rule: Rule,
+    out: Path,
+    asked: str | None,
+    encoder: Encoder | None,
+    work: Path,
+    progress: Progress,
+) -> Selection:
+    """Writes the filtered copy of a source, and OUT.left-out.jsonl with what it leaves out; scores the copy.
 
-
-def select(run: Run, folder: Path, name: str, rule: Rule, out: Path, work: Path) -> Selection:
-    """Writes the filtered copy of a source, and OUT.left-out.jsonl with what it leaves out.
-
-    folder : the run folder.   work : an empty folder for temporary files.
-    Raises UsageError for a finding that the run did not look for, InputError where the original has changed,
-    SchemaError where it cannot be rewritten in place, NothingToScoreError where no negative is left.
+    folder : the run folder.   asked : the schema of the copy, None for the source's own or flagembedding.
+    encoder : the run's; loaded by its settings where None.   work : an empty folder for temporary files.
+    Raises UsageError for a finding that was not evaluated, InputError where the original has changed,
+    NothingToScoreError where no negative is left, OutputError for a file that exists or cannot be written.
     """
     if run.early_stop is not None:
         raise UsageError(
             "this run stopped early, so most negatives have no numbers to select by",
             remedy="score without --until-ranked",
         )
-    settings = settings_of(run)
-    rules = _repeats if "repeat" in rule.drop else None
-    plan, originals = plan_again(run, [name], settings, work, rules)
-    plan.close()
-    original = originals[name]
-    planned = original.planned
-    check_output(original.paths, settings, original.split, out)
-    facts = _read_facts(run, folder, name, planned, rule)
-    reasons = _listed_reasons(planned, reasons_left_out(planned, facts, rule), rule)
-    if reasons.all():
-        counts = ", ".join(f"{reason} {count:,}" for reason, count in sorted(Counter(reasons).items()))
-        raise NothingToScoreError(f"no negative is left ({counts})", where=name, remedy="ask for less")
+    result = find_source(run, name)
+    schema, suffix = schema_of(asked, {file.schema for file in result.paths}), suffix_of(out)
+    settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
     left_out_path = out.with_name(f"{out.name}.left-out.jsonl")
-    with written_lines(left_out_path) as lines:
-        log = _Log(planned, facts, reasons, lines)
-        width = _width(original, settings, reasons)
-        copied = rewrite(original.paths, settings, original.split, log.decide, out, width)
-        log.blanks()
-    n_left_out = log.left_out.total()
-    n_listed = len(planned.listed) + int(planned.blanks.count.sum())
+    with (
+        new_files(out, left_out_path) as (copy, log),
+        plan_again(run, [result.name], settings, work, progress, _repeats) as (plan, originals),
+    ):
+        original = originals[result.name]
+        facts = _read_facts(run, folder, result.name, original.planned, rule)
+        reasons = reasons_left_out(original.planned, facts, rule)
+        selected = _Selected(original, facts, reasons, _listed_reasons(original.planned, reasons, rule))
+        selected.refuse_nothing()
+        with log.open("w", encoding="utf-8", newline="\n") as lines:
+            left_out, rows_skipped = selected.write_left_out(lines)
+        written = write_rows(selected.rows, schema, copy, suffix)
+        encoder = encoder or load(settings_of(run), progress)
+        after = _scored_again(run, folder, plan, selected, "repeat" in rule.drop, encoder, work, progress)
     return Selection(
-        source=name,
+        **vars(written),
+        source=result.name,
         path=str(out),
         left_out_path=str(left_out_path),
         drop=rule.drop,
-        n_listed=n_listed,
-        n_after=n_listed - n_left_out,
-        n_rows=copied.n_rows,
-        n_repeated=copied.n_repeated,
-        n_unchecked=int(((planned.listed < 0) & (reasons == "")).sum()),
-        left_out=dict(sorted(log.left_out.items())),
-        rows_skipped=dict(sorted(log.rows_skipped.items())),
+        n_listed=selected.n_listed,
+        n_unchecked=int(((original.planned.listed < 0) & (selected.listed == "")).sum()),
+        left_out=left_out,
+        rows_skipped=rows_skipped,
+        budget=run.budget,
+        before=_answer(result, run.budget),
+        after=after,
     )
 
 
@@ -199,50 +218,54 @@ class _Facts:
     """What the run says of a source's negatives, (T,) each, in the order of the plan's triplets.
 
     numbers : weight, influence and information.   findings : of the rule's names, in its order.
+    texts   : all text findings that the run evaluated.
     """
 
     numbers: Mapping[str, Floats]
     findings: Mapping[str, Flags]
+    texts: Mapping[str, Flags]
 
 
 def _read_facts(run: Run, folder: Path, name: str, planned: PlannedSource, rule: Rule) -> _Facts:
     """A source's columns of negatives.parquet. Several positives of a negative give the mean weight and any finding.
 
-    Raises UsageError for a finding that the run did not look for, InputError where the table is damaged, or is not that
+    Raises UsageError for a finding that was not evaluated, InputError where the table is damaged, or is not that
     of these files.
     """
-    columns = {finding: FINDINGS[finding].column for finding in rule.drop}
+    columns = {finding: FINDINGS[finding].column for finding in dict.fromkeys((*rule.drop, *TEXT_FINDINGS))}
     table = read_negatives(folder, [*PLACE, *get_args(By), *columns.values()], name)
     record, negative = table["record"].to_numpy(), table["negative"].to_numpy()
     fits = len(record) > 0 and int(record.max()) < planned.n_records
     place = planned.negative_offsets[record] + negative if fits else record
     if not fits or not np.array_equal(np.unique(place), np.arange(planned.n_triplets)):
         raise InputError(
-            f"holds other negatives than the files of {name} now give",
+            f"does not list the negatives that the files of {name} give now",
             where=str(folder / "negatives.parquet"),
             remedy="score the source again",
         )
-    _refuse_not_evaluated(run, name, [finding for finding in columns if table[columns[finding]].null_count])
+    missing = {finding for finding, column in columns.items() if table[column].null_count}
+    refuse_not_evaluated(run, name, "--drop", [finding for finding in rule.drop if finding in missing])
 
     def summed(column: str) -> Floats:
         return np.bincount(place, table[column].to_numpy(), planned.n_triplets).astype(np.float64)
 
     numbers = {column: summed(column) for column in get_args(By)}
     numbers["weight"] /= np.bincount(place, minlength=planned.n_triplets)
-    findings = {finding: summed(column) > 0 for finding, column in columns.items()}
+    findings = {finding: summed(column) > 0 for finding, column in columns.items() if finding not in missing}
     if "repeat" in findings:
         findings["repeat"] = planned.again()
-    return _Facts(numbers, findings)
+    texts = {finding: flags for finding, flags in findings.items() if finding in TEXT_FINDINGS}
+    return _Facts(numbers, {finding: findings[finding] for finding in rule.drop}, texts)
 
 
-def _refuse_not_evaluated(run: Run, source: str, findings: Collection[str]) -> None:
-    """Raises UsageError where the run did not look for a finding."""
+def refuse_not_evaluated(run: Run, source: str, flag: str, findings: Collection[str]) -> None:
+    """Raises UsageError for findings that the run did not evaluate: nothing follows from their absence."""
     for finding in findings:
         why = run.not_evaluated.get("hardness" if finding in SAMPLED else finding)
         raise UsageError(
-            f"the run did not look for {finding} in {source}{f': {why}' if why else ''}",
-            where="--drop",
-            remedy=f"leave {finding} out of --drop, or score again so that it is evaluated",
+            f"the run did not evaluate {finding} for {source}{f': {why}' if why else ''}",
+            where=flag,
+            remedy=f"leave {finding} out of {flag}, or score again so that it is evaluated",
         )
 
 
@@ -274,78 +297,138 @@ def _listed_reasons(planned: PlannedSource, reasons: Strings, rule: Rule) -> Str
     listed = np.where(planned.listed >= 0, reasons[planned.listed], UNSCORED if rule.ranked else "")
     if "repeat" in rule.drop:
         before = rule.drop[: rule.drop.index("repeat")]
-        again = _met_before(planned.listed) & (planned.listed >= 0)
-        listed[again & ~np.isin(listed, before)] = "repeat"
+        again = np.ones(len(listed), np.bool_)
+        again[np.unique(planned.listed, return_index=True)[1]] = False
+        listed[again & (planned.listed >= 0) & ~np.isin(listed, before)] = "repeat"
     return listed
 
 
-def _met_before(ids: npt.NDArray[np.int64]) -> Flags:
-    """(n,) which ids occur at an earlier place."""
-    again = np.ones(len(ids), np.bool_)
-    again[np.unique(ids, return_index=True)[1]] = False
-    return again
+@dataclass(frozen=True)
+class _Selected:
+    """What stays of a source.   reasons : (T,) as `reasons_left_out` gives them.   listed : (L,) of what rows list."""
 
+    original: Original
+    facts: _Facts
+    reasons: Strings
+    listed: Strings
 
-def _width(original: Original, settings: Settings, reasons: Strings) -> int:
-    """The most negatives that any row keeps. reasons: (L,) as `_listed_reasons` gives them."""
-    planned, staying = original.planned, reasons == ""
-    if not (staying & (_met_before(planned.listed) | (planned.listed < 0))).any():
-        keep = planned.listed[staying]  # each in the row that lists it first
-        rows = np.stack([planned.negative_file[keep], planned.negative_line[keep]], axis=1)
-        return int(np.unique(rows, axis=0, return_counts=True)[1].max())
-    most = done = 0
-    for item in open_source(planned.source, settings):
-        if isinstance(item, Record) and item.split == original.split:
-            most = max(most, int(staying[done : done + len(item.negatives)].sum()))
-            done += len(item.negatives)
-    return most
+    @property
+    def n_listed(self) -> int:
+        """Negatives that the rows list, blank ones included."""
+        return len(self.listed) + int(self.original.planned.blanks.count.sum())
 
+    def refuse_nothing(self) -> None:
+        if (self.listed != "").all():
+            counts = ", ".join(f"{reason} {count:,}" for reason, count in sorted(Counter(self.listed).items()))
+            raise NothingToScoreError(f"no negative is left ({counts})", where=self.original.name)
 
-class _Log:
-    """Decides row by row, and writes down what is left out. reasons: (L,) of the listed negatives."""
+    def rows(self) -> Iterator[Row]:
+        """The rows of the copy."""
+        done = 0
+        for _, row in self.original.rows.rows(self.original.split):
+            if row is not None:
+                reasons = self.listed[done : done + len(row.negatives)]
+                done += len(row.negatives)
+                staying = [negative for negative, why in zip(row.negatives, reasons, strict=True) if not why]
+                if staying:
+                    yield row._replace(negatives=staying)
 
-    def __init__(self, planned: PlannedSource, facts: _Facts, reasons: Strings, lines: Any) -> None:
-        self._planned, self._facts, self._reasons, self._lines = planned, facts, reasons, lines
-        self._done = 0
-        self.left_out: Counter[str] = Counter()
-        self.rows_skipped: Counter[str] = Counter()
-
-    def decide(self, item: Item) -> list[int]:
-        """Places of the row's negatives that stay."""
-        if not isinstance(item, Record):
-            self.rows_skipped[item.reason] += 1
-            self._write(item.path, item.line, None, -1, f"not scored: {item.reason}")
-            return []
-        part = slice(self._done, self._done + len(item.negatives))
-        self._done = part.stop
-        stays = []
-        for ordinal, (triplet, reason) in enumerate(
-            zip(self._planned.listed[part].tolist(), self._reasons[part], strict=True)
-        ):
-            if reason:
-                self.left_out[reason] += 1
-                self._write(item.path, item.line, ordinal, triplet, reason)
-            else:
-                stays.append(ordinal)
-        return stays
-
-    def blanks(self) -> None:
-        """Counts the negatives without text, which the reader leaves out of every row."""
-        blanks, paths = self._planned.blanks, self._planned.source.paths
+    def write_left_out(self, lines: TextIO) -> tuple[dict[str, int], dict[str, int]]:
+        """A line for each listed negative, and each row, that is not in the copy; how many, by reason."""
+        left_out, skipped, done, planned = Counter[str](), Counter[str](), 0, self.original.planned
+        for place, row in self.original.rows.rows(self.original.split):
+            if row is None:
+                skipped[place.reason] += 1
+                lines.write(self._line(place.path, place.line, f"not scored: {place.reason}"))
+                continue
+            for ordinal, negative in enumerate(row.negatives):
+                if reason := self.listed[done + ordinal]:
+                    left_out[reason] += 1
+                    triplet = int(planned.listed[done + ordinal])
+                    texts = {"query": row.query, "positive": row.positives[0].text, "negative": negative.text}
+                    lines.write(self._line(place.path, place.line, reason, ordinal, triplet, texts))
+            done += len(row.negatives)
+        blanks, paths = planned.blanks, planned.source.paths
         for file, line, count in zip(blanks.file.tolist(), blanks.line.tolist(), blanks.count.tolist(), strict=True):
-            self.left_out["empty"] += count
-            for _ in range(count):
-                self._write(paths[file], line, None, -1, "empty")
+            left_out["empty"] += count
+            lines.writelines([self._line(paths[file], line, "empty")] * count)
+        return dict(sorted(left_out.items())), dict(sorted(skipped.items()))
 
-    def _write(self, path: str, line: int, ordinal: int | None, triplet: int, reason: str) -> None:
-        """One line of the file. ordinal: None for a whole row or a blank.   triplet: -1 where there is none."""
-        numbers, findings = self._facts.numbers, self._facts.findings
+    def _line(
+        self,
+        path: str,
+        line: int,
+        reason: str,
+        ordinal: int | None = None,
+        triplet: int = -1,
+        texts: Mapping[str, Any] | None = None,
+    ) -> str:
+        """ordinal: None for a whole row or a blank.   triplet: -1 where there is none."""
         entry = {
             "path": path,
             "line": line,
             "ordinal": ordinal,
-            **{name: None if triplet < 0 else float(values[triplet]) for name, values in numbers.items()},
+            **(texts or dict.fromkeys(("query", "positive", "negative"))),
+            **{name: None if triplet < 0 else float(of[triplet]) for name, of in self.facts.numbers.items()},
             "reason": reason,
-            "findings": [n for n, flags in findings.items() if n == reason or (triplet >= 0 and flags[triplet])],
+            "findings": [
+                name
+                for name, flags in self.facts.findings.items()
+                if name == reason or (triplet >= 0 and flags[triplet])
+            ],
         }
-        self._lines.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        return json.dumps(entry, ensure_ascii=False) + "\n"
+
+
+def _scored_again(
+    run: Run,
+    folder: Path,
+    plan: Plan,
+    selected: _Selected,
+    without_repeats: bool,
+    encoder: Encoder,
+    work: Path,
+    progress: Progress,
+) -> Answer:
+    """The answer of the copy, from the texts of the plan: the run's settings, pool and findings, no controls.
+
+    Raises EncoderError where the encoder is not the run's.
+    """
+    if encoder.info.fingerprint != run.encoder.fingerprint:
+        raise EncoderError(
+            f"is not the encoder of the run, {run.encoder.name}: their fingerprints differ",
+            where=encoder.info.name,
+            remedy="select with the run's encoder",
+        )
+    planned, name = selected.original.planned, selected.original.name
+    planned = replace(
+        planned,
+        name=name,
+        findings=mask_of(selected.facts.texts, planned.n_triplets),
+        copies=np.ones_like(planned.copies) if without_repeats else planned.copies,
+        blanks=planned.blanks.only(np.zeros(len(planned.blanks.count), np.bool_)),
+    )
+    stays = selected.reasons == ""
+    if not stays.any():  # only negatives outside the sample are left
+        raise NothingToScoreError("none of the negatives that the run scored is left", where=name)
+    records = np.isin(np.arange(planned.n_records), planned.triplet_record()[stays])
+    plan = replace(plan, sources=(part_of(planned, records, stays),))
+    settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
+    pool, reference = read_frequencies(folder, run), read_reference(folder, run)
+    measured = measure(plan, encoder, settings, work, Clock(), progress, pool, reference)
+    files = {file.path: file for file in find_source(run, name).paths}
+    scored = finished(measured, files, encoder, Resolved(settings, dict.fromkeys(FIELDS, "run")), Clock(), None)
+    return _answer(scored.run.sources[0], run.budget)
+
+
+def _answer(source: SourceResult, budget: float) -> Answer:
+    point = next(point for point in source.budget_curve if point.budget == budget)
+    return Answer(
+        status=source.status,
+        eci_nats=point.nats,
+        interval_95=point.interval_95,
+        hardness=source.hardness,
+        outscoring=source.inversion_fraction,
+        flagged_share=source.flagged_share,
+        n_triplets=source.n_triplets,
+    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
 
 import numpy as np
 
@@ -24,7 +23,8 @@ RECORDS_LEFT = 0.5
 """Share of the records that must keep a negative for a repair to leave the source what it was. Source: METHOD 14."""
 NO_RUN_FOLDER = "RUN"
 """Stands in a command for a run folder that was not written."""
-PACKINGS = (".gz", ".zst")
+WRITTEN = (".jsonl", ".jsonl.gz", ".parquet")
+"""Suffixes of the files that `secid select` writes."""
 DEFECT_MASK = np.uint32(sum(1 << BITS[name] for name in DEFECTS))
 LIMITS: Mapping[str, float] = {name: FINDINGS[name].limit or 0.0 for name in DEFECTS}
 
@@ -77,15 +77,13 @@ def repair_command(run: str | None, source: str, defects: tuple[str, ...], first
     >>> repair_command("secid-runs/x", "bm25", ("false_negative", "repeat"), "data/bm25.jsonl")
     'secid select secid-runs/x --source bm25 --drop false_negative,repeat -o bm25-clean.jsonl'
     """
-    path = PurePath(first_file)
-    packing = path.suffix if path.suffix in PACKINGS else ""
-    suffix = PurePath(path.name.removesuffix(packing)).suffix + packing
+    suffix = next((known for known in WRITTEN if first_file.endswith(known)), WRITTEN[0])
     stem = "".join(character if character.isalnum() or character in "_-." else "_" for character in source)
     folder = f"./{run}" if run and run.startswith("-") else run or NO_RUN_FOLDER
     words = [
         *("secid", "select", folder),
         *((f"--source={source}",) if source.startswith("-") else ("--source", source)),
         *("--drop", ",".join(defects)),
-        *("-o", f"{stem.lstrip('-') or 'source'}-clean{suffix or '.jsonl'}"),
+        *("-o", f"{stem.lstrip('-') or 'source'}-clean{suffix}"),
     ]
     return shlex.join(words)

@@ -133,13 +133,11 @@ def decided(
         why = f"{message}; a 95 % CI needs at least {FEWEST_QUERIES} distinct queries"
         return not_decided(name, why, "add queries to the source, or to the one that it is compared with")
     outcome = "pass" if limit.vacuous else limit.outcome((measured, measured) if counted else bounds)
-    word = {"pass": "is", "fail": "is not", "not_evaluated": "may or may not be"}[outcome]
-    low, high = (number(bound, unit) for bound in bounds)
-    which = "; the share itself" if counted else ", which"
+    within = "" if counted else f" (95 % CI {' to '.join(number(bound, unit) for bound in bounds)})"
     return Check(
         name=name,
         outcome=outcome,
-        message=f"{message}; 95 % CI {low} to {high}{which} {word} {limit.text(unit)}",
+        message=f"{message}{within}; limit: {limit.text(unit)}",
         unit=unit,
         measured=float(measured),
         interval_95=(float(bounds[0]), float(bounds[1])),

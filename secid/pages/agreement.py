@@ -1,70 +1,109 @@
-"""The table of `secid compare` for a terminal or a pipe."""
+"""The text of `secid compare`: the conclusion first, then the numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import factorial
 
-from rich import box
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
 
-from secid.pages.sanitize import plain
-from secid.pages.trimmed import Trimmed
+from secid.pages.numbers import count, plural
+from secid.pages.page import Table, foreign, number
+from secid.pages.sanitize import named, plain
+from secid.pages.terminal import print_table, write
 from secid.results import Agreement
 from secid.settings import in_words
 
-SHARED = "(several tie)"
+ALPHA = 0.05
 LEGEND = (
-    "Kendall tau and Spearman: -1 reversed, 1 the same order. pairs: those that the number orders as the metric does, "
-    "of all. Regret, 0 or more, lower is better: what is lost of the metric by taking the source that the number puts "
-    "first. In brackets: intervals that hold the true value with a chance of 95 % or more, where errors are known: "
-    "those of the metric, and for the correlations of the score that the run ranks by those of the scores. Where "
-    "sources differ in size, scores beyond B = 1 are those on equal numbers; where they cannot be cut to "
-    "these, only the run's own budget is compared."
+    "Kendall tau and Spearman: −1 reversed, 1 the same order. pairs: those that the number orders as the metric does. "
+    "regret: what is lost of the metric by taking the source that the number puts first; lower is better. In brackets: "
+    "95 % CI, where errors are known."
 )
-
 ONE_COLUMN = (
-    "There is only one result for each source: if it comes from one split and one training run, it proves nothing, "
-    "however narrow the intervals are. Give one column for each split and run."
+    "One result for each source, if from one split and one training run, proves nothing: give one column for each "
+    "split and run."
 )
 SEVERAL_COLUMNS = (
-    "Each column of results was compared separately. Trust an order only if it holds across several splits and several "
-    "training runs; several metrics of one run count as one result."
+    "Trust an order only if it holds across several splits and training runs; several metrics of one run count as one "
+    "result."
 )
 LEAKAGE = (
-    "Before you trust any result, make sure that no test query shares a relevant passage with a training query. "
-    "`secid check TRAINING_FILES --against-eval EVALUATION_FOLDER` counts such passages: eval_passage, as positives."
+    "Make sure that no test query shares a relevant passage with a training query: `secid check TRAINING_FILES "
+    "--against-eval EVALUATION_FOLDER` counts such passages (eval_passage, as positives)."
 )
 
 
-def conclusion(found: Sequence[Agreement]) -> str:
-    """How far these results can be trusted, from the number of columns they came in. Source: METHOD 5, 12."""
-    columns = {item.metric for item in found}
-    return f"{ONE_COLUMN if len(columns) == 1 else SEVERAL_COLUMNS} {LEAKAGE}"
+def conclusion(items: Sequence[Agreement]) -> str:
+    """What these results can show, from the number of sources, numbers and columns. Source: METHOD 5, 12."""
+    n_columns = len({item.metric for item in items})
+    return f"{chance(items)} {ONE_COLUMN if n_columns == 1 else SEVERAL_COLUMNS} {LEAKAGE}"
 
 
-def table(found: Sequence[Agreement]) -> RenderableType:
-    """One table a metric, the numbers in the order of the run, with intervals below them; then the conclusion."""
-    parts: list[RenderableType] = []
-    for metric in dict.fromkeys(item.metric for item in found):
-        rows = [item for item in found if item.metric == metric]
-        shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
-        shown.add_column("number, what it puts first", overflow="fold", min_width=12)
-        for name in ("Kendall tau", "Spearman", "pairs", "regret"):
-            shown.add_column(name, justify="right", no_wrap=True)
-        for item in rows:
-            shown.add_row(
-                Text(f"{plain(number_name(item.number))}\n  {SHARED if item.first is None else plain(item.first)}"),
-                _with_interval(item.kendall_tau_b, item.kendall_interval_95, "+.2f"),
-                _with_interval(item.spearman_rho, item.spearman_interval_95, "+.2f"),
-                f"{item.n_pairs_alike}/{item.n_pairs}",
-                _with_interval(item.top_1_regret, item.regret_interval_95, ".3g"),
-            )
-        best = "no single best" if rows[0].best is None else f"best {rows[0].best}"
-        head = f"{metric}: {rows[0].n_sources} sources, {best}"
-        parts += [Text(plain(head), style="bold"), shown, Text("")]
-    return Trimmed(Group(*parts, Text(f"Conclusion: {conclusion(found)}"), Text(""), Text(LEGEND)))
+def chance(items: Sequence[Agreement]) -> str:
+    """Whether any number could be told from chance, and which are: exact permutation test of Kendall's tau, Holm."""
+    n_sources = max((item.n_sources for item in items), default=0)
+    n_numbers = len(items)
+    if 2 * n_numbers / factorial(n_sources) >= ALPHA:
+        return (
+            f"With {plural(n_sources, 'source')} and {plural(n_numbers, 'comparison')} no number can be told from "
+            "chance, whatever its agreement: do not choose among these numbers."
+        )
+    known = sorted((permutation_p(item), plain(number_name(item.number))) for item in items)
+    significant: list[str] = []
+    for place, (p, name) in enumerate(known):
+        if p * (n_numbers - place) >= ALPHA:
+            break
+        significant.append(name)
+    if not significant:
+        return f"None of {plural(n_numbers, 'comparison')} can be told from chance (permutation test, Holm)."
+    names = ", ".join(dict.fromkeys(significant))
+    return f"{count(len(significant))} of {plural(n_numbers, 'comparison')} differ from chance (Holm): {names}."
+
+
+def permutation_p(item: Agreement) -> float:
+    """Chance that a random order of the sources agrees or disagrees with the metric at least as much; 1.0 unknown.
+
+    By the distribution of the number of reversed pairs over all orders; ties count as half a pair.
+    """
+    if item.kendall_tau_b is None:
+        return 1.0
+    orders = [1]  # orders by their number of reversed pairs
+    for n in range(2, item.n_sources + 1):
+        orders = [sum(orders[max(0, place - n + 1) : place + 1]) for place in range(len(orders) + n - 1)]
+    most = len(orders) - 1
+    n_extreme = int((1 - abs(item.kendall_tau_b)) / 2 * most + 1e-9)
+    return min(1.0, 2 * sum(orders[: n_extreme + 1]) / factorial(item.n_sources))
+
+
+def print_agreement(console: Console, items: Sequence[Agreement]) -> None:
+    """Prints the conclusion, one table a metric with the numbers in the order of the run, and the legend."""
+    write(console, conclusion(items))
+    for metric in dict.fromkeys(item.metric for item in items):
+        rows = [item for item in items if item.metric == metric]
+        best = "no single best" if rows[0].best is None else f"best is {named(rows[0].best)}"
+        console.print()
+        write(console, f"{plain(metric)}: {plural(rows[0].n_sources, 'source')}, {best}", "bold")
+        print_table(console, _table(rows), heads=2)
+    console.print()
+    write(console, LEGEND)
+
+
+def _table(items: Sequence[Agreement]) -> Table:
+    rows = tuple(
+        (
+            plain(number_name(item.number)),
+            "several tie" if item.first is None else plain(item.first),
+            _with_interval(item.kendall_tau_b, item.kendall_interval_95, "+.2f"),
+            _with_interval(item.spearman_rho, item.spearman_interval_95, "+.2f"),
+            f"{item.n_pairs_alike}/{item.n_pairs}",
+            _with_interval(item.top_1_regret, item.regret_interval_95, ".3g"),
+        )
+        for item in items
+    )
+    heads = ("Kendall tau", "Spearman", "pairs", "regret")
+    columns = (foreign("number"), foreign("puts first"), *map(number, heads))
+    return Table(caption="Agreement with the results", columns=columns, rows=rows)
 
 
 def number_name(name: str) -> str:
@@ -79,8 +118,8 @@ def number_name(name: str) -> str:
     return name
 
 
-def _with_interval(value: float | None, interval: tuple[float, float] | None, form: str) -> Text:
+def _with_interval(value: float | None, interval: tuple[float, float] | None, form: str) -> str:
     if value is None:
-        return Text("-")
-    ends = "" if interval is None else f"\n[{interval[0]:{form}}, {interval[1]:{form}}]"
-    return Text(f"{value:{form}}{ends}", justify="right")
+        return "–"
+    ends = "" if interval is None else f" [{interval[0]:{form}}, {interval[1]:{form}}]"
+    return f"{value:{form}}{ends}".replace("-", "−")

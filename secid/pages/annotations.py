@@ -6,14 +6,14 @@ import os
 from pathlib import Path
 
 from secid.errors import OutputError
-from secid.pages.cuts import hard_cut
+from secid.pages.markdown import hard_cut
 from secid.pages.sanitize import plain
 from secid.pages.verdict_pages import verdict_markdown
 from secid.pages.verdict_words import by_urgency, facts, headline, summary
 from secid.results.gate import Check, GateVerdict, SourceVerdict
 
 PER_LEVEL = 10
-"""Annotations of one level that GitHub shows of a step; further ones it drops in silence."""
+"""Annotations of one level that GitHub shows of a step; it drops further ones silently."""
 MESSAGE_BYTES = 4096
 """GitHub cuts longer messages; cutting them here keeps the end of a line whole."""
 SUMMARY_BYTES = 1 << 20
@@ -23,9 +23,9 @@ SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 
 
 def github_annotations(verdict: GateVerdict) -> list[str]:
-    """One command a line: an error a failed check, a warning an undecided one, a notice a source that may enter.
+    """One command a line: an error a failed check, a warning an undecided one, a notice a accepted source.
 
-    Where a level has more than GitHub shows, its last one tells how many are left out.
+    Where a level has more than GitHub shows, its last one says how many are left out.
     """
     levels: dict[str, list[str]] = {"error": [], "warning": [], "notice": []}
     for source in verdict.sources:

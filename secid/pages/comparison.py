@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from secid.errors import UsageError
 from secid.pages.glossary import score_point
 from secid.pages.numbers import plural
-from secid.results import SCHEMA_VERSION, Run, SourceResult
+from secid.results import SCHEMA_VERSION, Run, SourceResult, Status
 from secid.results.document import json_of
 from secid.settings import value_text
 
@@ -78,6 +78,7 @@ class SourceAcross:
     """One source in all runs; None where a run lacks it.
 
     same_files: content hashes agree wherever it was read; None where fewer than two runs read it from files.
+    findings: shares of its negatives by finding, where any run found one; None for a run that did not evaluate it.
     """
 
     name: str
@@ -86,6 +87,9 @@ class SourceAcross:
     scores_nats: tuple[float | None, ...]
     intervals_95: tuple[tuple[float, float] | None, ...]
     same_files: bool | None
+    statuses: tuple[Status | None, ...] = ()
+    hardness: tuple[float | None, ...] = ()
+    findings: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,9 +217,19 @@ def _sources(runs: Sequence[Run]) -> tuple[SourceAcross, ...]:
                 scores_nats=tuple(None if point is None else point.nats for point in points),
                 intervals_95=tuple(None if point is None else point.interval_95 for point in points),
                 same_files=_same_files(items),
+                statuses=tuple(None if item is None else item.status for item in items),
+                hardness=tuple(None if item is None else item.hardness for item in items),
+                findings=_shares(items),
             )
         )
     return tuple(found)
+
+
+def _shares(items: Sequence[SourceResult | None]) -> dict[str, tuple[float | None, ...]]:
+    """Shares of one source by finding, of findings that it has in any run."""
+    every = [{} if item is None else {found.name: found.share for found in item.findings} for item in items]
+    names = dict.fromkeys(name for shares in every for name, share in shares.items() if share > 0)
+    return {name: tuple(shares.get(name) for shares in every) for name in names}
 
 
 def _same_files(items: Sequence[SourceResult | None]) -> bool | None:

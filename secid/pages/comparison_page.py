@@ -1,205 +1,206 @@
-"""Several runs side by side as a page."""
+"""Several runs compared, as a page: scores, statuses and findings of each run, and how they differ from the first."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from secid.pages.comparison import HARMLESS, SAME_ENCODER, Change, RunComparison, SourceAcross, comparison_json
-from secid.pages.glossary import CAUTION, terms
-from secid.pages.names import SHORTEST, distinct, renamed
-from secid.pages.numbers import fraction, interval, listed, nats, plural
-from secid.pages.page import Page, Part, Section, Table, foreign, text, wrapped
+from secid.pages.findings import STATUS
+from secid.pages.glossary import CAUTION, in_plain_words, terms
+from secid.pages.numbers import fraction, listed, nats, percent, plural, points, score
+from secid.pages.page import Column, Page, Part, Section, Table, foreign, number, status, text
 from secid.pages.sanitize import named, plain, short
+from secid.results.catalogue import FINDINGS
+
+NAME_CHARACTERS = 30
+"""Of a run in the head of a column."""
+DIGEST = re.compile(r"\b[0-9a-f]{32,}\b")
+SHOWN_DIGITS = 6
+"""Of a hash: report.json has the whole."""
+NOTICED_CHANGE = 0.01
+"""Difference of two shares from which a finding below its limit is shown."""
 
 
-def page_of_comparison(found: RunComparison) -> Page:
+def page_of_comparison(runs: RunComparison) -> Page:
     """The comparison as a page."""
-    found = _told_apart(found)
     return Page(
         title="Runs compared",
-        subtitle=f"{plural(len(found.runs), 'run')}: {listed([named(label) for label in found.runs], 8)}",
-        verdict=(("Changed", _changed(found)), ("Order", _order(found)), ("Scores", _comparable(found))),
-        caution=CAUTION,
-        sections=(_ranks(found), _differences(found)),
+        subtitle=f"{plural(len(runs.runs), 'run')}: {listed([named(label) for label in runs.runs], 8)}",
+        verdict=(_order(runs), _changed(runs), _comparable(runs), CAUTION),
+        answer=_scores(runs),
+        pictures=(),
+        findings=(),
+        controls="",
+        heat=_findings(runs),
+        details=(_differences(runs),),
         footer="Made by secid.",
     )
 
 
-def _told_apart(found: RunComparison) -> RunComparison:
-    """The comparison with numbers behind runs, and behind sources, that would read alike once shortened."""
-    labels = distinct({label: place for place, label in enumerate(found.runs, 1)})
-    names = distinct({item.name: place for place, item in enumerate(found.sources, 1)})
-    reversals = (replace(item, run=labels.get(item.run, item.run)) for item in found.reversals)
-    of_sources = ("source", "files")
-    return replace(
-        found,
-        runs=tuple(labels.get(label, label) for label in found.runs),
-        sources=renamed(found.sources, names),
-        reversals=tuple(
-            replace(item, first=names.get(item.first, item.first), second=names.get(item.second, item.second))
-            for item in reversals
-        ),
-        changes=tuple(
-            replace(item, name=names.get(item.name, item.name)) if item.what in of_sources else item
-            for item in found.changes
-        ),
-    )
-
-
-def _changed(found: RunComparison) -> str:
-    kinds = {
-        what: [change.name for change in found.changes if change.what == what]
-        for what in ("setting", "encoder", "idf", "secid", "numbers")
-    }
-    scoring = [name for name in kinds["setting"] if name not in HARMLESS]
-    harmless = [name for name in kinds["setting"] if name in HARMLESS]
-    parts = [
-        f"settings ({listed([_words(name) for name in scoring])})" if scoring else "",
-        f"settings that change no source's score ({listed([_words(name) for name in harmless])})" if harmless else "",
-        _encoder_told(kinds["encoder"]),
-        "the IDF table" if kinds["idf"] else "",
-        "the version of secid" if kinds["secid"] else "",
-        "how many negatives sources are compared on" if kinds["numbers"] else "",
-    ]
-    files = [named(item.name) for item in found.sources if item.same_files is False]
-    absent = [named(item.name) for item in found.sources if None in item.ranks]
-    parts += [
-        f"the files of {listed(files)}" if files else "",
-        f"which sources took part ({listed(absent)})" if absent else "",
-    ]
-    told = [part for part in parts if part]
-    unknown = [named(item.name) for item in found.sources if item.same_files is None and None not in item.ranks]
-    open_files = f"whether the files of {listed(unknown)} are the same is not known" if unknown else ""
-    if told:
-        return f"The runs differ in {listed(told, 7)}{f'; {open_files}' if unknown else ''}."
-    if unknown:
-        return f"The runs have the same settings and encoder; {open_files}."
-    return "The runs have the same settings, encoder and files."
-
-
-def _encoder_told(fields: Sequence[str]) -> str:
-    if fields and SAME_ENCODER.issuperset(fields):
-        return f"the encoder's {listed(list(fields))}"
-    return "the encoder" if fields else ""
-
-
-def _order(found: RunComparison) -> str:
-    if all(value is None for value in found.stability[1:]):
+def _order(runs: RunComparison) -> str:
+    first = named(runs.runs[0])
+    if all(value is None for value in runs.stability[1:]):
         return "The runs share fewer than two sources, so there is no order to compare."
-    if not found.reversals:
-        return "The sources that the runs share stand in the same order in all of them."
-    swapped = list(dict.fromkeys((named(item.first), named(item.second)) for item in found.reversals))
-    pairs = [(" and " if len(swapped) == 1 else " with ").join(pair) for pair in swapped]
-    n_sure = len({frozenset((item.first, item.second)) for item in found.reversals if item.established})
-    where = "in both runs" if len(found.runs) == 2 else f"both in {named(found.runs[0])} and in another run"
-    sure = f"{n_sure or 'none'} of these orders {'are' if n_sure > 1 else 'is'} established {where}"
-    return f"Against {named(found.runs[0])}, {listed(pairs)} change places; {sure}."
+    if not runs.reversals:
+        return "The runs rank the sources that they share in the same order."
+    pairs = list(dict.fromkeys((named(item.first), named(item.second)) for item in runs.reversals))
+    swapped = [(" and " if len(pairs) == 1 else " with ").join(pair) for pair in pairs]
+    n_sure = len({frozenset((item.first, item.second)) for item in runs.reversals if item.established})
+    where = "in both runs" if len(runs.runs) == 2 else f"both in {first} and in another run"
+    are = "are" if n_sure > 1 else "is"
+    return f"Against {first}, {listed(swapped)} change places; {n_sure or 'none'} of these {are} significant {where}."
 
 
-def _comparable(found: RunComparison) -> str:
-    if found.unlike:
-        of_encoder = {change.name for change in found.changes if change.what == "encoder"}
-        told = dict.fromkeys("encoder" if name in of_encoder else plain(name) for name in found.unlike)
-        verb = "differs" if len(told) == 1 else "differ"
-        return f"Scores in nats do not mean the same in all runs ({listed(list(told))} {verb}): compare ranks."
-    return "Scores mean the same in all runs; read their differences with the intervals."
+def _changed(runs: RunComparison) -> str:
+    kinds: dict[str, list[str]] = {}
+    for change in runs.changes:
+        kinds.setdefault(change.what, []).append(change.name)
+    settings = kinds.get("setting", [])
+    fields = kinds.get("encoder", [])
+    encoder = f"the encoder's {listed(fields)}" if SAME_ENCODER.issuperset(fields) else "the encoder"
+    lists = {
+        "settings ({})": [_words(name) for name in settings if name not in HARMLESS],
+        "settings that change no score ({})": [_words(name) for name in settings if name in HARMLESS],
+        encoder: fields,
+        "the IDF table": kinds.get("idf", []),
+        "the version of secid": kinds.get("secid", []),
+        "how many negatives sources are compared on": kinds.get("numbers", []),
+        "the files of {}": [named(item.name) for item in runs.sources if item.same_files is False],
+        "which sources took part ({})": [named(item.name) for item in runs.sources if None in item.ranks],
+    }
+    parts = [words.format(listed(names)) for words, names in lists.items() if names]
+    unknown = [named(item.name) for item in runs.sources if item.same_files is None and None not in item.ranks]
+    rest = f"; whether the files of {listed(unknown)} are the same is unknown" if unknown else ""
+    if parts:
+        return f"The runs differ in {listed(parts, len(parts))}{rest}."
+    return f"The runs have the same settings{' and encoder' if unknown else ', encoder and files'}{rest}."
 
 
-def _ranks(found: RunComparison) -> Section:
-    columns = (foreign("source"), text("files"), *(wrapped(short(label, SHORTEST)) for label in found.runs))
+def _comparable(runs: RunComparison) -> str:
+    if not runs.unlike:
+        return "Scores mean the same in all runs; read their differences with the intervals."
+    of_encoder = {change.name for change in runs.changes if change.what == "encoder"}
+    names = list(dict.fromkeys("encoder" if name in of_encoder else plain(name) for name in runs.unlike))
+    differ = "differs" if len(names) == 1 else "differ"
+    return f"Scores do not mean the same in all runs ({listed(names)} {differ}): compare ranks."
+
+
+def _heads(runs: RunComparison, make: Callable[[str], Column] = number) -> list[Column]:
+    """A column a run."""
+    return [make(short(label, NAME_CHARACTERS)) for label in runs.runs]
+
+
+def _difference(values: Sequence[float | None], write: Callable[[float], str]) -> str:
+    """The second value minus the first."""
+    first, second = values[0], values[1]
+    return "–" if first is None or second is None else write(second - first)
+
+
+def _scores(runs: RunComparison) -> Table:
+    two = len(runs.runs) == 2
     rows = []
-    for item in found.sources:
-        cells = [short(item.name), _files_told(item, found.runs)]
-        for rank, group, score, ends, at in zip(
-            item.ranks, item.rank_groups, item.scores_nats, item.intervals_95, found.budgets, strict=True
-        ):
-            known = rank is not None and score is not None and ends is not None
-            cells.append(f"{rank} ({group}) {nats(score)}\n({interval(ends, ' ', at)})" if known and ends else "–")
-        rows.append(tuple(cells))
-    stability = [
-        f"{named(label)}: fewer than two sources in common with {named(found.runs[0])}, so no order to compare."
-        if value is None
-        else f"{named(label)}: stability {fraction(value)} against {named(found.runs[0])}."
-        for label, value in zip(found.runs[1:], found.stability[1:], strict=True)
-    ]
+    for item in runs.sources:
+        cells = [_score(item, place, runs.budgets[place]) for place in range(len(runs.runs))]
+        scores = [] if runs.unlike else [_difference(item.scores_nats, lambda value: nats(value, signed=True))]
+        rows.append((short(item.name), *cells, *(scores if two else ()), _hardness(item), _status(item)))
+    columns = (
+        *_heads(runs, lambda label: Column(label, "wrapped")),
+        *([number("difference")] * (two and not runs.unlike)),
+    )
+    return Table(
+        caption="Rank, and score in nats ± 95 % CI, by run",
+        columns=(foreign("source"), *columns, text("hardness"), status("status")),
+        rows=tuple(rows),
+    )
+
+
+def _score(item: SourceAcross, place: int, budget: float) -> str:
+    rank, value, ends = item.ranks[place], item.scores_nats[place], item.intervals_95[place]
+    return "–" if rank is None or value is None or ends is None else f"{rank}. {score(value, ends, budget)}"
+
+
+def _hardness(item: SourceAcross) -> str:
+    return " → ".join(dict.fromkeys("–" if value is None else fraction(value, 2) for value in item.hardness))
+
+
+def _status(item: SourceAcross) -> str:
+    return " → ".join(dict.fromkeys("–" if value is None else STATUS[value] for value in item.statuses))
+
+
+def _findings(runs: RunComparison) -> Table | None:
+    """Shares of each source's findings by run."""
+    two = len(runs.runs) == 2
+    rows = tuple(
+        (
+            short(item.name),
+            in_plain_words(name),
+            *map(percent, shares),
+            *([_difference(shares, points)] if two else ()),
+        )
+        for item in runs.sources
+        for name, shares in item.findings.items()
+        if _is_shown(name, [share or 0.0 for share in shares])
+    )
+    columns = (foreign("source"), text("finding"), *_heads(runs), *([number("difference")] if two else ()))
+    caption = "Share of the negatives, of findings above their limit in a run or 1 point apart" + (
+        ", and the difference in points" if two else ""
+    )
+    return Table(caption=caption, columns=columns, rows=rows) if rows else None
+
+
+def _is_shown(name: str, shares: Sequence[float]) -> bool:
+    """Whether a finding with a limit is above it in a run, or changed by a point between runs."""
+    limit = FINDINGS[name].limit if name in FINDINGS else None
+    return limit is not None and (max(shares) > limit or max(shares) - min(shares) >= NOTICED_CHANGE)
+
+
+def _differences(runs: RunComparison) -> Section:
+    rows = tuple((_what(change), _name(change), *map(_shown, change.values)) for change in runs.changes)
+    columns = (text("what"), foreign("name"), *_heads(runs, foreign))
+    table = Table(caption="Everything that is not the same in all runs", columns=columns, rows=rows)
+    stability = tuple(
+        f"{named(label)}: {fraction(value)} of the pairs of sources ordered as in {named(runs.runs[0])}."
+        for label, value in zip(runs.runs[1:], runs.stability[1:], strict=True)
+        if value is not None
+    )
     return Section(
-        anchor="ranks",
-        title="Ranks and scores",
-        link="Ranks",
-        bullets=tuple(stability),
-        parts=(
-            Part(
-                table=Table(
-                    caption="Rank (rank group) and score in nats with 95 % interval by run",
-                    columns=columns,
-                    rows=tuple(rows),
-                )
-            ),
-        ),
-        terms=terms(*_score_terms(found.budgets), "95 % interval", "rank", "rank group", "stability"),
+        anchor="changes",
+        title="What differs between the runs",
+        link="Changes",
+        bullets=stability,
+        parts=(Part(table=table),) if rows else (),
+        terms=terms("hardness"),
     )
-
-
-def _score_terms(budgets: Sequence[float]) -> list[str]:
-    """The names of the scores that runs of these budgets rank by."""
-    return list(dict.fromkeys("ECI_sem" if at == 1.0 else "ECI_B" for at in budgets))
-
-
-def _files_told(item: SourceAcross, runs: Sequence[str]) -> str:
-    lacking = [named(label) for label, rank in zip(runs, item.ranks, strict=True) if rank is None]
-    told = {True: "same", False: "changed", None: "" if lacking else "not from files"}[item.same_files]
-    return ", ".join(filter(None, (told, f"not in {listed(lacking)}" if lacking else "")))
-
-
-def _differences(found: RunComparison) -> Section:
-    rows = tuple((_what(change), _named(change), *map(_shown, change.values)) for change in found.changes)
-    columns = (text("what"), foreign("name"), *(foreign(short(label, SHORTEST)) for label in found.runs))
-    table = Table(
-        caption="Everything that is not the same in all runs",
-        columns=columns,
-        rows=rows or (("nothing",) + ("–",) * (len(columns) - 1),),
-    )
-    return Section(anchor="changes", title="What changed", link="Changes", parts=(Part(table=table),))
-
-
-WHAT = {"idf": "IDF"}
 
 
 def _what(change: Change) -> str:
     harmless = change.what == "setting" and change.name in HARMLESS
-    return "setting (changes no source's score)" if harmless else WHAT.get(change.what, change.what)
+    return "setting (changes no score)" if harmless else "IDF" if change.what == "idf" else change.what
 
 
-def _named(change: Change) -> str:
+def _name(change: Change) -> str:
     return short(change.name) if change.what in ("source", "files") else _words(change.name)
 
 
 def _words(name: str) -> str:
-    """A setting's or a field's name for a page."""
     return plain(name.replace("_", " "))
-
-
-DIGEST = re.compile(r"\b[0-9a-f]{32,}\b")
-SHOWN_DIGITS = 6
-"""Of a hash: enough to tell two apart; report.json has the whole."""
 
 
 def _shown(value: str) -> str:
     return plain(DIGEST.sub(lambda match: f"{match.group()[:SHOWN_DIGITS]}…", value), 80)
 
 
-def _html(comparison: RunComparison) -> str:
+def _html(runs: RunComparison) -> str:
     from secid.pages.html import render
 
-    return render(page_of_comparison(comparison))
+    return render(page_of_comparison(runs))
 
 
-def _markdown(comparison: RunComparison) -> str:
+def _markdown(runs: RunComparison) -> str:
     from secid.pages.markdown import render
 
-    return render(page_of_comparison(comparison))
+    return render(page_of_comparison(runs))
 
 
 COMPARISON_FORMATS: Mapping[str, Callable[[RunComparison], str]] = {

@@ -1,4 +1,4 @@
-"""What the catalogue says of findings and cautions: for `secid explain`, and for docs/findings.md."""
+"""Findings and cautions of the catalogue, and checks of the gate: for `secid explain`, and for docs/findings.md."""
 
 from __future__ import annotations
 
@@ -12,11 +12,33 @@ NEEDS = {"texts": "the texts alone", "tokens": "a tokenizer", "rows": "an encode
 """What a finding needs, by its entry."""
 WIDTH = 9
 """Of the labels of facts."""
+CHECKS: Mapping[str, str] = {
+    "minimum_records": "the source has at least the required number of records to score",
+    "minimum_queries": "the source has at least the required number of distinct queries",
+    "minimum_negatives": "the source has at least the required number of negatives to score",
+    "score": "ECI_sem of the source is not below that of a source of the baseline, or of their median, by more "
+    "than the tolerance",
+    "means": "the mean of π, ρ or c is within its limit",
+    "findings": "the share of negatives with the finding is at most its limit; `secid explain NAME` says what it is",
+    "controls": "the negatives are nearer to their queries than passages that have nothing to do with them: random "
+    "ones, or the same negatives under other queries",
+    "diversity": "the negatives cover at least the required number of directions (effective rank)",
+    "drift": "the source is like its last version in the baseline: score, means, and the shares of unusually close and "
+    "unusually unrelated negatives have not moved by more than the tolerance",
+}
+"""What a check of the gate asks; the names before the first point. Limits are in the policy, `[gate]`."""
+GATE_DOCS = "docs/gate.md"
 
 
 def explain_text(name: str) -> str:
-    """Everything about one finding or caution, ending in a line feed. Raises UsageError for an unknown name."""
-    entry = known_finding(name, "secid explain", CAUTIONS)
+    """Everything about one finding, caution or check, ending in a line feed. Raises UsageError for an unknown name."""
+    family, _, part = name.partition(".")
+    if family == "findings" and part:
+        name = part
+    elif family in CHECKS:
+        lines = [f"{family.replace('_', ' ')}, a check of secid gate", f"{'asks:':<{WIDTH}} {CHECKS[family]}"]
+        return "\n".join([*lines, f"{'docs:':<{WIDTH}} {GATE_DOCS}"]) + "\n"
+    entry = known_finding(name, "secid explain", (*CAUTIONS, *CHECKS))
     facts = caution_facts(CAUTIONS[name]) if entry is None else finding_facts(entry)
     title = name.replace("_", " ") if entry is None else entry.title
     lines = [f"{label + ':':<{WIDTH}} {text}" for label, text in facts.items()]
@@ -24,19 +46,20 @@ def explain_text(name: str) -> str:
 
 
 def list_text() -> str:
-    """The names of all findings and cautions, defects first, each with what it says of a source."""
+    """The names of all findings, cautions and checks, defects first, each with what it says of a source."""
     groups = {
         "Defects: negatives that": {name: entry.says for name, entry in FINDINGS.items() if entry.counted},
         "Other findings, which may be intended: negatives that": {
             name: entry.says for name, entry in FINDINGS.items() if not entry.counted
         },
         "Cautions about a whole source, from `secid check`": {name: caution.says for name, caution in CAUTIONS.items()},
+        "Checks of `secid gate`": CHECKS,
     }
-    width = max(map(len, (*FINDINGS, *CAUTIONS)))
+    width = max(map(len, (*FINDINGS, *CAUTIONS, *CHECKS)))
     blocks = [
         "\n".join([head, *(f"  {name:<{width}}  {says}" for name, says in own.items())]) for head, own in groups.items()
     ]
-    return "\n\n".join([*blocks, "`secid explain NAME` says more of one."]) + "\n"
+    return "\n\n".join([*blocks, "`secid explain NAME` says more about one."]) + "\n"
 
 
 def finding_facts(entry: Finding) -> Mapping[str, str]:
@@ -70,5 +93,5 @@ def drop_command(finding: str) -> str:
 
 
 def limit_text(limit: float | None) -> str:
-    """From which share on a finding stands out."""
+    """The share above which a finding is reported."""
     return "none: it only describes" if limit is None else f"{percent(limit).replace(SPACE, ' ')} of the negatives"

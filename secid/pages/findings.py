@@ -1,111 +1,212 @@
-"""What stands out in a run, and what to do about it. What a finding is, the catalogue says."""
+"""What stands out in each source of a run, and the command that acts on it. What a finding is, the catalogue says."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+import shlex
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Protocol
 
-from secid.pages.ablation_summary import SHOWN_SETTINGS, open_pairs, pairs_by_setting
 from secid.pages.glossary import in_plain_words
-from secid.pages.numbers import UNTOLD, count, fraction, is_untold, listed, percent, plural
-from secid.pages.sanitize import code, named
-from secid.results import Overlap, Run, SourceFinding, SourceResult
-from secid.results.catalogue import FINDINGS
+from secid.pages.numbers import UNKNOWN, count, fraction, is_unknown, listed, percent, plural
+from secid.pages.page import Item, SourceFindings, Table, foreign, number
+from secid.pages.sanitize import named, plain
+from secid.results import Run, SourceFinding, SourceResult, Status
+from secid.results.catalogue import DEFECTS, FINDINGS
 
+STATUS = {"usable": "usable", "repair": "repair first", "unusable": "do not use"}
+"""The status of a source as pages write it."""
+NO_FOLDER = "RUN"
+"""Stands in a command for a run folder that was not written."""
 NOTICED_SKIPPED = 0.01
-SHOWN_NAMES = 2
+"""Share of a source's rows left out from which that is a finding."""
 NOTICED_OVERLAP = 0.9
 """Mean Jaccard overlap of negatives, and shares of the smaller one's queries and documents, from which two sources
 count as one."""
 EXACT = 1e-5
-"""Relative: a share that a page rounded to six digits still is that of a whole number of negatives."""
+"""Relative: a share rounded to six digits is still that of a whole number of negatives."""
+DEFECT_TITLES = frozenset(FINDINGS[name].title for name in DEFECTS)
+
+SHADES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
+"""Least share of each shade, from 0 to 9: shares differ by orders of magnitude."""
+
+Ranked = tuple[tuple[int, float], Item]
+"""A finding with its place: urgency by the catalogue, then the larger share."""
 
 
-def limits() -> str:
-    """From which shares something stands out, as a sentence."""
-    return (
-        "Listed first is what stands out: findings above their limit (see the table of rules), sources with at least "
-        f"{percent(NOTICED_SKIPPED)} of their rows left out, and two sources that overlap by at least "
-        f"{fraction(NOTICED_OVERLAP)} in negatives, queries and documents."
-    )
-
-
-@dataclass(frozen=True, order=True)
-class Notice:
-    """One thing that stands out. urgency: 0 is shown first; among equals the larger share comes first.
-
-    text is a clause with its numbers, remedy what to do and, after a comma or colon, more of it or why, both without a
-    full stop. short_text: the text without its details, where it has some. others: further sources that it concerns.
-    command: what acts on it; may be empty.
-    """
-
-    urgency: int
-    minus_share: float
-    source: str
-    kind: str
-    text: str
-    remedy: str
-    others: tuple[str, ...] = ()
-    short_text: str = ""
-    command: str = ""
+class Listed(Protocol):
+    """A source of a run or of a check."""
 
     @property
-    def brief(self) -> str:
-        """The notice and what to do, without the reason."""
-        remedy = self.remedy.split(":")[0].split(",")[0]
-        return f"{self.short_text or self.text}; {remedy}{self._command()}"
-
+    def name(self) -> str: ...
     @property
-    def whole(self) -> str:
-        """The notice, what to do, and why."""
-        return f"{self.text}; {self.remedy}{self._command()}"
-
-    def _command(self) -> str:
-        return f" ({code(self.command)})" if self.command else ""
+    def status(self) -> Status: ...
+    @property
+    def findings(self) -> Sequence[SourceFinding]: ...
 
 
-def notices(run: Run) -> list[Notice]:
-    """All that stands out in a run, the worst first; the leader's before another's where both are as bad."""
-    own = [item for source in run.sources for item in of_source(source)]
-    return sorted([*own, *_unstable(run), *_same(run)])
-
-
-def of_source(source: SourceResult) -> list[Notice]:
-    """What stands out in one source, the worst first."""
-    notes = [item for finding in source.findings if (item := _above_limit(source, finding)) is not None]
-    n_skipped = sum(source.skipped.values())
-    if source.n_read and n_skipped / source.n_read >= NOTICED_SKIPPED:
-        reasons = [in_plain_words(reason) for reason in source.skipped]
-        notes.append(
-            Notice(
-                3,
-                -n_skipped / source.n_read,
-                source.name,
-                "skipped",
-                (
-                    f"{plural(n_skipped, 'row')} of {count(source.n_read)} of {named(source.name)} "
-                    f"{'was' if n_skipped == 1 else 'were'} left out ({listed(reasons)})"
-                ),
-                "fix the file: the remaining rows may not be representative",
-            )
+def findings_of(run: Run) -> tuple[SourceFindings, ...]:
+    """The findings above their limit by source, defects first; sources without one are left out."""
+    grouped = ((source, tuple(item for _, item in ranked(run, source))) for source in run.sources)
+    return tuple(
+        SourceFindings(
+            source=plain(source.name), status=STATUS[source.status], items=items, command=plain(source.repair or "")
         )
-    return sorted(notes)
-
-
-def _above_limit(source: SourceResult, finding: SourceFinding) -> Notice | None:
-    """The finding, where its share is above the limit of the catalogue."""
-    entry = FINDINGS.get(finding.name)
-    if entry is None or entry.limit is None or not finding.share > entry.limit:
-        return None
-    return Notice(
-        entry.urgency,
-        -finding.share,
-        source.name,
-        entry.name,
-        f"{negatives(finding, source.n_triplets)} of {named(source.name)} ({percent(finding.share)}) {entry.says}",
-        entry.do,
-        command=f"secid explain {entry.name}" if entry.counted else "",
+        for source, items in grouped
+        if items
     )
+
+
+def statuses_line(sources: Sequence[Listed]) -> str:
+    """Which sources may be trained on, in one sentence."""
+    of = {status: [named(source.name) for source in sources if source.status == status] for status in STATUS}
+    if len(sources) == 1:
+        name, status = named(sources[0].name), sources[0].status
+        return {
+            "unusable": f"Do not use {name}: without its defects too few records would keep a negative.",
+            "repair": f"Repair {name} before you train on it.",
+            "usable": f"{name} is usable: no defect is above its limit.",
+        }[status]
+    if len(of["usable"]) == len(sources):
+        return f"All {count(len(sources))} sources are usable: no defect is above its limit."
+    clauses = [
+        *([f"do not use {listed(of['unusable'])}"] if of["unusable"] else []),
+        *([f"repair {listed(of['repair'])} first"] if of["repair"] else []),
+        f"{listed(of['usable'])} {'is' if len(of['usable']) == 1 else 'are'} usable"
+        if of["usable"]
+        else "no source is usable as it is",
+    ]
+    return f"{_capital('; '.join(clauses))}."
+
+
+def heat_table(sources: Sequence[Listed]) -> Table | None:
+    """Shares by source and finding, of findings that any source has; None where none has any."""
+    present = present_names(sources)
+    if not present:
+        return None
+    shares = [{item.name: item.share for item in source.findings} for source in sources]
+    return Table(
+        caption="Share of each source's negatives by finding",
+        columns=(foreign("source"), *(number(in_plain_words(name)) for name in present)),
+        rows=tuple(
+            (plain(source.name), *(percent(own.get(name)) for name in present))
+            for source, own in zip(sources, shares, strict=True)
+        ),
+        shades=tuple((None, *(_shade(own.get(name, 0.0)) for name in present)) for own in shares),
+    )
+
+
+def _shade(share: float) -> int | None:
+    return bisect_right(SHADES, share) - 1 if share > 0 else None
+
+
+def present_names(sources: Sequence[Listed]) -> list[str]:
+    """Findings that any source has, in the order of the catalogue."""
+    names = dict.fromkeys(item.name for source in sources for item in source.findings if item.n_negatives)
+    return [*(name for name in FINDINGS if name in names), *(name for name in names if name not in FINDINGS)]
+
+
+def most_urgent(run: Run, limit: int) -> tuple[tuple[SourceFindings, ...], int]:
+    """The `limit` most urgent findings of the run, by source, the worst source first; and how many more there are."""
+    every = [(place, source.rank, source, item) for source in run.sources for place, item in ranked(run, source)]
+    every.sort(key=lambda entry: entry[:2])
+    shown = every[:limit]
+    groups = []
+    for name in dict.fromkeys(source.name for _, _, source, _ in shown):
+        source = next(source for _, _, source, _ in shown if source.name == name)
+        items = tuple(item for _, _, owner, item in shown if owner is source)
+        command = plain(source.repair or "") if any(item.name in DEFECT_TITLES for item in items) else ""
+        groups.append(SourceFindings(source=plain(name), status=STATUS[source.status], items=items, command=command))
+    return tuple(groups), len(every) - len(shown)
+
+
+def ranked(run: Run, source: SourceResult) -> list[Ranked]:
+    """What stands out in one source, the most urgent first."""
+    found = [entry for finding in source.findings if (entry := _above_limit(run, source, finding)) is not None]
+    return sorted([*found, *_skipped(source), *_same(run, source)], key=lambda entry: entry[0])
+
+
+def above_limit(finding: SourceFinding) -> bool:
+    """Whether its share is above the limit of the catalogue."""
+    entry = FINDINGS.get(finding.name)
+    return entry is not None and entry.limit is not None and finding.share > entry.limit
+
+
+def sentence(finding: SourceFinding, n_scored: int | None = None) -> str:
+    """What a finding comes to, and what to do about it."""
+    entry = FINDINGS[finding.name]
+    return f"{negatives(finding, n_scored)} ({percent(finding.share)}) {entry.says}. {_capital(entry.do)}."
+
+
+def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Ranked | None:
+    if not above_limit(finding):
+        return None
+    entry = FINDINGS[finding.name]
+    repaired = entry.counted and source.repair is not None
+    item = Item(
+        name=entry.title,
+        sentence=sentence(finding, source.n_triplets),
+        command="" if repaired else flagged_command(run, source.name, entry.name),
+        examples=finding.examples,
+        n_negatives=finding.n_negatives,
+    )
+    return (entry.urgency, -finding.share), item
+
+
+def flagged_command(run: Run, source: str, finding: str) -> str:
+    """What writes the rows that have a finding, with their texts; ready to paste. "" for a name that no line can hold.
+
+    As `repair_command` of secid/findings/status.py names its file.
+    """
+    if plain(source) != source:
+        return ""
+    stem = "".join(char if char.isalnum() or char in "_-." else "_" for char in source).lstrip("-") or "source"
+    words = [
+        *("secid", "flagged", folder(run)),
+        *((f"--source={source}",) if source.startswith("-") else ("--source", source)),
+        *("--finding", finding, "-o", f"{stem}-{finding}.jsonl"),
+    ]
+    return shlex.join(words)
+
+
+def folder(run: Run) -> str:
+    """The run folder as commands name it."""
+    return f"./{run.folder}" if run.folder and run.folder.startswith("-") else run.folder or NO_FOLDER
+
+
+def _skipped(source: SourceResult) -> list[Ranked]:
+    n = sum(source.skipped.values())
+    if not source.n_read or n / source.n_read < NOTICED_SKIPPED:
+        return []
+    reasons = listed([f"{in_plain_words(reason)} {count(number)}" for reason, number in source.skipped.items()])
+    text = f"{plural(n, 'row')} of {count(source.n_read)} {'was' if n == 1 else 'were'} left out ({reasons})"
+    paths = [file.path for file in source.paths[:1] if plain(file.path) == file.path]
+    item = Item(
+        name="rows left out",
+        sentence=f"{text}. Fix the file: the remaining rows may not be representative.",
+        command=shlex.join(["secid", "check", *paths]) if paths else "",
+        examples=(),
+        n_negatives=0,
+    )
+    return [((3, -n / source.n_read), item)]
+
+
+def _same(run: Run, source: SourceResult) -> list[Ranked]:
+    """Sources that are nearly the same as this one, told once a pair."""
+    found: list[Ranked] = []
+    for overlap in run.overlaps:
+        jaccard = overlap.negative_jaccard_mean
+        if overlap.first != source.name or jaccard is None:
+            continue
+        shared = (jaccard, overlap.shared_query_fraction, overlap.shared_document_fraction)
+        if min(shared) >= NOTICED_OVERLAP:
+            text = (
+                f"Shares nearly all its negatives with {named(overlap.second)} (mean Jaccard {fraction(jaccard)}). "
+                "Treat the two as one source."
+            )
+            item = Item(name="same negatives", sentence=text, command="", examples=(), n_negatives=0)
+            found.append(((2, -jaccard), item))
+    return found
 
 
 def negatives(finding: SourceFinding, n_scored: int | None = None) -> str:
@@ -123,79 +224,10 @@ def negatives(finding: SourceFinding, n_scored: int | None = None) -> str:
 
 
 def share_interval(finding: SourceFinding) -> str:
-    """The 95 % confidence interval of a share; UNTOLD where there are too few queries for one."""
+    """The 95 % confidence interval of a share; UNKNOWN where there are too few queries for one."""
     low, high = finding.interval_95
-    return UNTOLD if is_untold((low, high), 1.0) else f"{percent(low)} to {percent(high)}"
+    return UNKNOWN if is_unknown((low, high)) else f"{percent(low)} to {percent(high)}"
 
 
-def _unstable(run: Run) -> list[Notice]:
-    """The leader's place changes with a setting, or under other weights.
-
-    Samples are left out: intervals cover those. Other weights are other numbers, so they come later.
-    """
-    if not run.sources:
-        return []
-    leader, swaps = run.sources[0].name, []
-    rivals = frozenset(name for pair in open_pairs(run) if leader in pair for name in pair)
-    for is_weight, urgency in ((False, 1), (True, 2)):
-        kept = [item for item in run.ablations if item.name != "sample" and (item.name == "weight") is is_weight]
-        met = {
-            first if second == leader else second: settings
-            for (first, second), settings in pairs_by_setting(kept).items()
-            if leader in (first, second)
-        }
-        if met:
-            text = f"{named(leader)} changes places with {_by_settings(met, rivals, is_weight)}"
-            others = listed([named(name) for name in met], SHOWN_NAMES)
-            brief = f"{named(leader)} changes places with {others} under other {'weights' if is_weight else 'settings'}"
-            kind = "weight" if is_weight else "unstable"
-            swaps.append(Notice(urgency, -1.0, leader, kind, text, UNSTABLE[is_weight], short_text=brief))
-    return swaps
-
-
-def _by_settings(met: Mapping[str, Sequence[str]], rivals: Container[str], is_weight: bool) -> str:
-    """Sources with the settings at which the leader met them; those of the same settings together.
-
-    rivals: sources whose order with the leader is open without any other setting.
-    """
-    place = "under the weights " if is_weight else "at "
-    alike: dict[tuple[str, str], list[str]] = {}
-    for name, settings in met.items():
-        remark = "; order open" if name in rivals else ""
-        own = [item.removeprefix("weight ") if is_weight else item for item in settings]
-        alike.setdefault((listed(own, SHOWN_SETTINGS), remark), []).append(named(name))
-    return listed([f"{listed(names)} ({place}{settings}{remark})" for (settings, remark), names in alike.items()])
-
-
-UNSTABLE = {
-    False: "choose by this rank only if you know the right setting",
-    True: "no weight is known to foretell retrieval: the rank rests on a choice",
-}
-
-
-def _same(run: Run) -> list[Notice]:
-    return [
-        Notice(
-            2,
-            -overlap.negative_jaccard_mean,
-            overlap.first,
-            "same",
-            (
-                f"{_nearly(overlap)} (mean Jaccard {fraction(overlap.negative_jaccard_mean)}; shared are "
-                f"{percent(overlap.shared_query_fraction)} of the smaller one's queries and "
-                f"{percent(overlap.shared_document_fraction)} of its documents)"
-            ),
-            "treat them as one source",
-            (overlap.second,),
-            f"{_nearly(overlap)} (mean Jaccard {fraction(overlap.negative_jaccard_mean)})",
-        )
-        for overlap in run.overlaps
-        if overlap.negative_jaccard_mean is not None
-        and overlap.negative_jaccard_mean >= NOTICED_OVERLAP
-        and overlap.shared_query_fraction >= NOTICED_OVERLAP
-        and overlap.shared_document_fraction >= NOTICED_OVERLAP
-    ]
-
-
-def _nearly(overlap: Overlap) -> str:
-    return f"{named(overlap.first)} and {named(overlap.second)} give shared queries nearly the same negatives"
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"

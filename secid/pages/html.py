@@ -1,133 +1,110 @@
-"""report.html: one file that asks for nothing, runs nothing, and reads well with its styles off."""
+"""A page as one HTML file: no request, no script but page.js, and readable without script and style."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from math import ceil
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from secid.pages.cuts import CHARTS, TABLES, clipped, fit, n_bytes
-from secid.pages.numbers import fraction, percent, plural
-from secid.pages.page import Column, Page, Table
+from secid.pages.numbers import fraction, plural
+from secid.pages.page import STATUSES, Item, Page, SourceFindings
 from secid.pages.sanitize import CODE, END_ISOLATE, ISOLATE, plain, short
-from secid.pages.sections import page_of
-from secid.results import Run
+from secid.results import Run, TripletExample
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-LARGEST_PAGE = 300_000
-"""Bytes. Above it examples are shortened, then left out, then more: a page that opens at once is worth more."""
-LEFT_OUT = "Left out for size:"
-ALL = 1_000
-EXAMPLE_LIMITS = ((600, ALL), (300, ALL), (200, 2), (200, 1), (120, 1), (60, 1))
-"""Characters of a passage and examples of a finding tried in turn until the page fits."""
+MOST_EXAMPLES = 3
+"""Of a finding of a source; the rest is `secid flagged`'s."""
+MOST_OPEN = 3
+"""Findings of a source that stand open; the others are folded under their names."""
+MOST_CHARACTERS = 2_000
+"""Of a passage or a sentence. Ours are shorter; untrusted ones may have any length."""
+CLAMPED_CHARACTERS = 150
+"""Characters that every passage shows on a wide screen before its text is clamped; page.css sets the lines."""
+RARE_WORD = 3.0
+"""IDF from which a word shared with the query is marked: below it, one text in eight has the word."""
+LONG_WORD = 4
+"""Characters from which a shared word is marked where no IDF is known."""
 
 
 def to_html(run: Run) -> str:
-    """The run as one HTML file, at most LARGEST_PAGE bytes; a line says what was cut for that."""
+    """The run as one HTML file."""
+    from secid.pages.sections import page_of
+
     return render(page_of(run))
 
 
 def render(page: Page) -> str:
-    """The page with the longest examples that fit; where none fit, tables, charts and sections give way in turn."""
-    page = clipped(page)
-    whole = _fill(page, *EXAMPLE_LIMITS[0])
-    if n_bytes(whole) <= LARGEST_PAGE:
-        return whole
-    bare = fit(page, lambda page, cut: _fill(page, 0, 0, cut), LARGEST_PAGE, TABLES + CHARTS)
-    if LEFT_OUT in bare:
-        return bare
-    shorter = (_fill(page, *limits) for limits in EXAMPLE_LIMITS[1:])
-    return next((text for text in shorter if n_bytes(text) <= LARGEST_PAGE), bare)
-
-
-def _fill(page: Page, example_limit: int, n_examples: int, cut: Sequence[str] = ()) -> str:
-    tables = [part.table for section in page.sections for part in section.parts]
-    style = files("secid.pages").joinpath("templates", "page.css").read_text(encoding="utf-8") + fitting(tables)
-    digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
+    """The page as one HTML file. Every text in it is escaped."""
+    style, script = _own("page.css"), _own("page.js")
+    policy = (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    )
     return (
         _environment()
         .get_template("page.html")
         .render(
-            page=page,
+            page=replace(page, findings=tuple(map(_each_example_once, page.findings))),
             style=Markup(style),  # noqa: S704  our own file
-            policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
-            example_limit=example_limit,
-            n_examples=n_examples,
-            left_out=f"{LEFT_OUT} {', '.join(cut)}. report.json holds the rest." if cut else "",
+            script=Markup(script),  # noqa: S704  our own file
+            policy=policy,
+            links=_links(page),
+            commands={item.source: item.command for item in page.findings if item.command},
         )
     )
 
 
-DIGIT_REM, POINT_REM, PADDING_REM = 0.56, 0.28, 1.2
-"""Width of a digit, of a point or space, and of a cell's padding at the size that tables have, in a wide font; narrower
-ones leave room."""
-BOLD = 1.07
-"""How much wider letters of a heading are."""
-WORDS_REM, LONG_CELL = 9.0, 20
-"""Least width of cells of foreign or long texts, and the characters from which a text is long; page.css, page.html."""
-POINTS = frozenset(" \u00a0.,:;()|'ijl")
-STEP_REM = 2
-CHART_REM, LARGEST_CHART_REM, GAP_REM = 20, 28, 2
-"""Width of a chart beside its table: as small as on a phone, larger where there is room; and the gap between."""
-STACKED = (
-    "--block: block; --head: none; --row: grid; --label: block; "
-    "--air: .4rem; --pad: .1rem 0; --least: 0; --most: none; --wrap: normal; --side: end"
-)
+@cache
+def _own(name: str) -> str:
+    return files("secid.pages").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def rem(table: Table) -> int:
-    """Width below which a table's rows become lists, in rem, a multiple of STEP_REM: an estimate from its texts."""
-    columns = zip(table.columns, zip(*table.rows, strict=True), strict=True) if table.rows else ()
-    needed = sum(_column_rem(place, column, cells) + PADDING_REM for place, (column, cells) in enumerate(columns))
-    return STEP_REM * ceil((needed - PADDING_REM) / STEP_REM)
+def _hash(text: str) -> str:
+    """What a content security policy allows: exactly this style or script."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
-def _column_rem(place: int, column: Column, cells: Sequence[str]) -> float:
-    word, head = max(map(_longest_word, cells)), min(9.0, BOLD * _longest_word(column.title))
-    if place == 0:
-        body = min(15.0, max(BOLD * word, 12.0 if max(map(len, cells)) > 20 else 3.0))
-    elif column.kind == "number":
-        body = max(map(_text_rem, cells))
-    else:
-        body = max(6.5, word) if column.kind == "wrapped" else _words_rem(column, cells)
-    return max(3.0, head, body)
-
-
-def _words_rem(column: Column, cells: Sequence[str]) -> float:
-    """Width of a column of words: where page.css gives its cells a least width, that."""
-    least = column.kind == "foreign" or max(map(len, cells)) > LONG_CELL
-    return WORDS_REM if least else min(WORDS_REM, max(map(_text_rem, cells)))
-
-
-def _longest_word(text: str) -> float:
-    return max(map(_text_rem, re.split("[ \n-]", text)))
-
-
-def _text_rem(text: str) -> float:
-    return sum(POINT_REM if char in POINTS else DIGIT_REM for char in text)
-
-
-def fitting(tables: Sequence[Table]) -> str:
-    """The rules by which charts and tables of these widths stand beside or above each other, as tables or lists."""
-    return "".join(
-        f"@container (width < {width}rem) {{ .w{width} {{ {STACKED} }} }}\n"
-        f"@container (width >= {width + GAP_REM + CHART_REM}rem) {{ .p{width} {{ {_beside(width)} }} }}\n"
-        for width in sorted({rem(table) for table in tables})
+def _links(page: Page) -> list[tuple[str, str]]:
+    """(anchor, words) of the parts that the page has."""
+    parts = (
+        ("verdict", "Verdict", True),
+        ("charts", "Charts", page.pictures),
+        ("findings", "Findings", page.findings),
+        ("controls", "Controls", page.controls),
+        ("shares", "All findings", page.heat),
+        ("details", "Method and diagnostics", page.details),
     )
+    return [(anchor, title) for anchor, title, shown in parts if shown]
 
 
-def _beside(width: int) -> str:
-    columns = f"minmax({CHART_REM}rem, {LARGEST_CHART_REM}rem) minmax({width}rem, 1fr)"
-    return f"--columns: {columns}; --second: 2; --both: 1 / span 2"
+def _each_example_once(source: SourceFindings) -> SourceFindings:
+    """The source with examples that an earlier finding of it shows at the end of a later one's."""
+    shown: set[tuple[str, int, str]] = set()
+    items: list[Item] = []
+    for item in source.items:
+        examples = sorted(item.examples, key=lambda example: _key(example) in shown)[:MOST_EXAMPLES]
+        shown |= {_key(example) for example in examples}
+        items.append(replace(item, examples=tuple(examples)))
+    return replace(source, items=tuple(items))
+
+
+def _n_open(source: SourceFindings) -> int:
+    """How many findings stand open: those that the source's own command repairs, but at least one and few."""
+    repaired = takewhile(lambda item: source.command and not item.command, source.items)
+    return min(MOST_OPEN, max(1, sum(1 for _ in repaired)))
+
+
+def _key(example: TripletExample) -> tuple[str, int, str]:
+    return example.path, example.line, example.negative
 
 
 @cache
@@ -144,19 +121,24 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "bdi": _bdi,
-        "plain": plain,
-        "fraction": fraction,
-        "percent": percent,
         "direction": _direction,
-        "rem": rem,
+        "fraction": fraction,
+        "is_long": _is_long,
+        "marked": _marked,
+        "n_open": _n_open,
+        "plain": plain,
+        "shared_words": shared_words,
         "short": short,
     }
-    environment.globals |= {"plural": plural, "all": ALL}
+    environment.globals |= {"plural": plural, "statuses": STATUSES}
     return environment
 
 
 def _bdi(text: str) -> Markup:
     """A sentence with its names in elements of their own direction, and its code as code; all of it escaped."""
+    if len(text) > MOST_CHARACTERS:
+        text = text[: MOST_CHARACTERS - 1]
+        text = f"{text}{END_ISOLATE * (text.count(ISOLATE) - text.count(END_ISOLATE))}…"
     return Markup(  # noqa: S704  escaped first
         CODE.sub(r"<code>\1</code>", str(escape(text)))
         .replace(ISOLATE, '<bdi class="name">')
@@ -165,5 +147,38 @@ def _bdi(text: str) -> Markup:
 
 
 def _direction(cell: str, kind: str) -> str | None:
-    """The direction of a cell: foreign text has its own, names within a sentence of ours theirs."""
+    """The direction of a cell: untrusted text has its own, names within a sentence of ours theirs."""
     return "auto" if kind == "foreign" and ISOLATE not in cell else None
+
+
+def _is_long(example: TripletExample) -> bool:
+    """Whether the page may clamp a text of the example."""
+    return max(map(len, (example.query, example.positive, example.negative))) > CLAMPED_CHARACTERS
+
+
+def shared_words(example: TripletExample) -> tuple[str, ...]:
+    """Words of the query that the negative repeats and that are worth marking."""
+    if example.matched_terms:
+        return tuple(word for word, idf in example.matched_terms if word and idf >= RARE_WORD)
+    query, negative = (set(re.findall(r"\w+", text.casefold())) for text in (example.query, example.negative))
+    return tuple(sorted(word for word in query & negative if len(word) >= LONG_WORD))
+
+
+def _marked(text: str, words: Sequence[str]) -> Markup:
+    """The text with these words marked wherever they occur; all of it escaped."""
+    text = plain(text, MOST_CHARACTERS)
+    if not words:
+        return escape(text)
+    parts = re.split(f"({'|'.join(map(_pattern, sorted(words, key=len, reverse=True)))})", text, flags=re.IGNORECASE)
+    return Markup("").join(_alternate(parts))
+
+
+def _pattern(word: str) -> str:
+    """The word with borders, but in scripts without case, which may have no spaces."""
+    return rf"(?<!\w){re.escape(word)}(?!\w)" if word.lower() != word.upper() or word.isdigit() else re.escape(word)
+
+
+def _alternate(parts: Iterable[str]) -> Iterable[Markup]:
+    """What a split gave: text and matches in turn."""
+    for place, part in enumerate(parts):
+        yield Markup("<mark>{}</mark>").format(part) if place % 2 else escape(part)

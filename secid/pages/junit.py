@@ -5,8 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from secid.pages.sanitize import plain
-from secid.pages.verdict_pages import example_lines
-from secid.pages.verdict_words import basis, facts
+from secid.pages.verdict_words import basis, example_lines, facts
 from secid.results.gate import Check, GateVerdict, SourceVerdict
 
 
@@ -24,13 +23,13 @@ def to_junit(verdict: GateVerdict) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _suite(source: SourceVerdict, told: str) -> ElementTree.Element:
+def _suite(source: SourceVerdict, basis_line: str) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", name=plain(source.name))
     for check in source.checks:
         suite.append(_case(check, source))
     for name, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(sum(1 for _ in suite.iter(tag))))
-    ElementTree.SubElement(suite, "system-out").text = f"{plain(facts(source))}\n{plain(told)}"
+    ElementTree.SubElement(suite, "system-out").text = f"{plain(facts(source))}\n{plain(basis_line)}"
     return suite
 
 

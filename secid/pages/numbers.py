@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isfinite
 
 SPACE = "\u00a0"
 SMALLEST_P = 1e-4
-UNTOLD, HALF_UNTOLD = "unknown: too few queries", "±?"
-"""In the place of an interval, in sentences and tables, and in the narrow columns of a terminal."""
+UNKNOWN, HALF_UNKNOWN = "unknown: too few queries", "±?"
+"""In the place of an interval, and of its half-width."""
 ROUNDING = 1e-12
 """Nats below which a difference is left by adding float64 numbers in another order."""
-
-
 GIVEN_CHARACTERS = 6
 """Longest budget that a person would type; those that are computed have more."""
 
@@ -27,31 +26,30 @@ def nats(value: float | None, *, signed: bool = False) -> str:
     return _minus(f"{value:+,.{decimals}f}" if signed else f"{value:,.{decimals}f}")
 
 
-def is_untold(ends: tuple[float, float], budget: float) -> bool:
-    """Whether an interval of a score, or of a difference, at a budget is all that there can be: too few queries."""
+def is_unknown(ends: tuple[float, float], budget: float = 1.0) -> bool:
+    """Whether an interval of a score, share or difference at a budget is all that is possible: too few queries."""
     return tuple(ends) in ((0.0, budget), (-budget, budget))
 
 
-def interval(ends: tuple[float, float], space: str = SPACE, budget: float = 1.0) -> str:
-    """Both ends of an interval at a budget, in nats; UNTOLD where there are too few queries for one.
-
-    space: an ordinary one lets it break where room is scarce.
-    """
-    if is_untold(ends, budget):
-        return UNTOLD
-    return f"{nats(ends[0])}{space}to{space}{nats(ends[1])}"
+def interval(ends: tuple[float, float], budget: float = 1.0) -> str:
+    """Both ends of an interval at a budget, in nats; UNKNOWN where there are too few queries for one."""
+    return UNKNOWN if is_unknown(ends, budget) else f"{nats(ends[0])} to {nats(ends[1])}"
 
 
-def half_width(value: float, ends: tuple[float, float], budget: float = 1.0) -> str:
-    """The upper half of an interval (the lower one may be cut at zero); HALF_UNTOLD where there is none to tell."""
-    if is_untold(ends, budget):
-        return HALF_UNTOLD
-    return f"±{nats(ends[1] - value)}"
+def score(value: float | None, ends: tuple[float, float] | None, budget: float = 1.0) -> str:
+    """A score with the upper half of its interval (the lower one may be cut at zero), as 0.385 ±0.036."""
+    if value is None or ends is None:
+        return "–"
+    half = ends[1] - value
+    decimals = (3 if half >= 0.001 or half < 5e-5 else 4) if value < 10 else 2 if value < 100 else 1
+    if is_unknown(ends, budget):
+        return f"{value:,.{decimals}f} {HALF_UNKNOWN}"
+    return f"{value:,.{decimals}f} ±{half:,.{decimals}f}"
 
 
-def fraction(value: float | None) -> str:
-    """A mean or share in [0, 1] as a plain number."""
-    return "–" if value is None or not isfinite(value) else _minus(f"{value:.3f}")
+def fraction(value: float | None, decimals: int = 3) -> str:
+    """A mean or share, mostly in [0, 1], as a plain number."""
+    return "–" if value is None or not isfinite(value) else _minus(f"{value:.{decimals}f}")
 
 
 def percent(value: float | None) -> str:
@@ -63,6 +61,11 @@ def percent(value: float | None) -> str:
     if 0.9995 <= value < 1:
         return f">{SPACE}99.9{SPACE}%"
     return f"{_minus(f'{100 * value:.1f}')}{SPACE}%"
+
+
+def points(value: float | None) -> str:
+    """A difference of two shares, in percentage points."""
+    return "–" if value is None or not isfinite(value) else f"{_minus(f'{100 * value:+.1f}')}"
 
 
 def count(value: float | None) -> str:
@@ -92,7 +95,22 @@ def plural(number: int, one: str, many: str | None = None) -> str:
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 
-def listed(items: list[str] | tuple[str, ...], limit: int = 4) -> str:
+def rounded(number: int) -> int:
+    """An estimate to two significant digits, upwards: it is no more exact than that."""
+    step: int = 10 ** max(0, len(str(number)) - 2)
+    return -(-number // step) * step
+
+
+def letter(group: int) -> str:
+    """The letter of a group of ties: A for 1, Z for 26, AA for 27."""
+    text = ""
+    while group > 0:
+        group, place = divmod(group - 1, 26)
+        text = chr(ord("A") + place) + text
+    return text
+
+
+def listed(items: Sequence[str], limit: int = 4) -> str:
     """`a`, `a and b`, `a, b and c`; beyond the limit, how many more."""
     shown = list(items[:limit])
     if len(items) > limit:

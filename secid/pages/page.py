@@ -1,12 +1,12 @@
 """What a page says before it is HTML, Markdown or terminal text.
 
 All strings are text, never markup: each renderer escapes every one of them. Names in sentences
-come through `foreign.named`.
+come through `sanitize.named`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
@@ -17,19 +17,19 @@ from secid.pages.sanitize import short
 from secid.results import TripletExample
 
 MOST_DESCRIBED, SHOWN_CHARACTERS = 20, 30
-"""Names that the description of a chart tells, and characters of each; the table beside it has all."""
+"""Names in the description of a chart, and characters of each; the table next to it has all."""
 
 
 @dataclass(frozen=True)
 class Column:
     """One column of a table.
 
-    kind: "number" (right-aligned), "wrapped" (the same, with a line break for a second line), "text" (ours),
-    or "foreign" (of unknown language and direction).
+    kind: "number" (right-aligned), "wrapped" (the same, with a line break before a second line), "text" (ours),
+    "status" (a word of STATUSES), or "foreign" (of unknown language and direction).
     """
 
     title: str
-    kind: Literal["text", "number", "wrapped", "foreign"] = "text"
+    kind: Literal["text", "number", "wrapped", "status", "foreign"] = "text"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,17 +68,6 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cases:
-    """Example triplets of one finding of one source. n_negatives: that have it. describes: it has no limit."""
-
-    source: str
-    finding: str
-    n_negatives: int
-    describes: bool
-    examples: tuple[TripletExample, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Section:
     """One section. link: the title in a word.
 
@@ -92,39 +81,70 @@ class Section:
     bullets: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     terms: tuple[tuple[str, str], ...] = ()
-    cases: tuple[Cases, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One finding of one source. sentence: with its numbers and what to do. command: acts on it; "" where none does."""
+
+    name: str
+    sentence: str
+    command: str
+    examples: tuple[TripletExample, ...]
+    n_negatives: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceFindings:
+    """What is wrong with one source, the worst first. status: a word of STATUSES. command: repairs it; "" if none."""
+
+    source: str
+    status: str
+    items: tuple[Item, ...]
+    command: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A whole page.
+    """A whole page, in the order in which it is read.
 
-    verdict: (label, sentence) three times, the first things that are read. settings: the pairs that settings reorder,
-    below it; "" where there is nothing to say. caution: said once.
+    verdict: the first sentence is the headline. answer: a row a source, its first cell the name in `findings`.
+    controls: one line. heat: source × finding. details: folded.
     """
 
     title: str
     subtitle: str
-    verdict: tuple[tuple[str, str], ...]
-    caution: str
-    sections: tuple[Section, ...]
+    verdict: tuple[str, ...]
+    answer: Table | None
+    pictures: tuple[Chart, ...]
+    findings: tuple[SourceFindings, ...]
+    controls: str
+    heat: Table | None
+    details: tuple[Section, ...]
     footer: str
-    settings: str = ""
+
+
+STATUSES: Mapping[str, Literal["good", "warn", "bad"]] = {
+    **dict.fromkeys(("usable", "accepted", "pass"), "good"),
+    **dict.fromkeys(("repair first", "undecided"), "warn"),
+    **dict.fromkeys(("do not use", "rejected", "fail"), "bad"),
+}
+"""How grave the words of a status are, those of the gate included."""
 
 
 def each_term_once(sections: Iterable[Section]) -> tuple[Section, ...]:
     """The sections, with each term where it is first needed alone."""
-    told: set[str] = set()
+    explained: set[str] = set()
     kept = []
     for section in sections:
-        kept.append(replace(section, terms=tuple(item for item in section.terms if item[0] not in told)))
-        told |= {term for term, _ in section.terms}
+        kept.append(replace(section, terms=tuple(item for item in section.terms if item[0] not in explained)))
+        explained |= {term for term, _ in section.terms}
     return tuple(kept)
 
 
 def described(items: Iterable[tuple[str, str]]) -> str:
     """What stands for a chart where it is not seen: a clause for each source, or other name, of the first few."""
-    return "; ".join(f"{short(name, SHOWN_CHARACTERS)}: {told}" for name, told in islice(items, MOST_DESCRIBED))
+    return "; ".join(f"{short(name, SHOWN_CHARACTERS)}: {clause}" for name, clause in islice(items, MOST_DESCRIBED))
 
 
 def text(title: str) -> Column:
@@ -145,3 +165,8 @@ def wrapped(title: str) -> Column:
 def foreign(title: str) -> Column:
     """A column of foreign text."""
     return Column(title, "foreign")
+
+
+def status(title: str) -> Column:
+    """A column of statuses."""
+    return Column(title, "status")

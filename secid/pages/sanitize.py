@@ -1,4 +1,4 @@
-"""Foreign text (names, passages, paths) made harmless for each kind of page."""
+"""Untrusted text (names, passages, paths) made harmless for each kind of page."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import unicodedata
 HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 KEPT_JOINERS = frozenset("\u200c\u200d")
 """Zero-width joiners spell words in Persian and Indic scripts; alone they do nothing."""
-NAME_LIMIT = 60
-"""Longest name shown, in characters; longer ones lose their middle, since versions stand at the end."""
+NAME_LIMIT = 200
+"""Longest name shown, in characters; longer ones lose their middle. File names are about as long at most."""
 ISOLATE, END_ISOLATE = "\u2068", "\u2069"
 """Unicode's own marks around a name within a sentence: its direction cannot leak into our words."""
 LEFT_TO_RIGHT = "\u2066"
 """Unicode's mark before code within a sentence, which ends as a name does."""
-CODE = re.compile(rf"{LEFT_TO_RIGHT}([\w … =/.-]+){END_ISOLATE}")
-"""Ours alone: of characters that are markup nowhere."""
+CODE = re.compile(rf"{LEFT_TO_RIGHT}([^{LEFT_TO_RIGHT}{END_ISOLATE}]+){END_ISOLATE}")
+"""A command within a text. Its characters may be markup: each page escapes them."""
 ISOLATES = re.compile(f"[{ISOLATE}{LEFT_TO_RIGHT}{END_ISOLATE}]")
 BREAK = "\u2060"
 """Word joiner: invisible, of no width, and enough to stop a site from making a link of what it parts."""
@@ -64,8 +64,8 @@ def named(name: str, limit: int = NAME_LIMIT) -> str:
 
 
 def code(text: str) -> str:
-    """What a reader would type, to stand within a sentence."""
-    return f"{LEFT_TO_RIGHT}{text}{END_ISOLATE}"
+    """What a reader would type, within a sentence or as a cell; "" stays empty."""
+    return f"{LEFT_TO_RIGHT}{plain(text)}{END_ISOLATE}" if text else ""
 
 
 def without_isolates(text: str) -> str:
@@ -85,8 +85,15 @@ def markdown(text: str, limit: int | None = None) -> str:
 
 
 def markdown_sentence(text: str) -> str:
-    """As `markdown` for a sentence of ours, with its code as code."""
-    return "".join(f"`{part}`" if place % 2 else markdown(part) for place, part in enumerate(CODE.split(text)))
+    """As `markdown` for a sentence or cell of ours, with its code as code."""
+    return "".join(markdown_code(part) if place % 2 else markdown(part) for place, part in enumerate(CODE.split(text)))
+
+
+def markdown_code(text: str) -> str:
+    """Code that no text can leave, also in a cell of a table."""
+    line = plain(text).replace("|", "\\|")
+    fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
+    return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
 
 
 def markdown_html(text: str, limit: int | None = None) -> str:

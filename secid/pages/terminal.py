@@ -1,298 +1,228 @@
-"""The ranked table for a terminal or a pipe: fits 80 columns with any names."""
+"""Text for a terminal or a pipe: the verdict first, a table that fits, findings with the command that acts on each.
+
+Untrusted text is never markup, and nothing is cut: where a table is too wide, its first cells get a line of their own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Literal
+from collections.abc import Iterator, Sequence
 
-from rich import box
 from rich.cells import cell_len
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
-from secid.pages import page
-from secid.pages.ablation_summary import unstable
-from secid.pages.glossary import (
-    brief,
-    equal_numbers,
-    missing_lines,
-    score_name,
-    score_point,
-    skipped_lines,
-    told_control,
-)
-from secid.pages.names import told_apart
-from secid.pages.numbers import HALF_UNTOLD, UNTOLD, count, fraction, half_width, is_untold, nats, percent
-from secid.pages.sanitize import plain, short, without_isolates
-from secid.pages.sections.ablations import WEIGHT, order, queries, told
-from secid.pages.sections.early import early_told
-from secid.pages.sections.slices import slices_told
-from secid.pages.trimmed import Trimmed
-from secid.pages.verdict import in_a_line, warning, warnings
-from secid.results import Ablation, ControlResult, Run
-from secid.settings import in_words
+from secid.pages.answer import answer_table, own_score, score_without
+from secid.pages.findings import most_urgent
+from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, missing_lines, skipped_lines
+from secid.pages.numbers import SPACE, count
+from secid.pages.page import STATUSES, Page, SourceFindings, Table
+from secid.pages.sanitize import CODE, named, plain, without_isolates
+from secid.pages.sections.ablations import ablations_sentence
+from secid.pages.sections.controls import controls_line
+from secid.pages.sections.early import early_sentences
+from secid.pages.sections.slices import slices_sentence
+from secid.pages.sections.verdict import verdict
+from secid.results import Run, TripletExample
 
-SHOWN_SOURCES = 6
-"""Sources that a compact ablation table has columns for at 80 columns."""
 SHOWN_FINDINGS = 5
-FOLDED_WIDTH, SETTING_WIDTH = 12, 7
-"""Least widths of a column that folds: of names, and of settings, whose tables have most columns."""
-GAP = 2
-"""Characters between two columns of a table."""
-COLUMN_CHARACTERS = 24
-"""Of a name in the legend of the ablations' columns."""
-INTERVAL_WIDTH, WRAPPED_BESIDE = 18, 2
-"""Width of an interval in brackets, and the columns of those for which 80 columns have room."""
-WATCH_OUT = "Watch out"
-COLUMNS = {
-    "hardness": "hardness",
-    "div.": "diversity fraction",
-    "π": "π",
-    "ρ": "ρ",
-    "c": "c",
-    "π<½": "P(π < ½)",
-}
-"""Terms of the page that columns hold; of π, ρ and c the means."""
-DROPPED_FIRST = ("ρ", "c", "π", "div.", "negatives", "ECI_sem", "hardness", "π<½")
-"""Columns of the ranking that a narrow terminal goes without, in this order, so that names can be read."""
-USUAL_WIDTH = 80
-ONLY_AT_ONE = ("ρ", "c")
-"""Columns for which a table with two scores has no room at 80 columns."""
-CONTROL_LEGEND = (
-    "above, level, below: sources whose difference from the control at B = 1 is positive, open, negative; a shuffled "
-    "one meets its own source alone."
-)
+SHOWN_EXAMPLES, EXAMPLE_CHARACTERS = 3, 80
+"""Rows of a finding of a check or of the gate, and characters of a text in them."""
+GAPS = (2, 1)
+"""Spaces between two columns, where there is room for them."""
+UNBROKEN = "\ue000"
+"""Stands for a space at which a line must not break; untrusted text has none after `plain`."""
+STYLES = {"good": "green", "warn": "yellow", "bad": "red"}
 
 
-def print_run(console: Console, run: Run, legend: bool = True) -> None:
-    """Prints ranking, controls, ablations, what was left out, and the verdict. Foreign names are never markup."""
-    console.print(Trimmed(table(run, console.width, legend)))
-
-
-def table(run: Run, width: int = USUAL_WIDTH, legend: bool = True) -> RenderableType:
-    """The run as a rich renderable for a terminal of so many columns."""
-    run = told_apart(run)
-    ranking, hidden = _ranking(run, width)
-    parts: list[RenderableType] = [ranking, *([_line(_legend(run, hidden))] if legend else [])]
-    if hidden:
-        parts.append(_line(f"Too narrow for {', '.join(hidden)}: see report.md."))
-    if run.controls:
-        parts += [_line(""), _controls(run), _line(CONTROL_LEGEND)]
-    if run.ablations:
-        parts += [_line(""), _line(_ablation_legend(run))]
-    for item in run.ablations:
-        parts += [_line(""), _ablation(run, item), _line(f"{plain(in_words(item.name))}: {told(item)}")]
-    if _untold(run):
-        parts.append(_line(f"{HALF_UNTOLD}: interval {UNTOLD}."))
-    parts.append(_line(""))
-    parts += [_line(line, "yellow") for line in [*skipped_lines(run), *missing_lines(run)]]
+def print_run(console: Console, run: Run, legend: bool = False) -> None:
+    """Prints verdict, answer table, findings, what was left out, and the path of the page."""
+    headline, *others = verdict(run)
+    write(console, headline, "bold")
+    write(console, " ".join(others))
+    console.print()
+    print_table(console, answer_table(run), heads=2)
+    console.print()
+    if legend:
+        for term in ANSWER_TERMS:
+            write(console, f"{term}: {EXPLANATIONS[term]}")
+        console.print()
+    _findings(console, run)
+    for line in (_without_flagged(run), f"Controls. {controls_line(run)}", _settings(run), _slices(run)):
+        write(console, line)
     if run.early_stop is not None:
-        parts.append(_labelled("Early stop", " ".join(early_told(run, run.early_stop))))
-    if run.slices:
-        parts.append(_labelled("Slices", f"{slices_told(run)}; scores and intervals by slice are in report.md."))
-    settings = unstable(run)
-    parts += [*_findings(run), *([_labelled("Settings", settings)] if settings else [])]
-    parts.append(_labelled("Verdict", in_a_line(run)))
-    return Group(*parts)
+        write(console, " ".join(early_sentences(run, run.early_stop)))
+    for line in (*skipped_lines(run), *missing_lines(run)):
+        write(console, line, "yellow")
+    if run.folder:
+        command(console, f"report: {plain(run.folder).rstrip('/')}/report.html")
 
 
-def _untold(run: Run) -> bool:
-    """Whether any score shown has too few queries for an interval."""
-    points = [score_point(source, run.budget) for source in run.sources]
-    return any(is_untold(point.interval_95, run.budget) for point in points) or any(
-        is_untold(control.interval_95, 1.0) for control in run.controls
-    )
+def _findings(console: Console, run: Run) -> None:
+    """The most urgent findings, and where the others are."""
+    groups, n_more = most_urgent(run, SHOWN_FINDINGS)
+    if not groups:
+        return
+    where = f" ({count(n_more)} more in report.html)" if n_more else ""
+    write(console, f"Findings{where}, and what to run", "bold")
+    for group in groups:
+        print_findings(console, group)
+    console.print()
 
 
-def _line(text: str, style: str = "") -> Text:
-    return Text(without_isolates(text), style=style)
+def print_findings(console: Console, group: SourceFindings, n_examples: int = 0) -> None:
+    """The findings of one source, each with its command; the repair once, after the defects that it drops.
+
+    n_examples: rows shown of each; with some, each begins with its name.
+    """
+    write(console, f"{group.source}: {group.status}")
+    repair = group.command
+    for item in group.items:
+        if item.command:
+            command(console, repair, indent=4)
+            repair = ""
+        write(console, f"{item.name}: {item.sentence}" if n_examples else item.sentence, indent=2, mark="- ")
+        for example in item.examples[:n_examples]:
+            write(console, _example(example), indent=4)
+        command(console, item.command, indent=4)
+    command(console, repair, indent=4)
 
 
-def _labelled(label: str, sentence: str) -> Text:
-    return Text.assemble((f"{label}: ", "bold"), without_isolates(sentence))
+def _example(item: TripletExample) -> str:
+    texts = (("query", item.query), ("negative", item.negative))
+    quoted = [f"{role} “{plain(text, EXAMPLE_CHARACTERS)}”" for role, text in texts if text]
+    return f"{plain(item.path)}:{item.line}: {', '.join(quoted)}"
 
 
-def _findings(run: Run) -> list[RenderableType]:
-    """The findings that matter most, a line each, and how many more there are."""
-    found = warnings(run, brief=True)
-    if not found:
-        return [_labelled(WATCH_OUT, warning(run))]
-    n_more = len(found) - SHOWN_FINDINGS
-    lines = [f"- {sentence}" for sentence in found[:SHOWN_FINDINGS]]
-    lines += [f"- {n_more} more in report.md"] if n_more > 0 else []
-    return [Text(f"{WATCH_OUT}:", style="bold"), *map(_line, lines)]
+def _without_flagged(run: Run) -> str:
+    """The score without flagged negatives, of the sources that have some."""
+    scores = [
+        f"{named(source.name)} {score_without(source)} ({own_score(run, source)} as listed)"
+        for source in run.sources
+        if source.n_flagged
+    ]
+    at = "" if run.budget == 1.0 else " at B = 1"
+    return f"Score{at} without the flagged negatives: {', '.join(scores)}." if scores else ""
 
 
-def _new(*columns: tuple[str, Literal["left", "right"]], folds: int = 0, is_tight: bool = False) -> Table:
-    """A table of which one column folds and the others never do. is_tight: with one space between columns."""
-    padding = (0, 0 if is_tight else 1, 0, 0)
-    least = SETTING_WIDTH if is_tight else FOLDED_WIDTH
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=padding, highlight=False)
-    for place, (title, justify) in enumerate(columns):
-        if place == folds:
-            made.add_column(Text(title), overflow="fold", ratio=1, min_width=least)
-        else:
-            made.add_column(Text(title), justify=justify, no_wrap=True)
-    return made
+def _settings(run: Run) -> str:
+    line = ablations_sentence(run)
+    return f"{line} Report: “How far the order rests on the settings”." if line else ""
 
 
-def _legend(run: Run, hidden: Sequence[str]) -> str:
-    """What the columns mean, of those that are shown."""
-    at_one = run.budget == 1.0
-    numbers = equal_numbers(run) if run.budget > 1.0 else ""
-    on = f", on {numbers}; gates and counts are of all negatives" if numbers else ""
-    score_at_one = "" if "ECI_sem" in hidden else " ECI_sem: the score at B = 1."
-    at = [] if at_one else [f"ECI_B: {score_name(run)}, by which sources rank{on}.{score_at_one}"]
-    rank = "rank: sources with the same number in brackets are statistically tied."
-    missing = {*hidden, *(() if at_one else ONLY_AT_ONE)}
-    told = [f"{name}: {brief(term)}." for name, term in COLUMNS.items() if name not in missing]
-    return " ".join([*at, rank, *told])
+def _slices(run: Run) -> str:
+    return f"{slices_sentence(run)} Report: “Slices”." if run.slices else ""
 
 
-def _ranking(run: Run, width: int) -> tuple[Table, tuple[str, ...]]:
-    """The ranked sources, and the columns for which there is no room beside the names."""
-    columns = _columns(run)
-    names = [short(source.name) for source in run.sources]
-    hidden: list[str] = []
-    shown = _joined(columns)
-    for title in DROPPED_FIRST:
-        if width - sum(max(map(cell_len, (head, *cells))) + GAP for head, cells in shown.items()) >= FOLDED_WIDTH:
-            break
-        if columns.pop(title, None) is not None:
-            hidden.append(title)
-            shown = _joined(columns)
-    first, *others = shown
-    made = _new((first, "right"), ("source", "left"), *((name, "right") for name in others), folds=1)
-    for name, rank, *cells in zip(names, shown[first], *(shown[other] for other in others), strict=True):
-        made.add_row(rank, Text(name), *cells)
-    return made, tuple(hidden)
-
-
-def _columns(run: Run) -> dict[str, list[str]]:
-    """The cells of every column of the ranking but the names, by title."""
-    at_one = run.budget == 1.0
-    points = [score_point(source, run.budget) for source in run.sources]
-    columns = {
-        "rank": [f"{source.rank} ({source.rank_group})" for source in run.sources],
-        "ECI_sem ±95 %" if at_one else "ECI_B ±95 %": [
-            f"{nats(point.nats)} {half_width(point.nats, point.interval_95, run.budget)}" for point in points
-        ],
-        "ECI_sem": [nats(source.eci_nats) for source in run.sources],
-        "hardness": [fraction(source.hardness) for source in run.sources],
-        "div.": [percent(source.diversity_fraction) for source in run.sources],
-        "π": [f"{source.consistency_mean:.2f}" for source in run.sources],
-        "ρ": [f"{source.locality_mean:.2f}" for source in run.sources],
-        "c": [f"{source.coverage_mean:.2f}" for source in run.sources],
-        "π<½": [f"{percent(source.inversion_fraction):>6}" for source in run.sources],
-        "negatives": [count(source.n_triplets) for source in run.sources],
-    }
-    return {title: cells for title, cells in columns.items() if title not in (("ECI_sem",) if at_one else ONLY_AT_ONE)}
-
-
-def _joined(columns: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    """The columns with those of the gates as one, a space between them, for a narrow table."""
-    gates = [title for title in COLUMNS if title in columns and title not in ("hardness", "div.")]
-    widths = [max(map(len, columns[title])) if columns[title] else 0 for title in gates]
-    joined = " ".join(f"{title:>{width}}" for title, width in zip(gates, widths, strict=True))
-    made: dict[str, Sequence[str]] = {}
-    for title, cells in columns.items():
-        if title not in gates:
-            made[title] = cells
-        elif title == gates[-1]:
-            made[joined] = [" ".join(row) for row in zip(*(columns[gate] for gate in gates), strict=True)]
-    return made
-
-
-def _controls(run: Run) -> Table:
-    shown = _new(
-        ("controls, not ranked", "left"),
-        ("ECI_sem ±95 %", "right"),
-        ("div.", "right"),
-        ("above", "right"),
-        ("level", "right"),
-        ("below", "right"),
-    )
-    for control in run.controls:
-        above, level, below = _placed(control)
-        score = f"{nats(control.eci_nats)} {half_width(control.eci_nats, control.interval_95)}"
-        diversity = percent(control.diversity_fraction)
-        shown.add_row(_line(told_control(control)), score, diversity, str(above), str(level), str(below))
-    return shown
-
-
-def _placed(control: ControlResult) -> tuple[int, int, int]:
-    """Sources clearly above the control, not told apart from it, clearly below."""
-    places = [item.placed for item in control.against]
-    return places.count("above"), places.count("level"), places.count("below")
-
-
-def _ablation_legend(run: Run) -> str:
-    shown = run.sources[:SHOWN_SOURCES]
-    n_more = len(run.sources) - len(shown)
-    return (
-        f"Scores by setting, in nats. Columns are sources by rank: "
-        f"{', '.join(f'#{source.rank} {short(source.name, COLUMN_CHARACTERS)}' for source in shown)}"
-        f"{f' ({n_more} more in report.md)' if n_more > 0 else ''}. *: this run. "
-        f"order: {brief('order')}. stability: {brief('stability')}."
-    )
-
-
-def _ablation(run: Run, item: Ablation) -> Table:
-    names = [source.name for source in run.sources[:SHOWN_SOURCES]]
-    ranks = [f"#{source.rank}" for source in run.sources[:SHOWN_SOURCES]]
-    sampled = any(row.n_queries for row in item.rows)
-    heads = (*(["queries"] * sampled), *ranks)
-    shown = _new(
-        (plain(in_words(item.name)), "left"),
-        *((head, "right") for head in heads),
-        ("order", "left"),
-        ("stability", "right"),
-        is_tight=True,
-    )
-    for row in item.rows:
-        kept = replace(row, order=tuple(name for name in row.order if name in names))
-        shown.add_row(
-            Text(plain(in_words(row.setting)) + (" *" if row.setting == item.base else "")),
-            *([queries(row)] * sampled),
-            *(nats(row.scores.get(name)) for name in names),
-            order(run, kept, ""),
-            fraction(row.stability),
-        )
-    if item.name != WEIGHT:  # scores under different weights have no difference
-        shown.add_row("range", *([""] * sampled), *(nats(item.range_nats.get(name)) for name in names), "", "")
-    return shown
-
-
-def print_page(console: Console, made: page.Page) -> None:
-    """Prints the verdict and the tables of a page that has no table of its own, such as a comparison."""
-    parts: list[RenderableType] = []
-    for section in made.sections:
-        parts.append(Text(section.title, style="bold"))
-        parts += map(_line, (*section.paragraphs, *section.bullets))
+def print_page(console: Console, page: Page) -> None:
+    """Prints a page that has no text of its own, such as a check or a comparison, with a few rows of each finding."""
+    headline, *others = page.verdict
+    write(console, headline, "bold")
+    for sentence in others:
+        write(console, sentence)
+    if page.answer is not None:
+        console.print()
+        print_table(console, page.answer)
+    for group in page.findings:
+        console.print()
+        print_findings(console, group, SHOWN_EXAMPLES)
+    if page.heat is not None:
+        console.print()
+        write(console, page.heat.caption, "bold")
+        print_table(console, page.heat)
+    for section in page.details:
+        console.print()
+        write(console, section.title, "bold")
+        for sentence in (*section.paragraphs, *section.bullets):
+            write(console, sentence)
         for part in section.parts:
-            parts += [_line(""), _generic(part.table), _line("")]
-    parts += [_labelled(label, sentence) for label, sentence in made.verdict]
-    console.print(Trimmed(Group(*parts)))
+            print_table(console, part.table)
 
 
-def _generic(shown: page.Table) -> Table:
-    """Cells of two lines keep them as long as few stand side by side."""
-    made = _new()
-    n_wrapped = sum(column.kind == "wrapped" for column in shown.columns)
-    for column in shown.columns:
-        is_wrapped = column.kind == "wrapped"
-        made.add_column(
-            Text(column.title),
-            justify="right" if is_wrapped or column.kind == "number" else "left",
-            overflow="fold",
-            min_width=INTERVAL_WIDTH if is_wrapped and n_wrapped <= WRAPPED_BESIDE else None,
-        )
-    for row in shown.rows:
-        made.add_row(*_cells(row))
-    return made
+def write(console: Console, text: str, style: str = "", indent: int = 0, mark: str = "") -> None:
+    """Prints a sentence within the width; "" prints nothing. mark: begins the first line, the others line up."""
+    if not text:
+        return
+    line = Text(without_isolates(CODE.sub(r"`\1`", text)).replace(SPACE, UNBROKEN))
+    width = max(1, console.width - indent - len(mark))
+    for place, part in enumerate(line.wrap(console, width)):
+        start = " " * indent + (mark if place == 0 else " " * len(mark))
+        _print(console, Text(start + part.plain.rstrip().replace(UNBROKEN, " "), style=style))
 
 
-def _cells(row: Sequence[str]) -> list[Text]:
-    return [_line(cell) for cell in row]
+def command(console: Console, text: str, indent: int = 0) -> None:
+    """Prints a command on a line of its own, unbroken, so that it can be copied; "" prints nothing."""
+    if text:
+        _print(console, Text(" " * indent + plain(text), style="cyan"))
+
+
+def _print(console: Console, line: Text) -> None:
+    """Prints a line that no log of a CI service takes for a command: GitHub acts on lines with :: first or ##[."""
+    if line.plain.lstrip().startswith("::") or "##[" in line.plain:
+        line = Text(line.plain.replace("::", ": :").replace("##[", "## ["), style=line.style)
+    console.print(line, soft_wrap=True)
+
+
+def print_table(console: Console, table: Table, heads: int = 1) -> None:
+    """Prints a table. heads: how many of the first columns share a line of their own where the table is too wide."""
+    for line in grid(table, console.width, heads):
+        for part in [line] if cell_len(line.plain) <= console.width else line.wrap(console, console.width):
+            part.rstrip()
+            _print(console, part)
+
+
+def grid(table: Table, width: int, heads: int = 1) -> list[Text]:
+    """The lines of a table: rows in columns; else heads above their numbers; else a line for each cell."""
+    titles = [plain(column.title) for column in table.columns]
+    rows = [[_cell(cell) for cell in row] for row in table.rows]
+    right = [column.kind in ("number", "wrapped") for column in table.columns]
+    for start, indent in ((0, 0), (heads, 2)):
+        widths = [max(map(cell_len, column)) for column in zip(titles, *rows, strict=True)][start:]
+        for gap in GAPS:
+            if indent + sum(widths) + gap * (len(widths) - 1) <= width:
+                return list(_lines(titles, rows, right, widths, start, indent, gap))
+    return list(_stacked(titles, rows, heads))
+
+
+def _lines(
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Sequence[bool],
+    widths: Sequence[int],
+    start: int,
+    indent: int,
+    gap: int,
+) -> Iterator[Text]:
+    """The table in columns from `start` on; the cells before that on a line above, parted by a colon."""
+    for place, row in enumerate((titles, *rows)):
+        if start and place:
+            yield _joined(row[:start])
+        cells = []
+        for cell, size, to_right in zip(row[start:], widths, right[start:], strict=True):
+            space = " " * (size - cell_len(cell))
+            cells.append(Text.assemble(space, _styled(cell)) if to_right else Text.assemble(_styled(cell), space))
+        line = Text(" " * indent) + Text(" " * gap).join(cells)
+        line.rstrip()
+        if not place:
+            line.stylize("bold")
+        yield line
+
+
+def _stacked(titles: Sequence[str], rows: Sequence[Sequence[str]], heads: int) -> Iterator[Text]:
+    for row in rows:
+        yield _joined(row[:heads])
+        for title, cell in zip(titles[heads:], row[heads:], strict=True):
+            yield Text(f"  {title}: {cell}")
+
+
+def _joined(cells: Sequence[str]) -> Text:
+    return Text(": ").join(map(_styled, cells))
+
+
+def _styled(cell: str) -> Text:
+    grave = STATUSES.get(cell)
+    return Text(cell, style=STYLES[grave] if grave else "")
+
+
+def _cell(text: str) -> str:
+    """A cell on one line."""
+    return without_isolates(text).replace("\n", " ").replace(SPACE, " ")

@@ -1,15 +1,18 @@
-"""A verdict in words, the same for every page."""
+"""A verdict of the gate in words, the same for every page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from secid.pages.numbers import count, interval, nats, plural
-from secid.records import REASONS
+from secid.pages.glossary import by_reason
+from secid.pages.numbers import count, interval, listed, nats, plural
+from secid.pages.sanitize import plain
 from secid.results.gate import Check, GateVerdict, Outcome, SourceVerdict
 
-MARKS = {"pass": "pass", "fail": "FAIL", "not_evaluated": "undecided"}
+MARKS = {"pass": "pass", "fail": "fail", "not_evaluated": "undecided"}
+"""The outcome of a check."""
+DECISIONS: dict[Outcome, str] = {"pass": "accepted", "fail": "rejected", "not_evaluated": "undecided"}
+"""The outcome of a source."""
 ORDER: tuple[Outcome, ...] = ("fail", "not_evaluated", "pass")
+EXAMPLE_CHARACTERS = 160
 
 
 def mark(check: Check) -> str:
@@ -18,62 +21,47 @@ def mark(check: Check) -> str:
 
 
 def by_urgency(source: SourceVerdict) -> list[Check]:
-    """What holds the source up first; checks of one outcome in their own order."""
+    """What keeps the source from passing first; checks of one outcome in their own order."""
     return sorted(source.checks, key=lambda check: (not check.holds_up, ORDER.index(check.outcome)))
 
 
 def headline(source: SourceVerdict) -> str:
     """One line on one source."""
-    counts = {outcome: sum(check.outcome == outcome for check in source.checks) for outcome in ORDER}
-    n_excused = sum(check.excused for check in source.checks)
-    tail = f"{counts['pass']} of {len(source.checks)} checks passed"
-    n_vacuous = sum(check.vacuous for check in source.checks)
-    if n_vacuous:
-        tail += f", {n_vacuous} of them by a limit that nothing can fail"
-    if n_excused:
-        tail += f", {n_excused} excused by the policy"
-    if source.outcome == "pass":
-        return f"{source.name} may enter: {tail}."
-    held = ", ".join(check.name for check in by_urgency(source) if check.holds_up)
-    if source.outcome == "fail":
-        return f"{source.name} may not enter: {held}. {tail}."
-    return f"{source.name} could not be judged: {held} undecided. {tail}."
+    n = len(source.checks)
+    counts = {
+        "failed": sum(check.outcome == "fail" for check in source.checks),
+        "undecided": sum(check.outcome == "not_evaluated" and not check.excused for check in source.checks),
+        "excused by the policy": sum(check.excused for check in source.checks),
+        "with a limit that nothing can fail": sum(check.vacuous for check in source.checks),
+    }
+    n_passed = sum(check.outcome == "pass" for check in source.checks)
+    tail = "".join(f", {count(number)} {words}" for words, number in counts.items() if number)
+    return f"{source.name}: {DECISIONS[source.outcome]} ({count(n_passed)} of {plural(n, 'check')} passed{tail})."
 
 
 def summary(verdict: GateVerdict) -> str:
     """One line on the whole call."""
+    if len(verdict.sources) == 1:
+        return headline(verdict.sources[0])
     counts = {outcome: sum(source.outcome == outcome for source in verdict.sources) for outcome in ORDER}
-    parts = (
-        (counts["pass"], "may enter"),
-        (counts["fail"], "may not"),
-        (counts["not_evaluated"], "could not be judged"),
-    )
-    return f"{plural(len(verdict.sources), 'source')}: " + ", ".join(f"{n} {word}" for n, word in parts if n)
+    parts = [f"{count(n)} {DECISIONS[outcome]}" for outcome, n in counts.items() if n]
+    return f"Of {plural(len(verdict.sources), 'source')}, {listed(parts)}."
 
 
 def facts(source: SourceVerdict) -> str:
     """Size and score of a source, and what was left out of it."""
-    return (
-        f"{plural(source.n_read, 'row')} read{_left_out(source)}; "
-        f"{plural(source.n_records, 'record')}, {plural(source.n_queries, 'query', 'queries')}, "
-        f"{plural(source.n_negatives, 'negative')}; "
-        f"ECI_sem {nats(source.eci_nats)} nats ({interval(source.interval_95, ' ')})"
+    left_out = (
+        (plural(sum(source.skipped.values()), "row"), source.skipped),
+        (plural(sum(source.dropped_negatives.values()), "negative"), source.dropped_negatives),
     )
-
-
-def _left_out(source: SourceVerdict) -> str:
-    """What of a source the verdict does not speak of."""
-    parts = [
-        (sum(source.skipped.values()), "left out", _by_reason(source.skipped)),
-        (source.n_not_sampled, "records not sampled", ""),
-        (sum(source.dropped_negatives.values()), "negatives left out", _by_reason(source.dropped_negatives)),
-    ]
-    return "".join(f", {n:,} {what}{reasons}" for n, what, reasons in parts if n)
-
-
-def _by_reason(counts: Mapping[str, int]) -> str:
-    told = (f"{REASONS[reason].text if reason in REASONS else reason} {n:,}" for reason, n in counts.items() if n)
-    return f" ({', '.join(told)})"
+    parts = [f"left out {number} ({by_reason(reasons)})" for number, reasons in left_out if any(reasons.values())]
+    parts += [f"{plural(source.n_not_sampled, 'record')} not sampled"] if source.n_not_sampled else []
+    rest = f"; {'; '.join(parts)}" if parts else ""
+    return (
+        f"{plural(source.n_read, 'row')} read, {plural(source.n_records, 'record')}, "
+        f"{plural(source.n_queries, 'query', 'queries')}, {plural(source.n_negatives, 'negative')}{rest}. "
+        f"ECI_sem {nats(source.eci_nats)} nats (95 % CI {interval(source.interval_95)})"
+    )
 
 
 def basis(verdict: GateVerdict) -> str:
@@ -90,3 +78,20 @@ def number(value: float | None, unit: str) -> str:
     if unit == "share":
         return f"{100 * value:.2f} %"
     return f"{value:.1f}" if unit == "directions" else nats(value)
+
+
+def interval_text(check: Check) -> str:
+    """The interval of a measured value, in its unit."""
+    if check.interval_95 is None:
+        return "–"
+    return " to ".join(number(bound, check.unit) for bound in check.interval_95)
+
+
+def example_lines(check: Check, limit: int = EXAMPLE_CHARACTERS) -> list[str]:
+    """A line an example row; the texts are untrusted."""
+    lines = []
+    for item in check.examples:
+        texts = (("query", item.query), ("negative", item.negative))
+        quoted = [f"{word} “{plain(text, limit)}”" for word, text in texts if text]
+        lines.append(f"{item.path}:{item.line}: {', '.join(quoted)}{' ' if quoted else ''}({item.note})")
+    return lines

@@ -1,10 +1,12 @@
-"""Sources to a plan, told to the user on the way. No torch here: `secid check` reads as `secid score` does."""
+"""Sources to a plan, reported to the user on the way. No torch here: `secid check` reads as `secid score` does."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
+from secid.errors import UsageError
 from secid.pool import Plan, gather, plan_of
 from secid.pool.make import TextRules
 from secid.progress import Progress
@@ -12,12 +14,12 @@ from secid.read import Reader, open_source
 from secid.records import Source
 from secid.settings import Settings, flag_of
 
-IDLE = {
+UNUSED = {
     flag_of("positive_score"): "no input has labels",
     flag_of("header", True): "no input is CSV or TSV",
     flag_of("header", False): "no input is CSV or TSV, or has rows without names",
 }
-"""Why a flag has no effect on these files."""
+"""Why a flag has no effect on the files at hand."""
 
 
 def read_plan(
@@ -33,14 +35,20 @@ def read_plan(
     """Reads all sources into a plan, and reports what was understood of each file.
 
     sources : opened already, or else opened here.   folder, with_positives, with_echoes, text_rules : as in `plan_of`.
-    Raises what opening and planning raise (SecidError).
+    Raises what opening and planning raise (SecidError), and UsageError for a collection that no source needs.
     """
-    readers = [item if isinstance(item, Reader) else open_source(item, settings) for item in sources]
-    for reader in readers:
-        for shape in reader.files:
-            progress.note(f"{reader.source.name}: {shape.path}: {shape.schema} ({shape.mapping})")
-    for flag in sorted(set.intersection(*(reader.idle_flags() for reader in readers))) if readers else ():
-        progress.note(f"{flag} is ignored: {IDLE[flag]}")
+    with ExitStack() as on_error:
+        readers = []
+        for item in sources:
+            readers.append(item if isinstance(item, Reader) else open_source(item, settings))
+            on_error.callback(readers[-1].close)
+        for reader in readers:
+            for shape in reader.files:
+                progress.note(f"{reader.source.name}: {shape.path}: {shape.schema} ({shape.mapping})")
+        _refuse_unused_collection(readers, settings)
+        on_error.pop_all()
+    for flag in sorted(set.intersection(*(reader.unused_flags() for reader in readers))) if readers else ():
+        progress.note(f"{flag} is ignored: {UNUSED[flag]}")
     sizes = [reader.n_bytes for reader in readers]
     total = None if None in sizes else sum(size for size in sizes if size is not None)
     progress.start("read", total, "bytes")
@@ -52,17 +60,32 @@ def read_plan(
         progress.advance(now - done)
         done = now
 
-    found = gather(((reader.source, reader.blocks()) for reader in readers), folder, tick)
+    gathered = gather(((reader.source, reader.blocks()) for reader in readers), folder, tick)
     try:
         plan = plan_of(
-            found,
+            gathered,
             settings,
             with_positives=with_positives,
             with_echoes=with_echoes,
             text_rules=text_rules,
         )
     except BaseException:
-        found.close()
+        gathered.close()
         raise
     tick()
     return plan, readers
+
+
+def _refuse_unused_collection(readers: Sequence[Reader], settings: Settings) -> None:
+    """Raises UsageError where a collection was given and no source holds ids: it would have resolved nothing."""
+    names = [name for name in ("collection", "corpus", "queries") if getattr(settings, name) is not None]
+    flags = [flag_of(name) for name in names]
+    if not flags or any(reader.uses_collection for reader in readers):
+        return
+    shape = readers[0].files[0]
+    raise UsageError(
+        f"{' and '.join(flags)} would resolve nothing: all sources were read as texts ({shape.mapping})",
+        where=shape.path,
+        remedy=f"leave {'them' if len(flags) > 1 else 'it'} out if these are texts; "
+        "if they are ids, --format id-columns (or another schema of ids) reads them as ids",
+    )

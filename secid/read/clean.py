@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from secid.read.passages import join_title, passage_id, passage_text
 from secid.read.rows import Broken, shorten, shown
 from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, filled
+from secid.read.schemas.labels import as_label
 from secid.read.schemas.patterns import role_beside
-from secid.read.schemas.special import as_label
-from secid.read.schemas.titles import later_cells, of_row, plain
-from secid.records import NO_FIELDS, Block, Defect, Record, Scalar
+from secid.read.schemas.titles import title_among, with_title
+from secid.records import NO_FIELDS, Block, Defect, Extras, Record, Scalar
 from secid.settings import Settings
 
 Lookup = Callable[[str], str | None]
@@ -61,17 +61,16 @@ class Cleaner:
     """Turns the rows of one file into records and defects.
 
     query_of, passage_of : id lookups; needed where the binding holds ids.
+    keep : whether records come with their row's extras.
     """
 
     def __init__(
-        self,
-        binding: Binding,
-        path: str,
-        settings: Settings,
-        query_of: Lookup | None = None,
+        self, binding: Binding, path: str, settings: Settings, query_of: Lookup | None = None,
         passage_of: Lookup | None = None,
-    ) -> None:
+        *, keep: bool = False,
+    ) -> None:  # fmt: skip
         self._binding = binding
+        self._keep = keep
         self._extract = binding.extract
         self._path = path
         self._titles = settings.titles
@@ -84,7 +83,7 @@ class Cleaner:
         self._known = set(binding.known)
         self._roles: dict[str, str] = {}
         self._n_columns = len(set(binding.columns or ()))
-        self._quick = plain and self._by is None and self._query_of is None and self._passage_of is None
+        self._quick = plain and not keep and self._by is None and self._query_of is None and self._passage_of is None
 
     def blocks(self, numbers: Sequence[int], rows: Sequence[Any]) -> Iterator[Item | Block]:
         """Everything that rows give: together where all are sound, one by one around those that are not."""
@@ -124,20 +123,19 @@ class Cleaner:
         return not self._known.issuperset(chain.from_iterable(rows)) and any(map(self._late, rows))
 
     def _late(self, row: Any) -> dict[str, str]:
-        """Columns that this row has and the first rows have not, with what they hold: "negative", "positive", "title".
+        """Columns that this row has and the first rows have not, with what they hold: "negative" or "positive".
 
-        Those that hold none of these become known.
+        Those that hold neither become known.
         """
-        found = {}
+        late = {}
         for key in row.keys() - self._known if self._known and isinstance(row, dict) else ():
             if key not in self._roles:
-                is_title = plain(key) in self._binding.title_names
-                self._roles[key] = "title" if is_title else role_beside(key, self._binding)
+                self._roles[key] = role_beside(key, self._binding)
             if not self._roles[key]:
                 self._known.add(key)
             elif row[key] is not None:
-                found[key] = self._roles[key]
-        return found
+                late[key] = self._roles[key]
+        return late
 
     def _n_cells(self, value: Any) -> int:
         """How many negatives a cell or list may hold: texts, objects and lists, none empty; numbers if ids are."""
@@ -168,15 +166,15 @@ class Cleaner:
             query, positives, negatives = self._cells(row)
             if late := self._late(row):
                 for key in late.keys() - set(self._binding.later(row)):
-                    if late[key] != "title":
-                        reason = "late_column" if late[key] == "negative" else "unusable_positive"
-                        left_out[reason, key] += self._n_cells(row[key])
+                    reason = "late_column" if late[key] == "negative" else "unusable_positive"
+                    left_out[reason, key] += self._n_cells(row[key])
             if self._source_column:
                 split = self._split_of(row)
             if self._binding.labelled:
                 positives, negatives = self._by_label(positives, negatives)
             if not self._binding.splits:
-                yield self._record(line, query, positives, negatives, split or "", self._fields(row), left_out)
+                item = self._record(line, query, positives, negatives, split or "", self._fields(row), left_out)
+                yield self._kept(item, row, query, positives, negatives)
                 return
             if not isinstance(negatives, dict):
                 reason = "no_negatives" if negatives is None else "wrong_type"
@@ -188,7 +186,8 @@ class Cleaner:
             yield self._defect(line, _Unusable("no_negatives"), None, left_out)
         for key, values in negatives.items():
             name = self._split_name(row, key)
-            yield self._record(line, query, positives, values, name, self._fields(row), left_out)
+            item = self._record(line, query, positives, values, name, self._fields(row), left_out)
+            yield self._kept(item, row, query, positives, values)
             left_out = Counter()
 
     def pair(self, line: int, row: Any) -> Pair | Defect:
@@ -203,28 +202,24 @@ class Cleaner:
             texts, dropped = self._usable((passage,), "no_positive" if positive else "empty_negative")
             if not texts:
                 raise _Unusable(*_verdict(dropped, "missing_field"), asked, dropped)
-            n_late = sum(self._n_cells(row[key]) for key, role in self._late(row).items() if role != "title")
+            n_late = sum(self._n_cells(row[key]) for key in self._late(row))
             return Pair(split, asked, texts[0], positive, self._path, line, n_late)
         except _Unusable as trouble:
             return self._defect(line, trouble, split)
 
-    def places(self, row: Any, record: Record) -> tuple[list[int], list[int]]:
-        """Places among a row's passages of the record's negatives, in order, and of those that a label makes positives.
+    def _kept(self, item: Item, row: Any, query: Any, positives: Any, negatives: Any) -> Item:
+        """The item, with its row's extras where it is a record and they are asked for."""
+        if not self._keep or not isinstance(item, Record):
+            return item
+        titles = (title for _, title in self._binding.titles)
+        texts = {*(self._binding.columns or ()), *titles, *self._binding.beside, *self._late(row)}
+        columns = {key: value for key, value in row.items() if key not in texts} if isinstance(row, dict) else {}
+        return item._replace(extras=Extras(columns, query, self._cells_used(positives), self._cells_used(negatives)))
 
-        record : what `items` made of the row, for one of its sources.
-        """
-        _, positives, cells = self._cells(row)
-        fixed: list[int] = []
-        if self._binding.labelled:
-            fixed = [place for place, label in enumerate(cells) if self._is_positive(label)]
-            cells = positives
-        elif self._binding.splits:
-            cells = next(values for key, values in cells.items() if self._split_name(row, key) == record.split)
-        cells = self._listed(cells, "no_negatives")
-        found = sorted(set(range(len(cells))).difference(fixed))
-        if len(found) != len(record.negatives):  # the reader left some out
-            found = [place for place in found if self._usable((cells[place],), "empty_negative")[0]]
-        return found, fixed
+    def _cells_used(self, cells: Any) -> list[tuple[int, Any]]:
+        """Place and value of each cell that gives a text."""
+        listed = self._listed(cells, "no_negatives")
+        return [(place, cell) for place, cell in enumerate(listed) if self._usable((cell,), "empty_negative")[0]]
 
     def _split_name(self, row: Any, key: Any) -> str:
         """Name of the source whose negatives lie under a key of the row."""
@@ -238,15 +233,9 @@ class Cleaner:
         return {self._by: value if isinstance(value, str | int | float | bool) else None}
 
     def _record(
-        self,
-        line: int,
-        query: Any,
-        positives: Any,
-        negatives: Any,
-        split: str,
-        row_fields: Mapping[str, Scalar],
+        self, line: int, query: Any, positives: Any, negatives: Any, split: str, row_fields: Mapping[str, Scalar],
         left_out: Dropped,
-    ) -> Item:
+    ) -> Item:  # fmt: skip
         """The record of these cells. left_out: passages of the row in columns not read, by (reason, column)."""
         try:
             text = self._query(query)
@@ -273,11 +262,10 @@ class Cleaner:
         if isinstance(row, dict) != (columns is not None):
             raise _Unusable("wrong_type", f"{_kind(row)} where the other rows are of another kind")
         try:
-            late = self._late(row)
-            binding = of_row(self._binding, row) if "title" in late.values() else self._binding
-            query, positives, negatives = binding.extract(filled(row, binding))
-            if late and binding.later(row):
-                negatives = (*negatives, *later_cells(binding, row))
+            query, positives, negatives = self._extract(filled(row, self._binding))
+            for key in self._binding.later(row) if self._late(row) else ():
+                title = title_among(row, key) if self._binding.titles else None
+                negatives = (*negatives, with_title(row[key], row[title]) if title else row[key])
             return query, positives, negatives
         except NOT_THE_SHAPE as error:
             raise _Unusable("wrong_type", f"a row of another shape ({type(error).__name__}: {error})") from error
@@ -393,28 +381,24 @@ def _looked_up(lookup: Lookup, value: Any, what: str) -> str:
 
 
 def _by_reason(dropped: Dropped) -> Counter[str]:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for (reason, _), n in dropped.items():
-        found[reason] += n
-    return found
+        counts[reason] += n
+    return counts
 
 
 def _verdict(dropped: Dropped, none: str) -> tuple[str, str]:
     """Why nothing is left: the commonest reason (the first met among equals); `none` where nothing was there."""
-    telling = [(key, n) for key, n in dropped.items() if key[0] != "missing_field"]
-    if not telling:
+    reasons = [(key, n) for key, n in dropped.items() if key[0] != "missing_field"]
+    if not reasons:
         return none, "null" if dropped else "an empty list"
-    return max(telling, key=lambda pair: pair[1])[0]
+    return max(reasons, key=lambda pair: pair[1])[0]
 
 
 def _kind(value: Any) -> str:
     """A value's JSON type, for messages."""
-    names = {
-        dict: "an object",
-        list: "a list",
-        tuple: "a list",
-        str: "a text",
-        bool: "true or false",
-        type(None): "null",
-    }
-    return names.get(type(value), "a number" if isinstance(value, int | float) else f"a {type(value).__name__}")
+    return KINDS.get(type(value), f"a {type(value).__name__}")
+
+
+KINDS = {dict: "an object", list: "a list", tuple: "a list", str: "a text", bool: "true or false", int: "a number",
+         float: "a number", type(None): "null"}  # fmt: skip

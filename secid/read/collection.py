@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, Literal
 
 from secid.errors import InputError
 from secid.read.containers import open_rows, sniff
-from secid.read.grouping import INSERT_ROWS, temporary_database
+from secid.read.grouping import temporary_database
 from secid.read.passages import ID_KEYS, TEXT_KEYS, join_title
 from secid.read.rows import Broken, Row, shorten
 from secid.read.stream import ByteStream
@@ -20,7 +19,7 @@ Role = Literal["passages", "queries"]
 QUERY_ID_KEYS = ("_id", "qid", "query_id", "query-id", "id", "question_id")
 QUERY_TEXT_KEYS = ("text", "query", "query_text", "question")
 MAX_BAD_ROWS = 100
-"""Unreadable rows of a collection that are passed over before it counts as damaged; their ids are then missing."""
+"""Unreadable rows of a collection that are skipped before it counts as damaged; their ids are then missing."""
 
 
 class Collection:
@@ -28,15 +27,23 @@ class Collection:
 
     def __init__(self, corpus: str | None, queries: str | None, *, titles: bool) -> None:
         self._database = temporary_database()
-        self._files = {"passages": corpus, "queries": queries}
-        self._titles = titles
-        for role, path in (("passages", corpus), ("queries", queries)):
+        self._files: dict[Role, str | None] = {"passages": corpus, "queries": queries}
+        for role, path in self._files.items():
+            self._database.execute(f"CREATE TABLE {role} (id TEXT, text TEXT)")
             if path is not None:
-                self._load(role, path)  # type: ignore[arg-type]
+                self._load(role, path, titles)
 
     def has(self, role: Role) -> bool:
         """Whether a file for the role was given."""
         return self._files[role] is not None
+
+    def has_passage(self, key: str | int) -> bool:
+        """Whether this is the id of a passage."""
+        return self._text("passages", key) is not None
+
+    def has_query(self, key: str | int) -> bool:
+        """Whether this is the id of a query."""
+        return self._text("queries", key) is not None
 
     def passage(self, key: str) -> str | None:
         """Text of a passage, its title joined; None where the id is unknown."""
@@ -46,40 +53,31 @@ class Collection:
         """Text of a query; None where the id is unknown."""
         return self._text("queries", key)
 
-    def _text(self, role: Role, key: str) -> str | None:
-        row = self._database.execute(f"SELECT text FROM {role} WHERE id = ? LIMIT 1", (key,)).fetchone()  # noqa: S608
+    def _text(self, role: Role, key: str | int) -> str | None:
+        row = self._database.execute(f"SELECT text FROM {role} WHERE id = ? LIMIT 1", (str(key),)).fetchone()  # noqa: S608
         return row[0] if row else None
 
-    def _load(self, role: Role, path: str) -> None:
+    def _load(self, role: Role, path: str, titles: bool) -> None:
         database = self._database
-        database.execute(f"CREATE TABLE {role} (id TEXT, text TEXT)")
         database.execute("BEGIN")
-        batch: list[tuple[str, str]] = []
-        for pair in texts_with_ids(role, path, titles=self._titles):
-            batch.append(pair)
-            if len(batch) == INSERT_ROWS:
-                _insert(database, role, batch)
-        _insert(database, role, batch)
+        database.executemany(f"INSERT INTO {role} VALUES (?, ?)", texts_with_ids(role, path, titles=titles))  # noqa: S608
         database.execute("COMMIT")
         database.execute(f"CREATE INDEX {role}_by_id ON {role} (id)")
-        self._refuse_repeated_ids(role, path)
-
-    def _refuse_repeated_ids(self, role: Role, path: str) -> None:
-        found = self._database.execute(
+        repeated = database.execute(
             f"SELECT id FROM {role} GROUP BY id HAVING count(*) > 1 AND min(text) <> max(text) LIMIT 3"  # noqa: S608
         ).fetchall()
-        if found:
+        if repeated:
             raise InputError(
-                f"ids stand for several texts: {', '.join(row[0] for row in found)}",
+                f"one id for several texts: {', '.join(row[0] for row in repeated)}",
                 where=path,
-                remedy="ids may restart in each shard: make them distinct, or give only the shard of these records",
+                remedy="ids may restart in each shard: make them unique, or give only the shard of these records",
             )
 
 
 def texts_with_ids(role: Role, path: str, *, titles: bool) -> Iterator[tuple[str, str]]:
     """(id, text) of each row of a corpus or queries file, or of a folder of such files, in file order.
 
-    Raises InputError where it cannot be read, holds no row, or is no such file.
+    Raises InputError where it cannot be read, holds no row, or its rows are not ids and texts.
     """
     n_read = 0
     bad: list[tuple[int, str]] = []
@@ -101,11 +99,6 @@ def texts_with_ids(role: Role, path: str, *, titles: bool) -> Iterator[tuple[str
         raise InputError(f"holds no {role}", where=path)
 
 
-def _insert(database: sqlite3.Connection, role: Role, batch: list[tuple[str, str]]) -> None:
-    database.executemany(f"INSERT INTO {role} VALUES (?, ?)", batch)  # noqa: S608
-    batch.clear()
-
-
 def _refuse(role: Role, file: str, bad: list[tuple[int, str]]) -> None:
     line, problem = bad[0]
     raise InputError(
@@ -122,7 +115,7 @@ def _id_and_text(row: Row | Broken, role: Role, *, titles: bool) -> tuple[str, s
     title: Any = None
     if isinstance(row, list):
         if len(row) != 2:
-            return f"{len(row)} columns without names, where id and text are expected"
+            return f"{len(row)} columns without names; id and text are expected"
         key, text = row[0], "" if row[1] is None else row[1]
     else:
         id_keys, text_keys = (ID_KEYS, TEXT_KEYS) if role == "passages" else (QUERY_ID_KEYS, QUERY_TEXT_KEYS)
@@ -137,11 +130,9 @@ def _id_and_text(row: Row | Broken, role: Role, *, titles: bool) -> tuple[str, s
 
 
 def _files(path: str) -> list[str]:
-    if not Path(path).is_dir():
-        return [path]
     from secid.read.sources import data_files
 
-    return data_files(path)
+    return data_files(path) if Path(path).is_dir() else [path]
 
 
 @lru_cache(maxsize=2)
@@ -152,13 +143,13 @@ def _opened(corpus: str | None, queries: str | None, titles: bool, stamps: tuple
 def open_collection(settings: Settings) -> Collection:
     """The collection of the settings collection, corpus and queries, the latter two winning; loaded once a process.
 
-    Raises InputError where a file is missing or is no collection.
+    Raises InputError where a file is missing or is not a collection.
     """
     corpus, queries = settings.corpus, settings.queries
     if settings.collection is not None:
         folder = Path(settings.collection)
         if not folder.is_dir():
-            raise InputError("no such folder", where=settings.collection, remedy="--collection takes a BEIR folder")
+            raise InputError("no such directory", where=settings.collection, remedy=BEIR_FOLDER)
         corpus = corpus or beir_file(folder, "corpus", BEIR_FOLDER)
         queries = queries or beir_file(folder, "queries")
     stamps = tuple(_stamp(path) for path in (corpus, queries) if path)
@@ -179,11 +170,8 @@ def _stamp(path: str) -> tuple[int, int]:
 
 
 def beir_file(folder: Path, stem: str, remedy: str = "") -> str | None:
-    """The file of a BEIR folder with this stem; None where there is none.
-
-    remedy : what to do where there is none; InputError is raised with it.
-    """
-    found = sorted(path for path in folder.iterdir() if path.name.split(".")[0] == stem)
-    if not found and remedy:
+    """The file of a BEIR folder with this stem; None, or InputError with the remedy given, where there is none."""
+    files = sorted(path for path in folder.iterdir() if path.name.split(".")[0] == stem)
+    if not files and remedy:
         raise InputError(f"holds no {stem}.jsonl", where=str(folder), remedy=remedy)
-    return str(found[0]) if found else None
+    return str(files[0]) if files else None

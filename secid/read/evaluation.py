@@ -35,15 +35,15 @@ class EvaluationSet:
 
 
 def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
-    """The evaluation set of a BEIR folder: queries.jsonl, corpus.jsonl and qrels/*.tsv (or qrels*.tsv beside them).
+    """The evaluation set of a BEIR folder: queries.jsonl, corpus.jsonl and qrels/*.tsv (or qrels*.tsv).
 
-    Only the queries of the test split count where there is one, else those of all qrels, else all
-    queries (and then no passage is known to be relevant). titles: join a passage's title before its text.
+    Only the queries of the test split count where there is one, else those of all qrels, else all queries (then no
+    passage is known to be relevant). titles: join a passage's title before its text.
     Raises InputError where the folder or its queries are missing, or a file is not what it should be.
     """
     path = Path(folder)
     if not path.is_dir():
-        raise InputError("no such folder", where=folder, remedy=FOLDER)
+        raise InputError("no such directory", where=folder, remedy=FOLDER)
     queries_file = beir_file(path, "queries", FOLDER) or ""
     files = _qrels_files(path)
     wanted_queries: set[str] = set()
@@ -58,7 +58,7 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
         if not files or key in wanted_queries
     }  # fmt: skip
     if not queries:
-        raise InputError("no query of the qrels stands in the queries file", where=folder)
+        raise InputError("no query of the qrels is in the queries file", where=folder)
     corpus = beir_file(path, "corpus", FOLDER) if wanted_passages else None
     passages = {
         key: text for key, text in (texts_with_ids("passages", corpus, titles=titles) if corpus else ())
@@ -70,7 +70,7 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
 def read_qrels(path: Path) -> Iterator[tuple[str, str, float]]:
     """(query id, passage id, score) of each row: BEIR's three columns, or TREC's four.
 
-    Raises InputError for a row that is neither.
+    Raises InputError for any other row.
     """
     stream = ByteStream(str(path))
     try:
@@ -82,7 +82,7 @@ def read_qrels(path: Path) -> Iterator[tuple[str, str, float]]:
                 raise InputError(
                     f"not a judgement: {shorten(str(row), 80)}",
                     where=f"{path}:{line}",
-                    remedy="rows are query-id, corpus-id, score, parted by tabs",
+                    remedy="rows are query-id, corpus-id, score, separated by tabs",
                 ) from error
             yield query, passage, score
     finally:
@@ -98,7 +98,7 @@ def _cells(row: Row | Broken) -> list[Any]:
 
 
 def _qrels_files(folder: Path) -> list[Path]:
-    found = sorted([*(folder / "qrels").glob("*"), *folder.glob("qrels*")])
-    files = [path for path in found if path.is_file() and not path.name.startswith(".")]
+    paths = sorted([*(folder / "qrels").glob("*"), *folder.glob("qrels*")])
+    files = [path for path in paths if path.is_file() and not path.name.startswith(".")]
     test = [path for path in files if EVALUATION_SPLIT in path.name.removeprefix("qrels").split(".")]
     return test or files

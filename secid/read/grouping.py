@@ -1,7 +1,7 @@
-"""Labelled pairs, one a row, grouped by query in bounded memory.
+"""Labelled pairs, one per row, grouped by query in bounded memory.
 
-The pairs go into a temporary SQLite database: in memory while they are few, on disk beyond its
-cache, deleted by SQLite itself when it is closed.
+The pairs go into a temporary SQLite database: in memory while they are few, on disk beyond its cache, deleted by SQLite
+itself when it is closed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEGATIVES = "SELECT passage FROM pairs WHERE key = ? AND NOT positive AND split 
 
 
 def temporary_database() -> sqlite3.Connection:
-    """An empty database that lives in memory up to CACHE_KIB, then in a file that has no name."""
+    """An empty database, in memory up to CACHE_KIB, beyond that in an unnamed temporary file."""
     database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
     for pragma in (f"cache_size=-{CACHE_KIB}", "journal_mode=OFF", "synchronous=OFF", "temp_store=FILE"):
         database.execute(f"PRAGMA {pragma}")
@@ -39,8 +39,8 @@ def temporary_database() -> sqlite3.Connection:
 class PairGroups:
     """Collects pairs and gives one record, or defect, for each query and source.
 
-    A positive belongs to the query: one of no source is a row of each of the query's sources, and a source that labels
-    none for it takes those of the query's other sources.
+    A positive belongs to the query: one without a source counts for each of the query's sources, and a source that
+    labels none for it takes those of the query's other sources.
     """
 
     def __init__(self) -> None:

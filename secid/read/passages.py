@@ -1,4 +1,4 @@
-"""What one cell says: a text, or an id that stands for one."""
+"""What one cell holds: a text, or the id of one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def passage_id(passage: Mapping[str, Any]) -> Any:
 
 
 def join_title(title: Any, text: str) -> str:
-    """Title, space, text, as Tevatron, DPR, E5 and BEIR do; the one alone where the other is empty."""
+    """Title, space, text, as in Tevatron, DPR, E5 and BEIR; only one of them where the other is empty."""
     if not isinstance(title, str) or not title:
         return text
     return f"{title} {text}" if text else title
@@ -35,16 +35,16 @@ def join_title(title: Any, text: str) -> str:
 
 def leaves(value: Any) -> Iterator[Any]:
     """Every text or id inside a cell, a list, or a dict of lists; for detection only."""
-    waiting = [value]  # no recursion: a bad row may be nested without end
+    waiting = [value]  # no recursion: a bad row may be nested arbitrarily deep
     while waiting:
         value = waiting.pop()
         if isinstance(value, list | tuple):
             waiting.extend(reversed(value))
         elif isinstance(value, dict):
-            found = passage_text(value)
-            found = passage_id(value) if found is None else found
-            if found is not None:
-                yield found
+            text = passage_text(value)
+            leaf = passage_id(value) if text is None else text
+            if leaf is not None:
+                yield leaf
             else:
                 waiting.extend(inner for inner in value.values() if isinstance(inner, list))
         elif value is not None:

@@ -1,12 +1,12 @@
 """What the user typed as SOURCE, made into named sources with their files.
 
 - A file is a source named after its stem: bm25.jsonl.gz is `bm25`.
-- Shards `bm25-00000-of-00008.parquet` are one source `bm25`; all N must be there.
-- A folder is one source of its own name where its files are one (shards, `part-*` files or a
-  `datasets` folder); where they have different stems, each is its own source.
+- Shards `bm25-00000-of-00008.parquet` are one source `bm25`; all N must be present.
+- A folder is one source of its own name where its files are one (shards, `part-*` files or a `datasets` folder); where
+  they have different stems, each is its own source.
 - `name=` before a file, glob or folder names one source of all its files.
-- `-` is standard input, named `stdin`. What gives its bytes once (a pipe, too) is one source only.
-- Where names are equal, those that the user did not give take as many of their folders as tell them apart:
+- `-` is standard input, named `stdin`. What can be read only once (a pipe, too) can feed one source only.
+- Where names are equal, those that the user did not give are prefixed by as many of their folders as make them differ:
   train/a.jsonl and dev/a.jsonl are `train/a` and `dev/a`. In one folder they take their suffixes: `a.jsonl`, `a.csv`.
 """
 
@@ -17,7 +17,8 @@ import glob
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -32,46 +33,57 @@ SHARD = re.compile(r"(?P<stem>.*?)[-_.]?(?P<index>\d{2,6})-of-(?P<total>\d{2,6})
 PART = re.compile(r"(?i)(?P<stem>(?:part|shard|chunk|file|data|train)?)[-_.]?\d+([-_.][0-9a-f-]{8,}.*)?")
 """Numbered files as Spark and the hub write them: part-00000-<uuid>.parquet, 0000.parquet, train-3.jsonl."""
 SIDE_FILE = re.compile(r"(?i)[._].*|readme.*|licen[cs]e\.txt|dataset_infos?\.json|dataset_dict\.json|state\.json")
-"""Files that lie beside the data of a folder, as data sets are published or saved."""
+"""Files that are published or saved with the data of a folder, but hold none."""
+
+
+@dataclass
+class _Entry:
+    """A source in the making. home: the folder that holds what it is named after; None where the user named it."""
+
+    name: str
+    paths: list[str]
+    home: Path | None
 
 
 def resolve_sources(specs: Sequence[str], settings: Settings) -> tuple[Source, ...]:
     """The sources of a command line, in its order.
 
-    Raises InputError where a pattern or path matches nothing or a shard is missing, UsageError
-    where a file is given twice, two sources were given one name, or several are standard input or one pipe.
+    Raises InputError where a pattern or path matches nothing, may not be read, or a shard is missing; UsageError where
+    a file is given twice, two sources were given one name, or several are standard input or one pipe.
     """
-    sources: list[Source] = []
-    homes: dict[int, Path] = {}
-    loose: dict[tuple[str, str], list[str]] = {}
+    try:
+        entries = _entries(specs)
+    except PermissionError as error:
+        raise InputError("permission denied", where=str(error.filename), remedy="allow this user to read it") from error
+    for entry in entries:
+        if entry.home is not None or len(entry.paths) > 1:  # one shard named by the user is meant as it is
+            entry.paths = _checked_shards(entry.paths)
+    _make_names_differ(entries)
+    sources = tuple(Source(encodable(entry.name), tuple(entry.paths)) for entry in entries)
+    _refuse_repeats(sources)
+    return sources
+
+
+def _entries(specs: Sequence[str]) -> list[_Entry]:
+    entries: dict[Hashable, _Entry] = {}
     for spec in specs:
         name, pattern = _split_name(spec)
-        if name is not None:
-            sources.append(_named(name, pattern))
-        elif pattern == STDIN:
-            sources.append(Source("stdin", (STDIN,)))
-        else:
-            for path in _expand(pattern):
-                if Path(path).is_dir():
-                    found = _folder(path)
-                    home = Path(path).parent if len(found) == 1 else Path(path)
-                    homes |= dict.fromkeys(range(len(sources), len(sources) + len(found)), home)
-                    sources.extend(found)
-                    continue
-                # Shards may come as separate words, where the shell expanded the glob.
-                key = (str(Path(path).parent), _shard_key(path))
-                if key not in loose:
-                    loose[key] = []
-                    homes[len(sources)] = _home(path)
-                    sources.append(Source(stem(path), ("", *key)))
-                if path in loose[key]:
-                    raise UsageError(f"{path} is given twice")
-                loose[key].append(path)
-    resolved = _told_apart([_with_shards(source, loose) for source in sources], homes)
-    resolved = [Source(encodable(source.name), source.paths) for source in resolved]
-    _refuse_same_names(resolved)
-    _refuse_same_pipes(resolved)
-    return tuple(resolved)
+        if name is not None or pattern == STDIN:
+            entries[len(entries)] = _Entry(name or "stdin", _named_paths(pattern), None)
+            continue
+        for path in _expand(pattern):
+            if Path(path).is_dir():
+                groups = _folder(path)
+                home = Path(path).parent if len(groups) == 1 else Path(path)
+                entries |= {len(entries) + at: _Entry(*group, home) for at, group in enumerate(groups)}
+                continue
+            # Shards may come as separate words, where the shell expanded the glob.
+            key = (str(Path(path).parent), _shard_key(path))
+            entry = entries.setdefault(key, _Entry(stem(path), [], _home(path)))
+            if path in entry.paths:
+                raise UsageError(f"{path} is given twice")
+            entry.paths.append(path)
+    return list(entries.values())
 
 
 def _home(path: str) -> Path:
@@ -80,35 +92,25 @@ def _home(path: str) -> Path:
     return parent if Path(path).name.startswith(stem(path)) else parent.parent
 
 
-def _told_apart(sources: list[Source], homes: Mapping[int, Path]) -> list[Source]:
-    """Sources of equal names under longer ones. homes: by place, the folder of each whose name was not given."""
-    names = [source.name for source in sources]
-    for name in [name for name, uses in Counter(names).items() if uses > 1]:
-        places = [place for place in homes if sources[place].name == name]
-        others = {found for place, found in enumerate(names) if place not in places}
-        deepest = max((len(homes[place].parts) for place in places), default=0)
+def _make_names_differ(entries: Sequence[_Entry]) -> None:
+    """Longer names for those of equal names that the user did not name."""
+    for name in [name for name, uses in Counter(entry.name for entry in entries).items() if uses > 1]:
+        unnamed = [(entry, entry.home) for entry in entries if entry.name == name and entry.home is not None]
+        others = {entry.name for entry in entries if entry.name != name or entry.home is None}
+        deepest = max((len(home.parts) for _, home in unnamed), default=0)
         for suffix, n_folders in product((False, True), range(deepest + 1)):
-            longer = [_longer(sources[place], homes[place], n_folders, suffix) for place in places]
+            longer = [_longer(entry, home, n_folders, suffix) for entry, home in unnamed]
             if len({*longer, *others}) == len(longer) + len(others):
-                for place, found in zip(places, longer, strict=True):
-                    names[place] = found
+                for (entry, _), chosen in zip(unnamed, longer, strict=True):
+                    entry.name = chosen
                 break
-    return [Source(name, source.paths) for name, source in zip(names, sources, strict=True)]
 
 
-def _longer(source: Source, home: Path, n_folders: int, suffix: bool) -> str:
-    """A source's name, or that of its first file as it stands, behind the last folders of its home."""
+def _longer(entry: _Entry, home: Path, n_folders: int, suffix: bool) -> str:
+    """A source's name, or that of its first file with its suffix, after the last folders of its home."""
     folders = [part for part in home.parts if part != home.anchor]
-    last = Path(source.paths[0]).name if suffix else source.name
+    last = Path(entry.paths[0]).name if suffix else entry.name
     return "/".join([*folders[max(0, len(folders) - n_folders) :], last])
-
-
-def _with_shards(source: Source, loose: dict[tuple[str, str], list[str]]) -> Source:
-    """A placeholder of loose files, filled now that all words of the command line are seen."""
-    if source.paths[0] != "":
-        return source
-    paths = loose[source.paths[1], source.paths[2]]
-    return Source(source.name, _checked_shards(paths))
 
 
 def stem(path: str) -> str:
@@ -135,7 +137,7 @@ def _shard_key(path: str) -> str:
 
 
 def _split_name(spec: str) -> tuple[str | None, str]:
-    """`name=path` taken apart; an existing path that holds "=" is a path."""
+    """`name=path` split in two; an existing path that holds "=" is a path."""
     name, separator, pattern = spec.partition("=")
     if not separator or Path(spec).exists() or "/" in name or glob.has_magic(name):
         return None, spec
@@ -144,15 +146,13 @@ def _split_name(spec: str) -> tuple[str | None, str]:
     return name.strip(), pattern
 
 
-def _named(name: str, pattern: str) -> Source:
+def _named_paths(pattern: str) -> list[str]:
     if pattern == STDIN:
-        return Source(name, (STDIN,))
-    paths = _expand(pattern)
-    files = [file for path in paths for file in (_folder_files(path) if Path(path).is_dir() else [path])]
-    if not files:
+        return [STDIN]
+    paths = [file for path in _expand(pattern) for file in (_folder_files(path) if Path(path).is_dir() else [path])]
+    if not paths:
         raise InputError("holds no data file", where=pattern)
-    # One shard asked for by its own path is meant as it stands.
-    return Source(name, (files[0],) if len(files) == 1 else _checked_shards(files))
+    return paths
 
 
 def _expand(pattern: str) -> list[str]:
@@ -165,46 +165,39 @@ def _expand(pattern: str) -> list[str]:
         return matches
     if Path(pattern).is_symlink():
         raise InputError(
-            f"a broken link: {Path(pattern).readlink()} is not there", where=pattern, remedy="link to the file again"
+            f"broken symlink to {Path(pattern).readlink()}", where=pattern, remedy="link to the file again"
         )
     name, _, file = pattern.partition("=")
     if file and glob.has_magic(name) and Path(file).exists():
-        raise InputError("matches no file", where=pattern, remedy="in name=path the name may not hold *, ? or [")
-    what = "matches no file" if glob.has_magic(pattern) else "no such file or folder"
-    raise InputError(what, where=pattern, remedy=_near(pattern))
+        raise InputError("matches no file", where=pattern, remedy="in name=path the name must not hold *, ? or [")
+    problem = "matches no file" if glob.has_magic(pattern) else "no such file or directory"
+    raise InputError(problem, where=pattern, remedy=_near(Path(pattern)))
 
 
-def _near(pattern: str) -> str:
-    parent = Path(pattern).parent
-    if not parent.is_dir():
-        return f"there is no folder {parent}"
-    names = sorted(path.name for path in parent.iterdir() if not path.name.startswith("."))
-    if not names:
-        return f"the folder {parent} is empty"
-    near = difflib.get_close_matches(Path(pattern).name, names, n=3, cutoff=0.4) or names[:3]
-    return f"near it in {parent}: {', '.join(near)}"
+def _near(path: Path) -> str:
+    """What the user may have meant."""
+    if not path.parent.is_dir():
+        return f"no such directory: {path.parent}"
+    names = sorted(child.name for child in path.parent.iterdir() if not child.name.startswith("."))
+    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.4) or names[:3]
+    return f"similar names in {path.parent}: {', '.join(near)}" if near else f"the directory {path.parent} is empty"
 
 
-def _folder(path: str) -> list[Source]:
+def _folder(path: str) -> list[tuple[str, list[str]]]:
+    """Names and files of a folder's sources."""
     files = _folder_files(path)
-    name = Path(path).resolve().name
     if not files:
         inner = sorted(child.name for child in Path(path).iterdir() if child.is_dir())
-        more = f"; folders within are not looked into, name one: {', '.join(inner[:3])}" if inner else ""
-        raise InputError(
-            "the folder holds no data file", where=path, remedy=f"looked for {', '.join(SUFFIXES)}, packed or not{more}"
-        )
-    if _is_saved_dataset(Path(path)) or len({_folder_stem(file) for file in files}) == 1:
-        return [Source(name, _checked_shards(files))]
+        more = f"; subfolders are not searched, name one: {', '.join(inner[:3])}" if inner else ""
+        remedy = f"expected {', '.join(SUFFIXES)}, compressed or not{more}"
+        raise InputError("the folder holds no data file", where=path, remedy=remedy)
+    stems = {part["stem"] if (part := PART.fullmatch(_without_suffixes(file))) else stem(file) for file in files}
+    if _is_saved_dataset(Path(path)) or len(stems) == 1:
+        return [(Path(path).resolve().name, files)]
     groups: dict[str, list[str]] = {}
     for file in files:
         groups.setdefault(_shard_key(file), []).append(file)
-    return [Source(stem(group[0]), _checked_shards(group)) for group in groups.values()]
-
-
-def _folder_stem(path: str) -> str:
-    part = PART.fullmatch(_without_suffixes(path))
-    return part["stem"] if part else stem(path)
+    return [(stem(group[0]), group) for group in groups.values()]
 
 
 def data_files(folder: str) -> list[str]:
@@ -212,11 +205,11 @@ def data_files(folder: str) -> list[str]:
     files = _folder_files(folder)
     if not files:
         raise InputError("the folder holds no data file", where=folder)
-    return list(_checked_shards(files))
+    return _checked_shards(files)
 
 
 def _folder_files(folder: str) -> list[str]:
-    """Data files of a folder in sorted order; side files are none."""
+    """Data files of a folder in sorted order, without side files."""
     path = Path(folder)
     if _is_saved_dataset(path):
         return _saved_files(path)
@@ -225,19 +218,20 @@ def _folder_files(folder: str) -> list[str]:
         if len(parts) == 1:
             return _saved_files(path / parts[0])
         raise InputError(
-            f"a saved data set of several splits ({', '.join(parts)})",
+            f"a saved dataset of several splits ({', '.join(parts)})",
             where=folder,
-            remedy=f"name one: {Path(folder) / ('train' if 'train' in parts or not parts else parts[0])}",
+            remedy=f"name one: {path / ('train' if 'train' in parts or not parts else parts[0])}",
         )
     return [str(child) for child in sorted(path.iterdir()) if child.is_file() and _is_data(child.name)]
 
 
 def passed_over(specs: Sequence[str]) -> list[str]:
-    """A line for each folder that specs name, of its files that are not read; hidden ones go without saying."""
+    """A line for each folder that specs name, listing its files that are not read; hidden ones are not listed."""
     paths = [path for _, pattern in map(_split_name, specs) if pattern != STDIN for path in _expand(pattern)]
     lines = []
     for folder in [Path(path) for path in paths if Path(path).is_dir()]:
-        read = set() if _has_index(folder) else set(_folder_files(str(folder)))
+        has_index = _is_saved_dataset(folder) or (folder / "dataset_dict.json").is_file()
+        read = set() if has_index else set(_folder_files(str(folder)))
         left = [child.name for child in sorted(folder.iterdir()) if child.is_file() and str(child) not in read]
         left = [name for name in left if not name.startswith(".")]
         if read and left:
@@ -252,11 +246,6 @@ def _is_data(name: str) -> bool:
     return lower.endswith(SUFFIXES) and not SIDE_FILE.fullmatch(name)
 
 
-def _has_index(path: Path) -> bool:
-    """Whether a file of the folder says which of the others are data."""
-    return _is_saved_dataset(path) or (path / "dataset_dict.json").is_file()
-
-
 def _is_saved_dataset(path: Path) -> bool:
     return (path / "state.json").is_file() and (path / "dataset_info.json").is_file()
 
@@ -267,7 +256,7 @@ def _saved_files(path: Path) -> list[str]:
         state = json.loads((path / "state.json").read_text(encoding="utf-8"))
         names = [entry["filename"] for entry in state["_data_files"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError("state.json is not one that `save_to_disk` writes", where=str(path)) from error
+        raise InputError("state.json is not as `save_to_disk` writes it", where=str(path)) from error
     files = [path / Path(name).name for name in names]
     missing = [file.name for file in files if not file.is_file()]
     if missing:
@@ -275,18 +264,17 @@ def _saved_files(path: Path) -> list[str]:
     return [str(file) for file in files]
 
 
-def _checked_shards(paths: Iterable[str]) -> tuple[str, ...]:
-    """Paths sorted; where they are shards i-of-N, all N must be there, each once."""
+def _checked_shards(paths: Iterable[str]) -> list[str]:
+    """Paths sorted; where they are shards i-of-N, all N must be present. They count from 0 or from 1."""
     paths = sorted(paths)
-    groups: dict[tuple[str, int], list[int]] = {}
+    groups: dict[tuple[str, int], set[int]] = {}
     for path in paths:
         if shard := SHARD.fullmatch(_without_suffixes(path)):
             key = (str(Path(path).parent / shard["stem"]), int(shard["total"]))
-            groups.setdefault(key, []).append(int(shard["index"]))
-    for (name, total), found in groups.items():
-        missing = sorted(set(range(total)) - set(found))
-        if missing and found and max(found) == total and 0 not in found:
-            missing = sorted(set(range(1, total + 1)) - set(found))
+            groups.setdefault(key, set()).add(int(shard["index"]))
+    for (name, total), present in groups.items():
+        start = int(total in present and 0 not in present)
+        missing = sorted(set(range(start, total + start)) - present)
         if missing:
             shown = ", ".join(f"{index:05d}" for index in missing[:5]) + (", …" if len(missing) > 5 else "")
             raise InputError(
@@ -294,28 +282,24 @@ def _checked_shards(paths: Iterable[str]) -> tuple[str, ...]:
                 where=name,
                 remedy="copy them too; name=FILE takes one shard alone",
             )
-    return tuple(paths)
+    return paths
 
 
-def _refuse_same_names(sources: Sequence[Source]) -> None:
-    seen: dict[str, Source] = {}
-    for source in sources:
-        if source.name in seen:
-            raise UsageError(
-                f"two sources would be named {source.name!r}: {seen[source.name].paths[0]} and {source.paths[0]}",
-                remedy=f"name one yourself: other={source.paths[0]}",
-            )
-        seen[source.name] = source
-
-
-def _refuse_same_pipes(sources: Sequence[Source]) -> None:
-    seen: dict[Path, str] = {}
+def _refuse_repeats(sources: Sequence[Source]) -> None:
+    """Raises UsageError for two sources of one name, or of one input that can be read only once."""
+    by_name: dict[str, Source] = {}
+    by_pipe: dict[Path, str] = {}
     for source in sources:
         for path in filter(once_only, source.paths):
-            pipe = Path("/dev/stdin" if path == STDIN else path).resolve()
-            if pipe in seen:
+            other = by_pipe.setdefault(Path("/dev/stdin" if path == STDIN else path).resolve(), source.name)
+            if other != source.name or source.name in by_name:
                 raise UsageError(
-                    f"{path} gives its bytes once, so it is one source only, not {seen[pipe]!r} and {source.name!r}",
+                    f"{path} can be read only once and cannot feed two sources ({other}, {source.name})",
                     remedy="save it to a file and name that",
                 )
-            seen[pipe] = source.name
+        if source.name in by_name:
+            raise UsageError(
+                f"two sources would be named {source.name!r}: {by_name[source.name].paths[0]} and {source.paths[0]}",
+                remedy=f"name one yourself: other={source.paths[0]}",
+            )
+        by_name[source.name] = source

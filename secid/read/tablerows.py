@@ -1,16 +1,27 @@
-"""Rows of CSV and TSV tables."""
+"""Rows of CSV and TSV tables, through Python's csv module."""
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 
+from secid.errors import InputError
+from secid.read.headers import header_of
 from secid.read.jsonrows import BOM
-from secid.read.rows import ROW_LIMIT, Broken, Row, shorten
-from secid.read.stream import ByteStream
+from secid.read.rows import ENCODING, ROW_LIMIT, Broken, Row, shorten
+from secid.read.schemas.refusals import TREC, TREC_REMEDY
+from secid.read.stream import CHUNK, ByteStream
 
 csv.field_size_limit(ROW_LIMIT)
+
+SNIFFED_LINES = 50
+OTHER_DELIMITERS = {";": "semicolons", "|": "vertical bars", "，": "full-width commas", "；": "full-width semicolons"}
+TREC_LINE = re.compile(r"\S+ +(0|Q0) +\S+ +-?\d+( +\S+ +\S+)? *")
+"""A relevance judgement, or with a score and a name after it a line of a run, separated by spaces as TREC does."""
+KNOWN = "secid reads .jsonl, .json, .csv, .tsv, .parquet and .arrow, each also .gz or .zst"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,54 +33,90 @@ class Dialect:
     header: tuple[str, ...]
     n_columns: int
 
+    def reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
+        """Rows of lines. Raises csv.Error for one that cannot be parsed, and goes on after it."""
+        return csv.reader(
+            lines,
+            delimiter=self.delimiter,
+            quoting=csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE,
+            strict=True,
+        )
 
-HALF = Broken("broken_line", "half of a quoted field that goes over two lines, where most quotation marks are free")
 
-NumberedRow = tuple[int, Row | Broken, int]
-"""The number of a row's first line, the row, and its bytes."""
+def sniff_table(head: bytes, path: str, header: bool | None) -> Dialect:
+    """Delimiter, quoting and header of a table from its first bytes.
 
-
-def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[NumberedRow]:
-    """Rows and their sizes; as dicts where the table has a header, else as lists. Numbers are the row's first line.
-
-    An empty cell is None: tables have no other null.
-    A row with more or fewer fields than the table is Broken("extra_columns"). One that cannot be parsed or has
-    the wrong width is Broken once for each of its lines: behind a quotation mark without end they may be rows.
+    The delimiter is a tab where the first line has one. Fields are quoted in CSV; in TSV only where every field that
+    opens with a quotation mark is quoted as in CSV, and either needs to be or all others are quoted
+    too, since passages hold free quotation marks (MS MARCO).
+    header : whether the first row is a header; auto-detected where None.
     """
-    rows = _rows(stream, dialect)
-    return rows if dialect.quoted else _without_halves(rows)
+    text = head.decode("utf-8", errors="replace")
+    lines = (text if len(head) < CHUNK // 2 else text[: text.rfind("\n") + 1]).split("\n")[:SNIFFED_LINES]
+    first = lines[0].rstrip("\r")
+    _refuse_other_files(text, first, path)
+    delimiter = "\t" if "\t" in first else ","
+    dialect = Dialect(delimiter, delimiter == "," or _is_quoted_tsv(lines), (), 0)
+    rows = _first_rows(lines, dialect)
+    if not rows:
+        raise InputError("no row could be read", where=path, remedy=KNOWN)
+    try:
+        names = header_of(rows, header, path)
+    except InputError:
+        if "\ufffd" in first:
+            raise InputError("not valid UTF-8", where=f"{path}:1", remedy=ENCODING) from None
+        raise
+    return Dialect(delimiter, dialect.quoted, names, len(rows[0]))
 
 
-def _without_halves(rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
-    """The rows of a table whose quotation marks are free; one that is HALF shows by the odd line beside it."""
-    waiting: NumberedRow | None = None
-    for number, row, size in rows:
-        if waiting is not None:
-            before = waiting[1]
-            yield waiting[0], HALF if isinstance(row, Broken) and _is_open(before, -1) else before, waiting[2]
-            row = HALF if isinstance(before, Broken) and _is_open(row, 0) else row
-        waiting = (number, row, size)
-    if waiting is not None:
-        yield waiting
+def _refuse_other_files(text: str, first: str, path: str) -> None:
+    """Raises InputError for text that is not a table with commas or tabs."""
+    if "\n" not in text and text.count("\r") > 1:
+        raise InputError("lines end in a lone carriage return", where=path, remedy="write it with a newline after each")
+    if first.lower().startswith("sep="):
+        raise InputError("the first line is a note to Excel (sep=)", where=f"{path}:1", remedy="delete that line")
+    separated = "\t" in first or "," in first
+    other = next((mark for mark in OTHER_DELIMITERS if first.count(mark) > 1), None)
+    if not separated and other is not None:
+        what = f"fields separated by {OTHER_DELIMITERS[other]}"
+        raise InputError(what, where=path, remedy="write it with commas or tabs between the fields")
+    if TREC_LINE.fullmatch(first):
+        raise InputError(TREC, where=path, remedy=TREC_REMEDY)
+    if not separated and not {".csv", ".tsv"} & set(PurePath(path).suffixes):
+        what = f"neither JSON nor a table: the file starts with {shorten(first, 60)!r}"
+        raise InputError(what, where=path, remedy=KNOWN)
 
 
-def _is_open(row: Row | Broken, place: int) -> bool:
-    """Whether the quotation mark at the outer end of the row's last (-1) or first (0) cell has no other in it."""
-    if isinstance(row, Broken):
+def _is_quoted_tsv(lines: list[str]) -> bool:
+    cells = [cell for line in lines for cell in line.rstrip("\r").split("\t")]
+    opened = [cell for cell in cells if cell.startswith('"')]
+    if not opened or not all(re.fullmatch(r'"(?:[^"]|"")*"', cell) for cell in opened):
         return False
-    cell = list(row.values() if isinstance(row, dict) else row)[place] or ""
-    return cell.count('"') % 2 == 1 and (cell.startswith('"') if place else cell.endswith('"'))
+    # What quotes one field of many that need no quotation marks is the text itself.
+    needed = all('""' in cell[1:-1] for cell in opened)
+    return needed or all(re.match(r'"|-?[\d.]+$', cell) for cell in cells if cell)
 
 
-def _rows(stream: ByteStream, dialect: Dialect) -> Iterator[NumberedRow]:
+def _first_rows(lines: list[str], dialect: Dialect) -> list[list[str]]:
+    reader = dialect.reader(line + "\n" for line in lines if line.strip())
+    rows: list[list[str]] = []
+    while True:
+        try:
+            rows.append(next(reader))
+        except StopIteration:
+            return [row for row in rows if row]
+        except csv.Error:
+            continue
+
+
+def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row | Broken, int]]:
+    """The number of each row's first line, the row, and its bytes; a dict where the table has a header, else a list.
+
+    An empty cell is None: tables have no other null. A row that cannot be parsed or has more or fewer fields than the
+    table is Broken, once for each of its lines: after an unclosed quotation mark they may be rows.
+    """
     lines = _Lines(stream)
-    reader = csv.reader(
-        lines,
-        delimiter=dialect.delimiter,
-        quoting=csv.QUOTE_MINIMAL if dialect.quoted else csv.QUOTE_NONE,
-        strict=True,
-    )
-    header = dialect.header
+    reader = dialect.reader(lines)
     names: list[str] | None = None
     while True:
         first = lines.start_row()
@@ -82,29 +129,29 @@ def _rows(stream: ByteStream, dialect: Dialect) -> Iterator[NumberedRow]:
         else:
             if not (cells or lines.damage):
                 continue
-            if header and names is None:
+            if dialect.header and names is None:
                 names = cells
                 continue
-            row = lines.damage or _row(cells, header, dialect.n_columns)
+            row = lines.damage or _row(cells, dialect)
             if cells == names:  # files joined by `cat`
-                row = Broken("broken_line", "the names of the columns again")
+                row = Broken("broken_line", "the header again")
         n_lines = lines.number + 1 - first
         if isinstance(row, Broken) and n_lines > 1:
-            told = Broken(row.reason, f"{row.detail}; a quotation mark joins {n_lines} lines")
-            yield from ((number, told, lines.row_bytes // n_lines) for number in range(first, lines.number + 1))
+            row = Broken(row.reason, f"{row.detail}; a quotation mark joins {n_lines} lines")
+            yield from ((number, row, lines.row_bytes // n_lines) for number in range(first, lines.number + 1))
         else:
             yield first, row, lines.row_bytes
 
 
-def _row(cells: list[str], header: tuple[str, ...], n_columns: int) -> Row | Broken:
-    if len(cells) != n_columns:
-        return Broken("extra_columns", f"{len(cells)} fields, {n_columns} expected")
+def _row(cells: list[str], dialect: Dialect) -> Row | Broken:
+    if len(cells) != dialect.n_columns:
+        return Broken("extra_columns", f"{len(cells)} fields, {dialect.n_columns} expected")
     values = [cell or None for cell in cells]
-    return dict(zip(header, values, strict=True)) if header else values
+    return dict(zip(dialect.header, values, strict=True)) if dialect.header else values
 
 
 class _Lines:
-    """Decoded lines for csv.reader, with the number of the last one and what was wrong with it."""
+    """Decoded lines for csv.reader, with the number of the last one and what was wrong with those of the row."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._lines = stream.lines(ROW_LIMIT)

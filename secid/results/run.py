@@ -21,6 +21,7 @@ class Run:
     budget: the B that the ranking was made at; 1 is the paper's score.
     equal_numbers: to which sources are cut where they are compared at budgets beyond 1; None where they have the
     same numbers, or cannot be cut.
+    folder: the run folder as it was named; None where none was written.
     warnings: findings about the run as a whole that change how the scores are to be read.
     not_evaluated: name of a part that could not be computed, and why.
     Parts with a default are absent from older reports.
@@ -41,6 +42,7 @@ class Run:
     equal_numbers: EqualNumbers | None = None
     slices: tuple[Slice, ...] = ()
     early_stop: EarlyStop | None = None
+    folder: str | None = None
     warnings: tuple[str, ...] = ()
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Any]

@@ -37,7 +37,7 @@ def check_sources(
     progress: Progress,
     evaluation: EvaluationSet | None = None,
 ) -> Check:
-    """Counts, lengths and findings of each source. Malformed rows are counted and reported, never an error here.
+    """Counts, lengths and findings of each source. Too many malformed rows are an error, as in `secid score`.
 
     folder     : an empty folder for spool files; the caller removes it.
     evaluation : a set whose queries and relevant passages are searched for in the sources.
@@ -49,10 +49,7 @@ def check_sources(
         raise UsageError(
             f"the tokenizer {settings.tokenizer!r} needs an encoder", remedy=f"one of {', '.join(SPLITTERS)}"
         )
-    # Everything is read, and bad rows are this command's subject, whatever their number.
-    reading = replace(
-        settings, positives="all", on_bad="skip", max_bad_fraction=float("inf"), first_k=None, max_records=None
-    )
+    reading = replace(settings, positives="all", on_bad="skip", first_k=None, max_records=None)
     plan, readers = read_plan(sources, reading, folder, progress, text_rules=text_masks)
     try:
         checker = _Checker(plan, settings, folder, progress, evaluation)

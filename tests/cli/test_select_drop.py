@@ -13,9 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from secid import api, read_run
+from secid.encode import load
 from secid.errors import InputError, UsageError
 from secid.export.select import RANKED_DROP, findings_to_drop
-from secid.results.catalogue import FINDINGS
+from secid.export.writer import SCHEMAS
+from secid.progress import Silent
+from secid.read import reader
+from secid.read.stream import ByteStream
+from secid.records import Source
+from secid.results.catalogue import DEFECTS, FINDINGS
+from secid.run_folder.read import read_frequencies, read_reference
+from secid.scoring.run import score_sources
+from secid.settings import FIELDS, Resolved, Settings
 from tests.cli.conftest import rows, write_rows
 
 TITLE = "The harbour of Esbjerg."
@@ -81,7 +90,7 @@ def test_a_finding_alone_drops_exactly_its_own(run, name):
     assert read_rows("out.jsonl") == without(planted(), name)
     assert gone_from(found) == set(PLANTED[name])
     assert found.left_out == {name: len(PLANTED[name])}
-    assert found.n_listed == sum(len(row["neg"]) for row in planted()) == found.n_after + len(PLANTED[name])
+    assert found.n_listed == sum(len(row["neg"]) for row in planted()) == found.n_negatives + len(PLANTED[name])
 
 
 def test_a_finding_drops_what_score_and_check_count(run):
@@ -102,14 +111,14 @@ def test_several_findings_drop_exactly_theirs(run, invoke):
     code, out, _ = invoke("select", run, "--drop", "repeat, preamble", "--drop", "false_negative", "-o", "out.jsonl")
     assert code == 0
     assert read_rows("out.jsonl") == without(planted(), *names)
-    assert "left out: 6 (false_negative 1, preamble 1, repeat 4)" in " ".join(out.split())
+    assert "left out: 6 of 57 listed negatives (false_negative 1, preamble 1, repeat 4)" in " ".join(out.split())
     assert "circular" not in out
     entries = read_rows("out.jsonl.left-out.jsonl")
     assert all(entry["findings"] == [entry["reason"]] and entry["weight"] is not None for entry in entries)
     again = api.select(run, "again.jsonl", drop=names)
     assert Path("again.jsonl").read_bytes() == Path("out.jsonl").read_bytes()
     assert again.drop == ("false_negative", "preamble", "repeat")
-    assert again.after_n_triplets == again.before_n_triplets - 3  # one of the repeats is written otherwise
+    assert again.after.n_triplets == again.before.n_triplets - 3  # one of the repeats is written otherwise
 
 
 def test_the_copy_has_none_of_what_was_dropped(run, tiny):
@@ -159,7 +168,7 @@ def test_drop_none_keeps_all_copies_too(run, invoke):
     assert Path("out.jsonl").read_bytes() == Path("in.jsonl").read_bytes()
     assert "by default" not in out
     found = api.select(run, "again.jsonl", min_weight=0.0, drop=())
-    assert found.n_after == found.n_listed == found.before_n_triplets + 3 == 57
+    assert found.n_negatives == found.n_listed == found.before.n_triplets + 3 == 57
     assert found.left_out == {}
 
 
@@ -173,7 +182,7 @@ def test_copies_stay_or_go_with_their_negative(run):
         best[place["query"]] = max(best.get(place["query"], (-1.0, "")), (row["weight"], place["neg"][row["ordinal"]]))
     expected = Counter((row["query"], text) for row in table for text in row["neg"] if text == best[row["query"]][1])
     assert Counter((row["query"], text) for row in read_rows("out.jsonl") for text in row["neg"]) == expected
-    assert found.n_after == expected.total()
+    assert found.n_negatives == expected.total()
     assert set(found.left_out) == {"top"}
 
 
@@ -209,7 +218,7 @@ def test_blank_negatives_are_in_no_copy_and_counted_as_empty(tmp_path, tiny):
     for drop, n in (("empty", 3), ("preamble", 2)):
         found = api.select("run", f"{drop}.jsonl", drop=drop)
         assert found.left_out["empty"] == n
-        assert found.n_listed == found.n_after + sum(found.left_out.values()) == 60
+        assert found.n_listed == found.n_negatives + sum(found.left_out.values()) == 60
         blank = [entry for entry in read_rows(found.left_out_path) if entry["ordinal"] is None]
         assert [(entry["line"], entry["reason"]) for entry in blank] == [(6, "empty")] * 2
     (source,) = read_run(Path("run")).sources
@@ -221,15 +230,16 @@ def test_counts_add_up_and_rows_without_a_record_are_counted_apart(tmp_path, tin
     write_rows(tmp_path / "in.jsonl", table)
     api.score(["in.jsonl"], str(tiny), run="run", controls="none", max_bad_fraction=0.2)
     found = api.select("run", "out.jsonl", top=2)
-    assert found.n_listed == sum(len(row["neg"]) for row in planted()) == found.n_after + sum(found.left_out.values())
-    assert found.n_after == sum(len(row["neg"]) for row in read_rows("out.jsonl")) == found.after_n_triplets == 24
+    assert (
+        found.n_listed == sum(len(row["neg"]) for row in planted()) == found.n_negatives + sum(found.left_out.values())
+    )
+    assert found.n_negatives == sum(len(row["neg"]) for row in read_rows("out.jsonl")) == found.after.n_triplets == 24
     assert found.rows_skipped == {"no_positive": 1}
     reasons = Counter(entry["reason"] for entry in read_rows(found.left_out_path))
     assert reasons == {**found.left_out, "not scored: no_positive": 1}
     _, out, _ = invoke("select", "run", "--top", 2, "-o", "again.jsonl")
     flat = " ".join(out.split())
-    assert "24 of 57" in flat
-    assert "left out: 33 (false_negative 1, near_copy 1, repeat 4, top 27)" in flat
+    assert "left out: 33 of 57 listed negatives (false_negative 1, near_copy 1, repeat 4, top 27)" in flat
     assert "(no_positive 1)" in flat
 
 
@@ -244,7 +254,7 @@ def test_what_was_not_scored_stays_and_is_counted(tmp_path, tiny, invoke, sample
     }
     found = api.select("run", "out.jsonl", drop=("preamble", "false_negative"))
     assert gone_from(found) == flagged < {place for places in PLANTED.values() for place in places}
-    assert found.n_after == found.n_listed - len(flagged)
+    assert found.n_negatives == found.n_listed - len(flagged)
     assert found.n_unchecked > 0
     _, out, _ = invoke("select", "run", "--drop", "preamble", "-o", "again.jsonl")
     assert f"{found.n_unchecked} negatives outside" in " ".join(out.split())
@@ -259,38 +269,96 @@ def test_findings_of_sampled_queries_say_so(run, invoke):
     assert "sampled" not in out
 
 
-def test_columns_of_their_own_are_as_many_as_a_row_keeps(tmp_path, tiny):
-    """Copies that stay count for the number of columns, although they are no further triplets."""
-    texts = [f"passage {number} of nothing in particular" for number in range(4)]
-    table = [
-        {"query": f"question {n}", "positive": f"answer {n} to it", **{f"negative_{k + 1}": texts[k] for k in range(3)}}
-        for n in range(6)
+def as_tuples(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first four negatives of each row, a column each."""
+    return [
+        {
+            "q": row["query"],
+            "p": row["pos"][0],
+            **{f"n{k}": text for k, text in enumerate(row["neg"][:4], 1)},
+            "score": 1,
+        }
+        for row in table[:12]
     ]
-    for row in table:
-        row["negative_2"] = row["negative_1"]
-    table[0]["negative_3"] = PREAMBLE
-    write_rows(tmp_path / "in.jsonl", table)
-    api.score(["in.jsonl"], str(tiny), run="run", controls="none")
-    found = api.select("run", "out.jsonl", drop="preamble")
-    assert (found.n_after, found.n_repeated) == (17, 1)
-    assert read_rows("out.jsonl")[1:] == table[1:]
-    assert read_rows("out.jsonl")[0] == {**table[0], "negative_3": table[0]["negative_1"]}
-    found = api.select("run", "once.jsonl", drop="preamble,repeat")
-    assert (found.n_after, found.n_repeated) == (11, 1)
-    assert [set(row) for row in read_rows("once.jsonl")] == [{"query", "positive", "negative_1", "negative_2"}] * 6
 
 
-def test_a_copy_in_another_row_takes_a_column_there(tmp_path, tiny):
-    """Two rows of one record: what the first lists too is still in the second, which keeps all three columns."""
-    start = {"query": "question", "positive": "answer to it"}
-    texts = [f"passage {number} of nothing in particular" for number in range(3)]
-    spoiled = [texts[0], PREAMBLE, PREAMBLE.upper()]
-    table = [{**start, **{f"negative_{k + 1}": text for k, text in enumerate(row)}} for row in (spoiled, texts)]
+@pytest.mark.parametrize(("drop", "layout", "n_rows"), [("preamble", "triplets", 47), ("mojibake", "n-tuple", 12)])
+def test_rows_of_unequal_numbers_become_triplets(tmp_path, tiny, invoke, drop, layout, n_rows):
+    """No column of sentence-transformers may be empty, and none is filled up."""
+    columns = {"q": "query", "p": "positive"} | {f"n{k}": f"negative_{k}" for k in range(1, 5)} | {"score": "score"}
+    table = [{columns[key]: value for key, value in row.items()} for row in as_tuples(planted())]
     write_rows(tmp_path / "in.jsonl", table)
     api.score(["in.jsonl"], str(tiny), run="run", controls="none")
-    found = api.select("run", "out.jsonl", drop="preamble")
-    assert found.n_after == 4
-    assert read_rows("out.jsonl")[1] == table[1]
+    code, out, _ = invoke("select", "run", "--drop", drop, "-o", "out.jsonl", "--json")
+    found = json.loads(out)
+    assert (code, found["schema"], found["layout"], found["n_rows"]) == (0, "st-ntuple", layout, n_rows)
+    assert found["n_negatives"] == found["after"]["n_triplets"] == 48 - (drop == "preamble")
+    assert found["not_held"] == {"score": 12}
+    names = ["negative"] if layout == "triplets" else [f"negative_{k}" for k in range(1, 5)]
+    assert all(list(row) == ["anchor", "positive", *names] for row in read_rows("out.jsonl"))
+    _, out, _ = invoke("select", "run", "--drop", drop, "-o", "again.jsonl")
+    assert ("triplet" in out) == (layout == "triplets")
+
+
+@pytest.fixture
+def two(tmp_path, tiny) -> Path:
+    """A run of a spoiled source and another one that labels one of its negatives as a positive."""
+    labels = list(rows(12, 2, "terse"))
+    labels[5]["pos"].append(planted()[5]["neg"][0])
+    write_rows(tmp_path / "in.jsonl", planted())
+    write_rows(tmp_path / "labels.jsonl", labels)
+    api.score(["in.jsonl", "labels.jsonl"], str(tiny), run="run", controls="none")
+    return Path("run")
+
+
+def test_without_its_counted_defects_the_copy_is_what_the_report_says(two):
+    before = next(source for source in read_run(two).sources if source.name == "in")
+    expected = before.without_flagged
+    found = api.select(two, "out.jsonl", source="in", drop=DEFECTS)
+    after = found.after
+    assert (found.before.status, found.before.flagged_share) == (before.status, before.flagged_share)
+    assert (after.status, after.flagged_share, before.status) == ("usable", 0.0, "repair")
+    assert after.n_triplets == expected.n_triplets == before.n_triplets - 6
+    assert after.eci_nats == pytest.approx(expected.eci_nats, rel=1e-9) != found.before.eci_nats
+    assert after.interval_95 == pytest.approx(expected.interval_95, rel=1e-6)
+    assert after.hardness == pytest.approx(expected.hardness, rel=1e-9) != found.before.hardness
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("suffix", [".jsonl.gz", ".parquet"])
+def test_the_written_file_scores_as_the_selection(two, tiny, schema, suffix):
+    found = api.select(two, f"out{suffix}", source="in", drop="preamble,near_copy", schema=schema)
+    settings = Settings(encoder=str(tiny), controls="none")
+    resolved = Resolved(settings, dict.fromkeys(FIELDS, "default"))
+    pool, reference = read_frequencies(two, read_run(two)), read_reference(two, read_run(two))
+    Path("work").mkdir()
+    source = Source("out", (f"out{suffix}",))
+    given = [source], load(settings), resolved, Path("work"), Silent(), pool, None, None, reference
+    (again,) = score_sources(*given).run.sources
+    assert again.schema == {"st-ntuple": "triplet"}.get(schema, schema)
+    assert again.n_triplets == found.after.n_triplets
+    assert again.eci_nats == pytest.approx(found.after.eci_nats, rel=1e-9)
+    assert again.hardness == pytest.approx(found.after.hardness, rel=1e-9)
+
+
+def test_each_file_is_opened_and_understood_once(two, monkeypatch):
+    opened: list[str] = []
+    detected: list[str] = []
+    before = ByteStream.__init__, reader.detect
+
+    def open_stream(self: ByteStream, path: str, *arguments: Any) -> None:
+        opened.append(path)
+        before[0](self, path, *arguments)
+
+    def detect(rows: Any, settings: Settings, path: str) -> Any:
+        detected.append(path)
+        return before[1](rows, settings, path)
+
+    monkeypatch.setattr(ByteStream, "__init__", open_stream)
+    monkeypatch.setattr(reader, "detect", detect)
+    api.select(two, "out.jsonl", source="in", drop="preamble")
+    assert detected == ["in.jsonl"]
+    assert len(opened) <= 2  # the head, from which it is understood, and the rows
 
 
 def test_a_mixture_holds_no_copy_of_a_positive(tmp_path, tiny, invoke):
@@ -322,7 +390,7 @@ def test_a_finding_that_was_not_looked_for_is_refused(run, invoke):
     code, _, err = invoke("select", run, "--drop", "hub,preamble", "-o", "out.jsonl")
     assert code == 2
     assert "--drop: " in err
-    assert "hub in in" in err
+    assert "hub for in" in err
     assert not list(Path().glob("out.jsonl*"))
     assert api.select(run, "out.jsonl", drop="preamble").left_out == {"preamble": 1}
     changed_table(run, lambda table: table.drop_columns("in_preamble"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from secid.export.best_mixture import Hybrid, MixResult, Part
 from secid.export.mixture import Blend
-from secid.export.rescore import Selected
+from secid.export.select import Answer, Selection
 from tests.cli.conftest import ROOT, Invoke, Outcome
 from tests.snapshots import Snapshot, situations
 from tests.unit.pages.samples import GOLDEN
@@ -46,39 +47,53 @@ def test_compare_with_one_and_with_several_results(invoke: Invoke, snapshot: Sna
         snapshot(name, whole(invoke("compare", "report.json", "--against", "results.csv")))
 
 
-SELECTED = Selected(
+WRITTEN = {"schema": "st-ntuple", "layout": "n-tuple", "n_rows": 250, "n_made_ids": 0, "not_held": {}}
+BEFORE = Answer(
+    status="repair",
+    eci_nats=0.41,
+    interval_95=(0.4, 0.42),
+    hardness=0.58,
+    outscoring=0.141,
+    flagged_share=0.04,
+    n_triplets=1230,
+)
+AFTER = replace(
+    BEFORE, status="usable", eci_nats=0.45, interval_95=(0.44, 0.46), hardness=None, flagged_share=0.0, n_triplets=1000
+)
+SELECTED = Selection(
+    **WRITTEN,
+    n_negatives=1000,
     source="own",
     path="out.jsonl",
     left_out_path="out.jsonl.left-out.jsonl",
     drop=("false_negative", "near_copy", "repeat"),
     n_listed=1250,
-    n_after=1000,
-    n_rows=250,
-    n_repeated=0,
     n_unchecked=0,
     left_out={"false_negative": 30, "repeat": 20, "top": 200},
     rows_skipped={},
     budget=1.0,
-    before_nats=0.41,
-    before_interval_95=(0.4, 0.42),
-    before_n_triplets=1230,
-    after_nats=0.45,
-    after_interval_95=(0.44, 0.46),
-    after_n_triplets=1000,
+    before=BEFORE,
+    after=AFTER,
 )
 SELECTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "--top 4": (("--top", "4"), {}),
     "--top 4 --by influence, at B = 100, lower": (
         ("--top", "4", "--by", "influence"),
-        {"budget": 100.0, "after_nats": 0.4},
+        {"budget": 100.0, "after": replace(AFTER, eci_nats=0.4, interval_95=(0.3, 0.5))},
     ),
-    "--drop repeat": (("--drop", "repeat"), {"drop": ("repeat",), "left_out": {"repeat": 20}, "n_after": 1230}),
-    "--drop random_like of a sample, with rows skipped and columns repeated": (
+    "--drop repeat, rows of unequal numbers": (
+        ("--drop", "repeat"),
+        {"drop": ("repeat",), "left_out": {"repeat": 20}, "n_negatives": 1230, "n_rows": 1230, "layout": "triplets"},
+    ),
+    "--drop random_like of a sample, with rows skipped, to another schema": (
         ("--drop", "random_like"),
         {
+            "schema": "tevatron",
+            "layout": "",
+            "n_made_ids": 250,
+            "not_held": {"answers": 250, "scores of passages": 12},
             "drop": ("random_like",),
             "left_out": {"random_like": 250},
-            "n_repeated": 3,
             "n_unchecked": 7,
             "rows_skipped": {"no_positive": 2},
         },
@@ -87,11 +102,11 @@ SELECTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 
 
 def test_select(invoke: Invoke, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch):
-    said = {}
+    outputs = {}
     for name, (flags, changes) in SELECTIONS.items():
-        monkeypatch.setattr("secid.api.select", lambda *_, made=changes, **__: Selected(**{**vars(SELECTED), **made}))
-        said[name] = whole(invoke("select", "run", *flags, "-o", "out.jsonl"))
-    snapshot("select.txt", situations(said))
+        monkeypatch.setattr("secid.api.select", lambda *_, changed=changes, **__: replace(SELECTED, **changed))
+        outputs[name] = whole(invoke("select", "run", *flags, "-o", "out.jsonl"))
+    snapshot("select.txt", situations(outputs))
 
 
 def part(name: str, share: float, **changes: Any) -> Part:
@@ -131,9 +146,9 @@ BLEND = Blend(
     path="mixed.jsonl",
     provenance_path="mixed.jsonl.provenance.jsonl",
     n_records=66,
-    n_rows=66,
-    n_repeated=2,
-    n_negatives={"bm25": 231, "dense": 99},
+    **{**WRITTEN, "n_rows": 66},
+    n_negatives=330,
+    n_drawn={"bm25": 231, "dense": 99},
     wanted={"bm25": 231.0, "dense": 99.0},
     n_short=4,
     n_cut=1,

@@ -179,7 +179,7 @@ def arrow(rows: list[Any]) -> bytes:
 SEEDS = {
     "lines": json_lines(ROWS),
     "array": json_array(ROWS),
-    "array lines": json_lines([["a q", "a p", "a n"], ["b q", "b p", "b n", "c n"]]),
+    "array lines": json_lines([["a q", "a p", "a n"], ["b q", "b p", "b n"]]),
     "object": json.dumps({"data": ROWS}).encode(),
     "miners": json_lines([{"query": "q", "pos": ["p"], "neg": {"bm25": ["n"], "dense": [{"text": "n"}]}}]),
     "pairs": json_lines([{"query": "q", "passage": text, "label": label} for text, label in (("p", 1), ("n", 0))]),
@@ -317,6 +317,9 @@ NAMES = st.sampled_from(
             "negatives",
             "doc_id",
             "anchor",
+            "neg_bm25",
+            "neg_dense",
+            "negative_ids",
         ),
         *("passages", "is_selected", "passage_text", "score", "qid", "pid", "data"),
     ]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import secid
-from secid.errors import BadRecordsError, InputError
+from secid.errors import BadRecordsError, InputError, UsageError
 from secid.pool import make_plan
 from secid.read import open_source, resolve_sources
 from secid.settings import Settings
@@ -103,8 +103,25 @@ def test_a_file_without_a_usable_row_says_the_one_reason(change, said, remedy):
 
 def test_a_half_broken_file_was_probably_misread():
     path = write("half.jsonl", [ROW, {**ROW, "pos": []}])
-    with pytest.raises(BadRecordsError, match=r"1 of 2 rows malformed.*probably misread"):
+    with pytest.raises(BadRecordsError, match=r"1 of 2 rows malformed.*probably misread") as of_score:
         score(path)
+    with pytest.raises(BadRecordsError) as of_check:
+        secid.check([path])
+    assert str(of_check.value) == str(of_score.value)
+
+
+@pytest.mark.parametrize("flag", ["collection", "corpus", "queries"])
+def test_a_collection_that_resolves_nothing_is_an_error_before_any_encoding(flag):
+    Path("beir").mkdir()
+    for name in ("corpus", "queries"):
+        write(f"beir/{name}.jsonl", [{"_id": "1", "text": "a text"}])
+    given = {flag: "beir" if flag == "collection" else f"beir/{flag}.jsonl"}
+    texts, encoder = write("texts.jsonl", [ROW]), HashEncoder()
+    for command in (lambda: score(texts, encoder=encoder, **given), lambda: secid.check([texts], **given)):
+        with pytest.raises(UsageError) as caught:
+            command()
+        assert (caught.value.where, flag in caught.value.message) == ("texts.jsonl", True)
+    assert encoder.n_encoded == 0
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def bottom_axis(
-    scale: Scale, values: Sequence[tuple[float, str]], top: float, bottom: float, title: str
+    scale: Scale, values: Sequence[tuple[float, str]], top: float, bottom: float, title: str = ""
 ) -> list[Markup]:
     """Grid lines, numbers as far as they have room, and a title below. Takes AXIS units below `bottom`."""
     middle = (scale.start + scale.end) / 2
@@ -243,7 +243,7 @@ def bottom_axis(
     return [
         *(line(scale(value), top, scale(value), bottom, "grid", opacity=0.2) for value, _ in values),
         *(words(scale(value), bottom + 17, text, anchor="middle", class_="tick") for value, text in values),
-        words(middle, bottom + 35, title, anchor="middle", class_="tick"),
+        *([words(middle, bottom + 35, title, anchor="middle", class_="tick")] if title else []),
     ]
 
 

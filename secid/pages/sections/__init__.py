@@ -1,56 +1,60 @@
-"""The sections of a run's page, in the order in which they are read."""
+"""The page of a run: the verdict, the answer table, the findings by source, and the details in sections."""
 
 from __future__ import annotations
 
-from secid.pages.ablation_summary import unstable
-from secid.pages.glossary import CAUTION
-from secid.pages.names import told_apart
+from secid.pages.answer import full_answer_table
+from secid.pages.charts.hardness import hardness_chart
+from secid.pages.charts.scores import forest_chart
+from secid.pages.findings import findings_of, heat_table
+from secid.pages.glossary import ANSWER_TERMS, terms
 from secid.pages.numbers import plural
 from secid.pages.page import Page, Section, each_term_once
-from secid.pages.sanitize import named, short
+from secid.pages.sanitize import named, plain
 from secid.pages.sections.ablations import ablation_section
 from secid.pages.sections.budget import budget_section, directions_section
+from secid.pages.sections.controls import controls_line, controls_section
 from secid.pages.sections.early import early_section
 from secid.pages.sections.findings import findings_section
 from secid.pages.sections.gates import gates_section
-from secid.pages.sections.origin import made_section, overlap_section, read_section
-from secid.pages.sections.ranking import controls_section, pairs_section, ranking_section
+from secid.pages.sections.origin import origin_section, overlap_section, read_section
+from secid.pages.sections.ranking import pairs_section, ranking_section
 from secid.pages.sections.slices import slices_section
-from secid.pages.verdict import verdict
+from secid.pages.sections.verdict import verdict
 from secid.results import Run
 
 
 def page_of(run: Run) -> Page:
     """Everything that the pages of a run say."""
-    names = [source.name for source in run.sources]
-    run = told_apart(run)
-    numbered = "; # and a number, behind names that read alike once shortened, is the rank"
-    alike = numbered if names != [source.name for source in run.sources] else ""
-    sections: list[Section | None] = [
+    sections = (
+        Section(anchor="columns", link="Columns", title="Columns of the answer table", terms=terms(*ANSWER_TERMS)),
         ranking_section(run),
-        controls_section(run),
         pairs_section(run),
-        early_section(run),
+        controls_section(run),
         findings_section(run),
-        gates_section(run),
-        budget_section(run),
+        early_section(run),
         ablation_section(run),
         slices_section(run),
+        budget_section(run),
+        gates_section(run),
         directions_section(run),
         overlap_section(run),
         read_section(run),
-        made_section(run),
-    ]
+        origin_section(run),
+    )
     n_queries = max((source.n_queries for source in run.sources), default=0)
+    charts = (hardness_chart(run), forest_chart(run))
     return Page(
-        title="Sources of hard negatives, ranked",
+        title="Sources of hard negatives",
         subtitle=(
-            f"{plural(len(run.sources), 'source')}, up to {plural(n_queries, 'query', 'queries')} each, "
-            f"seen by {named(run.encoder.name)}{alike}"
+            f"{plural(len(run.sources), 'source')}, up to {plural(n_queries, 'query', 'queries')} each, scored with "
+            f"{named(run.encoder.name)}"
         ),
         verdict=verdict(run),
-        settings=unstable(run),
-        caution=CAUTION,
-        sections=each_term_once(section for section in sections if section is not None),
-        footer=f"Made by secid {short(run.secid_version)}, report schema {short(run.schema_version)}.",
+        answer=full_answer_table(run),
+        pictures=tuple(chart for chart in charts if chart is not None),
+        findings=findings_of(run),
+        controls=controls_line(run),
+        heat=heat_table(run.sources),
+        details=each_term_once(section for section in sections if section is not None),
+        footer=f"Made by secid {plain(run.secid_version)}, report schema {plain(run.schema_version)}.",
     )

@@ -1,4 +1,4 @@
-"""How far the order rests on the settings: lines for what has an order, heat tables for what has none."""
+"""How far the order rests on the settings: lines for settings that are numbers, heat tables for names."""
 
 from __future__ import annotations
 
@@ -8,53 +8,96 @@ from math import inf
 
 from secid.pages.charts.lines import lines
 from secid.pages.glossary import SETTINGS, terms
-from secid.pages.numbers import SPACE, budget, count, fraction, interval, nats
+from secid.pages.numbers import budget, count, fraction, interval, listed, nats, plural
 from secid.pages.page import Chart, Part, Section, Table, described, number, text, wrapped
-from secid.pages.sanitize import code, named, plain, short
+from secid.pages.sanitize import code, named, plain
 from secid.results import Ablation, AblationRow, Run
 from secid.settings import in_words
 
 SHADES = 10
-WEIGHT = "weight"
-NUMERIC = ("temperature", "sample")
+WEIGHT, SAMPLE = "weight", "sample"
+NUMERIC = ("temperature", SAMPLE)
 """Ablations whose settings are numbers; those of all others are names."""
-CONCLUSION_LIMIT = 320
+SHOWN_SETTINGS, SHOWN_PAIRS = 6, 3
 UNBROKEN = 8
-"""Sources whose order stands in one line."""
+"""Sources whose order fits one line."""
+
+
+def ablations_sentence(run: Run) -> str:
+    """How many other settings change the order of sources; "" where none was tried or one source has no order."""
+    rows = [row for item in run.ablations if item.name != SAMPLE for row in item.rows if row.setting != item.base]
+    known = [row for row in rows if row.stability is not None]
+    if not known or len(run.sources) < 2:
+        return ""
+    n_swapping = sum(bool(row.swapped) for row in known)
+    leader = run.sources[0].name
+    n_leader = sum(any(leader in pair for pair in row.swapped) for row in known)
+    kinds = listed([plain(in_words(item.name)) for item in run.ablations if item.name != SAMPLE], len(run.ablations))
+    lost = f", and the place of {named(leader)} under {count(n_leader)}" if n_leader else ""
+    under = f"of {plural(len(known), 'other setting')} ({kinds})"
+    if not n_swapping:
+        return f"The order of sources changes under none {under}."
+    return f"The order of sources changes under {count(n_swapping)} {under}{lost}."
 
 
 def ablation_section(run: Run) -> Section:
     """One part an aspect; a sentence where none was tried."""
+    title, link = "How far the order rests on the settings", "Settings"
     if not run.ablations:
-        told = (
-            (
-                f"Not tried in this run; {code('secid score … --ablate')} varies temperature, tokenizer, IDF corpus, "
-                "weights and sample size."
-            ),
-        )
-        return Section(
-            anchor="ablations", link="Settings", title="How far the order rests on the settings", paragraphs=told
-        )
+        varies = "varies temperature, tokenizer, IDF corpus, weights and sample size"
+        untried = f"Not tried in this run; {code('secid score … --ablate')} {varies}."
+        return Section(anchor="ablations", link=link, title=title, paragraphs=(untried,))
+    summary = ablations_sentence(run)
     return Section(
         anchor="ablations",
-        link="Settings",
-        title="How far the order rests on the settings",
-        bullets=tuple(conclusions(run)),
+        link=link,
+        title=title,
+        paragraphs=(summary,) if summary else (),
+        bullets=tuple(f"{plain(in_words(item.name))}: {_aspect(item)}" for item in run.ablations),
         parts=tuple(_part(run, item) for item in run.ablations),
         terms=_terms(run),
     )
 
 
+def _aspect(item: Ablation) -> str:
+    """At which settings of one aspect which sources change places, and the stability within blocks."""
+    rows = [row for row in item.rows if row.setting != item.base]
+    if all(row.stability is None for row in rows):
+        clauses = ["no pair of sources could be ordered"]
+    elif not any(row.swapped for row in rows):
+        clauses = ["no pair of sources changes places"]
+    else:
+        clauses = [_swaps(item, rows)]
+    if item.note:
+        clauses.append(plain(item.note).rstrip("."))
+    for block in dict.fromkeys(block for row in rows for block in row.block_stability):
+        known = [(value, row.setting) for row in rows if (value := row.block_stability.get(block)) is not None]
+        if known:
+            least, setting = min(known)
+            where = plain(in_words(setting))
+            clauses.append(f"within {named(block)} stability is at least {fraction(least)} ({where})")
+    return f"{'; '.join(clauses)}."
+
+
+def _swaps(item: Ablation, rows: Sequence[AblationRow]) -> str:
+    """Which settings swap which pairs; of samples, how many of the swaps are noise."""
+    settings = [plain(in_words(row.setting)) for row in rows if row.swapped]
+    pairs = list(dict.fromkeys(pair for row in rows for pair in row.swapped))
+    swaps = sum(len(row.swapped) for row in rows)
+    n_noise = sum(len(row.open_swaps) for row in rows)
+    which = listed([f"{named(first)} with {named(second)}" for first, second in pairs], SHOWN_PAIRS)
+    noise = f"; {count(n_noise)} of {plural(swaps, 'swap')} not significant" if item.name == SAMPLE else ""
+    return f"{listed(settings, SHOWN_SETTINGS)} {'swaps' if len(settings) == 1 else 'swap'} {which}{noise}"
+
+
 def _terms(run: Run) -> tuple[tuple[str, str], ...]:
     """What was varied, and the numbers of the tables."""
     names = [item.name for item in run.ablations]
-    score = "ECI_sem" if run.budget == 1.0 else "ECI_B"
-    sampled = any(row.n_queries for item in run.ablations for row in item.rows)
     return (
         *(SETTINGS[name] for name in names if name in SETTINGS),
-        *terms(score, "order", "stability", *(["range"] if any(name != WEIGHT for name in names) else [])),
-        *(terms("shade") if any(name not in NUMERIC for name in names) else ()),
-        *(terms("queries", "95 % interval") if sampled else ()),
+        *terms("ECI_sem" if run.budget == 1.0 else "ECI_B", "order", "stability"),
+        *terms(*(["range"] if any(name != WEIGHT for name in names) else [])),
+        *terms(*(["shade"] if any(name not in NUMERIC for name in names) else [])),
     )
 
 
@@ -67,9 +110,9 @@ def _part(run: Run, item: Ablation) -> Part:
     rows = [
         (
             f"{plain(in_words(row.setting))}{' (this run)' if row.setting == item.base else ''}",
-            *([queries(row)] if sampled else []),
+            *([count(max(row.n_queries.values(), default=None))] if sampled else []),
             *(_score(row, name) for name in names),
-            order(run, row, SPACE if len(names) <= UNBROKEN else " "),
+            _order(run, row),
             fraction(row.stability),
             *(fraction(row.block_stability.get(block)) for block in blocks),
         )
@@ -79,16 +122,16 @@ def _part(run: Run, item: Ablation) -> Part:
         ranges = (nats(item.range_nats.get(name)) for name in names)
         rows.append(("range", *(["–"] * sampled), *ranges, *["–"] * (2 + len(blocks))))
     at = "" if run.budget == 1.0 else f" at B = {budget(run.budget)}"
-    interval_of = ", with the 95 % interval of the score of all queries" if sampled else ""
+    interval_of = ", with the 95 % CI of the score of all queries" if sampled else ""
     table = Table(
         caption=f"Score in nats{at} by {plain(in_words(item.name))}{interval_of}",
         columns=(
             text(plain(in_words(item.name))),
             *([number("queries, most")] if sampled else []),
-            *((wrapped if sampled else number)(short(name)) for name in names),
+            *((wrapped if sampled else number)(plain(name)) for name in names),
             text("order"),
             number("stability"),
-            *(number(f"stability in {short(block, 30)}") for block in blocks),
+            *(number(f"stability in {plain(block)}") for block in blocks),
         ),
         rows=tuple(rows),
         shades=() if numeric else _shades(item, names, rows),
@@ -102,51 +145,9 @@ def _shades(item: Ablation, names: Sequence[str], rows: Sequence[Sequence[str]])
     for row, cells in zip_longest(item.rows, rows):
         values = [row.scores.get(name) for name in names] if row else []
         known = [value for value in values if value is not None]
-        found = [_shade(value, min(known, default=0.0), max(known, default=0.0)) for value in values]
-        shades.append((None, *found, *[None] * (len(cells) - 1 - len(found))))
+        own = [_shade(value, min(known, default=0.0), max(known, default=0.0)) for value in values]
+        shades.append((None, *own, *[None] * (len(cells) - 1 - len(own))))
     return tuple(shades)
-
-
-def queries(row: AblationRow) -> str:
-    """The queries of a sample, of the source that has most."""
-    return count(max(row.n_queries.values(), default=None))
-
-
-def _score(row: AblationRow, name: str) -> str:
-    """With its interval, unless all queries were in the sample."""
-    ends = row.intervals_95.get(name)
-    return nats(row.scores.get(name)) + (f"\n({interval(ends, ' ')})" if ends and ends[0] < ends[1] else "")
-
-
-def conclusions(run: Run) -> list[str]:
-    """A sentence an ablation: at which settings which sources change places, and within which blocks."""
-    return [f"{plain(in_words(item.name))}: {told(item)}" for item in run.ablations]
-
-
-def told(item: Ablation) -> str:
-    """A conclusion as a sentence, cut after a whole clause where it is long; its note; what becomes of the blocks."""
-    text = plain(item.conclusion)
-    if len(text) > CONCLUSION_LIMIT:
-        text = text[:CONCLUSION_LIMIT].rsplit("; ", 1)[0] + "; and more"
-    blocks = dict.fromkeys(block for row in item.rows for block in row.block_stability)
-    notes = [plain(item.note).rstrip(".")] if item.note else []
-    return ". ".join([text.rstrip("."), *notes, *(_of_block(item, block) for block in blocks)]) + "."
-
-
-def _of_block(item: Ablation, block: str) -> str:
-    known = [(value, row.setting) for row in item.rows if (value := row.block_stability.get(block)) is not None]
-    if not known:
-        return f"Within {named(block, 30)}: no pair to order"
-    least, setting = min(known)
-    if least == 1.0:
-        return f"Within {named(block, 30)}: order unchanged"
-    return f"Within {named(block, 30)}: stability down to {fraction(least)} at {plain(in_words(setting))}"
-
-
-def order(run: Run, row: AblationRow, between: str) -> str:
-    """The sources by their score under a setting, highest first, each by its rank in the run."""
-    ranks = {source.name: source.rank for source in run.sources}
-    return between.join(str(ranks[name]) for name in row.order if name in ranks)
 
 
 def _shade(value: float | None, low: float, high: float) -> int | None:
@@ -154,6 +155,19 @@ def _shade(value: float | None, low: float, high: float) -> int | None:
         return None
     span = high / 2 - low / 2  # halves: the difference of the ends itself may be no finite number
     return min(SHADES - 1, int(SHADES * ((value / 2 - low / 2) / span))) if span > 0 else 0
+
+
+def _score(row: AblationRow, name: str) -> str:
+    """With its interval, unless all queries were in the sample."""
+    ends = row.intervals_95.get(name)
+    return nats(row.scores.get(name)) + (f"\n({interval(ends)})" if ends and ends[0] < ends[1] else "")
+
+
+def _order(run: Run, row: AblationRow) -> str:
+    """The sources by their score under a setting, highest first, each by its rank in the run."""
+    ranks = {source.name: source.rank for source in run.sources}
+    between = "\u00a0" if len(ranks) <= UNBROKEN else " "
+    return between.join(str(ranks[name]) for name in row.order if name in ranks)
 
 
 def _place(item: Ablation, setting: str) -> float | None:
@@ -168,20 +182,18 @@ def _place(item: Ablation, setting: str) -> float | None:
 
 
 def _chart(run: Run, item: Ablation) -> Chart:
+    places = {row.setting: place for row in item.rows if (place := _place(item, row.setting)) is not None}
     series = {
         source.name: [
-            (place, value)
-            for row in item.rows
-            if (place := _place(item, row.setting)) is not None and (value := row.scores.get(source.name)) is not None
+            (places[row.setting], value) for row in item.rows if (value := row.scores.get(source.name)) is not None
         ]
         for source in run.sources
     }
-    title = f"Score by {plain(in_words(item.name))}"
+    title, base = f"Score by {plain(in_words(item.name))}", places.get(item.base)
     description = described(
         (name, ", ".join(f"{nats(value)} at {place:g}" for place, value in points)) for name, points in series.items()
     )
-    base = _place(item, item.base)
-    unit = " (% of the queries, log scale)" if item.name == "sample" else " (log scale)"
+    unit = " (% of the queries, log scale)" if item.name == SAMPLE else " (log scale)"
     return Chart(
         title=title,
         description=description,
@@ -194,7 +206,7 @@ def _chart(run: Run, item: Ablation) -> Chart:
             y_title="score (nats)",
             log_x=True,
             zero=True,
-            x_ticks=[(place, f"{place:g}") for row in item.rows if (place := _place(item, row.setting)) is not None],
+            x_ticks=[(place, f"{place:g}") for place in places.values()],
             mark_x=(base, "this run") if base is not None else None,
         ),
     )

@@ -2,41 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from secid.pages.charts.lines import lines
 from secid.pages.glossary import compares, equal_numbers, terms
-from secid.pages.numbers import SPACE, budget, fraction, nats, percent
+from secid.pages.numbers import SPACE, budget, count, fraction, listed, nats, percent
 from secid.pages.page import Chart, Part, Section, Table, described, foreign, number, wrapped
-from secid.pages.sanitize import named, plain, short
+from secid.pages.sanitize import named, plain
 from secid.results import BudgetPoint, Run
 
 Curve = tuple[BudgetPoint, ...]
 RANDOM = "random (control)"
-BUDGET_MEANING = (
-    "B is the number of negatives that will be drawn from a source, times a noise-to-prior ratio that theory leaves "
-    "open. Beyond B = 1 only samples of equal size compare"
-)
+SHOWN_CROSSINGS = 6
 
 
 def budget_section(run: Run) -> Section | None:
-    """ECI_B of all sources at the budgets they share, relative to the highest, on equal numbers where there are any."""
+    """ECI_B of all sources at the budgets they share, on equal numbers where there are any."""
     curves = {source.name: _nats(source.compared_curve) for source in run.sources}
     budgets = _shared(curves.values())
     if not budgets:
         return None
+    compared = _table({source.name: source.compared_curve for source in run.sources}, budgets, "")
+    whole = {source.name: source.budget_curve for source in run.sources}
+    own = _table(whole, _shared(map(_nats, whole.values())), ", each source's own sample")
+    parts = [Part(table=compared, chart=_chart(run, curves, budgets))]
+    parts += [Part(table=own)] if run.equal_numbers else []
+    own_number = any(column.title == "B = N" for part in parts for column in part.table.columns)
+    return Section(
+        anchor="budget",
+        link="Budget",
+        title="Does the order hold for more negatives?",
+        paragraphs=(_meaning(run), _crossings(run)),
+        parts=tuple(parts),
+        terms=terms("ECI_B", "shortfall", *(["B = N"] * own_number)),
+    )
+
+
+def _chart(run: Run, curves: Mapping[str, Mapping[float, float]], budgets: list[float]) -> Chart:
+    """Each source relative to the highest, and the random control where it compares."""
     highest = {at: max(values[at] for values in curves.values()) or 1.0 for at in budgets}
     relative = {name: [(at, values[at] / highest[at]) for at in budgets] for name, values in curves.items()}
     random = next((control for control in run.controls if control.kind == "random"), None)
     control = {} if random is None else _nats(random.budget_curve)
-    may_stand = random is not None and all(compares(run, random, at) for at in budgets)
-    reference = [(at, control[at] / highest[at]) for at in budgets if at in control] if may_stand else []
+    comparable = random is not None and all(compares(run, random, at) for at in budgets)
+    reference = [(at, control[at] / highest[at]) for at in budgets if at in control] if comparable else []
     title = "Score at growing budgets, relative to the highest source"
     description = described(
         (name, ", ".join(f"{fraction(value)} at {budget(at)}" for at, value in points))
         for name, points in relative.items()
     )
-    chart = Chart(
+    return Chart(
         title=title,
         description=description,
         draw=lambda: lines(
@@ -49,104 +64,69 @@ def budget_section(run: Run) -> Section | None:
             log_x=True,
             x_ticks=[(at, budget(at)) for at in budgets],
             reference=(RANDOM, reference) if reference else None,
-            marks=[(item.budget, "") for item in run.crossings if budgets[0] <= item.budget <= budgets[-1]],
         ),
     )
-    compared = _table({source.name: source.compared_curve for source in run.sources}, budgets, "")
-    whole = {source.name: source.budget_curve for source in run.sources}
-    own = _table(whole, _shared(map(_nats, whole.values())), ", each source's own sample", folded=True)
-    note = "Dotted: crossings." if run.crossings else ""
-    if reference:
-        note = f"{note} Dashed: the control.".strip()
-    elif random is not None:
-        note = f"{note} The control has another number of negatives, so it does not compare beyond B = 1.".strip()
-    drawn = [*relative.items(), *([(RANDOM, reference)] if reference else [])]
-    parts = [Part(table=compared, chart=chart, note=note), _drawn(budgets, drawn)]
-    parts += [Part(table=own)] if run.equal_numbers else []
-    own_number = any(column.title == "B = N" for part in parts for column in part.table.columns)
-    return Section(
-        anchor="budget",
-        link="Budget",
-        title="Does the order hold for more negatives?",
-        paragraphs=(BUDGET_MEANING + _on_equal_numbers(run),),
-        bullets=_crossings(run),
-        parts=tuple(parts),
-        terms=terms("ECI_B", "shortfall", *(["B = N"] * own_number), "relative to the highest"),
-    )
 
 
-def _drawn(budgets: Sequence[float], lines: Sequence[tuple[str, Sequence[tuple[float, float]]]]) -> Part:
-    """The numbers that the chart draws."""
-    rows = tuple((short(name), *(fraction(dict(points).get(at)) for at in budgets)) for name, points in lines)
-    columns = (foreign("source"), *(number(f"B = {budget(at)}") for at in budgets))
-    caption = "ECI_B relative to the highest source"
-    return Part(table=Table(caption=caption, columns=columns, rows=rows, folded=True, drawn=True))
-
-
-def _table(curves: Mapping[str, Curve], budgets: list[float], whose: str, folded: bool = False) -> Table:
+def _table(curves: Mapping[str, Curve], budgets: list[float], whose: str) -> Table:
     """Scores at the budgets, and where sources differ in number each one's at its own N."""
     own = {name: _at_own_number(curve, budgets) for name, curve in curves.items()}
-    own_number = ("B = N",) if any(text != "–" for text in own.values()) else ()
+    own_number = ("B = N",) if any(cell != "–" for cell in own.values()) else ()
     rows = tuple(
         (
-            short(name),
+            plain(name),
             *(f"{nats(point.nats)}\n(short by {nats(point.bias_nats)})" for point in curve if point.budget in budgets),
             *(own[name] for _ in own_number),
         )
         for name, curve in curves.items()
     )
     return Table(
-        caption=f"ECI_B in nats by budget{whose}, and how much the sample understates it",
+        caption=f"ECI_B in nats by budget{whose}, with its shortfall",
         columns=(foreign("source"), *map(wrapped, (*(f"B = {budget(at)}" for at in budgets), *own_number))),
         rows=rows,
-        folded=folded,
     )
 
 
 def _at_own_number(curve: Curve, shared: list[float]) -> str:
     """The score at a budget of as many negatives as the source has, where that is its own alone."""
-    return next(
-        (
-            f"{nats(point.nats)}\n(short by {nats(point.bias_nats)}; N{SPACE}={SPACE}{budget(point.budget)})"
-            for point in curve
-            if point.budget > 0 and point.budget not in shared
-        ),
-        "–",
+    own = next((point for point in curve if point.budget > 0 and point.budget not in shared), None)
+    if own is None:
+        return "–"
+    return f"{nats(own.nats)}\n(short by {nats(own.bias_nats)}; N{SPACE}={SPACE}{budget(own.budget)})"
+
+
+def _meaning(run: Run) -> str:
+    """What B is, and what the curves are of."""
+    first = (
+        "B is the number of negatives drawn from a source, times a noise-to-prior ratio that theory leaves open. "
+        "Beyond B = 1 only samples of equal size compare"
     )
-
-
-def _on_equal_numbers(run: Run) -> str:
-    """What the curves and crossings are of."""
-    if "crossings" in run.not_evaluated:
-        return "; these curves show each source's own sample."
     numbers = equal_numbers(run)
-    if not numbers:
-        sizes = {(source.n_queries, source.n_triplets) for source in run.sources}
-        return ", as these are." if len(sizes) == 1 else "; these curves show each source's own sample."
-    return (
-        f", so curves and crossings are on {numbers}, as many as every source has, also up to B = 1, where other "
-        "sections show the score of all. The folded table has each source's own sample."
-    )
+    sizes = {(source.n_queries, source.n_triplets) for source in run.sources}
+    if numbers and "crossings" not in run.not_evaluated:
+        return f"{first}, so curves and crossings are on {numbers}, also up to B = 1."
+    return f"{first}." if len(sizes) == 1 else f"{first}; these curves show each source's own sample."
 
 
-def _crossings(run: Run) -> tuple[str, ...]:
+def _crossings(run: Run) -> str:
     """Where sources change places, from B = 1 to the largest budget of the curves that compare."""
     if "crossings" in run.not_evaluated:
-        return (f"Crossings are not evaluated: {plain(run.not_evaluated['crossings'])}.",)
+        return f"Crossings were not evaluated: {plain(run.not_evaluated['crossings']).rstrip('.')}."
     if len(run.sources) < 2:
-        return ()
-    largest = max(point.budget for source in run.sources for point in source.compared_curve)
-    return tuple(
-        f"At B = {budget(item.budget)} {named(item.second)} overtakes {named(item.first)}, by the estimates: the order "
-        "beyond is not tested."
-        for item in run.crossings
-    ) or (f"No two sources change places between B = 1 and {budget(largest)}.",)
+        return ""
+    if not run.crossings:
+        largest = max(point.budget for source in run.sources for point in source.compared_curve)
+        return f"No two sources change places between B = 1 and {budget(largest)}."
+    crossings = [
+        f"{named(item.second)} overtakes {named(item.first)} at B = {budget(item.budget)}" for item in run.crossings
+    ]
+    return f"By the estimates, without a test: {listed(crossings, SHOWN_CROSSINGS)}."
 
 
 def _shared(curves: Iterable[Mapping[float, float]]) -> list[float]:
     """Budgets that all curves have, rising."""
-    found = [set(curve) for curve in curves]
-    return sorted(set.intersection(*found)) if found else []
+    budgets = [set(curve) for curve in curves]
+    return sorted(set.intersection(*budgets)) if budgets else []
 
 
 def _nats(curve: Curve) -> dict[float, float]:
@@ -156,32 +136,10 @@ def _nats(curve: Curve) -> dict[float, float]:
 
 def directions_section(run: Run) -> Section:
     """The spectrum of M."""
-    series = {
-        source.name: [(float(place), share) for place, share in enumerate(source.top_eigenvalue_shares, 1)]
-        for source in run.sources
-    }
-    longest = max((len(points) for points in series.values()), default=0)
-    title = "Share of tr M on the largest eigenvalues"
-    description = described(
-        (name, ", ".join(percent(share) for _, share in points[:3])) for name, points in series.items()
-    )
-    chart = Chart(
-        title=title,
-        description=f"The first three of each. {description}",
-        draw=lambda: lines(
-            "spectrum",
-            {name: [(x, 100 * y) for x, y in points] for name, points in series.items()},
-            title=title,
-            description=description,
-            x_title="eigenvalue, largest first",
-            y_title="share of tr M (%)",
-            zero=True,
-            x_ticks=[(float(place), str(place)) for place in range(1, longest + 1)],
-        ),
-    )
+    longest = max((len(source.top_eigenvalue_shares) for source in run.sources), default=0)
     rows = tuple(
         (
-            short(source.name),
+            plain(source.name),
             nats(source.effective_rank),
             fraction(source.frobenius),
             *(percent(share) for share in source.top_eigenvalue_shares),
@@ -189,12 +147,12 @@ def directions_section(run: Run) -> Section:
         )
         for source in run.sources
     )
-    head = ("effective rank", "‖M‖", *(f"share {place}" for place in range(1, longest + 1)))
+    head = ("effective rank", "‖M‖", *(f"share {count(place)}" for place in range(1, longest + 1)))
     table = Table(caption="Directions of the residuals", columns=(foreign("source"), *map(number, head)), rows=rows)
     return Section(
         anchor="directions",
         link="Variety",
         title="How varied the negatives are",
-        parts=(Part(table=table, chart=chart if longest else None),),
+        parts=(Part(table=table),),
         terms=terms("effective rank", "‖M‖", "eigenvalue share", "tr M"),
     )

@@ -5,48 +5,38 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from secid.pages.glossary import terms
-from secid.pages.numbers import SPACE, count, listed, nats, percent, plural
+from secid.pages.numbers import count, listed, nats, percent, plural
 from secid.pages.page import Part, Section, Table, foreign, number, text
 from secid.pages.sanitize import named, plain
 from secid.results import EarlyStop, Run
 
 SHOWN_PAIRS = 8
-OTHER_FREQUENCIES = ": the whole files have other ones, at which a close pair may be ordered otherwise."
-DECIDED = (
-    "Decided speaks of these files, established and the rank groups of the process that made them: other queries could "
-    "order a decided pair the other way, so it may share a rank group."
-)
 
 
-def early_told(run: Run, stop: EarlyStop) -> list[str]:
-    """What the looks needed, what is decided of the files, why that is not what rank groups say, and what to do."""
-    undecided = [f"{named(first)} and {named(second)}" for first, second in stop.undecided]
-    tie = "" if stop.tie_nats is None else f" Differences below {nats(stop.tie_nats)}{SPACE}nats count as ties."
-    needed = (
-        f"Looks at growing samples needed vectors of {count(stop.n_texts_encoded)} of the {count(stop.n_texts)} "
-        "distinct queries and passages that scoring without them would need, those from the cache included."
-    )
+def early_sentences(run: Run, stop: EarlyStop) -> list[str]:
+    """What the looks needed, what is decided of these files, and what would decide more."""
+    pairs = [f"{named(first)} and {named(second)}" for first, second in stop.undecided]
+    tie = "" if stop.tie_nats is None else f" Differences below {nats(stop.tie_nats)} nats count as ties."
     counted = _limited(run) and run.idf.corpus != "uniform"
-    sample = f"all queries of these files at the document frequencies of what {_max_records(run)} takes"
-    sure = (
-        f"Every decided order is that of {sample if counted else 'these files read whole'}, with a confidence of "
-        f"{percent(stop.confidence)}{OTHER_FREQUENCIES if counted else '.'}"
+    files = f"these files, with the document frequencies of {_max_records(run)}" if counted else "these files"
+    needed = (
+        f"Scoring stopped after {count(stop.n_texts_encoded)} of {count(stop.n_texts)} distinct texts, cached ones "
+        f"included. With {percent(stop.confidence)} confidence every decided order is that of all queries of "
+        f"{files}.{tie}"
     )
     return [
-        f"{needed} {sure}{tie}",
-        f"Undecided: {listed(undecided, SHOWN_PAIRS)}.{_more_queries(run, stop)}"
-        if undecided
-        else "No pair is left undecided.",
-        f"{DECIDED}{_whole(run, stop)}",
+        needed,
+        f"Undecided: {listed(pairs, SHOWN_PAIRS)}.{_more_queries(run, stop)}" if pairs else "Every pair is decided.",
+        f"An order decided for these files may still be a tie for the process that made them.{_whole(run, stop)}",
     ]
 
 
 def _more_queries(run: Run, stop: EarlyStop) -> str:
-    """What decides a pair that the looks left undecided: they saw all that --max-records did not leave out."""
+    """What decides a pair that the looks left undecided."""
     concerned = {name for pair in stop.undecided for name in pair}
     if any(source.n_not_sampled for source in run.sources if source.name in concerned):
         return f" The looks ended at {_max_records(run)}: more queries may decide."
-    return " All queries were seen, so nothing in these files decides."
+    return " All queries were scored: only other files could decide."
 
 
 def _limited(run: Run) -> bool:
@@ -64,13 +54,13 @@ def _max_records(run: Run) -> str:
 
 
 def _whole(run: Run, stop: EarlyStop) -> str:
-    """What narrows the intervals of pairs that are open as to the process: the queries that were left out, by what."""
-    n_open = sum(not pair.established for pair in run.comparisons)
-    if not n_open or not any(source.n_not_sampled for source in run.sources):
+    """What narrows the intervals of tied pairs: the queries that were left out, by what."""
+    n_tied = sum(not pair.established for pair in run.comparisons)
+    if not n_tied or not any(source.n_not_sampled for source in run.sources):
         return ""
     all_made = len(stop.looks) >= len(stop.planned_looks)
     how = f"raise {_max_records(run)}" if _limited(run) and all_made else "score without --until-ranked"
-    return f" {plural(n_open, 'pair')} open there: to narrow the intervals, {how}."
+    return f" {plural(n_tied, 'pair')} tied in this way: to narrow the intervals, {how}."
 
 
 def early_section(run: Run) -> Section | None:
@@ -84,41 +74,26 @@ def early_section(run: Run) -> Section | None:
     )
     pairs = tuple(
         (
-            f"{named(pair.first, 40)}, {named(pair.second, 40)}",
+            f"{named(pair.first)}, {named(pair.second)}",
             plain(pair.outcome),
             count(pair.n_queries),
             nats(pair.difference_nats, signed=True),
         )
         for pair in stop.pairs
     )
+    look_columns = tuple(map(number, ("queries", "texts needed", "error spent", "pairs decided")))
+    pair_columns = (foreign("pair"), text("outcome"), number("queries"), number("difference (nats)"))
     return Section(
         anchor="early",
         link="Early stop",
         title="Stopped once the order was clear",
-        paragraphs=tuple(early_told(run, stop)),
+        paragraphs=tuple(early_sentences(run, stop)),
         parts=(
-            Part(
-                table=Table(
-                    caption="Looks",
-                    columns=tuple(map(number, ("queries", "texts needed", "error spent", "pairs decided"))),
-                    rows=looks,
-                )
-            ),
-            Part(
-                table=Table(
-                    caption="Decided pairs",
-                    columns=(foreign("pair"), text("outcome"), number("queries"), number("difference (nats)")),
-                    rows=pairs,
-                )
-            ),
+            Part(table=Table(caption="Looks", columns=look_columns, rows=looks)),
+            Part(table=Table(caption="Decided pairs", columns=pair_columns, rows=pairs)),
         ),
         terms=(
             *terms("queries", "difference"),
-            ("texts needed", "distinct texts whose vectors a look used, 0 or more, cached ones too; fewer is cheaper."),
-            ("pairs decided", "pairs ordered or tied by then, 0 to all pairs; more is better."),
-            (
-                "error spent",
-                "chance of a wrong order that looks may have used, 0 to 1; less is surer. It ends at 1 − confidence.",
-            ),
+            ("error spent", "chance of a wrong order that the looks may have used, from 0 to 1 − confidence."),
         ),
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from secid.pages.glossary import in_plain_words, recipe_line, terms
+from secid.pages.glossary import by_reason, in_plain_words, missing_lines, recipe_line, terms
 from secid.pages.numbers import count, fraction, percent, seconds
 from secid.pages.page import Part, Section, Table, foreign, number, text
-from secid.pages.sanitize import named, plain, short
+from secid.pages.sanitize import named, plain
 from secid.records import REASONS
 from secid.results import Run
 from secid.settings import value_text
@@ -22,7 +22,7 @@ def overlap_section(run: Run) -> Section | None:
         return None
     rows = tuple(
         (
-            f"{named(item.first, 40)} and {named(item.second, 40)}",
+            f"{named(item.first)} and {named(item.second)}",
             percent(item.shared_query_fraction),
             percent(item.shared_document_fraction),
             fraction(item.negative_jaccard_mean),
@@ -44,18 +44,14 @@ def read_section(run: Run) -> Section:
     """Rows by source: read = used + left out."""
     rows = tuple(
         (
-            short(source.name),
+            plain(source.name),
             plain(source.schema, 60),
             count(source.n_read),
             count(source.n_used),
             count(source.n_records),
             count(source.n_queries),
             count(source.n_triplets),
-            ", ".join(
-                (f"{in_plain_words(reason)} {count(n)}")
-                for reason, n in {**source.skipped, **source.dropped_negatives}.items()
-            )
-            or "nothing",
+            by_reason({**source.skipped, **source.dropped_negatives}) or "nothing",
         )
         for source in run.sources
     )
@@ -70,10 +66,7 @@ def read_section(run: Run) -> Section:
         anchor="read",
         link="Input",
         title="What was read",
-        paragraphs=(
-            "Rows read are used, or left out with a reason; rows with the same query and positive form one record.",
-        ),
-        bullets=tuple(f"{in_plain_words(reason)}: {REASONS[reason].text}" for reason in reasons),
+        bullets=(*(f"{in_plain_words(reason)}: {REASONS[reason].text}" for reason in reasons), *missing_lines(run)),
         parts=(
             Part(table=Table(caption="Rows and negatives by source", columns=columns, rows=rows)),
             *_left_out(run),
@@ -86,7 +79,7 @@ def read_section(run: Run) -> Section:
 def _left_out(run: Run) -> tuple[Part, ...]:
     rows = tuple(
         (
-            short(source.name),
+            plain(source.name),
             in_plain_words(item.reason),
             plain(f"{_tail(item.path)}:{item.line}"),
             plain(item.detail, DETAIL_LIMIT),
@@ -95,33 +88,29 @@ def _left_out(run: Run) -> tuple[Part, ...]:
         for item in source.examples
     )
     columns = (foreign("source"), text("reason"), foreign("where"), foreign("what"))
-    return (
-        (Part(table=Table(caption="Examples of what was left out", columns=columns, rows=rows, folded=True)),)
-        if rows
-        else ()
-    )
+    return (Part(table=Table(caption="Examples of what was left out", columns=columns, rows=rows)),) if rows else ()
 
 
 def _files(run: Run) -> Part:
     rows = tuple(
-        (_tail(file.path), short(source.name), plain(file.mapping, VALUE_LIMIT), count(file.n_bytes), file.sha256[:16])
+        (_tail(file.path), plain(source.name), plain(file.mapping, VALUE_LIMIT), count(file.n_bytes), file.sha256[:16])
         for source in run.sources
         for file in source.paths
     )
     columns = (foreign("file"), foreign("source"), foreign("columns"), number("bytes"), text("SHA-256, its start"))
-    return Part(table=Table(caption="Files", columns=columns, rows=rows, folded=True))
+    return Part(table=Table(caption="Files", columns=columns, rows=rows))
 
 
 def _tail(path: str) -> str:
-    """A path that keeps its end, where the file's name stands."""
+    """A path that keeps its end, the file's name."""
     return plain(path if len(path) <= PATH_LIMIT else "…" + path[len(path) - PATH_LIMIT + 1 :])
 
 
-def made_section(run: Run) -> Section:
+def origin_section(run: Run) -> Section:
     """Encoder, IDF table, settings, time and versions."""
-    told = [(plain(name, VALUE_LIMIT), *_setting(entry)) for name, entry in run.settings.items()]
-    changed = [row for row in told if row[2] != "default"]
-    default = [row for row in told if row[2] == "default"]
+    every = [(plain(name, VALUE_LIMIT), *_setting(entry)) for name, entry in run.settings.items()]
+    changed = [row for row in every if row[2] != "default"]
+    default = [row for row in every if row[2] == "default"]
     encoder, idf = run.encoder, run.idf
     facts = [
         ("encoder", recipe_line(run.encoder)),
@@ -138,45 +127,20 @@ def made_section(run: Run) -> Section:
         ),
         ("IDF table SHA-256", plain(idf.sha256)),
     ]
-    settings = (text("setting"), foreign("value"), text("set by"))
+    what, settings = (text("what"), foreign("value")), (text("setting"), foreign("value"), text("set by"))
+    tables = (
+        ("Encoder and IDF table", what, tuple(facts)),
+        ("Settings that are not defaults", settings, tuple(changed)),
+        ("Settings left at their defaults", settings, tuple(default)),
+        ("Time and counts by stage", (text("stage"), foreign("value")), _timing(run)),
+        ("Machine and versions", what, _environment(run)),
+    )
     return Section(
-        anchor="made",
+        anchor="origin",
         link="Origin",
-        title="How this was made",
-        parts=(
-            Part(
-                table=Table(
-                    caption=("Encoder and IDF table"), columns=(text("what"), foreign("value")), rows=tuple(facts)
-                )
-            ),
-            Part(
-                table=Table(
-                    caption=("Settings that are not defaults"),
-                    columns=settings,
-                    rows=tuple(changed or [("none", "–", "–")]),
-                )
-            ),
-            Part(
-                table=Table(
-                    caption=("Settings left at their defaults"), columns=settings, rows=tuple(default), folded=True
-                )
-            ),
-            Part(
-                table=Table(
-                    caption=("Time and counts by stage"),
-                    columns=(text("stage"), foreign("value")),
-                    rows=_timing(run),
-                    folded=True,
-                )
-            ),
-            Part(
-                table=Table(
-                    caption=("Machine and versions"),
-                    columns=(text("what"), foreign("value")),
-                    rows=_environment(run),
-                    folded=True,
-                )
-            ),
+        title="How this run was made",
+        parts=tuple(
+            Part(table=Table(caption=caption, columns=columns, rows=rows)) for caption, columns, rows in tables if rows
         ),
     )
 

@@ -1,196 +1,63 @@
-"""Ranking, controls, and which differences are established."""
+"""Scores in full, and which differences between sources are significant."""
 
 from __future__ import annotations
 
-from secid.pages.charts.scores import scores
-from secid.pages.controls_text import controls_told
-from secid.pages.glossary import (
-    CONTROL_MEANINGS,
-    equal_numbers,
-    hardness_text,
-    kind_name,
-    missing_lines,
-    score_name,
-    score_point,
-    terms,
-    told_control,
-)
-from secid.pages.numbers import SPACE, count, interval, nats, percent, plural, probability
-from secid.pages.page import Chart, Part, Section, Table, described, foreign, number, text, wrapped
-from secid.pages.sanitize import named, short
-from secid.results import Against, Comparison, ControlResult, Run
-
-
-def ranking_section(run: Run) -> Section:
-    """The score of each source with its interval and rank group, and the controls as reference lines."""
-    rows = []
-    for source in run.sources:
-        point = score_point(source, run.budget)
-        rows.append(
-            (
-                short(source.name),
-                f"{count(source.rank)} ({count(source.rank_group)})",
-                f"{nats(point.nats)}\n({interval(point.interval_95, budget=run.budget)})",
-                percent(source.probability_first),
-                hardness_text(source),
-                percent(source.diversity_fraction),
-                count(source.n_queries),
-                count(source.n_triplets),
-            )
-        )
-    numbers = ("P(first)", HARDNESS, "diversity fraction", "queries", "negatives")
-    score = f"{score_name(run)} (nats)"
-    columns = (
-        wrapped(name) if name in (score, HARDNESS) else number(name) for name in ("rank (group)", score, *numbers)
-    )
-    title = "Scores of the sources with 95 % intervals, controls below"
-    description = described(
-        (source.name, f"{nats(point.nats)}, interval {within}, rank group {source.rank_group}")
-        for source in run.sources
-        for point in [score_point(source, run.budget)]
-        for within in [interval(point.interval_95, budget=run.budget)]
-    )
-    dashed = (
-        " Dashed lines: controls. Hollow diamonds: the source's own negatives shuffled. Their numbers stand in the "
-        f"table “{NOT_RANKED}”."
-        if run.controls
-        else ""
-    )
-    chart = Chart(title=title, description=description, draw=lambda: scores(run, title, description))
-    return Section(
-        anchor="ranking",
-        link="Ranking",
-        title="Ranking",
-        paragraphs=_on_equal_numbers(run),
-        bullets=tuple(missing_lines(run, HARDNESS)),
-        parts=(
-            Part(
-                table=Table(
-                    caption="Sources by score",
-                    columns=(foreign("source"), *columns),
-                    rows=tuple(rows),
-                ),
-                chart=chart,
-                note=f"Shaded bands and the numbers at the left mark rank groups.{dashed}",
-            ),
-        ),
-        terms=terms(
-            "ECI_sem" if run.budget == 1.0 else "ECI_B",
-            *("95 % interval", "rank", "rank group"),
-            *numbers,
-        ),
-    )
-
-
-NOT_RANKED = "Controls, not ranked"
-HARDNESS = "hardness"
-"""Part of a run that is shown in the ranking, and so is the reason where there is none."""
-
-
-def _on_equal_numbers(run: Run) -> tuple[str, ...]:
-    """What beyond budget 1 is not of all negatives."""
-    numbers = equal_numbers(run)
-    if run.budget <= 1.0 or not numbers:
-        return ()
-    told = f"Scores, intervals, ranks, P(first) and pairs are on {numbers}: beyond B = 1 a larger sample scores higher."
-    return (f"{told} Counts, diversity fractions and controls are of all.",)
-
-
-def controls_section(run: Run) -> Section:
-    """The controls apart from the sources, and each source's difference from them."""
-    kinds = list(dict.fromkeys(control.kind for control in run.controls))
-    return Section(
-        anchor="controls",
-        link="Controls",
-        title="Controls",
-        paragraphs=(
-            (
-                "Controls are made from the run's own texts and scored like a source, but never ranked. They show what "
-                f"a score is worth here.{'' if run.budget == 1.0 else ' Differences from them are at B = 1.'}"
-            ),
-        ),
-        bullets=(
-            *controls_told(run),
-            *(f"{kind_name(kind)}: {CONTROL_MEANINGS[kind]}" for kind in kinds if kind in CONTROL_MEANINGS),
-            *missing_lines(run, besides=HARDNESS),
-        ),
-        parts=(_against(run), _controls(run)) if run.controls else (),
-        terms=terms("ECI_sem", "difference", "queries", "negatives", "new texts") if run.controls else (),
-    )
-
-
-def _controls(run: Run) -> Part:
-    """Numbers of the controls: those at B = 1, and those that the chart of the ranking draws."""
-    at = () if run.budget == 1.0 else (wrapped(f"{score_name(run)} (nats)"),)
-    rows = tuple(
-        (
-            told_control(control),
-            *(_at_budget(control, run.budget) for _ in at),
-            nats(control.eci_nats),
-            interval(control.interval_95),
-            percent(control.diversity_fraction),
-            count(control.n_queries),
-            count(control.n_triplets),
-            count(control.n_new_texts),
-        )
-        for control in run.controls
-    )
-    head = ("ECI_sem (nats)", "95 % interval", "diversity fraction", "queries", "negatives", "new texts")
-    return Part(
-        table=Table(caption=NOT_RANKED, columns=(foreign("control"), *at, *map(number, head)), rows=rows, folded=True)
-    )
-
-
-def _at_budget(control: ControlResult, budget: float) -> str:
-    point = score_point(control, budget)
-    return f"{nats(point.nats)}\n({interval(point.interval_95, ' ', budget)})" if point.budget == budget else "–"
-
-
-def _against(run: Run) -> Part:
-    kinds = list(dict.fromkeys(control.kind for control in run.controls))
-    found: dict[tuple[str, str], Against] = {
-        (item.source, control.kind): item for control in run.controls for item in control.against
-    }
-    rows = tuple(
-        (short(source.name), *(_difference(found.get((source.name, kind))) for kind in kinds)) for source in run.sources
-    )
-    return Part(
-        table=Table(
-            caption="Each source minus each control, with 95 % interval (nats)",
-            columns=(foreign("source"), *(wrapped(short(kind_name(kind))) for kind in kinds)),
-            rows=rows,
-        ),
-        note="Above and below: the source scores higher, or lower, than the control, its interval without 0. "
-        "Level: the interval holds 0, so neither is shown.",
-    )
-
-
-def _difference(item: Against | None) -> str:
-    if item is None:
-        return "–"
-    return f"{item.placed}{SPACE}{nats(item.difference_nats, signed=True)}\n({interval(item.interval_95, ' ')})"
-
+from secid.pages.glossary import equal_numbers, score_name, score_point, terms
+from secid.pages.numbers import UNKNOWN, count, fraction, interval, letter, nats, percent, probability, rounded
+from secid.pages.page import Part, Section, Table, foreign, number, text
+from secid.pages.sanitize import named, plain
+from secid.results import Run, SourceResult
 
 MANY_QUERIES = 1_000_000
 """Beyond this a needed number of queries is as good as never."""
 
 
-def _needed(pair: Comparison) -> str:
-    """What it would take to tell an open pair apart."""
-    who = f"{named(pair.first)} and {named(pair.second)}: {nats(pair.difference_nats)} nats apart"
-    if pair.queries_needed_80 is None:
-        return f"{who}."
-    if pair.queries_needed_80 > MANY_QUERIES:
-        return f"{who}, too little for any number of queries to tell apart."
-    return (
-        f"{who}, which would take about {plural(_rounded(pair.queries_needed_80), 'query', 'queries')} to tell apart."
+def ranking_section(run: Run) -> Section:
+    """The score of each source with its interval and tie, and what it consists of."""
+    rows = []
+    for source in run.sources:
+        point = score_point(source, run.budget)
+        rows.append(
+            (
+                plain(source.name),
+                f"{count(source.rank)}{f' ({letter(source.rank_group)})' if run.comparisons else ''}",
+                nats(point.nats),
+                interval(point.interval_95, run.budget),
+                percent(source.probability_first),
+                _hardness_interval(source),
+                percent(source.diversity_fraction),
+                count(source.n_queries),
+            )
+        )
+    names = (
+        "rank (tie)",
+        f"{score_name(run)} (nats)",
+        "95 % CI",
+        "P(first)",
+        "hardness, 95 % CI",
+        "diversity fraction",
+    )
+    columns = (foreign("source"), *map(number, (*names, "queries")))
+    numbers = equal_numbers(run) if run.budget > 1.0 else ""
+    on_equal = f"Scores, intervals, ranks and pairs are on {numbers}: beyond B = 1 a larger sample scores higher."
+    return Section(
+        anchor="scores",
+        link="Scores",
+        title="Scores",
+        paragraphs=(on_equal,) if numbers else (),
+        parts=(Part(table=Table(caption="Scores with their intervals", columns=columns, rows=tuple(rows))),),
+        terms=terms(
+            *("ECI_sem" if run.budget == 1.0 else "ECI_B", "95 % CI", "tie", "P(first)", "hardness"),
+            *("diversity fraction", "queries"),
+        ),
     )
 
 
-def _rounded(number: int) -> int:
-    """Two significant digits: an estimate is no more exact than that."""
-    step: int = 10 ** max(0, len(str(number)) - 2)
-    return -(-number // step) * step
+def _hardness_interval(source: SourceResult) -> str:
+    ends = source.hardness_interval_95
+    if source.hardness is None:
+        return "–"
+    return UNKNOWN if ends is None else f"{fraction(ends[0], 2)} to {fraction(ends[1], 2)}"
 
 
 def pairs_section(run: Run) -> Section | None:
@@ -199,37 +66,52 @@ def pairs_section(run: Run) -> Section | None:
         return None
     rows = tuple(
         (
-            f"{named(pair.first, 40)} over {named(pair.second, 40)}",
+            f"{named(pair.first)} over {named(pair.second)}",
             nats(pair.difference_nats, signed=True),
-            interval(pair.interval_95, budget=run.budget),
+            interval(pair.interval_95, run.budget),
             probability(pair.p_holm),
-            "established" if pair.established else "open",
-            count(pair.queries_needed_80),
+            "yes" if pair.established else "no",
+            _needed(pair.queries_needed_80),
             count(pair.n_shared_queries),
         )
         for pair in run.comparisons
     )
-    n_open = sum(not pair.established for pair in run.comparisons)
-    told = (
-        "Every order is established."
-        if not n_open
-        else f"The order of {n_open} of {len(run.comparisons)} pairs is open."
-    )
+    heads = ("difference (nats)", "95 % CI", "Holm p")
     columns = (
         foreign("pair"),
-        number("difference (nats)"),
-        number("95 % interval"),
-        number("Holm p"),
-        text("order"),
+        *map(number, heads),
+        text("significant"),
         number("queries for 80 %"),
-        number("queries shared"),
+        number("shared queries"),
     )
     return Section(
         anchor="pairs",
         link="Pairs",
-        title="Which differences are established",
-        paragraphs=(told,),
-        bullets=tuple(_needed(pair) for pair in run.comparisons if not pair.established),
-        parts=(Part(table=Table(caption="Pairs of sources, the higher-scored first", columns=columns, rows=rows)),),
-        terms=terms("difference", "95 % interval", "Holm p", "queries for 80 %", "queries shared"),
+        title="Differences between sources",
+        paragraphs=(pairs_sentence(run),),
+        parts=(Part(table=Table(caption="Pairs of sources, the higher score first", columns=columns, rows=rows)),),
+        terms=terms("difference", "95 % CI", "Holm p", "queries for 80 %"),
     )
+
+
+def pairs_sentence(run: Run) -> str:
+    """How many differences are significant, and how many queries the others would need."""
+    n, tied = len(run.comparisons), [pair for pair in run.comparisons if not pair.established]
+    if not tied:
+        return "The difference is significant." if n == 1 else f"All {count(n)} differences are significant."
+    needed = sorted(pair.queries_needed_80 for pair in tied if pair.queries_needed_80 is not None)
+    several = len(tied) == n
+    some = "The difference is not significant" if n == 1 else f"None of the {count(n)} differences is significant"
+    first = some if several else f"{count(n - len(tied))} of {count(n)} differences are significant (Holm)"
+    if not needed:
+        return f"{first}."
+    low, high = (_needed(number) for number in (needed[0], needed[-1]))
+    span = f"about {low} to {high}" if low != high else f"about {low}"
+    subject = "" if several else "the others "
+    return f"{first}; {subject}would take {span} queries to find with 80 % power."
+
+
+def _needed(number: int | None) -> str:
+    if number is None:
+        return "–"
+    return f"over {count(MANY_QUERIES)}" if number > MANY_QUERIES else count(rounded(number))

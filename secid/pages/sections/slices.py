@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import inf
 
 from secid.pages.glossary import in_plain_words, terms
-from secid.pages.numbers import SPACE, count, fraction, interval, nats, percent, plural
+from secid.pages.numbers import count, fraction, interval, letter, nats, percent, plural
 from secid.pages.page import Part, Section, Table, foreign, number, wrapped
-from secid.pages.sanitize import named, short
+from secid.pages.sanitize import named, plain
 from secid.results import Run, Slice, SliceSource
 
 SHOWN_SLICES = 50
@@ -21,17 +21,16 @@ def slices_section(run: Run) -> Section | None:
     """A row a slice, a column a source; None for a run that was not sliced."""
     if not run.slices:
         return None
-    shown, n_cut = _sorted(run.slices[:SHOWN_SLICES]), max(0, len(run.slices) - SHOWN_SLICES)
+    shown, n_more = _sorted(run.slices[:SHOWN_SLICES]), len(run.slices) - SHOWN_SLICES
     names = [source.name for source in run.sources]
-    order = list(dict.fromkeys(item.name for source in run.sources for item in source.findings))
     columns = (
-        foreign(short(shown[0].field)),
+        foreign(plain(shown[0].field)),
         number("queries, most"),
-        *(wrapped(short(name)) for name in names),
+        *(wrapped(plain(name)) for name in names),
         number("stability"),
     )
     table = Table(
-        caption="Rank (rank group) and score in nats with 95 % interval by slice",
+        caption="Rank (tie) and score in nats with 95 % CI by slice",
         columns=columns,
         rows=tuple(_row(item, names, run.budget) for item in shown),
     )
@@ -40,61 +39,43 @@ def slices_section(run: Run) -> Section | None:
         link="Slices",
         title="Does the order hold within parts of the data?",
         paragraphs=(
-            f"{slices_told(run)[:1].upper()}{slices_told(run)[1:]}.",
-            *([f"{count(n_cut)} more slices are in report.json."] if n_cut else []),
+            slices_sentence(run),
+            *([f"{count(n_more)} more slices are in report.json."] if n_more > 0 else []),
         ),
-        parts=(Part(table=table), *_findings(_sorted(run.slices[:FINDING_SLICES]), order)),
-        terms=terms("queries", "rank", "rank group", "95 % interval", "stability", "share"),
+        parts=(Part(table=table), *_findings(_sorted(run.slices[:FINDING_SLICES]))),
+        terms=terms("queries", "tie", "95 % CI", "stability", "share"),
     )
 
 
-def _findings(slices: Sequence[Slice], order: Sequence[str]) -> tuple[Part, ...]:
-    """Shares of the findings in each slice and source, in this order; those that no source has are left out."""
-    every = [(part, source) for part in slices for source in part.sources]
-    filled = {name for _, source in every for name, share in source.finding_shares.items() if share > 0}
-    used = [name for name in (*order, *sorted(filled - {*order})) if name in filled]
-    if not used:
-        return ()
-    rows = tuple(
-        (
-            f"{named(_value(part), 30)}, {named(source.name, 30)}",
-            *(percent(source.finding_shares.get(name)) for name in used),
-        )
-        for part, source in every
-    )
-    cut = f", the {len(slices)} largest slices" if len(slices) == FINDING_SLICES else ""
-    columns = (foreign("slice and source"), *(number(in_plain_words(name)) for name in used))
-    return (Part(table=Table(caption=f"Share of negatives by finding{cut}", columns=columns, rows=rows, folded=True)),)
-
-
-def slices_told(run: Run) -> str:
-    """In how many slices another source leads, and in how many of them beyond noise; without a full stop."""
-    leader = run.sources[0].name
+def slices_sentence(run: Run) -> str:
+    """In how many slices another source leads, and in how many of them significantly."""
+    leader, field = run.sources[0].name, named(run.slices[0].field)
     having = [item for item in run.slices if any(source.name == leader for source in item.sources)]
     others = [item for item in having if item.sources[0].name != leader]
     n_sure = sum(item.lead_interval_95 is not None and item.lead_interval_95[0] > 0 for item in others)
     n_lacking = len(run.slices) - len(having)
-    lacking = f"; {count(n_lacking)} more hold nothing of it" if n_lacking else ""
-    beyond = "all" if n_sure == len(others) else count(n_sure) if n_sure else "none"
-    sure = f", {beyond} of them beyond noise (a lead whose 95{SPACE}% interval is above 0)" if others else ""
-    field = named(run.slices[0].field)
-    if not having:
-        return f"no slice by {field} holds {named(leader)}"
-    if len(having) == 1:
-        return f"the only slice by {field} that holds {named(leader)} {_led(others)}{lacking}"
-    return (
-        f"{count(len(others)) if others else 'none'} of {plural(len(having), 'slice')} by "
-        f"{field} that hold {named(leader)} have another leader{sure}{lacking}"
+    lacking = f" {plural(n_lacking, 'slice')} of {field} {'has' if n_lacking == 1 else 'have'} no record of it."
+    first = (
+        f"{named(leader)} scores highest in {count(len(having) - len(others))} of {plural(len(having), 'slice')} by "
+        f"{field}"
     )
+    sure = f"; another source leads in {count(len(others))}, significantly in {count(n_sure)}" if others else ""
+    return f"{first}{sure}.{lacking if n_lacking else ''}"
 
 
-def _led(others: Sequence[Slice]) -> str:
-    """What a single slice says of the leader."""
-    if not others:
-        return "has the same leader"
-    ends = others[0].lead_interval_95
-    sure = "beyond" if ends is not None and ends[0] > 0 else "not beyond"
-    return f"has another leader, {sure} noise (a lead whose 95{SPACE}% interval is above 0)"
+def _findings(slices: Sequence[Slice]) -> tuple[Part, ...]:
+    """Shares of the findings in each slice and source; those that no source has are left out."""
+    every = [(part, source) for part in slices for source in part.sources]
+    used = list(dict.fromkeys(name for _, item in every for name, share in item.finding_shares.items() if share > 0))
+    if not used:
+        return ()
+    rows = tuple(
+        (f"{named(_value(part))}, {named(item.name)}", *(percent(item.finding_shares.get(name)) for name in used))
+        for part, item in every
+    )
+    cut = f", the {len(slices)} largest slices" if len(slices) == FINDING_SLICES else ""
+    columns = (foreign("slice and source"), *(number(in_plain_words(name)) for name in used))
+    return (Part(table=Table(caption=f"Share of negatives by finding{cut}", columns=columns, rows=rows)),)
 
 
 def _sorted(slices: Sequence[Slice]) -> Sequence[Slice]:
@@ -114,15 +95,14 @@ def _value(item: Slice) -> str:
 
 
 def _row(item: Slice, names: list[str], budget: float) -> tuple[str, ...]:
-    found = {source.name: source for source in item.sources}
+    sources = {source.name: source for source in item.sources}
     n_queries = max((source.n_queries for source in item.sources), default=0)
-    cells = (_cell(found.get(name), budget) for name in names)
-    return (short(_value(item)), count(n_queries), *cells, fraction(item.stability))
+    cells = (_cell(sources.get(name), budget) for name in names)
+    return (plain(_value(item)), count(n_queries), *cells, fraction(item.stability))
 
 
 def _cell(source: SliceSource | None, budget: float) -> str:
     if source is None:
         return "–"
-    return (
-        f"{source.rank} ({source.rank_group}) {nats(source.score_nats)}\n({interval(source.interval_95, ' ', budget)})"
-    )
+    tie = letter(source.rank_group)
+    return f"{source.rank} ({tie}) {nats(source.score_nats)}\n({interval(source.interval_95, budget)})"

@@ -30,14 +30,12 @@ class Binding:
 
     query, positives, negatives : where they come from, in words for the user.
     columns    : all that `extract` touches; None for rows without names.
-    split_by   : negatives are a dict {split: negatives} ("the keys of neg").
+    splits     : negatives are a dict {split: negatives} ("the keys of neg").
     pairs      : texts are [instruction, text] pairs.
     either     : a single text may stand in place of a list.
     labelled   : `extract` gives (query, passage, label), one row a "pair", or (query, passages, labels), a "list".
     query_ids, passage_ids : ids stand in place of the texts.
     titles     : (column, column of its titles) that `extract` joins.
-    untitled   : `extract` without titles; None where no titles are looked for.
-    title_names: plain names that columns of titles of these passages go by.
     inner      : the list inside an object of parallel lists that holds the passages ("doc_id"), else "".
     split_lists: (split, column) where each split has a column of its own; else the splits are keys of an object.
     beside     : names of the columns of passages that are empty in the first rows and not read.
@@ -61,8 +59,6 @@ class Binding:
     query_ids: bool = False
     passage_ids: bool = False
     titles: tuple[tuple[str, str], ...] = ()
-    untitled: Extract | None = None
-    title_names: frozenset[str] = frozenset()
     inner: str = ""
     split_lists: tuple[tuple[str, str], ...] = ()
     beside: tuple[str, ...] = ()
@@ -74,12 +70,8 @@ class Binding:
         """Columns of one negative, numbered as the bound ones are, that this row has and the first rows have not."""
         if not self.known or not self.numbered or not isinstance(row, dict):
             return []
-        found = [
-            key
-            for key in row
-            if key not in self.known and unnumbered(key) == self.numbered and not isinstance(row[key], list)
-        ]
-        return sorted(found, key=number_of)
+        keys = [key for key in row if key not in self.known and unnumbered(key) == self.numbered]
+        return sorted((key for key in keys if not isinstance(row[key], list)), key=number_of)
 
     @property
     def mapping(self) -> str:
@@ -113,33 +105,17 @@ def bind_columns(head: Head, query: Key, positive: Key, negatives: Sequence[Key]
     )
 
 
-def column_extract(
-    query: Key, positive: Key, negatives: Sequence[Key], scalar_positive: bool, scalar_negative: bool
-) -> Extract:
-    """The quickest extractor for plain columns: one itemgetter call a row."""
+def column_extract(query: Key, positive: Key, negatives: Sequence[Key], cell_p: bool, cell_n: bool) -> Extract:
+    """One itemgetter call a row. cell_p, cell_n: positives, negatives are single cells, which become a tuple."""
     get = itemgetter(query, positive, *negatives)
-    if scalar_positive and scalar_negative:
+    if not (cell_p or cell_n):
+        return get
 
-        def single_cells(row: Any) -> tuple[Any, Any, Any]:
-            cells = get(row)
-            return cells[0], cells[1:2], cells[2:]
+    def extract(row: Any) -> tuple[Any, Any, Any]:
+        cells = get(row)
+        return cells[0], cells[1:2] if cell_p else cells[1], cells[2:] if cell_n else cells[2]
 
-        return single_cells
-    if scalar_positive:
-
-        def one_positive(row: Any) -> tuple[Any, Any, Any]:
-            cells = get(row)
-            return cells[0], cells[1:2], cells[2]
-
-        return one_positive
-    if scalar_negative:
-
-        def cells_of_negatives(row: Any) -> tuple[Any, Any, Any]:
-            cells = get(row)
-            return cells[0], cells[1], cells[2:]
-
-        return cells_of_negatives
-    return get
+    return extract
 
 
 def span(keys: Sequence[Key]) -> str:
@@ -149,8 +125,8 @@ def span(keys: Sequence[Key]) -> str:
 
 def number_of(name: str) -> int:
     """The number a column's name ends on; -1 where there is none, so that `negative` comes before `negative_1`."""
-    found = re.search(r"(\d+)$", name)
-    return int(found.group(1)) if found else -1
+    number = re.search(r"(\d+)$", name)
+    return int(number.group(1)) if number else -1
 
 
 def unnumbered(name: str) -> str:

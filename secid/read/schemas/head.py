@@ -13,10 +13,18 @@ from secid.read.rows import Row
 Key = str | int
 
 ID = re.compile(r"(?=[^ ]*\d)[A-Za-z0-9_.:/#@+-]{1,64}")
-"""An id against a text: one short ASCII word with a digit in it."""
+"""A text that looks like an id, one short ASCII word with a digit: it needs a collection, or `--format`."""
+
+WORD = re.compile(r"\S{2,64}")
 
 ID_FRACTION = 0.9
-"""Share of id-like values that makes a column one of ids: a few odd cells must not turn all the others into texts."""
+"""Share of such values that makes a column one of ids: a few odd cells must not turn all the others into texts."""
+
+TAG_LENGTH = 24
+"""Characters of the longest word that names a class or topic."""
+
+QUERIES_A_TAG = 4
+"""Queries that share a tag, on average: passages so short are seldom shared by two."""
 
 LISTS = frozenset({"texts", "ids", "structs", "lists", "numbers", "empty"})
 SCALARS = frozenset({"text", "id"})
@@ -45,9 +53,12 @@ class Head:
         """Values of a column that are of its commonest kind."""
         return [value for value in self.column(key) if kind_of(value) == self.kinds[key]]
 
-    def is_ids(self, key: Key) -> bool:
-        """Whether every value of a column is an id by its looks. False where there is none."""
-        return look_like_ids(self.column(key))
+    def is_tag(self, query: Key, key: Key) -> bool:
+        """Whether a column holds a few short words for many queries: topics or classes ("entailment"), no passages."""
+        pairs = {(cell(row, query), value) for row in self.rows if isinstance(value := cell(row, key), str)
+                 if isinstance(cell(row, query), str | int)}  # fmt: skip
+        values = {value for _, value in pairs}
+        return 0 < len(values) * QUERIES_A_TAG <= len(pairs) and all(len(value) <= TAG_LENGTH for value in values)
 
 
 def cell(row: Row, key: Key) -> Any:
@@ -65,14 +76,14 @@ def make_head(rows: Sequence[Row]) -> Head:
     for row in kept:
         for key, value in row.items() if isinstance(row, dict) else enumerate(row):
             counts.setdefault(key, Counter())[kind_of(value)] += 1
-    return Head(tuple(kept), {key: _commonest(found) for key, found in counts.items()})
+    return Head(tuple(kept), {key: _commonest(kinds) for key, kinds in counts.items()})
 
 
-def _commonest(found: Counter[str]) -> str:
-    telling = [(n, kind) for kind, n in found.items() if kind not in ("null", "empty")]
-    if telling:
-        return max(telling, key=lambda pair: pair[0])[1]
-    return "empty" if "empty" in found else "null"
+def _commonest(kinds: Counter[str]) -> str:
+    filled = [(n, kind) for kind, n in kinds.items() if kind not in ("null", "empty")]
+    if filled:
+        return max(filled, key=lambda pair: pair[0])[1]
+    return "empty" if "empty" in kinds else "null"
 
 
 def kind_of(value: Any) -> str:
@@ -89,6 +100,12 @@ def kind_of(value: Any) -> str:
 
 SCALAR_KINDS = {bool: "flag", int: "id", float: "number", dict: "struct", bytes: "bytes", type(None): "null"}
 LIST_KINDS = {"text": "texts", "id": "ids", "struct": "structs", "number": "numbers", "flag": "ids"}
+
+
+def look_like_words(values: Sequence[Any]) -> bool:
+    """Whether ID_FRACTION of at least one value are single short words, as all ids are."""
+    n_words = sum(bool(WORD.fullmatch(str(value))) for value in values)
+    return bool(values) and n_words >= ID_FRACTION * len(values)
 
 
 def look_like_ids(values: Sequence[Any]) -> bool:

@@ -1,36 +1,50 @@
-"""Binders of columns by their order: rows without names, and names that say nothing."""
+"""Binders of columns by their order: rows without names, and three texts under names that say nothing."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from secid.read.schemas.binding import Binding, bind_columns
-from secid.read.schemas.contents import ID_NAME, RESERVED, is_a_tag
-from secid.read.schemas.head import LISTS, SCALARS, Head, Key
-from secid.read.schemas.patterns import NEGATIVE, NEGATIVE_WORD, POSITIVE, POSITIVE_WORD, QUERY, has_word, named
-from secid.read.schemas.special import are_numbers, as_number, pair_binding
+from secid.read.schemas.binding import Binding, bind_columns, unnumbered
+from secid.read.schemas.head import LISTS, SCALARS, Head, Key, look_like_ids, look_like_words
+from secid.read.schemas.labels import FLAGS, are_numbers, as_number, pair_binding
+from secid.read.schemas.patterns import (
+    ABOUT,
+    ID_NAME,
+    NEGATIVE,
+    POSITIVE,
+    POSITIVE_WORD,
+    QUERY,
+    RESERVED,
+    fits,
+    has_word,
+    says_negative,
+)
 
 
 def positional_triplet(head: Head) -> list[Binding]:
-    """Rows without names: query, positive, negative, and more negatives or a score behind it."""
-    if head.named or not {0, 1, 2} <= set(head.kinds):
+    """Rows without names of three columns, all texts or all ids; a fourth is passed over where it holds scores."""
+    keys = list(head.kinds)
+    if len(keys) == 4 and is_score(head, keys[-1]):
+        keys.pop()
+    if head.named or keys != [0, 1, 2] or head.kinds[0] not in SCALARS or positional_pair(head) or colbert(head):
         return []
-    keys = [key for key in head.kinds if isinstance(key, int)]
-    if head.kinds[0] not in SCALARS or positional_pair(head):
+    if not ({head.kinds[1], head.kinds[2]} <= SCALARS or {head.kinds[1], head.kinds[2]} <= LISTS - {"numbers"}):
         return []
-    if len(keys) == 3 and head.kinds[1] in LISTS and head.kinds[2] in LISTS - {"numbers"}:
-        return [no_wider(bind_columns(head, 0, 1, [2]), head)] if not colbert(head) else []
-    if len(keys) > 3 and is_score(head, keys[-1]):
-        keys = keys[:-1]
-    if any(head.kinds[key] not in SCALARS for key in keys):
+    scalars = [head.column(key) for key in keys if head.kinds[key] in SCALARS]
+    ids = [look_like_ids(values) or are_numbers(head, key) for key, values in enumerate(scalars)]
+    if len(set(ids)) > 1 and not all(map(look_like_words, scalars)):
         return []
-    if len(keys) == 3 and is_a_tag(head, 0, 2) and not head.is_ids(2):
+    if not ids[0] and any(head.is_tag(0, key) for key in (1, 2)):
         return []
-    if len(keys) == 3 or len({len(row) for row in head.rows}) == 1:
-        return [no_wider(bind_columns(head, 0, 1, keys[2:]), head)]
-    # Rows of different lengths: all that follows the positive is negative.
-    return [Binding("0", "1", "2…", _rest_negative, None)]
+    return [no_wider(bind_columns(head, 0, 1, [2]), head)]
+
+
+def positional_tuple(head: Head) -> list[Binding]:
+    """Rows without names: query, positive, and negatives in all columns behind."""
+    if head.named or len(head.kinds) < 4 or any(kind not in SCALARS for kind in head.kinds.values()):
+        return positional_triplet(head)
+    return [Binding("0", "1", "2…", lambda row: (row[0], (row[1],), tuple(row[2:])), None)]
 
 
 def no_wider(binding: Binding, head: Head) -> Binding:
@@ -43,10 +57,6 @@ def no_wider(binding: Binding, head: Head) -> Binding:
         return extract(row)
 
     return replace(binding, extract=checked)
-
-
-def _rest_negative(row: Any) -> tuple[Any, Any, Any]:
-    return row[0], (row[1],), tuple(row[2:])
 
 
 def is_score(head: Head, key: Key) -> bool:
@@ -71,38 +81,29 @@ def colbert(head: Head) -> list[Binding]:
 def positional_pair(head: Head) -> list[Binding]:
     """Rows without names that end on a label: query, (title,) passage, label."""
     n_columns = len(head.kinds)
-    if head.named or n_columns not in (3, 4):
+    if head.named or n_columns not in (3, 4) or any(head.kinds[key] not in SCALARS for key in range(n_columns - 1)):
         return []
     label = n_columns - 1
-    if not are_numbers(head, label) or {as_number(value) for value in head.column(label)} - {0.0, 1.0}:
+    if not are_numbers(head, label) or {*map(as_number, head.column(label))} - FLAGS:
         return []
-    if any(head.kinds[key] not in SCALARS for key in range(label)):
-        return []
-    return [no_wider(pair_binding(0, 1, 2, None) if n_columns == 3 else pair_binding(0, 2, 3, 1), head)]
+    return [no_wider(pair_binding(0, 1, 2) if n_columns == 3 else pair_binding(0, 2, 3, 1), head)]
 
 
 def by_order(head: Head) -> list[Binding]:
-    """Exactly three columns of text under names that do not speak against it: anchor, positive, negative."""
+    """Exactly three columns of text whose names say nothing, or differ in their number alone."""
     if not head.named:
         return []
-    keys = [key for key in head.kinds if not RESERVED.fullmatch(str(key)) and not ID_NAME.fullmatch(str(key))]
-    texts = [key for key in keys if head.kinds[key] == "text"]
-    if len(texts) != 3 or len(keys) != 3 or any(head.is_ids(key) for key in texts):
+    keys = [str(key) for key in head.kinds if not RESERVED.fullmatch(str(key)) and not ID_NAME.fullmatch(str(key))]
+    if len(keys) != 3 or any(head.kinds[key] != "text" or look_like_ids(head.column(key)) for key in keys):
         return []
-    if _names_say_otherwise(head, texts) or any(is_a_tag(head, texts[0], key) for key in texts[1:]):
+    if len({unnumbered(key) for key in keys}) > 1 and any(map(says_a_role, keys)):
         return []
-    binding = bind_columns(head, texts[0], texts[1], texts[2:], note="by the order of the columns")
-    return [binding]
+    if any(head.is_tag(keys[0], key) for key in keys[1:]):
+        return []
+    return [bind_columns(head, keys[0], keys[1], keys[2:], note="by the order of the columns")]
 
 
-def _names_say_otherwise(head: Head, texts: list[Key]) -> bool:
-    """Whether a name that is known stands in another role's place; weak positive names may be queries (context, …)."""
-    first, second, third = texts
-    return (
-        bool({second, third} & {*named(head, QUERY), "title"})
-        or bool({first, third} & set(named(head, POSITIVE[:1])))
-        or third in named(head, POSITIVE[1:])
-        or bool({first, second} & set(named(head, NEGATIVE)))
-        or has_word(str(third), POSITIVE_WORD)
-        or has_word(str(second), NEGATIVE_WORD)
-    )
+def says_a_role(name: str) -> bool:
+    """Whether a name says what its column holds: queries, positives, negatives, or something about them."""
+    known = fits(name, (*QUERY, *POSITIVE, *NEGATIVE)) or says_negative(name)
+    return known or has_word(name, POSITIVE_WORD) or has_word(name, ABOUT)

@@ -20,6 +20,7 @@ Form = Literal["cells", "lists", "any"]
 VIETNAMESE = "((đoạn|đoạn[_ ]văn|văn[_ ]bản|tài[_ ]liệu|câu)[_ ])?"
 TEXTS = "([_ ]?(文档|文本|文書|段落|문서|지문|단락|텍스트))?"
 NOUN = "(passage|text|doc|document|ctx|context|example|answer|sentence)s?"
+NEGATIVES = rf"(hard[_ -]?)?neg(ative)?s?([_ -]?{NOUN})?|irrelevant([_ -]?{NOUN})?|distractors?"
 QUERY = (
     r"((user|search)[_ -]?)?query([_ -]?text)?|anchor",
     r"question([_ -]?text)?",
@@ -33,30 +34,44 @@ POSITIVE = (
     rf"(正(例|样本|樣本|解)|정답|긍정|{VIETNAMESE}đúng|dương[_ ]tính){TEXTS}",
 )
 NEGATIVE = (
-    rf"(hard[_ -]?)?neg(ative)?s?([_ -]?{NOUN})?([_ -]?\d+)?|irrelevant([_ -]?{NOUN})?|distractors?([_ -]?\d+)?",
+    rf"({NEGATIVES})([_ -]?\d+)?",
     rf"(wrong|bad|incorrect|false)([_ -]?{NOUN})?([_ -]?\d+)?",
-    rf"(([难難]|困[难難])?[负負](例|样本|樣本)|不正解|오답|부정|{VIETNAMESE}sai|âm[_ ]tính){TEXTS}([_ -]?\d+)?",
+    rf"(([难難]|困[難难])?[负負](例|样本|樣本)|不正解|오답|부정|{VIETNAMESE}sai|âm[_ ]tính){TEXTS}([_ -]?\d+)?",
 )
-"""Tiers of names, the surest first: a later tier counts only where no earlier one is there.
+"""Tiers of names, the surest first: a later tier counts only where no earlier one is present.
 
 The last tier of each is the commonest names in Chinese, Japanese, Korean and Vietnamese.
 """
+QUERY_ID = (r"qid|query[_-]id", r"question[_-]id")
+PASSAGE = (
+    r"passage|document|doc|para(graph)?|text|context|ctx|candidate|corpus|(passage|document|doc)_text",
+    r"sentence2|answer",
+)
+PASSAGE_ID = (r"pid|doc_?id|(passage|document|corpus)[_-]id",)
+POSITIVE_IDS = r"pos(itive)?s?[_-]?((passage|document|doc|corpus|ans(wer)?|p)[_-]?)?ids?"
+NEGATIVE_IDS = r"(hard[_-]?)?neg(ative)?s?[_-]?((passage|document|doc|corpus|ans(wer)?|p)[_-]?)?ids?"
+DOCS = (r"docs|documents|passages|paragraphs|candidates|contexts|ctxs|texts",)
+LABEL = (
+    r"labels?|((is|has)_?)?(relevant|selected|positive|correct|gold)|has_?answer|relevance|rel",
+    r"((similarity|relevance)_)?scores?|similarity",
+)
 
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-POSITIVE_WORD = re.compile(r"pos(itive)?s?|gold|relevant|correct", re.IGNORECASE)
-NEGATIVE_WORD = re.compile(r"neg(ative)?s?|irrelevant|wrong|incorrect|bad|false|distractors?", re.IGNORECASE)
-TITLES = "titles?|headings?"
-ABOUT = (
-    "summar(y|ies)|headlines?|reason(s|ing)?|rationales?|explanations?|expansions?|keywords?|urls?|authors?|dates?|"
-    "categor(y|ies)|topics?|domains?|difficult(y|ies)"
+NEGATIVE_WORD = re.compile(r"neg(ative)?s?|irrelevant|wrong|incorrect|bad|false|rejected|distractors?", re.IGNORECASE)
+POSITIVE_WORD = re.compile(r"pos(itive)?s?|gold|relevant|correct|chosen", re.IGNORECASE)
+ABOUT = re.compile(
+    r"(?i)titles?|headings?|summar(y|ies)|headlines?|reason(s|ing)?|rationales?|explanations?|expansions?|keywords?|"
+    r"urls?|authors?|dates?|categor(y|ies)|topics?|domains?|difficult(y|ies)|genres?|stages?|(p|doc|q)?ids?|idx|"
+    r"ind(ex|exes|ices)|refs?|scores?|sim(ilarity|ilarities)?|ranks?|labels?|num(ber)?|count|len(gth)?s?|types?|sources?|"
+    r"miners?|models?|methods?|splits?|lang(uage)?s?|prompts?|meta(data)?|extra|tokens?|embeddings?|vectors?"
 )
-"""Words of columns of texts that are no passages, but said of them."""
-BESIDE = re.compile(
-    rf"(?i){TITLES}|{ABOUT}|(p|doc|q)?ids?|idx|ind(ex|exes|ices)|scores?|sim(ilarity|ilarities)?|ranks?|labels?|num(ber)?|"
-    "count|len(gth)?s?|types?|sources?|miners?|models?|methods?|splits?|lang(uage)?s?|prompts?|meta(data)?|tokens?|"
-    "embeddings?|vectors?"
+"""Words of columns that say something of a passage and hold none."""
+RESERVED = re.compile(r"(?i)(.+[_ -])?(labels?|scores?)")
+"""Columns that sentence-transformers keeps for labels, wherever they are, and their like (`esci_label`)."""
+ID_NAME = re.compile(
+    r"(?i)_?(id|idx|index|guid|uuid|split|source|type|task|lang|language|category)|(.*_|[qp]|doc)(id|idx)s?"
 )
-"""Words of columns that tell something of the negatives and hold none."""
+"""Columns of ids and marks, which are no texts of any row."""
 
 
 def has_word(name: str, word: re.Pattern[str]) -> bool:
@@ -65,16 +80,16 @@ def has_word(name: str, word: re.Pattern[str]) -> bool:
 
 
 def named(head: Head, tiers: tuple[str, ...]) -> list[str]:
-    """Columns whose whole name fits the first tier that any column fits, letter case aside."""
+    """Columns whose whole name fits the first tier that any column fits, ignoring case."""
     for tier in tiers:
-        found = [key for key in head.kinds if isinstance(key, str) and fits(key, (tier,))]
-        if found:
-            return found
+        names = [key for key in head.kinds if isinstance(key, str) and fits(key, (tier,))]
+        if names:
+            return names
     return []
 
 
 def fits(name: str, tiers: tuple[str, ...]) -> bool:
-    """Whether a column's whole name fits some tier, letter case aside."""
+    """Whether a column's whole name fits some tier, ignoring case."""
     return any(re.fullmatch(tier, composed(name), re.IGNORECASE) for tier in tiers)
 
 
@@ -83,15 +98,19 @@ def composed(name: str) -> str:
     return normalize("NFC", name)
 
 
+def says_negative(name: str) -> bool:
+    """Whether a column's name says that it holds negatives."""
+    return fits(name, NEGATIVE) or (has_word(name, NEGATIVE_WORD) and not has_word(name, ABOUT))
+
+
 def role_beside(name: str, binding: Binding) -> Literal["", "positive", "negative"]:
     """What a column that the binding does not read holds by its name, unless a flag settles that role.
 
     A positive is one whose name differs from that of the column of positives in its number alone.
     """
-    negative = has_word(name, NEGATIVE_WORD) and not has_word(name, BESIDE)
     if binding.numbered and unnumbered(name) == binding.numbered:
         return "negative"
-    if negative or fits(name, NEGATIVE):
+    if says_negative(name):
         return "negative" if "negative" in binding.counted else ""
     same = unnumbered(name) == unnumbered(binding.positives)
     return "positive" if same and "positive" in binding.counted else ""
@@ -118,31 +137,16 @@ def columns(
 ) -> Bind:
     """Binder of plain columns by their names (patterns of whole names, or tiers of them)."""
     tiers = [(names,) if isinstance(names, str) else names for names in (query, positive, negative)]
+    kinds = {"cells": SCALARS, "lists": SCALARS | LISTS, "any": SCALARS | LISTS | {"struct"}}[form] | {"null"}
 
     def bind(head: Head) -> list[Binding]:
         queries = [key for key in named(head, tiers[0]) if head.kinds[key] in SCALARS]
-        positives = [key for key in named(head, tiers[1]) if _fits(head, key, form)]
-        negatives = list(negative_groups(head, [key for key in named(head, tiers[2]) if _fits(head, key, form)]))
+        positives, negatives = ([key for key in named(head, tier) if head.kinds[key] in kinds] for tier in tiers[1:])
         return [
             bind_columns(head, q, p, n, either=form == "any", **options)
-            for q, p, n in product(queries, positives, negatives)
-            if _has_form(head, p, n, form)
+            for q, p, n in product(queries, positives, list(negative_groups(head, negatives)))
+            # Numbered columns are n-tuples; a lone list on either side makes the row one of lists.
+            if form != "lists" or (len(n) == 1 and LISTS & {head.kinds[p], head.kinds[n[0]]})
         ]
 
     return bind
-
-
-def _fits(head: Head, key: Key, form: Form) -> bool:
-    kind = head.kinds[key]
-    return (
-        kind in SCALARS
-        or kind == "null"
-        or (form != "cells" and (kind in LISTS or (form == "any" and kind == "struct")))
-    )
-
-
-def _has_form(head: Head, positive: Key, negatives: list[Key], form: Form) -> bool:
-    if form == "lists":
-        # Numbered columns are n-tuples; a lone list on either side makes the row one of lists.
-        return len(negatives) == 1 and bool(LISTS & {head.kinds[positive], head.kinds[negatives[0]]})
-    return True

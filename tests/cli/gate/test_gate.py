@@ -41,7 +41,7 @@ def test_the_baseline_is_readable(prepared):
 def test_an_equal_source_may_enter(prepared, tmp_path, invoke):
     result = invoke("gate", fresh(tmp_path), "--against", prepared.baseline)
     assert result.code == 0, result.out + result.err
-    assert "may enter" in result.out
+    assert "accepted" in result.out
 
 
 @pytest.mark.parametrize("page", [[], ["--json"], ["--annotations", "github"]])
@@ -392,7 +392,7 @@ def test_a_summary_that_cannot_be_written_hides_no_verdict(prepared, tmp_path, i
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "none" / "summary.md"))
     result = invoke("gate", fresh(tmp_path), "--against", prepared.baseline)
     assert result.code == 2
-    assert "may enter" in result.out
+    assert "accepted" in result.out
     assert "$GITHUB_STEP_SUMMARY" in result.err
 
 
@@ -462,7 +462,7 @@ def test_a_source_is_read_once(prepared, tmp_path):
         env=child_environment(),
     )
     assert child.returncode == 0, child.stderr
-    assert b"may enter" in child.stdout
+    assert b"accepted" in child.stdout
 
 
 @pytest.mark.parametrize("command", ["score", "check", "gate"])

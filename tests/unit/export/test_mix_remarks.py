@@ -23,10 +23,10 @@ def remarks(states, budget=1.0, max_share=1.0, **fixed: float) -> str:
 
 
 def test_one_source_almost_alone_is_the_rule_only_where_it_is_free():
-    assert "a almost alone. At B = 1 the score is nearly the mean weight, so this is the rule." in remarks(UNEQUAL)
+    assert "a almost alone. At B = 1" in remarks(UNEQUAL)
     told = remarks(UNEQUAL, b=1.0)
     assert "b almost alone." in told
-    assert "the rule" not in told
+    assert "At B = 1" not in told
 
 
 @pytest.mark.parametrize("bounds", [{"max_share": 0.5}, {"a": 0.3}])
@@ -41,7 +41,7 @@ def test_a_bound_that_nothing_reaches_is_none():
 
 
 def test_equal_sources_share_arbitrarily_only_where_they_are_free():
-    assert "a and b hold the same information: how they share is arbitrary" in remarks(TWINS)
+    assert "a and b hold the same information" in remarks(TWINS)
     assert "arbitrary" in remarks(TWINS, c=0.5)
     assert "arbitrary" not in remarks(TWINS, a=0.3)
     assert "arbitrary" not in remarks(TWINS, max_share=0.5)
@@ -58,5 +58,5 @@ def test_sources_of_unequal_numbers_are_told():
     many = InformationState(torch.diag(torch.tensor([1.0, 1.0, 1.0])).double(), 6.0)
     assert mix_states({"few": few, "many": many}, set(), 1000.0, 1.0, {}).parts[1].share > 0.9
     told = remarks({"few": few, "many": many}, 1000.0)
-    assert "few has 2 negatives, many 6. Beyond B = 1 only equal numbers compare" in told
+    assert "few has 2 negatives, many 6. Beyond B = 1" in told
     assert "only equal numbers" not in remarks(MIXED, 1000.0)

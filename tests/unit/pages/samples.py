@@ -140,7 +140,7 @@ def large(run: Run, n_sources: int = 6, word: str = "long-name-of-a-source-" * 6
         return replace(source, findings=tuple(items))
 
     sources = tuple(
-        replace(filled(source), name=name, rank=place + 1)
+        replace(filled(source), name=name, rank=place + 1, repair=source.repair and f"secid select RUN --source {name}")
         for place, (name, source) in enumerate(zip(names, chosen, strict=True))
     )
     pairs = [(a, b) for place, a in enumerate(names) for b in names[place + 1 :]]

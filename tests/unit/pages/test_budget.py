@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from secid.pages.sanitize import short, without_isolates
+from secid.pages.sanitize import without_isolates
 from secid.pages.sections.budget import budget_section
 from secid.results import Crossing, EqualNumbers, Run
 from tests.snapshots import situations
@@ -23,8 +23,7 @@ def run() -> Run:
 
 def largest(run: Run) -> str:
     """The end of the range in which no sources change places."""
-    (bullet,) = budget_section(run).bullets
-    return bullet.split()[-1].removesuffix(".")
+    return budget_section(run).paragraphs[1].split()[-1].removesuffix(".")
 
 
 def test_the_range_ends_at_the_largest_budget_of_any_curve(run):
@@ -46,8 +45,8 @@ def test_what_equal_numbers_are_stands_beside_the_crossings(run):
     crossing = Crossing(first="bm25", second="dense", budget=3.44)
     made = replace(run, crossings=(crossing,), equal_numbers=EqualNumbers(n_queries=30, n_triplets=330))
     section = budget_section(made)
-    bullet = without_isolates(section.bullets[0])
-    assert all(part in bullet for part in ("B = 3.44 ", "dense overtakes bm25"))
+    crossings = without_isolates(section.paragraphs[1])
+    assert all(part in crossings for part in ("B = 3.44", "dense overtakes bm25"))
     assert all(part in section.paragraphs[0] for part in ("30 queries", "330 negatives"))
 
 
@@ -59,13 +58,12 @@ def test_sources_of_unequal_numbers_are_shown_on_equal_ones_and_whole_beside_it(
     own = (at_one, replace(at_ten, nats=4.0), replace(at_ten, budget=900.0, nats=9.0))
     large = replace(large, budget_curve=own, equal_curve=(at_one, replace(at_ten, nats=2.0)))
     numbers = EqualNumbers(n_queries=30, n_triplets=330)
-    compared, _, whole = budget_section(replace(run, sources=(small, large), equal_numbers=numbers)).parts
+    compared, whole = budget_section(replace(run, sources=(small, large), equal_numbers=numbers)).parts
     assert [row[2].split()[0] for row in compared.table.rows] == ["3.0000", "2.0000"]
-    assert f"{short(large.name, 30)}: 1.000 at 1, 0.667 at 10" in compared.chart.description
+    assert f"{large.name}: 1.000 at 1, 0.667 at 10" in compared.chart.description
     assert [row[2].split()[0] for row in whole.table.rows] == ["3.0000", "4.0000"]
     assert [row[3].split()[0] for row in whole.table.rows] == ["–", "9.0000"]
-    assert whole.table.folded
-    assert len(budget_section(run).parts) == 2
+    assert len(budget_section(run).parts) == 1
 
 
 def test_each_sources_own_number_of_negatives_has_a_column(run):
@@ -85,11 +83,10 @@ def test_each_sources_own_number_of_negatives_has_a_column(run):
 
 def test_crossings_that_were_not_sought_are_not_said_to_be_none(run):
     section = budget_section(replace(run, not_evaluated={"crossings": "the sources differ in size"}))
-    (bullet,) = section.bullets
-    assert bullet.endswith("evaluated: the sources differ in size.")
-    assert any("own sample" in text for text in section.paragraphs)
+    assert section.paragraphs[1].endswith("evaluated: the sources differ in size.")
+    assert "own sample" in section.paragraphs[0]
     alike = tuple(replace(source, n_queries=30, n_triplets=330) for source in run.sources)
-    assert not any("own sample" in text for text in budget_section(replace(run, sources=alike)).paragraphs)
+    assert "own sample" not in budget_section(replace(run, sources=alike)).paragraphs[0]
 
 
 def test_a_budget_of_an_edited_report_that_no_axis_holds_is_not_drawn(run):
@@ -107,15 +104,12 @@ def test_a_control_stands_beside_the_sources_at_their_number_of_negatives_alone(
     control = next(item for item in run.controls if item.kind == "random")
     alike = tuple(replace(source, n_triplets=control.n_triplets) for source in run.sources)
     part = budget_section(replace(run, sources=alike)).parts[0]
-    assert "Dashed" in part.note
     assert "(control)" in part.chart.draw()
     for other in (
         replace(run, sources=(replace(alike[0], n_triplets=control.n_triplets - 1), *alike[1:])),
         replace(run, sources=alike, equal_numbers=EqualNumbers(n_queries=3, n_triplets=control.n_triplets - 1)),
     ):
         part = budget_section(other).parts[0]
-        assert "Dashed" not in part.note
-        assert "another number" in part.note
         assert "(control)" not in part.chart.draw()
 
 
@@ -131,8 +125,5 @@ def test_what_is_said_of_budgets_word_for_word(run: Run, snapshot) -> None:
         "crossings not evaluated": replace(run, not_evaluated={"crossings": "the sources differ in size"}),
     }
     sections = {name: budget_section(made) for name, made in runs.items()}
-    said = {
-        name: [without_isolates(text) for text in (*section.paragraphs, *section.bullets, section.parts[0].note)]
-        for name, section in sections.items()
-    }
+    said = {name: [without_isolates(text) for text in section.paragraphs] for name, section in sections.items()}
     snapshot("budget.txt", situations(said))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secid.pages.charts.lines import lines
-from secid.pages.charts.scores import scores
+from secid.pages.charts.scores import forest_chart
 from secid.pages.charts.svg import COLOURS, WIDTH, Scale, apart, around, label, tag, text_width, ticks
 from secid.pages.html import to_html
 from secid.pages.sections import page_of
@@ -59,16 +59,10 @@ def test_attributes_and_bodies_are_escaped():
 
 def test_higher_scores_stand_further_right():
     run = samples.golden()
-    text = scores(run, "t", "d")
+    text = forest_chart(run).draw()
     places = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"[^>]*class="src"', text)]
     assert len(places) == len(run.sources)
     assert places == sorted(places, reverse=True)
-
-
-def test_each_control_without_a_source_has_a_reference_line():
-    run = samples.golden()
-    n_controls = sum(control.of is None for control in run.controls)
-    assert len(re.findall(r'class="ref"', scores(run, "t", "d"))) == n_controls
 
 
 @pytest.mark.parametrize("series", [{}, {"a": []}, {"a": [(1.0, 2.0)]}, {"a": [(1.0, 0.0), (10.0, 0.0)]}])
@@ -84,7 +78,7 @@ def test_numbers_of_an_axis_never_run_into_each_other():
     assert [text for _, text in kept] == ["1", "10", "100"]
     assert apart(Scale(1.0, 132.0, 0.0, 4000.0), [(100.0, "100"), (132.0, "132")]) == [(100.0, "100"), (132.0, "132")]
     made = replace(samples.golden(), budget=1.0)
-    chart = next(item for item in page_of(made).sections if item.anchor == "budget").parts[0].chart
+    chart = next(item for item in page_of(made).details if item.anchor == "budget").parts[0].chart
     places = re.findall(r'<text x="([\d.]+)" y="2[\d.]+" text-anchor="middle" class="tick">([\d,]+)<', chart.draw())
     ends = [(float(x) - text_width(text) / 2, float(x) + text_width(text) / 2) for x, text in places]
     assert len(ends) > 2
@@ -105,14 +99,3 @@ def test_without_the_page_s_style_series_keep_their_colours():
     for number, colour in enumerate(COLOURS[:5]):
         assert set(re.findall(rf'class="s{number} area"[^>]* color="([^"]*)"', page)) == {colour}
         assert not re.search(rf'class="s{number} area"(?![^>]* color=)', page)
-
-
-def test_a_score_stands_over_the_control_at_the_same_place():
-    text = scores(samples.golden(), "t", "d")
-    rows = re.findall(
-        r'<path d="M[\d.]+ ([\d.]+)l8[^>]*hollow"|<circle cx="[\d.]+" cy="([\d.]+)"[^>]*class="src"', text
-    )
-    diamonds = [float(top) + 8.5 for top, _ in rows if top]
-    assert diamonds
-    for y in diamonds:
-        assert rows.index((f"{y - 8.5:.1f}", "")) < rows.index(("", f"{y:g}"))

@@ -89,3 +89,25 @@ def test_budgets_are_not_rounded_to_others(value, text):
 def test_plurals():
     assert numbers.plural(1, "query", "queries") == "1 query"
     assert numbers.plural(2000, "row") == "2,000 rows"
+
+
+@pytest.mark.parametrize(
+    ("value", "ends", "budget", "text"),
+    [
+        (0.3848, (0.35, 0.4198), 1.0, "0.385 ±0.035"),
+        (0.3848, (0.384, 0.3852), 1.0, "0.3848 ±0.0004"),
+        (168.7, (160.0, 177.4), 1000.0, "168.7 ±8.7"),
+        (0.2, (0.0, 1.0), 1.0, "0.200 ±?"),
+        (None, None, 1.0, "–"),
+    ],
+)
+def test_a_score_has_half_of_its_interval(value, ends, budget, text):
+    assert numbers.score(value, ends, budget) == text
+
+
+def test_letters_of_ties():
+    assert [numbers.letter(group) for group in (1, 2, 26, 27, 703)] == ["A", "B", "Z", "AA", "AAA"]
+
+
+def test_estimates_have_two_digits():
+    assert [numbers.rounded(n) for n in (7, 99, 937, 140_321)] == [7, 99, 940, 150_000]

@@ -3,45 +3,40 @@
 from __future__ import annotations
 
 import html
-import io
 import re
+from dataclasses import replace
 
-from rich.console import Console
-
-from secid.pages.ablation_summary import unstable
-from secid.pages.controls_text import controls_told
 from secid.pages.html import to_html
 from secid.pages.markdown import to_markdown
 from secid.pages.sanitize import without_isolates
-from secid.pages.terminal import print_run
-from secid.pages.verdict import controls, in_a_line, ranking, warning, warnings
+from secid.pages.sections.ablations import ablation_section, ablations_sentence
+from secid.pages.sections.controls import controls_line
+from secid.pages.sections.early import early_sentences
+from secid.pages.sections.slices import slices_sentence
+from secid.pages.sections.verdict import verdict
 from tests.snapshots import situations
-from tests.unit.pages.situations import CONTROLS, RANKINGS, RUN, SETTINGS, WARNINGS
+from tests.unit.pages import samples
+from tests.unit.pages.situations import CONTROLS, RUN, SETTINGS, VERDICTS
+from tests.unit.pages.test_terminal import printed
 
 
-def said(sentences):
+def lines(*sentences):
     return [without_isolates(sentence).replace("\u00a0", " ") for sentence in sentences]
 
 
-def printed(width):
-    stream = io.StringIO()
-    print_run(Console(file=stream, width=width, highlight=False), RUN)
-    return stream.getvalue()
-
-
 def test_the_terminal(snapshot):
-    snapshot("terminal-80.txt", printed(80))
-    snapshot("terminal-60.txt", printed(60))
+    snapshot("terminal-80.txt", printed(replace(RUN, folder="secid-runs/x"), 80, legend=True))
+    snapshot("terminal-60.txt", printed(replace(RUN, folder="secid-runs/x"), 60))
 
 
 def shortened(text):
     """The page with the first row alone of each of its tables."""
-    lines = text.splitlines()
-    is_row = [line.startswith("| ") for line in lines]
-    is_rule = [line.startswith("| --") for line in lines]
+    every = text.splitlines()
+    is_row = [line.startswith("| ") for line in every]
+    is_rule = [line.startswith("| --") for line in every]
     kept = [
         line
-        for place, line in enumerate(lines)
+        for place, line in enumerate(every)
         if not is_row[place] or is_rule[place] or not is_row[place - 1] or is_rule[place - 1]
     ]
     return "\n".join(kept) + "\n"
@@ -53,37 +48,50 @@ def test_the_report_in_markdown(snapshot):
 
 def test_what_screen_readers_say_of_charts(snapshot):
     texts = re.findall(r"<(?:title|desc) id=[^>]*>([^<]*)<", to_html(RUN))
-    assert len(texts) == 2 * to_html(RUN).count("<svg")
     snapshot("charts.txt", "\n".join(map(html.unescape, texts)) + "\n")
 
 
-def test_who_is_first(snapshot):
-    snapshot(
-        "ranking.txt",
-        situations({name: said([ranking(run), f"Verdict: {in_a_line(run)}"]) for name, run in RANKINGS.items()}),
+def test_verdicts(snapshot):
+    snapshot("verdict.txt", situations({name: lines(*verdict(run)) for name, run in VERDICTS.items()}))
+
+
+def test_controls(snapshot):
+    snapshot("controls.txt", situations({name: lines(controls_line(run)) for name, run in CONTROLS.items()}))
+
+
+def test_settings(snapshot):
+    said = {name: lines(ablations_sentence(run), *ablation_section(run).bullets) for name, run in SETTINGS.items()}
+    snapshot("settings.txt", situations(said))
+
+
+def test_early_stop(snapshot):
+    early = samples.early(RUN)
+    left_out = replace(early.sources[1], n_not_sampled=900)
+    limited = replace(
+        early,
+        sources=(early.sources[0], left_out, *early.sources[2:]),
+        settings={**early.settings, "max_records": {"value": 120, "from": "flag"}},
     )
-
-
-def test_what_controls_say_in_brief_and_in_full(snapshot):
-    snapshot(
-        "controls.txt",
-        situations(
-            {
-                name: said([controls(run), *(f"- {text}" for text in controls_told(run))])
-                for name, run in CONTROLS.items()
-            }
+    runs = {
+        "all looks made": limited,
+        "words that count alike in any sample": replace(limited, idf=replace(limited.idf, corpus="uniform")),
+        "stopped before the last look": replace(
+            limited, early_stop=replace(limited.early_stop, planned_looks=(20, 120))
         ),
-    )
+        "all queries seen": early,
+    }
+    said = {name: lines(*early_sentences(run, run.early_stop)) for name, run in runs.items()}
+    snapshot("early-stop.txt", situations(said))
 
 
-def test_what_settings_reorder(snapshot):
-    snapshot("settings.txt", situations({name: said([unstable(run)]) for name, run in SETTINGS.items()}))
-
-
-def test_what_to_watch_out_for(snapshot):
-    snapshot(
-        "warnings.txt",
-        situations(
-            {name: said([warning(run), *(f"- {text}" for text in warnings(run))]) for name, run in WARNINGS.items()}
-        ),
-    )
+def test_slices(snapshot):
+    first = samples.sliced(RUN).slices[0]
+    turned = replace(first, value="x", sources=tuple(reversed(first.sources)), lead_interval_95=(-0.1, 0.2))
+    sure = replace(turned, lead_interval_95=(0.01, 0.2))
+    slices = {
+        "one, the same leader": (first,),
+        "two of four, one significant": (first, turned, replace(first, value="y"), sure),
+        "one without the leader": samples.sliced(RUN).slices,
+    }
+    said = {name: lines(slices_sentence(replace(RUN, slices=made))) for name, made in slices.items()}
+    snapshot("slices.txt", situations(said))

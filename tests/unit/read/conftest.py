@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from secid.errors import InputError, SecidError
 from secid.read import Reader, open_source, resolve_sources
 from secid.records import Defect, Record
 from secid.settings import Settings
@@ -72,6 +74,15 @@ def read(path: Path | str, **settings: Any) -> tuple[Reader, list[Record | Defec
     (source,) = resolve_sources([str(path)], chosen)
     reader = open_source(source, chosen)
     return reader, list(reader)
+
+
+@contextmanager
+def refused(where: Path | str, kind: type[SecidError] = InputError) -> Iterator[pytest.ExceptionInfo[SecidError]]:
+    """An error of exactly this kind, about this file, folder or line."""
+    with pytest.raises(kind) as caught:
+        yield caught
+    assert type(caught.value) is kind
+    assert (caught.value.where or str(caught.value)).endswith(str(where))
 
 
 @pytest.fixture

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -16,14 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from secid.errors import InputError, SchemaError, SecidError
+from secid.errors import InputError, SchemaError
 from secid.read import columnar, jsonrows, rows, stream, tablerows
 from secid.read.clean import Cleaner
 from secid.read.containers import sniff
 from secid.read.stream import ByteStream
 from secid.records import Defect, Record
+from tests.snapshots import Snapshot, situations
 
-from .conftest import read, write
+from .conftest import read, refused, write
 
 GOOD = b'{"query": "q", "pos": ["p"], "neg": ["n"]}\n'
 Items = Callable[..., list[Record | Defect]]
@@ -115,8 +118,9 @@ def test_nan_and_infinity_beside_the_texts_do_no_harm(items: Items) -> None:
 def test_lines_in_another_encoding_are_told_so(items: Items) -> None:
     row = {"query": "问题是什么", "pos": ["答案在这里"], "neg": ["另一个段落"]}
     lines = (json.dumps(row, ensure_ascii=False) + "\n").encode("gb18030") * 70
-    with pytest.raises(InputError, match=r"not valid UTF-8(.|\n)*`iconv -f GB18030"):
+    with refused("source.jsonl:1") as caught:
         items(lines)
+    assert "iconv" in str(caught.value.remedy)
 
 
 def test_many_bad_lines_hide_no_good_ones(items: Items) -> None:
@@ -169,7 +173,7 @@ def test_gzip_members_and_zstd_frames_one_after_another(items: Items) -> None:
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
 def test_compressed_data_cut_short_are_an_error(pack: Callable[[bytes], bytes], items: Items) -> None:
     content = pack(b"".join(GOOD.replace(b'"q"', b'"query %d"' % n) for n in range(5000)))
-    with pytest.raises(InputError, match="cut short"):
+    with refused("source.jsonl"):
         items(content[: len(content) * 2 // 3])
 
 
@@ -181,63 +185,115 @@ def test_a_decompression_bomb_is_bounded(items: Items, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf", b"[]", b"[ ]\n", b"query,positive,negative\n"])
 def test_a_file_without_rows_is_an_error(content: bytes, items: Items) -> None:
-    with pytest.raises(InputError, match="holds no row"):
-        items(content, "a.csv" if b"," in content else "a.json")
+    name = "a.csv" if b"," in content else "a.json"
+    with refused(name):
+        items(content, name)
+
+
+ENGLISH = b"query,positive,negative\nq a,p a,n a\n"
+UNREADABLE = {
+    "UTF-16 with a mark": b"\xff\xfe" + ENGLISH.decode().encode("utf-16-le"),
+    "UTF-16 without a mark": ENGLISH.decode().encode("utf-16-be"),
+    "UTF-16 without a mark, JSON lines": GOOD.decode().encode("utf-16-le"),
+    "lone carriage returns": b"query,positive,negative\rq b,p b,n b\rq a,p a,n a\r",
+    "zip": b"PK\x03\x04" + b"x" * 50,
+    "bzip2": b"BZh91AY&SY" + b"x" * 50,
+    "pickle": b"\x80\x05\x95\x16\0\0\0\0\0\0\0}.",
+    "tar": b"a.jsonl".ljust(257, b"\0") + b"ustar\0" + b"00".ljust(249, b"\0") + GOOD,
+    "Git LFS pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+    "TREC run": b"1 Q0 d1 1 20.5 bm25\n1 Q0 d2 2 19.5 bm25\n",
+    "TREC judgements": b"1 0 d1 1\n1 0 d2 0\n",
+    "header not UTF-8": "Frage,Antwort,Täuschung\n".encode("cp1252") * 3,
+    "semicolons": b"query;positive;negative\nq a;p a;n a\n",
+    "vertical bars": b"query|positive|negative\nq a|p a|n a\n",
+    "full-width commas": "查询，正例，负例\n问，答，错\n".encode(),
+    "note to Excel": b"sep=,\nquery,positive,negative\nq a,p a,n a\n",
+    "prose": b"Dear reader\nthis is prose.\n",
+    "several lists in an object": json.dumps({"train": [{"a": 1}], "test": [{"a": 1}]}).encode(),
+    "array not UTF-8": json.dumps([json.loads(GOOD)], ensure_ascii=False).replace("q", "问").encode("gb18030"),
+    "array with a repeated key": b'[{"query": "q", "query": "r", "pos": ["p"], "neg": ["n"]}]',
+    "single quotes": b"{'query': 'q', 'pos': ['p'], 'neg': ['n']}\n" * 2,
+    "commas between lines": GOOD.strip() + b",\n" + GOOD.strip() + b",\n",
+    "values without newlines": GOOD.strip() * 3,
+    "indented values": json.dumps(json.loads(GOOD), indent=2).encode() * 3,
+    "array cut short": b'[{"query": "q", "pos": ["p"], "neg": ["n"]}, {"query": ',
+    "array with a comma too many": b'[{"query": "q", "pos": ["p"], "neg": ["n"]},\n]',
+    "array with a comma too few": b'[{"query": "q", "pos": ["p"], "neg": ["n"]} {"query": "q"}]',
+    "array with bytes that are not UTF-8": b'[{"query": "\xff", "pos": ["p"], "neg": ["n"]}]',
+    "array nested too deep": b"[\n" + b"[" * 100_000,
+    "object cut short": b'{\n"query": "q",\n',
+    "Parquet": b"PAR1" + b"x" * 200,
+    "Arrow file": b"ARROW1\x00\x00" + b"x" * 200,
+    "Arrow stream": b"\xff\xff\xff\xff" + b"\x10\x00\x00\x00" + b"x" * 200,
+    "lines that are not JSON": b'{"query": "q", "pos": ["p", "neg"\n' * 30,
+}
+BY_LIBRARY = re.compile(r"(?<=\()[^;(]*(?=: line \d+ column \d+ \(char)|(?<=cut short or damaged \().*(?=\))")
+"""Words of orjson and pyarrow, which are theirs to change."""
+
+
+UNZSTD = "import sys, zstandard; sys.stdout.buffer.write(zstandard.decompress(open(sys.argv[1], 'rb').read()))"
+
+
+def refusal(content: bytes, tmp_path: Path, name: str = "a.txt") -> InputError:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert type(caught.value) is InputError
+    assert str(caught.value.where).startswith(str(path))
+    return caught.value
+
+
+def test_a_file_that_cannot_be_read_as_a_whole_is_one_error(tmp_path: Path, snapshot: Snapshot) -> None:
+    errors = {name: str(refusal(content, tmp_path)) for name, content in UNREADABLE.items()}
+    own = {name: BY_LIBRARY.sub("…", error.replace(f"{tmp_path}/", "")) for name, error in errors.items()}
+    snapshot("unreadable-files.txt", situations(own))
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
-        (b"\xff\xfe{\x00}\x00", "UTF-16"),
-        ('{"query": "q"}\n'.encode("utf-32"), "UTF-32"),
-        ('{"query": "q"}\n'.encode("utf-16-le"), "UTF-16"),
-        ("query,positive,negative\n".encode("utf-16-be"), "UTF-16"),
-        (b"query,positive,negative\rq a,p a,n a\rq b,p b,n b\r", "carriage return"),
-        (b"PK\x03\x04" + b"x" * 50, "(?s)zip.*CSV in UTF-8"),
-        (b"\x80\x04\x95", "pickle"),
-        (b"\x80\x05\x95\x16\0\0\0\0\0\0\0}.", "(?s)pickle.*to_parquet"),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "(?s)Git LFS.*git lfs pull"),
-        (b"1 Q0 d1 1 20.5 bm25\n1 Q0 d2 2 19.5 bm25\n", "TREC relevance judgements or a run"),
-        (b"1 0 d1 1\n1 0 d2 0\n", "TREC relevance judgements or a run"),
-        (b"1\tQ0\td1\t1\t20.5\tbm25\n1\tQ0\td2\t2\t19.5\tbm25\n", "TREC relevance judgements or a run"),
-        ("Frage,Antwort,Täuschung\n".encode("cp1252") * 3, "CP1252"),
-        (b"query;positive;negative\nq a;p a;n a\n", "separated by semicolons"),
-        (b"query|positive|negative\nq a|p a|n a\n", "separated by vertical bars"),
-        ("查询，正例，负例\n问，答，错\n".encode(), "separated by full-width commas"),
-        (json.dumps([json.loads(GOOD)], ensure_ascii=False).replace("q", "问").encode("gb18030"), "iconv -f"),
-        (b'[{"query": "q", "pos": ["p"], "neg": ["n"]},\n]', "a comma before the end"),
-        (b"{'query': 'q', 'pos': ['p'], 'neg': ['n']}\n" * 2, "single quotes are Python's"),
-        (GOOD.strip() + b",\n" + GOOD.strip() + b",\n", "a comma ends the line"),
-        (b"sep=,\nquery,positive,negative\nq a,p a,n a\n", "note to Excel"),
-        (b"a.jsonl".ljust(257, b"\0") + b"ustar\0" + b"00".ljust(249, b"\0") + GOOD, "a tar archive"),
-        (GOOD.strip() * 3, "on a line each"),
-        (json.dumps(json.loads(GOOD), indent=2).encode() * 3, "on a line each"),
-        ("질문,정답,오답\n".encode("cp949") + b"what is it,it is this,that is not\n" * 20, "a.txt:1: not valid UTF-8"),
-        (b"Dear reader\nthis is prose.\n", "starts with 'Dear reader'"),
-        (b"Dear reader,\nthis is prose, too\n", "two columns"),
-        (b"PAR1" + b"x" * 200, "Parquet"),
-        (b"ARROW1\x00\x00" + b"x" * 200, "Arrow"),
-        (b"\xff\xff\xff\xff" + b"\x10\x00\x00\x00" + b"x" * 200, "Arrow"),
-        (b'{"query": "q", "pos": ["p", "neg"\n' * 30, "none of the first|not valid JSON"),
-        (b'[{"query": "q", "pos": ["p"], "neg": ["n"]}, {"query": ', "cut short"),
-        (b'[{"query": "q", "pos": ["p"], "neg": ["n"]} {"query": "q"}]', "',' expected|expected"),
-        (b'[{"query": "q", "pos": ["p"], "neg": ["n"]}] []', "follows the end"),
-        (b'[{"query": "\xff", "pos": ["p"], "neg": ["n"]}]', "UTF-8"),
-        (b"[\n" + b"[" * 100_000, "deep"),
-        (b'{\n"query": "q",\n', "not valid JSON"),
+        (UNREADABLE["UTF-16 with a mark"], ENGLISH),
+        (UNREADABLE["indented values"], GOOD * 3),
+        (UNREADABLE["values without newlines"], GOOD * 3),
+        (UNREADABLE["commas between lines"], GOOD * 2),
+        (UNREADABLE["several lists in an object"], b'{"a": 1}\n'),
     ],
 )
-def test_a_file_that_cannot_be_read_as_a_whole_is_one_error(content: bytes, said: str, items: Items) -> None:
-    with pytest.raises(InputError, match=said) as caught:
-        items(content, "a.txt")
-    assert "a.txt" in str(caught.value)
+def test_the_command_of_a_refusal_writes_a_file_that_is_right(content: bytes, expected: bytes, tmp_path: Path) -> None:
+    (tmp_path / "my data").mkdir()
+    error = refusal(content, tmp_path / "my data", "it's.json")
+    command = str(error.remedy).split(": ", 1)[1]
+    subprocess.run(["sh", "-c", command.replace("NEW", "new")], cwd=tmp_path, check=True)
+    (written,) = [path for path in tmp_path.iterdir() if path.is_file()]
+    if expected == ENGLISH:
+        assert written.read_bytes().lstrip(b"\xef\xbb\xbf") == expected
+    else:
+        assert [json.loads(line) for line in written.read_bytes().splitlines()] == [
+            json.loads(line) for line in expected.splitlines()
+        ]
+
+
+@pytest.mark.parametrize(("pack", "suffix"), [(bytes, ""), (gzip.compress, ".gz"), (zstandard.compress, ".zst")])
+@pytest.mark.parametrize("whole", [[json.loads(GOOD)] * 20, {"info": {}, "items": [json.loads(GOOD)] * 20}])
+def test_a_document_over_the_limit_is_written_as_lines_by_the_command_of_its_error(
+    whole: Any, pack: Callable[[bytes], bytes], suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonrows, "DOCUMENT_LIMIT", 500)
+    content = pack(json.dumps(whole).encode())
+    error = refusal(content, tmp_path, f"a.json{suffix}")
+    command = str(error.remedy).split(": ", 1)[1]
+    if suffix == ".zst":  # the program zstd is not everywhere
+        command = command.replace("zstd -dc", f"{sys.executable} -c {quote(UNZSTD)}")
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
+    assert reasons(read(tmp_path / "records.jsonl")[1]) == [""] * 20
 
 
 @pytest.mark.parametrize("line", ["1. ", "- ", "<p>", "Row: "])
 def test_a_file_named_jsonl_is_no_table(line: str, items: Items) -> None:
     row = {"query": "q q, q", "positive": "p p, p", "negative": "n n, n"}
     content = "".join(f"{line}{json.dumps(row)}\n" for _ in range(9)).encode()
-    with pytest.raises(InputError, match="the name says JSON lines"):
+    with refused("source.jsonl"):
         items(content)
 
 
@@ -252,8 +308,9 @@ def test_zstd_may_begin_with_a_frame_without_data(items: Items) -> None:
     assert reasons(items(content, "a.jsonl.zst")) == [""]
 
 
-def test_a_json_array_is_streamed_over_many_windows(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonrows, "CHUNK", 16)
+@pytest.mark.parametrize("part_bytes", [200, 1 << 20])
+def test_a_json_array_is_handed_on_in_parts(part_bytes: int, items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonrows, "PART_BYTES", part_bytes)
     row = {"query": "q \u20ac", "pos": ["p"], "neg": ["n \U0001f600 [,]{}\\"]}
     content = json.dumps([row] * 50, ensure_ascii=False).encode()
     found = items(content, "a.json")
@@ -262,44 +319,37 @@ def test_a_json_array_is_streamed_over_many_windows(items: Items, monkeypatch: p
     assert [item.line for item in found] == list(range(1, 51))
 
 
-def test_an_element_over_the_limit_ends_the_array(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonrows, "ROW_LIMIT", 2000)
-    monkeypatch.setattr(jsonrows, "CHUNK", 100)
-    with pytest.raises(InputError, match="element 2 is malformed or larger"):
-        items(b"[" + GOOD + b', {"query": "' + b"x" * 9000 + b'"}]', "a.json")
-
-
-def test_a_bad_element_of_an_array_is_counted(items: Items) -> None:
+def test_an_element_of_an_array_that_is_not_a_record_is_counted(items: Items) -> None:
     row = GOOD.decode().strip()
-    found = items(f'[{row}, 7, {{"query": "a", "query": "b"}}, {row}]'.encode(), "a.json")
-    assert reasons(found) == ["", "wrong_type", "duplicate_key", ""]
+    assert reasons(items(f"[{row}, 7, null, {row}]".encode(), "a.json")) == ["", "wrong_type", "wrong_type", ""]
+    assert reasons(items(f'{{"data": [{row}, 7]}}'.encode(), "b.json")) == ["", "wrong_type"]
 
 
-def test_a_json_object_over_its_limit_is_an_error(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonrows, "OBJECT_LIMIT", 100)
-    with pytest.raises(InputError, match="cannot be read piece by piece"):
-        items(b'{\n"data": [' + b"1," * 1000, "a.json")
+def test_nan_in_an_array_is_null_and_quoted_colons_are_text(items: Items) -> None:
+    row = '{"query": "a \\": b", "pos": ["p"], "neg": ["n \\"x\\": 1", NaN]}'
+    (record,) = items(f"[{row}]".encode(), "a.json")
+    assert record.negatives == ('n "x": 1',)
+    assert record.dropped == (("missing_field", 1),)
 
 
 def test_array_lines_and_an_array_of_arrays(items: Items) -> None:
     line = b'["q", "p", "n one", "n two"]'
-    assert items(line + b"\n" + line + b"\n")[1].negatives == ("n one", "n two")
-    assert items(b"[" + line + b",\n" + line + b"]", "b.json")[1].negatives == ("n one", "n two")
-    assert items(b"[\n" + line + b",\n" + line + b"\n]", "c.json")[1].negatives == ("n one", "n two")
+    assert items(line + b"\n" + line + b"\n", format="rows")[1].negatives == ("n one", "n two")
+    for name, array in (
+        ("b.json", b"[" + line + b",\n" + line + b"]"),
+        ("c.json", b"[\n" + line + b",\n" + line + b"\n]"),
+    ):
+        assert items(array, name, format="rows")[1].negatives == ("n one", "n two")
 
 
 def test_array_lines_of_different_lengths(items: Items) -> None:
-    found = items([["a q", "a p", "a n"], ["b q", "b p", "b n", "c n"]])
+    found = items([["a q", "a p", "a n"], ["b q", "b p", "b n", "c n"]], format="rows")
     assert [item.negatives for item in found] == [("a n",), ("b n", "c n")]
 
 
-@pytest.mark.parametrize("n_negatives", [1, 2])
-def test_array_lines_wider_than_the_first_ones_are_counted(n_negatives: int, items: Items) -> None:
-    narrow = ["q q", "p p", *["n n"] * n_negatives]
-    found = items([narrow] * 70 + [[*narrow, "m m"]])
-    assert reasons(found) == [""] * 70 + ["wrong_type"]
-    assert isinstance(found[-1], Defect)
-    assert f"{n_negatives + 3} cells, {n_negatives + 2} in the first rows" in found[-1].detail
+def test_array_lines_wider_than_the_first_ones_are_counted(items: Items) -> None:
+    narrow = ["q q", "p p", "n n"]
+    assert reasons(items([narrow] * 70 + [[*narrow, "m m"]])) == [""] * 70 + ["wrong_type"]
 
 
 def test_csv_fields_may_hold_newlines_quotes_and_delimiters(items: Items) -> None:
@@ -365,39 +415,12 @@ def test_tsv_quoted_throughout_is_unquoted(row: bytes, items: Items) -> None:
 PLAIN = b"q\tp\tn\n"
 
 
-@pytest.mark.parametrize(
-    ("row", "query", "positive", "negative"),
-    [
-        (b'q\tp\t"n one\nn two"\n', "q", "p", "n one\nn two"),
-        (b'"q one\n\nq two"\tp\tn\n', "q one\n\nq two", "p", "n"),
-        (b'q\t"p ""one""\r\np two"\t"n\nm"\r\n', "q", 'p "one"\r\np two', "n\nm"),
-    ],
-)
-@pytest.mark.parametrize("before", [0, 70])
-def test_tsv_fields_may_hold_newlines_as_csv_writes_them(
-    row: bytes, query: str, positive: str, negative: str, before: int, items: Items
-) -> None:
-    content = b"query\tpositive\tnegative\n" + PLAIN * before + row + PLAIN * 9
-    found = items(content, "a.tsv")
-    assert (len(found), set(reasons(found))) == (before + 10, {""})
-    assert found[before][:3] == (query, (positive,), (negative,))
-
-
-def test_a_tsv_quoted_as_csv_is_known_when_its_first_bytes_end_in_a_row(items: Items) -> None:
-    row = b'q\t"p one\n' + b"p two\n" * 2000 + b'p three"\tn\n'
-    found = items(b"query\tpositive\tnegative\n" + row * 100, "a.tsv")
-    assert (len(found), set(reasons(found))) == (100, {""})
-
-
 @pytest.mark.parametrize("row", [b'q\tp\t"n one\nn two"\n', b'"q one\nq two"\tp\tn\n', b'q\tp\t"n one\n\nn two"\n'])
-def test_halves_of_a_quoted_field_are_no_texts_where_quotation_marks_are_free(row: bytes, items: Items) -> None:
+def test_a_line_break_within_a_tsv_field_is_no_guess_but_a_bad_line(row: bytes, items: Items) -> None:
     free = b'q\t"p" said\tn "m\n'
-    found = items(
-        b"query\tpositive\tnegative\n" + free + PLAIN * 60 + row + PLAIN * 20 + b'q\tp\t"n\n' + PLAIN, "a.tsv"
-    )
-    assert sorted(filter(None, reasons(found))) == ["broken_line", "extra_columns"]
-    assert len(found) == 1 + 60 + 2 + 20 + 2
-    assert [item.negatives for item in found if isinstance(item, Record)][-2] == ('"n',)
+    found = items(b"query\tpositive\tnegative\n" + free + PLAIN * 60 + row + PLAIN * 20, "a.tsv")
+    assert list(filter(None, reasons(found))) == ["extra_columns"]
+    assert len(found) == 1 + 60 + 2 + 20
 
 
 def test_lines_of_other_widths_beside_free_quotation_marks_are_counted(items: Items) -> None:
@@ -421,7 +444,7 @@ def test_crlf_tsv_without_header(items: Items) -> None:
 def test_a_parquet_file_cut_short_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", [{"query": "q", "positive": "p", "negative": "n"}] * 100)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(InputError, match="cut short or damaged"):
+    with refused(path):
         read(path)
 
 
@@ -463,8 +486,9 @@ def test_a_lack_of_memory_is_not_called_damage(
         raise problem
 
     monkeypatch.setattr(columnar, "_values", fail)
-    with pytest.raises(InputError, match="not enough memory for rows of this size"):
+    with refused(path) as caught:
         read(path)
+    assert "memory" in caught.value.message
 
 
 def arrow_file(path: Path, negative: pa.Array) -> Path:
@@ -475,28 +499,24 @@ def arrow_file(path: Path, negative: pa.Array) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", ["list_view", "large_list_view", "run_end_encoded", "struct"])
-def test_arrow_types_that_share_values_are_refused(kind: str, tmp_path: Path) -> None:
-    column = pa.RunEndEncodedArray.from_arrays(pa.array([9], pa.int32()), pa.array(["n"]))
-    if kind.endswith("view"):
-        column = pa.array([["n"]] * 9, getattr(pa, kind)(pa.string()))
-    elif kind == "struct":
-        column = pa.StructArray.from_arrays([column], ["text"])
-    with pytest.raises(SchemaError, match=r"the column negative is of Arrow type .*, which secid does not read"):
-        read(arrow_file(tmp_path / "a.arrow", column))
+@pytest.mark.parametrize("kind", ["list_view", "large_list_view", "run_end_encoded", "string_view"])
+def test_arrow_types_that_share_values_are_read(kind: str, tmp_path: Path) -> None:
+    if kind == "run_end_encoded":
+        column: pa.Array = pa.RunEndEncodedArray.from_arrays(pa.array([9], pa.int32()), pa.array(["n n"]))
+    elif kind == "string_view":
+        column = pa.array(["n n"] * 9, pa.string_view())
+    else:
+        column = pa.array([["n n"]] * 9, getattr(pa, kind)(pa.string()))
+    found = read(arrow_file(tmp_path / "a.arrow", column))[1]
+    assert [item.negatives for item in found] == [("n n",)] * 9
 
 
-def test_texts_that_share_views_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_that_share_views_are_read(tmp_path: Path) -> None:
     n, long = 100, b"word " * 2000
     views = np.array([[len(long), int.from_bytes(long[:4], "little"), 0, 0]] * n, np.int32)
     buffers = [None, pa.py_buffer(views.tobytes()), pa.py_buffer(long)]
     path = arrow_file(tmp_path / "a.arrow", pa.Array.from_buffers(pa.string_view(), n, buffers))
-    monkeypatch.setattr(columnar, "PIECE_BYTES", 20 * len(long))
-    seen: list[int] = []
-    values = columnar._values
-    monkeypatch.setattr(columnar, "_values", lambda batch, **k: seen.append(batch.num_rows) or values(batch, **k))
     assert [item.negatives for item in read(path)[1]] == [(long.decode(),)] * n
-    assert (sum(seen) >= n, max(seen) < 20) == (True, True)
 
 
 def test_nulls_in_a_list_cost_no_exception(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -510,11 +530,9 @@ def test_nulls_in_a_list_cost_no_exception(tmp_path: Path, monkeypatch: pytest.M
 
 def test_parquet_columns_of_the_wrong_type_are_named(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", [{"query": 1.5, "positive": b"p", "negative": "n"}])
-    with pytest.raises(
-        SchemaError,
-        match=r"bytes, where(.|\n)*query: number, 1.5\n *positive: bytes, .*\n *negative: text, n",
-    ):
+    with refused(path, SchemaError) as caught:
         read(path)
+    assert all(part in str(caught.value) for part in ("query: number, 1.5", "positive: bytes", "negative: text, n"))
 
 
 @pytest.mark.parametrize(
@@ -581,7 +599,7 @@ def test_parquet_text_that_is_not_utf8_spoils_its_row_alone(tmp_path: Path) -> N
 def test_two_columns_of_one_name_are_an_error(tmp_path: Path) -> None:
     text = pa.array(["x y"])
     pq.write_table(pa.Table.from_arrays([text] * 4, ["query", "query", "positive", "negative"]), tmp_path / "a.parquet")
-    with pytest.raises(SchemaError, match="two columns of the same name"):
+    with refused("a.parquet", SchemaError):
         read(tmp_path / "a.parquet")
 
 
@@ -614,7 +632,7 @@ def test_sniffing_takes_nothing_from_the_stream(tmp_path: Path) -> None:
 
 def test_a_missing_file_and_a_folder_are_input_errors(tmp_path: Path) -> None:
     for path in (tmp_path / "none.jsonl", tmp_path):
-        with pytest.raises(SecidError, match="cannot be opened"):
+        with refused(path):
             ByteStream(str(path))
 
 
@@ -627,7 +645,7 @@ def test_arrow_offsets_that_point_nowhere_are_an_error_not_a_crash(tmp_path: Pat
     content = path.read_bytes()
     assert offsets in content
     path.write_bytes(content.replace(offsets, damaged))
-    with pytest.raises(InputError, match="damaged"):
+    with refused("a.arrow"):
         read(tmp_path / "a.arrow")
 
 
@@ -644,5 +662,5 @@ def test_parquet_column_names_that_are_not_utf8_are_an_error(tmp_path: Path) -> 
     """Found by fuzzing: pyarrow raises UnicodeDecodeError for the metadata, which is no row's trouble."""
     path = write(tmp_path / "a.parquet", [{"query": "q", "positive": "p", "negative": "n"}])
     path.write_bytes(path.read_bytes().replace(b"positive", b"positiv\xe5"))
-    with pytest.raises(InputError, match="damaged"):
+    with refused(path):
         read(path)

@@ -1,79 +1,380 @@
-"""Files that could be read as what they are not: each is read rightly, or refused with what decides."""
+"""Files in shapes that people get wrong: each is read rightly, or refused with what, typed back, reads it."""
 
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from secid.errors import SchemaError
-from secid.records import Record
+from secid.errors import InputError, SchemaError, SecidError
+from secid.records import Defect, Record
+from tests.snapshots import Snapshot, situations
 
-from .conftest import read, write
+from .conftest import read, write, write_jsonl
 
-WORDS = ("where the wind blows", "how the river runs", "why the stone rolls", "when the tide turns")
+CORPUS = {
+    **{f"d{n}": f"passage {n} of the corpus" for n in range(9)},
+    "Nikolaj_Coster-Waldau": "an actor",
+    "Fox_Broadcasting": "a network",
+    "Arctic": "the far north",
+    "<dbpedia:X_(book)>": "a book",
+    "民法典第五十四条": "an article of a law",
+    "27/2010/nđ-cp#8": "a decree",
+}
+QUERIES = {"75000": "who is he", "q1": "the first query", "q2": "the second query"}
 
 
-def refusal(path: Path, **settings: Any) -> SchemaError:
+@pytest.fixture
+def wiki(tmp_path: Path) -> str:
+    """A BEIR folder whose ids are those of FEVER, DBpedia and laws."""
+    folder = tmp_path / "wiki"
+    folder.mkdir()
+    write_jsonl(folder / "corpus.jsonl", [{"_id": key, "text": text} for key, text in CORPUS.items()])
+    write_jsonl(folder / "queries.jsonl", [{"_id": key, "text": text} for key, text in QUERIES.items()])
+    return str(folder)
+
+
+def file_of(folder: Path, name: str, content: Any) -> Path:
+    path = folder / name
+    if isinstance(content, list):
+        return write(path, content)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def texts(n: int = 4, **columns: str) -> list[dict[str, str]]:
+    """Rows of different texts, three words or more each: column=text."""
+    return [{name: f"{text} number {at}" for name, text in columns.items()} for at in range(n)]
+
+
+FEVER = {"qid": 75000, "pos": ["Nikolaj_Coster-Waldau"], "neg": {"bm25": ["Fox_Broadcasting"], "tas": ["Arctic"]}}
+HE = ("who is he", ("an actor",), ("a network",))
+ABC = ("a 0", ("b 0",), ("c 0",))
+TEXT = {"query": "a 0", "positive": "b 0"}
+
+READ: dict[str, tuple[str, Any, dict[str, Any], Any]] = {
+    # name: (file, content, settings, first record; its source where the file holds several)
+    "FEVER ids of several miners": ("a.jsonl", [FEVER], {"collection": "DIR"}, (*HE, "bm25")),
+    "FEVER ids without names": ("a.tsv", "75000\tNikolaj_Coster-Waldau\tFox_Broadcasting\n", {"collection": "DIR"}, HE),
+    "DBpedia and law ids": (
+        "a.jsonl",
+        [{"query": "a 0", "pos": ["<dbpedia:X_(book)>"], "neg": ["民法典第五十四条", "27/2010/nđ-cp#8"]}],
+        {"collection": "DIR"},
+        ("a 0", ("a book",), ("an article of a law", "a decree")),
+    ),
+    "ids under column flags": (
+        "a.jsonl",
+        [{"x": "a 0", "y": "Arctic", "z": "Fox_Broadcasting"}],
+        {"collection": "DIR", "query_column": "x", "positive_column": "y", "negative_column": "z"},
+        ("a 0", ("the far north",), ("a network",)),
+    ),
+    "two columns of negatives": (
+        "a.jsonl",
+        [{**TEXT, "neg_bm25": ["c 0"], "neg_dense": ["d 0"]}],
+        {},
+        (*ABC, "neg_bm25"),
+    ),
+    "two columns of single negatives": (
+        "a.csv",
+        [{**TEXT, "hard_negative_bm25": "c 0", "hard_negative_e5": "d 0"}],
+        {},
+        (*ABC, "hard_negative_bm25"),
+    ),
+    "the index of pandas": ("a.csv", ",query,positive,negative\n0,a 0,b 0,c 0\n", {}, ABC),
+    "an index without a name": ("a.csv", "Unnamed: 0,query,positive,negative\n0,a 0,b 0,c 0\n", {}, ABC),
+    "passages with answers": (
+        "a.jsonl",
+        [
+            {
+                "question": "a 0",
+                "ctxs": [{"text": "b 0", "hasanswer": True, "score": 9}, {"text": "c 0", "hasanswer": False}],
+            }
+        ],
+        {},
+        ABC,
+    ),
+    "labels of 0 and 1": (
+        "a.jsonl",
+        [{"query": "a 0", "passage": "b 0", "label": 1}, {"query": "a 0", "passage": "c 0", "label": 0}],
+        {},
+        ABC,
+    ),
+    "a byte order mark": ("a.csv", "\ufeffquery,positive,negative\na 0,b 0,c 0\n", {}, ABC),
+    "texts of a third column numbered alike": ("a.jsonl", [{"text1": "a 0", "text2": "b 0", "text3": "c 0"}], {}, ABC),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_is_read(name: str, tmp_path: Path, wiki: str) -> None:
+    file, content, settings, expected = READ[name]
+    chosen = {key: wiki if value == "DIR" else value for key, value in settings.items()}
+    first = read(file_of(tmp_path, file, content), **chosen)[1][0]
+    assert isinstance(first, Record), first
+    assert (*first[:3], *([first.split] if first.split else [])) == expected
+
+
+class Case(NamedTuple):
+    """A file that is refused. fill: what stands for NAME, X, N and DIR of its remedy, in order; None: nothing to type.
+
+    expected: the first record that the remedy's flags or command read.
+    """
+
+    file: str
+    content: Any
+    fill: tuple[str, ...] | None = None
+    expected: Any = None
+    settings: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    kind: type[SecidError] = SchemaError
+
+
+LABELLED = [
+    {
+        "idx": f"dev-{n}",
+        "doc": f"a {n // 2}",
+        "code": f"{'cb'[n % 2]} {n // 2}",
+        "code_tokens": f"{n} x",
+        "label": n % 2,
+    }
+    for n in range(6)
+]
+GRADES = [["q1", "d1", 1], ["q1", "d2", 2], ["q1", "d3", 1], ["q2", "d4", 1]]
+GRADED = ("the first query", (CORPUS["d2"],), (CORPUS["d1"], CORPUS["d3"]))
+IDS = {"query": "a 0", "positive": "d1", "negative": "d2"}
+OF_IDS = ("a 0", (CORPUS["d1"],), (CORPUS["d2"],))
+TRIPLET = {"query": "a 0", "positive": "b 0", "negative": "c 0"}
+TABLE = "foo,bar,baz\n" + "a 0,b 0,c 0\n" * 3
+
+REFUSED: dict[str, Case] = {
+    "labels of 0 and 1 next to unknown names": Case("a.json", LABELLED, ("doc", "code"), ABC),
+    "labels of 0 and 1 under foreign names": Case(
+        "a.jsonl",
+        [{"질문": row["doc"], "문단": row["code"], "레이블": row["label"]} for row in LABELLED],
+        ("문단",),
+        ABC,
+    ),
+    "scores without a threshold": Case(
+        "a.jsonl", [{"query": "a 0", "passage": t, "score": s} for t, s in (("b 0", 0.9), ("c 0", 0.1))], ("0.5",), ABC
+    ),
+    "labels in words": Case("a.jsonl", [{"query": "a 0", "passage": "b 0", "label": "entailment"}] * 3),
+    "a grade under a name of its own": Case(
+        "a.csv", [{"query": "a 0", "text": t, "rating": r} for t, r in (("b 0", 1), ("c 0", 0))] * 2, (), None
+    ),
+    "qrels without a header": Case("a.tsv", GRADES, ("DIR",), GRADED),
+    "qrels of one grade": Case("a.tsv", [[f"q{n}", f"d{n}", 1] for n in range(4)]),
+    "qrels with a header": Case("a.tsv", [{"query-id": "q1", "corpus-id": "d1", "score": 1}]),
+    "lists of candidates": Case("a.jsonl", [{"query-id": "1", "corpus-ids": ["2", "3"]}]),
+    "TREC judgements with tabs": Case("a.tsv", [[1, 0, "d1", 1], [1, 0, "d2", 0]]),
+    "a run": Case("a.tsv", [[f"q{q}", f"d{q + n}", n] for q in (1, 2) for n in (1, 2, 3)]),
+    "SQuAD": Case("a.json", '{"version": "1", "data": [{"title": "T", "paragraphs": [{"context": "c", "qas": []}]}]}'),
+    "SQuAD by rows": Case(
+        "a.jsonl", [{"question": "a 0", "context": "b 0", "answers": {"text": ["b"], "answer_start": [0]}}]
+    ),
+    "LlamaIndex": Case("a.json", '{"queries": {"1": "q"}, "corpus": {"2": "p"}, "relevant_docs": {"1": ["2"]}}'),
+    "preference pairs": Case(
+        "a.jsonl",
+        texts(prompt="how", chosen="so it is", rejected="not at all"),
+        (),
+        ("how number 0", ("so it is number 0",), ("not at all number 0",)),
+    ),
+    "instruction tuning": Case("a.jsonl", [{"instruction": "a", "input": "b", "output": "c"}]),
+    "conversations": Case("a.jsonl", [{"messages": [{"role": "user", "content": "hi"}]}]),
+    "a batch of a language model": Case(
+        "a.jsonl",
+        [{"custom_id": "1", "response": {"body": {"choices": [{"message": {"content": json.dumps(TRIPLET)}}]}}}],
+        (),
+        ABC,
+    ),
+    "a collection": Case("a.jsonl", [{"_id": "1", "title": "t", "text": "x"}]),
+    "records by id": Case("a.json", json.dumps({"1163399": TRIPLET, "192017": TRIPLET}), (), ABC),
+    "records by query": Case("a.json", '{"a 0": {"positive": "b 0", "negative": "c 0"}}', (), ABC),
+    "records under a key": Case("a.jsonl", [{"id": 1, "data": TRIPLET}] * 2, (), ABC),
+    "passages under a key": Case(
+        "a.jsonl", [{"query": "a 0", "passages": {"positive": "b 0", "negative": "c 0"}}] * 2, (), ABC
+    ),
+    "a table by columns": Case("a.json", json.dumps({key: {"0": value, "1": "x"} for key, value in TRIPLET.items()})),
+    "lists by columns": Case("a.json", json.dumps({key: [value, f"{key} 1"] for key, value in TRIPLET.items()})),
+    "a header of unknown names": Case("a.csv", TABLE, (), ABC, kind=InputError),
+    "a header in another language": Case("a.tsv", "提问\t好文档\t坏文档\na 0\tb 0\tc 0\n", (), ABC, kind=InputError),
+    "a header alone": Case("a.csv", "提问,好文档,坏文档\n", kind=InputError),
+    "arrays under names": Case("a.jsonl", [["query", "positive", "negative"], ["a 0", "b 0", "c 0"]]),
+    "ids without a collection": Case("a.jsonl", [IDS], ("DIR",), OF_IDS, kind=InputError),
+    "columns of ids without a collection": Case(
+        "a.jsonl",
+        [{"query": "a 0", "positive_id": "Arctic", "negative_ids": ["Fox_Broadcasting"]}],
+        ("DIR",),
+        ("a 0", ("the far north",), ("a network",)),
+        kind=InputError,
+    ),
+    "ids of another collection": Case(
+        "a.jsonl",
+        [{**IDS, "positive": "x1", "negative": "x2"}],
+        (),
+        ("a 0", ("x1",), ("x2",)),
+        {"collection": "DIR"},
+        InputError,
+    ),
+    "names of another collection": Case(
+        "a.jsonl",
+        [{**IDS, "positive": "Antarctic", "negative": "Sky_News"}],
+        (),
+        ("a 0", ("Antarctic",), ("Sky_News",)),
+        {"collection": "DIR"},
+        InputError,
+    ),
+    "columns of ids of another collection": Case(
+        "a.jsonl",
+        [{"query": "a 0", "positive_id": "x1", "negative_ids": ["x2"]}],
+        None,
+        None,
+        {"collection": "DIR"},
+        InputError,
+    ),
+    "two kinds of negatives": Case("a.jsonl", [{**TRIPLET, "hard_negative": "d 0"}], (), ABC),
+    "a second column of negatives": Case("a.jsonl", [{**TRIPLET, "negative_bm25": "d 0"}], (), ABC),
+    "a second positive": Case("a.jsonl", [{**TRIPLET, "positive_2": "d 0"}], (), ABC),
+    "negatives next to labels": Case(
+        "a.jsonl", [{"query": "a 0", "docs": ["b 0", "c 0"], "labels": [1, 0], "negatives": ["m"]}] * 3, (), ABC
+    ),
+    "one miner": Case("a.jsonl", [{**TEXT, "neg_bm25": ["c 0"]}], (), ABC),
+    "the miner first": Case("a.jsonl", [{**TEXT, "bm25_neg": ["c 0"], "dense_neg": ["d 0"]}], (), ABC),
+    "no negatives": Case("a.jsonl", [TEXT]),
+    "a question, a context and an answer": Case("a.jsonl", texts(question="a b", context="c d", answer="e f")),
+    "a word of negatives within a name": Case(
+        "a.jsonl", [{"question": "a 0", "ctx_good": "b 0", "ctx_bad": "c 0"}], ("ctx_good",), ABC
+    ),
+    "unknown names": Case(
+        "a.jsonl",
+        [{"号码": 7, "提问": "a 0", "好 文档": "b 0", "坏文档1": "c 0", "坏文档2": "d 0"}],
+        ("提问", "'好 文档'", "坏文档"),
+        ("a 0", ("b 0",), ("c 0", "d 0")),
+    ),
+    "a query and two texts": Case(
+        "a.jsonl",
+        texts(query="a b", left="c d", right="e f"),
+        ("left", "right"),
+        ("a b number 0", ("c d number 0",), ("e f number 0",)),
+    ),
+    "four texts without names": Case(
+        "a.jsonl", [["a 0", "b 0", "c 0", "d 0"]] * 2, (), ("a 0", ("b 0",), ("c 0", "d 0"))
+    ),
+    "ids before texts without names": Case("a.tsv", [["7", "a 0", "b 0", "c 0"]] * 3, ("1", "2", "3"), ABC),
+    "a class as the third text": Case("a.jsonl", [[f"a {n} b", f"c {n} d", "neutral"] for n in range(8)]),
+    "a column that is missing": Case("a.jsonl", [TRIPLET], (), ABC, {"query_column": "quary"}),
+    "a source column that is missing": Case("a.jsonl", [TRIPLET], None, None, {"source_column": "miner"}),
+    "a name of a format that is misspelt": Case("a.jsonl", [TRIPLET], None, None, {"format": "tripletts"}),
+    "another format": Case("a.jsonl", [TRIPLET], None, None, {"format": "dpr"}),
+    "labels and negatives named": Case(
+        "a.jsonl",
+        LABELLED,
+        None,
+        None,
+        {"query_column": "doc", "positive_column": "code", "label_column": "label", "negative_column": "idx"},
+    ),
+    "two texts that may be passages": Case(
+        "a.jsonl",
+        [{"query": ["i", f"q {n}"], "pos": [f"p {n}", f"o {n}"], "neg": ["i", f"n {n}"]} for n in range(4)],
+        (),
+        ("q 0", ("o 0",), ("n 0",)),
+    ),
+    "lists of queries": Case("a.jsonl", [{"query": ["a", "b", "c"], "positive": ["p"], "negative": ["n"]}]),
+    "objects without a text": Case("a.jsonl", [{"query": "a 0", "pos": [{"Body": "b"}], "neg": [{"Body": "c"}]}] * 3),
+    "objects of fields": Case("a.jsonl", [{"query": "a 0", "pos": ["b"], "neg": {"ids": ["d7"], "texts": ["n one"]}}]),
+    "lists in lists": Case("a.jsonl", [{"query": "a 0", "positive": ["b"], "negatives": [["c", 0.5]]}] * 3),
+    "lists written as text": Case("a.csv", [{"query": "a 0", "positive": "b 0", "negatives": "['c 0', 'd 0']"}] * 3),
+    "columns of bytes": Case("a.parquet", [{"query": b"a", "positive": b"b", "negative": b"c"}]),
+}
+
+CONTAINERS: dict[str, Case] = {
+    "a README": Case("README.md", "# My data\n\nIt holds rows.\n", kind=InputError),
+    "an Excel workbook": Case("a.xlsx", b"PK\x03\x04" + b"\0" * 60, kind=InputError),
+    "UTF-16": Case(
+        "a.csv", "query,positive,negative\na 0,b 0,c 0\n".encode("utf-16"), ("UTF-16",), ABC, kind=InputError
+    ),
+    "Latin-1": Case(
+        "a.csv",
+        "query,positive,negative\né 0,b 0,c 0\n".encode("cp1252"),
+        ("CP1252",),
+        ("é 0", *ABC[1:]),
+        kind=InputError,
+    ),
+    "semicolons": Case("a.csv", "query;positive;negative\na 0;b 0;c 0\n", kind=InputError),
+    "trailing commas": Case("a.jsonl", json.dumps(TRIPLET)[:-1] + ",}\n", kind=InputError),
+    "TREC": Case("qrels.txt", "1 0 d1 1\n1 0 d2 0\n", kind=InputError),
+}
+
+
+def refusal(case: Case, folder: Path, wiki: str) -> SecidError:
     """The error that a file is refused with."""
-    with pytest.raises(SchemaError) as caught:
-        read(path, **settings)
+    settings = {key: wiki if value == "DIR" else value for key, value in case.settings.items()}
+    with pytest.raises(case.kind) as caught:
+        read(file_of(folder, case.file, case.content), **settings)
     return caught.value
 
 
-def queries(n: int) -> list[str]:
-    return [f"{WORDS[at % 4]} at {at} o'clock" for at in range(n)]
-
-
-@pytest.mark.parametrize("names", [("document_a", "document_b"), ("passage_1", "passage_2")])
-@pytest.mark.parametrize("labels", [(0, 1), ("a", "b")])
-def test_a_label_that_chooses_between_two_passages_is_asked_about(names: Any, labels: Any, tmp_path: Path) -> None:
-    rows = [
-        {"query": query, names[0]: f"first of {query}", names[1]: f"second of {query}", "label": labels[at % 2]}
-        for at, query in enumerate(queries(8))
+@pytest.mark.parametrize("name", [*REFUSED, *CONTAINERS])
+def test_is_refused_with_what_reads_it(name: str, tmp_path: Path, wiki: str) -> None:
+    case = {**REFUSED, **CONTAINERS}[name]
+    error = refusal(case, tmp_path, wiki)
+    assert str(tmp_path / case.file) in (error.where or "")
+    assert error.remedy
+    if case.expected is None:
+        return
+    fill = iter([wiki if part == "DIR" else part for part in case.fill or ()])
+    words = [
+        next(fill, word) if word.strip(";") in ("NAME", "N", "X", "DIR", "ENCODING") else word
+        for word in error.remedy.split(" ")
     ]
-    error = refusal(write(tmp_path / "a.csv", rows))
-    assert "the label beside" in str(error)
-    assert "--format ordered-triplet" in str(error.remedy)
-    assert len(read(tmp_path / "a.csv", format="ordered-triplet")[1]) == 8
+    settings = {key: wiki if value == "DIR" else value for key, value in case.settings.items()}
+    first = typed_back(" ".join(words), tmp_path / case.file, settings)
+    assert first[:3] == case.expected
 
 
-def test_scores_of_three_texts_are_still_passed_over(tmp_path: Path) -> None:
-    rows = [{"a": q, "b": f"first of {q}", "c": f"second of {q}", "score": at / 8} for at, q in enumerate(queries(8))]
-    assert len(read(write(tmp_path / "a.csv", rows))[1]) == 8
+def typed_back(remedy: str, path: Path, settings: dict[str, Any]) -> Record | Defect:
+    """The first item that the command or the flags of a remedy read."""
+    commands = re.findall(r"(?:iconv|jq) [^`]*> NEW", remedy)
+    if not commands:
+        return read(path, **{**settings, **dict(flags_of(remedy))})[1][0]
+    if shutil.which(commands[0].split()[0]) is None:
+        pytest.skip(f"{commands[0].split()[0]} is not installed")
+    new = path.with_name(f"new{path.suffix.replace('.json', '.jsonl').replace('ll', 'l')}")
+    whole = commands[0].replace(" FILE", f" {shlex.quote(str(path))}").replace(" NEW", f" {shlex.quote(str(new))}")
+    subprocess.run(["/bin/sh", "-c", whole], check=True)
+    return read(new, **settings)[1][0]
 
 
-@pytest.mark.parametrize("name", ["esci_label", "kind"])
-def test_labels_of_several_passages_a_query_are_no_negatives(name: str, tmp_path: Path) -> None:
-    rows = [
-        {"query": query, "product_title": f"{mark} of {query}", name: mark} for query in queries(10) for mark in "ESCI"
-    ]
-    error = refusal(write(tmp_path / "a.csv", rows))
-    assert ("labels in words (E, S, C, I)" in str(error)) is (name == "esci_label")
-    assert "query, positive and negatives" not in str(error.remedy)
+def flags_of(remedy: str) -> Iterator[tuple[str, Any]]:
+    """The first flags of a remedy as settings, `--set NAME=VALUE` among them."""
+    words = shlex.split(remedy[remedy.index("--") :].replace(";", " ;"))
+    while words and words[0].startswith("--"):
+        name, value = words.pop(0).removeprefix("--").replace("-", "_"), words.pop(0).rstrip(",")
+        if name == "set":
+            name, _, value = value.partition("=")
+        yield name, {"yes": True, "no": False}.get(value, float(value) if name == "positive_score" else value)
 
 
-def test_a_list_of_queries_is_not_proposed_as_the_positives(tmp_path: Path) -> None:
-    rows = [{"doc": f"text on {q}", "queries": [q, f"{q}?"], "negatives": [f"other than {q}"]} for q in queries(8)]
-    error = refusal(write(tmp_path / "a.jsonl", rows))
-    assert "lists of queries" in str(error)
-    assert "--positive-column" not in str(error.remedy)
+def test_wording(tmp_path: Path, wiki: str, snapshot: Snapshot) -> None:
+    said = {}
+    for name, case in REFUSED.items():
+        said[name] = str(refusal(case, tmp_path, wiki)).replace(f"{tmp_path}/", "")
+    snapshot("schema-refusals.txt", situations(said))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
 def test_an_empty_cell_of_a_table_is_null(suffix: str, tmp_path: Path) -> None:
-    rows = [
-        {"query": q, "positive": f"text on {q}", "negative_1": f"other than {q}", "negative_2": f"far from {q}"}
-        for q in queries(8)
-    ]
+    rows: list[Any] = [dict(row) for row in texts(8, query="a", positive="b", negative_1="c", negative_2="d")]
     empty = "" if suffix != ".parquet" else None
     rows[2]["negative_2"] = rows[3]["negative_2"] = rows[3]["negative_1"] = rows[4]["query"] = empty
-    found = read(write(tmp_path / f"a{suffix}", rows))[1]
-    assert [getattr(item, "reason", "") for item in found] == ["", "", "", "no_negatives", "missing_field", "", "", ""]
-    assert [item.dropped for item in found if isinstance(item, Record)] == [()] * 6
-    assert len(found[2].negatives) == 1
+    items = read(write(tmp_path / f"a{suffix}", rows))[1]
+    assert [getattr(item, "reason", "") for item in items] == ["", "", "", "no_negatives", "missing_field", "", "", ""]
+    assert [item.dropped for item in items if isinstance(item, Record)] == [()] * 6
+    assert len(items[2].negatives) == 1
 
 
 @pytest.mark.parametrize("column", ["text", "title"])
@@ -82,46 +383,46 @@ def test_an_empty_cell_of_a_collection_is_an_empty_text(column: str, tmp_path: P
     corpus[7] |= {column: ""}
     (tmp_path / "corpus").mkdir()
     path = write(tmp_path / "corpus" / "corpus.tsv", corpus)
-    rows = [{"query": q, "positive": "d1", "negative": f"d{at}"} for at, q in enumerate(queries(8))]
-    found = read(write(tmp_path / "a.jsonl", rows), corpus=str(path))[1]
-    assert found[7].negatives == (("text 7",) if column == "title" else ("T7",))
+    rows = [{"query": f"a {at}", "positive": "d1", "negative": f"d{at}"} for at in range(8)]
+    items = read(write(tmp_path / "a.jsonl", rows), corpus=str(path))[1]
+    assert items[7].negatives == (("text 7",) if column == "title" else ("T7",))
 
 
 @pytest.mark.parametrize("passage", ["text", {"text": "text"}])
 @pytest.mark.parametrize("empty", [[], None])
-def test_a_column_of_negatives_that_is_always_empty_is_not_asked_about(
-    passage: Any, empty: Any, tmp_path: Path
-) -> None:
-    rows = [{"query": q, "positives": [passage], "negatives": [passage], "hard_negatives": empty} for q in queries(8)]
-    reader, found = read(write(tmp_path / "a.jsonl", rows))
+def test_a_column_of_negatives_that_is_always_empty_is_left_out(passage: Any, empty: Any, tmp_path: Path) -> None:
+    row = {"query": "a", "positives": [passage], "negatives": [passage], "hard_negatives": empty}
+    reader, items = read(write(tmp_path / "a.jsonl", [row] * 8))
     assert "negatives=negatives" in reader.files[0].mapping
-    assert [len(item.negatives) for item in found if isinstance(item, Record)] == [1] * 8
+    assert [len(item.negatives) for item in items if isinstance(item, Record)] == [1] * 8
 
 
-@pytest.mark.parametrize("first", [0, 1])
-@pytest.mark.parametrize("score", [False, True])
-@pytest.mark.parametrize("suffix", [".tsv", ".jsonl"])
-def test_the_ranks_of_a_run_are_no_ids(first: int, score: bool, suffix: str, tmp_path: Path, collection: str) -> None:
-    rows = [[100 + query, 7 * query + rank, rank + first, *[0.5] * score] for query in range(3) for rank in range(4)]
-    error = refusal(write(tmp_path / f"a{suffix}", rows), collection=collection)
-    assert "a run (query, passage, rank)" in str(error)
-    assert len(read(tmp_path / f"a{suffix}", collection=collection, format="id-rows")[1]) == 12
+@pytest.mark.parametrize(
+    "rows", [[["q1", "d0", f"d{at}"] for at in range(1, 9)], [["q1", "d1", at] for at in range(1, 9)]]
+)
+def test_triples_of_ids_that_count_are_still_read(rows: Any, tmp_path: Path, wiki: str) -> None:
+    reader, items = read(
+        write(tmp_path / "a.tsv", rows), collection=wiki, format=None if rows[0][1] == "d0" else "id-rows"
+    )
+    assert (reader.files[0].schema, len(items)) == ("id-rows", 8)
 
 
-@pytest.mark.parametrize("rows", [[[7, 0, at] for at in range(1, 9)], [[at, at + 9, 1] for at in range(8)]])
-def test_triples_of_ids_that_count_are_still_read(rows: Any, tmp_path: Path, collection: str) -> None:
-    assert len(read(write(tmp_path / "a.tsv", rows), collection=collection)[1]) == 8
+def test_a_text_source_next_to_a_collection_stays_one(tmp_path: Path, wiki: str) -> None:
+    reader, _ = read(
+        write(tmp_path / "a.jsonl", [{"query": "Arctic", "pos": ["far north"], "neg": ["Arctic fox"]}]), corpus=wiki
+    )
+    assert "ids" not in reader.files[0].mapping
 
 
 @pytest.mark.parametrize("between", [",\n", "\n,", ",\n\n", "\n, "])
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ("[ ", "\n]\n"), ("[", "\n]")])
 def test_an_array_is_one_whatever_its_lines_and_name(between: str, opening: str, closing: str, tmp_path: Path) -> None:
-    rows = [json.dumps({"query": q, "positive": "a text", "negative": "another"}) for q in queries(8)]
+    rows = [json.dumps(TRIPLET)] * 8
     for name in ("a.json", "a.jsonl"):
         (tmp_path / name).write_text(opening + between.join(rows) + closing, encoding="utf-8")
-        reader, found = read(tmp_path / name)
+        reader, items = read(tmp_path / name)
         assert reader.files[0].container == "json array"
-        assert len(found) == 8
+        assert len(items) == 8
 
 
 def test_a_cut_first_line_of_array_rows_makes_no_array(tmp_path: Path) -> None:
@@ -129,27 +430,16 @@ def test_a_cut_first_line_of_array_rows_makes_no_array(tmp_path: Path) -> None:
     assert [isinstance(item, Record) for item in read(tmp_path / "a.jsonl")[1]] == [False] + [True] * 8
 
 
-@pytest.mark.parametrize("settings", [{}, {"negative_column": "negatives"}])
-@pytest.mark.parametrize("negatives", [{"type": "hard", "texts": ["n one", "n two"]}, {"1": "n one", "2": "n two"}])
-def test_keys_of_negatives_that_are_no_miners_make_no_sources(negatives: Any, settings: Any, tmp_path: Path) -> None:
-    rows = [{"query": q, "positive": f"text on {q}", "negatives": negatives} for q in queries(8)]
-    error = refusal(write(tmp_path / "a.jsonl", rows), **settings)
-    assert "objects" in str(error)
-    assert "list of texts" in str(error.remedy)
-
-
 @pytest.mark.parametrize("negatives", [{"bm25": "n one", "dense": "n two"}, {"0": ["n one"], "1": ["n two"]}])
-def test_miners_of_one_text_or_with_numbers_are_still_sources(negatives: Any, tmp_path: Path) -> None:
-    rows = [{"query": q, "positive": f"text on {q}", "negatives": negatives} for q in queries(8)]
-    found = read(write(tmp_path / "a.jsonl", rows), negative_column="negatives")[1]
-    assert {item.split for item in found} == set(negatives)
+def test_miners_of_one_text_or_with_numbers_are_sources(negatives: Any, tmp_path: Path) -> None:
+    rows = [{"query": "a", "positive": "b", "negatives": negatives}] * 8
+    items = read(write(tmp_path / "a.jsonl", rows), negative_column="negatives")[1]
+    assert {item.split for item in items} == set(negatives)
 
 
 @pytest.mark.parametrize(("named", "other"), [("positive", "positive_2"), ("positive_2", "positive")])
 def test_a_numbered_positive_that_a_flag_leaves_out_is_named(named: str, other: str, tmp_path: Path) -> None:
-    rows = [{"query": q, "positive": f"text on {q}", "positive_2": f"more on {q}", "negative": "n"} for q in queries(8)]
-    path = write(tmp_path / "a.jsonl", rows)
-    assert "to read all, write them as a list" in str(refusal(path).remedy)
+    path = write(tmp_path / "a.jsonl", texts(8, query="a", positive="b", positive_2="c", negative="d"))
     mapping = read(path, positive_column=named)[0].files[0].mapping
     assert f"positive={named}," in mapping
     assert f"left out: {other}" in mapping

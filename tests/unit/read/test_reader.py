@@ -16,12 +16,11 @@ from typing import Any
 
 import pytest
 
-from secid.errors import InputError
 from secid.read import grouping, open_source
 from secid.records import Defect, Record, Source
 from secid.settings import Settings
 
-from .conftest import read, write
+from .conftest import read, refused, write
 
 ROW = {"query": "q", "positive": "p", "negative": "n"}
 
@@ -47,7 +46,7 @@ def test_the_hash_covers_bytes_behind_the_last_row(tmp_path: Path) -> None:
 def test_content_is_known_only_after_the_rows(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [ROW])
     reader = open_source(Source("a", (str(path),)), Settings())
-    with pytest.raises(RuntimeError, match="after the last row"):
+    with pytest.raises(RuntimeError):
         reader.content()
     assert len(list(reader)) == 1
     with pytest.raises(RuntimeError, match="once"):
@@ -173,7 +172,7 @@ def test_a_file_that_goes_bad_half_way_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(data[:-100])
     reader = open_source(Source("a", (str(path),)), Settings())
-    with pytest.raises(InputError, match="cut short"):
+    with refused(path):
         list(reader)
 
 

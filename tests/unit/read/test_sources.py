@@ -9,12 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from secid.errors import InputError, UsageError
+from secid.errors import UsageError
 from secid.read import passed_over, resolve_sources
 from secid.records import Record
 from secid.settings import Settings
+from tests.snapshots import Snapshot, situations
 
-from .conftest import read, write_arrow
+from .conftest import read, refused, write_arrow
 
 ROW = {"query": "q", "positive": "p", "negative": "n"}
 
@@ -73,7 +74,7 @@ def test_a_missing_shard_is_an_error_unless_one_is_asked_for_by_name(folder: Pat
     shards = [f"bm25-{n:05d}-of-00004.parquet" for n in (0, 3)]
     touch(folder, *shards)
     for spec in ("*.parquet", "all=*.parquet", shards[0]):
-        with pytest.raises(InputError, match=r"(2|3) of 4 shards are missing: 00001"):
+        with refused("bm25"):
             names(spec)
     assert names(f"one={shards[0]}") == {"one": [shards[0]]}
 
@@ -121,9 +122,8 @@ def test_names_given_by_the_user(folder: Path) -> None:
 @pytest.mark.parametrize("pipes", [("-", "in=-"), ("a=pipe", "b=pipe")])
 def test_what_gives_its_bytes_once_is_one_source(pipes: tuple[str, str], folder: Path) -> None:
     os.mkfifo(folder / "pipe")
-    with pytest.raises(UsageError, match="gives its bytes once, so it is one source only") as caught:
+    with pytest.raises(UsageError):
         names(*pipes)
-    assert caught.value.remedy == "save it to a file and name that"
 
 
 def test_an_equals_sign_in_a_path_is_no_name(folder: Path) -> None:
@@ -135,36 +135,44 @@ def test_an_equals_sign_in_a_path_is_no_name(folder: Path) -> None:
 @pytest.mark.parametrize("spec", ["=a.jsonl", "a="])
 def test_half_a_name_is_wrong_use(spec: str, folder: Path) -> None:
     touch(folder, "a.jsonl")
-    with pytest.raises(UsageError, match="neither a path nor name=path"):
+    with pytest.raises(UsageError):
         names(spec)
 
 
-def test_a_name_that_looks_like_a_glob_is_told_so(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.jsonl").touch()
-    with pytest.raises(InputError, match="matches no file") as caught:
-        names("bm25[top10]=a.jsonl")
-    assert caught.value.remedy == "in name=path the name may not hold *, ? or ["
+def test_a_glob_or_path_that_matches_nothing_names_what_is_near(folder: Path, snapshot: Snapshot) -> None:
+    touch(folder, "negatives/bm25.jsonl", "negatives/dense.jsonl", "a.jsonl")
+    (folder / "empty").mkdir()
+    (folder / "gone.jsonl").symlink_to("nowhere.jsonl")
+    specs = ["negatives/*.parquet", "negatives/bm52.jsonl", "nowhere/x.jsonl", "empty/x.jsonl", "empty", "x=empty"]
+    errors = {}
+    for spec in [*specs, "bm25[top10]=a.jsonl", "gone.jsonl"]:
+        with refused(spec.removeprefix("x=")) as caught:
+            names(spec)
+        errors[spec] = str(caught.value)
+    for wrong in (["a="], ["s=a.jsonl", "s=negatives/bm25.jsonl"], ["-", "in=-"], ["a.jsonl", "a.jsonl"]):
+        with pytest.raises(UsageError) as misused:
+            names(*wrong)
+        errors[" ".join(wrong)] = str(misused.value)
+    snapshot("source-refusals.txt", situations(errors))
 
 
-def test_a_glob_or_path_that_matches_nothing_names_what_is_near(folder: Path) -> None:
-    touch(folder, "negatives/bm25.jsonl", "negatives/dense.jsonl")
-    with pytest.raises(InputError, match=r"negatives/\*.parquet: matches no file") as caught:
-        names("negatives/*.parquet")
-    assert "bm25.jsonl" in str(caught.value)
-    with pytest.raises(InputError, match="no such file") as caught:
-        names("negatives/bm52.jsonl")
-    assert "near it in negatives: bm25.jsonl" in str(caught.value)
-    with pytest.raises(InputError, match="there is no folder nowhere"):
-        names("nowhere/x.jsonl")
+def test_a_folder_without_permission_is_an_input_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbid(self: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    (folder / "d").mkdir()
+    monkeypatch.setattr(Path, "iterdir", forbid)
+    with refused("d"):
+        names("d")
 
 
 def test_two_sources_of_one_name_are_wrong_use(folder: Path) -> None:
     touch(folder, "a/x.jsonl", "b/x.jsonl")
-    with pytest.raises(UsageError, match="two sources would be named 's'") as caught:
+    with pytest.raises(UsageError) as caught:
         names("s=a/x.jsonl", "s=b/x.jsonl")
-    assert "other=b/x.jsonl" in str(caught.value)
-    with pytest.raises(UsageError, match=r"a/x\.jsonl is given twice"):
+    remedy = str(caught.value.remedy).split(": ")[1]
+    assert list(names("s=a/x.jsonl", remedy)) == ["s", "other"]
+    with pytest.raises(UsageError):
         names("a/x.jsonl", "a/x.jsonl")
 
 
@@ -190,16 +198,8 @@ def test_files_of_one_name_take_folders_that_tell_them_apart(
     touch(folder, "d/w.jsonl", "d/w.csv", "d/s-00000-of-00002.jsonl", "d/s-00001-of-00002.jsonl", "e/s.jsonl")
     touch(folder, "d/t/00000-of-00001.jsonl", "e/t/00000-of-00001.jsonl")
     assert list(names(*specs)) == expected
-    with pytest.raises(UsageError, match="given twice"):
+    with pytest.raises(UsageError):
         names("a/x.jsonl", "a/*.jsonl")
-
-
-def test_an_empty_folder_is_an_error(folder: Path) -> None:
-    (folder / "empty").mkdir()
-    with pytest.raises(InputError, match="holds no data file"):
-        names("empty")
-    with pytest.raises(InputError, match="holds no data file"):
-        names("x=empty")
 
 
 def saved_dataset(folder: Path, n_files: int = 2) -> None:
@@ -224,24 +224,26 @@ def test_a_saved_dataset_of_several_splits_asks_which(folder: Path) -> None:
     (folder / "d/dataset_dict.json").write_text('{"splits": ["train", "test"]}')
     assert list(names("d")) == ["d"]
     saved_dataset(folder / "d/test")
-    with pytest.raises(InputError, match=r"several splits.*test, train"):
+    with refused("d") as caught:
         names("d")
-    assert list(names("d/train")) == ["train"]
+    assert names(str(caught.value.remedy).split(": ")[1]) == names("d/train")
 
 
 def test_train_is_the_example_of_a_saved_dataset_of_splits(folder: Path) -> None:
     touch(folder, *(f"d/{split}/{name}" for split in ("test", "train") for name in ("state.json", "dataset_info.json")))
     touch(folder, "d/dataset_dict.json")
-    with pytest.raises(InputError, match="name one: d/train"):
+    with refused("d") as caught:
         names("d")
+    assert str(caught.value.remedy).endswith(" d/train")
     assert passed_over(["d/train"]) == []
 
 
 def test_a_saved_dataset_without_one_of_its_files_is_an_error(folder: Path) -> None:
     saved_dataset(folder / "d")
     (folder / "d/data-00001-of-00002.arrow").unlink()
-    with pytest.raises(InputError, match="missing: data-00001"):
+    with refused("d") as caught:
         names("d")
+    assert "data-00001" in caught.value.message
 
 
 def test_chunked_arrow_tables_are_read_whole(folder: Path) -> None:
@@ -251,9 +253,3 @@ def test_chunked_arrow_tables_are_read_whole(folder: Path) -> None:
     found = read("a.arrow")[1]
     assert [item.line for item in found] == list(range(1, 5001))
     assert found[-1].query == "q 4999"
-
-
-def test_a_broken_link_is_named_as_one(folder: Path) -> None:
-    (folder / "gone.jsonl").symlink_to(folder / "nowhere.jsonl")
-    with pytest.raises(InputError, match=r"a broken link: .*nowhere\.jsonl is not there"):
-        resolve_sources([str(folder / "gone.jsonl")], Settings())

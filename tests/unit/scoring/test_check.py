@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from secid import api
-from secid.errors import NothingToScoreError, UsageError
+from secid.errors import BadRecordsError, NothingToScoreError, UsageError
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import CHECKED, Check, CheckedSource, failures, parse_limits
 from tests.unit.scoring.made_rows import clean_rows, passage, write
@@ -239,12 +239,15 @@ def test_queries_without_tokens_are_those_of_the_tokenizer_at_hand(tmp_path):
     assert check_one(tmp_path, rows, tokenizer="whitespace").finding("query_without_tokens").n_negatives == 0
 
 
-def test_malformed_rows_are_a_caution_and_never_an_error(tmp_path):
+def test_malformed_rows_are_a_caution_and_too_many_the_error_that_score_gives(tmp_path):
     rows = [*clean_rows(10), {"query": "q", "pos": "p", "neg": "a string"}, {"query": "q", "pos": ["p"], "neg": []}]
-    source = check_one(tmp_path, rows)
+    with pytest.raises(BadRecordsError) as caught:
+        check_one(tmp_path, rows)
+    assert caught.value.exit_code == 2
+    source = check_one(tmp_path, rows, max_bad_fraction=0.1)
     assert source.skipped == {"string_for_list": 1, "no_negatives": 1}
     bad = source.caution("malformed_rows")
-    assert (bad.n, bad.fraction, bad.limit, bad.exceeded) == (1, pytest.approx(1 / 12), 0.05, True)
+    assert (bad.n, bad.fraction, bad.limit, bad.exceeded) == (1, pytest.approx(1 / 12), 0.1, False)
     assert [(example.reason, example.line) for example in bad.examples] == [("string_for_list", 11)]
     bare = source.caution("rows_without_negatives")
     assert (bare.n, bare.fraction, [example.line for example in bare.examples]) == (1, pytest.approx(1 / 12), [12])
@@ -268,7 +271,7 @@ def test_a_source_without_triplets_is_an_error(tmp_path):
 
 def test_a_source_without_triplets_is_explained_by_an_example(tmp_path):
     rows = [{"query": "q", "docs": ["p", "n"], "labels": [1]}] * 2 + [{"query": None, "docs": ["p"], "labels": [1]}]
-    with pytest.raises(NothingToScoreError, match=r"wrong_type 2.*jsonl:1: wrong_type: 1 labels for 2 passages"):
+    with pytest.raises(BadRecordsError, match=r"wrong_type 2.*jsonl:1: wrong_type: 1 labels for 2 passages"):
         check_one(tmp_path, rows)
 
 

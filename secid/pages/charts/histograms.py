@@ -1,28 +1,21 @@
-"""Shares of a source's negatives: gate histograms and findings."""
+"""How the gates of each source's negatives are distributed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
 from secid.pages.charts.svg import (
-    AXIS,
     LINE,
     WIDTH,
-    Scale,
-    around,
-    bottom_axis,
     label,
     line,
     picture,
-    rect,
     series_class,
     tag,
-    ticks,
     words,
 )
-from secid.pages.glossary import in_plain_words
 from secid.results import SourceResult
 
 PANEL_GAP, PANEL_HEIGHT, NAME_HEIGHT = 12, 44, 20
@@ -75,37 +68,3 @@ def _panel(
         words(x + width, base + 15, "1", anchor="end", class_="tick"),
     ]
     return parts
-
-
-def finding_bars(
-    names: Sequence[str], shares: Mapping[str, Mapping[str, float]], title: str, description: str
-) -> Markup:
-    """Bars of all sources for each finding. shares: source -> finding -> share."""
-    bar, gap, left = 9.0, 12.0, 176.0
-    _, high = around([value for own in shares.values() for value in own.values()], zero=True)
-    scale = Scale(0.0, min(1.0, max(high, 0.01)), left, WIDTH - 24)  # the last tick, 100%, whole
-    y, parts = 6.0, []
-    bottom = y + len(names) * (bar * len(shares) + gap)
-    axis = [(tick, f"{100 * tick:g}%") for tick in ticks(0.0, scale.high)]
-    parts += bottom_axis(scale, axis, y, bottom, "share of negatives")
-    for name in names:
-        middle = y + bar * len(shares) / 2
-        parts.append(words(left - 8, middle + 4, in_plain_words(name), anchor="end"))
-        for number, own in enumerate(shares.values()):
-            share = own.get(name, 0.0)
-            parts.append(rect(left, y + bar * number + 1, scale(share) - left, bar - 2, f"{series_class(number)} area"))
-        y += bar * len(shares) + gap
-    keys, height = _squares(list(shares), bottom + AXIS + LINE)
-    return picture("findings", title, description, bottom + AXIS + 10 + height, [*parts, *keys])
-
-
-def _squares(names: Sequence[str], y: float) -> tuple[list[Markup], float]:
-    """A legend of squares, in the order of the bars."""
-    parts = []
-    for number, name in enumerate(names):
-        x, top = (number % 2) * WIDTH / 2, y + LINE * (number // 2)
-        parts += [
-            rect(x + 2, top - 10, 11, 11, f"{series_class(number)} area"),
-            words(x + 20, top, label(f"{number + 1}. {name}")),
-        ]
-    return parts, LINE * ((len(names) + 1) // 2)

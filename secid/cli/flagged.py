@@ -1,0 +1,35 @@
+"""`secid flagged`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from secid.cli.written import print_lines
+
+
+def flagged(
+    run: Annotated[Path, typer.Argument(help="Run folder of `secid score`.", show_default=False)],
+    finding: Annotated[
+        str, typer.Option("--finding", metavar="NAME", help="Such as inversion; `secid explain` lists all.")
+    ],
+    out: Annotated[str, typer.Option("-o", "--out", help="A new .jsonl file, or - for stdout.", show_default=False)],
+    source: Annotated[str | None, typer.Option("--source", help="Which source. [default: all]")] = None,
+) -> None:
+    """Write the negatives that have a finding, one JSON line each, with their texts and numbers.
+
+    Example: secid flagged secid-runs/mine --source bm25 --finding inversion -o rows.jsonl
+    """
+    from secid import api
+    from secid.cli.console import stdout
+    from secid.pages.numbers import plural
+
+    written = api.flagged(run, finding, sys.stdout if out == "-" else out, source=source)
+    if out == "-":
+        return
+    counts = ", ".join(f"{name} {count:,}" for name, count in written.n_rows.items())
+    total = plural(sum(written.n_rows.values()), "negative")
+    print_lines(stdout(), [f"wrote {written.path}: {total} with {written.finding} ({counts})"])

@@ -1,0 +1,153 @@
+"""The files of a run's sources, read once more: a plan that knows the place of every negative, and the rows to copy."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from secid.errors import InputError, UsageError
+from secid.export.rows import RowsOnDisk
+from secid.pool import Plan, PlannedSource, make_plan
+from secid.pool.make import TextRules
+from secid.progress import Progress
+from secid.read import FileContent, Reader, once_only, open_source
+from secid.records import Source
+from secid.results import Run, SourceResult
+from secid.settings import FIELDS, Settings
+
+PLACEHOLDER = "source"
+"""Name a source is planned under: its own may end in the split that the plan adds to it."""
+MOVED = "run secid in the folder where the run was made, with its files in place"
+CHANGED = "score it again, or restore the file that was scored"
+
+
+@dataclass(frozen=True)
+class Original:
+    """One source of a run, planned again. split: which source of its files it is; "" where they hold one."""
+
+    name: str
+    split: str
+    planned: PlannedSource
+    rows: RowsOnDisk
+
+
+def settings_of(run: Run, **changes: Any) -> Settings:
+    """The settings that a run was made with, with changes; settings of a newer secid are left out."""
+    values = {name: entry["value"] for name, entry in run.settings.items() if name in FIELDS}
+    return replace(Settings(**values), **changes)
+
+
+def find_source(run: Run, name: str | None) -> SourceResult:
+    """The source of that name; the only one where none is named. Raises UsageError."""
+    names = ", ".join(source.name for source in run.sources)
+    if name is None and len(run.sources) > 1:
+        raise UsageError("this run has several sources", remedy=f"--source NAME, one of {names}")
+    for source in run.sources:
+        if name in (None, source.name):
+            return source
+    raise UsageError(f"no source {name!r} in this run", remedy=f"its sources are {names}")
+
+
+def check_present(source: SourceResult) -> None:
+    """Raises InputError where a file of the source is missing, or not as long as the one that was scored."""
+    for file in source.paths:
+        if once_only(file.path):
+            raise InputError("cannot be read again", where=file.path, remedy="save it to a file and score that")
+        try:
+            n_bytes = Path(file.path).stat().st_size
+        except OSError as error:
+            raise InputError(f"cannot be read again ({error.strerror})", where=file.path, remedy=MOVED) from error
+        if n_bytes != file.n_bytes:
+            raise _changed(file.path)
+
+
+def check_unchanged(source: SourceResult) -> None:
+    """Raises InputError where a file of the source is missing, or not the one that was scored. Reads it."""
+    check_present(source)
+    for file in source.paths:
+        with Path(file.path).open("rb") as handle:
+            if hashlib.file_digest(handle, "sha256").hexdigest() != file.sha256:
+                raise _changed(file.path)
+
+
+def _changed(path: str) -> InputError:
+    return InputError("has changed since it was scored (another SHA-256)", where=path, remedy=CHANGED)
+
+
+@contextmanager
+def plan_again(
+    run: Run,
+    names: Sequence[str],
+    settings: Settings,
+    folder: Path,
+    progress: Progress,
+    text_rules: TextRules | None,
+) -> Iterator[tuple[Plan, dict[str, Original]]]:
+    """The named sources of a run, planned as they were. Each file is opened once.
+
+    folder : an empty folder for spool files.   text_rules : as in `plan_of`; only the named sources are read.
+    Raises InputError where a file has changed or no longer gives the source.
+    """
+    results = [find_source(run, name) for name in names]
+    for result in results:
+        check_present(result)
+    readers: dict[tuple[str, ...], Reader] = {}
+    for result in results:
+        paths = tuple(file.path for file in result.paths)
+        if paths not in readers:
+            readers[paths] = open_source(Source(f"{PLACEHOLDER}{len(readers)}", paths), settings, keep=True)
+    on_disk = {reader.source: RowsOnDisk(folder / f"{reader.source.name}.rows") for reader in readers.values()}
+    progress.start("read", sum(reader.n_bytes or 0 for reader in readers.values()), "bytes")
+    done = 0
+
+    def tick() -> None:
+        nonlocal done
+        now = sum(reader.bytes_read() for reader in readers.values())
+        progress.advance(now - done)
+        done = now
+
+    streams = [(reader.source, on_disk[reader.source].watch(reader.blocks())) for reader in readers.values()]
+    plan = make_plan(streams, settings, folder, tick, text_rules=text_rules)
+    try:
+        originals = {}
+        for result in results:
+            reader = readers[tuple(file.path for file in result.paths)]
+            _compare(reader.content(), result)
+            planned, split = _matching(result.name, reader.source, plan)
+            originals[result.name] = Original(result.name, split, planned, on_disk[reader.source])
+        yield plan, originals
+    finally:
+        plan.close()
+
+
+def _compare(content: Iterable[FileContent], result: SourceResult) -> None:
+    hashes = {file.path: file.sha256 for file in result.paths}
+    for file in content:
+        if file.sha256 != hashes[file.path]:
+            raise _changed(file.path)
+
+
+def _matching(name: str, source: Source, plan: Plan) -> tuple[PlannedSource, str]:
+    """The planned source that had this name, and its split."""
+    splits: Mapping[str, PlannedSource] = {
+        planned.name.removeprefix(source.name).removeprefix(":"): planned
+        for planned in plan.sources
+        if planned.source is source
+    }
+    split = split_of(name, splits, source.paths[0])
+    return splits[split], split
+
+
+def split_of(name: str, splits: Iterable[str], path: str) -> str:
+    """The split that a source's name ends in: the longest that fits.
+
+    Raises InputError where the file under `path` gives none that fits.
+    """
+    fitting = [split for split in splits if not split or name.endswith(f":{split}")]
+    if not fitting:
+        raise InputError(f"no longer gives the source {name!r}", where=path, remedy="score it again")
+    return max(fitting, key=len)

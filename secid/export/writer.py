@@ -1,0 +1,276 @@
+"""Rows in a trainer's schema: the one writer of `secid select`, `secid mix` and whatever else writes training rows.
+
+    st-ntuple      anchor, positive, negative_1 … negative_K; one triplet (negative) a row where rows differ in number
+    flagembedding  query, pos, neg, with pos_scores and neg_scores where every passage has one; other scalar columns
+    tevatron       query_id, query, positive_passages, negative_passages of {docid, title, text}; other scalar columns
+
+JSON lines or Parquet by the suffix. Every row has every column, as loaders of both expect.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from io import TextIOWrapper
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, cast, get_args
+
+from secid.errors import OutputError, UsageError
+from secid.export.rows import QUERY_ID, SCORE_COLUMNS, Row
+from secid.files import partial_of
+from secid.records import Scalar
+
+Schema = Literal["st-ntuple", "flagembedding", "tevatron"]
+SCHEMAS: tuple[Schema, ...] = get_args(Schema)
+OWN: Mapping[str, Schema] = {"triplet": "st-ntuple", "flagembedding": "flagembedding", "tevatron": "tevatron"}
+"""Schemas of `secid.read` that a copy is written in without --as; of all others it is flagembedding."""
+SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
+BATCH_ROWS = 1024
+"""Rows of Parquet put together at once: the readers' own batch size."""
+TEXT_COLUMNS: Mapping[Schema, tuple[str, ...]] = {
+    "st-ntuple": ("anchor", "positive"),
+    "flagembedding": ("query", "pos", "neg", *SCORE_COLUMNS),
+    "tevatron": (QUERY_ID, "query", "positive_passages", "negative_passages"),
+}
+QUERY_IDS = (QUERY_ID, "qid", "_id", "id")
+"""Columns that name the query, the first that a row has."""
+PASSAGE_IDS, SCORES, FURTHER = "ids of passages", "scores of passages", "further positives"
+"""What some schemas hold and others do not, as it is named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What a file holds.
+
+    layout     : "n-tuple" or "triplets" of st-ntuple, else "".
+    n_negatives: cells of negatives.   n_made_ids : rows whose query id, or ids of passages, the source does not name.
+    not_held   : what the schema cannot hold, by name: how many rows have it (of further positives: how many there are).
+    """
+
+    schema: Schema
+    layout: str
+    n_rows: int
+    n_negatives: int
+    n_made_ids: int
+    not_held: dict[str, int]
+
+
+def schema_of(asked: str | None, own: Collection[str]) -> Schema:
+    """The schema to write. asked: what --as says.   own: the schemas of the source's files. Raises UsageError."""
+    if asked is not None and asked not in SCHEMAS:
+        raise UsageError(f"unknown schema {asked!r}", where="--as", remedy=f"one of {', '.join(SCHEMAS)}")
+    given = {OWN.get(name, "flagembedding") for name in own}
+    return asked or (given.pop() if len(given) == 1 else "flagembedding")
+
+
+def suffix_of(out: Path) -> str:
+    """The suffix that names the container. Raises OutputError for any other."""
+    for suffix in SUFFIXES:
+        if out.name.endswith(suffix):
+            return suffix
+    raise OutputError("unknown suffix", where=str(out), remedy=f"end the name in {', '.join(SUFFIXES)}")
+
+
+@contextmanager
+def new_files(*paths: Path) -> Iterator[list[Path]]:
+    """Names to write files under that appear together at the end of the block, or not at all.
+
+    Raises OutputError where one exists already, or cannot be written.
+    """
+    for path in paths:
+        if not path.parent.is_dir():
+            raise OutputError("no such directory", where=str(path.parent), remedy="create it first")
+        if path.exists() or path.is_symlink():
+            raise OutputError("already exists", where=str(path), remedy="name another file; nothing is overwritten")
+    partials = [partial_of(path) for path in paths]
+    try:
+        yield partials
+        for partial, path in zip(partials, paths, strict=True):
+            partial.replace(path)
+    except OSError as error:
+        raise OutputError(f"cannot be written: {error.strerror}", where=str(paths[0])) from error
+    finally:
+        for partial in partials:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+
+
+@dataclass
+class _Survey:
+    """What all rows together hold, from which the columns of the file follow.
+
+    numbers : how many negatives rows have.   kinds : types of each other column.   held : rows that have a value, by
+    name of a column.   n_scored : rows whose passages all have a score.   n_without_ids : rows that lack an id.
+    """
+
+    n_rows: int = 0
+    n_negatives: int = 0
+    n_scored: int = 0
+    n_without_ids: int = 0
+    numbers: set[int] = field(default_factory=set)
+    kinds: dict[str, set[type]] = field(default_factory=dict)
+    held: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+
+    def take(self, row: Row) -> None:
+        passages = (*row.positives, *row.negatives)
+        has_ids = [bool(passage.id) for passage in passages]
+        self.n_rows += 1
+        self.n_negatives += len(row.negatives)
+        self.n_scored += all(passage.score is not None for passage in passages)
+        self.n_without_ids += not (_query_id(row) and all(has_ids))
+        self.numbers.add(len(row.negatives))
+        for name, value in _columns(row).items():
+            self.kinds.setdefault(name, set()).add(type(value))
+            self.held[name] += value is not None
+        self.held[PASSAGE_IDS] += any(has_ids)
+        self.held[SCORES] += any(passage.score is not None for passage in passages)
+        self.held[FURTHER] += len(row.positives) - 1
+        self.lost.update(row.lost)
+
+
+def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suffix: str) -> Written:
+    """Writes rows to `out`, a new file, in the container of the suffix.
+
+    rows : gives the same rows at each call: once for the columns, once for the file. Memory does not grow with them.
+    """
+    survey = _Survey()
+    for row in rows():
+        survey.take(row)
+    equal = len(survey.numbers) == 1
+    scored = schema == "flagembedding" and survey.n_scored == survey.n_rows
+    types = {
+        name: _one_type(kinds)
+        for name, kinds in survey.kinds.items()
+        if schema != "st-ntuple" and name not in TEXT_COLUMNS[schema]
+    }
+
+    def documents() -> Iterator[dict[str, Any]]:
+        for number, row in enumerate(rows(), 1):
+            columns = _columns(row)
+            others = {name: _as(columns.get(name), kind) for name, kind in types.items()}
+            if schema == "st-ntuple":
+                yield from _tuples(row, equal)
+            elif schema == "flagembedding":
+                yield {**_lists(row, scored), **others}
+            else:
+                yield {**_objects(row, number), **others}
+
+    held = {
+        PASSAGE_IDS: schema == "tevatron",
+        SCORES: schema == "flagembedding" and scored,
+        FURTHER: schema != "st-ntuple",
+    }
+    held |= dict.fromkeys((*types, *(QUERY_IDS if schema == "tevatron" else ())), True)
+    not_held = survey.lost + Counter({name: n for name, n in survey.held.items() if not held.get(name)})
+    return Written(
+        schema=schema,
+        layout=("n-tuple" if equal else "triplets") if schema == "st-ntuple" else "",
+        n_rows=_write(documents(), types, out, suffix),
+        n_negatives=survey.n_negatives,
+        n_made_ids=survey.n_without_ids if schema == "tevatron" else 0,
+        not_held=dict(sorted(not_held.items())),
+    )
+
+
+def _columns(row: Row) -> Mapping[str, Scalar]:
+    return {QUERY_ID: row.query_id, **row.columns} if row.query_id else row.columns
+
+
+def _query_id(row: Row) -> str:
+    """The id of the query; "" where the row names none."""
+    columns = _columns(row)
+    return next((str(columns[name]) for name in QUERY_IDS if columns.get(name) not in (None, "")), "")
+
+
+def _tuples(row: Row, equal: bool) -> Iterator[dict[str, Any]]:
+    """Columns count by their order in sentence-transformers, and none may be empty."""
+    start = {"anchor": row.query, "positive": row.positives[0].text}
+    texts = [passage.text for passage in row.negatives]
+    if equal and len(texts) > 1:
+        yield {**start, **{f"negative_{number}": text for number, text in enumerate(texts, 1)}}
+    else:
+        yield from ({**start, "negative": text} for text in texts)
+
+
+def _lists(row: Row, scored: bool) -> dict[str, Any]:
+    sides = row.positives, row.negatives
+    scores = zip(SCORE_COLUMNS, ([passage.score for passage in side] for side in sides), strict=True)
+    texts = ([passage.text for passage in side] for side in sides)
+    return {"query": row.query, **dict(zip(("pos", "neg"), texts, strict=True)), **(dict(scores) if scored else {})}
+
+
+def _objects(row: Row, number: int) -> dict[str, Any]:
+    """number: of the row, which stands for the id of a query without one; a hash of the text for that of a passage."""
+    return {
+        QUERY_ID: _query_id(row) or str(number),
+        "query": row.query,
+        **{
+            f"{role}_passages": [
+                {
+                    "docid": passage.id or blake2b(passage.text.encode(), digest_size=8).hexdigest(),
+                    "title": passage.title,
+                    "text": passage.text.removeprefix(f"{passage.title} ") if passage.title else passage.text,
+                }
+                for passage in side
+            ]
+            for role, side in (("positive", row.positives), ("negative", row.negatives))
+        },
+    }
+
+
+def _one_type(kinds: set[type]) -> type:
+    """The type of a column: text where its rows differ, but for whole and other numbers."""
+    given = kinds - {type(None)}
+    return float if given == {int, float} else next(iter(given)) if len(given) == 1 else str
+
+
+def _as(value: Scalar, kind: type) -> Scalar:
+    return value if value is None or type(value) is kind else kind(value)
+
+
+def _write(documents: Iterator[dict[str, Any]], types: Mapping[str, type], out: Path, suffix: str) -> int:
+    """Writes the documents as they come; how many."""
+    if suffix == ".parquet":
+        return _write_parquet(documents, types, out)
+    n_rows = 0
+    with out.open("wb") as raw, _packed(raw, suffix) as file, TextIOWrapper(file, "utf-8", newline="\n") as lines:
+        for document in documents:
+            lines.write(json.dumps(document, ensure_ascii=False) + "\n")
+            n_rows += 1
+    return n_rows
+
+
+def _packed(raw: BinaryIO, suffix: str) -> BinaryIO:
+    """The same rows give the same bytes: no name and no time in a gzip file."""
+    return cast("BinaryIO", gzip.GzipFile("", "wb", fileobj=raw, mtime=0)) if suffix.endswith(".gz") else raw
+
+
+def _write_parquet(documents: Iterator[dict[str, Any]], types: Mapping[str, type], out: Path) -> int:
+    # pyarrow is imported only where a file asks for it: it costs 0.1 s.
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    passages = pa.list_(pa.struct([(name, pa.string()) for name in ("docid", "title", "text")]))
+    special = {
+        **dict.fromkeys(("pos", "neg"), pa.list_(pa.string())),
+        **dict.fromkeys(SCORE_COLUMNS, pa.list_(pa.float64())),
+        **dict.fromkeys(("positive_passages", "negative_passages"), passages),
+    }
+    scalars = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+    first = next(documents)
+    kinds = {name: special.get(name, scalars[types.get(name, str)]) for name in first}
+    schema = pa.schema(list(kinds.items()))
+    n_rows = 0
+    everything = chain([first], documents)
+    with pq.ParquetWriter(out, schema, compression="zstd") as writer:
+        while batch := list(islice(everything, BATCH_ROWS)):
+            writer.write_batch(pa.RecordBatch.from_pylist(batch, schema=schema))
+            n_rows += len(batch)
+    return n_rows

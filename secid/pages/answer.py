@@ -1,0 +1,65 @@
+"""The answer to which sources to train on: one row a source, the same on every page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from secid.pages.findings import STATUS, ranked
+from secid.pages.glossary import score_point
+from secid.pages.numbers import count, fraction, letter, percent, score
+from secid.pages.page import Column, Table, foreign, number, status, text
+from secid.pages.sanitize import plain
+from secid.results import Run, SourceResult
+
+Cell = Callable[[Run, SourceResult], str]
+
+
+def answer_table(run: Run) -> Table:
+    """The columns that fit a terminal of 80 columns."""
+    return _table(run, COLUMNS)
+
+
+def full_answer_table(run: Run) -> Table:
+    """The answer table of report.md and report.html: also the score without flagged negatives, and the top problem."""
+    return _table(run, COLUMNS | MORE_COLUMNS)
+
+
+def _table(run: Run, columns: dict[Column, Cell]) -> Table:
+    rows = tuple(tuple(cell(run, source) for cell in columns.values()) for source in run.sources)
+    return Table(caption="Sources by score", columns=tuple(columns), rows=rows)
+
+
+def own_score(run: Run, source: SourceResult) -> str:
+    """The score that the source is ranked by, with its interval."""
+    point = score_point(source, run.budget)
+    return score(point.nats, point.interval_95, run.budget)
+
+
+def score_without(source: SourceResult) -> str:
+    """ECI_sem without the flagged negatives; "–" where none is flagged or none is left."""
+    rest = source.without_flagged
+    return score(rest.eci_nats, rest.interval_95) if source.n_flagged else "–"
+
+
+def _tie(run: Run, source: SourceResult) -> str:
+    return letter(source.rank_group) if run.comparisons else "–"
+
+
+def _top_problem(run: Run, source: SourceResult) -> str:
+    return next((item.name for _, item in ranked(run, source)), "none above its limit")
+
+
+COLUMNS: dict[Column, Cell] = {
+    foreign("source"): lambda _, source: plain(source.name),
+    status("status"): lambda _, source: STATUS[source.status],
+    number("score ± CI"): own_score,
+    text("tie"): _tie,
+    number("hardness"): lambda _, source: fraction(source.hardness, 2),
+    number("outscoring"): lambda _, source: percent(source.inversion_fraction),
+    number("defects"): lambda _, source: percent(source.flagged_share),
+    number("n"): lambda _, source: count(source.n_triplets),
+}
+MORE_COLUMNS: dict[Column, Cell] = {
+    number("without flagged"): lambda _, source: score_without(source),
+    text("top problem"): _top_problem,
+}

@@ -1,0 +1,158 @@
+"""A check as a page: the status of each source, what is wrong with it with examples, and what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from secid.pages.findings import STATUS, above_limit, heat_table, sentence, statuses_line
+from secid.pages.glossary import in_plain_words
+from secid.pages.numbers import count, fraction, listed, percent, plural
+from secid.pages.page import Item, Page, Part, Section, SourceFindings, Table, foreign, number, status, text
+from secid.pages.sanitize import named, plain, short
+from secid.results.catalogue import CAUTIONS, FINDINGS
+from secid.results.check import Check, CheckedSource, SourceCaution, Spread
+
+SHOWN_PLACES = 3
+"""Rows that a caution names."""
+ROLES = ("query", "positive", "negative")
+
+
+def check_page(check: Check) -> Page:
+    """What the texts of all sources show; nothing was encoded."""
+    return Page(
+        title="Check of hard negatives",
+        subtitle=f"{plural(len(check.sources), 'source')}, tokens by {plain(check.tokens_by)}, nothing encoded",
+        verdict=tuple(_verdict(check)),
+        answer=_answer(check.sources),
+        pictures=(),
+        findings=tuple(found for source in check.sources if (found := _findings(source)).items),
+        controls="",
+        heat=heat_table(check.sources),
+        details=(_files(check.sources), _lengths(check.sources), *_overlaps(check)),
+        footer=f"Made by secid {plain(check.secid_version)}, check schema {plain(check.schema_version)}.",
+    )
+
+
+def _verdict(check: Check) -> list[str]:
+    lines = [statuses_line(check.sources)]
+    if check.failed:
+        lines.append(f"Above a limit of --fail-on: {plain(listed(check.failed, len(check.failed)))}.")
+    found = check.evaluation
+    if found is not None:
+        lines.append(
+            f"Compared with {plural(found.n_queries, 'evaluation query', 'evaluation queries')} and "
+            f"{plural(found.n_relevant_passages, 'relevant passage')} of {named(found.folder)}."
+        )
+    return [*lines, "Hardness, inversions and the score need an encoder: run secid score."]
+
+
+def _answer(sources: Sequence[CheckedSource]) -> Table:
+    rows = tuple(
+        (
+            short(source.name),
+            STATUS[source.status],
+            percent(source.flagged_share),
+            *map(count, (source.n_triplets, source.n_queries, source.n_records, source.n_read - source.n_used)),
+        )
+        for source in sources
+    )
+    heads = ("defects", "n", "queries", "records", "rows left out")
+    columns = (foreign("source"), status("status"), *map(number, heads))
+    return Table(caption="Defects: negatives with at least one counted defect", columns=columns, rows=rows)
+
+
+def _findings(source: CheckedSource) -> SourceFindings:
+    """What is above its limit: findings of the negatives in the order of the catalogue, then cautions."""
+    items = [
+        Item(
+            name=FINDINGS[item.name].title,
+            sentence=sentence(item),
+            command=f"secid explain {item.name}",
+            examples=item.examples,
+            n_negatives=item.n_negatives,
+        )
+        for item in sorted(source.findings, key=lambda item: FINDINGS[item.name].urgency)
+        if above_limit(item)
+    ]
+    items += [_caution(item) for item in source.cautions if item.exceeded]
+    return SourceFindings(source=short(source.name), status=STATUS[source.status], items=tuple(items), command="")
+
+
+def _caution(item: SourceCaution) -> Item:
+    entry = CAUTIONS[item.name]
+    detail = f": {plain(item.detail)}" if item.detail else ""
+    places = [f"{named(example.path)}:{example.line}" for example in item.examples[:SHOWN_PLACES]]
+    where = f" For example {listed(places)}." if places else ""
+    return Item(
+        name=in_plain_words(item.name),
+        sentence=f"{percent(item.fraction)} of the {entry.of}: {entry.says}{detail}. "
+        f"{entry.do[:1].upper()}{entry.do[1:]}.{where}",
+        command="",
+        examples=(),
+        n_negatives=0,
+    )
+
+
+def _files(sources: Sequence[CheckedSource]) -> Section:
+    rows = tuple(
+        (short(file.path, 80), short(source.name), plain(file.schema), plain(file.container), plain(file.mapping))
+        for source in sources
+        for file in source.files
+    )
+    skipped = tuple(
+        f"{named(source.name)}: {plural(number_, 'row')} left out: {in_plain_words(reason)}."
+        for source in sources
+        for reason, number_ in source.skipped.items()
+    )
+    columns = (foreign("file"), foreign("source"), text("schema"), text("container"), foreign("columns"))
+    table = Table(caption="Files, and how each was read", columns=columns, rows=rows)
+    return Section(anchor="files", title="What was read", link="Files", bullets=skipped, parts=(Part(table=table),))
+
+
+def _lengths(sources: Sequence[CheckedSource]) -> Section:
+    rows = tuple(
+        (
+            short(source.name),
+            role,
+            count(source.lengths[role].n_texts),
+            _spread(source.lengths[role].characters),
+            _spread(source.lengths[role].tokens),
+        )
+        for source in sources
+        for role in ROLES
+    )
+    heads = ("texts", "characters", "tokens")
+    columns = (foreign("source"), text("role"), *map(number, heads))
+    bullets = tuple(
+        f"{named(source.name)}: {_spread(source.negatives_per_query)} negatives a query (min, median, 95 %, max); "
+        f"mean lexical coverage of the positives {fraction(source.positive_coverage_mean)}."
+        for source in sources
+    )
+    table = Table(caption="Lengths of the texts", columns=columns, rows=rows)
+    return Section(
+        anchor="lengths",
+        title="Lengths of the distinct texts: minimum, median, 95 %, maximum",
+        link="Lengths",
+        bullets=bullets,
+        parts=(Part(table=table),),
+    )
+
+
+def _spread(spread: Spread) -> str:
+    return ", ".join(map(count, (spread.minimum, spread.median, spread.p95, spread.maximum)))
+
+
+def _overlaps(check: Check) -> tuple[Section, ...]:
+    rows = tuple(
+        (
+            f"{named(item.first)} and {named(item.second)}",
+            percent(item.shared_query_fraction),
+            percent(item.shared_document_fraction),
+            fraction(item.negative_jaccard_mean),
+        )
+        for item in check.overlaps
+    )
+    columns = (foreign("sources"), number("queries"), number("negatives"), number("mean Jaccard"))
+    table = Table(caption="Shared by two sources, of the smaller one's", columns=columns, rows=rows)
+    section = Section(anchor="overlaps", title="Overlap of sources", link="Overlap", parts=(Part(table=table),))
+    return (section,) if rows else ()

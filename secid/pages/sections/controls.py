@@ -1,0 +1,149 @@
+"""What the controls say of the sources: one line, and two tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from secid.pages.glossary import control_title, kind_name, score_name, score_point, terms
+from secid.pages.numbers import count, interval, listed, nats, percent
+from secid.pages.page import Part, Section, Table, foreign, number, wrapped
+from secid.pages.sanitize import named, plain
+from secid.results import Against, ControlResult, Run
+
+SHOWN_NAMES = 3
+KINDS = {
+    "random": "random passages",
+    "known_positive": "known positives, used as negatives,",
+    "bm25_pool": "the best BM25 passages of the run",
+    "dense_pool": "the encoder's nearest passages",
+}
+"""Controls of the line, in its order."""
+MEANING = (
+    "Controls are made from the run's own texts and scored like a source, but never ranked: passages of other queries "
+    "drawn at random, other labelled positives of the query used as negatives, each source's negatives under other "
+    "queries (shuffled), the query itself, and the best passages of the run's texts by BM25 and by the encoder."
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Sources against one control, by the interval of their difference (`Against.placed`).
+
+    above: the control scores above these.   below: it scores below them.   level: the interval holds 0.
+    """
+
+    control: ControlResult
+    above: tuple[str, ...]
+    below: tuple[str, ...]
+    level: tuple[str, ...]
+
+    @property
+    def n(self) -> int:
+        return len(self.control.against)
+
+
+def outcome(run: Run, kind: str) -> Outcome | None:
+    """What the control of this kind says; None where it was not scored."""
+    control = next((control for control in run.controls if control.kind == kind), None)
+    if control is None:
+        return None
+    above, below, level = (
+        tuple(item.source for item in control.against if item.placed == place) for place in ("below", "above", "level")
+    )
+    return Outcome(control, above, below, level)
+
+
+def controls_line(run: Run) -> str:
+    """Which sources the controls score above and below, in one sentence."""
+    if not run.controls:
+        return "No control was scored."
+    outcomes = {kind: found for kind in KINDS if (found := outcome(run, kind)) is not None and found.n}
+    clauses = [f"{KINDS[kind]} {_placed(found)}" for kind, found in outcomes.items()]
+    shuffled = [item for control in run.controls if control.kind == "shuffled" for item in control.against]
+    weak = [item.source for item in shuffled if item.placed != "above"]
+    if weak:
+        all_weak = len(weak) == len(shuffled) > 1
+        do, own = ("does", "its own") if len(weak) == 1 else ("do", "their own")
+        who = (
+            "no source scores above its own"
+            if all_weak
+            else f"{_names(weak, len(shuffled))} {do} not score above {own}"
+        )
+        clauses.append(f"{who} negatives under other queries")
+    if not clauses:
+        return "No control could be compared with a source."
+    at = "" if run.budget == 1.0 else "at B = 1, "
+    line = f"{at}{'; '.join(clauses)}"
+    return f"{line[:1].upper()}{line[1:]}."
+
+
+def _placed(found: Outcome) -> str:
+    """Where a control scores among the sources; below all that are not named."""
+    places = (("above", found.above), ("level with", found.level))
+    clauses = [f"{word} {_names(names, found.n)}" for word, names in places if names]
+    return f"score {listed(clauses) if clauses else f'below {_names(found.below, found.n)}'}"
+
+
+def _names(names: Sequence[str], n: int) -> str:
+    if len(names) == n > 1:
+        return "both sources" if n == 2 else f"all {count(n)} sources"
+    return listed([named(name) for name in names], SHOWN_NAMES)
+
+
+def controls_section(run: Run) -> Section | None:
+    """The controls with their scores, and each source's difference from them."""
+    if not run.controls:
+        return None
+    return Section(
+        anchor="control-scores",
+        link="Controls",
+        title="Controls",
+        paragraphs=(MEANING,),
+        parts=(_against(run), _scores(run)),
+        terms=terms("difference", "ECI_sem", "95 % CI", "diversity fraction", "queries", "negatives", "new texts"),
+    )
+
+
+def _against(run: Run) -> Part:
+    kinds = list(dict.fromkeys(control.kind for control in run.controls))
+    found = {(item.source, control.kind): item for control in run.controls for item in control.against}
+    rows = tuple(
+        (plain(source.name), *(_difference(found.get((source.name, kind))) for kind in kinds)) for source in run.sources
+    )
+    columns = (foreign("source"), *(wrapped(kind_name(kind)) for kind in kinds))
+    return Part(
+        table=Table(caption="Source minus control in nats, with 95 % CI", columns=columns, rows=rows),
+        note="Level: the interval holds 0.",
+    )
+
+
+def _difference(item: Against | None) -> str:
+    if item is None:
+        return "–"
+    return f"{item.placed} {nats(item.difference_nats, signed=True)}\n({interval(item.interval_95)})"
+
+
+def _scores(run: Run) -> Part:
+    at = () if run.budget == 1.0 else (wrapped(f"{score_name(run)} (nats)"),)
+    rows = tuple(
+        (
+            control_title(control),
+            *(_at_budget(control, run.budget) for _ in at),
+            nats(control.eci_nats),
+            interval(control.interval_95),
+            percent(control.diversity_fraction),
+            count(control.n_queries),
+            count(control.n_triplets),
+            count(control.n_new_texts),
+        )
+        for control in run.controls
+    )
+    head = ("ECI_sem (nats)", "95 % CI", "diversity fraction", "queries", "negatives", "new texts")
+    columns = (foreign("control"), *at, *map(number, head))
+    return Part(table=Table(caption="Scores of the controls", columns=columns, rows=rows))
+
+
+def _at_budget(control: ControlResult, budget: float) -> str:
+    point = score_point(control, budget)
+    return f"{nats(point.nats)}\n({interval(point.interval_95, budget)})" if point.budget == budget else "–"

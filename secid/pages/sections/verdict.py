@@ -1,0 +1,113 @@
+"""The verdict on a run in a few plain sentences, made from the numbers by rule; the first is the headline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from secid.pages.findings import statuses_line
+from secid.pages.glossary import CAUTION, equal_numbers, in_plain_words
+from secid.pages.numbers import budget, count, fraction, listed, plural
+from secid.pages.sanitize import named, plain
+from secid.pages.sections.controls import outcome
+from secid.results import Run
+from secid.results.catalogue import DEFECTS
+
+SHOWN_NAMES, SHOWN_WARNINGS = 4, 3
+
+
+def verdict(run: Run) -> tuple[str, ...]:
+    """Which sources to repair or to leave, what the score says here and what it does not. Needs at least one source."""
+    names = tuple(source.name for source in run.sources)
+    warnings = [
+        f"{text if text.startswith(names) else _capital(text)}."
+        for text in (plain(warning).rstrip(".") for warning in run.warnings)
+    ]
+    n_more = len(warnings) - SHOWN_WARNINGS
+    more = f"report.json has {plural(n_more, 'more warning')}."
+    sentences = (
+        statuses_line(run.sources),
+        *warnings[:SHOWN_WARNINGS],
+        *([more] if n_more > 0 else []),
+        _unevaluated(run),
+        ranking(run),
+        _budget(run),
+        _hardness(run),
+        CAUTION,
+    )
+    return tuple(filter(None, sentences))
+
+
+def _unevaluated(run: Run) -> str:
+    """Counted defects that were not evaluated in some source: nothing is called free of them."""
+    names = [name for name in DEFECTS if any(source.finding(name) is None for source in run.sources)]
+    if not names:
+        return ""
+    return (
+        f"Not evaluated everywhere, so not ruled out: {listed([in_plain_words(name) for name in names], len(names))}."
+    )
+
+
+def ranking(run: Run) -> str:
+    """What the order by score is worth here: nothing where random passages score above sources."""
+    random = outcome(run, "random")
+    alone = len(run.sources) == 1
+    if random is not None and random.above:
+        which = "it" if alone else _some(random.above, random.n)
+        rank = "" if alone else ", so do not choose by rank"
+        return f"Random passages score above {which}: the score cannot separate hard from easy negatives here{rank}."
+    if random is not None and random.n and not random.below:
+        what = "The source does not score" if alone else "No source scores"
+        return f"{what} significantly above random passages."
+    if alone:
+        return "One source alone has no rank: read its score against the controls."
+    return _leader(run)
+
+
+def _leader(run: Run) -> str:
+    """Who scores highest, and who is tied with it."""
+    leader = run.sources[0].name
+    pairs = [pair for pair in run.comparisons if leader in (pair.first, pair.second)]
+    tied = [pair.second if pair.first == leader else pair.first for pair in pairs if not pair.established]
+    if tied:
+        others = _names(tied) if len(tied) < len(run.sources) - 1 else "every other source"
+        return f"{_names([leader])} scores highest, but is statistically tied with {others}."
+    if len(pairs) < len(run.sources) - 1:
+        return f"{_names([leader])} scores highest, but not every source could be compared with it."
+    return f"{_names([leader])} scores significantly above every other source."
+
+
+def _budget(run: Run) -> str:
+    if run.budget == 1.0:
+        return ""
+    numbers = equal_numbers(run) if run.budget > 1.0 else ""
+    return f"Scores are ECI at B = {budget(run.budget)}{f', on {numbers}' if numbers else ''}."
+
+
+def _hardness(run: Run) -> str:
+    """The hardest and the easiest source."""
+    known = sorted((source.hardness, source.name) for source in run.sources if source.hardness is not None)
+    if not known:
+        return ""
+    scale = "on a scale from random passages (0) to the positives (1)"
+    (least, easiest), (most, hardest) = known[0], known[-1]
+    if len(known) == 1:
+        return f"The hardness of {_names([hardest])} is {fraction(most, 2)}, {scale}."
+    return (
+        f"{_names([hardest])} is the hardest source (hardness {fraction(most, 2)}) and {_names([easiest])} the easiest "
+        f"({fraction(least, 2)}), {scale}."
+    )
+
+
+def _some(names: Sequence[str], n: int) -> str:
+    """Which of n sources."""
+    if len(names) == n:
+        return "both sources" if n == 2 else f"all {count(n)} sources"
+    return _names(names) if len(names) < SHOWN_NAMES else f"{count(len(names))} of {count(n)} sources"
+
+
+def _names(names: Sequence[str]) -> str:
+    return listed([named(name) for name in names], SHOWN_NAMES)
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"

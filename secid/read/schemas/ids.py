@@ -1,0 +1,110 @@
+"""Whether a file holds ids or texts: the collection decides, else the columns' names and the values' looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from secid.errors import InputError
+from secid.read.collection import open_collection
+from secid.read.passages import leaves, passage_id, passage_text
+from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, filled
+from secid.read.schemas.head import Head, look_like_ids, look_like_words
+from secid.read.schemas.patterns import NEGATIVE_IDS, PASSAGE_ID, POSITIVE_IDS, QUERY_ID, fits
+from secid.settings import Settings, flag_of
+
+RESOLVED = 0.1
+"""Share of a column's values in the collection that makes them ids: a small corpus lacks many, and a text is no id."""
+
+ASKED = 2000
+"""Values that are asked for: enough for a share, and milliseconds."""
+
+LONGEST = 512
+"""Characters of the longest value that is asked for as an id."""
+
+ID_COLUMN = (r"(.*[_-])?ids?|[qp]ids?|doc_?ids?", *PASSAGE_ID, *QUERY_ID, POSITIVE_IDS, NEGATIVE_IDS)
+"""Names of columns that never hold texts."""
+
+
+def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, texts: bool) -> Binding:
+    """The binding with `query_ids` and `passage_ids`: whether ids replace the texts.
+
+    With a collection, values that it holds are ids, and single words are asked about; without one, whole numbers and
+    words with a digit are ids, and words next to ids of queries. A column of ids by its name never holds texts.
+    texts : the user says by `--format` that words are texts. Raises InputError where the collection holds none.
+    """
+    if binding.pairs:
+        return binding
+    queries, passages = _cells(binding, head)
+    columns = (*(binding.columns or ())[1:], binding.inner)
+    columns = columns[:1] if binding.labelled else columns
+    named = any(fits(name, ID_COLUMN) for name in columns) or _are_references(passages)
+    values = [value for value in leaves(passages) if isinstance(value, str | int)][:ASKED]
+    given = settings.collection or settings.corpus or settings.queries
+    query_named = fits(binding.query, ID_COLUMN)
+    whole = bool(queries) and all(type(query) is int or str(query).isdecimal() for query in queries)
+    collection = open_collection(settings) if given and (values or queries) else None
+    if collection is not None and collection.has("passages"):
+        n = _n_resolved(values, collection.passage)
+        looks = look_like_ids(values) or look_like_words(values)
+        passage_ids = named or n >= RESOLVED * max(1, len(values)) or (looks and not texts)
+        if passage_ids and values and not n:
+            raise _unresolved("passage", values, binding, path, certain=named)
+    else:
+        looks = look_like_ids(values) or ((query_named or whole) and look_like_words(values))
+        passage_ids = named or (looks and not texts)
+    query_ids = query_named or (whole and not texts)
+    if collection is not None and collection.has("queries"):
+        n = _n_resolved(queries, collection.query)
+        query_ids = query_ids or n >= RESOLVED * max(1, len(queries))
+        if query_ids and queries and not n:
+            raise _unresolved("query", queries, binding, path, certain=query_named)
+    elif passage_ids and not texts:
+        query_ids = query_ids or look_like_ids(queries)
+    return replace(binding, passage_ids=passage_ids, query_ids=query_ids)
+
+
+def _cells(binding: Binding, head: Head) -> tuple[list[Any], list[Any]]:
+    """The queries of the rows and the cells of their passages."""
+    queries: list[Any] = []
+    passages: list[Any] = []
+    for row in head.rows:
+        try:
+            query, *cells = binding.extract(filled(row, binding))
+        except NOT_THE_SHAPE:
+            continue
+        queries.append(query)
+        passages.extend(cells[:1] if binding.labelled else cells)
+    return [query for query in queries if isinstance(query, str | int)], passages
+
+
+def _are_references(passages: Sequence[Any]) -> bool:
+    """Whether passages are objects that name an id and no text."""
+    lists = (cell for cell in passages if isinstance(cell, list | tuple))
+    objects = [item for items in (passages, *lists) for item in items if isinstance(item, dict)]
+    references = [item for item in objects if passage_text(item) is None and passage_id(item) is not None]
+    return bool(objects) and 2 * len(references) > len(objects)
+
+
+def _n_resolved(values: Sequence[Any], lookup: Callable[[str], str | None]) -> int:
+    known: dict[str, bool] = {}
+    for text in map(str, values):
+        if text not in known:
+            known[text] = len(text) <= LONGEST and lookup(text) is not None
+    return sum(known[text] for text in map(str, values))
+
+
+def _unresolved(what: str, values: Sequence[Any], binding: Binding, path: str, *, certain: bool) -> InputError:
+    file = flag_of("corpus" if what == "passage" else "queries", "FILE")
+    texts = "" if certain else f"{format_of_texts(binding.schema)} where they are texts; "
+    return InputError(
+        f"the collection has no {what} for any id of the first rows, such as {str(values[0])[:60]!r}",
+        where=path,
+        remedy=f"{texts}{file} where another file holds them",
+    )
+
+
+def format_of_texts(schema: str) -> str:
+    """The flag that reads the same columns as texts."""
+    return f"--format {({'ids': 'triplet', 'id-rows': 'rows', 'columns': 'triplet'}).get(schema, schema)}"

@@ -1,0 +1,196 @@
+"""Binders of toolkits' shapes that no list of column names describes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import product
+from operator import itemgetter
+from typing import Any
+
+from secid.read.passages import passage_id, passage_text
+from secid.read.schemas.binding import Binding, bind_columns
+from secid.read.schemas.head import LISTS, SCALARS, Head, Key
+from secid.read.schemas.patterns import (
+    ABOUT,
+    NEGATIVE,
+    NEGATIVES,
+    POSITIVE,
+    QUERY,
+    QUERY_ID,
+    has_word,
+    named,
+    negative_groups,
+)
+
+FIELD = re.compile(r"(?i)((doc|passage)_?|p)?ids?|(doc|passage)s?|(document|text|content|title|score|label)s?")
+"""Keys of an object that holds passages, field by field; those of an object of miners are names of miners."""
+OF_A_MINER = re.compile(rf"(?i)(?!.*[_-]\d+$)({NEGATIVES})_[^\W\d][\w.-]*")
+"""A name of negatives, an underscore and the name of the miner, `neg_bm25`; `neg_bm25_1` is one of an n-tuple."""
+
+
+def _queries(head: Head) -> list[str]:
+    return named(head, QUERY) or named(head, QUERY_ID)
+
+
+def dpr(head: Head) -> list[Binding]:
+    """DPR: random and hard negatives are two sources."""
+    both = {"random": "negative_ctxs", "hard": "hard_negative_ctxs"}
+    splits = {split: column for split, column in both.items() if head.kinds.get(column) in LISTS}
+    if "positive_ctxs" not in head.kinds or not splits:
+        return []
+    if len(splits) == 1:
+        return [bind_columns(head, query, "positive_ctxs", list(splits.values())) for query in named(head, QUERY)]
+    return [_split(query, "positive_ctxs", splits) for query in named(head, QUERY)]
+
+
+def _split(query: str, positive: str, splits: dict[str, str], **options: Any) -> Binding:
+    """A column of negatives for each source."""
+
+    def extract(row: Any) -> tuple[Any, Any, Any]:
+        return row[query], row[positive], {split: row.get(name) for split, name in splits.items()}
+
+    shown = " and ".join(name if split == name else f"{split} ({name})" for split, name in splits.items())
+    names = (query, positive, *splits.values())
+    return Binding(query, positive, shown, extract, names, splits=True, split_lists=tuple(splits.items()),
+                   note="one source each", **options)  # fmt: skip
+
+
+def several_miners(head: Head) -> list[Binding]:
+    """A column or a key of an object for each miner: each is a source."""
+    negatives = [key for key in named(head, NEGATIVE) if head.kinds[key] == "struct"]
+    negatives = [key for key in negatives if any(isinstance(v, list) for d in head.typical(key) for v in d.values())]
+    negatives = [key for key in negatives if are_miners(head, key)]
+    positives = [key for key in named(head, POSITIVE) if head.kinds[key] in LISTS | SCALARS]
+    bindings = [
+        Binding(query, positive, f"the keys of {negative}", itemgetter(query, positive, negative),
+                (query, positive, negative), splits=True, either=True, note="one source each")
+        for query, positive, negative in product(_queries(head), positives, negatives)
+    ]  # fmt: skip
+    sources = miner_columns(head)
+    if len(sources) > 1 and not named(head, NEGATIVE):
+        splits = {name: name for name in sources}
+        bindings += [_split(query, p, splits, either=True) for query, p in product(_queries(head), positives)]
+    return bindings
+
+
+def miner_columns(head: Head) -> list[str]:
+    """Columns of lists or texts named as the negatives of a miner each."""
+    names = [key for key, kind in head.kinds.items() if isinstance(key, str) and kind in LISTS | {"text"}]
+    return [name for name in names if OF_A_MINER.fullmatch(name) and not has_word(name, ABOUT)]
+
+
+def are_miners(head: Head, key: Key) -> bool:
+    """Whether the keys of a column of objects may be miners: none is a passage, a field, or a number of one text."""
+    values = [value for value in head.typical(key) if isinstance(value, dict)]
+    passages = [value for value in values if isinstance(passage_text(value) or passage_id(value), str | int)]
+    names = {name for value in values for name in value}
+    listed = any(isinstance(inner, list) for value in values for inner in value.values())
+    numbered = all(map(str.isdecimal, names)) and not listed
+    fields = all(map(FIELD.fullmatch, names)) or any(map(ABOUT.fullmatch, names))
+    return bool(values) and not (passages or numbered or fields)
+
+
+def simlm(head: Head) -> list[Binding]:
+    """E5 and SimLM: parallel lists of ids and scores inside an object."""
+    if head.kinds.get("positives") != "struct" or head.kinds.get("negatives") != "struct":
+        return []
+    objects = [*head.typical("positives"), *head.typical("negatives")]
+    inner = next((name for name in ("doc_id", "text") if all(name in value for value in objects)), None)
+    if inner is None:
+        return []
+
+    def extract_for(query: str) -> Callable[[Any], tuple[Any, Any, Any]]:
+        return lambda row: (row[query], row["positives"][inner], row["negatives"][inner])
+
+    return [
+        Binding(query, f"positives.{inner}", f"negatives.{inner}", extract_for(query),
+                (query, "positives", "negatives"), inner=inner)
+        for query in _queries(head)
+    ]  # fmt: skip
+
+
+def ms_swift(head: Head) -> list[Binding]:
+    """Chat messages: the query is a conversation's last user turn, a passage its last message."""
+    names = ("messages", "positive_messages", "negative_messages")
+    if head.kinds.get("messages") != "structs" or "positive_messages" not in head.kinds:
+        return []
+
+    def extract(row: Any) -> tuple[Any, Any, Any]:
+        users = [turn for turn in row["messages"] if turn["role"] == "user"]
+        negatives = row["negative_messages"]
+        return users[-1]["content"], _last(row["positive_messages"]), negatives and _last(negatives)
+
+    return [Binding("messages (last user turn)", *names[1:], extract, names)]
+
+
+def _last(conversations: list[Any]) -> list[Any]:
+    ends = [turns[-1] if isinstance(turns, list) else turns for turns in conversations]
+    return [turn if isinstance(turn, str) else turn["content"] for turn in ends]
+
+
+def nomic(head: Head) -> list[Binding]:
+    """nomic: the row's metadata names the columns of the triplet."""
+    triplets = []
+    for metadata in head.column("metadata"):
+        try:
+            query, positive, negative = metadata["objective"]["triplet"][0]
+        except (KeyError, IndexError, TypeError, ValueError):
+            continue
+        if all(isinstance(name, str) and name in head.kinds for name in (query, positive, negative)):
+            triplets.append((query, positive, negative))
+    return [bind_columns(head, query, positive, [negative]) for query, positive, negative in dict.fromkeys(triplets)]
+
+
+def instructor(head: Head) -> list[Binding]:
+    """INSTRUCTOR and GritLM: every text is an [instruction, text] pair."""
+    names = ("query", "pos", "neg")
+    if not set(names) <= set(head.kinds):
+        return []
+    queries = head.column("query")
+    if 2 * sum(map(is_pair, queries)) <= len(queries):
+        return []
+
+    def extract(row: Any) -> tuple[Any, Any, Any]:
+        return row["query"], *([row[side]] if is_pair(row[side]) else row[side] for side in ("pos", "neg"))
+
+    return [Binding(*names, extract, names, pairs=True, note="the second of each [instruction, text] pair")]
+
+
+def is_pair(value: Any) -> bool:
+    """Whether a value is a list of two texts."""
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)
+
+
+def objects(head: Head) -> list[Binding]:
+    """Objects that hold a text each; the query may be one, too."""
+    queries = _with_text(head, named(head, QUERY)) or [key for key in named(head, QUERY) if head.kinds[key] == "text"]
+    positives, negatives = (_with_text(head, named(head, names)) for names in (POSITIVE, NEGATIVE))
+    bindings = []
+    for query, positive, group in product(queries, positives, list(negative_groups(head, negatives))):
+        binding = bind_columns(head, query, positive, group)
+        if head.kinds[query] == "struct":
+            binding = replace(binding, query=f"the text of {query}", extract=_query_inside(binding.extract))
+        if head.kinds[query] in ("struct", "text"):
+            bindings.append(binding)
+    return bindings
+
+
+def _with_text(head: Head, names: Iterable[str]) -> list[str]:
+    """The columns of objects, or lists of them, that each hold a text."""
+    keys = [key for key in names if head.kinds[key] in ("struct", "structs")]
+    return [key for key in keys if all(isinstance(_first_text(value), str) for value in head.typical(key))]
+
+
+def _first_text(value: Any) -> Any:
+    passages = value if isinstance(value, list) else [value]
+    return next((passage_text(passage) for passage in passages if isinstance(passage, dict) and passage), None)
+
+
+def _query_inside(extract: Callable[[Any], tuple[Any, Any, Any]]) -> Callable[[Any], tuple[Any, Any, Any]]:
+    def with_query_text(row: Any) -> tuple[Any, Any, Any]:
+        query, positives, negatives = extract(row)
+        return _first_text(query), positives, negatives
+
+    return with_query_text

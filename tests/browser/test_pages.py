@@ -1,0 +1,314 @@
+"""HTML pages in a real browser: short, sortable, readable without script, self-contained, accessible, and deaf to what
+sources try.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from secid import api
+from secid.pages.check import CHECK_FORMATS
+from secid.pages.comparison import compare
+from secid.pages.comparison_page import COMPARISON_FORMATS
+from secid.pages.html import MOST_CHARACTERS, to_html
+from secid.pages.verdict_pages import verdict_html
+from secid.results import TripletExample
+from tests.cli.conftest import FIXTURES
+from tests.unit.gating.test_pages import check, verdict
+from tests.unit.pages import samples
+
+OPEN_ALL = "document.querySelectorAll('details').forEach(item => item.open = true)"
+SHOW_ALL = OPEN_ALL + ";document.querySelectorAll('input[type=checkbox]').forEach(item => item.checked = true)"
+WIDER_THAN_THE_WINDOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+SCREENS = "document.documentElement.scrollHeight / innerHeight"
+SPILLING = """[...document.querySelectorAll('body *')].filter(item => !item.closest('.scroll, .skip, nav ul')
+  && item.getBoundingClientRect().width > 0 && item.getBoundingClientRect().right > innerWidth + 1)
+  .map(item => item.tagName + '.' + item.className)"""
+OUTSIDE = """[...document.querySelectorAll('svg text')].filter(item => {
+    const text = item.getBoundingClientRect(), chart = item.ownerSVGElement.getBoundingClientRect()
+    return text.width > 0 && (text.right > chart.right + 1 || text.left < chart.left - 1)
+  }).map(item => item.textContent)"""
+"""Words that leave their chart."""
+FIRST_COLUMN = "[...document.querySelectorAll('.cards tbody th')].map(item => item.textContent.trim())"
+WORD = "unbroken" * 1_250
+
+
+def spoilt():
+    """A verdict with a failed check whose rows hold hostile texts."""
+    example = check().examples[:1] or ()
+    return verdict(check("score", "fail"), check("hub", "pass", examples=example))
+
+
+def long_words(run):
+    """The run with passages of one word of 10,000 characters."""
+    example = TripletExample(path=WORD, line=1, query=WORD, positive=WORD, negative=WORD, matched_terms=((WORD, 9.0),))
+    first, *others = run.sources
+    findings = tuple(replace(item, examples=(example,)) for item in first.findings)
+    return replace(run, sources=(replace(first, findings=findings), *others))
+
+
+@pytest.fixture(scope="module")
+def pages():
+    run = samples.golden()
+    sources = [FIXTURES / "sources" / name for name in ("poisoned.jsonl", "bm25.jsonl.gz")]
+    return {
+        "golden": to_html(run),
+        "hostile": to_html(samples.hostile(run)),
+        "large": to_html(samples.large(run)),
+        "bare": to_html(samples.bare(run)),
+        "unbroken": to_html(long_words(samples.renamed(run, {"bm25": "unbroken" * 7 + "xx"}))),
+        "wide": to_html(samples.renamed(run, {"bm25": "W" * 60, "dense": "@%mM" * 15, "poisoned": "漢字" * 30})),
+        "budget": to_html(replace(samples.sliced(samples.early(run)), budget=1000.0)),
+        "compared": COMPARISON_FORMATS[".html"](compare([("monday", run), ("friday", samples.hostile(run))])),
+        "check": CHECK_FORMATS[".html"](api.check(sources)),
+        "gate": verdict_html(spoilt()),
+    }
+
+
+NAMES = ("golden", "hostile", "large", "bare", "unbroken", "wide", "budget", "compared", "check", "gate")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (390, "dark"), (1280, "light")])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_is_silent_self_contained_and_fits(visit, pages, name, width, scheme):
+    with visit(pages[name], viewport={"width": width, "height": 800}, color_scheme=scheme) as seen:
+        seen.page.evaluate(SHOW_ALL)
+        assert seen.page.evaluate(WIDER_THAN_THE_WINDOW) == 0
+        assert seen.page.evaluate(SPILLING) == []
+        assert seen.page.evaluate(OUTSIDE) == []
+        assert seen.events == []
+        assert [url[:7] for url in seen.requests] == ["file://"]
+        assert seen.page.title() in (
+            "Sources of hard negatives",
+            "Runs compared",
+            "Check of hard negatives",
+            "Gate for sources of hard negatives",
+        )
+
+
+@pytest.mark.parametrize(("width", "height", "most"), [(1280, 900, 4.0), (390, 844, 8.5)])
+def test_a_run_takes_few_screens_with_its_examples_in_sight(visit, pages, width, height, most):
+    with visit(pages["golden"], viewport={"width": width, "height": height}) as seen:
+        assert seen.page.evaluate(SCREENS) <= most
+        assert seen.page.locator(".examples > ul > li").first.is_visible()
+        seen.page.evaluate(OPEN_ALL)
+        assert seen.page.evaluate(SCREENS) > 2 * most
+
+
+def test_the_first_screen_has_the_answer_for_every_source(visit, pages):
+    with visit(pages["golden"], viewport={"width": 1280, "height": 900}) as seen:
+        bottom = seen.page.locator(".cards").bounding_box()
+        assert bottom["y"] + bottom["height"] < 900
+        assert seen.page.locator(".cards .status").count() == len(samples.golden().sources)
+        assert seen.page.locator(".cards .command").count() == sum(bool(s.repair) for s in samples.golden().sources)
+
+
+def test_a_click_on_a_head_sorts_by_its_column(visit, pages):
+    with visit(pages["golden"]) as seen:
+        by_score = seen.page.evaluate(FIRST_COLUMN)
+        head = seen.page.locator(".cards thead th", has_text="hardness")
+        head.locator("button").click()
+        by_hardness = [item.name for item in sorted(samples.golden().sources, key=lambda item: -(item.hardness or -9))]
+        assert seen.page.evaluate(FIRST_COLUMN) == by_hardness != by_score
+        assert head.get_attribute("aria-sort") == "descending"
+        head.locator("button").click()
+        assert seen.page.evaluate(FIRST_COLUMN) == by_hardness[::-1]
+        assert head.get_attribute("aria-sort") == "ascending"
+        first = seen.page.locator(".cards thead th").first
+        first.locator("button").focus()
+        seen.page.keyboard.press("Enter")
+        assert seen.page.evaluate(FIRST_COLUMN) == sorted(by_score, reverse=True)
+        assert head.get_attribute("aria-sort") is None
+
+
+def test_a_command_is_copied_whole(visit, pages):
+    with visit(pages["golden"], permissions=["clipboard-read", "clipboard-write"]) as seen:
+        command = seen.page.locator("article header .command").first.text_content()
+        seen.page.locator("article header .copy").first.click()
+        seen.page.wait_for_timeout(50)
+        assert seen.page.evaluate("navigator.clipboard.readText()") == command
+        assert command.startswith("secid select ")
+
+
+def test_without_script_the_page_says_all_and_has_no_dead_button(visit, pages):
+    with visit(pages["check"], java_script_enabled=False) as seen:
+        assert seen.page.locator("button").count() == 0
+        assert seen.page.locator(".cards tbody tr").count() == 2
+        case = seen.page.locator(".examples > ul > li").first
+        clamped = case.locator(".positive dd").bounding_box()["height"]
+        case.locator("label").click()
+        assert case.locator(".positive dd").bounding_box()["height"] > clamped
+        more = seen.page.locator(".examples details").first
+        assert not more.locator("li").first.is_visible()
+        more.locator("summary").click()
+        assert more.locator("li").first.is_visible()
+        section = seen.page.locator(".section").first
+        section.locator("summary").first.click()
+        assert section.locator("table").is_visible()
+
+
+def luminance(color):
+    return sum(int(part) for part in color[4:-1].split(",")[:3]) / 3
+
+
+def test_dark_mode_is_dark_and_light_mode_is_light(visit, pages):
+    shades = {}
+    for scheme in ("light", "dark"):
+        with visit(pages["golden"], color_scheme=scheme) as seen:
+            style = seen.page.evaluate(
+                "(({color, backgroundColor}) => [color, backgroundColor])(getComputedStyle(document.body))"
+            )
+            shades[scheme] = [luminance(value) for value in style]
+    assert shades["light"][0] < 60 < 200 < shades["light"][1]
+    assert shades["dark"][1] < 60 < 200 < shades["dark"][0]
+
+
+@pytest.mark.parametrize(("element", "probe"), [("style", ".skip"), ("script", "thead button")])
+def test_the_policy_blocks_a_changed_style_or_script(visit, pages, element, probe):
+    read = {
+        ".skip": "getComputedStyle(document.querySelector('.skip')).position === 'absolute'",
+        "thead button": "document.querySelector('thead button') !== null",
+    }[probe]
+    with visit(pages["golden"]) as seen:
+        assert seen.page.evaluate(read)
+    with visit(pages["golden"].replace(f"<{element}>", f"<{element}>/* changed */")) as seen:
+        assert not seen.page.evaluate(read)
+        assert any("Content Security Policy" in event for event in seen.events)
+
+
+@pytest.mark.parametrize("injected", ["<script>document.title = 'owned'</script>", "<img src=x onerror=\"title='x'\">"])
+def test_a_foreign_script_is_stopped_and_this_test_would_notice_one(visit, pages, injected):
+    with visit(pages["golden"].replace("</body>", f"{injected}</body>")) as seen:
+        assert seen.page.title() == "Sources of hard negatives"
+        assert any("Content Security Policy" in event for event in seen.events)
+    with visit(pages["golden"].replace("</body>", f"{injected}</body>"), bypass_csp=True) as seen:
+        seen.page.wait_for_timeout(50)
+        assert seen.page.title() != "Sources of hard negatives" or "img" in injected
+
+
+@pytest.mark.parametrize("bypass", [False, True])
+@pytest.mark.parametrize("name", ["hostile", "unbroken", "gate", "compared"])
+def test_hostile_names_and_passages_do_nothing_even_without_the_policy(visit, pages, name, bypass):
+    with visit(pages[name], bypass_csp=bypass) as seen:
+        seen.page.evaluate(SHOW_ALL)
+        seen.page.wait_for_timeout(100)
+        assert "owned" not in seen.page.title()
+        assert seen.page.evaluate("document.querySelectorAll('img, iframe, object, embed, link, form').length") == 0
+        assert seen.page.evaluate("document.scripts.length") == 1
+        assert seen.events == []
+        assert len(seen.requests) == 1
+        body = seen.page.inner_text("body")
+        assert not set(body) & set("\x1b\x07\u202e\u202c\u2066\u2067\u2068\u2069")
+        assert max(map(len, body.split())) <= MOST_CHARACTERS
+        if name == "hostile":
+            assert "<script>document.title=" in body  # shown, not run
+
+
+def test_right_to_left_text_runs_right_to_left(visit, pages):
+    with visit(pages["hostile"]) as seen:
+        seen.page.evaluate(OPEN_ALL)
+        directions = seen.page.evaluate(
+            "[...document.querySelectorAll('dd[dir=auto]')].filter(item => item.textContent.startsWith('שלום'))"
+            ".map(item => getComputedStyle(item).direction)"
+        )
+        assert set(directions) == {"rtl"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_chart_has_a_name_and_a_description(visit, pages, name):
+    with visit(pages[name]) as seen:
+        seen.page.evaluate(OPEN_ALL)
+        session = seen.page.context.new_cdp_session(seen.page)
+        nodes = session.send("Accessibility.getFullAXTree")["nodes"]
+        images = [node for node in nodes if node.get("role", {}).get("value") == "image" and not node["ignored"]]
+        assert len(images) == seen.page.evaluate("document.querySelectorAll('svg').length")
+        assert all(len(node["name"]["value"]) > 20 for node in images)
+
+
+def test_words_of_charts_can_be_read_on_a_phone_and_are_no_larger_than_the_text_on_a_desk(visit, pages):
+    sizes = """[...document.querySelectorAll('.pictures svg text')].map(item => {
+      const svg = item.ownerSVGElement
+      return parseFloat(getComputedStyle(item).fontSize) * svg.clientWidth / svg.viewBox.baseVal.width
+    })"""
+    for width, low, high in ((360, 9.5, 15), (1280, 12, 15.5)):
+        with visit(pages["golden"], viewport={"width": width, "height": 800}) as seen:
+            shown = seen.page.evaluate(sizes)
+            assert low <= min(shown) <= max(shown) <= high
+
+
+def test_without_its_style_the_page_still_says_everything(visit, pages):
+    with visit(pages["golden"].replace("style-src", "x-style-src")) as seen:
+        body = seen.page.inner_text("main")
+        for source in samples.golden().sources:
+            assert source.name in body
+        assert seen.page.evaluate(
+            "[...document.querySelectorAll('svg path.l, svg path.ref, svg path.grid')].every(path => "
+            "getComputedStyle(path).fill === 'none')"
+        )
+
+
+def test_the_keyboard_reaches_the_skip_link_first_and_the_tables(visit, pages):
+    with visit(pages["golden"], viewport={"width": 360, "height": 800}) as seen:
+        seen.page.keyboard.press("Tab")
+        assert seen.page.evaluate("document.activeElement.className") == "skip"
+        assert seen.page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
+        seen.page.keyboard.press("Enter")
+        assert seen.page.evaluate("document.activeElement.id") == "main"
+        assert seen.page.evaluate("[...document.querySelectorAll('.scroll')].every(item => item.tabIndex === 0)")
+
+
+def test_navigation_stays_in_sight_and_covers_no_heading(visit, pages):
+    with visit(pages["golden"], viewport={"width": 1280, "height": 500}) as seen:
+        seen.page.locator("nav a", has_text="Findings").first.click()
+        seen.page.wait_for_timeout(50)
+        nav = seen.page.locator("nav").bounding_box()
+        assert nav["y"] == 0
+        assert nav["height"] <= seen.page.locator("#findings").bounding_box()["y"] < 120
+
+
+def test_words_that_leave_a_chart_are_noticed(visit, pages):
+    with visit(pages["golden"].replace(">counterfactual</text>", f">{'W' * 60}</text>")) as seen:
+        assert seen.page.evaluate(OUTSIDE) != []
+
+
+@pytest.mark.parametrize("name", ["golden", "check"])
+def test_print_holds_the_examples_and_hides_what_paper_cannot_do(visit, pages, tmp_path, name):
+    with visit(pages[name], viewport={"width": 760, "height": 1000}) as seen:
+        seen.page.emulate_media(media="print", color_scheme="dark")
+        assert not seen.page.is_visible("nav")
+        assert all(item.is_visible() for item in seen.page.locator(".examples li").all())  # most are folded on screens
+        assert seen.page.evaluate(
+            "[...document.querySelectorAll('.examples dd')].every(item => item.scrollHeight <= item.clientHeight + 2)"
+        )
+        assert seen.page.evaluate(WIDER_THAN_THE_WINDOW) == 0
+        assert luminance(seen.page.evaluate("getComputedStyle(document.body).color")) < 60
+        file = tmp_path / "page.pdf"
+        file.write_bytes(seen.page.pdf(prefer_css_page_size=True))
+    n_pages = len(re.findall(rb"/Type\s*/Page\b", file.read_bytes()))
+    assert 1 < n_pages <= 6
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme"), [*((name, "light") for name in NAMES), ("golden", "dark"), ("check", "dark"), ("gate", "dark")]
+)
+def test_axe_finds_nothing(visit, axe, pages, name, scheme):
+    with visit(pages[name], bypass_csp=True, color_scheme=scheme, viewport={"width": 1000, "height": 800}) as seen:
+        seen.page.evaluate(OPEN_ALL)
+        assert violations(seen.page, axe) == []
+
+
+def test_axe_would_find_something(visit, axe, pages):
+    damaged = pages["golden"].replace('lang="en"', "").replace("<dt>", "<dt><img>")
+    with visit(damaged, bypass_csp=True) as seen:
+        assert {finding.split(":")[0] for finding in violations(seen.page, axe)} >= {"html-has-lang", "image-alt"}
+
+
+def violations(page, axe):
+    """Everything that axe-core objects to."""
+    page.evaluate(axe)
+    report = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    assert report["passes"], "axe checked nothing"
+    return [f"{item['id']}: {item['nodes'][0]['html'][:200]}" for item in report["violations"]]

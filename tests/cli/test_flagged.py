@@ -1,0 +1,126 @@
+"""`secid flagged`: the rows of a finding, with their texts and numbers."""
+
+from __future__ import annotations
+
+import io
+import json
+import tracemalloc
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from secid import api
+from secid.export.flagged import NUMBERS
+from tests.cli.conftest import listing, rows, write_rows
+from tests.cli.test_select_drop import PLANTED, planted, read_rows
+
+
+@pytest.fixture
+def run(tmp_path, tiny) -> Path:
+    write_rows(tmp_path / "in.jsonl", planted())
+    write_rows(tmp_path / "other.jsonl", rows(12, 4, "terse"))
+    api.score(["in.jsonl", "other.jsonl"], str(tiny), run="run", controls="none")
+    return Path("run")
+
+
+@pytest.mark.parametrize("name", ["false_negative", "near_copy", "preamble", "query_echo", "inversion"])
+def test_rows_are_those_of_the_table_with_their_texts(run, name):
+    found = api.flagged(run, name, "rows.jsonl")
+    written = read_rows("rows.jsonl")
+    table = [row for row in pq.read_table(run / "negatives.parquet").to_pylist() if row[f"in_{name}"]]
+    assert found.n_rows == {s: sum(row["source"] == s for row in table) for s in found.n_rows}
+    expected = {(row["source"], row["path"], row["line"], row["ordinal"]): row for row in table}
+    assert len(written) == len(expected) > 0
+    originals = {path: read_rows(path) for path in ("in.jsonl", "other.jsonl")}
+    for row in written:
+        numbers = expected[row["source"], row["path"], row["line"], row["ordinal"]]
+        assert {key: row[key] for key in NUMBERS} == {key: numbers[key] for key in NUMBERS}
+        assert name in row["findings"]
+        assert row["findings"] == [key[3:] for key, flag in numbers.items() if key.startswith("in_") and flag]
+        original = originals[row["path"]][row["line"] - 1]
+        assert row["query"] == original["query"]
+        assert (row["positive"], row["negative"]) == (original["pos"][0], original["neg"][row["ordinal"]])
+    if name in PLANTED:
+        assert [(row["line"] - 1, row["ordinal"]) for row in written if row["path"] == "in.jsonl"] == PLANTED[name]
+
+
+def test_one_source_and_standard_output(run, invoke):
+    code, out, _ = invoke("flagged", run, "--finding", "inversion", "--source", "other", "-o", "-")
+    assert code == 0
+    lines = [json.loads(line) for line in out.splitlines()]
+    both = api.flagged(run, "inversion", io.StringIO()).n_rows
+    assert Counter(line["source"] for line in lines) == {"other": both["other"]}
+    code, out, _ = invoke("flagged", run, "--finding", "mojibake", "-o", "none.jsonl")
+    assert (code, Path("none.jsonl").read_bytes()) == (0, b"")
+    assert "0 negatives" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--finding", "inversio"], "'inversion'"),
+        (["--finding", "hub", "--source", "no"], "in, other"),
+        (["--finding", "hub", "-o", "rows.csv"], "rows.csv"),
+        (["--finding", "hub", "-o", "in.jsonl"], "in.jsonl"),
+        (["--finding", "hub", "-o", "no/rows.jsonl"], "no"),
+    ],
+)
+def test_wrong_use(run, invoke, arguments, message):
+    before = listing(".")
+    code, out, err = invoke("flagged", run, "-o", "rows.jsonl", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert listing(".") == before
+
+
+def test_a_finding_that_was_not_evaluated_says_why(run, invoke):
+    import pyarrow as pa
+
+    table = pq.read_table(run / "negatives.parquet")
+    nulls = pa.nulls(len(table), pa.bool_())
+    place = table.schema.get_field_index("in_random_like")
+    pq.write_table(
+        table.set_column(place, "in_random_like", nulls), run / "negatives.parquet", write_page_checksum=True
+    )
+    report = json.loads((run / "report.json").read_text("utf-8"))
+    report["not_evaluated"]["hardness"] = "too few passages"
+    (run / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    code, _, err = invoke("flagged", run, "--finding", "random_like", "-o", "rows.jsonl")
+    assert code == 2
+    assert "too few passages" in err
+    assert not Path("rows.jsonl").exists()
+
+
+def test_a_changed_file_is_refused(run, invoke):
+    write_rows(Path("other.jsonl"), rows(12, 4, "third"))
+    assert invoke("flagged", run, "--finding", "inversion", "-o", "rows.jsonl").code == 2
+    assert invoke("flagged", run, "--finding", "inversion", "--source", "in", "-o", "rows.jsonl").code == 0
+
+
+def test_sources_of_one_file_are_kept_apart(tmp_path, tiny):
+    table: list[dict[str, Any]] = [
+        {**row, "neg": {"bm25": row["neg"][:2], "dense": [row["pos"][0].upper(), *row["neg"][2:]]}}
+        for row in rows(12, 4)
+    ]
+    write_rows(tmp_path / "in.jsonl", table)
+    api.score(["in.jsonl"], str(tiny), run="run", controls="none")
+    assert api.flagged("run", "false_negative", "rows.jsonl").n_rows == {"in:bm25": 0, "in:dense": 12}
+    assert all(row["negative"] == row["positive"].upper() for row in read_rows("rows.jsonl"))
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path, tiny):
+    peaks = []
+    for n in (150, 1500):
+        text = "words of no meaning " * 200
+        table = [{**row, "neg": [row["query"].upper(), *(f"{text} {k}" for k in row["neg"])]} for row in rows(n, 1)]
+        write_rows(tmp_path / f"{n}.jsonl", table)
+        api.score([f"{n}.jsonl"], str(tiny), run=f"run{n}", controls="none")
+        tracemalloc.start()
+        api.flagged(f"run{n}", "query_echo", f"rows{n}.jsonl")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert len(read_rows(f"rows{n}.jsonl")) == n
+    assert peaks[1] < 2 * peaks[0] + 1_000_000

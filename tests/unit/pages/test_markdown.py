@@ -1,0 +1,100 @@
+"""report.md: within its size, tables whole, untrusted text inert."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from secid.pages.markdown import LARGEST_PAGE, METHOD, code_block, hard_cut, to_markdown
+from secid.pages.sanitize import code, markdown, markdown_sentence
+from secid.results import SourceFinding, TripletExample
+from tests.unit.pages import samples
+from tests.unit.pages.test_terminal import SAMPLES
+
+RUN = samples.golden()
+
+
+@pytest.fixture(params=sorted(SAMPLES))
+def sample(request):
+    return SAMPLES[request.param]
+
+
+def long_texts(run):
+    rows = tuple(replace(row, setting="漢" * 100_000) for row in run.ablations[0].rows)
+    missing = {f"part {place}": "<&#>" * 9_000 for place in range(60)}
+    return replace(run, not_evaluated=missing, ablations=(replace(run.ablations[0], rows=rows),))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [samples.large(RUN, 40, "漢字" * 40), long_texts(RUN), samples.hostile(long_texts(RUN)), samples.large(RUN, 12)],
+    ids=["40 sources", "long texts", "hostile", "12 sources"],
+)
+def test_any_page_fits_and_says_what_it_left_out(run):
+    text = to_markdown(run)
+    assert len(text.encode()) <= LARGEST_PAGE
+    assert text.startswith("# ")
+    assert "Left out for size: " in text or "The rest is cut" in text
+
+
+def test_a_small_page_is_whole():
+    text = to_markdown(RUN)
+    assert "Left out for size" not in text
+    assert text.index("**Repair") < text.index("| source | status |") < text.index("## Findings")
+    assert text.index("## Findings") < text.index(f"## {METHOD}")
+
+
+def test_tables_keep_their_columns(sample):
+    for block in to_markdown(sample).split("\n\n"):
+        lines = block.splitlines()
+        if len(lines) > 1 and lines[0].startswith("| "):
+            assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1, lines[0]
+
+
+def test_no_html_but_its_own(sample):
+    text = re.sub(r"(?ms)^(`{3,})sh\n.*?^\1$", "", to_markdown(sample))  # a code block shows its text as it is
+    text = re.sub(r"(`+) ?[^\n]*? ?\1", "", text)
+    assert set(re.findall(r"<[^>]*>", text)) <= {"<details>", "<summary>", "</summary>", "</details>"}
+
+
+def test_hashes_are_whole_and_no_links():
+    text = to_markdown(RUN)
+    assert f"| `{RUN.sources[0].paths[0].sha256[:16]}` |" in text
+    assert f"| `{RUN.idf.sha256}` |" in text
+
+
+@pytest.mark.parametrize("text", ["a`b", "```", "a ``` b `c`", "x\ny", "| a |", *samples.HOSTILE])
+def test_no_text_leaves_a_code_block_or_a_code_span(text):
+    first, *inner, last = code_block(text).splitlines()
+    assert len(inner) == 1
+    assert first.removesuffix("sh") == last
+    assert last not in inner[0]
+    span = markdown_sentence(f"see {code(text)}.")
+    fence = re.match(r"see (`+)", span)[1]
+    assert span.endswith(f"{fence}.")
+    assert not re.search(rf"(?<!`){fence}(?!`)", span.removeprefix(f"see {fence}").removesuffix(f"{fence}."))
+
+
+def test_untrusted_marks_make_no_code():
+    hostile = "x \u2066www\u2069 \u2066a`b\u2069"
+    assert "`" not in markdown(hostile).replace("\\`", "")
+
+
+def test_an_example_without_text_has_its_place_alone():
+    blank = TripletExample(path="a.jsonl", line=7, query="", positive="", negative="")
+    item = SourceFinding(
+        name="empty", n_negatives=1, share=0.1, standard_error=0.1, interval_95=(0.0, 0.2), examples=(blank,)
+    )
+    text = to_markdown(replace(RUN, sources=(replace(RUN.sources[0], findings=(item,)),)))
+    assert "- a.jsonl, line 7\n" in text
+    assert "  - query:" not in text
+
+
+def test_what_no_cut_helps_is_cut_at_a_line():
+    text = hard_cut("ä line\n" * 100, 120, "cut\n")
+    assert len(text.encode()) <= 120
+    assert text.endswith("line\ncut\n")
+    assert hard_cut("short", 120, "cut") == "short"
+    assert hard_cut("long" * 99, 3, "note") == ""

@@ -1,0 +1,131 @@
+"""What the details state: tables by budget, slice and setting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from secid.pages.answer import own_score
+from secid.pages.glossary import EXPLANATIONS, SETTINGS, score_point
+from secid.pages.page import foreign, text
+from secid.pages.sections import page_of
+from secid.pages.sections.ablations import ablation_section
+from secid.pages.sections.ranking import ranking_section
+from secid.pages.sections.slices import slices_section, slices_sentence
+from secid.pages.sections.verdict import verdict
+from secid.results import EqualNumbers
+from secid.settings import in_words
+from tests.unit.pages import samples
+
+RUN = samples.golden()
+
+
+def first_column(part):
+    return [row[0] for row in part.table.rows]
+
+
+def test_beyond_b_1_the_score_is_that_on_equal_numbers():
+    """The larger source scores higher on all it has, and lower on as many as the other has: that is what ranks it."""
+    whole = replace(RUN.sources[0].budget_curve[0], budget=1000.0, nats=179.7, interval_95=(170.0, 189.4))
+    cut = replace(whole, nats=161.3, interval_95=(150.0, 172.6))
+    first = replace(RUN.sources[0], budget_curve=(replace(whole, nats=174.0),), equal_curve=())
+    second = replace(RUN.sources[1], budget_curve=(whole,), equal_curve=(cut,))
+    numbers = EqualNumbers(n_queries=110, n_triplets=1100)
+    run = replace(RUN, budget=1000.0, sources=(first, second), equal_numbers=numbers)
+    assert own_score(run, second) == "161.3 ±11.3"
+    assert [row[2] for row in ranking_section(run).parts[0].table.rows] == ["174.0", "161.3"]
+    assert any("110 queries and 1,100" in sentence for sentence in verdict(run))
+    assert not any("1,100" in sentence for sentence in verdict(replace(run, budget=1.0)))
+
+
+def test_a_source_without_the_run_s_budget_has_its_score_at_1():
+    assert score_point(replace(RUN.sources[0], budget_curve=(), equal_curve=()), 10.0).budget == 1.0
+
+
+def test_slices_are_in_the_order_of_their_numbers_and_the_absent_one_last():
+    first = samples.sliced(RUN).slices[0]
+    for values, order in (
+        (("10", "", "2", "-1.5"), ["-1.5", "2", "10", "(absent or empty)"]),
+        (("two", "10", "", "2"), ["10", "2", "two", "(absent or empty)"]),
+        (("(absent or empty)", ""), ["“(absent or empty)”", "(absent or empty)"]),
+    ):
+        run = replace(RUN, slices=tuple(replace(first, value=value) for value in values))
+        assert first_column(slices_section(run).parts[0]) == order
+
+
+def test_a_slice_led_by_another_source_counts_only_where_the_leader_is():
+    first, lacking = samples.sliced(RUN).slices
+    turned = replace(first, value="x", sources=tuple(reversed(first.sources)), lead_interval_95=(0.01, 0.2))
+    said = slices_sentence(replace(RUN, slices=(first, turned, lacking)))
+    assert "in 1 of 2 slices" in said
+    assert "leads in 1, significantly in 1" in said
+    assert "1 slice" in said.split(". ")[1]
+
+
+def test_scores_under_other_weights_are_not_subtracted():
+    rows = {part.table.caption: first_column(part)[-1] for part in ablation_section(RUN).parts}
+    assert [caption for caption, last in rows.items() if last != "range"] == ["Score in nats by weight"]
+
+
+def test_settings_are_numbers_or_names_by_what_is_varied():
+    """Numbers have a chart, names a heat table; the name of an encoder may read as a number."""
+    item = next(item for item in RUN.ablations if item.name == "temperature")
+    rows = tuple(replace(row, setting=name) for name, row in zip(("0", "-1", "500"), item.rows, strict=False))
+    for made, is_number in (
+        (item, True),
+        (replace(item, name="encoder", rows=rows, base="500"), False),
+        (replace(item, rows=rows, base="500"), False),
+    ):
+        (part,) = ablation_section(replace(RUN, ablations=(made,))).parts
+        assert ((part.chart is not None), bool(part.table.shades)) == (is_number, not is_number)
+
+
+def test_scores_that_differ_by_more_than_a_float_holds_have_shades():
+    item = next(item for item in RUN.ablations if item.name == "weight")
+    ends = {source.name: sign * 1e308 for source, sign in zip(RUN.sources, (1, -1), strict=False)}
+    made = replace(item, rows=tuple(replace(row, scores=ends) for row in item.rows))
+    (part,) = ablation_section(replace(RUN, ablations=(made,))).parts
+    assert part.table.shades[0][1:3] == (9, 0)
+
+
+def test_stability_within_a_block_is_its_least():
+    rows = tuple(
+        replace(row, block_stability={"mined": 1.0 if place else 0.5})
+        for place, row in enumerate(RUN.ablations[0].rows)
+    )
+    section = ablation_section(replace(RUN, ablations=(replace(RUN.ablations[0], rows=rows),)))
+    assert "0.500 (0.01)" in section.bullets[0]
+    assert section.parts[0].table.columns[-1].title == "stability in mined"
+
+
+def test_every_setting_is_explained():
+    for item in RUN.ablations:
+        explanation = dict(ablation_section(RUN).terms)[SETTINGS[item.name][0]].lower()
+        for row in item.rows if item.name in ("tokenizer", "weight") else ():
+            word = in_words(row.setting).lower().removesuffix(" weight").removeprefix("alphanumeric ")
+            assert ("without" if word.startswith("without") else word) in explanation
+
+
+@pytest.mark.parametrize(
+    "made", [samples.hostile, samples.bare, samples.early, samples.sliced], ids=lambda f: f.__name__
+)
+def test_every_table_has_as_many_cells_as_columns_and_every_section_its_anchor(made):
+    page = page_of(made(RUN))
+    tables = [page.answer, page.heat, *(part.table for section in page.details for part in section.parts)]
+    for table in filter(None, tables):
+        assert {len(row) for row in table.rows} <= {len(table.columns)}
+        assert all(len(row) == len(table.columns) for row in table.shades)
+    anchors = [section.anchor for section in page.details]
+    assert len(anchors) == len(set(anchors))
+
+
+def test_explanations_are_used():
+    used = {term for section in page_of(samples.sliced(samples.early(RUN))).details for term, _ in section.terms}
+    assert set(EXPLANATIONS) <= used
+
+
+def test_names_have_their_own_direction_and_settings_are_ours():
+    table = page_of(RUN).answer
+    assert table.columns[0] == foreign("source")
+    assert ablation_section(RUN).parts[0].table.columns[0] == text("temperature")
