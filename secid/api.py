@@ -76,7 +76,8 @@ def score(
         # Opened first: what cannot be understood is an error before an encoder is loaded
         readers = [open_source(source, resolved.values) for source in found]
         loaded, info = _told(encoder, resolved.values, recorder)
-        with scored_plan(readers, loaded, resolved, work, recorder) as (scored, plan):
+        named = None if run is None else fspath(run)
+        with scored_plan(readers, loaded, resolved, work, recorder, run_folder=named) as (scored, plan):
             scored = replace(scored, run=replace(scored.run, encoder=info))
             if other_encoders:
                 scored = _with_other_encoders(scored, plan, other_encoders, resolved.values, work, recorder)

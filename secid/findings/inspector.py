@@ -88,6 +88,7 @@ class Inspector:
             ),
             overlaps_of({name: table.has(name) for name in shares}, table.share),
             shares,
+            texts.status,
         )
 
 

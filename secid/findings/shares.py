@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from secid.findings.status import sound_negatives
 from secid.pool import PlannedSource
 from secid.results.catalogue import TEXT_FINDINGS
 from secid.triplets.estimates import Names, Share, names_of
@@ -53,3 +54,9 @@ class ListedNegatives:
     def shares(self) -> Mapping[str, Share]:
         """The shares of all findings of the texts."""
         return {name: self.share(name) for name in TEXT_FINDINGS}
+
+    def flagged(self) -> Share:
+        """The share that has at least one counted defect: blank ones, and each further copy of a text in a record."""
+        copies = self._planned.copies.astype(np.float64)
+        amount = np.where(sound_negatives(self._planned), copies - 1.0, copies)
+        return Share.of(np.concatenate([amount, self._planned.blanks.count]), self._weight, *self._clusters)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.findings.shares import ListedNegatives
+from secid.findings.status import SourceStatus, source_status
 from secid.pool import Plan, PlannedSource, sample_order
 from secid.results import Example, SourceFinding, TripletExample
 from secid.settings import Settings
@@ -39,16 +40,18 @@ class Case:
 
 @dataclass(frozen=True)
 class SourceFindings:
-    """Findings of one source. shares: of each, by name, for whoever judges them."""
+    """Findings of one source. shares: of each, by name.   status: by its counted defects."""
 
     findings: tuple[SourceFinding, ...]
     overlaps: Mapping[str, Mapping[str, int]]
     shares: Mapping[str, Share]
+    status: SourceStatus
 
 
 def text_findings(plan: Plan, planned: PlannedSource, settings: Settings) -> SourceFindings:
     """Findings of the texts of one source, while the plan's texts are at hand."""
-    shares = ListedNegatives(planned, plan.queries.keys).shares()
+    listed = ListedNegatives(planned, plan.queries.keys)
+    shares = listed.shares()
 
     def shown(name: str) -> tuple[TripletExample, ...]:
         examples = [text_example(plan, planned, place) for place in text_places(plan, planned, name, settings)]
@@ -58,6 +61,7 @@ def text_findings(plan: Plan, planned: PlannedSource, settings: Settings) -> Sou
         tuple(source_finding(name, share, shown(name)) for name, share in shares.items()),
         overlaps_of({name: planned.has(name) for name in shares}, None),
         shares,
+        source_status(planned, shares, listed.flagged()),
     )
 
 

@@ -28,6 +28,8 @@ from secid.results.sources import (
     SourceFinding,
     SourceIdentity,
     SourceResult,
+    Status,
+    WithoutFlagged,
     control_name,
 )
 
@@ -59,6 +61,8 @@ __all__ = [
     "SourceFinding",
     "SourceIdentity",
     "SourceResult",
+    "Status",
     "TripletExample",
+    "WithoutFlagged",
     "control_name",
 ]

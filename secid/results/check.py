@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from secid.errors import UsageError
-from secid.results import Example, Overlap, SourceFinding
+from secid.results import Example, Overlap, SourceFinding, Status
 from secid.results.catalogue import CAUTIONS, FINDINGS, TEXT_FINDINGS, known_finding
 
 CHECK_SCHEMA_VERSION = "1.0"
@@ -73,12 +73,16 @@ class CheckedSource:
     """One source. n_read = n_used + sum(skipped).
 
     lengths                  : by role (query, positive, negative), of the distinct texts.
+    status, n_flagged, flagged_share : as in SourceResult.
     negatives_per_query      : distinct negatives of a distinct query.
     positive_coverage_mean   : mean lexical coverage of the labelled positives, METHOD 2.3.
     findings, cautions       : all that were looked for, in the order of the catalogue.
     """
 
     name: str
+    status: Status
+    n_flagged: int
+    flagged_share: float
     files: tuple[FileRead, ...]
     n_read: int
     n_used: int

@@ -118,10 +118,31 @@ class SourceIdentity:
     examples: tuple[Example, ...]
 
 
+Status = Literal["usable", "repair", "unusable"]
+"""What may be done with a source: train on it, drop its flagged negatives first, or leave it. Source: METHOD 14."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithoutFlagged:
+    """A source without the negatives that have a counted defect, in the same pool; as listed where none has one.
+
+    hardness : against the same random passages. The numbers are None where no negative is left, hardness also where it
+               is of the source as listed.
+    """
+
+    n_triplets: int
+    eci_nats: float | None
+    interval_95: tuple[float, float] | None
+    hardness: float | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceResult(Measurement, SourceIdentity):
     """One ranked source.
 
+    status          : from counted defects alone.   n_flagged, flagged_share : listed negatives with at least one
+                      counted defect, and their share of all.   repair : the command that drops all counted defects that
+                      the source has; None unless the status is "repair".
     gate_histograms : by gate (consistency, locality, coverage, weight) the triplets in 20 equal bins of [0, 1].
     findings        : every finding that was looked for, in the order of the catalogue.
     finding_overlaps : triplets that have two findings at once, by the names of both.
@@ -130,6 +151,11 @@ class SourceResult(Measurement, SourceIdentity):
     equal_curve     : its budget curve on the run's equal numbers; empty where nothing is cut of it.
     """
 
+    status: Status
+    n_flagged: int
+    flagged_share: float
+    repair: str | None = None
+    without_flagged: WithoutFlagged
     proxies: Proxies
     gate_histograms: Mapping[str, tuple[int, ...]]
     findings: tuple[SourceFinding, ...]

@@ -117,8 +117,12 @@ class _Checker:
             "positive": (self._passages, distinct(planned.positives)),
             "negative": (self._passages, distinct(planned.negatives)),
         }
+        findings = text_findings(self._plan, planned, settings)
         return CheckedSource(
             name=planned.name,
+            status=findings.status.status,
+            n_flagged=findings.status.flagged.n,
+            flagged_share=findings.status.flagged.estimate.value,
             files=tuple(
                 FileRead(path=file.path, container=file.container, schema=file.schema, mapping=file.mapping)
                 for file in reader.files
@@ -136,7 +140,7 @@ class _Checker:
             lengths={role: lengths_of(lengths, ids) for role, (lengths, ids) in texts.items()},
             positive_coverage_mean=coverage,
             findings=(
-                *text_findings(self._plan, planned, settings).findings,
+                *findings.findings,
                 wordless_finding(self._plan, planned, self._wordless, settings),
             ),
             cautions=tuple(

@@ -11,16 +11,19 @@ import numpy.typing as npt
 
 from secid.analyses.controls import Control
 from secid.analyses.ranking import difference_interval, interval
+from secid.findings.status import repair_command, sound_negatives
 from secid.findings.summary import SourceFindings
 from secid.measure.information import trace
 from secid.measure.proxies import ProxyValues, proxies
 from secid.measure.spectrum import spectrum
 from secid.measure.summary import gate_means
 from secid.measure.uncertainty import difference
-from secid.results import Against, BudgetPoint, ControlResult, InputFile, Proxies, SourceResult
+from secid.results import Against, BudgetPoint, ControlResult, InputFile, Proxies, SourceResult, WithoutFlagged
 from secid.settings import Settings
 from secid.triplets.estimates import Estimate
+from secid.triplets.measure_set import Bench
 from secid.triplets.measured import Measured
+from secid.triplets.random_reference import RandomReference
 
 Floats = npt.NDArray[np.float64]
 
@@ -83,15 +86,25 @@ def source_result(
     chance: float,
     files: Mapping[str, InputFile],
     findings: SourceFindings,
+    without_flagged: WithoutFlagged,
     hardness: Estimate | None,
     settings: Settings,
+    run: str | None,
 ) -> SourceResult:
-    """The published numbers of one source. level: the source cut to equal numbers, the item where nothing is cut."""
+    """The published numbers of one source. level: the source cut to equal numbers, the item where nothing is cut.
+
+    run : the run folder that will be written; None for none.
+    """
     planned = item.table.source
     inputs = tuple(files[path] for path in planned.source.paths)
-    tally = planned.tally
+    tally, answer = planned.tally, findings.status
     return SourceResult(
         name=planned.name,
+        status=answer.status,
+        n_flagged=answer.flagged.n,
+        flagged_share=answer.flagged.estimate.value,
+        repair=repair_command(run, planned.name, answer.defects, inputs[0].path) if answer.status == "repair" else None,
+        without_flagged=without_flagged,
         rank=rank,
         rank_group=group,
         probability_first=chance,
@@ -112,6 +125,25 @@ def source_result(
         proxies=Proxies(**vars(_proxies(item))),
         gate_histograms={name: _histogram(values, item.table.share) for name, values in shown_gates(item)},
         **measurement(item, settings),
+    )
+
+
+def without_flagged(item: Measured, bench: Bench, reference: RandomReference | None) -> WithoutFlagged:
+    """A source without its counted defects, measured again where any of its triplets has one."""
+    planned = item.table.source
+    sound = sound_negatives(planned)
+    n_triplets = int(sound.sum())
+    if not n_triplets:
+        return WithoutFlagged(n_triplets=0, eci_nats=None, interval_95=None, hardness=None)
+    if n_triplets < planned.n_triplets:
+        item = bench.part(item, np.flatnonzero(sound[item.triplets.place]), 1.0)
+    nats, error = item.nats(1.0), float(item.influence.standard_errors()[item.influence.column(1.0)])
+    hardness = None if reference is None else item.table.hardness(reference)
+    return WithoutFlagged(
+        n_triplets=n_triplets,
+        eci_nats=nats,
+        interval_95=interval(item, 1.0, nats, error),
+        hardness=None if hardness is None else hardness.value,
     )
 
 

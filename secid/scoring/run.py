@@ -68,6 +68,7 @@ def score_sources(
     progress: Progress,
     frozen: DocumentFrequencies | None = None,
     known: Positives | None = None,
+    run_folder: str | None = None,
 ) -> Scored:
     """Ranks sources by ECI_sem under one encoder, with controls, intervals and budget curves.
 
@@ -75,10 +76,11 @@ def score_sources(
     folder : an empty folder for spool files and vectors; the caller removes it.
     frozen : document frequencies of an earlier run's pool, to be scored in instead of this run's own.
     known  : labelled positives from outside the run, such as a baseline's: they count as its own do.
+    run_folder : where the run will be written, for the commands that act on it; None for nowhere.
     Raises what reading, encoding and measuring raise (SecidError).
     Source: METHOD 1, 2, 4, 6, 7, 8.
     """
-    with scored_plan(sources, encoder, resolved, folder, progress, frozen, known) as (scored, _):
+    with scored_plan(sources, encoder, resolved, folder, progress, frozen, known, run_folder) as (scored, _):
         return scored
 
 
@@ -91,6 +93,7 @@ def scored_plan(
     progress: Progress,
     frozen: DocumentFrequencies | None = None,
     known: Positives | None = None,
+    run_folder: str | None = None,
 ) -> Iterator[tuple[Scored, Plan]]:
     """What `score_sources` returns, with the texts at hand for as long as the context lasts."""
     clock = Clock()
@@ -98,7 +101,8 @@ def scored_plan(
     try:
         measurements = measure(plan, encoder, resolved.values, folder, clock, progress, frozen)
         files = {path: file for reader in readers for path, file in input_files(reader).items()}
-        yield replace(finished(measurements, files, encoder, resolved, clock), positives=positives), plan
+        scored = finished(measurements, files, encoder, resolved, clock, run_folder)
+        yield replace(scored, positives=positives), plan
     finally:
         plan.close()
 
@@ -113,7 +117,12 @@ def scores_under(
 
 
 def finished(
-    found: Measurements, files: Mapping[str, InputFile], encoder: Encoder, resolved: Resolved, clock: Clock
+    found: Measurements,
+    files: Mapping[str, InputFile],
+    encoder: Encoder,
+    resolved: Resolved,
+    clock: Clock,
+    run_folder: str | None,
 ) -> Scored:
     """Ranks, compares, and puts the run together."""
     settings = resolved.values
@@ -142,8 +151,10 @@ def finished(
                 float(chance),
                 files,
                 found.findings[item.name],
+                found.without_flagged[item.name],
                 found.hardness.get(item.name),
                 settings,
+                run_folder,
             )
             for rank, (item, own, chance) in enumerate(zip(ranked, level, chances(cut, settings), strict=True), 1)
         ),

@@ -22,8 +22,9 @@ from secid.measure.blocks import Triplets
 from secid.measure.sweep import Variant
 from secid.pool import DocumentFrequencies, Plan
 from secid.progress import Progress
-from secid.results import EarlyStop, IdfInfo, Slice
+from secid.results import EarlyStop, IdfInfo, Slice, WithoutFlagged
 from secid.scoring.clock import Clock
+from secid.scoring.publish import without_flagged
 from secid.scoring.warnings import NOT_LEVEL, few_queries, noisy, not_level, odd_slices
 from secid.settings import Settings
 from secid.triplets.coverage import CoverageBench, piece_stream
@@ -56,6 +57,7 @@ class Measurements:
     not_evaluated: dict[str, str]
     findings: dict[str, SourceFindings]
     hardness: dict[str, Estimate]
+    without_flagged: dict[str, WithoutFlagged]
     idf: IdfInfo
     frequencies: DocumentFrequencies
     slices: tuple[Slice, ...]
@@ -114,6 +116,7 @@ def measure(
         if level is not None:  # where nothing is cut of a source, the set is the source
             level = [new if cut is old else cut for cut, old, new in zip(level, items, marked, strict=True)]
         items = marked
+        without = {item.name: without_flagged(item, bench, reference) for item in items}
         hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in items}
         warnings = noisy(distance) + lexical(plan, items, coverages, settings, folder / "cautions")
         warnings += few_queries(items) + not_level(level, settings) + odd_slices(plan, settings)
@@ -133,6 +136,7 @@ def measure(
         },
         findings=findings,
         hardness={name: estimate for name, estimate in hard.items() if estimate is not None},
+        without_flagged=without,
         idf=idf,
         frequencies=coverages.table(settings.tokenizer, settings.idf),
         slices=sliced,

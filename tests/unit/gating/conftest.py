@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from secid.findings.status import SourceStatus
 from secid.findings.summary import SourceFindings, source_finding
 from secid.gating.baseline import METHOD_SETTINGS, Baseline, BaselineSource, Known
 from secid.gating.checks import all_checks
@@ -110,7 +111,8 @@ def findings(own: Sample, **shares: float) -> SourceFindings:
         if name != "truncated"
     }
     results = tuple(source_finding(name, share, (example,) * 4 if share.n else ()) for name, share in found.items())
-    return SourceFindings(results, {}, found)
+    status = SourceStatus("usable", found["empty"], ())
+    return SourceFindings(results, {}, found, status)
 
 
 Make = Callable[..., Subject]

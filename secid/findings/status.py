@@ -1,0 +1,91 @@
+"""Whether a source can be trained on as it is, decided by its counted defects alone.
+
+`secid check`, `secid score` and `secid gate` decide it here, from the texts, so that they agree. Hardness, inversions
+and the score change nothing: what they are worth for training is not established. Source: METHOD 14.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import numpy as np
+
+from secid.arrays import among, distinct
+from secid.findings.normal_form import Flags
+from secid.pool import PlannedSource
+from secid.results import Status
+from secid.results.catalogue import BITS, DEFECTS, FINDINGS
+from secid.triplets.estimates import Share, names_of
+
+RECORDS_LEFT = 0.5
+"""Share of the records that must keep a negative for a repair to leave the source what it was. Source: METHOD 14."""
+NO_RUN_FOLDER = "RUN"
+"""Stands in a command for a run folder that was not written."""
+PACKINGS = (".gz", ".zst")
+DEFECT_MASK = np.uint32(sum(1 << BITS[name] for name in DEFECTS))
+LIMITS: Mapping[str, float] = {name: FINDINGS[name].limit or 0.0 for name in DEFECTS}
+
+
+@dataclass(frozen=True)
+class SourceStatus:
+    """status: see `source_status`.   flagged: listed negatives with at least one counted defect.
+
+    defects : the counted defects that the source has, in the order of the catalogue.
+    """
+
+    status: Status
+    flagged: Share
+    defects: tuple[str, ...]
+
+
+def sound_negatives(planned: PlannedSource) -> Flags:
+    """(T,) which negatives have no counted defect. Of a negative that its record lists again the first copy stays."""
+    return np.asarray(planned.findings & DEFECT_MASK == 0)
+
+
+def source_status(
+    planned: PlannedSource, shares: Mapping[str, Share], flagged: Share, limits: Mapping[str, float] = LIMITS
+) -> SourceStatus:
+    """The status of a source.
+
+    usable   : no counted defect is above its limit; each is held against its own, not their union.
+    repair   : one is, and without all flagged negatives at least half of the records keep a negative.
+    unusable : one is, and fewer do.
+
+    shares : of the text findings.   flagged : as `ListedNegatives.flagged` gives it.   limits : by defect.
+    Queries that list only blank negatives count as a record each, which keeps none. Source: METHOD 14.
+    """
+    defects = tuple(name for name in DEFECTS if shares[name].n)
+    # "usable if at most the limit": NaN is not
+    if all(shares[name].estimate.value <= limits[name] for name in DEFECTS):
+        return SourceStatus("usable", flagged, defects)
+    n_left = len(distinct(planned.triplet_record()[sound_negatives(planned)]))
+    blank = planned.blanks.keys[~among(planned.blanks.query, distinct(planned.query))]
+    n_records = planned.n_records + len(np.unique(names_of(blank)))
+    left = n_left > 0 and n_left >= RECORDS_LEFT * n_records
+    return SourceStatus("repair" if left else "unusable", flagged, defects)
+
+
+def repair_command(run: str | None, source: str, defects: tuple[str, ...], first_file: str) -> str:
+    """The command that writes a copy of a source without its defects, ready to paste into a shell.
+
+    run : the run folder; RUN stands for it where there is none.
+
+    >>> repair_command("secid-runs/x", "bm25", ("false_negative", "repeat"), "data/bm25.jsonl")
+    'secid select secid-runs/x --source bm25 --drop false_negative,repeat -o bm25-clean.jsonl'
+    """
+    path = PurePath(first_file)
+    packing = path.suffix if path.suffix in PACKINGS else ""
+    suffix = PurePath(path.name.removesuffix(packing)).suffix + packing
+    stem = "".join(character if character.isalnum() or character in "_-." else "_" for character in source)
+    folder = f"./{run}" if run and run.startswith("-") else run or NO_RUN_FOLDER
+    words = [
+        *("secid", "select", folder),
+        *((f"--source={source}",) if source.startswith("-") else ("--source", source)),
+        *("--drop", ",".join(defects)),
+        *("-o", f"{stem.lstrip('-') or 'source'}-clean{suffix or '.jsonl'}"),
+    ]
+    return shlex.join(words)
