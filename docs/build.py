@@ -22,8 +22,6 @@ CLI_PAGE = ROOT / "docs" / "cli.md"
 HOW_TO_PAGE = ROOT / "docs" / "how-to.md"
 FINDINGS_PAGE = ROOT / "docs" / "findings.md"
 README = ROOT / "README.md"
-TABLE_COLUMNS = 100
-"""Width the README's output is drawn at: what the table takes in a pipe."""
 
 
 def commands() -> dict[str, tuple[Any, Any]]:
@@ -192,10 +190,11 @@ def first_output() -> str:
 
 
 def shown(output: str) -> str:
-    """The output without the table of controls, which the README has no room for."""
-    ranking, found, words = output.partition("\nWatch out:")
-    table = ranking.strip("\n").split("\n\n")[0]
-    return f"{table}\n […]\n{found.lstrip()}{words}" if found else output
+    """The verdict, the table, the first source's findings, and where the page is; the run folder under a short name."""
+    output = re.sub(r"\S+/run\b", "secid-runs/NAME", output)
+    head, found, findings = output.partition("\nFindings, and what to run\n")
+    first = re.split(r"\n(?=\S)", findings)[0]
+    return f"{head}{found}{first}\n[…]\n{output.splitlines()[-1]}" if found else output
 
 
 def readme() -> str:
