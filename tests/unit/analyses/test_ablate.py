@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from secid.analyses.ablations import ablation, blocks_of, over_encoders, with_noise
+from secid.analyses.ablations import ablation, blocks_of, with_noise
 from secid.errors import UsageError
 from secid.measure.interval import FEWEST_QUERIES, reach_95
 from secid.measure.uncertainty import difference, influence_at
-from secid.pages.sections.ablations import ablation_section, told
+from secid.pages.sections.ablations import ablation_section
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.scoring.run import Scored, score_sources
@@ -91,17 +91,6 @@ def test_a_setting_that_orders_no_pair_is_no_evidence():
     assert partly.conclusion == "order unchanged over 2 samples (2 settings lack a score for some source)"
     alone = ablation("temperature", "0.05", {"0.05": {"a": 1.0}, "0.1": {"a": 2.0}})
     assert alone.conclusion == "one source alone has no order"
-
-
-def test_a_long_conclusion_over_encoders_keeps_tau_and_the_caution():
-    names = [f"{number} a source of negatives with quite a long name of its own" for number in range(6)]
-    forth = dict(zip(names, range(6), strict=True))
-    back = dict(zip(names, range(6, 0, -1), strict=True))
-    encoders = ["the-organisation/an-encoder-of-theirs", "another-one/with-a-name", "a-third-one/base-v2"]
-    found = over_encoders({encoders[0]: forth, encoders[1]: back, encoders[2]: back})
-    words = told(found)
-    assert words.startswith("order changes under 2 of 3 encoders: 15 of 15 pairs swap, 1 a source")
-    assert "another-one/with-a-name -1.00, a-third-one/base-v2 -1.00. Only encoders of the target's own" in words
 
 
 def scores_of(order: str) -> dict[str, float | None]:
