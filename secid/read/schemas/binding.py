@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Literal
@@ -37,7 +38,6 @@ class Binding:
     query_ids, passage_ids : ids stand in place of the texts.
     titles     : (column, column of its titles) that `extract` joins.
     inner      : the list inside an object of parallel lists that holds the passages ("doc_id"), else "".
-    split_lists: (split, column) where each split has a column of its own; else the splits are keys of an object.
     beside     : names of the columns of passages that are empty in the first rows and not read.
     known      : names of the other columns of the first rows; empty where rows have no names.
     counted    : roles ("positive", "negative") that no flag settles: columns of theirs that are not read are counted.
@@ -50,7 +50,6 @@ class Binding:
     extract: Extract
     columns: tuple[str, ...] | None
     schema: str = ""
-    title: str = ""
     note: str = ""
     splits: bool = False
     pairs: bool = False
@@ -60,7 +59,6 @@ class Binding:
     passage_ids: bool = False
     titles: tuple[tuple[str, str], ...] = ()
     inner: str = ""
-    split_lists: tuple[tuple[str, str], ...] = ()
     beside: tuple[str, ...] = ()
     known: frozenset[str] = frozenset()
     counted: frozenset[str] = frozenset(("positive", "negative"))
@@ -81,6 +79,13 @@ class Binding:
         tail = "; ".join(note for note in notes if note)
         text = f"query={self.query}, positive={self.positives}, negatives={self.negatives}"
         return f"{text} ({tail})" if tail else text
+
+
+def extracted(binding: Binding, head: Head) -> Iterator[tuple[Any, Any, Any]]:
+    """What the binding extracts of the first rows, without those of another shape."""
+    for row in head.rows:
+        with suppress(*NOT_THE_SHAPE):
+            yield binding.extract(filled(row, binding))
 
 
 def bind_columns(head: Head, query: Key, positive: Key, negatives: Sequence[Key], **options: Any) -> Binding:

@@ -12,7 +12,7 @@ from typing import Any
 from secid.errors import InputError, SchemaError
 from secid.read.passages import leaves
 from secid.read.rows import Row, shorten
-from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, bind_columns, filled, number_of, unnumbered
+from secid.read.schemas.binding import Binding, bind_columns, extracted, number_of, unnumbered
 from secid.read.schemas.doubts import (
     refuse_labels,
     refuse_names,
@@ -49,7 +49,7 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
     if settings.source_column is not None and settings.source_column not in head.kinds:
         raise _no_column(head, "--source-column", settings.source_column, path)
     if settings.query_column or settings.positive_column or settings.negative_column or settings.label_column:
-        binding = replace(_by_flags(head, settings, path), schema="columns", title="columns named by flags")
+        binding = replace(_by_flags(head, settings, path), schema="columns")
         binding = with_ids(binding, head, settings, path, texts=bool(settings.format))
         note = "; ".join(filter(None, (binding.note, _passed_over(binding, head))))
         binding = replace(binding, note=note)
@@ -125,7 +125,7 @@ def _best_readings(shapes: Sequence[Shape], head: Head, settings: Settings, path
             key = (binding.query, binding.positives, binding.negatives)
             if key in readings:
                 continue
-            binding = replace(binding, schema=shape.name, title=shape.title)
+            binding = replace(binding, schema=shape.name)
             try:
                 binding = with_ids(binding, head, settings, path, texts=bool(settings.format) and shape.ids is not True)
             except InputError as error:
@@ -143,14 +143,7 @@ def _best_readings(shapes: Sequence[Shape], head: Head, settings: Settings, path
 
 def _n_fitting(binding: Binding, head: Head) -> int:
     """Rows in which the binding finds a query, a positive and a negative, none of them null or an empty list."""
-    n_fitting = 0
-    for row in head.rows:
-        try:
-            cells = binding.extract(filled(row, binding))
-        except NOT_THE_SHAPE:
-            continue
-        n_fitting += all(map(_is_filled, cells))
-    return n_fitting
+    return sum(all(map(_is_filled, cells)) for cells in extracted(binding, head))
 
 
 def _is_filled(cell: Any) -> bool:

@@ -11,7 +11,7 @@ from secid.errors import InputError, SchemaError
 from secid.read.headers import header_of
 from secid.read.passages import TEXT_KEYS, passage_text
 from secid.read.rows import shorten, shown
-from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, filled
+from secid.read.schemas.binding import Binding, extracted
 from secid.read.schemas.explain import TEXTS, seen
 from secid.read.schemas.head import LISTS, SCALARS, Head, Key
 from secid.read.schemas.labels import FLAGS, LABEL_WORDS, as_label
@@ -67,12 +67,8 @@ def refuse_textless(binding: Binding, head: Head, path: str) -> None:
         return
     for side in (1,) if binding.labelled else (1, 2):
         passages: list[Any] = []
-        for row in head.rows:
-            try:
-                cell = binding.extract(filled(row, binding))[side]
-            except NOT_THE_SHAPE:
-                continue
-            passages.extend(cell if isinstance(cell, list | tuple) else (cell,))
+        for cells in extracted(binding, head):
+            passages.extend(cells[side] if isinstance(cells[side], list | tuple) else (cells[side],))
         textless = [value for value in passages if isinstance(value, dict) and passage_text(value) is None]
         if 2 * len(textless) > len(passages):
             keys = ", ".join(dict.fromkeys(str(key) for value in textless for key in value))
@@ -113,11 +109,7 @@ def refuse_labels(binding: Binding, head: Head, settings: Settings, path: str) -
     if not binding.labelled or settings.positive_score is not None:
         return
     labels: list[object] = []
-    for row in head.rows:
-        try:
-            value = binding.extract(row)[2]
-        except NOT_THE_SHAPE:
-            continue
+    for *_, value in extracted(binding, head):
         labels.extend(value if isinstance(value, list) else [value])
     # `secid check` takes any number of bad rows, but what the labels mean must be clear there too.
     single = settings.max_bad_fraction if math.isfinite(settings.max_bad_fraction) else Settings().max_bad_fraction

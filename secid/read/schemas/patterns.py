@@ -88,6 +88,11 @@ def named(head: Head, tiers: tuple[str, ...]) -> list[str]:
     return []
 
 
+def query_columns(head: Head) -> list[str]:
+    """Columns named as queries, else as their ids."""
+    return named(head, QUERY) or named(head, QUERY_ID)
+
+
 def fits(name: str, tiers: tuple[str, ...]) -> bool:
     """Whether a column's whole name fits some tier, ignoring case."""
     return any(re.fullmatch(tier, composed(name), re.IGNORECASE) for tier in tiers)
