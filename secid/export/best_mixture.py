@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from secid.errors import InputError, UsageError
+from secid.errors import UsageError
 from secid.measure.information import InformationState, log_det_nats
 from secid.measure.mixture import SLACK, Bounds, Mixture, best_mixture, mixed
 from secid.results import Run
@@ -114,8 +114,6 @@ def mix(
     if with_controls and not controls:
         raise UsageError("this run holds no states of controls", remedy="score with --controls all")
     named = {_apart(label, states): state for label, state in controls.items()}
-    if len({state.total.shape for state in (*states.values(), *named.values())}) > 1:
-        raise InputError("states of several dimensions in one run", where=str(folder / "state"))
     return mix_states({**states, **named}, set(named), budget, max_share, fixed or {})
 
 
@@ -246,8 +244,6 @@ def _remarks(
             "At B = 1 the score is nearly the mean weight of the negatives, so the best mixture lies close to one "
             f"source: it holds {max(0.0, best.nats - single):.2g} nats more than {name} alone."
         )
-    if all(not matrix.any() for matrix in matrices):
-        remarks.append("No source holds any information, so all mixtures are equal.")
     for (a, first), (b, second) in combinations(zip(parts, matrices, strict=True), 2):
         if held & {a.name, b.name} or not (a.share or b.share) or not first.any():
             continue
