@@ -174,7 +174,7 @@ class Cleaner:
                 positives, negatives = self._by_label(positives, negatives)
             if not self._binding.splits:
                 item = self._record(line, query, positives, negatives, split or "", self._fields(row), left_out)
-                yield self._kept(item, row, query, positives, negatives)
+                yield self._with_extras(item, row, query, positives, negatives)
                 return
             if not isinstance(negatives, dict):
                 reason = "no_negatives" if negatives is None else "wrong_type"
@@ -187,7 +187,7 @@ class Cleaner:
         for key, values in negatives.items():
             name = self._split_name(row, key)
             item = self._record(line, query, positives, values, name, self._fields(row), left_out)
-            yield self._kept(item, row, query, positives, values)
+            yield self._with_extras(item, row, query, positives, values)
             left_out = Counter()
 
     def pair(self, line: int, row: Any) -> Pair | Defect:
@@ -207,7 +207,7 @@ class Cleaner:
         except _Unusable as trouble:
             return self._defect(line, trouble, split)
 
-    def _kept(self, item: Item, row: Any, query: Any, positives: Any, negatives: Any) -> Item:
+    def _with_extras(self, item: Item, row: Any, query: Any, positives: Any, negatives: Any) -> Item:
         """The item, with its row's extras where it is a record and they are asked for."""
         if not self._keep or not isinstance(item, Record):
             return item

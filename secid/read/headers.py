@@ -62,11 +62,11 @@ def _distinct(first: Sequence[str], path: str) -> tuple[str, ...]:
     """Names without marks around them, repeated ones numbered; an empty first one is the index that pandas writes."""
     names = [re.sub(r"\[(\d+)\]$", r"_\1", cell.removeprefix("#").strip()) for cell in first]
     names = [name or ("index" if at == 0 else f"column {at + 1}") for at, name in enumerate(names)]
-    uses, seen = Counter(names), Counter[str]()
+    uses, numbers = Counter(names), Counter[str]()
     for at, name in enumerate(names):
-        seen[name] += 1
+        numbers[name] += 1
         if uses[name] > 1:
-            names[at] = f"{name}_{seen[name]}"
+            names[at] = f"{name}_{numbers[name]}"
     if len(set(names)) < len(names):
         raise InputError(f"two columns of the same name: {shorten(', '.join(first), 100)}", where=f"{path}:1")
     return tuple(names)

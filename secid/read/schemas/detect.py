@@ -23,7 +23,7 @@ from secid.read.schemas.doubts import (
     refuse_words,
     undecided,
 )
-from secid.read.schemas.explain import ready_flags, seen
+from secid.read.schemas.explain import list_columns, ready_flags
 from secid.read.schemas.head import LISTS, Head, Key, make_head
 from secid.read.schemas.ids import with_ids
 from secid.read.schemas.labels import list_binding, pair_binding
@@ -93,7 +93,7 @@ def _detected(head: Head, settings: Settings, path: str) -> Binding:
     if len(readings) > 1:
         listed = "\n".join(f"    {binding.schema}: {binding.mapping}" for binding in readings)
         choices = " or ".join(dict.fromkeys(_deciding_flag(binding, readings) for binding in readings))
-        raise SchemaError(f"several readings fit:\n{listed}{seen(head)}", where=path, remedy=choices)
+        raise SchemaError(f"several readings fit:\n{listed}{list_columns(head)}", where=path, remedy=choices)
     if not readings:
         raise _unknown(head, settings, path)
     if not settings.format:
@@ -153,17 +153,19 @@ def _is_filled(cell: Any) -> bool:
 def _unknown(head: Head, settings: Settings, path: str) -> SchemaError:
     if settings.format:
         example = shorten(json.dumps(_shapes(settings.format, path)[0].example[0]), 400)
-        message = f"does not match --format {settings.format}{seen(head)}"
+        message = f"does not match --format {settings.format}{list_columns(head)}"
         return SchemaError(message, where=path, remedy=f"a row of that schema: {example}")
     if "bytes" in head.kinds.values():
-        message = f"columns of bytes, where texts are expected{seen(head)}"
+        message = f"columns of bytes, where texts are expected{list_columns(head)}"
         return SchemaError(message, where=path, remedy="decode them to UTF-8 text first")
     labels = named(head, ("(.+[_ -])?labels?|relevance",))
     refuse_words([value for key in labels for value in leaves(head.column(key))], path)
     for refusal in REFUSALS:
         if refusal.late and refusal.fits(head):
-            return SchemaError(f"{refusal.message}{seen(head)}", where=path, remedy=refusal.advice(head))
-    return SchemaError(f"no known schema of records with negatives{seen(head)}", where=path, remedy=ready_flags(head))
+            return SchemaError(f"{refusal.message}{list_columns(head)}", where=path, remedy=refusal.advice(head))
+    return SchemaError(
+        f"no known schema of records with negatives{list_columns(head)}", where=path, remedy=ready_flags(head)
+    )
 
 
 def _shapes(name: str, path: str) -> tuple[Shape, ...]:

@@ -12,7 +12,7 @@ from secid.read.headers import header_of
 from secid.read.passages import TEXT_KEYS, passage_text
 from secid.read.rows import shorten, shown
 from secid.read.schemas.binding import Binding, extracted
-from secid.read.schemas.explain import TEXTS, seen
+from secid.read.schemas.explain import TEXTS, list_columns
 from secid.read.schemas.head import LISTS, SCALARS, Head, Key
 from secid.read.schemas.labels import FLAGS, LABEL_WORDS, as_label
 from secid.read.schemas.patterns import role_beside
@@ -54,7 +54,7 @@ def refuse_unread(binding: Binding, head: Head, source_column: str | None, path:
             column = read.partition("…")[0]
             flag = f"--format {binding.schema}" if binding.labelled or binding.splits else f"--{role}-column {column}"
             raise SchemaError(
-                f"several readings fit: the {role}s are {read}, or {', '.join(unread)}{seen(head)}",
+                f"several readings fit: the {role}s are {read}, or {', '.join(unread)}{list_columns(head)}",
                 where=path,
                 remedy=f"{flag} leaves out {', '.join(unread)}; {more}",
             )
@@ -74,7 +74,7 @@ def refuse_textless(binding: Binding, head: Head, path: str) -> None:
             keys = ", ".join(dict.fromkeys(str(key) for value in textless for key in value))
             raise SchemaError(
                 "passages are objects, and none of their keys is known to hold the text: "
-                f"{shorten(keys, 200)}{seen(head)}",
+                f"{shorten(keys, 200)}{list_columns(head)}",
                 where=path,
                 remedy=f"name it `text`, or write passages as a list of texts; known are {', '.join(TEXT_KEYS)}",
             )
@@ -167,4 +167,4 @@ def refuse_two_passages(binding: Binding, head: Head, path: str) -> None:
 def undecided(head: Head, keys: Sequence[Key], message: str, path: str, remedy: str) -> SchemaError:
     """An error that shows the columns, or those that all fit."""
     fit = f": {', '.join(map(str, keys))} all fit" if keys else ""
-    return SchemaError(f"{message}{fit}{seen(head)}", where=path, remedy=remedy)
+    return SchemaError(f"{message}{fit}{list_columns(head)}", where=path, remedy=remedy)
