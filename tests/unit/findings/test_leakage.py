@@ -149,7 +149,7 @@ def test_splits_and_layouts_of_qrels(tmp_path):
 
 
 def test_broken_evaluation_folders_are_named(tmp_path):
-    with pytest.raises(InputError, match="no such folder"):
+    with pytest.raises(InputError, match="none: no such"):
         read_evaluation(str(tmp_path / "none"), titles=True)
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"holds no queries\.jsonl\n.*--against-eval takes"):
