@@ -30,7 +30,7 @@ class Row(NamedTuple):
     """One row of a copy.
 
     query_id : "" where the source names none.   columns : other scalar columns.
-    lost     : what the row holds beside them, by name; no schema of a copy holds it.
+    lost     : names of what else the row holds; no schema of a copy holds it.
     """
 
     query: str

@@ -63,7 +63,7 @@ class Lexicon:
         lexed: Callable[[int], None] = lambda n: None,
     ) -> None:
         self.tokenizer = tokenizer
-        # A lexer of somebody else's may not stand two calls at once.
+        # A lexer that is handed in may not be thread-safe.
         n_threads = 1 if lex else min(MAX_THREADS, os.cpu_count() or 1)
         stream = lex or partial(token_stream, tokenizer=tokenizer)
         passage_stream = lex or partial(token_stream, tokenizer=tokenizer, role="passage")

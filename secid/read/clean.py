@@ -12,7 +12,7 @@ from secid.read.passages import join_title, passage_id, passage_text
 from secid.read.rows import Broken, shorten, shown
 from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, filled
 from secid.read.schemas.labels import as_label
-from secid.read.schemas.patterns import role_beside
+from secid.read.schemas.patterns import unread_role
 from secid.read.schemas.titles import title_among, with_title
 from secid.records import NO_FIELDS, Block, Defect, Extras, Record, Scalar
 from secid.settings import Settings
@@ -130,7 +130,7 @@ class Cleaner:
         late = {}
         for key in row.keys() - self._known if self._known and isinstance(row, dict) else ():
             if key not in self._roles:
-                self._roles[key] = role_beside(key, self._binding)
+                self._roles[key] = unread_role(key, self._binding)
             if not self._roles[key]:
                 self._known.add(key)
             elif row[key] is not None:
@@ -211,8 +211,7 @@ class Cleaner:
         """The item, with its row's extras where it is a record and they are asked for."""
         if not self._keep or not isinstance(item, Record):
             return item
-        titles = (title for _, title in self._binding.titles)
-        texts = {*(self._binding.columns or ()), *titles, *self._binding.beside, *self._late(row)}
+        texts = {*self._binding.text_columns, *self._late(row)}
         columns = {key: value for key, value in row.items() if key not in texts} if isinstance(row, dict) else {}
         return item._replace(extras=Extras(columns, query, self._cells_used(positives), self._cells_used(negatives)))
 

@@ -135,8 +135,6 @@ def open_collection(settings: Settings) -> Collection:
     corpus, queries = settings.corpus, settings.queries
     if settings.collection is not None:
         folder = Path(settings.collection)
-        if not folder.is_dir():
-            raise InputError("no such directory", where=settings.collection, remedy=BEIR_FOLDER)
         corpus = corpus or beir_file(folder, "corpus", BEIR_FOLDER)
         queries = queries or beir_file(folder, "queries")
     stamps = tuple(_stamp(path) for path in (corpus, queries) if path)
@@ -158,6 +156,8 @@ def _stamp(path: str) -> tuple[int, int]:
 
 def beir_file(folder: Path, stem: str, remedy: str = "") -> str | None:
     """The file of a BEIR folder with this stem; None, or InputError with the remedy given, where there is none."""
+    if not folder.is_dir():
+        raise InputError("no such directory", where=str(folder), remedy=remedy)
     files = sorted(path for path in folder.iterdir() if path.name.split(".")[0] == stem)
     if not files and remedy:
         raise InputError(f"holds no {stem}.jsonl", where=str(folder), remedy=remedy)

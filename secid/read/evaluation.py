@@ -41,8 +41,6 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
     Raises InputError where the folder or its queries are missing, or a file is not what it should be.
     """
     path = Path(folder)
-    if not path.is_dir():
-        raise InputError("no such directory", where=folder, remedy=FOLDER)
     queries_file = beir_file(path, "queries", FOLDER) or ""
     files = _qrels_files(path)
     wanted_queries: set[str] = set()

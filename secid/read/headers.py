@@ -18,7 +18,7 @@ KNOWN_WORD = re.compile(
     r"|contexts?|candidates?|distractors?|claims?|examples?|premise|hypothesis|entailment|contradiction"
     r"|((doc|query|corpus|passage)|[qp])?ids?"
 )
-"""Words that names of columns are made of."""
+"""Words of column names."""
 
 NAME = re.compile(r"(?:[^\W\d_]|\ufffd)[^.?!,;。？！，；、؟،]{0,39}")
 """What may name a column: it starts with a letter (or a byte not in UTF-8) and has no mark of a sentence or list."""
@@ -30,7 +30,7 @@ PANDAS_INDEX = re.compile(r"Unnamed: \d+")
 def header_of(rows: Sequence[Sequence[str]], header: bool | None, path: str) -> tuple[str, ...]:
     """Names of the columns where the first row gives them, else ().
 
-    rows : the first rows, at least one.   header : what the user says of it; None where he says nothing.
+    rows : the first rows, at least one.   header : what --set header says; None where it is not given.
     Two known names make a header. Raises InputError for another first row that may be one: names of one word each, or
     short ones above a row twice as long.
     """

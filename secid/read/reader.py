@@ -186,7 +186,7 @@ class Reader:
         if binding is None or binding.columns is None or self._keep:
             return None
         extra = filter(None, (self._settings.source_column, self._settings.by))
-        return (*map(str, binding.columns), *(title for _, title in binding.titles), *binding.beside, *extra)
+        return (*binding.text_columns, *extra)
 
     def _inspect(self, path: str) -> _File:
         """Container, schema and cleaner of a file, from its first rows."""

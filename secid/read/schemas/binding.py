@@ -15,7 +15,7 @@ from secid.read.schemas.head import LISTS, Head, Key
 Labelled = Literal["", "pair", "list"]
 
 Extract = Callable[[Any], tuple[Any, Any, Any]]
-"""Row -> (query, positives, negatives), as they lie there.
+"""Row -> (query, positives, negatives), as the row holds them.
 
 positives, negatives: a tuple of single cells, or whatever the one column holds (a list where the
 row is right). Raises one of NOT_THE_SHAPE where the row has another one.
@@ -33,12 +33,12 @@ class Binding:
     columns    : all that `extract` touches; None for rows without names.
     splits     : negatives are a dict {split: negatives} ("the keys of neg").
     pairs      : texts are [instruction, text] pairs.
-    either     : a single text may stand in place of a list.
+    either     : a single text may replace a list.
     labelled   : `extract` gives (query, passage, label), one row a "pair", or (query, passages, labels), a "list".
-    query_ids, passage_ids : ids stand in place of the texts.
+    query_ids, passage_ids : ids replace the texts.
     titles     : (column, column of its titles) that `extract` joins.
     inner      : the list inside an object of parallel lists that holds the passages ("doc_id"), else "".
-    beside     : names of the columns of passages that are empty in the first rows and not read.
+    empty_columns : names of the columns of passages that are empty in the first rows and not read.
     known      : names of the other columns of the first rows; empty where rows have no names.
     counted    : roles ("positive", "negative") that no flag settles: columns of theirs that are not read are counted.
     numbered   : name of the columns of negatives but for the number at its end, where each holds one; else "".
@@ -59,7 +59,7 @@ class Binding:
     passage_ids: bool = False
     titles: tuple[tuple[str, str], ...] = ()
     inner: str = ""
-    beside: tuple[str, ...] = ()
+    empty_columns: tuple[str, ...] = ()
     known: frozenset[str] = frozenset()
     counted: frozenset[str] = frozenset(("positive", "negative"))
     numbered: str = ""
@@ -70,6 +70,11 @@ class Binding:
             return []
         keys = [key for key in row if key not in self.known and unnumbered(key) == self.numbered]
         return sorted((key for key in keys if not isinstance(row[key], list)), key=number_of)
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Names of all columns of queries, passages and titles, of those too that only later rows fill."""
+        return (*(self.columns or ()), *(title for _, title in self.titles), *self.empty_columns)
 
     @property
     def mapping(self) -> str:

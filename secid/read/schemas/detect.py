@@ -56,7 +56,7 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
     else:
         binding = _detected(head, settings, path)
     binding = replace(with_titles(binding, head, joined=settings.titles), counted=_unsettled(binding, settings))
-    beside = refuse_unread(binding, head, settings.source_column, path)
+    empty = refuse_unread(binding, head, settings.source_column, path)
     refuse_labels(binding, head, settings, path)
     refuse_odd_lists(binding, head, path)
     refuse_textless(binding, head, path)
@@ -64,7 +64,7 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
         return binding
     if settings.negative_column and _column_named(head, settings.negative_column) is not None:
         binding = replace(binding, numbered="")  # named in full it is the only one that is asked for
-    return replace(binding, beside=beside, known=frozenset(map(str, head.kinds)).difference(beside))
+    return replace(binding, empty_columns=empty, known=frozenset(map(str, head.kinds)).difference(empty))
 
 
 def _passed_over(binding: Binding, head: Head) -> str:

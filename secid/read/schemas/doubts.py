@@ -15,7 +15,7 @@ from secid.read.schemas.binding import Binding, extracted
 from secid.read.schemas.explain import TEXTS, list_columns
 from secid.read.schemas.head import LISTS, SCALARS, Head, Key
 from secid.read.schemas.labels import FLAGS, LABEL_WORDS, as_label
-from secid.read.schemas.patterns import role_beside
+from secid.read.schemas.patterns import unread_role
 from secid.read.schemas.toolkits import is_pair
 from secid.settings import Settings, flag_of
 
@@ -39,13 +39,13 @@ def refuse_unread(binding: Binding, head: Head, source_column: str | None, path:
     """
     if binding.columns is None:
         return ()
-    beside = [key for key in map(str, head.kinds) if key not in binding.columns and key != source_column]
-    beside = [key for key in beside if role_beside(key, binding)]
+    others = [key for key in map(str, head.kinds) if key not in binding.columns and key != source_column]
+    others = [key for key in others if unread_role(key, binding)]
     # What a single odd row of many has says nothing of the column.
-    empty = [key for key in beside if sum(map(bool, head.column(key))) < min(2, len(head.rows))]
+    empty = [key for key in others if sum(map(bool, head.column(key))) < min(2, len(head.rows))]
     kinds = SCALARS | LISTS if binding.passage_ids else TEXTS
     for role, read in (("negative", binding.negatives), ("positive", binding.positives)):
-        unread = [key for key in beside if key not in empty and role_beside(key, binding) == role]
+        unread = [key for key in others if key not in empty and unread_role(key, binding) == role]
         unread = [key for key in unread if head.kinds[key] in kinds]
         if unread:
             more = "to read all, write them as one list"

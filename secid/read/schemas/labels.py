@@ -85,7 +85,7 @@ def _lists(head: Head, query: str, docs: str) -> Iterator[Binding]:
 
 
 def list_binding(query: Key, docs: Key, label: Key) -> Binding:
-    """Binding of a list of passages beside the list of their labels."""
+    """Binding of a list of passages and the list of their labels."""
     columns = tuple(map(str, (query, docs, label))) if isinstance(query, str) else None
     return _list(str(query), str(docs), str(label), columns, itemgetter(query, docs, label))
 
