@@ -197,7 +197,7 @@ def select(
         path=str(out),
         left_out_path=str(left_out_path),
         drop=rule.drop,
-        n_listed=selected.n_listed,
+        n_listed=len(selected.listed) + int(original.planned.blanks.count.sum()),
         n_unchecked=int(((original.planned.listed < 0) & (selected.listed == "")).sum()),
         left_out=left_out,
         rows_skipped=rows_skipped,
@@ -277,18 +277,13 @@ def reasons_left_out(planned: PlannedSource, facts: _Facts, rule: Rule) -> Strin
     if rule.min_weight is not None:
         # Written as "stays if", so that NaN goes
         reasons[(reasons == "") & ~(facts.numbers["weight"] >= rule.min_weight)] = "min_weight"
-    value = facts.numbers[rule.by]
-    if rule.top is not None:
-        staying = np.flatnonzero(reasons == "")
-        record = planned.triplet_record()[staying]
-        order = staying[np.lexsort((staying, -value[staying], record))]
-        record = planned.triplet_record()[order]
-        starts = np.searchsorted(record, record)
-        reasons[order[np.arange(len(order)) - starts >= rule.top]] = "top"
-    if rule.max_negatives is not None:
-        staying = np.flatnonzero(reasons == "")
-        order = staying[np.lexsort((staying, -value[staying]))]
-        reasons[order[rule.max_negatives :]] = "max"
+    value, record = facts.numbers[rule.by], planned.triplet_record()
+    for reason, limit, group in (("top", rule.top, record), ("max", rule.max_negatives, np.zeros_like(record))):
+        if limit is not None:
+            staying = np.flatnonzero(reasons == "")
+            order = staying[np.lexsort((staying, -value[staying], group[staying]))]
+            starts = np.searchsorted(group[order], group[order])
+            reasons[order[np.arange(len(order)) - starts >= limit]] = reason
     return reasons
 
 
@@ -311,11 +306,6 @@ class _Selected:
     facts: _Facts
     reasons: Strings
     listed: Strings
-
-    @property
-    def n_listed(self) -> int:
-        """Negatives that the rows list, blank ones included."""
-        return len(self.listed) + int(self.original.planned.blanks.count.sum())
 
     def refuse_nothing(self) -> None:
         if (self.listed != "").all():

@@ -25,7 +25,6 @@ TREC_REMEDY = (
 )
 IDS_THIRD = "--format id-rows where the third column holds ids of negatives"
 QRELS = "relevance judgements (qrels), not records with negatives"
-BATCH = "answers of a language model in a batch, with the records in their texts"
 BY_ROWS = (
     'write it by rows: `python -c "import pandas; '
     "pandas.read_json('FILE'{}).to_json('NEW', orient='records', lines=True)\"`"
@@ -197,8 +196,6 @@ REFUSALS = (
     Refusal(_is_run, "a run (query, passage, rank), not triples of ids",
             f"{TREC_REMEDY}; {IDS_THIRD}"),
     Refusal(_is_graded, QRELS, _grade_flags),
-    Refusal(_has("custom_id", "response"), BATCH,
-            "write one record a line: `jq -c '.response.body.choices[0].message.content | fromjson' FILE > NEW`"),
     Refusal(_has("chosen", "rejected"), "preference pairs of a chat model, not retrieval records", _preferred),
     Refusal(lambda head: {"instruction", "output"} <= set(head.kinds) and not named(head, NEGATIVE),
             "instruction-tuning data: it has no negatives", MINE),
