@@ -128,9 +128,13 @@ def _parsed(line: bytes) -> Row | None:
     return value if isinstance(value, dict | list) else None
 
 
-def open_rows(stream: ByteStream, container: Container, columns: Sequence[str] | None = None) -> Rows:
-    """Numbered rows of a stream. columns: as in open_parts."""
-    return numbered(open_parts(stream, container, columns))
+def rows_of(path: str) -> Rows:
+    """Numbered rows of a file."""
+    stream = ByteStream(path)
+    try:
+        yield from numbered(open_parts(stream, sniff(stream)))
+    finally:
+        stream.close()
 
 
 def open_parts(stream: ByteStream, container: Container, columns: Sequence[str] | None = None) -> Parts:

@@ -46,7 +46,7 @@ Rows = Iterator[tuple[int, Row | Broken]]
 class Part(NamedTuple):
     """Rows that follow each other in a file, with the 1-based line or row number of each.
 
-    done: share of the file behind the last row; 0.0 where the stream of bytes tells it.
+    done: share of the file behind the last row; 0.0 where the bytes read show it.
     """
 
     numbers: Sequence[int]

@@ -23,7 +23,6 @@ from secid.records import Record
 from secid.run_folder.read import read_states
 from secid.settings import Settings
 from tests.cli.conftest import rows, write_rows
-from tests.snapshots import refusal
 
 STYLES = ("plain", "terse")
 
@@ -235,18 +234,19 @@ def test_the_order_of_shares_changes_nothing(scored):
 
 
 @pytest.mark.parametrize(
-    ("shares", "where", "number"),
+    "shares",
     [
-        ({"plain": float("nan"), "terse": 1.0}, "plain", "nan"),
-        ({"plain": float("inf"), "terse": 0.0}, "plain", "inf"),
-        ({"plain": -0.5, "terse": 1.5}, "plain", "-0.5"),
-        ({"plain": 0.5, "terse": 0.4}, "plain, terse", "0.9"),
-        ({"plain": 0.5, "terse": 0.50001}, "plain, terse", "1.00001"),
-        ({}, "", "0"),
+        {"plain": float("nan"), "terse": 1.0},
+        {"plain": float("inf"), "terse": 0.0},
+        {"plain": -0.5, "terse": 1.5},
+        {"plain": 0.5, "terse": 0.4},
+        {"plain": 0.5, "terse": 0.50001},
+        {},
     ],
 )
-def test_shares_that_are_none_are_refused(scored, shares, where, number):
-    assert number in refusal(lambda: api.write_mixture(scored, shares, "mixed.jsonl"), UsageError, where)
+def test_shares_that_are_none_are_refused(scored, shares):
+    with pytest.raises(UsageError, match="divide"):
+        api.write_mixture(scored, shares, "mixed.jsonl")
     assert not Path("mixed.jsonl").exists()
 
 
@@ -306,12 +306,9 @@ def test_a_bound_that_leaves_no_negative_is_refused(tmp_path, tiny, invoke):
     assert "raise --max-share, " in err
     assert "--base" in err
     assert not Path("mixed.jsonl").exists()
-    for share, bound, numbers in ((0.8, 0.7, ("0.8", "0.7")), (0.5, float("nan"), ("nan",))):
-        shares = {"plain": share, "terse": 1 - share}
-        with pytest.raises(UsageError) as caught:
+    for shares, bound in (({"plain": 0.8, "terse": 0.2}, 0.7), ({"plain": 0.5, "terse": 0.5}, float("nan"))):
+        with pytest.raises(UsageError, match="above the largest"):
             api.write_mixture("run", shares, "mixed.jsonl", max_share=bound)
-        assert caught.value.where == "--max-share"
-        assert all(number in caught.value.message for number in numbers)
 
 
 def test_changed_or_missing_inputs_are_refused(scored, invoke):
@@ -351,14 +348,14 @@ def test_the_table_names_the_row_and_place_of_each_negative(scored):
 def test_a_selection_that_left_nothing_out_by_its_rule_is_not_said_to_raise_the_score(scored, invoke):
     for top, rises in ((2, True), (100, False)):
         code, out, _ = invoke("select", scored, "--source", "plain", "--top", top, "-o", f"kept{top}.jsonl")
-        assert (code, "the score rises" in out.replace("\n", " ")) == (0, rises)
+        assert (code, "proves nothing" in " ".join(out.split())) == (0, rises)
 
 
 def test_select_keeps_the_best_of_each_record(scored, invoke):
     before = Path("plain.jsonl").read_bytes()
     code, out, _ = invoke("select", scored, "--source", "plain", "--top", 2, "-o", "kept.jsonl")
     assert code == 0
-    assert "circular" in out.replace("\n", " ")
+    assert "same encoder" in " ".join(out.split())
     assert Path("plain.jsonl").read_bytes() == before
     originals = {record.line: record for record in records("plain.jsonl")}
     by_line: dict[int, list[tuple[float, str]]] = {}
