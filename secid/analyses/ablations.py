@@ -15,7 +15,7 @@ from secid.measure.interval import FEWEST_QUERIES, reach_95
 from secid.measure.sweep import Variant
 from secid.measure.uncertainty import difference
 from secid.results import Ablation, AblationRow
-from secid.settings import flag_of, in_words
+from secid.settings import flag_of
 from secid.triplets.estimates import interval
 from secid.triplets.measured import Measured
 
@@ -60,7 +60,6 @@ def ablation(
         base=base,
         rows=rows,
         range_nats={source: max(values) - min(values) if values else 0.0 for source, values in known.items()},
-        conclusion=conclusion(name, base, rows),
     )
 
 
@@ -80,15 +79,6 @@ def _row(setting: str, values: Scores, base: Scores, blocks: Mapping[str, Sequen
 def _ordered(base: Scores) -> list[str]:
     """Sources by their score at the base, those that tie by name, those without a score last."""
     return sorted(base, key=lambda source: (-(-np.inf if (value := base[source]) is None else value), source))
-
-
-def newly_tied(values: Scores, base: Scores) -> list[tuple[str, str]]:
-    """Pairs of sources that tie here and not at the base. Pairs with a missing score are left out."""
-    return [
-        (first, second)
-        for first, second in combinations(base, 2)
-        if _gap(values, first, second) == 0 and _gap(base, first, second) not in (None, 0)
-    ]
 
 
 def swapped(values: Scores, base: Scores, names: Sequence[str]) -> list[tuple[str, str]]:
@@ -125,90 +115,6 @@ def _gap(values: Scores, first: str, second: str) -> float | None:
     return None if a is None or b is None else a - b
 
 
-PLURALS = {"idf": ("IDF corpus", "IDF corpora")}
-PREPOSITIONS = {"temperature": "at", "sample": "in", "encoder": "under"}
-LINE_PAIRS, LINE_SETTINGS = 2, 3
-"""Told in the one line of a conclusion."""
-
-
-def conclusion(name: str, base: str, rows: Sequence[AblationRow]) -> str:
-    """One line of plain words: unchanged, or at which settings which pairs swap or tie.
-
-    Settings that order no pair count nowhere; swaps of a sample that stay within their intervals are no changes.
-    """
-    one, many = PLURALS.get(name, (name, f"{name}s"))
-    ordering = [row for row in rows if row.stability is not None]
-    n_missing = sum(1 for row in rows if any(value is None for value in row.scores.values()))
-    lacks = f" ({n_missing} {'setting lacks' if n_missing == 1 else 'settings lack'} a score for some source)"
-    note = lacks if n_missing else ""
-    if len(rows[0].scores) < 2:
-        return f"one source alone has no order{note}"
-    if all(row.setting == base for row in ordering):
-        return f"no {one} other than {in_words(base)} orders a pair{note}"
-    among = f"{len(ordering)} {many}"
-    changes, ties = _changes(name, ordering, among), _ties(name, base, ordering)
-    steady = f"no pair changes places over {among}" if ties and not any(row.swapped for row in ordering) else ""
-    parts = "; ".join(filter(None, (changes, steady, _noise(ordering), ties)))
-    return (parts or f"order unchanged over {among}") + note
-
-
-def _changes(name: str, rows: Sequence[AblationRow], among: str) -> str:
-    """At how many settings the order changes, and which pairs swap where."""
-    at = PREPOSITIONS.get(name, "with")
-    met: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        for pair in row.swapped:
-            if pair not in row.open_swaps:
-                met.setdefault(pair, []).append(in_words(row.setting))
-    if not met:
-        return ""
-    changed = dict.fromkeys(setting for settings in met.values() for setting in settings)
-    often = sorted(met.items(), key=lambda entry: -len(entry[1]))
-    if len(changed) == 1:
-        n_more = len(met) - LINE_PAIRS
-        more = f" and {n_more} more {'pair' if n_more == 1 else 'pairs'}" if n_more > 0 else ""
-        pairs = ", ".join(f"{first} and {second}" for first, second in list(met)[:LINE_PAIRS])
-        return f"order changes only {at} {next(iter(changed))} (of {among}): {pairs}{more} swap"
-    head = f"order changes {at} {len(changed)} of {among}"
-    if len(met) <= LINE_PAIRS:
-        parts = [f"{first} and {second} swap {at} {_listed(settings)}" for (first, second), settings in often]
-        return f"{head}: {', '.join(parts)}"
-    (first, second), settings = often[0]
-    n_sources = len(rows[0].scores)
-    n_pairs = n_sources * (n_sources - 1) // 2
-    most = f", {first} and {second} most often ({len(settings)} times)" if len(settings) > 1 else ""
-    return f"{head}: {len(met)} of {n_pairs} pairs swap{most}"
-
-
-def _noise(rows: Sequence[AblationRow]) -> str:
-    """Swaps of samples that their own number of queries explains."""
-    n_swaps = sum(len(row.open_swaps) for row in rows)
-    if not n_swaps:
-        return ""
-    n_rows = sum(bool(row.open_swaps) for row in rows)
-    where = f"{n_rows} smaller {'sample' if n_rows == 1 else 'samples'}"
-    swaps = "1 swap" if n_swaps == 1 else f"{n_swaps} swaps"
-    only = "" if any(set(row.swapped) - set(row.open_swaps) for row in rows) else "no change beyond noise: "
-    have = "has 0 within its 95 % interval" if n_swaps == 1 else "have 0 within their 95 % intervals"
-    return f"{only}{swaps} in {where} {have}"
-
-
-def _ties(name: str, base: str, rows: Sequence[AblationRow]) -> str:
-    """Settings at which pairs tie that do not at the base."""
-    at = PREPOSITIONS.get(name, "with")
-    own = next((row.scores for row in rows if row.setting == base), {})
-    ties = [(in_words(row.setting), n) for row in rows if own and (n := len(newly_tied(row.scores, own)))]
-    parts = [f"{n} {'pair ties' if n == 1 else 'pairs tie'} {at} {setting}" for setting, n in ties[:LINE_SETTINGS]]
-    n_more = len(ties) - LINE_SETTINGS
-    return ", ".join([*parts, *([f"more {at} {n_more} others"] if n_more > 0 else [])])
-
-
-def _listed(names: Sequence[str]) -> str:
-    if len(names) > LINE_SETTINGS:
-        return f"{', '.join(names[: LINE_SETTINGS - 1])} and {len(names) - LINE_SETTINGS + 1} more"
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-
-
 def over_encoders(table: Mapping[str, Scores]) -> Ablation:
     """The ablation over encoders; the first is the target. Its note says which agree, and the condition."""
     base, *others = table
@@ -236,7 +142,7 @@ def with_noise(
     so every swap stays open there. Source: METHOD 8.
     """
     rows = tuple(_sample_row(row, variants[row.setting], items, budget) for row in ablation.rows)
-    return replace(ablation, rows=rows, conclusion=conclusion(ablation.name, ablation.base, rows), note=SAMPLE_NOTE)
+    return replace(ablation, rows=rows, note=SAMPLE_NOTE)
 
 
 def _sample_row(row: AblationRow, variant: Variant, items: Sequence[Measured], budget: float) -> AblationRow:

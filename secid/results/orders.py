@@ -34,14 +34,13 @@ class AblationRow:
 class Ablation:
     """One aspect varied, all else at the base setting. range_nats: largest minus smallest score by source.
 
-    conclusion: which settings change the order, in words.   note: what must be read with it; "" where nothing must.
+    note: what must be read with the rows; "" where nothing must.
     """
 
     name: str
     base: str
     rows: tuple[AblationRow, ...]
     range_nats: Mapping[str, float]
-    conclusion: str
     note: str = ""
 
 

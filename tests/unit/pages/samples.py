@@ -101,7 +101,7 @@ def hostile(run: Run) -> Run:
     document["environment"] = {everything: everything}
     document["timing"] = {everything: {everything: everything}}
     for ablation in document["ablations"]:
-        ablation["conclusion"] = everything
+        ablation["note"] = everything
     return from_json(json.dumps(document))
 
 

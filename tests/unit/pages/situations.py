@@ -104,7 +104,7 @@ def row(setting: str, *swapped: tuple[str, str]) -> AblationRow:
 
 
 def ablation(name: str, *rows: AblationRow) -> Ablation:
-    return Ablation(name=name, base="base", rows=rows, range_nats={}, conclusion="")
+    return Ablation(name=name, base="base", rows=rows, range_nats={})
 
 
 def varied(*ablations: Ablation) -> Run:
