@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from secid.api import baseline, check, describe_encoder, flagged, gate, mix, score, select, write_mixture
     from secid.errors import SecidError
     from secid.gating.baseline import Baseline
-    from secid.pages.check import check_json
-    from secid.pages.verdict_pages import verdict_json
+    from secid.pages.check_page import check_json
+    from secid.pages.gate_page import verdict_json
     from secid.results import Run, SourceResult
     from secid.results.document import from_json, read_run, to_json
     from secid.results.gate import GateVerdict
@@ -30,7 +30,7 @@ _PUBLIC = {
     "SourceResult": "secid.results",
     "baseline": "secid.api",
     "check": "secid.api",
-    "check_json": "secid.pages.check",
+    "check_json": "secid.pages.check_page",
     "describe_encoder": "secid.api",
     "flagged": "secid.api",
     "from_json": "secid.results.document",
@@ -40,7 +40,7 @@ _PUBLIC = {
     "score": "secid.api",
     "select": "secid.api",
     "to_json": "secid.results.document",
-    "verdict_json": "secid.pages.verdict_pages",
+    "verdict_json": "secid.pages.gate_page",
     "write_mixture": "secid.api",
 }
 

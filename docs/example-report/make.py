@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from secid import api
-from secid.pages.pages import FORMATS
+from secid.pages.formats import FORMATS
 from secid.results import Run
 from secid.results.document import from_json, to_json
 

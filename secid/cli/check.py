@@ -57,16 +57,13 @@ def check(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
-    from secid.cli.outputs import refuse_inputs
-    from secid.files import check_writable, write_whole
-    from secid.pages.check import CHECK_FORMATS, check_json, print_check
-    from secid.pages.pages import check_formats
+    from secid.cli.outputs import check_outputs, files_read
+    from secid.files import write_whole
+    from secid.pages.check_page import CHECK_FORMATS, check_json, check_page
+    from secid.pages.terminal import print_page
 
     files = out or []
-    check_formats(files)
-    for path in files:
-        check_writable(path)
-    refuse_inputs(files, sources, settings)
+    check_outputs(files, CHECK_FORMATS, files_read(sources, settings))
     with ConsoleProgress(quiet) as progress:
         result = api.check(sources, against_eval=against_eval, fail_on=fail_on or (), progress=progress, **settings)
     for path in files:
@@ -75,5 +72,5 @@ def check(
         if json:
             sys.stdout.write(check_json(result))
         else:
-            print_check(stdout(), result)
+            print_page(stdout(), check_page(result))
     return 1 if result.failed else 0

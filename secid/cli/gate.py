@@ -6,6 +6,7 @@ import sys
 from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,9 +16,6 @@ from secid.cli.options import ENCODING, READING, SCORING, Quiet, takes_settings
 
 if TYPE_CHECKING:
     from secid.results.gate import GateVerdict
-
-
-FORMATS = (".html", ".json", ".md", ".xml")
 
 
 class Annotations(StrEnum):
@@ -107,8 +105,12 @@ def gate(
 
     read_policy(policy)  # an invalid one is reported before anything else is loaded
     if out:
-        _check_outputs(out)
-        _refuse_inputs(out, sources, settings, against, policy, paired)
+        from secid.cli.outputs import check_outputs, files_read
+        from secid.gating.baseline import table_path
+        from secid.pages.gate_page import GATE_FORMATS
+
+        given = filter(None, (against, table_path(against), policy, paired))
+        check_outputs(out, GATE_FORMATS, chain(given, files_read(sources, settings)))
     from secid.api import gate as judge
     from secid.cli.console import ConsoleProgress
 
@@ -131,34 +133,6 @@ def _init(against: Path, path: Path, sources: list[str] | None) -> int:
     return 0
 
 
-def _check_outputs(paths: list[Path]) -> None:
-    from secid.errors import UsageError
-    from secid.files import check_writable
-
-    for path in paths:
-        if path.suffix not in FORMATS:
-            raise UsageError(
-                f"unknown verdict format {path.suffix!r}", where=str(path), remedy="use .html, .json, .md or .xml"
-            )
-        check_writable(path)
-
-
-def _refuse_inputs(
-    out: list[Path],
-    sources: list[str],
-    settings: dict[str, Any],
-    against: Path,
-    policy: Path | None,
-    paired: Path | None,
-) -> None:
-    from secid.cli.outputs import refuse_inputs
-    from secid.gating.baseline import table_path
-    from secid.pages.pages import check_not_read
-
-    check_not_read(out, [against, table_path(against), *(path for path in (policy, paired) if path is not None)])
-    refuse_inputs(out, sources, settings)
-
-
 def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annotations | None) -> None:
     """Writes and prints the requested pages. Annotations stay out of the JSON on stdout.
 
@@ -167,17 +141,16 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
     from secid.cli.console import stdout
     from secid.files import write_whole
     from secid.pages.annotations import append_step_summary, github_annotations
-    from secid.pages.junit import to_junit
-    from secid.pages.verdict_pages import print_verdict, verdict_html, verdict_json, verdict_markdown
+    from secid.pages.gate_page import GATE_FORMATS, gate_page, verdict_json
+    from secid.pages.terminal import print_page
 
-    pages = {".html": verdict_html, ".json": verdict_json, ".md": verdict_markdown, ".xml": to_junit}
     for path in out:
-        write_whole(path, pages[path.suffix](verdict))
+        write_whole(path, GATE_FORMATS[path.suffix](verdict))
     with suppress(BrokenPipeError):
         if json:
             sys.stdout.write(verdict_json(verdict))
         else:
-            print_verdict(stdout(), verdict)
+            print_page(stdout(), gate_page(verdict))
         if annotations is Annotations.github:
             stream = sys.stderr if json else sys.stdout
             stream.write("".join(f"{line}\n" for line in github_annotations(verdict)))

@@ -1,24 +1,49 @@
-"""Files that a command writes: none of those that it reads, and remarks on them."""
+"""Files that a command writes: checked before any work, and none of those that it reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from secid.errors import UsageError
+from secid.files import check_writable
 
-def refuse_inputs(outputs: Sequence[Path], specs: Sequence[str], settings: Mapping[str, Any]) -> None:
-    """Raises UsageError if an output is a source, or a file that the settings name.
 
-    specs, settings : as the command was given them. Without outputs no source is opened.
+def check_outputs(
+    outputs: Sequence[Path], suffixes: Collection[str], inputs: Iterable[Path], folders: str = ""
+) -> None:
+    """Raises UsageError for an output whose suffix names no format, or which is read under whatever name; OutputError
+    for one that cannot be written.
+
+    inputs  : files and folders; not looked at without outputs.
+    folders : what to say of an output that may be meant as a folder.
     """
-    if not outputs:
-        return
-    from secid.pages.pages import check_not_read
+    for path in outputs:
+        if path.suffix not in suffixes:
+            hint = folders if path.is_dir() or not path.suffix else ""
+            raise UsageError(
+                f"no page format has the suffix {path.suffix!r}",
+                where=str(path),
+                remedy=f"use {', '.join(suffixes)}{hint}",
+            )
+        check_writable(path)
+    existing = [path for path in inputs if path.exists()] if outputs else []
+    for path in filter(Path.exists, outputs):
+        for other in existing:
+            if path.samefile(other) or (other.is_dir() and path.resolve().is_relative_to(other.resolve())):
+                raise UsageError(
+                    f"would be overwritten, and is read{'' if path.samefile(other) else f' with {other}'}",
+                    where=str(path),
+                    remedy="name another file to write",
+                )
+
+
+def files_read(specs: Sequence[str], settings: Mapping[str, Any]) -> Iterator[Path]:
+    """The files of sources, and those that the settings name, as a command was given them."""
     from secid.read import resolve_sources
     from secid.settings import FIELDS, resolve
 
     values = resolve({name: value for name, value in settings.items() if name in FIELDS}).values
     sources = [path for source in resolve_sources(specs, values) for path in source.paths]
-    named: Iterable[str | None] = (values.encoder, values.corpus, values.queries)
-    check_not_read(outputs, map(Path, (*sources, *filter(None, named))))
+    yield from map(Path, (*sources, *filter(None, (values.encoder, values.corpus, values.queries))))

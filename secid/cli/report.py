@@ -30,36 +30,31 @@ def report(
     Example: secid report secid-runs/monday secid-runs/friday -o changes.html -o changes.md
     """
     from secid.cli.console import stdout
-    from secid.files import check_writable
-    from secid.pages.pages import check_formats, check_not_read, labels, write_comparison, write_page
+    from secid.cli.outputs import check_outputs
+    from secid.files import write_whole
+    from secid.pages.comparison import compare, labels
+    from secid.pages.comparison_page import COMPARISON_FORMATS, page_of_comparison
+    from secid.pages.formats import FORMATS
     from secid.pages.sanitize import plain
+    from secid.pages.terminal import print_page, print_run
     from secid.results.document import read_run
 
     files = out or []
     _refuse_pages(runs)
-    check_formats(files)
-    for path in files:
-        check_writable(path)
-    check_not_read(files, (path / "report.json" if path.is_dir() else path for path in runs))
+    check_outputs(files, FORMATS, (path / "report.json" if path.is_dir() else path for path in runs))
     named = list(zip(labels(runs), map(read_run, runs), strict=True))
+    run = named[0][1]
+    comparison = compare(named) if len(named) > 1 else None
     for path in files:
-        if len(named) == 1:
-            write_page(named[0][1], path)
-        else:
-            write_comparison(named, path)
+        text = FORMATS[path.suffix](run) if comparison is None else COMPARISON_FORMATS[path.suffix](comparison)
+        write_whole(path, text)
         stdout().print(f"wrote {plain(str(path))}: {path.stat().st_size:,} bytes", markup=False, soft_wrap=True)
     if files:
         return
-    if len(named) == 1:
-        from secid.pages.terminal import print_run
-
-        print_run(stdout(), named[0][1], legend=legend)
+    if comparison is None:
+        print_run(stdout(), run, legend=legend)
     else:
-        from secid.pages.comparison import compare
-        from secid.pages.comparison_page import page_of_comparison
-        from secid.pages.terminal import print_page
-
-        print_page(stdout(), page_of_comparison(compare(named)))
+        print_page(stdout(), page_of_comparison(comparison))
 
 
 def _refuse_pages(runs: Sequence[Path]) -> None:

@@ -22,7 +22,7 @@ class Document(StrEnum):
 
 SCHEMAS = {
     Document.report: ("secid.results.document", "json_schema"),
-    Document.gate: ("secid.pages.verdict_pages", "verdict_schema"),
+    Document.gate: ("secid.pages.gate_page", "verdict_schema"),
     Document.policy: ("secid.gating.policy", "policy_schema"),
     Document.baseline: ("secid.gating.baseline", "baseline_schema"),
 }

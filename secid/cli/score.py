@@ -91,19 +91,16 @@ def _score(
 
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
-    from secid.cli.outputs import refuse_inputs
+    from secid.cli.outputs import check_outputs, files_read
     from secid.errors import OutputError, RunNotWrittenError
-    from secid.files import check_writable
-    from secid.pages.pages import check_formats, write_page
+    from secid.files import check_writable, write_whole
+    from secid.pages.formats import FORMATS
     from secid.pages.terminal import print_run
     from secid.results.document import to_json
 
-    check_formats(out, "; a run folder is named by --run")
-    for path in out:
-        check_writable(path)
     if encoders:
         settings |= {"encoder": encoders[0], "other_encoders": encoders[1:]}
-    refuse_inputs(out, sources, settings)
+    check_outputs(out, FORMATS, files_read(sources, settings), "; a run folder is named by --run")
     problem: OutputError | None = None
     folder = run
     if run is None:
@@ -119,7 +116,7 @@ def _score(
             folder, problem, result = None, error, replace(error.run, folder=None)
     for path in out:
         try:
-            write_page(result, path)
+            write_whole(path, FORMATS[path.suffix](result))
             progress.note(f"wrote {path}")
         except OutputError as error:
             problem = error

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from secid.errors import OutputError
-from secid.pages.markdown import hard_cut
+from secid.pages.gate_page import gate_page
+from secid.pages.markdown import hard_cut, render
 from secid.pages.sanitize import plain
-from secid.pages.verdict_pages import verdict_markdown
 from secid.pages.verdict_words import by_urgency, facts, headline, summary
 from secid.results.gate import Check, GateVerdict, SourceVerdict
 
@@ -91,12 +91,7 @@ def append_step_summary(verdict: GateVerdict, environment: dict[str, str] | None
         file = Path(path)
         used = file.stat().st_size if file.exists() else 0
         with file.open("a", encoding="utf-8", newline="\n") as handle:
-            handle.write(fitted(verdict_markdown(verdict), SUMMARY_BYTES - used))
+            handle.write(hard_cut(render(gate_page(verdict)), SUMMARY_BYTES - used, CUT_NOTE))
     except OSError as error:
         raise OutputError(f"cannot be written: {error.strerror}", where=f"${SUMMARY_VARIABLE} {path}") from error
     return True
-
-
-def fitted(text: str, n_bytes: int) -> str:
-    """The text cut at a line so that it fits, with a note; "" where not even the note does."""
-    return hard_cut(text, n_bytes, CUT_NOTE)

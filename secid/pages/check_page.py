@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from secid.pages.findings import STATUS, above_limit, heat_table, sentence, statuses_line
+from secid.pages.formats import formats
 from secid.pages.glossary import in_plain_words
 from secid.pages.numbers import count, fraction, listed, percent, plural
 from secid.pages.page import Item, Page, Part, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import named, plain, short
+from secid.records import encodable
 from secid.results.catalogue import CAUTIONS, DEFECTS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution, Spread
 
@@ -166,3 +170,11 @@ def _overlaps(check: Check) -> tuple[Section, ...]:
     table = Table(caption="Shared by two sources, of the smaller one's", columns=columns, rows=rows)
     section = Section(anchor="overlaps", title="Overlap of sources", link="Overlap", parts=(Part(table=table),))
     return (section,) if rows else ()
+
+
+def check_json(check: Check) -> str:
+    """The check as indented JSON, keys in the order of the dataclasses, ending in a line feed."""
+    return encodable(json.dumps(asdict(check), indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
+
+
+CHECK_FORMATS = formats(check_page, check_json)

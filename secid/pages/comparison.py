@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from secid.errors import UsageError
 from secid.pages.glossary import score_point
 from secid.pages.numbers import plural
+from secid.records import encodable
 from secid.results import SCHEMA_VERSION, Run, SourceResult, Status
 from secid.results.document import json_of
 from secid.settings import value_text
@@ -259,6 +261,20 @@ def _reversals(label: str, first: Run, other: Run) -> list[Reversal]:
 
 def _established(run: Run, a: str, b: str) -> bool:
     return any({pair.first, pair.second} == {a, b} and pair.established for pair in run.comparisons)
+
+
+def labels(paths: Sequence[Path]) -> list[str]:
+    """Names to tell runs apart by: the folder's own, or the whole path where two have the same.
+
+    Bytes of a path that are no UTF-8 become U+FFFD. Raises UsageError where two paths are one run.
+    """
+    for first, second in combinations((path.parent if path.name == "report.json" else path for path in paths), 2):
+        if first == second or (first.exists() and second.exists() and first.samefile(second)):
+            raise UsageError("this run is named twice", where=str(second), remedy="name each run once")
+    own = [path.parent.name if path.name == "report.json" else path.name for path in paths]
+    return [
+        encodable(name if name and own.count(name) == 1 else str(path)) for name, path in zip(own, paths, strict=True)
+    ]
 
 
 def comparison_json(found: RunComparison) -> str:

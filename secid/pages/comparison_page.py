@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from secid.pages.comparison import HARMLESS, SAME_ENCODER, Change, RunComparison, SourceAcross, comparison_json
 from secid.pages.findings import STATUS
+from secid.pages.formats import formats
 from secid.pages.glossary import CAUTION, in_plain_words, terms
 from secid.pages.numbers import fraction, listed, nats, percent, plural, points, score
 from secid.pages.page import Column, Page, Part, Section, Table, foreign, number, status, text
@@ -191,20 +192,4 @@ def _shown(value: str) -> str:
     return plain(DIGEST.sub(lambda match: f"{match.group()[:SHOWN_DIGITS]}…", value), 80)
 
 
-def _html(runs: RunComparison) -> str:
-    from secid.pages.html import render
-
-    return render(page_of_comparison(runs))
-
-
-def _markdown(runs: RunComparison) -> str:
-    from secid.pages.markdown import render
-
-    return render(page_of_comparison(runs))
-
-
-COMPARISON_FORMATS: Mapping[str, Callable[[RunComparison], str]] = {
-    ".html": _html,
-    ".json": comparison_json,
-    ".md": _markdown,
-}
+COMPARISON_FORMATS = formats(page_of_comparison, comparison_json)

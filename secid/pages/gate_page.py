@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from secid.pages.formats import formats
+from secid.pages.junit import to_junit
 from secid.pages.numbers import count, interval, nats
 from secid.pages.page import Item, Page, Part, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import named, plain, short
 from secid.pages.verdict_words import DECISIONS, MARKS, basis, by_urgency, facts, interval_text, mark, summary
 from secid.pages.verdict_words import number as measured
 from secid.results import TripletExample
+from secid.results.document import json_of
 from secid.results.gate import Check, CheckExample, GateVerdict, SourceVerdict
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 
 def gate_page(verdict: GateVerdict) -> Page:
@@ -89,3 +98,24 @@ def _checks(place: int, source: SourceVerdict) -> Section:
 def _notes(verdict: GateVerdict) -> tuple[Section, ...]:
     notes = tuple(map(plain, verdict.notes))
     return (Section(anchor="notes", title="Notes", link="Notes", bullets=notes),) if notes else ()
+
+
+@cache
+def _adapter() -> TypeAdapter[GateVerdict]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(GateVerdict)
+
+
+def verdict_json(verdict: GateVerdict) -> str:
+    """The verdict as indented JSON, ending in a line feed."""
+    return json_of(_adapter(), verdict)
+
+
+def verdict_schema() -> dict[str, Any]:
+    """JSON Schema of the verdict."""
+    schema = _adapter().json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "secid gate verdict", **schema}
+
+
+GATE_FORMATS = {**formats(gate_page, verdict_json), ".xml": to_junit}

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from secid.pages.numbers import fraction, plural
 from secid.pages.page import STATUSES, Item, Page, SourceFindings
 from secid.pages.sanitize import CODE, END_ISOLATE, ISOLATE, plain, short
-from secid.results import Run, TripletExample
+from secid.results import TripletExample
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -34,13 +34,6 @@ RARE_WORD = 3.0
 """IDF from which a word shared with the query is marked: below it, one text in eight has the word."""
 LONG_WORD = 4
 """Characters from which a shared word is marked where no IDF is known."""
-
-
-def to_html(run: Run) -> str:
-    """The run as one HTML file."""
-    from secid.pages.sections import page_of
-
-    return render(page_of(run))
 
 
 def render(page: Page) -> str:

@@ -12,7 +12,7 @@ from secid.pages.sanitize import markdown as safe
 from secid.pages.sanitize import markdown_code, plain, short
 from secid.pages.sanitize import markdown_html as safe_html
 from secid.pages.sanitize import markdown_sentence as sentence_of
-from secid.results import Run, TripletExample
+from secid.results import TripletExample
 
 LARGEST_PAGE = 60_000
 """Bytes: GitHub takes 65,536 characters of a comment, and a step summary may hold several reports."""
@@ -25,15 +25,8 @@ METHOD = "Method and diagnostics"
 DIGEST = re.compile(r"[0-9a-f]{7,64}")
 
 
-def to_markdown(run: Run) -> str:
-    """The page as Markdown, at most LARGEST_PAGE bytes."""
-    from secid.pages.sections import page_of
-
-    return render(page_of(run))
-
-
 def render(page: Page) -> str:
-    """The page with as many details as fit; those at the end go first, then the examples."""
+    """The page in at most LARGEST_PAGE bytes: details go where it is larger, those at the end first."""
     details = page.details
     text = _fill(page)
     while len(text.encode()) > LARGEST_PAGE and page.details:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from secid.errors import OutputError
-from secid.pages.pages import FORMATS
+from secid.pages.formats import FORMATS
 from secid.progress import Progress
 from secid.records import encodable
 

@@ -10,11 +10,12 @@ from dataclasses import replace
 import pytest
 
 from secid import api
-from secid.pages.check import CHECK_FORMATS
+from secid.pages.check_page import CHECK_FORMATS
 from secid.pages.comparison import compare
 from secid.pages.comparison_page import COMPARISON_FORMATS
-from secid.pages.html import MOST_CHARACTERS, to_html
-from secid.pages.verdict_pages import verdict_html
+from secid.pages.formats import FORMATS
+from secid.pages.gate_page import GATE_FORMATS
+from secid.pages.html import MOST_CHARACTERS
 from secid.results import TripletExample
 from tests.cli.conftest import FIXTURES
 from tests.unit.gating.test_pages import check, verdict
@@ -52,19 +53,20 @@ def long_words(run):
 
 @pytest.fixture(scope="module")
 def pages():
+    html = FORMATS[".html"]
     run = samples.golden()
     sources = [FIXTURES / "sources" / name for name in ("poisoned.jsonl", "bm25.jsonl.gz")]
     return {
-        "golden": to_html(run),
-        "hostile": to_html(samples.hostile(run)),
-        "large": to_html(samples.large(run)),
-        "bare": to_html(samples.bare(run)),
-        "unbroken": to_html(long_words(samples.renamed(run, {"bm25": "unbroken" * 7 + "xx"}))),
-        "wide": to_html(samples.renamed(run, {"bm25": "W" * 60, "dense": "@%mM" * 15, "poisoned": "漢字" * 30})),
-        "budget": to_html(replace(samples.sliced(samples.early(run)), budget=1000.0)),
+        "golden": html(run),
+        "hostile": html(samples.hostile(run)),
+        "large": html(samples.large(run)),
+        "bare": html(samples.bare(run)),
+        "unbroken": html(long_words(samples.renamed(run, {"bm25": "unbroken" * 7 + "xx"}))),
+        "wide": html(samples.renamed(run, {"bm25": "W" * 60, "dense": "@%mM" * 15, "poisoned": "漢字" * 30})),
+        "budget": html(replace(samples.sliced(samples.early(run)), budget=1000.0)),
         "compared": COMPARISON_FORMATS[".html"](compare([("monday", run), ("friday", samples.hostile(run))])),
         "check": CHECK_FORMATS[".html"](api.check(sources)),
-        "gate": verdict_html(spoilt()),
+        "gate": GATE_FORMATS[".html"](spoilt()),
     }
 
 

@@ -12,7 +12,7 @@ from secid.cli.schema import Document
 from secid.gating.baseline import from_json, to_json
 from secid.gating.init import policy_text
 from secid.gating.policy import Policy, parse_policy, policy_schema
-from secid.pages.verdict_pages import verdict_json
+from secid.pages.gate_page import verdict_json
 from tests.cli.conftest import ROOT
 from tests.schemas import disagreements
 from tests.unit.gating.conftest import baseline_of, sample, source_of

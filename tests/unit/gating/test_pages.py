@@ -13,10 +13,11 @@ from rich.console import Console
 
 from secid.errors import UsageError
 from secid.gating.policy import CHECK_NAMES
-from secid.pages.annotations import PER_LEVEL, SUMMARY_BYTES, append_step_summary, fitted, github_annotations
+from secid.pages.annotations import PER_LEVEL, SUMMARY_BYTES, append_step_summary, github_annotations
 from secid.pages.explain import explain_text
+from secid.pages.gate_page import GATE_FORMATS, gate_page, verdict_json
 from secid.pages.junit import to_junit
-from secid.pages.verdict_pages import print_verdict, verdict_json, verdict_markdown
+from secid.pages.terminal import print_page
 from secid.results.gate import Check, CheckExample, GateVerdict, SourceVerdict, overall
 
 HOSTILE = "a%b\r\n::error::x,y:z \x1b[31m<img src=x> |`@user` ]]> \x00\u202e##[command]"
@@ -107,7 +108,7 @@ def test_junit_is_well_formed_and_counts():
 
 
 def test_markdown_cannot_be_broken_by_a_name():
-    page = verdict_markdown(verdict(check(), check("b", "pass")))
+    page = GATE_FORMATS[".md"](verdict(check(), check("b", "pass")))
     assert "<img" not in page
     assert "@user" not in page
     assert "\x1b" not in page
@@ -119,7 +120,9 @@ def test_markdown_cannot_be_broken_by_a_name():
 
 def test_no_line_of_the_terminal_is_a_command_for_the_log():
     out = io.StringIO()
-    print_verdict(Console(file=out, width=60, highlight=False), verdict(check(), check("b", "not_evaluated"), n=2))
+    print_page(
+        Console(file=out, width=60, highlight=False), gate_page(verdict(check(), check("b", "not_evaluated"), n=2))
+    )
     text = out.getvalue()
     assert not any(line.lstrip().startswith("::") for line in text.splitlines())
     assert "##[" not in text
@@ -144,11 +147,6 @@ def test_the_step_summary_is_appended_and_fits(tmp_path):
     assert not append_step_summary(big, {})
 
 
-@pytest.mark.parametrize("n_bytes", [-5, 0, 10, 100, 1000])
-def test_a_cut_text_fits(n_bytes):
-    assert len(fitted("ä line\n" * 100, n_bytes).encode()) <= max(0, n_bytes)
-
-
 @pytest.mark.parametrize(
     ("outcomes", "expected", "code"),
     [
@@ -166,10 +164,10 @@ def test_exit_codes(outcomes, expected, code):
 def test_every_page_tells_what_was_left_out():
     found = verdict(check(outcome="pass"), outcome="pass")
     console = Console(file=io.StringIO(), width=400)
-    print_verdict(console, found)
+    print_page(console, gate_page(found))
     told = "left out 4 rows (no negatives 4); left out 3 negatives (empty negative 3); 2 records not sampled"
     assert told in console.file.getvalue()
-    assert told in verdict_markdown(found)
+    assert told in GATE_FORMATS[".md"](found)
     assert told in to_junit(found)
     assert any(told in line for line in github_annotations(found))
     (source,) = json.loads(verdict_json(found))["sources"]
@@ -181,7 +179,7 @@ def test_no_number_of_the_table_is_cut(width):
     wide = check("findings.a_name_of_a_check_that_is_long", limit_text="within ±0.0123456 (any)")
     wide = replace(wide, interval_95=(-12.0, 99.5))
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    print_verdict(console, verdict(wide, check("b", "not_evaluated", message="m", what_to_do="w", examples=())))
+    print_page(console, gate_page(verdict(wide, check("b", "not_evaluated", message="m", what_to_do="w", examples=()))))
     text = console.file.getvalue()
     for cell in (wide.name, "within ±0.0123456 (any)", "0.1000", "−12.00 to 99.50", "undecided"):
         assert cell in text
@@ -190,7 +188,7 @@ def test_no_number_of_the_table_is_cut(width):
 def test_a_row_that_was_left_out_has_its_reason():
     row = CheckExample(path="a.jsonl", line=3, query="", negative="", note="left out: no positive")
     console = Console(file=io.StringIO(), width=200, highlight=False)
-    print_verdict(console, verdict(check(examples=(row,))))
+    print_page(console, gate_page(verdict(check(examples=(row,)))))
     (line,) = [line for line in console.file.getvalue().splitlines() if line.startswith("    a.jsonl:3: ")]
     assert "left out: no positive" in line
 
@@ -206,8 +204,8 @@ def test_every_page_marks_a_trial_period_and_vacuous_limits():
     trial = replace(verdict(check(outcome="pass", vacuous=True), outcome="fail"), exit_zero=True)
     assert (trial.exit_code, replace(trial, exit_zero=False).exit_code) == (0, 1)
     console = Console(file=io.StringIO(), width=300, highlight=False)
-    print_verdict(console, trial)
-    for page in (console.file.getvalue(), verdict_markdown(trial), to_junit(trial)):
+    print_page(console, gate_page(trial))
+    for page in (console.file.getvalue(), GATE_FORMATS[".md"](trial), to_junit(trial)):
         assert "--exit-zero" in page
     assert "--exit-zero" not in to_junit(replace(trial, exit_zero=False))
     assert json.loads(verdict_json(trial))["exit_zero"] is True
@@ -217,5 +215,5 @@ def test_every_page_marks_a_trial_period_and_vacuous_limits():
 def test_a_name_that_is_not_utf_8_is_written():
     named = verdict(check(), name=os.fsdecode(b"ne\xffw"))
     assert json.loads(verdict_json(named).encode())["sources"][0]["name"] == "ne\ufffdw"
-    for page in (to_junit(named), verdict_markdown(named), *github_annotations(named)):
+    for page in (to_junit(named), GATE_FORMATS[".md"](named), *github_annotations(named)):
         assert b"ne\xef\xbf\xbdw" in page.encode()

@@ -25,7 +25,8 @@ from secid.gating.checks import all_checks
 from secid.gating.init import policy_text, write_policy
 from secid.gating.policy import read_policy
 from secid.gating.subject import Subject
-from secid.pages.verdict_pages import print_verdict, verdict_markdown
+from secid.pages.gate_page import GATE_FORMATS, gate_page
+from secid.pages.terminal import print_page
 from secid.results.gate import GateVerdict, SourceVerdict, overall
 from tests.snapshots import Snapshot, refusal, situations
 from tests.unit.gating.conftest import Make, baseline_of, sample, source_of
@@ -73,7 +74,7 @@ def verdict_on(subject: Subject, names: Container[str] | None = None) -> GateVer
 
 def printed(verdict: GateVerdict) -> str:
     console = Console(file=io.StringIO(), width=400, highlight=False)
-    print_verdict(console, verdict)
+    print_page(console, gate_page(verdict))
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -93,7 +94,7 @@ def test_a_verdict_on_the_terminal(verdicts: dict[str, GateVerdict], snapshot: S
 
 
 def test_a_verdict_in_markdown(verdicts: dict[str, GateVerdict], snapshot: Snapshot):
-    snapshot("gate.md", verdict_markdown(verdicts["fail"]))
+    snapshot("gate.md", GATE_FORMATS[".md"](verdicts["fail"]))
 
 
 POLICIES = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from secid.pages.charts.lines import lines
 from secid.pages.charts.scores import forest_chart
 from secid.pages.charts.svg import COLOURS, WIDTH, Scale, apart, around, label, tag, text_width, ticks
-from secid.pages.html import to_html
+from secid.pages.formats import FORMATS
 from secid.pages.sections import page_of
 from tests.unit.pages import samples
 
@@ -86,14 +86,14 @@ def test_numbers_of_an_axis_never_run_into_each_other():
 
 
 def test_all_words_are_large_enough_on_a_phone():
-    page = to_html(samples.golden())
+    page = FORMATS[".html"](samples.golden())
     sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)"', page)]
     assert sizes
     assert min(sizes) * 320 / WIDTH > 9.5  # a phone of 360 pixels, less the page's margins
 
 
 def test_without_the_page_s_style_series_keep_their_colours():
-    page = to_html(samples.golden())
+    page = FORMATS[".html"](samples.golden())
     light = dict(re.findall(r"--c(\d): (#\w+);", page[: page.index("@media (prefers")]))
     assert [light[str(number)] for number in range(len(COLOURS))] == list(COLOURS)
     for number, colour in enumerate(COLOURS[:5]):

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from secid.errors import InputError, NumericalError
-from secid.pages.pages import FORMATS
+from secid.pages.formats import FORMATS
 from secid.results.document import from_json, json_schema, read_run, to_json
 from tests.schemas import disagreements
 from tests.snapshots import refusal

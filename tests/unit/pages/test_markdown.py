@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from secid.pages.markdown import LARGEST_PAGE, METHOD, code_block, hard_cut, to_markdown
+from secid.pages.formats import FORMATS
+from secid.pages.markdown import LARGEST_PAGE, METHOD, code_block, hard_cut
 from secid.pages.sanitize import code, markdown, markdown_sentence
 from secid.results import SourceFinding, TripletExample
 from tests.unit.pages import samples
@@ -33,34 +34,34 @@ def long_texts(run):
     ids=["40 sources", "long texts", "hostile", "12 sources"],
 )
 def test_any_page_fits_and_says_what_it_left_out(run):
-    text = to_markdown(run)
+    text = FORMATS[".md"](run)
     assert len(text.encode()) <= LARGEST_PAGE
     assert text.startswith("# ")
     assert "Left out for size: " in text or "The rest is cut" in text
 
 
 def test_a_small_page_is_whole():
-    text = to_markdown(RUN)
+    text = FORMATS[".md"](RUN)
     assert "Left out for size" not in text
     assert text.index("**Repair") < text.index("| source | status |") < text.index("## Findings")
     assert text.index("## Findings") < text.index(f"## {METHOD}")
 
 
 def test_tables_keep_their_columns(sample):
-    for block in to_markdown(sample).split("\n\n"):
+    for block in FORMATS[".md"](sample).split("\n\n"):
         lines = block.splitlines()
         if len(lines) > 1 and lines[0].startswith("| "):
             assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1, lines[0]
 
 
 def test_no_html_but_its_own(sample):
-    text = re.sub(r"(?ms)^(`{3,})sh\n.*?^\1$", "", to_markdown(sample))  # a code block shows its text as it is
+    text = re.sub(r"(?ms)^(`{3,})sh\n.*?^\1$", "", FORMATS[".md"](sample))  # a code block shows its text as it is
     text = re.sub(r"(`+) ?[^\n]*? ?\1", "", text)
     assert set(re.findall(r"<[^>]*>", text)) <= {"<details>", "<summary>", "</summary>", "</details>"}
 
 
 def test_hashes_are_whole_and_no_links():
-    text = to_markdown(RUN)
+    text = FORMATS[".md"](RUN)
     assert f"| `{RUN.sources[0].paths[0].sha256[:16]}` |" in text
     assert f"| `{RUN.idf.sha256}` |" in text
 
@@ -87,7 +88,7 @@ def test_an_example_without_text_has_its_place_alone():
     item = SourceFinding(
         name="empty", n_negatives=1, share=0.1, standard_error=0.1, interval_95=(0.0, 0.2), examples=(blank,)
     )
-    text = to_markdown(replace(RUN, sources=(replace(RUN.sources[0], findings=(item,)),)))
+    text = FORMATS[".md"](replace(RUN, sources=(replace(RUN.sources[0], findings=(item,)),)))
     assert "- a.jsonl, line 7\n" in text
     assert "  - query:" not in text
 

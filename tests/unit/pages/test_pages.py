@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from secid.cli.outputs import check_outputs
 from secid.errors import OutputError, UsageError
-from secid.files import check_writable
-from secid.pages.comparison import compare
+from secid.files import check_writable, write_whole
+from secid.pages.comparison import compare, labels
 from secid.pages.comparison_page import COMPARISON_FORMATS
-from secid.pages.html import to_html
-from secid.pages.pages import FORMATS, check_formats, labels, write_page
+from secid.pages.formats import FORMATS
 from tests.unit.pages import samples
 
 
@@ -67,7 +67,7 @@ def sample(request, run):
 
 
 def test_html_is_well_formed_and_outlined(sample):
-    outline = Outline(to_html(sample))
+    outline = Outline(FORMATS[".html"](sample))
     assert outline.open == []
     assert outline.headings[0] == 1
     assert outline.headings.count(1) == 1
@@ -79,7 +79,7 @@ def test_html_is_well_formed_and_outlined(sample):
 
 
 def test_html_asks_for_nothing_and_runs_our_own_script_alone(sample):
-    outline = Outline(to_html(sample))
+    outline = Outline(FORMATS[".html"](sample))
     tags = [tag for tag, _ in outline.tags]
     assert tags.count("script") == 1
     assert not {*tags} & {"img", "iframe", "link", "object", "embed", "form", "base", "foreignobject"}
@@ -96,7 +96,7 @@ def test_html_asks_for_nothing_and_runs_our_own_script_alone(sample):
 
 
 def test_every_table_has_caption_and_scopes(sample):
-    for table in re.findall(r"<table.*?</table>", to_html(sample), re.DOTALL):
+    for table in re.findall(r"<table.*?</table>", FORMATS[".html"](sample), re.DOTALL):
         assert re.search(r"<caption[^>]*>[^<]", table)
         head, body = table.split("<tbody>")
         assert head.count("<th ") == head.count('scope="col"') > 0
@@ -106,7 +106,7 @@ def test_every_table_has_caption_and_scopes(sample):
 
 
 def test_foreign_text_does_not_leave_its_place(run):
-    page = to_html(samples.hostile(run))
+    page = FORMATS[".html"](samples.hostile(run))
     assert page.count("<script") == 1  # our own
     assert "7*7" in page  # shown as it is, not calculated
     assert "\x1b" not in page
@@ -116,7 +116,7 @@ def test_foreign_text_does_not_leave_its_place(run):
 @pytest.mark.parametrize("name", ["report.pdf", "report", "report.HTML"])
 def test_an_unknown_suffix_is_refused_with_the_known_ones(tmp_path, name):
     with pytest.raises(UsageError, match=r"\.html, \.json, \.md"):
-        check_formats([tmp_path / name])
+        check_outputs([tmp_path / name], FORMATS, ())
 
 
 def test_a_page_that_could_not_be_written_is_refused_early(tmp_path):
@@ -132,11 +132,11 @@ def test_a_page_that_could_not_be_written_is_refused_early(tmp_path):
 
 
 def test_a_page_is_written_whole_or_not_at_all_and_its_folder_created(run, tmp_path):
-    write_page(run, tmp_path / "no" / "such" / "a.html")
-    assert (tmp_path / "no" / "such" / "a.html").read_text(encoding="utf-8") == to_html(run)
+    write_whole(tmp_path / "no" / "such" / "a.html", FORMATS[".html"](run))
+    assert (tmp_path / "no" / "such" / "a.html").read_text(encoding="utf-8") == FORMATS[".html"](run)
     (tmp_path / "file").touch()
     with pytest.raises(OutputError):
-        write_page(run, tmp_path / "file" / "a.html")
+        write_whole(tmp_path / "file" / "a.html", "page")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "no"]
 
 
@@ -149,7 +149,7 @@ def test_a_label_of_a_folder_that_is_no_utf_8_can_be_written(run):
 def test_a_file_of_the_longest_name_is_written(run, tmp_path):
     path = tmp_path / f"{'a' * 250}.json"
     check_writable(path)
-    write_page(run, path)
+    write_whole(path, FORMATS[".json"](run))
     assert path.stat().st_size
 
 

@@ -6,8 +6,7 @@ import html
 import re
 from dataclasses import replace
 
-from secid.pages.html import to_html
-from secid.pages.markdown import to_markdown
+from secid.pages.formats import FORMATS
 from secid.pages.sanitize import without_isolates
 from secid.pages.sections.ablations import ablation_section, ablations_sentence
 from secid.pages.sections.controls import controls_line
@@ -43,11 +42,11 @@ def shortened(text):
 
 
 def test_the_report_in_markdown(snapshot):
-    snapshot("report.md", shortened(to_markdown(RUN)))
+    snapshot("report.md", shortened(FORMATS[".md"](RUN)))
 
 
 def test_what_screen_readers_say_of_charts(snapshot):
-    texts = re.findall(r"<(?:title|desc) id=[^>]*>([^<]*)<", to_html(RUN))
+    texts = re.findall(r"<(?:title|desc) id=[^>]*>([^<]*)<", FORMATS[".html"](RUN))
     snapshot("charts.txt", "\n".join(map(html.unescape, texts)) + "\n")
 
 
