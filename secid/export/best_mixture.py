@@ -237,7 +237,7 @@ def _remarks(
     if largest.share >= VERTEX_SHARE:
         rule = budget == 1.0 and not held
         why = " At B = 1 the score is nearly the mean weight, so this is to be expected." if rule else ""
-        remarks.append(f"At budget {budget:g} the best mixture is {largest.name} almost alone.{why}")
+        remarks.append(f"At budget {budget:g} the best mixture is {largest.name} alone, or nearly so.{why}")
     elif budget == 1.0 and not held:
         remarks.append(
             "At B = 1 the score is nearly the mean weight of the negatives, so the best mixture lies close to one "
