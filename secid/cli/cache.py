@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from secid.cli.options import takes_settings
+from secid.cli.outputs import print_json
 
 if TYPE_CHECKING:
     from secid.encode import CacheFolder
@@ -32,7 +33,7 @@ def info(json: Json = False, **settings: Any) -> None:
 
     usage = _folder(settings).info()
     if json:
-        _print_json(asdict(usage))
+        print_json(asdict(usage))
         return
     missing = "" if Path(usage.folder).is_dir() else " (does not exist yet)"
     typer.echo(f"folder           {usage.folder}{missing}")
@@ -68,7 +69,7 @@ def clear(
         typer.confirm(f"Remove {_size(before.n_bytes)} of embeddings in {before.folder}?", abort=True, err=True)
     freed = folder.clear()
     if json:
-        _print_json({"folder": before.folder, "n_bytes_freed": freed})
+        print_json({"folder": before.folder, "n_bytes_freed": freed})
     else:
         typer.echo(f"{before.folder}: {_size(freed)} freed")
 
@@ -85,7 +86,7 @@ def verify(json: Json = False, **settings: Any) -> int:
     folder = _folder(settings)
     check = folder.verify()
     if json:
-        _print_json({"folder": str(folder.folder), **asdict(check)})
+        print_json({"folder": str(folder.folder), **asdict(check)})
     else:
         typer.echo(f"{folder.folder}: {check.n_whole} segments whole, {len(check.damaged)} damaged and set aside")
         for name in check.damaged:
@@ -108,9 +109,3 @@ def _size(n_bytes: int) -> str:
     """In the largest unit that leaves a digit before the point."""
     unit = next((unit for unit in UNITS if n_bytes >= UNITS[unit]), "B")
     return f"{n_bytes / UNITS[unit]:,.{0 if unit == 'B' else 1}f} {unit}"
-
-
-def _print_json(document: Any) -> None:
-    from json import dumps
-
-    sys.stdout.write(dumps(document, indent=2, ensure_ascii=False) + "\n")

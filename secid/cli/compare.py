@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +30,6 @@ def compare(
 
     Example: secid compare secid-runs/mine --against results.csv
     """
-    import json as json_module
     from dataclasses import asdict
 
     from rich.text import Text
@@ -39,16 +37,17 @@ def compare(
     from secid.analyses.agreement import agree, unmatched_names
     from secid.analyses.downstream import read_outcomes
     from secid.cli.console import stderr, stdout
+    from secid.cli.outputs import print_json
     from secid.pages.agreement import conclusion, print_agreement
     from secid.pages.sanitize import plain
     from secid.results.document import read_run
 
     scored, outcomes = read_run(run), read_outcomes(against)
-    found = agree(scored, outcomes)
+    agreements = agree(scored, outcomes)
     for note in unmatched_names(scored, outcomes):
         stderr().print(Text(plain(f"{against}: {note}")))
     if json:
-        sys.stdout.write(json_module.dumps([asdict(item) for item in found], indent=2, ensure_ascii=False) + "\n")
-        stderr().print(Text(conclusion(found)))
+        print_json([asdict(item) for item in agreements])
+        stderr().print(Text(conclusion(agreements)))
         return
-    print_agreement(stdout(), found)
+    print_agreement(stdout(), agreements)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -55,11 +54,11 @@ def mix(
     Example: secid mix secid-runs/mine --budget 1000 --max-share 0.7 -o mixed.jsonl
     """
     from dataclasses import asdict
-    from json import dumps
     from typing import cast
 
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
+    from secid.cli.outputs import print_json
 
     if out is not None and with_controls:
         raise UsageError("controls are in no file, so a mixture with them cannot be written", where="--with-controls")
@@ -81,8 +80,7 @@ def mix(
                 progress=progress,
             )
     if json:
-        document = {**asdict(mixture), "written": None if written is None else asdict(written)}
-        sys.stdout.write(dumps(document, indent=2, ensure_ascii=False) + "\n")
+        print_json({**asdict(mixture), "written": None if written is None else asdict(written)})
     else:
         _print(stdout(), mixture, written)
 

@@ -1,7 +1,9 @@
-"""Files that a command writes: checked before any work, and none of those that it reads."""
+"""What a command writes: files, checked before any work and none of those that it reads, and JSON."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,3 +49,8 @@ def files_read(specs: Sequence[str], settings: Mapping[str, Any]) -> Iterator[Pa
     values = resolve({name: value for name, value in settings.items() if name in FIELDS}).values
     sources = [path for source in resolve_sources(specs, values) for path in source.paths]
     yield from map(Path, (*sources, *filter(None, (values.encoder, values.corpus, values.queries))))
+
+
+def print_json(document: Any) -> None:
+    """Prints one JSON document."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from enum import StrEnum
 from importlib import import_module
 from typing import Annotated
 
 import typer
+
+from secid.cli.outputs import print_json
 
 
 class Document(StrEnum):
@@ -40,5 +40,4 @@ def schema(
     Example: secid schema baseline
     """
     module, function = SCHEMAS[document]
-    found = getattr(import_module(module), function)()
-    sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    print_json(getattr(import_module(module), function)())

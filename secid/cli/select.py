@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -68,11 +67,11 @@ def select(
     Example: secid select secid-runs/mine --source bm25 --drop false_negative,preamble,repeat -o bm25-clean.jsonl
     """
     from dataclasses import asdict
-    from json import dumps
     from typing import cast
 
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
+    from secid.cli.outputs import print_json
     from secid.pages.terminal import print_table
 
     with ConsoleProgress(quiet) as progress:
@@ -89,7 +88,7 @@ def select(
             progress=progress,
         )
     if json:
-        sys.stdout.write(dumps(asdict(selected), indent=2, ensure_ascii=False) + "\n")
+        print_json(asdict(selected))
         return
     console = stdout()
     print_lines(console, _copy_lines(selected, named=drop is not None))

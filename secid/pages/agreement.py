@@ -41,13 +41,13 @@ def conclusion(items: Sequence[Agreement]) -> str:
 
 
 def chance(items: Sequence[Agreement]) -> str:
-    """Whether any number could be told from chance, and which are: exact permutation test of Kendall's tau, Holm."""
+    """Which numbers differ from chance, if any could: exact permutation test of Kendall's tau, Holm."""
     n_sources = max((item.n_sources for item in items), default=0)
     n_numbers = len(items)
     if 2 * n_numbers / factorial(n_sources) >= ALPHA:
         return (
-            f"With {plural(n_sources, 'source')} and {plural(n_numbers, 'comparison')} no number can be told from "
-            "chance, whatever its agreement: do not choose among these numbers."
+            f"With {plural(n_sources, 'source')} and {plural(n_numbers, 'comparison')} no number can differ "
+            "significantly from chance, whatever its agreement: do not choose among these numbers."
         )
     known = sorted((permutation_p(item), plain(number_name(item.number))) for item in items)
     significant: list[str] = []
@@ -56,7 +56,7 @@ def chance(items: Sequence[Agreement]) -> str:
             break
         significant.append(name)
     if not significant:
-        return f"None of {plural(n_numbers, 'comparison')} can be told from chance (permutation test, Holm)."
+        return f"None of {plural(n_numbers, 'comparison')} differs from chance (permutation test, Holm)."
     names = ", ".join(dict.fromkeys(significant))
     return f"{count(len(significant))} of {plural(n_numbers, 'comparison')} differ from chance (Holm): {names}."
 

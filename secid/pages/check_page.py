@@ -9,9 +9,10 @@ from dataclasses import asdict
 from secid.pages.findings import STATUS, above_limit, heat_table, sentence, statuses_line
 from secid.pages.formats import formats
 from secid.pages.glossary import in_plain_words
-from secid.pages.numbers import count, fraction, listed, percent, plural
+from secid.pages.numbers import capital, count, fraction, listed, percent, plural
 from secid.pages.page import Item, Page, Part, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import named, plain, short
+from secid.pages.sections.origin import overlap_section
 from secid.records import encodable
 from secid.results.catalogue import CAUTIONS, DEFECTS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution, Spread
@@ -29,10 +30,10 @@ def check_page(check: Check) -> Page:
         verdict=tuple(_verdict(check)),
         answer=_answer(check.sources),
         pictures=(),
-        findings=tuple(found for source in check.sources if (found := _findings(source)).items),
+        findings=tuple(group for source in check.sources if (group := _findings(source)).items),
         controls="",
         heat=heat_table(check.sources),
-        details=(_files(check.sources), _lengths(check.sources), *_overlaps(check)),
+        details=(_files(check.sources), _lengths(check.sources), *overlap_section(check.overlaps)),
         footer=f"Made by secid {plain(check.secid_version)}, check schema {plain(check.schema_version)}.",
     )
 
@@ -41,11 +42,11 @@ def _verdict(check: Check) -> list[str]:
     lines = [statuses_line(check.sources)]
     if check.failed:
         lines.append(f"Above a limit of --fail-on: {plain(listed(check.failed, len(check.failed)))}.")
-    found = check.evaluation
-    if found is not None:
+    evaluation = check.evaluation
+    if evaluation is not None:
         lines.append(
-            f"Compared with {plural(found.n_queries, 'evaluation query', 'evaluation queries')} and "
-            f"{plural(found.n_relevant_passages, 'relevant passage')} of {named(found.folder)}."
+            f"Compared with {plural(evaluation.n_queries, 'evaluation query', 'evaluation queries')} and "
+            f"{plural(evaluation.n_relevant_passages, 'relevant passage')} of {named(evaluation.folder)}."
         )
     lines.append("False negatives are found by the labelled positives of the files given here.")
     drop = {
@@ -99,8 +100,7 @@ def _caution(item: SourceCaution) -> Item:
     where = f" For example {listed(places)}." if places else ""
     return Item(
         name=in_plain_words(item.name),
-        sentence=f"{percent(item.fraction)} of the {entry.of}: {entry.says}{detail}. "
-        f"{entry.do[:1].upper()}{entry.do[1:]}.{where}",
+        sentence=f"{percent(item.fraction)} of the {entry.of}: {entry.says}{detail}. {capital(entry.do)}.{where}",
         command="",
         examples=(),
         n_negatives=0,
@@ -154,22 +154,6 @@ def _lengths(sources: Sequence[CheckedSource]) -> Section:
 
 def _spread(spread: Spread) -> str:
     return ", ".join(map(count, (spread.minimum, spread.median, spread.p95, spread.maximum)))
-
-
-def _overlaps(check: Check) -> tuple[Section, ...]:
-    rows = tuple(
-        (
-            f"{named(item.first)} and {named(item.second)}",
-            percent(item.shared_query_fraction),
-            percent(item.shared_document_fraction),
-            fraction(item.negative_jaccard_mean),
-        )
-        for item in check.overlaps
-    )
-    columns = (foreign("sources"), number("queries"), number("negatives"), number("mean Jaccard"))
-    table = Table(caption="Shared by two sources, of the smaller one's", columns=columns, rows=rows)
-    section = Section(anchor="overlaps", title="Overlap of sources", link="Overlap", parts=(Part(table=table),))
-    return (section,) if rows else ()
 
 
 def check_json(check: Check) -> str:

@@ -32,23 +32,6 @@ UNLIKE = (
     "budget",
 )
 """Settings under which a score is another number."""
-SCORING = (
-    *("encoder", "tokenizer", "idf", "max_records", "seed"),
-    *(
-        "format",
-        "query_column",
-        "positive_column",
-        "negative_column",
-        "label_column",
-        "source_column",
-        "titles",
-        "collection",
-    ),
-    *("corpus", "queries", "header", "positive_score"),
-    *("revision", "max_length", "device", "dtype", "trust_remote_code", "allow_pickle"),
-    *("until_ranked", "tie", "sums"),
-)
-"""Settings by which other texts, or the same by another encoder, are scored: the same kind of number."""
 HARMLESS = frozenset(
     {
         *("on_bad", "max_bad_fraction"),  # they refuse a source, or leave it as it is
@@ -57,7 +40,7 @@ HARMLESS = frozenset(
         *("ablate", "by", "block"),
     }
 )
-"""Settings that change no score of a source; they are told apart from those that do."""
+"""Settings that change no score of a source; pages list them apart."""
 SAME_ENCODER = frozenset({"name", "device"})
 """Fields in which one encoder may differ between runs: another encoder has another fingerprint."""
 
@@ -151,17 +134,17 @@ def compare(runs: Sequence[tuple[str, Run]]) -> RunComparison:
 
 def _changes(runs: Sequence[Run]) -> tuple[Change, ...]:
     names = list(dict.fromkeys(name for run in runs for name in run.settings))
-    found = [("setting", name, [_value(run.settings.get(name)) for run in runs]) for name in names]
+    rows = [("setting", name, [_value(run.settings.get(name)) for run in runs]) for name in names]
     encoder = ("name", "fingerprint", "pooling", "max_length", "dtype", "device", "dim")
-    found += [("encoder", field, [str(getattr(run.encoder, field)) for run in runs]) for field in encoder]
-    found += [
+    rows += [("encoder", field, [str(getattr(run.encoder, field)) for run in runs]) for field in encoder]
+    rows += [
         ("idf", "IDF table", [run.idf.sha256 for run in runs]),
         ("secid", "version", [run.secid_version for run in runs]),
         ("numbers", "number of negatives compared", _numbers(runs)),
         *_changed_sources(runs),
     ]
     return tuple(
-        Change(what=what, name=name, values=tuple(values)) for what, name, values in found if len(set(values)) > 1
+        Change(what=what, name=name, values=tuple(values)) for what, name, values in rows if len(set(values)) > 1
     )
 
 
@@ -169,7 +152,7 @@ def _numbers(runs: Sequence[Run]) -> list[str]:
     """On how many queries and negatives each run compares the sources that all runs have at budgets beyond 1."""
     tables = [_by_name(run) for run in runs]
     common = [name for name in tables[0] if all(name in table for table in tables)]
-    told = []
+    texts = []
     for run, table in zip(runs, tables, strict=True):
         numbers = {name: run.equal_numbers or table[name] for name in common}
         counts = {
@@ -177,22 +160,22 @@ def _numbers(runs: Sequence[Run]) -> list[str]:
             for name, item in numbers.items()
         }
         alike = len(set(counts.values())) == 1
-        told.append("; ".join(dict.fromkeys(text if alike else f"{name}: {text}" for name, text in counts.items())))
-    return told
+        texts.append("; ".join(dict.fromkeys(text if alike else f"{name}: {text}" for name, text in counts.items())))
+    return texts
 
 
 def _changed_sources(runs: Sequence[Run]) -> list[tuple[str, str, list[str]]]:
     """Sources that a run lacks, and those whose files have other contents."""
     tables = [_by_name(run) for run in runs]
-    found = []
+    rows = []
     for name in dict.fromkeys(name for table in tables for name in table):
         items = [table.get(name) for table in tables]
         if None in items:
-            found.append(("source", name, ["absent" if item is None else "read" for item in items]))
+            rows.append(("source", name, ["absent" if item is None else "read" for item in items]))
         if _same_files(items) is False:
             hashes = ["" if item is None else ", ".join(file.sha256 for file in item.paths) for item in items]
-            found.append(("files", name, [text or "none" for text in hashes]))
-    return found
+            rows.append(("files", name, [text or "none" for text in hashes]))
+    return rows
 
 
 def _value(entry: Any) -> str:
@@ -205,13 +188,13 @@ def _by_name(run: Run) -> dict[str, SourceResult]:
 
 def _sources(runs: Sequence[Run]) -> tuple[SourceAcross, ...]:
     tables = [_by_name(run) for run in runs]
-    found = []
+    across = []
     for name in dict.fromkeys(name for table in tables for name in table):
         items = [table.get(name) for table in tables]
         points = [
             None if item is None else score_point(item, run.budget) for item, run in zip(items, runs, strict=True)
         ]
-        found.append(
+        across.append(
             SourceAcross(
                 name=name,
                 ranks=tuple(None if item is None else item.rank for item in items),
@@ -224,12 +207,12 @@ def _sources(runs: Sequence[Run]) -> tuple[SourceAcross, ...]:
                 findings=_shares(items),
             )
         )
-    return tuple(found)
+    return tuple(across)
 
 
 def _shares(items: Sequence[SourceResult | None]) -> dict[str, tuple[float | None, ...]]:
     """Shares of one source by finding, of findings that it has in any run."""
-    every = [{} if item is None else {found.name: found.share for found in item.findings} for item in items]
+    every = [{} if item is None else {finding.name: finding.share for finding in item.findings} for item in items]
     names = dict.fromkeys(name for shares in every for name, share in shares.items() if share > 0)
     return {name: tuple(shares.get(name) for shares in every) for name in names}
 
@@ -277,9 +260,9 @@ def labels(paths: Sequence[Path]) -> list[str]:
     ]
 
 
-def comparison_json(found: RunComparison) -> str:
+def comparison_json(comparison: RunComparison) -> str:
     """The comparison as indented JSON."""
-    return json_of(_adapter(), found)
+    return json_of(_adapter(), comparison)
 
 
 @cache

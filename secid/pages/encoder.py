@@ -20,15 +20,15 @@ LABEL, VALUE = 16, 34
 """Widths of the first two columns; a SHA-256 fits the rest of a line after the first."""
 
 
-def encoder_json(found: Description) -> str:
+def encoder_json(encoder: Description) -> str:
     """The description as indented JSON, keys in the order of the dataclasses, ending in a line feed."""
-    return encodable(json.dumps(asdict(found), indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
+    return encodable(json.dumps(asdict(encoder), indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
-def encoder_text(found: Description) -> str:
+def encoder_text(encoder: Description) -> str:
     """What a person reads: identity, recipe with the rule that set each field, self-test, notes."""
-    info = found.info
-    parameters = "unknown" if found.n_parameters is None else count(found.n_parameters)
+    info = encoder.info
+    parameters = "unknown" if encoder.n_parameters is None else count(encoder.n_parameters)
     lines = [
         *_line("encoder", info.name),
         *_line("revision", info.revision or "none"),
@@ -39,22 +39,22 @@ def encoder_text(found: Description) -> str:
         *_line("fingerprint", info.fingerprint or "none: its rows are not cached"),
         "",
         _columns("recipe", "value", "set by"),
-        *_recipe(found),
+        *_recipe(encoder),
         "",
         _columns("self-test", "outcome", ""),
     ]
-    for check in found.checks:
+    for check in encoder.checks:
         lines += _line(check.name, f"{check.outcome}: {check.detail}")
     if info.notes:
         lines.append("")
     for note in info.notes:
         lines += _line("note", note)
-    lines += ["", _verdict(found)]
+    lines += ["", _verdict(encoder)]
     return "\n".join(lines) + "\n"
 
 
-def _recipe(found: Description) -> Iterator[str]:
-    info = found.info
+def _recipe(encoder: Description) -> Iterator[str]:
+    info = encoder.info
     fields = {
         "pooling": info.pooling,
         "normalize": "yes" if info.normalize else "no",
@@ -63,10 +63,10 @@ def _recipe(found: Description) -> Iterator[str]:
         "passage_prefix": _quoted(info.passage_prefix),
     }
     if "truncate_dim" in info.rules:
-        fields["truncate_dim"] = _truncation(found.truncate_dim)
+        fields["truncate_dim"] = _truncation(encoder.truncate_dim)
     for name, value in fields.items():
         yield from _cells(name, value, info.rules.get(name, "default"))
-    for head in found.heads:
+    for head in encoder.heads:
         yield from _cells("after pooling", head, "modules.json")
 
 
@@ -75,15 +75,15 @@ def _truncation(truncate_dim: int | None) -> str:
 
 
 def _quoted(prefix: str) -> str:
-    """A prefix with its spaces and line feeds to be seen."""
+    """A prefix with its spaces and line feeds made visible."""
     return json.dumps(prefix, ensure_ascii=False) if prefix else "none"
 
 
-def _verdict(found: Description) -> str:
-    if found.unsettled:
-        return f"did not pass: {', '.join(found.unsettled)}"
-    aside = f"; not asked of stored rows: {', '.join(found.not_asked)}" if found.not_asked else ""
-    return f"all {len(found.checks)} checks pass{aside}"
+def _verdict(encoder: Description) -> str:
+    if encoder.unsettled:
+        return f"did not pass: {', '.join(encoder.unsettled)}"
+    skipped = f"; not asked of stored rows: {', '.join(encoder.not_asked)}" if encoder.not_asked else ""
+    return f"all {len(encoder.checks)} checks pass{skipped}"
 
 
 def _line(label: str, text: str) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from secid.pages.glossary import in_plain_words
-from secid.pages.numbers import UNKNOWN, count, fraction, is_unknown, listed, percent, plural
+from secid.pages.numbers import UNKNOWN, capital, count, fraction, is_unknown, listed, percent, plural
 from secid.pages.page import Item, SourceFindings, Table, foreign, number
 from secid.pages.sanitize import named, plain
 from secid.results import Run, SourceFinding, SourceResult, Status
@@ -82,7 +82,7 @@ def statuses_line(sources: Sequence[Listed]) -> str:
         f"{_which_usable(of['usable'], len(sources))} usable" if of["usable"] else "no source is usable as it is",
         *([f"look first at {listed(doubts)}"] if doubts else []),
     ]
-    return f"{_capital('; '.join(clauses))}."
+    return f"{capital('; '.join(clauses))}."
 
 
 def _and_look(source: Listed) -> str:
@@ -156,8 +156,8 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[SourceFindings, ...], int]:
 
 def ranked(run: Run, source: SourceResult) -> list[Ranked]:
     """What stands out in one source, the most urgent first."""
-    found = [entry for finding in source.findings if (entry := _above_limit(run, source, finding)) is not None]
-    return sorted([*found, *_skipped(source), *_same(run, source)], key=lambda entry: entry[0])
+    entries = [entry for finding in source.findings if (entry := _above_limit(run, source, finding)) is not None]
+    return sorted([*entries, *_skipped(source), *_same(run, source)], key=lambda entry: entry[0])
 
 
 def above_limit(finding: SourceFinding) -> bool:
@@ -169,7 +169,7 @@ def above_limit(finding: SourceFinding) -> bool:
 def sentence(finding: SourceFinding, n_scored: int | None = None) -> str:
     """What a finding comes to, and what to do about it."""
     entry = FINDINGS[finding.name]
-    return f"{negatives(finding, n_scored)} ({percent(finding.share)}) {entry.says}. {_capital(entry.do)}."
+    return f"{negatives(finding, n_scored)} ({percent(finding.share)}) {entry.says}. {capital(entry.do)}."
 
 
 def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Ranked | None:
@@ -226,8 +226,8 @@ def _skipped(source: SourceResult) -> list[Ranked]:
 
 
 def _same(run: Run, source: SourceResult) -> list[Ranked]:
-    """Sources that are nearly the same as this one, told once a pair."""
-    found: list[Ranked] = []
+    """Sources that are nearly the same as this one, once a pair."""
+    items: list[Ranked] = []
     for overlap in run.overlaps:
         jaccard = overlap.negative_jaccard_mean
         if overlap.first != source.name or jaccard is None:
@@ -239,8 +239,8 @@ def _same(run: Run, source: SourceResult) -> list[Ranked]:
                 "Treat the two as one source."
             )
             item = Item(name="same negatives", sentence=text, command="", examples=(), n_negatives=0)
-            found.append(((2, -jaccard), item))
-    return found
+            items.append(((2, -jaccard), item))
+    return items
 
 
 def negatives(finding: SourceFinding, n_scored: int | None = None) -> str:
@@ -261,7 +261,3 @@ def share_interval(finding: SourceFinding) -> str:
     """The 95 % confidence interval of a share; UNKNOWN where there are too few queries for one."""
     low, high = finding.interval_95
     return UNKNOWN if is_unknown((low, high)) else f"{percent(low)} to {percent(high)}"
-
-
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"

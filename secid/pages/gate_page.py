@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from secid.pages.formats import formats
 from secid.pages.junit import to_junit
-from secid.pages.numbers import count, interval, nats
+from secid.pages.numbers import capital, count, interval, nats
 from secid.pages.page import Item, Page, Part, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import named, plain, short
 from secid.pages.verdict_words import DECISIONS, MARKS, basis, by_urgency, facts, interval_text, mark, summary
@@ -28,7 +28,7 @@ def gate_page(verdict: GateVerdict) -> Page:
         verdict=(plain(summary(verdict)), plain(basis(verdict))),
         answer=_answer(verdict),
         pictures=(),
-        findings=tuple(found for source in verdict.sources if (found := _findings(source)).items),
+        findings=tuple(group for source in verdict.sources if (group := _findings(source)).items),
         controls="",
         heat=None,
         details=(*(_checks(place, source) for place, source in enumerate(verdict.sources)), *_notes(verdict)),
@@ -58,7 +58,7 @@ def _findings(source: SourceVerdict) -> SourceFindings:
 
 
 def _item(check: Check) -> Item:
-    what_to_do = f" {check.what_to_do[:1].upper()}{check.what_to_do[1:]}." if check.what_to_do else ""
+    what_to_do = f" {capital(check.what_to_do)}." if check.what_to_do else ""
     return Item(
         name=f"{check.name}: {mark(check)}",
         sentence=plain(f"{check.message}.{what_to_do}"),

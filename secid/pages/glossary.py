@@ -131,7 +131,7 @@ def score_name(run: Run) -> str:
 
 
 def compares(run: Run, control: ControlResult, at: float) -> bool:
-    """Whether a control's ECI_B may stand beside the sources': up to B = 1, or with as many negatives as each."""
+    """Whether a control's ECI_B may be compared with the sources': up to B = 1, or with as many negatives as each."""
     numbers = [run.equal_numbers] if run.equal_numbers else run.sources
     return at <= 1.0 or {item.n_triplets for item in numbers} == {control.n_triplets}
 

@@ -118,6 +118,11 @@ def listed(items: Sequence[str], limit: int = 4) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""
 
 
+def capital(text: str) -> str:
+    """A clause as the start of a sentence."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def _minus(text: str) -> str:
     text = text.replace("-", "\u2212")
     return text[1:] if text[:1] in "\u2212+" and not text.strip("\u2212+0.,") else text

@@ -135,11 +135,11 @@ STATUSES: Mapping[str, Literal["good", "warn", "bad"]] = {
 def each_term_once(sections: Iterable[Section]) -> tuple[Section, ...]:
     """The sections, with each term where it is first needed alone."""
     explained: set[str] = set()
-    kept = []
+    shortened = []
     for section in sections:
-        kept.append(replace(section, terms=tuple(item for item in section.terms if item[0] not in explained)))
+        shortened.append(replace(section, terms=tuple(item for item in section.terms if item[0] not in explained)))
         explained |= {term for term, _ in section.terms}
-    return tuple(kept)
+    return tuple(shortened)
 
 
 def described(items: Iterable[tuple[str, str]]) -> str:

@@ -39,11 +39,10 @@ def lines(
     log_x: bool = False,
     x_ticks: Sequence[tuple[float, str]] | None = None,
     reference: tuple[str, Points] | None = None,
-    marks: Sequence[tuple[float, str]] = (),
     mark_x: tuple[float, str] | None = None,
     zero: bool = False,
 ) -> Markup:
-    """A line chart. reference: a dashed line beside the sources.   marks: places along x worth a line.
+    """A line chart. reference: a dashed line among the sources.
 
     mark_x : a place along x with its name, such as the run's own setting.
     """
@@ -58,8 +57,6 @@ def lines(
         *bottom_axis(x_scale, named_ticks, TOP, bottom, x_title),
         *left_axis(y_scale, [(tick, f"{tick:,g}") for tick in ticks(low, high)], LEFT, WIDTH - 4, y_title),
     ]
-    for x, _ in marks:
-        parts.append(line(x_scale(x), TOP, x_scale(x), bottom, "cross", "2 3"))
     if mark_x is not None:
         parts += [
             line(x_scale(mark_x[0]), TOP, x_scale(mark_x[0]), bottom, "ref", "3 3"),

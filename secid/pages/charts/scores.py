@@ -13,7 +13,6 @@ from secid.pages.charts.svg import (
     label,
     line,
     picture,
-    rect,
     tag,
     text_width,
     ticks,
@@ -68,7 +67,7 @@ def _forest(run: Run, controls: list[ControlResult], title: str, description: st
     bottom = controls_start + ROW * len(controls) + 4
     parts = [*_bands(run, top), *bottom_axis(scale, [(tick, f"{tick:g}") for tick in ticks(low, high)], top, bottom)]
     for place, control in enumerate(crossing):
-        parts += _crossing(control, scale(score_point(control, run.budget).nats), place, top, sources_end)
+        parts += _crossing(control, scale(score_point(control, run.budget).nats), place, sources_end)
     if controls:
         parts.append(line(0, sources_end + 6, WIDTH, sources_end + 6, "axis"))
     for row, (source, point) in enumerate(zip(run.sources, points, strict=False)):
@@ -90,12 +89,12 @@ def _bands(run: Run, top: float) -> list[Markup]:
     for row, source in enumerate(run.sources if run.comparisons else ()):
         y = top + ROW * row
         if source.rank_group % 2:
-            parts.append(rect(0, y, WIDTH, ROW, "band", 0.06))
+            parts.append(tag("rect", x=0.0, y=y, width=WIDTH, height=ROW, class_="band", fill_opacity="0.06"))
         parts.append(words(5, y + ROW / 2 + 5, letter(source.rank_group), class_="tick"))
     return parts
 
 
-def _crossing(control: ControlResult, x: float, place: int, top: float, bottom: float) -> list[Markup]:
+def _crossing(control: ControlResult, x: float, place: int, bottom: float) -> list[Markup]:
     """The score of a control through the rows of the sources, its name above."""
     name = REFERENCES[control.kind]
     half = text_width(name) / 2

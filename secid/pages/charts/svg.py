@@ -1,7 +1,7 @@
 """Building blocks of all charts: elements, scales, axes, legends.
 
 Presentation attributes carry what the page needs without its stylesheet; classes carry colour.
-A series is told apart by colour, dash and marker, never by colour alone.
+A series differs in colour, dash and marker, never by colour alone.
 """
 
 from __future__ import annotations
@@ -54,16 +54,11 @@ def _value(value: object) -> str:
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
 
 
-def join(parts: Sequence[Markup]) -> Markup:
-    """Elements one after another."""
-    return Markup("").join(parts)
-
-
 def picture(key: str, title: str, description: str, height: float, body: Sequence[Markup]) -> Markup:
     """The whole SVG. key: makes the ids of title and description unique within the page."""
     return tag(
         "svg",
-        join([tag("title", title, id=f"{key}-t"), tag("desc", description, id=f"{key}-d"), *body]),
+        Markup("").join([tag("title", title, id=f"{key}-t"), tag("desc", description, id=f"{key}-d"), *body]),
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {WIDTH} {ceil(height)}",
         width=WIDTH,
@@ -82,7 +77,7 @@ def words(x: float, y: float, text: str, *, anchor: str | None = None, class_: s
 
 
 def label(name: str, room: float = LABEL_ROOM) -> str:
-    """A name short enough for its room in a chart; the table beside it has it whole."""
+    """A name short enough for its room in a chart; the table next to it has it whole."""
     limit = MOST_CHARACTERS
     while limit > 2 and text_width(short(name, limit)) > room:
         limit -= 1
@@ -123,19 +118,6 @@ def line(
     )
 
 
-def rect(x: float, y: float, width: float, height: float, class_: str, opacity: float | None = None) -> Markup:
-    """A filled rectangle."""
-    return tag(
-        "rect",
-        x=x,
-        y=y,
-        width=max(0.0, width),
-        height=height,
-        class_=class_,
-        fill_opacity=f"{opacity:g}" if opacity is not None else None,
-    )
-
-
 CLASS_COLOURS = {**{f"s{number}": colour for number, colour in enumerate(COLOURS)}, "src": COLOURS[0]}
 
 
@@ -144,11 +126,8 @@ def series_class(number: int) -> str:
     return f"s{number % N_COLOURS}"
 
 
-def marker(number: int, x: float, y: float, *, class_: str | None = None, tip: str = "") -> Markup:
-    """The mark of a series: circle, square, triangle, diamond, in turn.
-
-    Hollow for the second four, and where class_ overrides the colour. tip: shown under the pointer.
-    """
+def marker(number: int, x: float, y: float) -> Markup:
+    """The mark of a series: circle, square, triangle, diamond, in turn; hollow for the second four."""
     r = 4.2
     shapes = (
         f"M{_value(x - r)} {_value(y)}a{r} {r} 0 1 0 {2 * r:g} 0a{r} {r} 0 1 0 {-2 * r:g} 0z",
@@ -156,12 +135,11 @@ def marker(number: int, x: float, y: float, *, class_: str | None = None, tip: s
         f"M{_value(x)} {_value(y - 5)}l4.8 8.2h-9.6z",
         f"M{_value(x)} {_value(y - 5.2)}l5.2 5.2l-5.2 5.2l-5.2 -5.2z",
     )
-    hollow = class_ is not None or number % N_COLOURS >= len(shapes)
+    hollow = number % N_COLOURS >= len(shapes)
     return tag(
         "path",
-        tag("title", tip) if tip else "",
         d=shapes[number % len(shapes)],
-        class_=f"{class_ or series_class(number)} m{' hollow' if hollow else ''}",
+        class_=f"{series_class(number)} m{' hollow' if hollow else ''}",
         stroke="currentColor",
         fill="none" if hollow else None,
     )
@@ -172,7 +150,7 @@ def curve(number: int, points: Sequence[tuple[float, float]]) -> Markup:
     if not points:
         return Markup("")
     path = "M" + "L".join(f"{_value(float(x))} {_value(float(y))}" for x, y in points)
-    return join(
+    return Markup("").join(
         [
             tag(
                 "path",
@@ -187,18 +165,18 @@ def curve(number: int, points: Sequence[tuple[float, float]]) -> Markup:
     )
 
 
-def legend(names: Sequence[str], y: float, per_row: int = 2) -> tuple[list[Markup], float]:
-    """Marks with names in rows; the height that they take."""
-    step = WIDTH / per_row
+def legend(names: Sequence[str], y: float) -> tuple[list[Markup], float]:
+    """Marks with names, two a row; the height that they take."""
+    step = WIDTH / 2
     parts = []
     for number, name in enumerate(names):
-        x, top = (number % per_row) * step, y + LINE * (number // per_row)
+        x, top = (number % 2) * step, y + LINE * (number // 2)
         parts += [
             line(x + 2, top - 4, x + 26, top - 4, f"{series_class(number)} l", DASHES[number % len(DASHES)]),
             marker(number, x + 14, top - 4),
             words(x + 33, top, label(f"{number + 1}. {name}")),
         ]
-    return parts, LINE * ceil(len(names) / per_row)
+    return parts, LINE * ceil(len(names) / 2)
 
 
 @dataclass(frozen=True)
@@ -249,18 +227,18 @@ def bottom_axis(
 
 def apart(scale: Scale, values: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
     """The numbers along an axis without those that would run into one before them."""
-    kept: list[tuple[float, str]] = []
+    places: list[tuple[float, str]] = []
     end = float("-inf")
     for value, text in sorted(values):
         half = text_width(text) / 2
         if scale(value) - half >= end + TICK_GAP:
-            kept.append((value, text))
+            places.append((value, text))
             end = scale(value) + half
-    return kept
+    return places
 
 
 def left_axis(scale: Scale, values: Sequence[tuple[float, str]], left: float, right: float, title: str) -> list[Markup]:
-    """Grid lines and numbers to the left; the title stands above, level with the axis."""
+    """Grid lines and numbers to the left; the title is above, level with the axis."""
     return [
         *(line(left, scale(value), right, scale(value), "grid", opacity=0.2) for value, _ in values),
         *(words(left - 6, scale(value) + 4, text, anchor="end", class_="tick") for value, text in values),

@@ -37,7 +37,7 @@ def page_of(run: Run) -> Page:
         budget_section(run),
         gates_section(run),
         directions_section(run),
-        overlap_section(run),
+        *overlap_section(run.overlaps),
         read_section(run),
         origin_section(run),
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from secid.pages.glossary import control_title, kind_name, score_name, score_point, terms
-from secid.pages.numbers import count, interval, listed, nats, percent
+from secid.pages.numbers import capital, count, interval, listed, nats, percent
 from secid.pages.page import Part, Section, Table, foreign, number, wrapped
 from secid.pages.sanitize import named, plain
 from secid.results import Against, ControlResult, Run
@@ -58,8 +58,8 @@ def controls_line(run: Run) -> str:
     """Which sources the controls score above and below, in one sentence."""
     if not run.controls:
         return "No control was scored."
-    outcomes = {kind: found for kind in KINDS if (found := outcome(run, kind)) is not None and found.n}
-    clauses = [f"{KINDS[kind]} {_placed(found)}" for kind, found in outcomes.items()]
+    outcomes = {kind: item for kind in KINDS if (item := outcome(run, kind)) is not None and item.n}
+    clauses = [f"{KINDS[kind]} {_placed(item)}" for kind, item in outcomes.items()]
     shuffled = [item for control in run.controls if control.kind == "shuffled" for item in control.against]
     weak = [item.source for item in shuffled if item.placed != "above"]
     if weak:
@@ -68,27 +68,31 @@ def controls_line(run: Run) -> str:
         who = (
             "no source scores above its own"
             if all_weak
-            else f"{_names(weak, len(shuffled))} {do} not score above {own}"
+            else f"{names_of(weak, len(shuffled))} {do} not score above {own}"
         )
         clauses.append(f"{who} negatives under other queries")
     if not clauses:
         return "No control could be compared with a source."
     at = "" if run.budget == 1.0 else "at B = 1, "
-    line = f"{at}{'; '.join(clauses)}"
-    return f"{line[:1].upper()}{line[1:]}."
+    return capital(f"{at}{'; '.join(clauses)}.")
 
 
-def _placed(found: Outcome) -> str:
+def _placed(item: Outcome) -> str:
     """Where a control scores among the sources; below all that are not named."""
-    places = (("above", found.above), ("level with", found.level))
-    clauses = [f"{word} {_names(names, found.n)}" for word, names in places if names]
-    return f"score {listed(clauses) if clauses else f'below {_names(found.below, found.n)}'}"
+    places = (("above", item.above), ("level with", item.level))
+    clauses = [f"{word} {names_of(names, item.n)}" for word, names in places if names]
+    return f"score {listed(clauses) if clauses else f'below {names_of(item.below, item.n)}'}"
 
 
-def _names(names: Sequence[str], n: int) -> str:
+def names_of(names: Sequence[str], n: int) -> str:
+    """Which of n sources: their names, or how many where there are more than SHOWN_NAMES."""
     if len(names) == n > 1:
         return "both sources" if n == 2 else f"all {count(n)} sources"
-    return listed([named(name) for name in names], SHOWN_NAMES)
+    return (
+        listed([named(name) for name in names])
+        if len(names) <= SHOWN_NAMES
+        else f"{count(len(names))} of {count(n)} sources"
+    )
 
 
 def controls_section(run: Run) -> Section | None:
@@ -107,9 +111,9 @@ def controls_section(run: Run) -> Section | None:
 
 def _against(run: Run) -> Part:
     kinds = list(dict.fromkeys(control.kind for control in run.controls))
-    found = {(item.source, control.kind): item for control in run.controls for item in control.against}
+    cells = {(item.source, control.kind): item for control in run.controls for item in control.against}
     rows = tuple(
-        (plain(source.name), *(_difference(found.get((source.name, kind))) for kind in kinds)) for source in run.sources
+        (plain(source.name), *(_difference(cells.get((source.name, kind))) for kind in kinds)) for source in run.sources
     )
     columns = (foreign("source"), *(wrapped(kind_name(kind)) for kind in kinds))
     return Part(

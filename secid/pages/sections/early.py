@@ -58,8 +58,8 @@ def _whole(run: Run, stop: EarlyStop) -> str:
     n_tied = sum(not pair.established for pair in run.comparisons)
     if not n_tied or not any(source.n_not_sampled for source in run.sources):
         return ""
-    all_made = len(stop.looks) >= len(stop.planned_looks)
-    how = f"raise {_max_records(run)}" if _limited(run) and all_made else "score without --until-ranked"
+    all_looks = len(stop.looks) >= len(stop.planned_looks)
+    how = f"raise {_max_records(run)}" if _limited(run) and all_looks else "score without --until-ranked"
     return f" {plural(n_tied, 'pair')} tied in this way: to narrow the intervals, {how}."
 
 

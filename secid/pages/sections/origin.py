@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from secid.pages.glossary import by_reason, in_plain_words, missing_lines, recipe_line, terms
@@ -10,16 +10,16 @@ from secid.pages.numbers import count, fraction, percent, seconds
 from secid.pages.page import Part, Section, Table, foreign, number, text
 from secid.pages.sanitize import named, plain
 from secid.records import REASONS
-from secid.results import Run
+from secid.results import Overlap, Run
 from secid.settings import value_text
 
 PATH_LIMIT, VALUE_LIMIT, DETAIL_LIMIT = 120, 200, 160
 
 
-def overlap_section(run: Run) -> Section | None:
-    """What pairs of sources share."""
-    if not run.overlaps:
-        return None
+def overlap_section(overlaps: Sequence[Overlap]) -> tuple[Section, ...]:
+    """What pairs of sources share; nothing without a pair."""
+    if not overlaps:
+        return ()
     rows = tuple(
         (
             f"{named(item.first)} and {named(item.second)}",
@@ -27,17 +27,18 @@ def overlap_section(run: Run) -> Section | None:
             percent(item.shared_document_fraction),
             fraction(item.negative_jaccard_mean),
         )
-        for item in run.overlaps
+        for item in overlaps
     )
     head = ("shared queries", "shared documents", "same negatives")
     table = Table(caption="Overlap of pairs of sources", columns=(foreign("pair"), *map(number, head)), rows=rows)
-    return Section(
+    section = Section(
         anchor="overlaps",
         link="Overlap",
         title="What the sources share",
         parts=(Part(table=table),),
         terms=terms("shared", "same negatives"),
     )
+    return (section,)
 
 
 def read_section(run: Run) -> Section:

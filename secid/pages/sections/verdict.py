@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from secid.pages.findings import statuses_line
 from secid.pages.glossary import CAUTION, equal_numbers, in_plain_words
-from secid.pages.numbers import budget, count, fraction, listed, plural
+from secid.pages.numbers import budget, capital, fraction, listed, plural
 from secid.pages.sanitize import named, plain
-from secid.pages.sections.controls import outcome
+from secid.pages.sections.controls import names_of, outcome
 from secid.results import Run
 from secid.results.catalogue import DEFECTS
 
@@ -19,7 +19,7 @@ def verdict(run: Run) -> tuple[str, ...]:
     """Which sources to repair or to leave, what the score says here and what it does not. Needs at least one source."""
     names = tuple(source.name for source in run.sources)
     warnings = [
-        f"{text if text.startswith(names) else _capital(text)}."
+        f"{text if text.startswith(names) else capital(text)}."
         for text in (plain(warning).rstrip(".") for warning in run.warnings)
     ]
     n_more = len(warnings) - SHOWN_WARNINGS
@@ -70,7 +70,7 @@ def ranking(run: Run) -> str:
     random = outcome(run, "random")
     alone = len(run.sources) == 1
     if random is not None and random.above:
-        which = "it" if alone else _some(random.above, random.n)
+        which = "it" if alone else names_of(random.above, random.n)
         rank = "" if alone else ", so do not choose by rank"
         return f"Random passages score above {which}: the score cannot separate hard from easy negatives here{rank}."
     if random is not None and random.n and not random.below:
@@ -116,16 +116,5 @@ def _hardness(run: Run) -> str:
     )
 
 
-def _some(names: Sequence[str], n: int) -> str:
-    """Which of n sources."""
-    if len(names) == n:
-        return "both sources" if n == 2 else f"all {count(n)} sources"
-    return _names(names) if len(names) < SHOWN_NAMES else f"{count(len(names))} of {count(n)} sources"
-
-
 def _names(names: Sequence[str]) -> str:
     return listed([named(name) for name in names], SHOWN_NAMES)
-
-
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"

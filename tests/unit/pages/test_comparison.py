@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from secid.errors import UsageError
-from secid.pages.comparison import HARMLESS, SCORING, UNLIKE, compare
+from secid.pages.comparison import HARMLESS, UNLIKE, compare
 from secid.pages.comparison_page import COMPARISON_FORMATS, page_of_comparison
 from secid.pages.numbers import score
 from secid.pages.sanitize import without_isolates
@@ -220,6 +220,25 @@ def test_all_formats_hold_the_story(run, suffix):
         assert len(json.loads(text)["sources"]) == 10
     else:
         assert page_of_comparison(compare([("a", run), ("b", run)])).details[0].title in text
+
+
+SCORING = (
+    *("encoder", "tokenizer", "idf", "max_records", "seed"),
+    *(
+        "format",
+        "query_column",
+        "positive_column",
+        "negative_column",
+        "label_column",
+        "source_column",
+        "titles",
+        "collection",
+    ),
+    *("corpus", "queries", "header", "positive_score"),
+    *("revision", "max_length", "device", "dtype", "trust_remote_code", "allow_pickle"),
+    *("until_ranked", "tie", "sums"),
+)
+"""Settings by which other texts, or the same by another encoder, are scored: the same kind of number."""
 
 
 def test_every_setting_is_on_one_side():
