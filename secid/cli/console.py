@@ -12,7 +12,7 @@ from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TaskID
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from secid.pages.sanitize import plain
+from secid.pages.sanitize import inert, plain
 
 FIRST_LINE_SECONDS = 2.0
 """A stage that takes longer is announced where there is no terminal."""
@@ -129,7 +129,7 @@ class ConsoleProgress:
 
     def note(self, text: str) -> None:
         if not self._quiet:
-            self._console.print(Text(plain(text), style="dim"))
+            self._console.print(Text(inert(plain(text)), style="dim"))
 
 
 def amount(n: int, unit: str) -> str:

@@ -89,7 +89,7 @@ class Rule:
             raise UsageError(f"unknown column {self.by!r}", where="--by", remedy=f"one of {', '.join(get_args(By))}")
         if not self.ranked and not self.drop:
             raise UsageError(
-                "no rule given",
+                "nothing to drop and nothing to limit",
                 remedy="name the findings to drop (--drop NAME), or what to keep (--top K, --min-weight W, --max N)",
             )
         for flag, number in (("--top", self.top), ("--max", self.max_negatives)):

@@ -50,6 +50,13 @@ def plain(text: str, limit: int | None = None) -> str:
     return "".join(_visible(char) for char in text)
 
 
+def inert(line: str) -> str:
+    """A line that no log of a CI service takes for a command: GitHub acts on lines with :: first or ##[."""
+    if line.lstrip().startswith("::") or "##[" in line:
+        return line.replace("::", ": :").replace("##[", "## [")
+    return line
+
+
 def short(name: str, limit: int = NAME_LIMIT) -> str:
     """A name as `plain`, cut in its middle where it is longer than limit."""
     if len(name) > limit:

@@ -16,7 +16,7 @@ from secid.pages.findings import most_urgent
 from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, missing_lines, skipped_lines
 from secid.pages.numbers import SPACE, count
 from secid.pages.page import STATUSES, Page, SourceFindings, Table
-from secid.pages.sanitize import CODE, named, plain, without_isolates
+from secid.pages.sanitize import CODE, inert, named, plain, without_isolates
 from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.controls import controls_line
 from secid.pages.sections.early import early_sentences
@@ -157,8 +157,8 @@ def command(console: Console, text: str, indent: int = 0) -> None:
 
 def _print(console: Console, line: Text) -> None:
     """Prints a line that no log of a CI service takes for a command: GitHub acts on lines with :: first or ##[."""
-    if line.plain.lstrip().startswith("::") or "##[" in line.plain:
-        line = Text(line.plain.replace("::", ": :").replace("##[", "## ["), style=line.style)
+    if inert(line.plain) != line.plain:
+        line = Text(inert(line.plain), style=line.style)
     console.print(line, soft_wrap=True)
 
 

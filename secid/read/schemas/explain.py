@@ -9,7 +9,7 @@ from secid.read.passages import leaves
 from secid.read.rows import shorten, shown
 from secid.read.schemas.head import LISTS, Head, Key, look_like_ids
 from secid.read.schemas.labels import FLAGS, as_label, flag_columns
-from secid.read.schemas.patterns import DOCS, LABEL, PASSAGE, POSITIVE, QUERY, named, says_negative
+from secid.read.schemas.patterns import DOCS, LABEL, PASSAGE, POSITIVE, QUERY, has_word, named, says_negative
 
 SHOWN = 16
 """Columns that are shown; an object keyed by query may have thousands."""
@@ -59,11 +59,18 @@ def ready_flags(head: Head) -> str:
     return f"name the columns: {' '.join(flags)}{others}"
 
 
+OPPOSITE = re.compile(r"(?i)neg|negatives?|irrelevant|non|not|wrong|incorrect|bad|impossible|distance")
+"""Words of a column's name by which its 1 is no positive."""
+
+
 def label_flags(head: Head) -> str:
     """The flags that name passages and their labels, where a column holds 0 and 1 or is named so; else ""."""
     labels = flag_columns(head) or [
         key for key in named(head, LABEL) if any(as_label(value) is not None for value in leaves(head.column(key)))
     ]
+    if labels and has_word(str(labels[0]), OPPOSITE):
+        return (f"{labels[0]} is 0 or 1, and 1 seems to mean a negative: write a column with 1 for positives and 0 for "
+                "negatives, and name it by --label-column")  # fmt: skip
     if not labels or any(says_negative(str(key)) and head.kinds[key] in TEXTS for key in head.kinds):
         return ""
     query = _one(head, QUERY)
