@@ -36,7 +36,7 @@ def encodable(text: str) -> str:
 
 
 class Extras(NamedTuple):
-    """What a row holds beside its texts, for copies of it in another schema.
+    """The other columns of a row, for copies of it in another schema.
 
     columns   : the columns that hold no text of the record, as read.   query : the cell that gave the query.
     positives, negatives : for each usable passage its place among the row's, and the cell that gave it.
@@ -60,7 +60,7 @@ class Record(NamedTuple):
     dropped  : (reason, count) of negatives that the reader left out of this row; positives left out
                in a row with usable ones are counted there as "unusable_positive".
     fields   : scalar columns other than the texts, kept only when a run is sliced by them.
-    n_rows   : rows that it was made of, one but for labelled pairs.
+    n_rows   : rows that it combines, one but for labelled pairs.
     extras   : what else its row holds, where a reader was asked to keep it; never of labelled pairs.
     """
 

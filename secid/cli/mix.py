@@ -134,9 +134,9 @@ def _drawing_lines(written: Blend, max_share: float) -> Iterator[str]:
     yield f"drawn: {drawn}; the origin of each is in {written.provenance_path}"
     if len(written.n_drawn) == 1:
         yield f"{next(iter(written.n_drawn))} has the whole share, so nothing is mixed in"
-    else:
+    elif written.n_alone:
         alone = f"{written.n_alone:,} of {plural(written.n_records, 'record')}"
-        yield f"{alone} have candidates of fewer than two sources"
+        yield f"{alone} could draw from one source at most"
     if written.n_false_negative or written.n_near_copy:
         positives = plural(written.n_false_negative, "labelled positive")
         copies = plural(written.n_near_copy, "near copy", "near copies")

@@ -17,20 +17,21 @@ if TYPE_CHECKING:
 
 EASIEST = (
     "--by weight keeps the easiest negatives, those that the encoder separates best from the positive; --by influence "
-    "keeps those that raise the score most"
+    "keeps those that raise the score most, which at budget 1 are nearly the same. Neither prefers hard negatives."
 )
 DEFAULT_DROP = "dropped by default with a ranking rule: {}; --drop none keeps them"
-UNCHECKED = "{} outside the sample or the first K: not scored, so not checked, and kept"
+UNCHECKED = (
+    "{} of the copy were not in the scored sample: they were not checked, and the rows below are of the sample alone. "
+    "Score the whole file to repair it."
+)
 SAMPLED_ONLY = (
     "{}: evaluated only for a sample of at most 1,000 queries of each source; negatives of other queries are kept"
 )
 UNEQUAL = (
     "The scores are of {:,} and {:,} negatives. Beyond B = 1 a smaller sample scores too low, so they do not compare."
 )
-CIRCULAR = (
-    "Selecting and scoring with the same encoder is circular{}. Only training shows whether the selection is better."
-)
-BY_THE_SCORE = ": the score rises because the selection was made by it"
+CIRCULAR = "The same encoder chose and scored these negatives{}. Only training shows whether the selection is better."
+BY_THE_SCORE = ", so the higher score proves nothing"
 
 
 def select(

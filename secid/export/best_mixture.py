@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from secid.errors import InputError, UsageError
+from secid.errors import UsageError
 from secid.measure.information import InformationState, log_det_nats
 from secid.measure.mixture import SLACK, Bounds, Mixture, best_mixture, mixed
 from secid.results import Run
@@ -114,8 +114,6 @@ def mix(
     if with_controls and not controls:
         raise UsageError("this run holds no states of controls", remedy="score with --controls all")
     named = {_apart(label, states): state for label, state in controls.items()}
-    if len({state.total.shape for state in (*states.values(), *named.values())}) > 1:
-        raise InputError("states of several dimensions in one run", where=str(folder / "state"))
     return mix_states({**states, **named}, set(named), budget, max_share, fixed or {})
 
 
@@ -174,7 +172,7 @@ def mix_states(
         max_share=max_share,
         parts=parts,
         hybrids=hybrids([(names[place], states[names[place]]) for place in sources], budget),
-        remarks=_remarks(parts, matrices, best, singles[top], names[top], budget, max_share),
+        remarks=_remarks(parts, matrices, best.nats, parts[top], budget, max_share),
     )
 
 
@@ -226,28 +224,25 @@ def hybrids(sources: Sequence[tuple[str, InformationState]], budget: float) -> t
 def _remarks(
     parts: Sequence[Part],
     matrices: Sequence[Tensor],
-    best: Mixture,
-    single: float,
-    name: str,
+    nats: float,
+    best_single: Part,
     budget: float,
     max_share: float,
 ) -> tuple[str, ...]:
     held = {part.name for part in parts if part.fixed or (max_share < 1.0 and part.share >= max_share - SLACK)}
     remarks = []
     if len(parts) == 1:
-        return (f"{name} is the only source of this run: there is nothing to mix it with.",)
+        return (f"{best_single.name} is the only source of this run: there is nothing to mix it with.",)
     largest = max(parts, key=lambda part: part.share)
     if largest.share >= VERTEX_SHARE:
         rule = budget == 1.0 and not held
         why = " At B = 1 the score is nearly the mean weight, so this is to be expected." if rule else ""
-        remarks.append(f"At budget {budget:g} the best mixture is {largest.name} almost alone.{why}")
+        remarks.append(f"At budget {budget:g} the best mixture is {largest.name} alone, or nearly so.{why}")
     elif budget == 1.0 and not held:
         remarks.append(
             "At B = 1 the score is nearly the mean weight of the negatives, so the best mixture lies close to one "
-            f"source: it holds {max(0.0, best.nats - single):.2g} nats more than {name} alone."
+            f"source: it holds {max(0.0, nats - best_single.single_nats):.2g} nats more than {best_single.name} alone."
         )
-    if all(not matrix.any() for matrix in matrices):
-        remarks.append("No source holds any information, so all mixtures are equal.")
     for (a, first), (b, second) in combinations(zip(parts, matrices, strict=True), 2):
         if held & {a.name, b.name} or not (a.share or b.share) or not first.any():
             continue

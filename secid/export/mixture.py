@@ -107,7 +107,6 @@ def write_blend(
     Raises UsageError for invalid shares and for a largest share that leaves no negative, InputError where an original
     has changed, OutputError for a file that exists or cannot be written.
     """
-    check_shares(shares)
     bounds = _bounds(shares, max_share, fixed)
     base = base_of(run, shares, asked_base)
     names = sorted(name for name, share in shares.items() if share > 0)
@@ -140,24 +139,15 @@ def write_blend(
     )
 
 
-def check_shares(shares: Mapping[str, float]) -> None:
-    """Raises UsageError where a share is negative or not finite, or their sum is not 1."""
-    for name, share in shares.items():
-        # Written as "passes if", so that NaN fails
-        if not 0.0 <= share < np.inf:
-            raise UsageError(f"a share must be finite and at least 0, got {share:g}", where=name)
-    total = sum(shares.values())
-    if not abs(total - 1.0) <= SUM_SLACK:
-        raise UsageError(f"shares add up to {total:g}, not to 1", where=", ".join(shares), remedy="divide by their sum")
-
-
 def _bounds(shares: Mapping[str, float], max_share: float, fixed: Collection[str]) -> dict[str, float]:
-    """The largest share of each source. Raises UsageError where it is out of range, or below a share."""
-    if not 0.0 < max_share <= 1.0:
-        raise UsageError(f"a number above 0, at most 1, got {max_share:g}", where="--max-share")
+    """The largest share of each source. Raises UsageError where shares are no shares, or one is larger."""
+    # Written as "passes if", so that NaN fails
+    if not (all(share >= 0.0 for share in shares.values()) and abs(sum(shares.values()) - 1.0) <= SUM_SLACK):
+        given = ", ".join(f"{name} {share:g}" for name, share in shares.items())
+        raise UsageError(f"shares must be at least 0 and add up to 1: {given}", remedy="divide them by their sum")
     bounds = {name: 1.0 if name in fixed else max_share for name in shares}
     for name, share in shares.items():
-        if share > bounds[name] + SUM_SLACK:
+        if not share <= bounds[name] + SUM_SLACK:
             raise UsageError(
                 f"the share of {name} is {share:g}, above the largest share {max_share:g}",
                 where="--max-share",
@@ -212,16 +202,17 @@ def _copies(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSo
     return [mask_of(finder.flags(planned), planned.n_triplets) for planned in sources]
 
 
-class _Pools:
-    """A source's candidates by query, in the order of their draw."""
+class _Pools(NamedTuple):
+    """A source's candidates: triplets sorted by query, then in the order of their draw."""
 
-    def __init__(self, query: Index, triplet: Index) -> None:
-        self._query, self._triplet = query, triplet
+    query: Index
+    triplet: Index
 
     def of(self, query: int) -> list[int]:
         """Triplets of a query, first drawn first."""
-        low, high = np.searchsorted(self._query, [query, query + 1])
-        return [int(triplet) for triplet in self._triplet[low:high]]
+        low, high = np.searchsorted(self.query, [query, query + 1])
+        triplets: list[int] = self.triplet[low:high].tolist()
+        return triplets
 
 
 def _by_query(planned: PlannedSource, plan: Plan, seed: int) -> _Pools:
@@ -239,13 +230,12 @@ def _most(total: int, share: float) -> int:
 
 def _largest_counts(counts: Sequence[int], largest: Sequence[float]) -> list[int]:
     """The largest counts, none above the given ones, of which each is within its share of their sum."""
-    kept = list(counts)
     while True:
-        total = sum(kept)
-        fewer = [min(count, _most(total, share)) for count, share in zip(kept, largest, strict=True)]
-        if fewer == kept:
-            return kept
-        kept = fewer
+        total = sum(counts)
+        fewer = [min(count, _most(total, share)) for count, share in zip(counts, largest, strict=True)]
+        if fewer == counts:
+            return fewer
+        counts = fewer
 
 
 class _Draws:
@@ -301,16 +291,16 @@ class _Draws:
                     where="--max-share",
                     remedy="raise --max-share, or name a --base whose queries other sources know",
                 )
-        kept = _largest_counts(self.counts, largest)
-        if total and not sum(kept):
+        counts = _largest_counts(self.counts, largest)
+        if total and not sum(counts):
             raise UsageError(
                 f"the {total:,} drawn negatives have no part in which every source is within its largest share",
                 where="--max-share",
                 remedy="raise --max-share",
             )
-        for place, count in enumerate(kept):
+        for place, count in enumerate(counts):
             self._drop(place, order, self.counts[place] - count)
-        return total - sum(kept)
+        return total - sum(counts)
 
     def _spare(self, record: int, place: int) -> Iterator[int]:
         """A source's triplets whose texts the record does not have yet, first drawn first."""
@@ -323,10 +313,10 @@ class _Draws:
 
     def _take(self, record: int, place: int, n: int) -> int:
         """Draws up to n negatives of a source. Returns how many."""
-        found = [(place, triplet) for triplet in islice(self._spare(record, place), max(0, n))]
-        self.picked[record] += found
-        self.counts[place] += len(found)
-        return len(found)
+        draws = [(place, triplet) for triplet in islice(self._spare(record, place), max(0, n))]
+        self.picked[record] += draws
+        self.counts[place] += len(draws)
+        return len(draws)
 
     def _give_up(self, record: int, place: int) -> None:
         """Takes back the last negative that a source gave a record."""
@@ -378,29 +368,23 @@ class _Deal:
         """The drawn passages that have an id, a title or a score of their own, by triplet."""
         original = self._originals[source]
         wanted = {draw.triplet for row in self._drawn for draw in row if draw.source == source}
-        found: dict[int, Passage] = {}
-        done = 0
-        for _, row in original.rows.rows(original.split):
-            passages = row.negatives if row is not None else ()
-            triplets = original.planned.listed[done : done + len(passages)].tolist()
-            done += len(passages)
-            for triplet, passage in zip(triplets, passages, strict=True):
+        passages: dict[int, Passage] = {}
+        for _, row, part in original.rows():
+            triplets = original.planned.listed[part].tolist()
+            for triplet, passage in zip(triplets, row.negatives if row else (), strict=True):
                 if triplet in wanted and passage[1:] != ("", "", None):
-                    found.setdefault(triplet, passage)
-        return found
+                    passages.setdefault(triplet, passage)
+        return passages
 
     def _dealt(self) -> Iterator[tuple[Row, list[Draw]]]:
         """Each row of the base that gets negatives, with their draws."""
         planned = self._base.planned
-        record_of, done = planned.triplet_record(), 0
+        record_of = planned.triplet_record()
         given: Counter[int] = Counter()
-        for _, row in self._base.rows.rows(self._base.split):
-            if row is None:
-                continue
-            triplets = planned.listed[done : done + len(row.negatives)]
-            done += len(row.negatives)
+        for _, row, part in self._base.rows():
+            triplets = planned.listed[part]
             inside = triplets[triplets >= 0]
-            if not len(inside):
+            if row is None or not len(inside):
                 continue
             record = int(record_of[inside[0]])
             draws = self._drawn[record][given[record] : given[record] + len(row.negatives)]

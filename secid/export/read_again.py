@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from secid.errors import InputError, UsageError
-from secid.export.rows import RowsOnDisk
+from secid.export.rows import Place, Row, RowsOnDisk
 from secid.pool import Plan, PlannedSource, make_plan
 from secid.pool.make import TextRules
+from secid.pool.reading import bytes_read_by
 from secid.progress import Progress
 from secid.read import FileContent, Reader, once_only, open_source
 from secid.records import Source
@@ -32,7 +33,14 @@ class Original:
     name: str
     split: str
     planned: PlannedSource
-    rows: RowsOnDisk
+    on_disk: RowsOnDisk
+
+    def rows(self) -> Iterator[tuple[Place, Row | None, slice]]:
+        """Its rows, None where they give no record, and where in `planned.listed` the negatives of each are."""
+        done = 0
+        for place, row in self.on_disk.rows(self.split):
+            start, done = done, done + (0 if row is None else len(row.negatives))
+            yield place, row, slice(start, done)
 
 
 def settings_of(run: Run, **changes: Any) -> Settings:
@@ -101,17 +109,8 @@ def plan_again(
         if paths not in readers:
             readers[paths] = open_source(Source(f"{PLACEHOLDER}{len(readers)}", paths), settings, keep=True)
     on_disk = {reader.source: RowsOnDisk(folder / f"{reader.source.name}.rows") for reader in readers.values()}
-    progress.start("read", sum(reader.n_bytes or 0 for reader in readers.values()), "bytes")
-    done = 0
-
-    def tick() -> None:
-        nonlocal done
-        now = sum(reader.bytes_read() for reader in readers.values())
-        progress.advance(now - done)
-        done = now
-
     streams = [(reader.source, on_disk[reader.source].watch(reader.blocks())) for reader in readers.values()]
-    plan = make_plan(streams, settings, folder, tick, text_rules=text_rules)
+    plan = make_plan(streams, settings, folder, bytes_read_by(readers.values(), progress), text_rules=text_rules)
     try:
         originals = {}
         for result in results:
@@ -133,7 +132,7 @@ def _compare(content: Iterable[FileContent], result: SourceResult) -> None:
 
 def _matching(name: str, source: Source, plan: Plan) -> tuple[PlannedSource, str]:
     """The planned source that had this name, and its split."""
-    splits: Mapping[str, PlannedSource] = {
+    splits = {
         planned.name.removeprefix(source.name).removeprefix(":"): planned
         for planned in plan.sources
         if planned.source is source

@@ -30,7 +30,7 @@ class Row(NamedTuple):
     """One row of a copy.
 
     query_id : "" where the source names none.   columns : other scalar columns.
-    lost     : what the row holds beside them, by name; no schema of a copy holds it.
+    lost     : names of what else the row holds; no schema of a copy holds it.
     """
 
     query: str
@@ -124,13 +124,10 @@ class RowsOnDisk:
         """The rows of one source of the files, and those too broken to tell, in the order of reading."""
         with self._path.open(encoding="utf-8") as file:
             for line in file:
-                given, row = json.loads(line)
+                given, cells = json.loads(line)
                 place = Place(*given)
                 if place.split == split and not place.reason:
-                    kept = Row(*row)
-                    positives, negatives = (
-                        [Passage(*values) for values in side] for side in (kept.positives, kept.negatives)
-                    )
-                    yield place, kept._replace(positives=positives, negatives=negatives)
+                    query, positives, negatives, *others = cells
+                    yield place, Row(query, [Passage(*p) for p in positives], [Passage(*p) for p in negatives], *others)
                 elif place.reason and place.split in (split, None):
                     yield place, None

@@ -35,7 +35,7 @@ from secid.run_folder.read import read_frequencies, read_negatives, read_referen
 from secid.scoring.clock import Clock
 from secid.scoring.run import finished
 from secid.scoring.stages import measure
-from secid.settings import FIELDS, Resolved
+from secid.settings import FIELDS, Resolved, Settings
 
 By = Literal["weight", "influence", "information"]
 Floats = npt.NDArray[np.float64]
@@ -190,20 +190,20 @@ def select(
             left_out, rows_skipped = selected.write_left_out(lines)
         written = write_rows(selected.rows, schema, copy, suffix)
         encoder = encoder or load(settings_of(run), progress)
-        after = _scored_again(run, folder, plan, selected, "repeat" in rule.drop, encoder, work, progress)
+        scored = _scored_again(run, folder, plan, selected, settings, "repeat" in rule.drop, encoder, work, progress)
     return Selection(
         **vars(written),
         source=result.name,
         path=str(out),
         left_out_path=str(left_out_path),
         drop=rule.drop,
-        n_listed=selected.n_listed,
+        n_listed=len(selected.listed) + int(original.planned.blanks.count.sum()),
         n_unchecked=int(((original.planned.listed < 0) & (selected.listed == "")).sum()),
         left_out=left_out,
         rows_skipped=rows_skipped,
         budget=run.budget,
         before=_answer(result, run.budget),
-        after=after,
+        after=_answer(scored, run.budget),
     )
 
 
@@ -277,18 +277,13 @@ def reasons_left_out(planned: PlannedSource, facts: _Facts, rule: Rule) -> Strin
     if rule.min_weight is not None:
         # Written as "stays if", so that NaN goes
         reasons[(reasons == "") & ~(facts.numbers["weight"] >= rule.min_weight)] = "min_weight"
-    value = facts.numbers[rule.by]
-    if rule.top is not None:
-        staying = np.flatnonzero(reasons == "")
-        record = planned.triplet_record()[staying]
-        order = staying[np.lexsort((staying, -value[staying], record))]
-        record = planned.triplet_record()[order]
-        starts = np.searchsorted(record, record)
-        reasons[order[np.arange(len(order)) - starts >= rule.top]] = "top"
-    if rule.max_negatives is not None:
-        staying = np.flatnonzero(reasons == "")
-        order = staying[np.lexsort((staying, -value[staying]))]
-        reasons[order[rule.max_negatives :]] = "max"
+    value, record = facts.numbers[rule.by], planned.triplet_record()
+    for reason, limit, group in (("top", rule.top, record), ("max", rule.max_negatives, np.zeros_like(record))):
+        if limit is not None:
+            staying = np.flatnonzero(reasons == "")
+            order = staying[np.lexsort((staying, -value[staying], group[staying]))]
+            starts = np.searchsorted(group[order], group[order])
+            reasons[order[np.arange(len(order)) - starts >= limit]] = reason
     return reasons
 
 
@@ -312,11 +307,6 @@ class _Selected:
     reasons: Strings
     listed: Strings
 
-    @property
-    def n_listed(self) -> int:
-        """Negatives that the rows list, blank ones included."""
-        return len(self.listed) + int(self.original.planned.blanks.count.sum())
-
     def refuse_nothing(self) -> None:
         if (self.listed != "").all():
             counts = ", ".join(f"{reason} {count:,}" for reason, count in sorted(Counter(self.listed).items()))
@@ -324,30 +314,26 @@ class _Selected:
 
     def rows(self) -> Iterator[Row]:
         """The rows of the copy."""
-        done = 0
-        for _, row in self.original.rows.rows(self.original.split):
-            if row is not None:
-                reasons = self.listed[done : done + len(row.negatives)]
-                done += len(row.negatives)
-                staying = [negative for negative, why in zip(row.negatives, reasons, strict=True) if not why]
-                if staying:
-                    yield row._replace(negatives=staying)
+        for _, row, part in self.original.rows():
+            reasons = zip(row.negatives if row else (), self.listed[part], strict=True)
+            staying = [negative for negative, reason in reasons if not reason]
+            if row and staying:
+                yield row._replace(negatives=staying)
 
     def write_left_out(self, lines: TextIO) -> tuple[dict[str, int], dict[str, int]]:
         """A line for each listed negative, and each row, that is not in the copy; how many, by reason."""
-        left_out, skipped, done, planned = Counter[str](), Counter[str](), 0, self.original.planned
-        for place, row in self.original.rows.rows(self.original.split):
+        left_out, skipped, planned = Counter[str](), Counter[str](), self.original.planned
+        for place, row, part in self.original.rows():
             if row is None:
                 skipped[place.reason] += 1
                 lines.write(self._line(place.path, place.line, f"not scored: {place.reason}"))
                 continue
-            for ordinal, negative in enumerate(row.negatives):
-                if reason := self.listed[done + ordinal]:
+            facts = zip(row.negatives, self.listed[part], planned.listed[part].tolist(), strict=True)
+            for ordinal, (negative, reason, triplet) in enumerate(facts):
+                if reason:
                     left_out[reason] += 1
-                    triplet = int(planned.listed[done + ordinal])
                     texts = {"query": row.query, "positive": row.positives[0].text, "negative": negative.text}
                     lines.write(self._line(place.path, place.line, reason, ordinal, triplet, texts))
-            done += len(row.negatives)
         blanks, paths = planned.blanks, planned.source.paths
         for file, line, count in zip(blanks.file.tolist(), blanks.line.tolist(), blanks.count.tolist(), strict=True):
             left_out["empty"] += count
@@ -385,12 +371,13 @@ def _scored_again(
     folder: Path,
     plan: Plan,
     selected: _Selected,
+    settings: Settings,
     without_repeats: bool,
     encoder: Encoder,
     work: Path,
     progress: Progress,
-) -> Answer:
-    """The answer of the copy, from the texts of the plan: the run's settings, pool and findings, no controls.
+) -> SourceResult:
+    """The result of the copy, from the texts of the plan: the run's settings, pool and findings, no controls.
 
     Raises EncoderError where the encoder is not the run's.
     """
@@ -413,12 +400,11 @@ def _scored_again(
         raise NothingToScoreError("none of the negatives that the run scored is left", where=name)
     records = np.isin(np.arange(planned.n_records), planned.triplet_record()[stays])
     plan = replace(plan, sources=(part_of(planned, records, stays),))
-    settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
     pool, reference = read_frequencies(folder, run), read_reference(folder, run)
     measured = measure(plan, encoder, settings, work, Clock(), progress, pool, reference)
     files = {file.path: file for file in find_source(run, name).paths}
     scored = finished(measured, files, encoder, Resolved(settings, dict.fromkeys(FIELDS, "run")), Clock(), None)
-    return _answer(scored.run.sources[0], run.budget)
+    return scored.run.sources[0]
 
 
 def _answer(source: SourceResult, budget: float) -> Answer:

@@ -14,7 +14,7 @@ from secid.pages.page import Item, Page, Part, Section, SourceFindings, Table, f
 from secid.pages.sanitize import named, plain, short
 from secid.pages.sections.origin import overlap_section
 from secid.records import encodable
-from secid.results.catalogue import CAUTIONS, FINDINGS
+from secid.results.catalogue import CAUTIONS, DEFECTS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution, Spread
 
 SHOWN_PLACES = 3
@@ -48,6 +48,16 @@ def _verdict(check: Check) -> list[str]:
             f"Compared with {plural(evaluation.n_queries, 'evaluation query', 'evaluation queries')} and "
             f"{plural(evaluation.n_relevant_passages, 'relevant passage')} of {named(evaluation.folder)}."
         )
+    lines.append("False negatives are found by the labelled positives of the files given here.")
+    drop = {
+        item.name
+        for source in check.sources
+        for item in source.findings
+        if FINDINGS[item.name].counted and above_limit(item)
+    }
+    if drop:
+        names = ",".join(name for name in DEFECTS if name in drop)
+        lines.append(f"To drop defects, score the source, then run secid select RUN --drop {names} -o FILE.")
     return [*lines, "Hardness, inversions and the score need an encoder: run secid score."]
 
 

@@ -27,6 +27,8 @@ EXACT = 1e-5
 """Relative: a share rounded to six digits is still that of a whole number of negatives."""
 DEFECT_TITLES = frozenset(FINDINGS[name].title for name in DEFECTS)
 
+DOUBTS = {"random_like": "as easy as random passages", "inversion": "outscore their positive"}
+"""Findings that are no defects, yet to be read before a source is trained on."""
 SHADES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
 """Least share of each shade, from 0 to 9: shares differ by orders of magnitude."""
 
@@ -65,23 +67,48 @@ def statuses_line(sources: Sequence[Listed]) -> str:
         return {
             "unusable": f"Do not use {name}: without its defects too few records would keep a negative.",
             "repair": f"Repair {name} before you train on it.",
-            "usable": f"{name} is usable: no defect is above its limit.",
+            "usable": f"{name} is usable: no defect is above its limit{_and_look(sources[0])}.",
         }[status]
-    if len(of["usable"]) == len(sources):
+    doubts = [
+        f"{named(source.name)} ({', '.join(reasons)})"
+        for source in sources
+        if source.status == "usable" and (reasons := _doubts(source))
+    ]
+    if len(of["usable"]) == len(sources) and not doubts:
         return f"All {count(len(sources))} sources are usable: no defect is above its limit."
     clauses = [
         *([f"do not use {listed(of['unusable'])}"] if of["unusable"] else []),
         *([f"repair {listed(of['repair'])} first"] if of["repair"] else []),
-        f"{listed(of['usable'])} {'is' if len(of['usable']) == 1 else 'are'} usable"
-        if of["usable"]
-        else "no source is usable as it is",
+        f"{_which_usable(of['usable'], len(sources))} usable" if of["usable"] else "no source is usable as it is",
+        *([f"look first at {listed(doubts)}"] if doubts else []),
     ]
     return f"{capital('; '.join(clauses))}."
 
 
+def _and_look(source: Listed) -> str:
+    reasons = _doubts(source)
+    return f", but look at its negatives first: {' and '.join(reasons)}" if reasons else ""
+
+
+def _which_usable(names: Sequence[str], n: int) -> str:
+    if len(names) == n:
+        return f"all {count(n)} sources are"
+    return f"{listed(names)} {'is' if len(names) == 1 else 'are'}"
+
+
+def _doubts(source: Listed) -> list[str]:
+    """What speaks against a usable source before training, in few words, with its share of the negatives."""
+    return [
+        f"{percent(finding.share)} {words}"
+        for name, words in DOUBTS.items()
+        for finding in source.findings
+        if finding.name == name and above_limit(finding)
+    ]
+
+
 def heat_table(sources: Sequence[Listed]) -> Table | None:
-    """Shares by source and finding, of findings that any source has; None where none has any."""
-    present = present_names(sources)
+    """Shares by source and finding, of findings with a limit that any source has; None where none has any."""
+    present = [name for name in present_names(sources) if name not in FINDINGS or FINDINGS[name].limit is not None]
     if not present:
         return None
     shares = [{item.name: item.share for item in source.findings} for source in sources]

@@ -72,7 +72,7 @@ def _findings(console: Console, run: Run) -> None:
 def print_findings(console: Console, group: SourceFindings, n_examples: int = 0) -> None:
     """The findings of one source, each with its command; the repair once, after the defects that it drops.
 
-    n_examples: rows shown of each; with some, each begins with its name.
+    n_examples: rows shown of each.
     """
     write(console, f"{group.source}: {group.status}")
     repair = group.command
@@ -80,7 +80,7 @@ def print_findings(console: Console, group: SourceFindings, n_examples: int = 0)
         if item.command:
             command(console, repair, indent=4)
             repair = ""
-        write(console, f"{item.name}: {item.sentence}" if n_examples else item.sentence, indent=2, mark="- ")
+        write(console, f"{item.name}: {item.sentence}", indent=2, mark="- ")
         for example in item.examples[:n_examples]:
             write(console, _example(example), indent=4)
         command(console, item.command, indent=4)
@@ -94,11 +94,11 @@ def _example(item: TripletExample) -> str:
 
 
 def _without_flagged(run: Run) -> str:
-    """The score without flagged negatives, of the sources that have some."""
+    """The score without flagged negatives, of the sources to repair."""
     scores = [
         f"{named(source.name)} {score_without(source)} ({own_score(run, source)} as listed)"
         for source in run.sources
-        if source.n_flagged
+        if source.status == "repair"
     ]
     at = "" if run.budget == 1.0 else " at B = 1"
     return f"Score{at} without the flagged negatives: {', '.join(scores)}." if scores else ""

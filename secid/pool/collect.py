@@ -107,7 +107,7 @@ class Collected:
         self.source = source
         self._by_split: dict[str, Rows] = {}
         self._files = {path: number for number, path in enumerate(source.paths)}
-        self._untold = Rows("", source)
+        self._unassigned = Rows("", source)
 
     def add(
         self,
@@ -118,7 +118,7 @@ class Collected:
     ) -> None:
         """Takes what a reader gave. slices: number of each value; new ones are added."""
         if isinstance(item, Defect):
-            rows = self._untold if item.split is None else self._rows_of(item.split)
+            rows = self._unassigned if item.split is None else self._rows_of(item.split)
             rows.skip(item)
             rows.blank(item, self._files.get(item.path, 0), queries)
         elif isinstance(item, Block):
@@ -136,7 +136,7 @@ class Collected:
         if not self._by_split:
             self._rows_of("")
         for rows in self._by_split.values():
-            rows.count(self._untold)
+            rows.count(self._unassigned)
         return list(self._by_split.values())
 
     def _rows_of(self, split: str) -> Rows:

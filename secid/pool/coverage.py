@@ -29,7 +29,7 @@ Texts = Callable[[int, int], Sequence[str] | Packed]
 """texts(start, stop) gives the texts with these ids; packed ones are lexed without being taken apart."""
 Stream = Callable[[Any], tuple[Keys, Index]]
 """Keys of all tokens of what a Texts gives, in order, and how many each text has."""
-Made = TypeVar("Made")
+Part = TypeVar("Part")
 Counted = TypeVar("Counted", bound=Sized)
 
 CHUNK_TEXTS = 4096
@@ -63,7 +63,7 @@ class Lexicon:
         lexed: Callable[[int], None] = lambda n: None,
     ) -> None:
         self.tokenizer = tokenizer
-        # A lexer of somebody else's may not stand two calls at once.
+        # A lexer that is handed in may not be thread-safe.
         n_threads = 1 if lex else min(MAX_THREADS, os.cpu_count() or 1)
         stream = lex or partial(token_stream, tokenizer=tokenizer)
         passage_stream = lex or partial(token_stream, tokenizer=tokenizer, role="passage")
@@ -75,7 +75,7 @@ class Lexicon:
         with spool.open("wb") as file:
             ranges = pieces(n_queries, CHUNK_TEXTS, of_queries)
             sets = _in_order(lambda a, b: distinct_tokens(*stream(queries(a, b))), ranges, n_threads)
-            self._query_sets = _joined(_telling(sets, lexed))
+            self._query_sets = _joined(_reported(sets, lexed))
             vocabulary = Vocabulary(self._query_sets.table)
             self.vocabulary: Keys = vocabulary.keys
             self._held_by = np.zeros(len(vocabulary), np.int64)
@@ -85,7 +85,7 @@ class Lexicon:
                 return vocabulary.cut(*passage_stream(passages(a, b)), counted[a:b])
 
             ranges, start = pieces(len(counted), CHUNK_TEXTS, of_passages), 0
-            for part in _telling(_in_order(cut, ranges, n_threads), lexed):
+            for part in _reported(_in_order(cut, ranges, n_threads), lexed):
                 stop = start + len(part.counts)
                 self._offsets[start + 1 : stop + 1] = part.counts
                 file.write(part.columns.data)
@@ -198,13 +198,13 @@ class Lexicon:
         return DocumentFrequencies(self.vocabulary[present], counts[present].astype(np.int64), n_documents)
 
 
-def _in_order(make: Callable[[int, int], Made], ranges: Iterable[tuple[int, int]], n_threads: int) -> Iterator[Made]:
+def _in_order(make: Callable[[int, int], Part], ranges: Iterable[tuple[int, int]], n_threads: int) -> Iterator[Part]:
     """make(start, stop) of these ranges, in order, n_threads at a time.
 
     numpy lets go of the interpreter in what takes the time, so threads run side by side.
     """
     with ThreadPoolExecutor(n_threads) as pool:
-        waiting: deque[Future[Made]] = deque()
+        waiting: deque[Future[Part]] = deque()
         for start, stop in ranges:
             waiting.append(pool.submit(make, start, stop))
             if len(waiting) > n_threads:
@@ -213,7 +213,7 @@ def _in_order(make: Callable[[int, int], Made], ranges: Iterable[tuple[int, int]
             yield waiting.popleft().result()
 
 
-def _telling(parts: Iterable[Counted], lexed: Callable[[int], None]) -> Iterator[Counted]:
+def _reported(parts: Iterable[Counted], lexed: Callable[[int], None]) -> Iterator[Counted]:
     """The parts, each reported by its number of texts."""
     for part in parts:
         lexed(len(part))

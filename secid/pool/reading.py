@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -49,9 +49,23 @@ def read_plan(
         on_error.pop_all()
     for flag in sorted(set.intersection(*(reader.unused_flags() for reader in readers))) if readers else ():
         progress.note(f"{flag} is ignored: {UNUSED[flag]}")
+    tick = bytes_read_by(readers, progress)
+    gathered = gather(((reader.source, reader.blocks()) for reader in readers), folder, tick)
+    try:
+        plan = plan_of(
+            gathered, settings, with_positives=with_positives, with_echoes=with_echoes, text_rules=text_rules
+        )
+    except BaseException:
+        gathered.close()
+        raise
+    tick()
+    return plan, readers
+
+
+def bytes_read_by(readers: Collection[Reader], progress: Progress) -> Callable[[], None]:
+    """Starts the progress of reading. Returns what reports the bytes read since its last call."""
     sizes = [reader.n_bytes for reader in readers]
-    total = None if None in sizes else sum(size for size in sizes if size is not None)
-    progress.start("read", total, "bytes")
+    progress.start("read", None if None in sizes else sum(filter(None, sizes)), "bytes")
     done = 0
 
     def tick() -> None:
@@ -60,20 +74,7 @@ def read_plan(
         progress.advance(now - done)
         done = now
 
-    gathered = gather(((reader.source, reader.blocks()) for reader in readers), folder, tick)
-    try:
-        plan = plan_of(
-            gathered,
-            settings,
-            with_positives=with_positives,
-            with_echoes=with_echoes,
-            text_rules=text_rules,
-        )
-    except BaseException:
-        gathered.close()
-        raise
-    tick()
-    return plan, readers
+    return tick
 
 
 def _refuse_unused_collection(readers: Sequence[Reader], settings: Settings) -> None:

@@ -18,7 +18,7 @@ REMEDIES = {
 }
 """What helps where every row is left out under one reason."""
 
-JUDGED_AS_FINDINGS = ("empty_negative",)
+COUNTED_AS_FINDINGS = ("empty_negative",)
 """Reasons that are a finding with a limit of its own (`empty`): however many, they are no sign of a misread file."""
 
 
@@ -54,11 +54,11 @@ def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
 
 
 def bad_reasons(tally: Tally) -> dict[str, int]:
-    """Malformed rows and single passages by reason, without those of JUDGED_AS_FINDINGS."""
+    """Malformed rows and single passages by reason, without those of COUNTED_AS_FINDINGS."""
     return {
         reason: count
         for reason, count in _reasons(tally).items()
-        if reason in REASONS and REASONS[reason].malformed and reason not in JUDGED_AS_FINDINGS
+        if reason in REASONS and REASONS[reason].malformed and reason not in COUNTED_AS_FINDINGS
     }
 
 

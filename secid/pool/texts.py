@@ -183,7 +183,7 @@ def _differ(ordered: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
 class TextStore:
     """Distinct texts by id. len(store), store.get(start, stop), store.take(ids); keys: (n, 16) uint8.
 
-    path: the file; it is the store's own, until whoever made it removes it.
+    path: the file; it must not change while the store is open.
     """
 
     def __init__(

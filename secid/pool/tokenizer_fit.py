@@ -23,7 +23,7 @@ NOTICED_MISREAD = 0.05
 """Share of texts from which they are reported: fewer are quotations and names."""
 BETTER = "multilingual"
 """The tokenizer that does none of this."""
-JUDGED_AS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
+SPLIT_AS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
 """Tokenizers of words. The others make pieces of a text, whatever its script."""
 DOES = {
     "cut": "cuts words at their vowel signs or other marks",
@@ -56,9 +56,9 @@ class Misread:
 
 def misread(plan: Plan, planned: PlannedSource, tokenizer: str, seed: int) -> Misread:
     """The first texts of a source in the seeded order, queries and passages, under a tokenizer."""
-    if tokenizer not in JUDGED_AS:
+    if tokenizer not in SPLIT_AS:
         return Misread(0, {})
-    split = SPLITTERS[JUDGED_AS[tokenizer]]
+    split = SPLITTERS[SPLIT_AS[tokenizer]]
     passages = distinct(np.concatenate([planned.positives, planned.negatives]))
     texts = chain(_sample(plan.queries, distinct(planned.query), seed), _sample(plan.passages, passages, seed))
     faults = [fault(text, split) for text in texts]

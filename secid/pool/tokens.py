@@ -228,10 +228,10 @@ def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
         flat = " ".join(text.lower().split())
         points = np.frombuffer(flat.encode("utf-32-le"), dtype=np.uint32).astype(np.uint64)
         if len(points) >= 3:
-            found = (points[:-2] << np.uint64(42)) | (points[1:-1] << np.uint64(21)) | points[2:]
+            windows = (points[:-2] << np.uint64(42)) | (points[1:-1] << np.uint64(21)) | points[2:]
         else:
-            found = np.array([_packed(points.tolist())] if len(points) else [], np.uint64)
-        keys.append(found)
+            windows = np.array([_packed(points.tolist())] if len(points) else [], np.uint64)
+        keys.append(windows)
     return np.concatenate(keys), np.fromiter(map(len, keys[1:]), np.int64, len(texts))
 
 

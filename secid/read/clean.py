@@ -12,7 +12,7 @@ from secid.read.passages import join_title, passage_id, passage_text
 from secid.read.rows import Broken, shorten, shown
 from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, filled
 from secid.read.schemas.labels import as_label
-from secid.read.schemas.patterns import role_beside
+from secid.read.schemas.patterns import unread_role
 from secid.read.schemas.titles import title_among, with_title
 from secid.records import NO_FIELDS, Block, Defect, Extras, Record, Scalar
 from secid.settings import Settings
@@ -130,7 +130,7 @@ class Cleaner:
         late = {}
         for key in row.keys() - self._known if self._known and isinstance(row, dict) else ():
             if key not in self._roles:
-                self._roles[key] = role_beside(key, self._binding)
+                self._roles[key] = unread_role(key, self._binding)
             if not self._roles[key]:
                 self._known.add(key)
             elif row[key] is not None:
@@ -174,7 +174,7 @@ class Cleaner:
                 positives, negatives = self._by_label(positives, negatives)
             if not self._binding.splits:
                 item = self._record(line, query, positives, negatives, split or "", self._fields(row), left_out)
-                yield self._kept(item, row, query, positives, negatives)
+                yield self._with_extras(item, row, query, positives, negatives)
                 return
             if not isinstance(negatives, dict):
                 reason = "no_negatives" if negatives is None else "wrong_type"
@@ -187,7 +187,7 @@ class Cleaner:
         for key, values in negatives.items():
             name = self._split_name(row, key)
             item = self._record(line, query, positives, values, name, self._fields(row), left_out)
-            yield self._kept(item, row, query, positives, values)
+            yield self._with_extras(item, row, query, positives, values)
             left_out = Counter()
 
     def pair(self, line: int, row: Any) -> Pair | Defect:
@@ -207,12 +207,11 @@ class Cleaner:
         except _Unusable as trouble:
             return self._defect(line, trouble, split)
 
-    def _kept(self, item: Item, row: Any, query: Any, positives: Any, negatives: Any) -> Item:
+    def _with_extras(self, item: Item, row: Any, query: Any, positives: Any, negatives: Any) -> Item:
         """The item, with its row's extras where it is a record and they are asked for."""
         if not self._keep or not isinstance(item, Record):
             return item
-        titles = (title for _, title in self._binding.titles)
-        texts = {*(self._binding.columns or ()), *titles, *self._binding.beside, *self._late(row)}
+        texts = {*self._binding.text_columns, *self._late(row)}
         columns = {key: value for key, value in row.items() if key not in texts} if isinstance(row, dict) else {}
         return item._replace(extras=Extras(columns, query, self._cells_used(positives), self._cells_used(negatives)))
 

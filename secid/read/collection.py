@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from secid.errors import InputError
-from secid.read.containers import open_rows, sniff
+from secid.read.containers import rows_of
 from secid.read.grouping import temporary_database
 from secid.read.passages import ID_KEYS, TEXT_KEYS, join_title
 from secid.read.rows import Broken, Row, shorten
-from secid.read.stream import ByteStream
 from secid.settings import Settings, flag_of
 
 Role = Literal["passages", "queries"]
@@ -37,14 +36,6 @@ class Collection:
         """Whether a file for the role was given."""
         return self._files[role] is not None
 
-    def has_passage(self, key: str | int) -> bool:
-        """Whether this is the id of a passage."""
-        return self._text("passages", key) is not None
-
-    def has_query(self, key: str | int) -> bool:
-        """Whether this is the id of a query."""
-        return self._text("queries", key) is not None
-
     def passage(self, key: str) -> str | None:
         """Text of a passage, its title joined; None where the id is unknown."""
         return self._text("passages", key)
@@ -53,8 +44,8 @@ class Collection:
         """Text of a query; None where the id is unknown."""
         return self._text("queries", key)
 
-    def _text(self, role: Role, key: str | int) -> str | None:
-        row = self._database.execute(f"SELECT text FROM {role} WHERE id = ? LIMIT 1", (str(key),)).fetchone()  # noqa: S608
+    def _text(self, role: Role, key: str) -> str | None:
+        row = self._database.execute(f"SELECT text FROM {role} WHERE id = ? LIMIT 1", (key,)).fetchone()  # noqa: S608
         return row[0] if row else None
 
     def _load(self, role: Role, path: str, titles: bool) -> None:
@@ -82,19 +73,15 @@ def texts_with_ids(role: Role, path: str, *, titles: bool) -> Iterator[tuple[str
     n_read = 0
     bad: list[tuple[int, str]] = []
     for file in _files(path):
-        stream = ByteStream(file)
-        try:
-            for line, row in open_rows(stream, sniff(stream)):
-                pair = _id_and_text(row, role, titles=titles)
-                if isinstance(pair, str):
-                    bad.append((line, pair))
-                    if len(bad) > MAX_BAD_ROWS or not n_read:
-                        _refuse(role, file, bad)
-                    continue
-                n_read += 1
-                yield pair
-        finally:
-            stream.close()
+        for line, row in rows_of(file):
+            pair = _id_and_text(row, role, titles=titles)
+            if isinstance(pair, str):
+                bad.append((line, pair))
+                if len(bad) > MAX_BAD_ROWS or not n_read:
+                    _refuse(role, file, bad)
+                continue
+            n_read += 1
+            yield pair
     if not n_read:
         raise InputError(f"holds no {role}", where=path)
 
@@ -148,8 +135,6 @@ def open_collection(settings: Settings) -> Collection:
     corpus, queries = settings.corpus, settings.queries
     if settings.collection is not None:
         folder = Path(settings.collection)
-        if not folder.is_dir():
-            raise InputError("no such directory", where=settings.collection, remedy=BEIR_FOLDER)
         corpus = corpus or beir_file(folder, "corpus", BEIR_FOLDER)
         queries = queries or beir_file(folder, "queries")
     stamps = tuple(_stamp(path) for path in (corpus, queries) if path)
@@ -171,6 +156,8 @@ def _stamp(path: str) -> tuple[int, int]:
 
 def beir_file(folder: Path, stem: str, remedy: str = "") -> str | None:
     """The file of a BEIR folder with this stem; None, or InputError with the remedy given, where there is none."""
+    if not folder.is_dir():
+        raise InputError("no such directory", where=str(folder), remedy=remedy)
     files = sorted(path for path in folder.iterdir() if path.name.split(".")[0] == stem)
     if not files and remedy:
         raise InputError(f"holds no {stem}.jsonl", where=str(folder), remedy=remedy)

@@ -59,7 +59,7 @@ def arrow_rows(file: BinaryIO, path: str, columns: Sequence[str] | None, *, stre
         # Arrow trusts the offsets in a file, and damaged ones point anywhere: nothing is converted unchecked.
         with _errors(path):
             sound = _is_utf8(batch.select(names))
-            pieces = _pieces(batch.select(names)) if sound else _single(batch.select(names))
+            pieces = _pieces(batch.select(names), single=not sound)
         for piece in pieces:
             rows = _rows(piece, path, checked=sound)
             yield Part(range(number + 1, number + 1 + len(rows)), rows, file.tell() / n_bytes)
@@ -83,14 +83,10 @@ def _present(schema: pa.Schema, columns: Sequence[str] | None, path: str) -> lis
     return names if columns is None else [name for name in names if name in set(columns)]
 
 
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Slices of at most BATCH_ROWS rows and, on average, BATCH_BYTES."""
-    n_rows = min(BATCH_ROWS, max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes)))
+def _pieces(batch: pa.RecordBatch, *, single: bool = False) -> Iterator[pa.RecordBatch]:
+    """Slices of one row, or of at most BATCH_ROWS rows and, on average, BATCH_BYTES."""
+    n_rows = 1 if single else min(BATCH_ROWS, max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes)))
     return (batch.slice(at, n_rows) for at in range(0, batch.num_rows, n_rows))
-
-
-def _single(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    return (batch.slice(at, 1) for at in range(batch.num_rows))
 
 
 def _is_utf8(batch: pa.RecordBatch) -> bool:
@@ -119,7 +115,7 @@ def _rows(batch: pa.RecordBatch, path: str, *, checked: bool) -> list[Row | Brok
         return [dict(zip(batch.schema.names, cells, strict=True)) for cells in zip(*columns, strict=True)]
     if batch.num_rows == 1:
         return [Broken("broken_line", "a text that is not valid UTF-8")]
-    return [row for piece in _single(batch) for row in _rows(piece, path, checked=checked)]
+    return [row for piece in _pieces(batch, single=True) for row in _rows(piece, path, checked=checked)]
 
 
 def _values(batch: pa.RecordBatch) -> list[list[Any]] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from shlex import quote
@@ -12,7 +12,7 @@ from typing import Literal
 
 from secid.errors import InputError
 from secid.read.jsonrows import BOM, json_document, json_lines, unwrap
-from secid.read.rows import Parts, Row, Rows, gathered, numbered, shorten
+from secid.read.rows import Broken, Parts, Row, gathered, shorten
 from secid.read.stream import CHUNK, ByteStream
 from secid.read.tablerows import KNOWN, SNIFFED_LINES, Dialect, sniff_table, table_rows
 
@@ -128,9 +128,14 @@ def _parsed(line: bytes) -> Row | None:
     return value if isinstance(value, dict | list) else None
 
 
-def open_rows(stream: ByteStream, container: Container, columns: Sequence[str] | None = None) -> Rows:
-    """Numbered rows of a stream. columns: as in open_parts."""
-    return numbered(open_parts(stream, container, columns))
+def rows_of(path: str) -> Iterator[tuple[int, Row | Broken]]:
+    """Rows of a file, each with its 1-based line or row number."""
+    stream = ByteStream(path)
+    try:
+        for part in open_parts(stream, sniff(stream)):
+            yield from zip(part.numbers, part.rows, strict=True)
+    finally:
+        stream.close()
 
 
 def open_parts(stream: ByteStream, container: Container, columns: Sequence[str] | None = None) -> Parts:

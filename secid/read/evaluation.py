@@ -9,12 +9,11 @@ from typing import Any
 
 from secid.errors import InputError
 from secid.read.collection import beir_file, texts_with_ids
-from secid.read.containers import open_rows, sniff
+from secid.read.containers import rows_of
+from secid.read.passages import ID_KEYS
 from secid.read.rows import Broken, Row, shorten
-from secid.read.stream import ByteStream
 
 QUERY_KEYS = ("query-id", "query_id", "qid", "query")
-PASSAGE_KEYS = ("corpus-id", "corpus_id", "docid", "doc_id", "pid", "passage_id")
 SCORE_KEYS = ("score", "label", "relevance", "rel")
 FOLDER = "--against-eval takes a BEIR folder: queries, a corpus, and qrels"
 EVALUATION_SPLIT = "test"
@@ -42,8 +41,6 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
     Raises InputError where the folder or its queries are missing, or a file is not what it should be.
     """
     path = Path(folder)
-    if not path.is_dir():
-        raise InputError("no such directory", where=folder, remedy=FOLDER)
     queries_file = beir_file(path, "queries", FOLDER) or ""
     files = _qrels_files(path)
     wanted_queries: set[str] = set()
@@ -72,21 +69,17 @@ def read_qrels(path: Path) -> Iterator[tuple[str, str, float]]:
 
     Raises InputError for any other row.
     """
-    stream = ByteStream(str(path))
-    try:
-        for line, row in open_rows(stream, sniff(stream)):
-            cells = _cells(row)
-            try:
-                query, passage, score = str(cells[0]), str(cells[-2]), float(cells[-1])
-            except (IndexError, ValueError, TypeError) as error:
-                raise InputError(
-                    f"not a judgement: {shorten(str(row), 80)}",
-                    where=f"{path}:{line}",
-                    remedy="rows are query-id, corpus-id, score, separated by tabs",
-                ) from error
-            yield query, passage, score
-    finally:
-        stream.close()
+    for line, row in rows_of(str(path)):
+        cells = _cells(row)
+        try:
+            query, passage, score = str(cells[0]), str(cells[-2]), float(cells[-1])
+        except (IndexError, ValueError, TypeError) as error:
+            raise InputError(
+                f"not a judgement: {shorten(str(row), 80)}",
+                where=f"{path}:{line}",
+                remedy="rows are query-id, corpus-id, score, separated by tabs",
+            ) from error
+        yield query, passage, score
 
 
 def _cells(row: Row | Broken) -> list[Any]:
@@ -94,7 +87,7 @@ def _cells(row: Row | Broken) -> list[Any]:
         return []
     if isinstance(row, list):
         return row if len(row) in (3, 4) else []
-    return [next((row[key] for key in keys if key in row), None) for keys in (QUERY_KEYS, PASSAGE_KEYS, SCORE_KEYS)]
+    return [next((row[key] for key in keys if key in row), None) for keys in (QUERY_KEYS, ID_KEYS, SCORE_KEYS)]
 
 
 def _qrels_files(folder: Path) -> list[Path]:

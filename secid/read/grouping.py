@@ -64,10 +64,6 @@ class PairGroups:
 
     def items(self) -> Iterator[Item]:
         """One item a (source, query), in order of first appearance, passages in file order. Ends the collection."""
-        return (item for item, _ in self.groups())
-
-    def groups(self) -> Iterator[tuple[Item, list[Pair]]]:
-        """The same items, each with the pairs that it was made of."""
         self._insert()
         database = self._database
         database.execute("CREATE INDEX by_key ON pairs (key, split)")
@@ -84,7 +80,7 @@ class PairGroups:
                 positives = [passage for (passage,) in database.execute(POSITIVES, (key,))]
             elif all(pair.positive for pair in own):
                 pairs = own
-            yield _item(pairs, split, tuple(positives)), pairs
+            yield _item(pairs, split, tuple(positives))
         database.close()
 
 

@@ -18,7 +18,7 @@ KNOWN_WORD = re.compile(
     r"|contexts?|candidates?|distractors?|claims?|examples?|premise|hypothesis|entailment|contradiction"
     r"|((doc|query|corpus|passage)|[qp])?ids?"
 )
-"""Words that names of columns are made of."""
+"""Words of column names."""
 
 NAME = re.compile(r"(?:[^\W\d_]|\ufffd)[^.?!,;。？！，；、؟،]{0,39}")
 """What may name a column: it starts with a letter (or a byte not in UTF-8) and has no mark of a sentence or list."""
@@ -30,7 +30,7 @@ PANDAS_INDEX = re.compile(r"Unnamed: \d+")
 def header_of(rows: Sequence[Sequence[str]], header: bool | None, path: str) -> tuple[str, ...]:
     """Names of the columns where the first row gives them, else ().
 
-    rows : the first rows, at least one.   header : what the user says of it; None where he says nothing.
+    rows : the first rows, at least one.   header : what --set header says; None where it is not given.
     Two known names make a header. Raises InputError for another first row that may be one: names of one word each, or
     short ones above a row twice as long.
     """
@@ -62,11 +62,11 @@ def _distinct(first: Sequence[str], path: str) -> tuple[str, ...]:
     """Names without marks around them, repeated ones numbered; an empty first one is the index that pandas writes."""
     names = [re.sub(r"\[(\d+)\]$", r"_\1", cell.removeprefix("#").strip()) for cell in first]
     names = [name or ("index" if at == 0 else f"column {at + 1}") for at, name in enumerate(names)]
-    uses, seen = Counter(names), Counter[str]()
+    uses, numbers = Counter(names), Counter[str]()
     for at, name in enumerate(names):
-        seen[name] += 1
+        numbers[name] += 1
         if uses[name] > 1:
-            names[at] = f"{name}_{seen[name]}"
+            names[at] = f"{name}_{numbers[name]}"
     if len(set(names)) < len(names):
         raise InputError(f"two columns of the same name: {shorten(', '.join(first), 100)}", where=f"{path}:1")
     return tuple(names)

@@ -154,7 +154,7 @@ def json_document(stream: ByteStream) -> Parts:
     Numbers count rows from 1. Raises InputError where the file is not valid JSON or larger than DOCUMENT_LIMIT.
     """
     data = bytearray()
-    while chunk := stream.read(CHUNK):
+    while chunk := stream.read():
         data += chunk
         if len(data) > DOCUMENT_LIMIT:
             raise InputError(

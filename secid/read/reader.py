@@ -15,6 +15,7 @@ from secid.read.grouping import PairGroups
 from secid.read.rows import ENCODING, Broken, Part, Parts, Row
 from secid.read.schemas.binding import Binding
 from secid.read.schemas.detect import detect
+from secid.read.schemas.ids import format_of_texts
 from secid.read.stream import ByteStream, once_only
 from secid.records import Block, Source
 from secid.settings import Settings, flag_of
@@ -185,7 +186,7 @@ class Reader:
         if binding is None or binding.columns is None or self._keep:
             return None
         extra = filter(None, (self._settings.source_column, self._settings.by))
-        return (*map(str, binding.columns), *(title for _, title in binding.titles), *binding.beside, *extra)
+        return (*binding.text_columns, *extra)
 
     def _inspect(self, path: str) -> _File:
         """Container, schema and cleaner of a file, from its first rows."""
@@ -272,11 +273,12 @@ def _collection_for(binding: Binding, path: str, settings: Settings) -> Collecti
     given = [settings.collection, settings.corpus if binding.passage_ids else settings.queries]
     if given == [None, None]:
         what = " and ".join(["queries"] * binding.query_ids + ["passages"] * binding.passage_ids)
+        texts = format_of_texts(binding.schema)
         raise InputError(
             f"holds ids of {what}, not texts ({binding.mapping}), and no collection was given",
             where=path,
             remedy=f"--collection DIR (a BEIR folder), or {flag_of('corpus', 'FILE')} and "
-            f"{flag_of('queries', 'FILE')}, resolve the ids; if they are texts, --format names the schema",
+            f"{flag_of('queries', 'FILE')}, resolve the ids" + (f"; if they are texts, {texts}" if texts else ""),
         )
     collection = open_collection(settings)
     roles: tuple[tuple[Role, str, bool], ...] = (

@@ -39,14 +39,10 @@ class Broken:
     detail: str
 
 
-Rows = Iterator[tuple[int, Row | Broken]]
-"""(1-based line or row number, row)."""
-
-
 class Part(NamedTuple):
     """Rows that follow each other in a file, with the 1-based line or row number of each.
 
-    done: share of the file behind the last row; 0.0 where the stream of bytes tells it.
+    done: share of the file behind the last row; 0.0 where the bytes read show it.
     """
 
     numbers: Sequence[int]
@@ -55,12 +51,6 @@ class Part(NamedTuple):
 
 
 Parts = Iterator[Part]
-
-
-def numbered(parts: Parts) -> Rows:
-    """The rows one by one."""
-    for part in parts:
-        yield from zip(part.numbers, part.rows, strict=True)
 
 
 def gathered(rows: Iterator[tuple[int, Row | Broken, int]]) -> Parts:

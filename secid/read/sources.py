@@ -149,10 +149,7 @@ def _split_name(spec: str) -> tuple[str | None, str]:
 def _named_paths(pattern: str) -> list[str]:
     if pattern == STDIN:
         return [STDIN]
-    paths = [file for path in _expand(pattern) for file in (_folder_files(path) if Path(path).is_dir() else [path])]
-    if not paths:
-        raise InputError("holds no data file", where=pattern)
-    return paths
+    return [file for path in _expand(pattern) for file in (_folder_files(path) if Path(path).is_dir() else [path])]
 
 
 def _expand(pattern: str) -> list[str]:
@@ -164,12 +161,7 @@ def _expand(pattern: str) -> list[str]:
     if matches:
         return matches
     if Path(pattern).is_symlink():
-        raise InputError(
-            f"broken symlink to {Path(pattern).readlink()}", where=pattern, remedy="link to the file again"
-        )
-    name, _, file = pattern.partition("=")
-    if file and glob.has_magic(name) and Path(file).exists():
-        raise InputError("matches no file", where=pattern, remedy="in name=path the name must not hold *, ? or [")
+        raise InputError(f"broken symlink to {Path(pattern).readlink()}", where=pattern)
     problem = "matches no file" if glob.has_magic(pattern) else "no such file or directory"
     raise InputError(problem, where=pattern, remedy=_near(Path(pattern)))
 
@@ -186,11 +178,6 @@ def _near(path: Path) -> str:
 def _folder(path: str) -> list[tuple[str, list[str]]]:
     """Names and files of a folder's sources."""
     files = _folder_files(path)
-    if not files:
-        inner = sorted(child.name for child in Path(path).iterdir() if child.is_dir())
-        more = f"; subfolders are not searched, name one: {', '.join(inner[:3])}" if inner else ""
-        remedy = f"expected {', '.join(SUFFIXES)}, compressed or not{more}"
-        raise InputError("the folder holds no data file", where=path, remedy=remedy)
     stems = {part["stem"] if (part := PART.fullmatch(_without_suffixes(file))) else stem(file) for file in files}
     if _is_saved_dataset(Path(path)) or len(stems) == 1:
         return [(Path(path).resolve().name, files)]
@@ -202,14 +189,11 @@ def _folder(path: str) -> list[tuple[str, list[str]]]:
 
 def data_files(folder: str) -> list[str]:
     """All data files of a folder as one list, shards checked. Raises InputError where there is none."""
-    files = _folder_files(folder)
-    if not files:
-        raise InputError("the folder holds no data file", where=folder)
-    return _checked_shards(files)
+    return _checked_shards(_folder_files(folder))
 
 
 def _folder_files(folder: str) -> list[str]:
-    """Data files of a folder in sorted order, without side files."""
+    """Data files of a folder in sorted order, without side files. Raises InputError where there is none."""
     path = Path(folder)
     if _is_saved_dataset(path):
         return _saved_files(path)
@@ -222,7 +206,13 @@ def _folder_files(folder: str) -> list[str]:
             where=folder,
             remedy=f"name one: {path / ('train' if 'train' in parts or not parts else parts[0])}",
         )
-    return [str(child) for child in sorted(path.iterdir()) if child.is_file() and _is_data(child.name)]
+    files = [str(child) for child in sorted(path.iterdir()) if child.is_file() and _is_data(child.name)]
+    if not files:
+        inner = sorted(child.name for child in path.iterdir() if child.is_dir())
+        more = f"; subfolders are not searched, name one: {', '.join(inner[:3])}" if inner else ""
+        remedy = f"expected {', '.join(SUFFIXES)}, compressed or not{more}"
+        raise InputError("the folder holds no data file", where=folder, remedy=remedy)
+    return files
 
 
 def passed_over(specs: Sequence[str]) -> list[str]:

@@ -136,10 +136,10 @@ class ByteStream:
             else:
                 yield next(lines)
 
-    def read(self, size: int = CHUNK) -> bytes:
-        """Up to `size` decompressed bytes; b"" at the end."""
+    def read(self) -> bytes:
+        """Up to CHUNK decompressed bytes; b"" at the end."""
         with self._errors():
-            return self._plain.read(size)
+            return self._plain.read(CHUNK)
 
     def random_access(self) -> BinaryIO:
         """The decompressed bytes as a seekable file: the input itself, or a temporary copy."""
@@ -189,7 +189,7 @@ def _gzip(packed: BinaryIO) -> io.RawIOBase:
 
 
 def _zstd(packed: BinaryIO) -> io.RawIOBase:
-    # pyarrow notices a frame cut short, which the zstandard package takes for the end. Imported where a file needs it.
+    # Imported where a file needs it.
     import pyarrow as pa
 
     return cast("io.RawIOBase", pa.CompressedInputStream(pa.PythonFile(packed, "r"), "zstd"))

@@ -115,8 +115,8 @@ FINDINGS: Mapping[str, Finding] = _entries(
     Finding(
         name="hub", needs="texts", counted=False, limit=0.01, urgency=2,
         rule="the same text is a negative of more than 5 % of the queries, estimated for samples of 100 queries",
-        says="are passages that serve very many queries",
-        do="limit how often a passage may be drawn: training learns the passage, not the query",
+        says="are passages that serve as negatives of more than 5 % of the queries",
+        do="cap how often a passage is drawn: else the model learns to avoid the passage itself",
     ),
     Finding(
         name="other_language", needs="texts", counted=False, limit=0.01, urgency=2,
@@ -147,7 +147,7 @@ FINDINGS: Mapping[str, Finding] = _entries(
         name="inversion", needs="rows", counted=False, limit=0.2, urgency=2,
         rule="the encoder scores the negative above its positive (π < 0.5)",
         says="outscore their positive",
-        do="read the examples: false negatives must go, true ones are what training would correct",
+        do="read the examples: remove those that answer the query and keep the rest, which training should fix",
     ),
     Finding(
         name="random_like", needs="rows", counted=False, limit=0.5, urgency=2,

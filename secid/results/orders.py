@@ -34,7 +34,7 @@ class AblationRow:
 class Ablation:
     """One aspect varied, all else at the base setting. range_nats: largest minus smallest score by source.
 
-    note: what must be read with the rows; "" where nothing must.
+    note: what must be read with it; "" where nothing must.
     """
 
     name: str

@@ -50,7 +50,7 @@ BROKEN = FIXTURES / "broken"
         (["mix", "run", "--write", "m.jsonl"], ["No such option", "--write"]),
         (["report", "run", "--to", "page.html"], ["No such option", "--to"]),
         (["score", str(BROKEN / "empty.jsonl"), "--encoder", "TINY"], ["empty.jsonl", "no row"]),
-        (["score", str(BROKEN / "llamaindex.json"), "--encoder", "TINY"], ["no negatives", "find some first"]),
+        (["score", str(BROKEN / "llamaindex.json"), "--encoder", "TINY"], ["llamaindex.json", "no negatives"]),
         (["score", str(BROKEN / "cut.parquet"), "--encoder", "TINY"], ["cut.parquet"]),
     ],
     ids=lambda value: " ".join(value[:4]).replace(str(FIXTURES), "") if isinstance(value, list) else None,

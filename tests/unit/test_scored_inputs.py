@@ -15,6 +15,7 @@ from secid.pool import make_plan
 from secid.read import open_source, resolve_sources
 from secid.settings import Settings
 from tests.fake_encoder import HashEncoder
+from tests.snapshots import refusal
 
 ROW = {"query": "what is it", "pos": ["a good passage"], "neg": ["a bad passage", "another bad passage"]}
 
@@ -39,9 +40,7 @@ def test_a_missing_collection_is_one_error_before_any_encoding():
     texts = write("texts.jsonl", [ROW])
     ids = write("ids.jsonl", [{"query": 1, "positive": 2, "negative": 3}])
     encoder = HashEncoder()
-    with pytest.raises(InputError, match=r"ids\.jsonl: holds ids of queries and passages.*no collection") as caught:
-        score(texts, ids, encoder=encoder)
-    assert "--collection" in str(caught.value)
+    assert "--collection" in refusal(lambda: score(texts, ids, encoder=encoder), InputError, "ids.jsonl")
     assert encoder.n_encoded == 0
 
 
@@ -87,27 +86,24 @@ def test_one_file_of_two_sources_is_ranked_as_two_and_an_empty_one_is_named():
 
 
 @pytest.mark.parametrize(
-    ("change", "said", "remedy"),
+    ("change", "reason"),
     [
-        ({"pos": []}, "no labelled positive", "at least one labelled positive"),
-        ({"query": " "}, "the query is empty", "--format"),
+        ({"pos": []}, "labelled positive"),
+        ({"query": " "}, "query is empty"),
     ],
 )
-def test_a_file_without_a_usable_row_says_the_one_reason(change, said, remedy):
+def test_a_file_without_a_usable_row_says_the_one_reason(change, reason):
     path = write("bad.jsonl", [{**ROW, "query": f"question {n}", **change} for n in range(9)])
-    with pytest.raises(BadRecordsError, match=f"no row can be used, all 9 for one reason: {said}") as caught:
-        score(path)
-    assert "bad.jsonl:1" in str(caught.value)
-    assert remedy in str(caught.value)
+    message = refusal(lambda: score(path), BadRecordsError, "bad")
+    for value in (" 9 ", reason, "bad.jsonl:1"):
+        assert value in message
 
 
 def test_a_half_broken_file_was_probably_misread():
     path = write("half.jsonl", [ROW, {**ROW, "pos": []}])
-    with pytest.raises(BadRecordsError, match=r"1 of 2 rows malformed.*probably misread") as of_score:
-        score(path)
-    with pytest.raises(BadRecordsError) as of_check:
-        secid.check([path])
-    assert str(of_check.value) == str(of_score.value)
+    message = refusal(lambda: score(path), BadRecordsError, "half")
+    assert "1 of 2 rows" in message
+    assert refusal(lambda: secid.check([path]), BadRecordsError, "half") == message
 
 
 @pytest.mark.parametrize("flag", ["collection", "corpus", "queries"])
@@ -125,15 +121,15 @@ def test_a_collection_that_resolves_nothing_is_an_error_before_any_encoding(flag
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "numbers"),
     [
-        ([{**ROW, "neg": [7, None, "n"]}], "2 single passages of 1 row malformed"),
-        ([{**ROW, "neg": ["", "n"]}, {**ROW, "pos": []}], "1 of 2 rows and 1 single passage of other rows malformed"),
+        ([{**ROW, "neg": [7, None, "n"]}], ("2 single passages", "1 row ")),
+        ([{**ROW, "neg": ["", "n"]}, {**ROW, "pos": []}], ("1 of 2 rows", "1 single passage ")),
     ],
 )
-def test_rows_and_single_passages_are_told_apart(rows, said):
-    with pytest.raises(BadRecordsError, match=said):
-        score(write("mixed.jsonl", rows))
+def test_rows_and_single_passages_are_counted_apart(rows, numbers):
+    message = refusal(lambda: score(write("mixed.jsonl", rows)), BadRecordsError, "mixed")
+    assert all(number in message for number in numbers)
 
 
 def test_empty_negatives_are_a_finding_and_no_sign_of_a_misread_file():
@@ -147,8 +143,8 @@ def test_empty_negatives_are_a_finding_and_no_sign_of_a_misread_file():
 
 
 def test_a_positive_left_out_is_called_one():
-    with pytest.raises(BadRecordsError, match="1 of the row's positives left out"):
-        score(write("positives.jsonl", [{**ROW, "pos": ["p", ""]}]))
+    path = write("positives.jsonl", [{**ROW, "pos": ["p", ""]}])
+    assert "positives" in refusal(lambda: score(path), BadRecordsError, "positives").removeprefix("positives")
 
 
 def test_a_plan_holds_at_most_64_bytes_a_distinct_text(tmp_path):

@@ -1,4 +1,4 @@
-"""Work files: a full or closed disk is told with its place and a remedy, everything else is left as it is."""
+"""Work files: a full or closed disk is reported with its place and a remedy, everything else is left as it is."""
 
 from __future__ import annotations
 
@@ -30,21 +30,23 @@ def test_the_folder_is_empty_and_goes_with_the_block(tmp_path):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_told_with_its_folder_and_a_remedy(number, tmp_path):
-    with pytest.raises(OutputError, match="no room left for work files") as caught, work_folder(tmp_path):
+def test_a_full_disk_is_reported_with_its_folder_and_a_remedy(number, tmp_path):
+    with pytest.raises(OutputError) as caught, work_folder(tmp_path):
         raise OSError(number, "No space left on device")
-    assert str(tmp_path) in str(caught.value)
+    assert Path(caught.value.where).parent == tmp_path
     assert "TMPDIR" in str(caught.value)
     assert "Errno" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_database_is_told_too(tmp_path):
+def test_a_full_database_is_reported_too(tmp_path):
     database = temporary_database()
     database.execute("PRAGMA max_page_count=2")
     database.execute("CREATE TABLE pairs (text)")
-    with pytest.raises(OutputError, match="database or disk is full"), work_folder(tmp_path):
+    with pytest.raises(OutputError) as caught, work_folder(tmp_path):
         database.execute("INSERT INTO pairs VALUES (?)", ["x" * 100_000])
+    assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
+    assert Path(caught.value.where).parent == tmp_path
     database.close()
 
 
@@ -104,22 +106,24 @@ def test_errors_of_secid_pass():
         raise InputError("cannot be read")
 
 
-def test_no_place_for_a_folder_is_told(tmp_path):
-    with pytest.raises(OutputError, match="No such file or directory") as caught, work_folder(tmp_path / "absent"):
+def test_no_place_for_a_folder_is_reported(tmp_path):
+    with pytest.raises(OutputError) as caught, work_folder(tmp_path / "absent"):
         pass
+    assert caught.value.where == str(tmp_path / "absent")
     assert "Errno" not in str(caught.value)
 
 
-def test_no_usable_temporary_folder_is_told(monkeypatch):
+def test_no_usable_temporary_folder_is_reported(monkeypatch):
     def none() -> str:
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
 
     monkeypatch.setattr(tempfile, "gettempdir", none)
-    with pytest.raises(OutputError, match="No usable temporary directory"), work_folder():
+    with pytest.raises(OutputError) as caught, work_folder():
         pass
+    assert (caught.value.where, "TMPDIR" in str(caught.value)) == (None, True)
 
 
-def test_check_tells_a_full_disk(tmp_path, monkeypatch):
+def test_check_reports_a_full_disk(tmp_path, monkeypatch):
     path = tmp_path / "source.jsonl"
     write(path, clean_rows(40))
 
@@ -127,5 +131,6 @@ def test_check_tells_a_full_disk(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(TextSpool, "_write", full)
-    with pytest.raises(OutputError, match="no room left"):
+    with pytest.raises(OutputError) as caught:
         api.check([Path(path)])
+    assert caught.value.__cause__.errno == errno.ENOSPC

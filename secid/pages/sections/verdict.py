@@ -29,6 +29,8 @@ def verdict(run: Run) -> tuple[str, ...]:
         *warnings[:SHOWN_WARNINGS],
         *([more] if n_more > 0 else []),
         _unevaluated(run),
+        _labels(run),
+        _sampled(run),
         ranking(run),
         _budget(run),
         _hardness(run),
@@ -45,6 +47,22 @@ def _unevaluated(run: Run) -> str:
     return (
         f"Not evaluated everywhere, so not ruled out: {listed([in_plain_words(name) for name in names], len(names))}."
     )
+
+
+def _labels(run: Run) -> str:
+    """How far false negatives can be found, where no query of the run has a second labelled positive."""
+    if "control known positive" not in run.not_evaluated:
+        return ""
+    return (
+        "Every query has one labelled positive: a false negative is found only where a negative repeats it, so other "
+        "relevant passages are not ruled out."
+    )
+
+
+def _sampled(run: Run) -> str:
+    if not any(source.n_not_sampled for source in run.sources):
+        return ""
+    return "Findings are of the sampled queries only: score the whole files before you repair them."
 
 
 def ranking(run: Run) -> str:
@@ -88,13 +106,13 @@ def _hardness(run: Run) -> str:
     known = sorted((source.hardness, source.name) for source in run.sources if source.hardness is not None)
     if not known:
         return ""
-    scale = "on a scale from random passages (0) to the positives (1)"
+    scale = "0 is as near to the query as random passages, 1 as near as the positives"
     (least, easiest), (most, hardest) = known[0], known[-1]
     if len(known) == 1:
-        return f"The hardness of {_names([hardest])} is {fraction(most, 2)}, {scale}."
+        return f"The hardness of {_names([hardest])} is {fraction(most, 2)}: {scale}."
     return (
-        f"{_names([hardest])} is the hardest source (hardness {fraction(most, 2)}) and {_names([easiest])} the easiest "
-        f"({fraction(least, 2)}), {scale}."
+        f"Hardness runs from {fraction(least, 2)} ({_names([easiest])}) to {fraction(most, 2)} ({_names([hardest])}): "
+        f"{scale}."
     )
 
 

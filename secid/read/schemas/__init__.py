@@ -1,1 +1,1 @@
-"""Which columns hold query, positives and negatives: found from the shape of a file's first rows."""
+"""Which columns hold query, positives and negatives: inferred from the shape of a file's first rows."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from secid.read.schemas.head import LISTS, Head, Key
 Labelled = Literal["", "pair", "list"]
 
 Extract = Callable[[Any], tuple[Any, Any, Any]]
-"""Row -> (query, positives, negatives), as they lie there.
+"""Row -> (query, positives, negatives), as the row holds them.
 
 positives, negatives: a tuple of single cells, or whatever the one column holds (a list where the
 row is right). Raises one of NOT_THE_SHAPE where the row has another one.
@@ -32,13 +33,12 @@ class Binding:
     columns    : all that `extract` touches; None for rows without names.
     splits     : negatives are a dict {split: negatives} ("the keys of neg").
     pairs      : texts are [instruction, text] pairs.
-    either     : a single text may stand in place of a list.
+    either     : a single text may replace a list.
     labelled   : `extract` gives (query, passage, label), one row a "pair", or (query, passages, labels), a "list".
-    query_ids, passage_ids : ids stand in place of the texts.
+    query_ids, passage_ids : ids replace the texts.
     titles     : (column, column of its titles) that `extract` joins.
     inner      : the list inside an object of parallel lists that holds the passages ("doc_id"), else "".
-    split_lists: (split, column) where each split has a column of its own; else the splits are keys of an object.
-    beside     : names of the columns of passages that are empty in the first rows and not read.
+    empty_columns : names of the columns of passages that are empty in the first rows and not read.
     known      : names of the other columns of the first rows; empty where rows have no names.
     counted    : roles ("positive", "negative") that no flag settles: columns of theirs that are not read are counted.
     numbered   : name of the columns of negatives but for the number at its end, where each holds one; else "".
@@ -50,7 +50,6 @@ class Binding:
     extract: Extract
     columns: tuple[str, ...] | None
     schema: str = ""
-    title: str = ""
     note: str = ""
     splits: bool = False
     pairs: bool = False
@@ -60,8 +59,7 @@ class Binding:
     passage_ids: bool = False
     titles: tuple[tuple[str, str], ...] = ()
     inner: str = ""
-    split_lists: tuple[tuple[str, str], ...] = ()
-    beside: tuple[str, ...] = ()
+    empty_columns: tuple[str, ...] = ()
     known: frozenset[str] = frozenset()
     counted: frozenset[str] = frozenset(("positive", "negative"))
     numbered: str = ""
@@ -74,6 +72,11 @@ class Binding:
         return sorted((key for key in keys if not isinstance(row[key], list)), key=number_of)
 
     @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Names of all columns of queries, passages and titles, of those too that only later rows fill."""
+        return (*(self.columns or ()), *(title for _, title in self.titles), *self.empty_columns)
+
+    @property
     def mapping(self) -> str:
         """The mapping in one line: "query=anchor, positive=positive, negatives=negative_1…negative_10"."""
         ids = {(True, True): "ids", (True, False): "query ids", (False, True): "passage ids"}
@@ -81,6 +84,13 @@ class Binding:
         tail = "; ".join(note for note in notes if note)
         text = f"query={self.query}, positive={self.positives}, negatives={self.negatives}"
         return f"{text} ({tail})" if tail else text
+
+
+def extracted(binding: Binding, head: Head) -> Iterator[tuple[Any, Any, Any]]:
+    """What the binding extracts of the first rows, without those of another shape."""
+    for row in head.rows:
+        with suppress(*NOT_THE_SHAPE):
+            yield binding.extract(filled(row, binding))
 
 
 def bind_columns(head: Head, query: Key, positive: Key, negatives: Sequence[Key], **options: Any) -> Binding:

@@ -12,7 +12,7 @@ from typing import Any
 from secid.errors import InputError, SchemaError
 from secid.read.passages import leaves
 from secid.read.rows import Row, shorten
-from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, bind_columns, filled, number_of, unnumbered
+from secid.read.schemas.binding import Binding, bind_columns, extracted, number_of, unnumbered
 from secid.read.schemas.doubts import (
     refuse_labels,
     refuse_names,
@@ -23,7 +23,7 @@ from secid.read.schemas.doubts import (
     refuse_words,
     undecided,
 )
-from secid.read.schemas.explain import ready_flags, seen
+from secid.read.schemas.explain import list_columns, ready_flags
 from secid.read.schemas.head import LISTS, Head, Key, make_head
 from secid.read.schemas.ids import with_ids
 from secid.read.schemas.labels import list_binding, pair_binding
@@ -49,14 +49,14 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
     if settings.source_column is not None and settings.source_column not in head.kinds:
         raise _no_column(head, "--source-column", settings.source_column, path)
     if settings.query_column or settings.positive_column or settings.negative_column or settings.label_column:
-        binding = replace(_by_flags(head, settings, path), schema="columns", title="columns named by flags")
+        binding = replace(_by_flags(head, settings, path), schema="columns")
         binding = with_ids(binding, head, settings, path, texts=bool(settings.format))
         note = "; ".join(filter(None, (binding.note, _passed_over(binding, head))))
         binding = replace(binding, note=note)
     else:
         binding = _detected(head, settings, path)
     binding = replace(with_titles(binding, head, joined=settings.titles), counted=_unsettled(binding, settings))
-    beside = refuse_unread(binding, head, settings.source_column, path)
+    empty = refuse_unread(binding, head, settings.source_column, path)
     refuse_labels(binding, head, settings, path)
     refuse_odd_lists(binding, head, path)
     refuse_textless(binding, head, path)
@@ -64,7 +64,7 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
         return binding
     if settings.negative_column and _column_named(head, settings.negative_column) is not None:
         binding = replace(binding, numbered="")  # named in full it is the only one that is asked for
-    return replace(binding, beside=beside, known=frozenset(map(str, head.kinds)).difference(beside))
+    return replace(binding, empty_columns=empty, known=frozenset(map(str, head.kinds)).difference(empty))
 
 
 def _passed_over(binding: Binding, head: Head) -> str:
@@ -93,7 +93,7 @@ def _detected(head: Head, settings: Settings, path: str) -> Binding:
     if len(readings) > 1:
         listed = "\n".join(f"    {binding.schema}: {binding.mapping}" for binding in readings)
         choices = " or ".join(dict.fromkeys(_deciding_flag(binding, readings) for binding in readings))
-        raise SchemaError(f"several readings fit:\n{listed}{seen(head)}", where=path, remedy=choices)
+        raise SchemaError(f"several readings fit:\n{listed}{list_columns(head)}", where=path, remedy=choices)
     if not readings:
         raise _unknown(head, settings, path)
     if not settings.format:
@@ -125,7 +125,7 @@ def _best_readings(shapes: Sequence[Shape], head: Head, settings: Settings, path
             key = (binding.query, binding.positives, binding.negatives)
             if key in readings:
                 continue
-            binding = replace(binding, schema=shape.name, title=shape.title)
+            binding = replace(binding, schema=shape.name)
             try:
                 binding = with_ids(binding, head, settings, path, texts=bool(settings.format) and shape.ids is not True)
             except InputError as error:
@@ -143,14 +143,7 @@ def _best_readings(shapes: Sequence[Shape], head: Head, settings: Settings, path
 
 def _n_fitting(binding: Binding, head: Head) -> int:
     """Rows in which the binding finds a query, a positive and a negative, none of them null or an empty list."""
-    n_fitting = 0
-    for row in head.rows:
-        try:
-            cells = binding.extract(filled(row, binding))
-        except NOT_THE_SHAPE:
-            continue
-        n_fitting += all(map(_is_filled, cells))
-    return n_fitting
+    return sum(all(map(_is_filled, cells)) for cells in extracted(binding, head))
 
 
 def _is_filled(cell: Any) -> bool:
@@ -160,17 +153,19 @@ def _is_filled(cell: Any) -> bool:
 def _unknown(head: Head, settings: Settings, path: str) -> SchemaError:
     if settings.format:
         example = shorten(json.dumps(_shapes(settings.format, path)[0].example[0]), 400)
-        message = f"does not match --format {settings.format}{seen(head)}"
+        message = f"does not match --format {settings.format}{list_columns(head)}"
         return SchemaError(message, where=path, remedy=f"a row of that schema: {example}")
     if "bytes" in head.kinds.values():
-        message = f"columns of bytes, where texts are expected{seen(head)}"
+        message = f"columns of bytes, where texts are expected{list_columns(head)}"
         return SchemaError(message, where=path, remedy="decode them to UTF-8 text first")
     labels = named(head, ("(.+[_ -])?labels?|relevance",))
     refuse_words([value for key in labels for value in leaves(head.column(key))], path)
     for refusal in REFUSALS:
         if refusal.late and refusal.fits(head):
-            return SchemaError(f"{refusal.message}{seen(head)}", where=path, remedy=refusal.advice(head))
-    return SchemaError(f"no known schema of records with negatives{seen(head)}", where=path, remedy=ready_flags(head))
+            return SchemaError(f"{refusal.message}{list_columns(head)}", where=path, remedy=refusal.advice(head))
+    return SchemaError(
+        f"no known schema of records with negatives{list_columns(head)}", where=path, remedy=ready_flags(head)
+    )
 
 
 def _shapes(name: str, path: str) -> tuple[Shape, ...]:

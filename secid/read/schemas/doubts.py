@@ -11,11 +11,11 @@ from secid.errors import InputError, SchemaError
 from secid.read.headers import header_of
 from secid.read.passages import TEXT_KEYS, passage_text
 from secid.read.rows import shorten, shown
-from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, filled
-from secid.read.schemas.explain import TEXTS, seen
+from secid.read.schemas.binding import Binding, extracted
+from secid.read.schemas.explain import TEXTS, list_columns
 from secid.read.schemas.head import LISTS, SCALARS, Head, Key
 from secid.read.schemas.labels import FLAGS, LABEL_WORDS, as_label
-from secid.read.schemas.patterns import role_beside
+from secid.read.schemas.patterns import unread_role
 from secid.read.schemas.toolkits import is_pair
 from secid.settings import Settings, flag_of
 
@@ -39,13 +39,13 @@ def refuse_unread(binding: Binding, head: Head, source_column: str | None, path:
     """
     if binding.columns is None:
         return ()
-    beside = [key for key in map(str, head.kinds) if key not in binding.columns and key != source_column]
-    beside = [key for key in beside if role_beside(key, binding)]
+    others = [key for key in map(str, head.kinds) if key not in binding.columns and key != source_column]
+    others = [key for key in others if unread_role(key, binding)]
     # What a single odd row of many has says nothing of the column.
-    empty = [key for key in beside if sum(map(bool, head.column(key))) < min(2, len(head.rows))]
+    empty = [key for key in others if sum(map(bool, head.column(key))) < min(2, len(head.rows))]
     kinds = SCALARS | LISTS if binding.passage_ids else TEXTS
     for role, read in (("negative", binding.negatives), ("positive", binding.positives)):
-        unread = [key for key in beside if key not in empty and role_beside(key, binding) == role]
+        unread = [key for key in others if key not in empty and unread_role(key, binding) == role]
         unread = [key for key in unread if head.kinds[key] in kinds]
         if unread:
             more = "to read all, write them as one list"
@@ -54,7 +54,7 @@ def refuse_unread(binding: Binding, head: Head, source_column: str | None, path:
             column = read.partition("…")[0]
             flag = f"--format {binding.schema}" if binding.labelled or binding.splits else f"--{role}-column {column}"
             raise SchemaError(
-                f"several readings fit: the {role}s are {read}, or {', '.join(unread)}{seen(head)}",
+                f"several readings fit: the {role}s are {read}, or {', '.join(unread)}{list_columns(head)}",
                 where=path,
                 remedy=f"{flag} leaves out {', '.join(unread)}; {more}",
             )
@@ -67,18 +67,14 @@ def refuse_textless(binding: Binding, head: Head, path: str) -> None:
         return
     for side in (1,) if binding.labelled else (1, 2):
         passages: list[Any] = []
-        for row in head.rows:
-            try:
-                cell = binding.extract(filled(row, binding))[side]
-            except NOT_THE_SHAPE:
-                continue
-            passages.extend(cell if isinstance(cell, list | tuple) else (cell,))
+        for cells in extracted(binding, head):
+            passages.extend(cells[side] if isinstance(cells[side], list | tuple) else (cells[side],))
         textless = [value for value in passages if isinstance(value, dict) and passage_text(value) is None]
         if 2 * len(textless) > len(passages):
             keys = ", ".join(dict.fromkeys(str(key) for value in textless for key in value))
             raise SchemaError(
                 "passages are objects, and none of their keys is known to hold the text: "
-                f"{shorten(keys, 200)}{seen(head)}",
+                f"{shorten(keys, 200)}{list_columns(head)}",
                 where=path,
                 remedy=f"name it `text`, or write passages as a list of texts; known are {', '.join(TEXT_KEYS)}",
             )
@@ -113,11 +109,7 @@ def refuse_labels(binding: Binding, head: Head, settings: Settings, path: str) -
     if not binding.labelled or settings.positive_score is not None:
         return
     labels: list[object] = []
-    for row in head.rows:
-        try:
-            value = binding.extract(row)[2]
-        except NOT_THE_SHAPE:
-            continue
+    for *_, value in extracted(binding, head):
         labels.extend(value if isinstance(value, list) else [value])
     # `secid check` takes any number of bad rows, but what the labels mean must be clear there too.
     single = settings.max_bad_fraction if math.isfinite(settings.max_bad_fraction) else Settings().max_bad_fraction
@@ -175,4 +167,4 @@ def refuse_two_passages(binding: Binding, head: Head, path: str) -> None:
 def undecided(head: Head, keys: Sequence[Key], message: str, path: str, remedy: str) -> SchemaError:
     """An error that shows the columns, or those that all fit."""
     fit = f": {', '.join(map(str, keys))} all fit" if keys else ""
-    return SchemaError(f"{message}{fit}{seen(head)}", where=path, remedy=remedy)
+    return SchemaError(f"{message}{fit}{list_columns(head)}", where=path, remedy=remedy)

@@ -22,7 +22,7 @@ ALL_FLAGS = "--query-column NAME --positive-column NAME --negative-column NAME"
 TEXTS = LISTS | {"text", "struct"}
 
 
-def seen(head: Head) -> str:
+def list_columns(head: Head) -> str:
     """The columns with their kinds and an example each, one a line, to follow a message."""
     if not head.kinds:
         return ": the rows are empty"

@@ -71,12 +71,12 @@ def cell(row: Row, key: Key) -> Any:
 def make_head(rows: Sequence[Row]) -> Head:
     """Head of the rows that have the commoner form (named or positional). `rows` holds at least one."""
     named = [row for row in rows if isinstance(row, dict)]
-    kept: Sequence[Row] = named if 2 * len(named) >= len(rows) else [row for row in rows if isinstance(row, list)]
+    alike: Sequence[Row] = named if 2 * len(named) >= len(rows) else [row for row in rows if isinstance(row, list)]
     counts: dict[Key, Counter[str]] = {}
-    for row in kept:
+    for row in alike:
         for key, value in row.items() if isinstance(row, dict) else enumerate(row):
             counts.setdefault(key, Counter())[kind_of(value)] += 1
-    return Head(tuple(kept), {key: _commonest(kinds) for key, kinds in counts.items()})
+    return Head(tuple(alike), {key: _commonest(kinds) for key, kinds in counts.items()})
 
 
 def _commonest(kinds: Counter[str]) -> str:

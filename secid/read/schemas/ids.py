@@ -9,7 +9,7 @@ from typing import Any
 from secid.errors import InputError
 from secid.read.collection import open_collection
 from secid.read.passages import leaves, passage_id, passage_text
-from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, filled
+from secid.read.schemas.binding import Binding, extracted
 from secid.read.schemas.head import Head, look_like_ids, look_like_words
 from secid.read.schemas.patterns import NEGATIVE_IDS, PASSAGE_ID, POSITIVE_IDS, QUERY_ID, fits
 from secid.settings import Settings, flag_of
@@ -25,6 +25,10 @@ LONGEST = 512
 
 ID_COLUMN = (r"(.*[_-])?ids?|[qp]ids?|doc_?ids?", *PASSAGE_ID, *QUERY_ID, POSITIVE_IDS, NEGATIVE_IDS)
 """Names of columns that never hold texts."""
+
+AS_TEXTS = {"ids": "triplet", "id-rows": "rows", "columns": "triplet"}
+IDS_ALONE = frozenset({"id-columns", "tevatron-ids", "colbert"})
+"""Schemas that read the same columns as texts, and those whose columns hold ids alone."""
 
 
 def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, texts: bool) -> Binding:
@@ -69,11 +73,7 @@ def _cells(binding: Binding, head: Head) -> tuple[list[Any], list[Any]]:
     """The queries of the rows and the cells of their passages."""
     queries: list[Any] = []
     passages: list[Any] = []
-    for row in head.rows:
-        try:
-            query, *cells = binding.extract(filled(row, binding))
-        except NOT_THE_SHAPE:
-            continue
+    for query, *cells in extracted(binding, head):
         queries.append(query)
         passages.extend(cells[:1] if binding.labelled else cells)
     return [query for query in queries if isinstance(query, str | int)], passages
@@ -97,7 +97,8 @@ def _n_resolved(values: Sequence[Any], lookup: Callable[[str], str | None]) -> i
 
 def _unresolved(what: str, values: Sequence[Any], binding: Binding, path: str, *, certain: bool) -> InputError:
     file = flag_of("corpus" if what == "passage" else "queries", "FILE")
-    texts = "" if certain else f"{format_of_texts(binding.schema)} where they are texts; "
+    flag = "" if certain else format_of_texts(binding.schema)
+    texts = f"{flag} where they are texts; " if flag else ""
     return InputError(
         f"the collection has no {what} for any id of the first rows, such as {str(values[0])[:60]!r}",
         where=path,
@@ -106,5 +107,5 @@ def _unresolved(what: str, values: Sequence[Any], binding: Binding, path: str, *
 
 
 def format_of_texts(schema: str) -> str:
-    """The flag that reads the same columns as texts."""
-    return f"--format {({'ids': 'triplet', 'id-rows': 'rows', 'columns': 'triplet'}).get(schema, schema)}"
+    """The flag that reads the same columns as texts; "" where none does."""
+    return "" if schema in IDS_ALONE else f"--format {AS_TEXTS.get(schema, schema)}"

@@ -11,7 +11,7 @@ from typing import Any
 from secid.read.passages import leaves, passage_text
 from secid.read.schemas.binding import Binding
 from secid.read.schemas.head import LISTS, SCALARS, Head, Key, make_head
-from secid.read.schemas.patterns import DOCS, LABEL, NEGATIVE, PASSAGE, PASSAGE_ID, POSITIVE, QUERY, QUERY_ID, named
+from secid.read.schemas.patterns import DOCS, LABEL, NEGATIVE, PASSAGE, PASSAGE_ID, POSITIVE, named, query_columns
 
 LABEL_WORDS = {
     **dict.fromkeys(("relevant", "positive", "pos", "yes"), 1.0),
@@ -48,10 +48,6 @@ def flag_columns(head: Head) -> list[Key]:
     return [key for key in head.kinds if {*map(as_label, leaves(head.column(key)))} - {None} == FLAGS]
 
 
-def _queries(head: Head) -> list[str]:
-    return named(head, QUERY) or named(head, QUERY_ID)
-
-
 def _labelled_positives(head: Head) -> list[str]:
     """Columns named as positives whose labels, 0 and 1, say otherwise: sentence-transformers keeps the name."""
     labels = [key for key in named(head, LABEL) if key in flag_columns(head)]
@@ -62,7 +58,7 @@ def labelled_list(head: Head) -> list[Binding]:
     """A list of passages and a list of their labels, or objects with a passage and its label each."""
     return [
         binding
-        for query in _queries(head)
+        for query in query_columns(head)
         for docs in named(head, DOCS) or _labelled_positives(head)
         for binding in _lists(head, query, docs)
     ]
@@ -89,7 +85,7 @@ def _lists(head: Head, query: str, docs: str) -> Iterator[Binding]:
 
 
 def list_binding(query: Key, docs: Key, label: Key) -> Binding:
-    """Binding of a list of passages beside the list of their labels."""
+    """Binding of a list of passages and the list of their labels."""
     columns = tuple(map(str, (query, docs, label))) if isinstance(query, str) else None
     return _list(str(query), str(docs), str(label), columns, itemgetter(query, docs, label))
 
@@ -104,7 +100,7 @@ def labelled_pair(head: Head) -> list[Binding]:
         return []
     return [
         pair_binding(query, passage, label)
-        for query in _queries(head)
+        for query in query_columns(head)
         for passage in named(head, PASSAGE) or named(head, PASSAGE_ID) or _labelled_positives(head)
         for label in named(head, LABEL)
         if head.kinds[passage] in SCALARS | {"struct"} and head.kinds[query] in SCALARS

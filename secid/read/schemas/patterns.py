@@ -75,7 +75,7 @@ ID_NAME = re.compile(
 
 
 def has_word(name: str, word: re.Pattern[str]) -> bool:
-    """Whether one of the words that a name is made of is such a word."""
+    """Whether some word of a name is such a word."""
     return any(map(word.fullmatch, WORD.findall(name)))
 
 
@@ -86,6 +86,11 @@ def named(head: Head, tiers: tuple[str, ...]) -> list[str]:
         if names:
             return names
     return []
+
+
+def query_columns(head: Head) -> list[str]:
+    """Columns named as queries, else as their ids."""
+    return named(head, QUERY) or named(head, QUERY_ID)
 
 
 def fits(name: str, tiers: tuple[str, ...]) -> bool:
@@ -103,7 +108,7 @@ def says_negative(name: str) -> bool:
     return fits(name, NEGATIVE) or (has_word(name, NEGATIVE_WORD) and not has_word(name, ABOUT))
 
 
-def role_beside(name: str, binding: Binding) -> Literal["", "positive", "negative"]:
+def unread_role(name: str, binding: Binding) -> Literal["", "positive", "negative"]:
     """What a column that the binding does not read holds by its name, unless a flag settles that role.
 
     A positive is one whose name differs from that of the column of positives in its number alone.

@@ -24,8 +24,7 @@ TREC_REMEDY = (
     "and name the texts with --collection DIR"
 )
 IDS_THIRD = "--format id-rows where the third column holds ids of negatives"
-JUDGED = "relevance judgements (qrels), not records with negatives"
-BATCH = "answers of a language model in a batch, with the records in their texts"
+QRELS = "relevance judgements (qrels), not records with negatives"
 BY_ROWS = (
     'write it by rows: `python -c "import pandas; '
     "pandas.read_json('FILE'{}).to_json('NEW', orient='records', lines=True)\"`"
@@ -169,7 +168,7 @@ def _has_no_negatives(head: Head) -> bool:
     return bool(named(head, QUERY)) and bool(named(head, POSITIVE)) and not named(head, NEGATIVE)
 
 
-def _judged(head: Head) -> str:
+def _grade_flags(head: Head) -> str:
     grades = sorted({number for value in head.column(2) if (number := as_number(value)) is not None})
     if len(grades) == 1:
         return f"judgements of one grade hold no negatives: {MINE}; {IDS_THIRD}"
@@ -191,14 +190,12 @@ REFUSALS = (
     Refusal(_is_squad, "a SQuAD data set: it has no negatives", MINE),
     Refusal(is_by_columns, "one object that holds a whole table by columns", _by_rows),
     Refusal(_is_nested, "the records lie one level deeper, inside objects", _unnest),
-    Refusal(_has("query-id", "corpus-id"), JUDGED, TREC_REMEDY),
+    Refusal(_has("query-id", "corpus-id"), QRELS, TREC_REMEDY),
     Refusal(_has("query-id", "corpus-ids"), "lists of candidates (top_ranked): none is labelled positive", TREC_REMEDY),
     Refusal(_is_trec, TREC, TREC_REMEDY),
     Refusal(_is_run, "a run (query, passage, rank), not triples of ids",
             f"{TREC_REMEDY}; {IDS_THIRD}"),
-    Refusal(_is_graded, JUDGED, _judged),
-    Refusal(_has("custom_id", "response"), BATCH,
-            "write one record a line: `jq -c '.response.body.choices[0].message.content | fromjson' FILE > NEW`"),
+    Refusal(_is_graded, QRELS, _grade_flags),
     Refusal(_has("chosen", "rejected"), "preference pairs of a chat model, not retrieval records", _preferred),
     Refusal(lambda head: {"instruction", "output"} <= set(head.kinds) and not named(head, NEGATIVE),
             "instruction-tuning data: it has no negatives", MINE),

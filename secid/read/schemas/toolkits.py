@@ -18,20 +18,16 @@ from secid.read.schemas.patterns import (
     NEGATIVES,
     POSITIVE,
     QUERY,
-    QUERY_ID,
     has_word,
     named,
     negative_groups,
+    query_columns,
 )
 
 FIELD = re.compile(r"(?i)((doc|passage)_?|p)?ids?|(doc|passage)s?|(document|text|content|title|score|label)s?")
 """Keys of an object that holds passages, field by field; those of an object of miners are names of miners."""
 OF_A_MINER = re.compile(rf"(?i)(?!.*[_-]\d+$)({NEGATIVES})_[^\W\d][\w.-]*")
 """A name of negatives, an underscore and the name of the miner, `neg_bm25`; `neg_bm25_1` is one of an n-tuple."""
-
-
-def _queries(head: Head) -> list[str]:
-    return named(head, QUERY) or named(head, QUERY_ID)
 
 
 def dpr(head: Head) -> list[Binding]:
@@ -53,8 +49,7 @@ def _split(query: str, positive: str, splits: dict[str, str], **options: Any) ->
 
     shown = " and ".join(name if split == name else f"{split} ({name})" for split, name in splits.items())
     names = (query, positive, *splits.values())
-    return Binding(query, positive, shown, extract, names, splits=True, split_lists=tuple(splits.items()),
-                   note="one source each", **options)  # fmt: skip
+    return Binding(query, positive, shown, extract, names, splits=True, note="one source each", **options)
 
 
 def several_miners(head: Head) -> list[Binding]:
@@ -66,12 +61,12 @@ def several_miners(head: Head) -> list[Binding]:
     bindings = [
         Binding(query, positive, f"the keys of {negative}", itemgetter(query, positive, negative),
                 (query, positive, negative), splits=True, either=True, note="one source each")
-        for query, positive, negative in product(_queries(head), positives, negatives)
+        for query, positive, negative in product(query_columns(head), positives, negatives)
     ]  # fmt: skip
     sources = miner_columns(head)
     if len(sources) > 1 and not named(head, NEGATIVE):
         splits = {name: name for name in sources}
-        bindings += [_split(query, p, splits, either=True) for query, p in product(_queries(head), positives)]
+        bindings += [_split(query, p, splits, either=True) for query, p in product(query_columns(head), positives)]
     return bindings
 
 
@@ -107,7 +102,7 @@ def simlm(head: Head) -> list[Binding]:
     return [
         Binding(query, f"positives.{inner}", f"negatives.{inner}", extract_for(query),
                 (query, "positives", "negatives"), inner=inner)
-        for query in _queries(head)
+        for query in query_columns(head)
     ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from secid.analyses.ablations import ablation, blocks_of, with_noise
+from secid.analyses.ablations import ablation, blocks_of, over_encoders, with_noise
 from secid.errors import UsageError
 from secid.measure.interval import FEWEST_QUERIES, reach_95
 from secid.measure.uncertainty import difference, influence_at
@@ -18,6 +18,7 @@ from secid.scoring.run import Scored, score_sources
 from secid.settings import Settings, resolve
 from secid.triplets.variants import aspects
 from tests.fake_encoder import HashEncoder
+from tests.snapshots import refusal
 
 SUBJECTS = ("river", "stone", "bridge", "arch", "water", "load", "sand", "iron", "wood", "clay")
 DOWN = {"a": 5.0, "b": 4.0, "c": 3.0, "d": 2.0, "e": 1.0}
@@ -49,8 +50,8 @@ def test_the_base_of_every_ablation_and_a_slice_of_everything_are_the_run_itself
         base = next(row for row in item.rows if row.setting == item.base)
         assert list(base.order) == order
         assert base.scores == pytest.approx(found.scores)
-    said = ablation_section(found.run).parts[0].table.caption
-    assert said == ("Score in nats by temperature" if budget == 1.0 else "Score in nats at B = 1,000 by temperature")
+    caption = ablation_section(found.run).parts[0].table.caption
+    assert ("B = 1,000" in caption) == (budget != 1.0)
     (everything,) = found.run.slices
     assert {source.name: source.score_nats for source in everything.sources} == pytest.approx(found.scores)
     assert [source.name for source in everything.sources] == order
@@ -69,14 +70,31 @@ def test_every_weight_is_taken_at_the_budget(tmp_path):
             assert many.scores[name] > 5 * nats, one.setting
 
 
-def test_ties_keep_the_order_of_the_base():
+def test_ties_keep_the_order_of_the_base_and_are_no_swaps():
     level = dict.fromkeys(DOWN, 1.0)
     found = ablation("temperature", "0.05", {"0.05": dict(reversed(DOWN.items())), "0.1": level})
     assert found.rows[1].order == tuple(DOWN)
     assert found.rows[1].stability == 0.5
+    assert found.rows[1].swapped == ()
+    both = ablation("idf", "pooled", {"pooled": DOWN, "own": {**DOWN, "b": 5.0, "e": 2.5}})
+    assert both.rows[1].swapped == (("d", "e"),)
 
 
-def test_samples_have_their_queries_and_intervals(tmp_path):
+def test_a_setting_that_orders_no_pair_is_no_evidence():
+    lacking = ablation("sample", "100 %", {"1 %": dict.fromkeys(DOWN), "2 %": {**DOWN, "a": None}, "100 %": DOWN})
+    assert [row.stability for row in lacking.rows] == [None, 1.0, 1.0]
+    alone = ablation("temperature", "0.05", {"0.05": {"a": 1.0}, "0.1": {"a": 2.0}})
+    assert [row.stability for row in alone.rows] == [None, None]
+
+
+def test_the_note_over_encoders_holds_tau_with_the_target():
+    forth, back = ({name: place * sign for place, name in enumerate("abcdef")} for sign in (1.0, -1.0))
+    found = over_encoders({"target": forth, "other": back, "same": forth})
+    assert [len(row.swapped) for row in found.rows] == [0, 15, 0]
+    assert "other -1.00, same +1.00" in found.note
+
+
+def test_samples_tell_their_queries_and_intervals(tmp_path):
     run = scored(tmp_path, 1.0).run
     found = next(item for item in run.ablations if item.name == "sample")
     rows = {row.setting: row for row in found.rows}
@@ -101,15 +119,15 @@ def test_a_swap_is_noise_where_the_difference_at_that_many_queries_may_be_zero(t
     gap = difference(first.influence, second.influence, 0.0)
     n = min(item.variants[variant].n_queries for item in (first, second))
     reach = reach_95(n) * gap.standard_error * (gap.n_queries / n - 1) ** 0.5
-    for ahead, is_open in ((0.9, True), (1.1, False)):
+    pair = (first.name, second.name)
+    for ahead, open_swaps in ((0.9, (pair,)), (1.1, ())):
         scores = {
             "100 %": {first.name: 1.0, second.name: 0.5},
             "50 %": {first.name: 0.5, second.name: 0.5 + ahead * reach},
         }
-        sampled = ablation("sample", "100 %", scores)
-        sampled = with_noise(sampled, dict.fromkeys(scores, variant), [first, second], 1.0)
-        assert sampled.rows[1].swapped == ((first.name, second.name),)
-        assert bool(sampled.rows[1].open_swaps) is is_open
+        made = ablation("sample", "100 %", scores)
+        made = with_noise(made, dict.fromkeys(scores, variant), [first, second], 1.0)
+        assert (made.rows[1].swapped, made.rows[1].open_swaps) == ((pair,), open_swaps)
 
 
 def test_a_temperature_close_to_one_of_the_suite_is_a_row_of_its_own():
@@ -122,15 +140,15 @@ def test_a_temperature_close_to_one_of_the_suite_is_a_row_of_its_own():
 
 def test_a_block_needs_a_name():
     assert blocks_of([" x = a, b "], list("ab")) == {"x": ("a", "b")}
-    with pytest.raises(UsageError, match="not a block"):
-        blocks_of([" =a,b"], list("ab"))
+    assert "' =a,b'" in refusal(lambda: blocks_of([" =a,b"], list("ab")), UsageError, "--set block")
 
 
-@pytest.mark.parametrize("blocks", [["x=a,a"], ["x=a,b,a"], ["x=a,b", "x=a,c"]])
-def test_a_block_or_a_source_in_it_named_twice_is_refused(blocks):
+@pytest.mark.parametrize(
+    ("blocks", "twice"), [(["x=a,a"], "a"), (["x=a,b,a"], "a"), (["x=a,b", "x=a,c"], "this block")]
+)
+def test_a_block_or_a_source_in_it_named_twice_is_refused(blocks, twice):
     assert blocks_of(["x=a,b", "y=b,c"], list("abc")) == {"x": ("a", "b"), "y": ("b", "c")}
-    with pytest.raises(UsageError, match="named twice"):
-        blocks_of(blocks, list("abc"))
+    assert twice in refusal(lambda: blocks_of(blocks, list("abc")), UsageError, "--set block=x")
 
 
 def test_a_column_that_tells_rows_apart_is_refused_before_anything_is_encoded(tmp_path, monkeypatch):
@@ -140,8 +158,9 @@ def test_a_column_that_tells_rows_apart_is_refused_before_anything_is_encoded(tm
     resolved = resolve({"cache": False, "by": "id"}, environment={}, directory=tmp_path)
     found = resolve_sources([str(tmp_path / "a.jsonl")], resolved.values)
     (tmp_path / "work").mkdir()
-    with pytest.raises(UsageError, match="column 'id' has 6 values, at most 5"):
-        score_sources(found, None, resolved, tmp_path / "work", Silent())
+    message = refusal(lambda: score_sources(found, None, resolved, tmp_path / "work", Silent()), UsageError, "--by")
+    for value in ("'id'", "6", "5"):
+        assert value in message
 
 
 def test_a_slice_of_everything_is_the_run_under_the_sources_own_idf_and_small_slices_have_no_influence(

@@ -35,13 +35,16 @@ def planned(folder: Path, rows: dict[str, list[tuple[str, str | None]]], setting
 def test_rows_of_a_record_that_differ_are_told_and_the_first_counts(tmp_path):
     plan = planned(tmp_path, {"a": [("q", "x"), ("q", "y"), ("r", "y"), ("r", "y"), ("q", "x")]})
     assert [plan.slices[number] for number in plan.sources[0].slice] == ["x", "y"]
-    (said,) = odd_slices(plan, BY_KIND)
-    assert "a: rows of 1 record differ in 'kind'" in said
+    (note,) = odd_slices(plan, BY_KIND)
+    assert note.startswith("a: ")
+    assert "1 record" in note
 
 
 def test_a_source_without_the_column_is_told(tmp_path):
     plan = planned(tmp_path, {"a": [("q", "x"), ("r", None)], "b": [("q", None), ("r", None)]})
-    assert odd_slices(plan, BY_KIND) == ("b: no row has a value of 'kind'; all are in the slice without one",)
+    (note,) = odd_slices(plan, BY_KIND)
+    assert note.startswith("b: ")
+    assert "'kind'" in note
 
 
 def test_nothing_is_said_without_the_option_or_where_all_is_well(tmp_path):
@@ -52,8 +55,9 @@ def test_nothing_is_said_without_the_option_or_where_all_is_well(tmp_path):
 
 def test_sources_whose_values_no_other_has_are_told(tmp_path):
     plan = planned(tmp_path, {"a": [("q", "de"), ("r", "en")], "b": [("q", "DE")], "c": [("q", "en")]})
-    (said,) = odd_slices(plan, BY_KIND)
-    assert said == "write the values of 'kind' alike in all sources: no slice compares some of them (b has 'DE')"
+    (note,) = odd_slices(plan, BY_KIND)
+    assert "b has 'DE'" in note
+    assert "'en'" not in note
     assert odd_slices(planned(tmp_path, {"a": [("q", "de")]}), BY_KIND) == ()
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from secid.errors import UsageError
 from secid.export.mixture import _Draws, _Pools
+from tests.snapshots import refusal
 
 
 def drawn(seed: int, largest: list[float]) -> tuple[_Draws, list[int], int]:
@@ -55,5 +56,4 @@ def test_shares_that_no_whole_numbers_meet_are_refused():
     draws = _Draws(np.arange(3), [_Pools(np.arange(3), np.arange(3))] * 2, [np.arange(3), np.arange(3) + 10])
     for record in range(3):
         draws.take_quotas(record, [1, 1])
-    with pytest.raises(UsageError, match="no part in which every source is within its largest share"):
-        draws.keep_within([0, 1, 2], [0.9, 0.1], ["a", "b"])
+    refusal(lambda: draws.keep_within([0, 1, 2], [0.9, 0.1], ["a", "b"]), UsageError, "--max-share")

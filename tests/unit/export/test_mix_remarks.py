@@ -23,33 +23,34 @@ def remarks(states, budget=1.0, max_share=1.0, **fixed: float) -> str:
 
 
 def test_one_source_almost_alone_is_the_rule_only_where_it_is_free():
-    assert "a almost alone. At B = 1" in remarks(UNEQUAL)
-    told = remarks(UNEQUAL, b=1.0)
-    assert "b almost alone." in told
-    assert "At B = 1" not in told
+    assert "is a alone" in remarks(UNEQUAL)
+    assert "to be expected" in remarks(UNEQUAL)
+    bound = remarks(UNEQUAL, b=1.0)
+    assert "is b alone" in bound
+    assert "to be expected" not in bound
 
 
 @pytest.mark.parametrize("bounds", [{"max_share": 0.5}, {"a": 0.3}])
 def test_a_gain_is_told_only_where_no_bound_decides(bounds):
-    assert "nats more than a alone" in remarks(MIXED)
+    assert "nats more" in remarks(MIXED)
     for states in (MIXED, UNEQUAL):
         assert "nats more" not in remarks(states, **bounds)
 
 
 def test_a_bound_that_nothing_reaches_is_none():
-    assert "nats more than a alone" in remarks(MIXED, max_share=0.9)
+    assert "nats more" in remarks(MIXED, max_share=0.9)
 
 
 def test_equal_sources_share_arbitrarily_only_where_they_are_free():
-    assert "a and b hold the same information" in remarks(TWINS)
+    assert "arbitrary" in remarks(TWINS)
     assert "arbitrary" in remarks(TWINS, c=0.5)
     assert "arbitrary" not in remarks(TWINS, a=0.3)
     assert "arbitrary" not in remarks(TWINS, max_share=0.5)
 
 
 def test_a_source_with_fewer_negatives_than_its_share_of_the_budget_is_named():
-    assert "b has 100 negatives, fewer than its share of a budget of 300" in remarks(MIXED, budget=300.0, b=0.5)
-    assert "fewer than its share" not in remarks(MIXED, budget=150.0, b=0.5)
+    assert "b has 100 negatives" in remarks(MIXED, budget=300.0, b=0.5)
+    assert "100 negatives" not in remarks(MIXED, budget=150.0, b=0.5)
 
 
 def test_sources_of_unequal_numbers_are_told():

@@ -16,6 +16,7 @@ from secid.findings.leakage import Finder, Matches, passage_finder, query_finder
 from secid.pool import SPLITTERS
 from secid.pool.texts import TextSpool
 from secid.read.evaluation import read_evaluation
+from tests.snapshots import refusal
 from tests.unit.scoring.made_rows import clean_rows, passage, write
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -149,15 +150,16 @@ def test_splits_and_layouts_of_qrels(tmp_path):
 
 
 def test_broken_evaluation_folders_are_named(tmp_path):
-    with pytest.raises(InputError, match="no such folder"):
-        read_evaluation(str(tmp_path / "none"), titles=True)
+    def refused(path: Path, place: str = "") -> str:
+        return refusal(lambda: read_evaluation(str(path), titles=True), InputError, path / place)
+
+    refused(tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"holds no queries\.jsonl\n.*--against-eval takes"):
-        read_evaluation(str(tmp_path / "empty"), titles=True)
-    with pytest.raises(InputError, match=r"test\.tsv:2.*not a judgement"):
-        read_evaluation(str(folder(tmp_path / "x", {"qrels/test.tsv": "1\td1\t1\n2\td2\tgood\n"})), titles=True)
-    with pytest.raises(InputError, match="no query of the qrels"):
-        read_evaluation(str(folder(tmp_path / "y", {"qrels/test.tsv": "99\td1\t1\n"})), titles=True)
+    message = refused(tmp_path / "empty")
+    assert "queries.jsonl" in message
+    assert "--against-eval" in message
+    assert "good" in refused(folder(tmp_path / "x", {"qrels/test.tsv": "1\td1\t1\n2\td2\tgood\n"}), "qrels/test.tsv:2")
+    refused(folder(tmp_path / "y", {"qrels/test.tsv": "99\td1\t1\n"}))
 
 
 def test_leaks_are_counted_by_query_and_role_with_their_places(tmp_path):

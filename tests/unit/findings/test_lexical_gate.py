@@ -14,6 +14,7 @@ from secid.read import resolve_sources
 from secid.scoring.run import score_sources
 from secid.settings import resolve
 from tests.fake_encoder import HashEncoder
+from tests.snapshots import situations
 
 TEXTS = {
     "chinese": ("怎样煮米饭", "煮米饭的时候先洗米再加水", "火车站在城市的东边"),
@@ -61,8 +62,7 @@ def test_an_inactive_gate_is_reported_with_the_tokenizer_that_helps(script, tmp_
     run = run_of(TEXTS[script], tmp_path)
     assert run.sources[0].positive_coverage_mean < 0.05
     assert len(run.warnings) == 1
-    assert "the lexical gate is inactive" in run.warnings[0]
-    assert "--tokenizer " in run.warnings[0]
+    assert advised(run.warnings[0]) == "multilingual"
 
 
 @pytest.mark.parametrize("policy", ["first", "all"])
@@ -74,16 +74,25 @@ def test_the_coverage_that_another_tokenizer_reaches_is_a_mean_over_negatives(po
     warning = next(
         text for text in run_of_lists(rows, tmp_path / "own", positives=policy).warnings if "lexical gate" in text
     )
-    assert f"of positives to about {other.positive_coverage_mean:.2f} " in warning
+    assert f" {other.positive_coverage_mean:.2f} " in warning
     assert 0.05 < other.positive_coverage_mean < 0.5
 
 
 def test_where_no_tokenizer_helps_the_warning_says_so(tmp_path):
-    run = run_of(("abc def", "一二三", "四五六"), tmp_path)
-    assert (
-        "no offered tokenizer that leaves words whole lifts the coverage of positives to 0.05 (most: "
-        in run.warnings[0]
-    )
+    (warning,) = run_of(UNHELPED, tmp_path).warnings
+    assert advised(warning) is None
+    assert "0.05" in warning
+
+
+UNHELPED = ("abc def", "一二三", "四五六")
+PIECES_ALONE = ("ab cd", "xaby zcdx", "ef")
+"""Neither a word nor a window of three characters of the query is in the positive."""
+DECOMPOSED = [unicodedata.normalize("NFD", text) for text in ("wie schön ist es", "es ist schön hier", "die Straße")]
+
+
+def advised(warning: str) -> str | None:
+    """The tokenizer that a warning tells to use."""
+    return warning.split("--tokenizer ")[1].split()[0].strip(":") if "--tokenizer " in warning else None
 
 
 class Characters(HashEncoder):
@@ -94,24 +103,17 @@ class Characters(HashEncoder):
 
 
 def test_the_encoders_own_pieces_are_offered_too(tmp_path):
-    # neither a word nor a window of three characters of the query is in the positive
-    (said,) = run_of(("ab cd", "xaby zcdx", "ef"), tmp_path, encoder=Characters()).warnings
-    assert said.startswith("use --tokenizer wordpieces for source, it lifts the coverage of positives to about ")
+    (warning,) = run_of(PIECES_ALONE, tmp_path, encoder=Characters()).warnings
+    assert advised(warning) == "wordpieces"
 
 
 def test_a_tokenizer_that_cuts_words_is_never_advised_though_it_covers_most(tmp_path):
     """Tamil words whose endings differ: single consonants meet in any two texts, and lead to no other tokenizer."""
     texts = ("சென்னை எங்கே", "சென்னையில் கடல் உள்ளது", "அரிசியைக் கழுவவும்")
-    said = {name: " ".join(run_of(texts, tmp_path, tokenizer=name).warnings) for name in SPLITTERS}
-    advised = {
-        name: text.split("--tokenizer ")[1].split(" ")[0].strip(":")
-        for name, text in said.items()
-        if "--tokenizer" in text
-    }
-    assert "the lexical gate is inactive" in said["multilingual"]
-    assert set(advised.values()) <= {"multilingual", "trigrams"}
-    assert advised["multilingual"] == "trigrams"
-    assert "trigrams" not in advised  # the end of the way
+    advice = {name: advised(" ".join(run_of(texts, tmp_path, tokenizer=name).warnings)) for name in SPLITTERS}
+    assert set(advice.values()) <= {"multilingual", "trigrams", None}
+    assert advice["multilingual"] == "trigrams"
+    assert advice["trigrams"] is None  # the end of the way
 
 
 def test_a_run_is_advised_one_tokenizer_and_multilingual_where_it_helps(tmp_path):
@@ -125,13 +127,13 @@ def test_a_run_is_advised_one_tokenizer_and_multilingual_where_it_helps(tmp_path
     resolved = resolve({"cache": False, "controls": "none"}, environment={}, directory=tmp_path)
     (tmp_path / "work").mkdir()
     sources = resolve_sources([str(path) for path in paths], resolved.values)
-    told = [
+    warnings = [
         text
         for text in score_sources(sources, Characters(), resolved, tmp_path / "work", Silent()).run.warnings
         if "lexical gate" in text
     ]
-    assert len(told) == 2
-    assert all(text.startswith("use --tokenizer multilingual for ") and "(negatives: 0.00)" in text for text in told)
+    assert [advised(text) for text in warnings] == ["multilingual"] * 2
+    assert all("0.00" in text for text in warnings)
 
 
 @pytest.mark.parametrize("script", ["german", "code", "arabic"])
@@ -140,26 +142,33 @@ def test_an_active_gate_gives_no_warning(script, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("script", "tokenizer", "does"),
-    [
-        ("hindi", "alphanumeric", "alphanumeric cuts words at their vowel signs or other marks"),
-        ("hindi", "alphanumeric2", "alphanumeric2 cuts words at their vowel signs or other marks"),
-        ("thai", "alphanumeric", "alphanumeric cuts words at their vowel signs or other marks"),
-    ],
+    ("script", "tokenizer"), [("hindi", "alphanumeric"), ("hindi", "alphanumeric2"), ("thai", "alphanumeric")]
 )
-def test_a_tokenizer_that_misreads_words_is_told_though_the_gate_is_active(script, tokenizer, does, tmp_path):
+def test_a_tokenizer_that_misreads_words_is_named_though_the_gate_is_active(script, tokenizer, tmp_path):
     run = run_of(TEXTS[script], tmp_path, tokenizer=tokenizer)
     assert run.sources[0].positive_coverage_mean >= 0.05
-    assert run.warnings == (f"use --tokenizer multilingual: {does} (100 % of the texts of source)",)
+    (warning,) = run.warnings
+    assert advised(warning) == "multilingual"
+    assert f" {tokenizer} " in warning
+    assert "100 %" in warning
     assert run_of(TEXTS[script], tmp_path, tokenizer="multilingual").warnings == ()
 
 
-def test_an_inactive_gate_is_told_once_and_decomposed_letters_too(tmp_path):
-    (said,) = run_of(TEXTS["chinese"], tmp_path).warnings
-    assert said.startswith("use --tokenizer ")
-    texts = [unicodedata.normalize("NFD", text) for text in ("wie schön ist es", "es ist schön hier", "die Straße")]
-    (said,) = run_of(texts, tmp_path, tokenizer="whitespace").warnings
-    assert "whitespace takes decomposed letters (NFD) for other ones than composed ones" in said
+def test_decomposed_letters_are_named(tmp_path):
+    (warning,) = run_of(DECOMPOSED, tmp_path, tokenizer="whitespace").warnings
+    assert "NFD" in warning
+    assert " whitespace " in warning
+
+
+def test_the_wording_of_the_warnings(tmp_path, snapshot):
+    texts = {
+        "an inactive gate": run_of(TEXTS["chinese"], tmp_path),
+        "no tokenizer helps": run_of(UNHELPED, tmp_path),
+        "the encoder's pieces help": run_of(PIECES_ALONE, tmp_path, encoder=Characters()),
+        "words are cut": run_of(TEXTS["hindi"], tmp_path, tokenizer="alphanumeric"),
+        "decomposed letters": run_of(DECOMPOSED, tmp_path, tokenizer="whitespace"),
+    }
+    snapshot("lexical-gate.txt", situations({name: run.warnings for name, run in texts.items()}))
 
 
 def test_bm25_of_the_pool_finds_texts_of_scripts_without_spaces(tmp_path):
@@ -181,7 +190,7 @@ def test_bm25_of_the_pool_answers_queries_of_one_character(tmp_path):
     assert found_for([(char, f"黑{char}在家", f"小{char}不在家") for char in "猫狗鸟"]) == ([3], {})
     counts, reasons = found_for([("ab", "ab cd", "ef"), ("gh", "gh ij", "kl")])
     assert counts == []
-    assert reasons["control bm25 pool"] == "no query shares a token with a document other than its positives"
+    assert list(reasons) == ["control bm25 pool"]
 
 
 def test_what_a_tokenizer_does_to_a_text():

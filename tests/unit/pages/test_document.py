@@ -12,6 +12,7 @@ from secid.errors import InputError, NumericalError
 from secid.pages.formats import FORMATS
 from secid.results.document import from_json, json_schema, read_run, to_json
 from tests.schemas import disagreements
+from tests.snapshots import refusal
 from tests.unit.pages import samples
 
 
@@ -67,8 +68,8 @@ def test_a_byte_order_mark_is_no_part_of_a_report():
 def test_a_report_that_could_not_be_read_again_is_not_written(number):
     run = samples.golden()
     first, *rest = run.sources
-    with pytest.raises(NumericalError, match=r"sources\.0\.trace could not be computed"):
-        to_json(replace(run, sources=(replace(first, trace=number), *rest)))
+    damaged = replace(run, sources=(replace(first, trace=number), *rest))
+    assert "sources.0.trace" in refusal(lambda: to_json(damaged), NumericalError, None)
     unknown = replace(run.overlaps[0], negative_jaccard_mean=None)
     assert from_json(to_json(replace(run, overlaps=(unknown,)))).overlaps == (unknown,)
 
@@ -90,16 +91,16 @@ def test_parts_of_later_versions_have_defaults():
 @pytest.mark.parametrize("version", ["2.0", "0.9", "10.0", "x"])
 def test_another_major_version_is_refused(version):
     document = json.loads(to_json(samples.golden())) | {"schema_version": version}
-    with pytest.raises(InputError, match=r"reads version 1\.x"):
-        from_json(json.dumps(document))
+    message = refusal(lambda: from_json(json.dumps(document)), InputError, "report.json")
+    assert version in message
+    assert "1.x" in message
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", "null", "{}", "not json", '{"schema_version": null}', '{"schema_version": "1.0"}']
 )
 def test_what_is_no_report_is_refused(text):
-    with pytest.raises(InputError, match="report"):
-        from_json(text, "some.json")
+    refusal(lambda: from_json(text, "some.json"), InputError, "some.json")
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity"])
@@ -107,13 +108,11 @@ def test_what_is_no_number_is_refused(value):
     text = to_json(samples.golden())
     made = re.sub(r'"eci_nats": [0-9.e-]+', f'"eci_nats": {value}', text, count=1)
     assert made != text
-    with pytest.raises(InputError, match=f"{value} is no number of JSON"):
-        from_json(made)
+    assert value in refusal(lambda: from_json(made), InputError, "report.json")
 
 
 def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(InputError, match="cannot read the report"):
-        read_run(tmp_path / "nowhere")
+    refusal(lambda: read_run(tmp_path / "nowhere"), InputError, tmp_path / "nowhere")
 
 
 def test_schema_and_report_agree():

@@ -13,12 +13,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
 
 from secid.errors import InputError, SecidError
 from secid.read import Reader, open_source, resolve_sources
 from secid.records import Defect, Record
 from secid.settings import Settings
+
+
+def zstd(data: bytes) -> bytes:
+    """The data as one zstd frame."""
+    packed: bytes = pa.compress(data, "zstd", asbytes=True)
+    return packed
 
 
 def write_jsonl(path: Path, rows: list[Any]) -> None:
@@ -64,7 +69,7 @@ def write(path: Path, rows: list[Any]) -> Path:
     if packing:
         data = plain.read_bytes()
         plain.unlink()
-        path.write_bytes(gzip.compress(data) if packing == ".gz" else zstandard.compress(data))
+        path.write_bytes(gzip.compress(data) if packing == ".gz" else zstd(data))
     return path
 
 

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
 
 from secid.errors import InputError, SchemaError
 from secid.read import columnar, jsonrows, rows, stream, tablerows
@@ -26,7 +25,7 @@ from secid.read.stream import ByteStream
 from secid.records import Defect, Record
 from tests.snapshots import Snapshot, situations
 
-from .conftest import read, refused, write
+from .conftest import read, refused, write, zstd
 
 GOOD = b'{"query": "q", "pos": ["p"], "neg": ["n"]}\n'
 Items = Callable[..., list[Record | Defect]]
@@ -167,10 +166,10 @@ def test_compression_is_seen_without_the_suffix(suffix: str, tmp_path: Path) -> 
 
 def test_gzip_members_and_zstd_frames_one_after_another(items: Items) -> None:
     assert reasons(items(gzip.compress(GOOD) + gzip.compress(GOOD), "a.jsonl.gz")) == ["", ""]
-    assert reasons(items(zstandard.compress(GOOD) + zstandard.compress(GOOD), "b.jsonl.zst")) == ["", ""]
+    assert reasons(items(zstd(GOOD) + zstd(GOOD), "b.jsonl.zst")) == ["", ""]
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+@pytest.mark.parametrize("pack", [gzip.compress, zstd])
 def test_compressed_data_cut_short_are_an_error(pack: Callable[[bytes], bytes], items: Items) -> None:
     content = pack(b"".join(GOOD.replace(b'"q"', b'"query %d"' % n) for n in range(5000)))
     with refused("source.jsonl"):
@@ -231,7 +230,7 @@ BY_LIBRARY = re.compile(r"(?<=\()[^;(]*(?=: line \d+ column \d+ \(char)|(?<=cut 
 """Words of orjson and pyarrow, which are theirs to change."""
 
 
-UNZSTD = "import sys, zstandard; sys.stdout.buffer.write(zstandard.decompress(open(sys.argv[1], 'rb').read()))"
+UNZSTD = "import sys, pyarrow; sys.stdout.buffer.write(pyarrow.input_stream(sys.argv[1], 'zstd').read())"
 
 
 def refusal(content: bytes, tmp_path: Path, name: str = "a.txt") -> InputError:
@@ -274,7 +273,7 @@ def test_the_command_of_a_refusal_writes_a_file_that_is_right(content: bytes, ex
         ]
 
 
-@pytest.mark.parametrize(("pack", "suffix"), [(bytes, ""), (gzip.compress, ".gz"), (zstandard.compress, ".zst")])
+@pytest.mark.parametrize(("pack", "suffix"), [(bytes, ""), (gzip.compress, ".gz"), (zstd, ".zst")])
 @pytest.mark.parametrize("whole", [[json.loads(GOOD)] * 20, {"info": {}, "items": [json.loads(GOOD)] * 20}])
 def test_a_document_over_the_limit_is_written_as_lines_by_the_command_of_its_error(
     whole: Any, pack: Callable[[bytes], bytes], suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -304,7 +303,7 @@ def test_words_around_json_lines_are_bad_lines(before: str, items: Items) -> Non
 
 
 def test_zstd_may_begin_with_a_frame_without_data(items: Items) -> None:
-    content = b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + zstandard.compress(GOOD)
+    content = b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + zstd(GOOD)
     assert reasons(items(content, "a.jsonl.zst")) == [""]
 
 

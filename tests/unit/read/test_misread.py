@@ -185,12 +185,6 @@ REFUSED: dict[str, Case] = {
     ),
     "instruction tuning": Case("a.jsonl", [{"instruction": "a", "input": "b", "output": "c"}]),
     "conversations": Case("a.jsonl", [{"messages": [{"role": "user", "content": "hi"}]}]),
-    "a batch of a language model": Case(
-        "a.jsonl",
-        [{"custom_id": "1", "response": {"body": {"choices": [{"message": {"content": json.dumps(TRIPLET)}}]}}}],
-        (),
-        ABC,
-    ),
     "a collection": Case("a.jsonl", [{"_id": "1", "title": "t", "text": "x"}]),
     "records by id": Case("a.json", json.dumps({"1163399": TRIPLET, "192017": TRIPLET}), (), ABC),
     "records by query": Case("a.json", '{"a 0": {"positive": "b 0", "negative": "c 0"}}', (), ABC),

@@ -12,6 +12,7 @@ from secid import api
 from secid.errors import BadRecordsError, NothingToScoreError, UsageError
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import CHECKED, Check, CheckedSource, failures, parse_limits
+from tests.snapshots import refusal
 from tests.unit.scoring.made_rows import clean_rows, passage, write
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -229,7 +230,7 @@ def test_words_that_the_tokenizer_cuts_are_a_caution(tmp_path):
     ]
     misfit = check_one(tmp_path, hindi).caution("tokenizer_misfit")
     assert (misfit.n, misfit.fraction, misfit.exceeded) == (24, 1.0, True)
-    assert misfit.detail == "in a sample of 24: alphanumeric cuts words at their vowel signs or other marks"
+    assert "alphanumeric " in misfit.detail
     assert check_one(tmp_path, hindi, tokenizer="multilingual").caution("tokenizer_misfit").n == 0
 
 
@@ -265,14 +266,15 @@ def test_lengths_are_of_distinct_texts_by_role(tmp_path):
 
 
 def test_a_source_without_triplets_is_an_error(tmp_path):
-    with pytest.raises(NothingToScoreError, match="no_negatives 2"):
-        check_one(tmp_path, [{"query": "q", "pos": ["p"], "neg": []}] * 2)
+    rows = [{"query": "q", "pos": ["p"], "neg": []}] * 2
+    assert "no_negatives 2" in refusal(lambda: check_one(tmp_path, rows), NothingToScoreError, "own")
 
 
 def test_a_source_without_triplets_is_explained_by_an_example(tmp_path):
     rows = [{"query": "q", "docs": ["p", "n"], "labels": [1]}] * 2 + [{"query": None, "docs": ["p"], "labels": [1]}]
-    with pytest.raises(BadRecordsError, match=r"wrong_type 2.*jsonl:1: wrong_type: 1 labels for 2 passages"):
-        check_one(tmp_path, rows)
+    message = refusal(lambda: check_one(tmp_path, rows), BadRecordsError, "own")
+    assert "wrong_type 2" in message
+    assert "own.jsonl:1: wrong_type" in message
 
 
 def test_samples_and_first_negatives_do_not_narrow_a_check(tmp_path):
@@ -280,8 +282,8 @@ def test_samples_and_first_negatives_do_not_narrow_a_check(tmp_path):
 
 
 def test_a_tokenizer_that_needs_an_encoder_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="needs an encoder"):
-        check_one(tmp_path, clean_rows(), tokenizer="wordpieces")
+    message = refusal(lambda: check_one(tmp_path, clean_rows(), tokenizer="wordpieces"), UsageError, None)
+    assert "wordpieces" in message
 
 
 @pytest.fixture(scope="module")
@@ -339,8 +341,7 @@ def test_limits(text, limits):
 
 @pytest.mark.parametrize("text", ["repeat=", "any=x", "empty=2", "empty=-1%", "empty=nan"])
 def test_a_limit_that_is_no_share_is_refused(text):
-    with pytest.raises(UsageError, match="no limit between 0 and 1"):
-        parse_limits([text])
+    assert f"'{text}'" in refusal(lambda: parse_limits([text]), UsageError, "--fail-on")
 
 
 def test_failures_compare_with_the_limit_asked_for(fixtures):
@@ -353,12 +354,11 @@ def test_failures_compare_with_the_limit_asked_for(fixtures):
     assert "poisoned: hub" not in failures(sources, {"any": None, "hub": 1.0})
 
 
-@pytest.mark.parametrize(
-    ("name", "needs"), [("eval_query", "--against-eval DIR"), ("inversion", "an encoder: secid score")]
-)
+@pytest.mark.parametrize(("name", "needs"), [("eval_query", "--against-eval DIR"), ("inversion", "secid score")])
 def test_a_finding_that_was_not_looked_for_fails_no_check_in_silence(fixtures, name, needs):
-    with pytest.raises(UsageError, match=f"{name} (?s:.)*{needs}"):
-        failures(fixtures.sources, {name: None})
+    message = refusal(lambda: failures(fixtures.sources, {name: None}), UsageError, "--fail-on")
+    assert name in message
+    assert needs in message
 
 
 def test_an_echo_is_found_before_the_closing_marks_of_other_scripts(tmp_path):
