@@ -194,7 +194,7 @@ def _lines(
 ) -> Iterator[Text]:
     """The table in columns from `start` on; the cells before that on a line above, parted by a colon."""
     for place, row in enumerate((titles, *rows)):
-        if start and place:
+        if start:
             yield _joined(row[:start])
         cells = []
         for cell, size, to_right in zip(row[start:], widths, right[start:], strict=True):
