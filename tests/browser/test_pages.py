@@ -128,8 +128,8 @@ def test_a_click_on_a_head_sorts_by_its_column(visit, pages):
 
 def test_a_command_is_copied_whole(visit, pages):
     with visit(pages["golden"], permissions=["clipboard-read", "clipboard-write"]) as seen:
-        command = seen.page.locator("article header .command").first.text_content()
-        seen.page.locator("article header .copy").first.click()
+        command = seen.page.locator(".cards .command").first.text_content()
+        seen.page.locator(".cards .copy").first.click()
         seen.page.wait_for_timeout(50)
         assert seen.page.evaluate("navigator.clipboard.readText()") == command
         assert command.startswith("secid select ")
