@@ -28,10 +28,6 @@ ROW, NAME_ROW, NAME_CHARACTERS = 24.0, 16.0, 24
 """Heights of a row, and of the name of a control above; characters of a name, which page.css cuts to its column."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Controls whose score is drawn through the rows of the sources, by the words that label them."""
-NOTE = (
-    "Whiskers: 95 % CI. Sources with the same letter are statistically tied. Hollow circles: controls; dashed: their "
-    "scores."
-)
 
 
 def forest_chart(run: Run) -> Chart | None:
@@ -45,7 +41,17 @@ def forest_chart(run: Run) -> Chart | None:
         *((f"control {_name(control)}", control) for control in controls),
     ]
     description = described((name, _words(score_point(item, run.budget), run.budget)) for name, item in named)
-    return Chart(title=title, description=description, draw=lambda: _forest(run, controls, title, description), note=NOTE)
+    note = (
+        "Whiskers: 95 % CI.",
+        "Sources with the same letter are statistically tied." if run.comparisons else "",
+        "Hollow circles: controls." if controls else "",
+    )
+    return Chart(
+        title=title,
+        description=description,
+        draw=lambda: _forest(run, controls, title, description),
+        note=" ".join(filter(None, note)),
+    )
 
 
 def _comparable(run: Run, control: ControlResult) -> bool:
