@@ -24,8 +24,8 @@ from secid.pages.page import Chart, described
 from secid.pages.sanitize import short
 from secid.results import BudgetPoint, ControlResult, Measurement, Run
 
-ROW, NAME_ROW, NAME_CHARACTERS = 24.0, 16.0, 24
-"""Heights of a row, and of the name of a control above; characters of a name, which page.css cuts to its column."""
+ROW, NAME_ROW, NAME_CHARACTERS = 24.0, 16.0, 18
+"""Heights of a row, and of the name of a control above; characters of a name that fit on a phone."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Controls whose score is drawn through the rows of the sources, by the words that label them."""
 
@@ -67,7 +67,7 @@ def _words(point: BudgetPoint, budget: float) -> str:
 
 
 def _forest(run: Run, controls: Sequence[ControlResult], title: str, description: str) -> Markup:
-    """A row of a table for each source and control: a name may wrap, and the strips share the rest of the width."""
+    """A row for each source and control: its letter, its name, and a strip as wide as the rest of the page."""
     items: list[Measurement] = [*run.sources, *controls]
     points = [score_point(item, run.budget) for item in items]
     low, high = around([value for point in points for value in (*_ends(point, run.budget), point.nats)], zero=True)
@@ -85,14 +85,12 @@ def _forest(run: Run, controls: Sequence[ControlResult], title: str, description
     for control, point in zip(controls, points[len(run.sources) :], strict=True):
         rows.append(_row("", _name(control), [*grid, *_bar(point, run.budget, scale, "ctl")], class_="control"))
     rows.append(_row("", "", numbers_across(scale, 14.0), 18.0))
-    return tag(
-        "div", tag("table", Markup("").join(rows)), role="img", aria_label=f"{title}. {description}", class_="forest"
-    )
+    return tag("div", Markup("").join(rows), role="img", aria_label=f"{title}. {description}", class_="forest")
 
 
 def _row(group: str, name: str, strip: Sequence[Markup], height: float = ROW, class_: str | None = None) -> Markup:
-    cells = (tag("td", group), tag("td", tag("bdi", name)), tag("td", wide(strip, height)))
-    return tag("tr", Markup("").join(cells), class_=class_)
+    cells = (tag("span", group or " "), tag("bdi", name or " "), wide(strip, height))
+    return tag("div", Markup("").join(cells), class_=class_)
 
 
 def _head(name: str, at: str, row: int, bottom: float) -> list[Markup]:
