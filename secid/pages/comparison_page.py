@@ -137,14 +137,14 @@ def _scores(runs: RunComparison) -> Table:
     for item in runs.sources:
         cells = [_score(item, place, runs.budgets[place]) for place in range(len(runs.runs))]
         scores = [] if runs.unlike else [_difference(item.scores_nats, lambda value: nats(value, signed=True))]
-        rows.append((short(item.name), *cells, *(scores if two else ()), _hardness(item), _status(item)))
+        rows.append((short(item.name), _status(item), *cells, *(scores if two else ()), _hardness(item)))
     columns = (
         *_heads(runs, lambda label: Column(label, "wrapped")),
         *([number("difference")] * (two and not runs.unlike)),
     )
     return Table(
         caption="Rank, and score in nats ± 95 % CI, by run",
-        columns=(foreign("source"), *columns, text("hardness"), status("status")),
+        columns=(foreign("source"), status("status"), *columns, text("hardness")),
         rows=tuple(rows),
     )
 
@@ -193,16 +193,10 @@ def _differences(runs: RunComparison) -> Section:
     rows = tuple((_what(change), _name(change), *map(_shown, change.values)) for change in runs.changes)
     columns = (text("what"), foreign("name"), *_heads(runs, foreign))
     table = Table(caption="Everything that is not the same in all runs", columns=columns, rows=rows)
-    stability = tuple(
-        f"{named(label)} orders {percent(value)} of the pairs of sources as {named(runs.runs[0])} does."
-        for label, value in zip(runs.runs[1:], runs.stability[1:], strict=True)
-        if value is not None
-    )
     return Section(
         anchor="changes",
         title="What differs between the runs",
         link="Changes",
-        bullets=stability,
         parts=(Part(table=table),) if rows else (),
         terms=terms(*dict.fromkeys("ECI_sem" if at == 1.0 else "ECI_B" for at in runs.budgets), "hardness"),
     )

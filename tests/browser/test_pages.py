@@ -38,7 +38,8 @@ COVERED = """(() => {
       const {left, top, right, bottom} = item.getBoundingClientRect()
       return {left, top, right, bottom, text: item.tagName === 'text' ? item.textContent : ''}
     })
-    return boxes.filter(a => a.text && boxes.some(b => a !== b && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+    return boxes.filter(a => a.text && boxes.some(b => a !== b
+      && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
       && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4)).map(item => item.text)
   })()"""
 """Names in the hardness picture that cover a point or another name."""
@@ -241,7 +242,8 @@ def test_every_chart_has_a_name_and_a_description(visit, pages, name):
 
 
 def test_charts_are_as_wide_as_the_page_and_their_words_of_one_size(visit, pages):
-    sizes = "[...document.querySelectorAll('.pictures svg text')].map(item => parseFloat(getComputedStyle(item).fontSize))"
+    words = "[...document.querySelectorAll('.pictures svg text')]"
+    sizes = f"{words}.map(item => parseFloat(getComputedStyle(item).fontSize))"
     for width in (360, 1280):
         with visit(pages["golden"], viewport={"width": width, "height": 800}) as seen:
             assert set(map(round, seen.page.evaluate(sizes))) == {13}

@@ -81,7 +81,8 @@ def _forest(run: Run, controls: Sequence[ControlResult], title: str, description
     for source, point in zip(run.sources, points, strict=False):
         group = source.rank_group if run.comparisons else 0
         strip = [*grid, *lines, *_bar(point, run.budget, scale, "src")]
-        rows.append(_row(letter(group), short(source.name, NAME_CHARACTERS), strip, class_="band" if group % 2 else None))
+        band = "band" if group % 2 else None
+        rows.append(_row(letter(group), short(source.name, NAME_CHARACTERS), strip, class_=band))
     for control, point in zip(controls, points[len(run.sources) :], strict=True):
         rows.append(_row("", _name(control), [*grid, *_bar(point, run.budget, scale, "ctl")], class_="control"))
     rows.append(_row("", "", numbers_across(scale, 14.0), 18.0))
