@@ -15,7 +15,7 @@ from secid.results.between import (
     Slice,
     SliceSource,
 )
-from secid.results.inputs import EncoderInfo, Example, IdfInfo, InputFile, TripletExample
+from secid.results.inputs import EncoderInfo, Example, IdfInfo, InputFile, Match, TripletExample
 from secid.results.orders import Ablation, AblationRow, Agreement
 from secid.results.run import SCHEMA_VERSION, Run
 from secid.results.sources import (
@@ -52,6 +52,7 @@ __all__ = [
     "IdfInfo",
     "InputFile",
     "Look",
+    "Match",
     "Measurement",
     "Overlap",
     "Proxies",

@@ -15,6 +15,7 @@ from secid.errors import UsageError
 from secid.findings.leakage import Leaks
 from secid.findings.lengths import TOKENS_BY, lengths_of, spread, text_lengths
 from secid.findings.lexical_gate import CoverageSample, inactive_gate, queries_without_tokens
+from secid.findings.matches import Matcher
 from secid.findings.summary import Case, text_findings, wordless_finding
 from secid.findings.texts import text_masks
 from secid.pool import SPLITTERS, Plan, PlannedSource, bad_reasons
@@ -88,6 +89,7 @@ class _Checker:
         self, plan: Plan, settings: Settings, folder: Path, progress: Progress, evaluation: EvaluationSet | None
     ) -> None:
         self._plan, self._settings = plan, settings
+        self._matcher = Matcher(plan)
         n_texts = len(plan.queries) + len(plan.passages)
         progress.start("look", n_texts, "texts")
         self._queries = text_lengths(plan.queries, progress.advance)
@@ -114,7 +116,7 @@ class _Checker:
             "positive": (self._passages, distinct(planned.positives)),
             "negative": (self._passages, distinct(planned.negatives)),
         }
-        findings = text_findings(self._plan, planned, settings)
+        findings = text_findings(self._plan, planned, self._matcher, settings)
         return CheckedSource(
             name=planned.name,
             status=findings.status.status,
