@@ -80,14 +80,14 @@ def statuses_line(sources: Sequence[Listed]) -> str:
         *([f"do not use {listed(of['unusable'])}"] if of["unusable"] else []),
         *([f"repair {listed(of['repair'])} first"] if of["repair"] else []),
         f"{_which_usable(of['usable'], len(sources))} usable" if of["usable"] else "no source is usable as it is",
-        *([f"look first at {listed(doubts)}"] if doubts else []),
+        *([f"before training, look at {listed(doubts)}"] if doubts else []),
     ]
     return f"{capital('; '.join(clauses))}."
 
 
 def _and_look(source: Listed) -> str:
     reasons = _doubts(source)
-    return f", but look at its negatives first: {' and '.join(reasons)}" if reasons else ""
+    return f", but look at its negatives before training: {' and '.join(reasons)}" if reasons else ""
 
 
 def _which_usable(names: Sequence[str], n: int) -> str:

@@ -35,7 +35,8 @@ def test_planted_matches_are_named(tmp_path):
         assert again[9, rows[8]["neg"][-1]] == Match(kind="earlier", path=own, line=9, n=2)
         assert again[10, rows[9]["neg"][0]] == Match(kind="copies", n=3)
         hubs = [example.match for example in source.finding("hub").examples]
-        assert hubs and set(hubs) == {Match(kind="queries", n=11)}
+        assert hubs
+        assert set(hubs) == {Match(kind="queries", n=11)}
         assert all(example.match is None for example in source.finding("near_copy").examples)
 
 
@@ -53,4 +54,5 @@ def test_every_match_is_one_that_a_plain_search_confirms(tmp_path):
             assert forms.count(own) == example.match.n > 1
         else:
             assert forms.index(own) == example.match.n - 1
-    assert source.finding("false_negative").examples and source.finding("repeat").examples
+    assert source.finding("false_negative").examples
+    assert source.finding("repeat").examples
