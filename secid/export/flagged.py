@@ -167,8 +167,8 @@ def _look_up_matches(run: Run, finding: str, names: Sequence[str], database: sql
             owner = _owner(finding, name, item)
             if database.execute("SELECT 1 FROM texts WHERE owner = ? LIMIT 1", (owner,)).fetchone() is None:
                 continue
-            for ordinal, text in enumerate(item.positives if finding == "false_negative" else item.negatives):
-                database.execute(MET, (encodable(item.path), item.line, ordinal, owner, _key(normal_form(text))))
+            for ordinal, passage in enumerate(item.positives if finding == "false_negative" else item.negatives):
+                database.execute(MET, (encodable(item.path), item.line, ordinal, owner, _key(normal_form(passage))))
 
 
 def _match(finding: str, record: Record, row: dict[str, Any], database: sqlite3.Connection) -> Match:

@@ -88,22 +88,17 @@ def _findings(source: CheckedSource) -> SourceFindings:
 
 
 def _caution(item: SourceCaution) -> Item:
+    entry = CAUTIONS[item.name]
+    detail = f": {plain(item.detail)}" if item.detail else ""
     places = [f"{named(example.path)}:{example.line}" for example in item.examples[:SHOWN_PLACES]]
     where = f" For example {listed(places)}." if places else ""
     return Item(
         name=in_plain_words(item.name),
-        sentence=f"{caution_sentence(item)}{where}",
+        sentence=f"{percent(item.fraction)} of the {entry.of}: {entry.says}{detail}. {capital(entry.do)}.{where}",
         command="",
         examples=(),
         n_negatives=0,
     )
-
-
-def caution_sentence(item: SourceCaution) -> str:
-    """What a caution comes to in a source, and what to do about it."""
-    entry = CAUTIONS[item.name]
-    detail = f": {plain(item.detail)}" if item.detail else ""
-    return f"{percent(item.fraction)} of the {entry.of}: {entry.says}{detail}. {capital(entry.do)}."
 
 
 def _files(sources: Sequence[CheckedSource]) -> Section:

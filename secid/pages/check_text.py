@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from rich.console import Console
 
-from secid.pages.check_page import TO_REPAIR, caution_sentence, left_out, verdict
+from secid.pages.check_page import TO_REPAIR, left_out, verdict
 from secid.pages.findings import STATUS, above_limit, match_words
 from secid.pages.glossary import in_plain_words
-from secid.pages.numbers import capital, count, listed, percent, plural
+from secid.pages.numbers import capital, count, listed, percent
 from secid.pages.page import Table, foreign, number, status, text
 from secid.pages.sanitize import named, plain, short
 from secid.pages.terminal import SHOWN_FINDINGS, command, print_table, write
 from secid.results import SourceFinding
-from secid.results.catalogue import FINDINGS
+from secid.results.catalogue import CAUTIONS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution
 
+Item = TypeVar("Item")
 SHOWN_SOURCES = 3
 """Sources that a finding names."""
 EXAMPLE_CHARACTERS = 60
@@ -63,7 +64,7 @@ def _table(sources: Sequence[CheckedSource]) -> Table:
             STATUS[source.status],
             percent(source.flagged_share),
             count(source.n_triplets),
-            next((_title(found) for found in _of(source)), "none above its limit"),
+            next((in_plain_words(one.item.name) for one in _of(source)), "none above its limit"),
         )
         for source in sources
     )
@@ -91,28 +92,36 @@ def _groups(sources: Sequence[CheckedSource]) -> list[list[Found]]:
     return sorted(groups, key=lambda group: group[0].place)
 
 
-def _title(found: Found) -> str:
-    return in_plain_words(found.item.name)
-
-
 def _print_group(console: Console, group: Sequence[Found]) -> None:
-    worst = group[0].item
-    if isinstance(worst, SourceCaution):
-        for one in group[:SHOWN_SOURCES]:
-            if isinstance(one.item, SourceCaution):
-                sentence = f"{_title(one)} of {named(one.source.name)}: {caution_sentence(one.item)}"
-                write(console, sentence, mark="- ")
-        return
-    entry = FINDINGS[worst.name]
-    shares = [
-        f"{plural(one.item.n_negatives, 'negative') if one is group[0] else count(one.item.n_negatives)} of "
-        f"{named(one.source.name)} ({percent(one.item.share)})"
-        for one in group
-        if isinstance(one.item, SourceFinding)
-    ]
-    which = listed(shares, SHOWN_SOURCES)
-    write(console, f"{entry.title}: {which} {entry.says}. {capital(entry.do)}.", mark="- ")
-    for example in worst.examples[:1]:
-        match = match_words(example.match)
-        quoted = f" “{plain(example.negative, EXAMPLE_CHARACTERS)}”" if example.negative else ""
-        write(console, f"{plain(example.path)}:{example.line}:{quoted}{f' ({match})' if match else ''}", indent=2)
+    """A finding with its sources, what to do, and one example; of a caution the details of the worst source."""
+    worst = group[0]
+    if isinstance(worst.item, SourceCaution):
+        caution = CAUTIONS[worst.item.name]
+        shares = [f"{percent(item.fraction)} of {named(name)}" for name, item in _items(group, SourceCaution)]
+        detail = f" ({named(worst.source.name)}: {plain(worst.item.detail)})" if worst.item.detail else ""
+        what = f"of the {caution.of}, {_listed(shares)}: {caution.says}{detail}. {capital(caution.do)}."
+        examples = [(item.path, item.line, "", "") for item in worst.item.examples[:1]]
+    else:
+        finding = FINDINGS[worst.item.name]
+        shares = [
+            f"{count(item.n_negatives)} of {named(name)} ({percent(item.share)})"
+            for name, item in _items(group, SourceFinding)
+        ]
+        shares[0] = shares[0].replace(" of ", " negative of " if worst.item.n_negatives == 1 else " negatives of ", 1)
+        what = f"{_listed(shares)} {finding.says}. {capital(finding.do)}."
+        examples = [(item.path, item.line, item.negative, match_words(item.match)) for item in worst.item.examples[:1]]
+    write(console, f"{in_plain_words(worst.item.name)}: {what}", mark="- ")
+    for path, line, negative, match in examples:
+        quoted = f": “{plain(negative, EXAMPLE_CHARACTERS)}”" if negative else ""
+        write(console, f"{plain(path)}:{line}{quoted}{f' ({match})' if match else ''}", indent=2)
+
+
+def _listed(shares: Sequence[str]) -> str:
+    return listed(shares, SHOWN_SOURCES)
+
+
+def _items(group: Sequence[Found], kind: type[Item]) -> Iterator[tuple[str, Item]]:
+    """The items of this kind, each with the name of its source."""
+    for one in group:
+        if isinstance(one.item, kind):
+            yield one.source.name, one.item

@@ -117,7 +117,13 @@ def test_the_answer_has_a_row_a_source_with_its_numbers():
     assert column(table, "n")[-1] == "132"
     poisoned = RUN.sources[3]
     assert column(table, "defects")[3].replace("\u00a0", " ") == f"{100 * poisoned.flagged_share:.1f} %"
-    assert column(table, "without flagged") == ["–", "–", "–", f"{poisoned.without_flagged.eci_nats:.3f} ±0.038", "–"]
+    assert column(table, "score without defects") == [
+        "–",
+        "–",
+        "–",
+        f"{poisoned.without_flagged.eci_nats:.3f} ±0.038",
+        "–",
+    ]
     assert column(table, "top problem")[3] == "false negative"
 
 
@@ -199,7 +205,7 @@ def test_the_most_urgent_findings_are_chosen_over_all_sources():
 def test_a_source_without_a_sound_negative_has_none_left():
     rest = replace(RUN.sources[3].without_flagged, n_triplets=0, eci_nats=None, interval_95=None)
     table = full_answer_table(replace(RUN, sources=(replace(RUN.sources[3], without_flagged=rest),)))
-    assert column(table, "without flagged") == ["none left"]
+    assert column(table, "score without defects") == ["none left"]
 
 
 @pytest.mark.parametrize(("skipped", "n"), [({"broken_line": 3}, 0), ({"broken_line": 4}, 1)])
