@@ -19,8 +19,8 @@ EXPLANATIONS = {
     "records keep a negative without the defects. do not use: fewer do.",
     "score ± CI": "the score in nats ± half its 95 % confidence interval; queries are the sampling unit.",
     "tie": "sources that share a letter are statistically tied; the order of letters is significant.",
-    "hardness": "how near the negatives are to their query: 0 is as near as random passages, 1 as near as the positives. "
-    "Higher is harder; false negatives also raise it.",
+    "hardness": "how near the negatives are to their query: 0 is as near as random passages, 1 as near as the "
+    "positives. Higher is harder; false negatives also raise it.",
     "> positive": "share of the negatives that the encoder scores above their positive (π < ½): false negatives, or "
     "what training should correct.",
     "defects": "share of the listed negatives with at least one defect, such as a false negative or a repeat.",

@@ -17,7 +17,7 @@ from secid.results.between import (
 )
 from secid.results.inputs import EncoderInfo, Example, IdfInfo, InputFile, Match, TripletExample
 from secid.results.orders import Ablation, AblationRow, Agreement
-from secid.results.run import SCHEMA_VERSION, Run
+from secid.results.run import SCHEMA_VERSION, Run, RunWarning
 from secid.results.sources import (
     Against,
     BudgetPoint,
@@ -57,6 +57,7 @@ __all__ = [
     "Overlap",
     "Proxies",
     "Run",
+    "RunWarning",
     "Slice",
     "SliceSource",
     "SourceFinding",

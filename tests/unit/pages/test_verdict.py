@@ -15,6 +15,8 @@ from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.controls import controls_line, outcome
 from secid.pages.sections.ranking import pairs_sentence
 from secid.pages.sections.verdict import ranking, verdict
+from secid.pages.sections.warnings import warning_sentences
+from secid.results import RunWarning
 from secid.results.catalogue import FINDINGS
 from tests.unit.pages.samples import HOSTILE, compared, renamed
 from tests.unit.pages.situations import (
@@ -102,8 +104,9 @@ def test_nothing_is_called_free_of_a_defect_that_was_not_evaluated():
 
 
 def test_warnings_come_right_after_the_headline_and_are_counted():
-    sentences = verdict(replace(BEYOND, warnings=("one", "two", "three", "four", "five")))
-    assert sentences[1:4] == ("One.", "Two.", "Three.")
+    warnings = tuple(RunWarning(kind="few_queries", source=name, values={"n_queries": 1}) for name in "abcde")
+    sentences = verdict(replace(BEYOND, warnings=warnings))
+    assert sentences[1:4] == warning_sentences(replace(BEYOND, warnings=warnings[:3]))
     assert " 2 " in sentences[4]
 
 
