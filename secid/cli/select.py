@@ -20,10 +20,8 @@ EASIEST = (
     "keeps those that raise the score most, which at budget 1 are nearly the same. Neither prefers hard negatives."
 )
 DEFAULT_DROP = "dropped by default with a ranking rule: {}; --drop none keeps them"
-UNCHECKED = (
-    "{} of the copy were not in the scored sample: they were not checked, and the rows below are of the sample alone. "
-    "Score the whole file to repair it."
-)
+UNSCORED = "{} of the copy are outside the scored sample, and the rows below are of the sample alone."
+TEXTS_ONLY = "Only in the sample could {} be dropped, which the encoder finds."
 SAMPLED_ONLY = (
     "{}: evaluated only for a sample of at most 1,000 queries of each source; negatives of other queries are kept"
 )
@@ -100,14 +98,17 @@ def _copy_lines(selected: Selection, *, named: bool) -> Iterator[str]:
     """What the copy holds, and what it leaves out. named: whether the findings to drop were."""
     from secid.findings.rows import SAMPLED
     from secid.pages.numbers import plural
+    from secid.results.catalogue import FINDINGS
 
     yield from written_lines(selected, selected.path)
     n_gone, gone = sum(selected.left_out.values()), counted(selected.left_out)
     yield f"left out: {n_gone:,} of {selected.n_listed:,} listed negatives{gone}; see {selected.left_out_path}"
     if selected.rows_skipped:
         yield f"rows without a record, not in the copy{counted(selected.rows_skipped)}"
-    if selected.n_unchecked:
-        yield UNCHECKED.format(plural(selected.n_unchecked, "negative"))
+    if selected.n_unscored:
+        yield UNSCORED.format(plural(selected.n_unscored, "negative"))
+        if by_encoder := [name for name in selected.drop if FINDINGS[name].needs != "texts"]:
+            yield TEXTS_ONLY.format(", ".join(by_encoder))
     if sampled := [name for name in selected.drop if name in SAMPLED]:
         yield SAMPLED_ONLY.format(", ".join(sampled))
     if selected.drop and not named:

@@ -97,6 +97,13 @@ def plan_of(
     return replace(plan, slices=tuple(gathered.slices), empty=empty, n_queries_read=n_queries_read)
 
 
+def plan_with(plan: Plan, sources: Sequence[PlannedSource]) -> Plan:
+    """The plan with these sources of its texts instead of its own, and no other text."""
+    none = plan.known_positives[:0], np.full(len(plan.queries), -1, np.int64)
+    part = _compacted(plan.queries, plan.passages, sources, plan.known_positives, *none)
+    return replace(part, slices=plan.slices, empty=plan.empty, n_queries_read=plan.n_queries_read)
+
+
 def _known_positives(sources: Sequence[PlannedSource], n_passages: int) -> Index:
     """Sorted query * n_passages + passage of every labelled positive of the run."""
     labelled = [

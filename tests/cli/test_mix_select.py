@@ -608,7 +608,7 @@ def test_a_sampled_run_selects_among_what_it_scored(tmp_path, tiny):
     found = api.select("run", "out.jsonl", min_weight=0.0)
     assert found.n_negatives == found.before.n_triplets == len(listed("out.jsonl")) == 24
     assert found.left_out == {"not scored: outside the sample or the first K": 56}
-    assert found.n_unchecked == 0
+    assert found.n_unscored == 0
 
 
 def test_a_run_that_stopped_early_is_refused(tmp_path, tiny, invoke):
