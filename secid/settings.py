@@ -54,7 +54,7 @@ class Settings:
         None, "Column whose values split a file into sources, named file:value.", "Input", "COLUMN"
     )
     collection: str | None = setting(
-        None, "BEIR folder (corpus.jsonl, queries.jsonl) that turns ids into texts.", "Input", "DIR"
+        None, "BEIR folder: corpus and queries turn ids into texts, qrels are labelled positives.", "Input", "DIR"
     )
     corpus: str | None = setting(None, "File that turns passage ids into texts.")
     queries: str | None = setting(None, "File that turns query ids into texts.")
