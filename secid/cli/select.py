@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from secid.cli.options import Json, Quiet, RunFolder
 from secid.cli.written import OUT_HELP, SCHEMA_HELP, counted, print_lines, written_lines
 
 if TYPE_CHECKING:
@@ -33,9 +34,11 @@ BY_THE_SCORE = ", so the higher score proves nothing"
 
 
 def select(
-    run: Annotated[Path, typer.Argument(help="Run folder of `secid score`.", show_default=False)],
-    out: Annotated[Path, typer.Option("-o", "--out", help=OUT_HELP, show_default=False)],
-    source: Annotated[str | None, typer.Option("--source", help="Which source, if the run has several.")] = None,
+    run: RunFolder,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help=OUT_HELP, show_default=False)],
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="SOURCE", help="Which source, if the run has several.")
+    ] = None,
     drop: Annotated[
         list[str] | None,
         typer.Option(
@@ -45,20 +48,27 @@ def select(
             "ranking rule. [default: none; with a ranking rule false_negative,near_copy,repeat]",
         ),
     ] = None,
-    top: Annotated[int | None, typer.Option("--top", help="Keep at most K negatives of each record.")] = None,
-    min_weight: Annotated[float | None, typer.Option("--min-weight", help="Keep negatives of at least this w.")] = None,
-    max_negatives: Annotated[int | None, typer.Option("--max", help="Keep at most N negatives in all.")] = None,
+    top: Annotated[
+        int | None, typer.Option("--top", metavar="K", help="Keep at most K negatives of each record.")
+    ] = None,
+    min_weight: Annotated[
+        float | None, typer.Option("--min-weight", metavar="W", help="Keep negatives of at least this weight.")
+    ] = None,
+    max_negatives: Annotated[
+        int | None, typer.Option("--max", metavar="N", help="Keep at most N negatives in all.")
+    ] = None,
     by: Annotated[
         str,
         typer.Option(
             "--by",
+            metavar="NAME",
             help="What --top and --max rank by: weight (keeps the easiest negatives), influence (those that raise the "
             "score most) or information.",
         ),
     ] = "weight",
-    schema: Annotated[str | None, typer.Option("--as", help=SCHEMA_HELP, show_default=False)] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")] = False,
+    schema: Annotated[str | None, typer.Option("--as", metavar="SCHEMA", help=SCHEMA_HELP, show_default=False)] = None,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write a copy of a source without its flagged negatives, or with its best ranked ones, and score it again.
 

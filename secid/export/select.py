@@ -20,10 +20,9 @@ import numpy.typing as npt
 
 from secid.encode import Encoder, load
 from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
-from secid.export.read_again import Original, find_source, plan_again, settings_of
+from secid.export.read_again import Original, find_source, plan_again, read_labels, settings_of
 from secid.export.rows import Row
 from secid.export.writer import Written, new_files, schema_of, suffix_of, write_rows
-from secid.findings.copies import restored
 from secid.findings.rows import SAMPLED
 from secid.findings.texts import text_masks
 from secid.pool import Plan, PlannedSource, plan_with, restricted
@@ -31,7 +30,7 @@ from secid.pool import select as part_of
 from secid.progress import Progress
 from secid.results import Run, SourceResult
 from secid.results.catalogue import FINDINGS, TEXT_FINDINGS, known_finding
-from secid.run_folder.read import POSITIVES, read_frequencies, read_negatives, read_positives, read_reference, whole
+from secid.run_folder.read import read_frequencies, read_negatives, read_reference
 from secid.scoring.clock import Clock
 from secid.scoring.run import finished
 from secid.scoring.stages import measure
@@ -178,8 +177,7 @@ def select(
     schema, suffix = schema_of(asked, {file.schema for file in result.paths}), suffix_of(out)
     settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
     left_out_path = out.with_name(f"{out.name}.left-out.jsonl")
-    with whole(folder / "state" / POSITIVES, folder):
-        rules = partial(text_masks, known=restored(read_positives(folder, run)))
+    rules = partial(text_masks, known=read_labels(folder, run))
     with (
         new_files(out, left_out_path) as (copy, log),
         plan_again(run, [result.name], replace(settings, max_records=None, first_k=None), work, progress, rules) as (
