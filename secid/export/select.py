@@ -251,7 +251,8 @@ def _read_facts(run: Run, folder: Path, original: Original, sample: PlannedSourc
     scored = triplet >= 0
 
     def summed(column: str) -> Floats:
-        return np.bincount(place, table[column].to_numpy(), sample.n_triplets).astype(np.float64)[triplet]
+        values: Floats = np.bincount(place, table[column].to_numpy(), sample.n_triplets).astype(np.float64)[triplet]
+        return values
 
     numbers = {column: np.where(scored, summed(column), np.nan) for column in get_args(By)}
     numbers["weight"] /= np.bincount(place, minlength=sample.n_triplets)[triplet]

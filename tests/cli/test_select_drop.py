@@ -262,6 +262,13 @@ def test_defects_of_the_texts_are_dropped_from_every_row_of_the_file(tmp_path, t
     assert ("sample alone" in out) == bool(sample)
 
 
+@pytest.mark.parametrize(("sample", "names"), [({}, ["false_negative"]), ({"max_records": 10}, DEFECTS)])
+def test_the_repair_of_a_sample_names_every_defect_that_other_rows_may_have(tmp_path, tiny, sample, names):
+    write_rows(tmp_path / "in.jsonl", [{**row, "neg": [*row["pos"], *row["neg"]]} for row in rows(20)])
+    (source,) = api.score(["in.jsonl"], str(tiny), run="run", controls="none", **sample).sources
+    assert source.repair == f"secid select run --source in --drop {','.join(names)} -o in-clean.jsonl"
+
+
 def scored_rows() -> list[dict[str, Any]]:
     return list(pq.read_table("run/negatives.parquet").to_pylist())
 
