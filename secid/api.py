@@ -154,11 +154,12 @@ def write_mixture(
     from secid.export.mixture import write_blend
     from secid.results.document import read_run
 
-    report = read_run(_folder(run))
+    folder = _folder(run)
+    report = read_run(folder)
     chosen = report.settings["seed"]["value"] if seed is None else seed
     with work_folder() as work:
-        bounds = max_share, fixed
-        return write_blend(report, shares, base, Path(path), schema, work, progress or Silent(), chosen, *bounds)
+        out, watcher = Path(path), progress or Silent()
+        return write_blend(report, folder, shares, base, out, schema, work, watcher, chosen, max_share, fixed)
 
 
 def select(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from secid.cli.options import READING, Quiet, Sources, takes_settings
+from secid.cli.options import READING, Json, Quiet, Sources, takes_settings
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import ANY, CHECKED
 
@@ -38,7 +38,7 @@ def check(
             f"of {ANY} (all of them), {', '.join((*CHECKED, *CAUTIONS))}.",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    json: Json = False,
     out: Annotated[
         list[Path] | None,
         typer.Option("-o", "--out", metavar="FILE", help="Also write the check here: .html, .md or .json."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
@@ -41,10 +42,12 @@ Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="SOURCE",
-        help="Files, globs, folders of shards, name=path, or - for standard input.",
+        help="Files, globs, folders, name=path, or - for stdin.",
         show_default=False,
     ),
 ]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `secid score`.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
 Legend = Annotated[bool, typer.Option("--legend", help="Explain the columns below the table.")]
 

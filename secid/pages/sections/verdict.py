@@ -59,7 +59,7 @@ def _labels(run: Run) -> str:
 def _sampled(run: Run) -> str:
     if not any(source.n_not_sampled for source in run.sources):
         return ""
-    return "Findings are of the sampled queries only: score the whole files before you repair them."
+    return "Findings are of the sampled queries only. `secid select --drop` finds defects of the texts in every row."
 
 
 def ranking(run: Run) -> str:
