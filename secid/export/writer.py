@@ -322,8 +322,8 @@ def _write_parquet(documents: Iterator[dict[str, Any]], types: Mapping[str, str]
         **dict.fromkeys(("positive_passages", "negative_passages"), passages),
     }
     first = next(documents)
-    kinds = {name: pa.type_for_alias(types.get(name, "string")) for name in first}
-    schema = pa.schema([(name, special.get(name, kind)) for name, kind in kinds.items()])
+    others = {name: pa.type_for_alias(kind) for name, kind in types.items()}
+    schema = pa.schema([(name, others.get(name) or special.get(name, pa.string())) for name in first])
     n_rows = 0
     everything = chain([first], documents)
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
