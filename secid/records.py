@@ -61,7 +61,8 @@ class Record(NamedTuple):
                in a row with usable ones are counted there as "unusable_positive".
     fields   : scalar columns other than the texts, kept only when a run is sliced by them.
     n_rows   : rows that it combines, one but for labelled pairs.
-    extras   : what else its row holds, where a reader was asked to keep it; never of labelled pairs.
+    extras   : what else its row holds, where a reader was asked to keep it. Of labelled pairs a column is the value
+               that they share, else the list of theirs.
     """
 
     query: str

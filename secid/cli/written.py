@@ -47,7 +47,7 @@ def written_lines(written: Written, path: str) -> Iterator[str]:
         yield TRIPLETS
     if written.n_made_ids:
         rows = plural(written.n_made_ids, "row lacks", "rows lack")
-        yield f"{rows} an id: a query gets its row number, a passage a hash of its text"
+        yield f"{rows} an id: a hash of the text is written in its place"
     if written.not_held:
         counts = ", ".join(f"{name} ({n:,})" for name, n in written.not_held.items())
         yield f"no place in {written.schema} for: {counts}"

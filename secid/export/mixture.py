@@ -99,7 +99,7 @@ def write_blend(
     max_share: float = 1.0,
     fixed: Collection[str] = (),
 ) -> Blend:
-    """Writes the mixed file, and OUT.provenance.jsonl with a line for each record of the file.
+    """Writes the mixed file, and OUT.provenance.jsonl with a line for each row of the file.
 
     folder : the run folder.   shares : by source, adding up to 1.   asked_base : the base, where one was asked for.
     asked  : the schema, None for that of the base or flagembedding.   work : an empty folder.
@@ -126,9 +126,9 @@ def write_blend(
         sources = {name: originals[name].planned for name in names}
         drawn, counts = _drawn(plan, sources, shares, planned, seed, bounds)
         deal = _Deal(plan, originals, base, drawn)
-        with log.open("w", encoding="utf-8", newline="\n") as lines:
-            n_drawn = deal.write_provenance(lines)
         written = write_rows(deal.rows, schema, mixed, suffix)
+        with log.open("w", encoding="utf-8", newline="\n") as lines:
+            n_drawn = deal.write_provenance(lines, one_each=written.layout == "triplets")
     return Blend(
         **vars(written),
         base=base,
@@ -406,14 +406,19 @@ class _Deal:
             return Passage(self._plan.passages.take(ids)[0])
         return passage if draw.source == self._base.name else passage._replace(score=None)
 
-    def write_provenance(self, lines: TextIO) -> Counter[str]:
-        """For each row where its negatives come from; how many of each source there are."""
+    def write_provenance(self, lines: TextIO, *, one_each: bool) -> Counter[str]:
+        """For each row of the file where its negatives come from, in order; how many of each source there are.
+
+        one_each : whether each negative has a row of its own.
+        """
         counts: Counter[str] = Counter()
-        for number, (_, draws) in enumerate(self._dealt(), 1):
+        number = 0
+        for _, draws in self._dealt():
             counts.update(draw.source for draw in draws)
-            lines.write(
-                json.dumps({"row": number, "negatives": list(map(self._origin, draws))}, ensure_ascii=False) + "\n"
-            )
+            for of_row in zip(draws, strict=True) if one_each else [draws]:
+                number += 1
+                origins = list(map(self._origin, of_row))
+                lines.write(json.dumps({"row": number, "negatives": origins}, ensure_ascii=False) + "\n")
         return counts
 
     def _origin(self, draw: Draw) -> dict[str, Any]:

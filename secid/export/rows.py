@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from secid.read.clean import Item
 from secid.read.passages import ID_KEYS, TEXT_KEYS, TITLE_KEY, passage_id
-from secid.records import Block, Defect, Record, Scalar, encodable
+from secid.read.schemas.patterns import NEGATIVE_IDS, POSITIVE_IDS
+from secid.records import Block, Defect, Extras, Record, Scalar, encodable
 
 QUERY_ID = "query_id"
 SCORE_COLUMNS = ("pos_scores", "neg_scores")
 """FlagEmbedding's lists of one teacher score a passage."""
+IDS_BESIDE = (POSITIVE_IDS, NEGATIVE_IDS)
+"""Names of columns of ids beside those of texts, but for the numbers in them."""
 
 
 class Passage(NamedTuple):
@@ -29,7 +35,7 @@ class Passage(NamedTuple):
 class Row(NamedTuple):
     """One row of a copy.
 
-    query_id : "" where the source names none.   columns : other scalar columns.
+    query_id : "" where the source names none.   columns : other columns, as far as they are scalar.
     lost     : names of what else the row holds; no schema of a copy holds it.
     """
 
@@ -51,55 +57,87 @@ class Place(NamedTuple):
 
 
 def row_of(record: Record) -> Row:
-    """A record with what else its row holds."""
-    if record.extras is None:
-        return Row(record.query, [Passage(t) for t in record.positives], [Passage(t) for t in record.negatives])
-    columns, query, positives, negatives = record.extras
-    lists = [_scores(columns.get(name)) for name in SCORE_COLUMNS]
-    scalars = {str(key): _scalar(value) for key, value in columns.items() if _is_scalar(value)}
-    lost = [str(key) for key, value in columns.items() if not _is_scalar(value)]
-    lost = [name for name in lost if name not in SCORE_COLUMNS or not lists[SCORE_COLUMNS.index(name)]]
-    pos = [_passage(text, cell, lists[0]) for text, cell in zip(record.positives, positives, strict=True)]
-    neg = [_passage(text, cell, lists[1]) for text, cell in zip(record.negatives, negatives, strict=True)]
-    inside = {key for _, cell in (*positives, *negatives) if isinstance(cell, dict) for key in cell if cell[key]}
-    known = {*TEXT_KEYS, *ID_KEYS, *((TITLE_KEY,) if any(passage.title for passage in (*pos, *neg)) else ())}
-    lost += sorted(f"{key} of passages" for key in inside - known)  # titles are not lost where they are joined
-    return Row(record.query, pos, neg, _id(query, record.query), scalars, lost)
+    """A record with what else its row holds; without extras it is its texts alone."""
+    sides = record.positives, record.negatives
+    columns, query, *cells = record.extras or Extras({}, record.query, *(list(enumerate(side)) for side in sides))
+    scalars = {encodable(str(key)): _scalar(value) for key, value in columns.items() if _is_scalar(value)}
+    used: set[str] = set()
+    passages = []
+    for texts, placed, ids, scores in zip(sides, cells, IDS_BESIDE, SCORE_COLUMNS, strict=True):
+        n = max(place for place, _ in placed) + 1
+        names = [name for name in columns if _is_of_ids(name, ids)]
+        of_ids = _of_each(columns, names, n, _is_id)
+        of_scores = _of_each(columns, [scores] if scores in columns else [], n, _is_number)
+        used |= {*(names if of_ids else ()), *((scores,) if of_scores else ())}
+        passages.append([
+            _passage(text, cell, of_ids[place] if of_ids else None, of_scores[place] if of_scores else None)
+            for text, (place, cell) in zip(texts, placed, strict=True)
+        ])  # fmt: skip
+    lost = [str(key) for key, value in columns.items() if not _is_scalar(value) and key not in used]
+    lost += _lost_of_passages([cell for side in cells for _, cell in side], any(p.title for p in chain(*passages)))
+    return Row(record.query, passages[0], passages[1], _id(query, record.query), scalars, lost)
 
 
-def _passage(text: str, placed: tuple[int, Any], scores: Sequence[float | None]) -> Passage:
-    """A passage. placed: its place in the row, and its cell: a text, an id, an object or [instruction, text]."""
-    place, cell = placed
-    score = scores[place] if place < len(scores) else None
+def _of_each(columns: Mapping[str, Any], names: list[str], n: int, fits: Callable[[Any], bool]) -> list[Any]:
+    """The values of the row's n passages that one list, or a column for each passage, holds; else an empty list."""
+    values = [columns[name] for name in sorted(names, key=_number_in)]
+    if len(values) == 1 and isinstance(values[0], list):
+        values = list(values[0])
+    while len(values) > n and values[-1] is None:  # lists are padded
+        values.pop()
+    whole = len(values) == n and all(value is None or fits(value) for value in values)
+    return values if whole and any(value is not None for value in values) else []
+
+
+@cache
+def _is_of_ids(name: str, pattern: str) -> bool:
+    """Whether a column's name says that it holds ids of this side: neg_ids, negative_2_id."""
+    return bool(re.fullmatch(pattern, re.sub(r"[_ -]?\d+", "", name), re.IGNORECASE))
+
+
+def _number_in(name: str) -> int:
+    """The number in a column's name: negative_2_id is of the second negative. 0 where there is none."""
+    number = re.search(r"\d+", name)
+    return int(number.group()) if number else 0
+
+
+def _passage(text: str, cell: Any, own_id: Any, score: Any) -> Passage:
+    """A passage. cell: what gave it, a text, an id, an object or [instruction, text]."""
     title = cell.get(TITLE_KEY) if isinstance(cell, dict) else None
     joined = isinstance(title, str) and title != "" and text.startswith(f"{title} ")
-    return Passage(text, _id(cell, text), title if isinstance(title, str) and joined else "", score)
+    name = _id(cell, text) or ("" if own_id is None else encodable(str(own_id)))
+    return Passage(text, name, title if isinstance(title, str) and joined else "", score)
+
+
+def _lost_of_passages(cells: Sequence[Any], titled: bool) -> list[str]:
+    """Names of what the passages' cells hold besides text, id and joined title."""
+    known = {*TEXT_KEYS, *ID_KEYS, *((TITLE_KEY,) if titled else ())}
+    inside = {key for cell in cells if isinstance(cell, dict) for key in cell if cell[key] not in (None, "")}
+    pairs = ["instructions"] if any(isinstance(cell, list) for cell in cells) else []
+    return [*pairs, *sorted(f"{key} of passages" for key in inside - known)]
 
 
 def _id(cell: Any, text: str) -> str:
     """The id that is in the place of a text, or with it in an object; "" for none."""
     value = passage_id(cell) if isinstance(cell, dict) else cell
-    is_id = isinstance(value, str | int) and not isinstance(value, bool) and value != text
-    return encodable(str(value)) if is_id else ""
+    return encodable(str(value)) if _is_id(value) and value != text else ""
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool) and value != ""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
 def _is_scalar(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float)
 
 
-def _scalar(value: Any) -> Scalar:
-    """The value as JSON and Parquet hold it: no NaN, no infinity, no lone surrogate, no number beyond 64 bits."""
-    if isinstance(value, float) and not isfinite(value):
-        return None
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return str(value)
+def _scalar(value: Scalar) -> Scalar:
+    """The value, without lone surrogates, which no file can hold."""
     return encodable(value) if isinstance(value, str) else value
-
-
-def _scores(values: Any) -> list[float | None]:
-    """A list of numbers; what is none is None. Empty where it is no list."""
-    listed = values if isinstance(values, list) else []
-    return [float(v) if isinstance(v, int | float) and isfinite(v) else None for v in listed]
 
 
 class RowsOnDisk:

@@ -4,7 +4,9 @@
     flagembedding  query, pos, neg, with pos_scores and neg_scores where every passage has one; other scalar columns
     tevatron       query_id, query, positive_passages, negative_passages of {docid, title, text}; other scalar columns
 
-JSON lines or Parquet by the suffix. Every row has every column, as loaders of both expect.
+JSON lines or Parquet by the suffix. Every row has every column, as loaders of both expect. A value is written as it is,
+or what is left out is named: a column whose kinds of values no type of Parquet holds, and one with which secid would
+read the file in another way.
 """
 
 from __future__ import annotations
@@ -12,19 +14,23 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from io import TextIOWrapper
 from itertools import chain, islice
+from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast, get_args
 
-from secid.errors import OutputError, UsageError
+from secid.errors import InputError, OutputError, UsageError
 from secid.export.rows import QUERY_ID, SCORE_COLUMNS, Row
 from secid.files import partial_of
+from secid.read.reader import HEAD_ROWS
+from secid.read.schemas.detect import detect
 from secid.records import Scalar
+from secid.settings import Settings
 
 Schema = Literal["st-ntuple", "flagembedding", "tevatron"]
 SCHEMAS: tuple[Schema, ...] = get_args(Schema)
@@ -38,8 +44,19 @@ TEXT_COLUMNS: Mapping[Schema, tuple[str, ...]] = {
     "flagembedding": ("query", "pos", "neg", *SCORE_COLUMNS),
     "tevatron": (QUERY_ID, "query", "positive_passages", "negative_passages"),
 }
-QUERY_IDS = (QUERY_ID, "qid", "_id", "id")
+QUERY_IDS = (QUERY_ID, "query-id", "qid", "question_id", "_id", "id")
 """Columns that name the query, the first that a row has."""
+NOT_FINITE = "NaN or infinity"
+EXACT, LONG = 2**53, 2**63
+"""Up to these, floats of 64 bits hold every whole number, and whole numbers of 64 bits do."""
+KINDS = {type(None): "null", str: "text", bool: "bool"}
+PARQUET_TYPES: Mapping[str, Set[str]] = {
+    "string": {"text"},
+    "bool": {"bool"},
+    "int64": {"int", "long"},
+    "float64": {"int", "float", NOT_FINITE},
+}
+"""The kinds of values that each holds without a change."""
 PASSAGE_IDS, SCORES, FURTHER = "ids of passages", "scores of passages", "further positives"
 """What some schemas hold and others do not, as it is named."""
 
@@ -50,7 +67,7 @@ class Written:
 
     layout     : "n-tuple" or "triplets" of st-ntuple, else "".
     n_negatives: cells of negatives.   n_made_ids : rows whose query id, or ids of passages, the source does not name.
-    not_held   : what the schema cannot hold, by name: how many rows have it (of further positives: how many there are).
+    not_held   : what the file does not hold, by name: how many rows have it (of further positives: how many there are).
     """
 
     schema: Schema
@@ -105,8 +122,9 @@ def new_files(*paths: Path) -> Iterator[list[Path]]:
 class _Survey:
     """What all rows together hold, from which the columns of the file follow.
 
-    numbers : how many negatives rows have.   kinds : types of each other column.   held : rows that have a value, by
-    name of a column.   n_scored : rows whose passages all have a score.   n_without_ids : rows that lack an id.
+    numbers : how many negatives rows have.   kinds : kinds of each other column's values.   held : rows that have a
+    value, by name of a column.   n_scored : rows whose passages all have a score.   n_without_ids : rows that lack an
+    id.   unwritable : values that JSON cannot hold, by name of a column.
     """
 
     n_rows: int = 0
@@ -114,9 +132,10 @@ class _Survey:
     n_scored: int = 0
     n_without_ids: int = 0
     numbers: set[int] = field(default_factory=set)
-    kinds: dict[str, set[type]] = field(default_factory=dict)
+    kinds: dict[str, set[str]] = field(default_factory=dict)
     held: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
+    unwritable: Counter[str] = field(default_factory=Counter)
 
     def take(self, row: Row) -> None:
         passages = (*row.positives, *row.negatives)
@@ -127,8 +146,10 @@ class _Survey:
         self.n_without_ids += not (_query_id(row) and all(has_ids))
         self.numbers.add(len(row.negatives))
         for name, value in _columns(row).items():
-            self.kinds.setdefault(name, set()).add(type(value))
+            kind = _kind(value)
+            self.kinds.setdefault(name, set()).add(kind)
             self.held[name] += value is not None
+            self.unwritable[name] += kind == NOT_FINITE
         self.held[PASSAGE_IDS] += any(has_ids)
         self.held[SCORES] += any(passage.score is not None for passage in passages)
         self.held[FURTHER] += len(row.positives) - 1
@@ -138,45 +159,68 @@ class _Survey:
 def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suffix: str) -> Written:
     """Writes rows to `out`, a new file, in the container of the suffix.
 
-    rows : gives the same rows at each call: once for the columns, once for the file. Memory does not grow with them.
+    rows : gives the same rows at each call: for the columns, for what secid reads of them, and for the file. Memory
+    does not grow with them.
     """
     survey = _Survey()
     for row in rows():
         survey.take(row)
     equal = len(survey.numbers) == 1
     scored = schema == "flagembedding" and survey.n_scored == survey.n_rows
-    types = {
-        name: _one_type(kinds)
-        for name, kinds in survey.kinds.items()
-        if schema != "st-ntuple" and name not in TEXT_COLUMNS[schema]
-    }
+    parquet = suffix == ".parquet"
 
-    def documents() -> Iterator[dict[str, Any]]:
-        for number, row in enumerate(rows(), 1):
+    def documents(names: Collection[str]) -> Iterator[dict[str, Any]]:
+        for row in rows():
             columns = _columns(row)
-            others = {name: _as(columns.get(name), kind) for name, kind in types.items()}
+            others = {name: _written(columns.get(name), parquet) for name in names}
             if schema == "st-ntuple":
                 yield from _tuples(row, equal)
             elif schema == "flagembedding":
                 yield {**_lists(row, scored), **others}
             else:
-                yield {**_objects(row, number), **others}
+                yield {**_objects(row), **others}
 
+    types = {} if schema == "st-ntuple" else {name: type_of(kinds) for name, kinds in survey.kinds.items()}
+    names = [name for name, kind in types.items() if name not in TEXT_COLUMNS[schema] and (kind or not parquet)]
+    names = _that_keep_the_reading(list(islice(documents(names), HEAD_ROWS)), names)
     held = {
         PASSAGE_IDS: schema == "tevatron",
-        SCORES: schema == "flagembedding" and scored,
+        SCORES: scored,
         FURTHER: schema != "st-ntuple",
+        **dict.fromkeys((*names, *([QUERY_ID] if schema == "tevatron" else ())), True),
     }
-    held |= dict.fromkeys((*types, *(QUERY_IDS if schema == "tevatron" else ())), True)
     not_held = survey.lost + Counter({name: n for name, n in survey.held.items() if not held.get(name)})
+    if not parquet:
+        not_held += Counter({f"{NOT_FINITE} in {name}": survey.unwritable[name] for name in names})
     return Written(
         schema=schema,
         layout=("n-tuple" if equal else "triplets") if schema == "st-ntuple" else "",
-        n_rows=_write(documents(), types, out, suffix),
+        n_rows=_write(documents(names), {name: types[name] for name in names}, out, suffix),
         n_negatives=survey.n_negatives,
         n_made_ids=survey.n_without_ids if schema == "tevatron" else 0,
         not_held=dict(sorted(not_held.items())),
     )
+
+
+def _that_keep_the_reading(head: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+    """The other columns with which secid reads the file, whose first rows are `head`, as it does without them."""
+
+    def reading(kept: Collection[str]) -> object:
+        left_out = set(names).difference(kept)
+        try:
+            binding = detect([{k: v for k, v in row.items() if k not in left_out} for row in head], Settings(), "")
+        except InputError:
+            return None
+        return binding.schema, binding.text_columns, binding.query_ids, binding.passage_ids
+
+    alone = reading(())
+    if reading(names) == alone:
+        return list(names)
+    kept: list[str] = []
+    for name in names:
+        if reading((*kept, name)) == alone:
+            kept.append(name)
+    return kept
 
 
 def _columns(row: Row) -> Mapping[str, Scalar]:
@@ -187,6 +231,27 @@ def _query_id(row: Row) -> str:
     """The id of the query; "" where the row names none."""
     columns = _columns(row)
     return next((str(columns[name]) for name in QUERY_IDS if columns.get(name) not in (None, "")), "")
+
+
+def _kind(value: Scalar) -> str:
+    """The kind of a value, as columns of Parquet tell them apart."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return KINDS[type(value)]
+    if isinstance(value, float):
+        return "float" if isfinite(value) else NOT_FINITE
+    return "int" if abs(value) <= EXACT else "long" if -LONG <= value < LONG else "huge"
+
+
+def type_of(kinds: Set[str]) -> str:
+    """The type of a Parquet column that holds all its values as they are; "" where none does."""
+    given = kinds - {"null"}
+    fitting = (name for name, taken in PARQUET_TYPES.items() if given <= taken)
+    return next(fitting, "")
+
+
+def _written(value: Scalar, parquet: bool) -> Scalar:
+    """The value, but null for a number that JSON has no way to write."""
+    return None if not parquet and _kind(value) == NOT_FINITE else value
 
 
 def _tuples(row: Row, equal: bool) -> Iterator[dict[str, Any]]:
@@ -206,15 +271,14 @@ def _lists(row: Row, scored: bool) -> dict[str, Any]:
     return {"query": row.query, **dict(zip(("pos", "neg"), texts, strict=True)), **(dict(scores) if scored else {})}
 
 
-def _objects(row: Row, number: int) -> dict[str, Any]:
-    """number: of the row, which stands for the id of a query without one; a hash of the text for that of a passage."""
+def _objects(row: Row) -> dict[str, Any]:
     return {
-        QUERY_ID: _query_id(row) or str(number),
+        QUERY_ID: _query_id(row) or _made_id(row.query),
         "query": row.query,
         **{
             f"{role}_passages": [
                 {
-                    "docid": passage.id or blake2b(passage.text.encode(), digest_size=8).hexdigest(),
+                    "docid": passage.id or _made_id(passage.text),
                     "title": passage.title,
                     "text": passage.text.removeprefix(f"{passage.title} ") if passage.title else passage.text,
                 }
@@ -225,17 +289,11 @@ def _objects(row: Row, number: int) -> dict[str, Any]:
     }
 
 
-def _one_type(kinds: set[type]) -> type:
-    """The type of a column: text where its rows differ, but for whole and other numbers."""
-    given = kinds - {type(None)}
-    return float if given == {int, float} else next(iter(given)) if len(given) == 1 else str
+def _made_id(text: str) -> str:
+    return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _as(value: Scalar, kind: type) -> Scalar:
-    return value if value is None or type(value) is kind else kind(value)
-
-
-def _write(documents: Iterator[dict[str, Any]], types: Mapping[str, type], out: Path, suffix: str) -> int:
+def _write(documents: Iterator[dict[str, Any]], types: Mapping[str, str], out: Path, suffix: str) -> int:
     """Writes the documents as they come; how many."""
     if suffix == ".parquet":
         return _write_parquet(documents, types, out)
@@ -252,7 +310,7 @@ def _packed(raw: BinaryIO, suffix: str) -> BinaryIO:
     return cast("BinaryIO", gzip.GzipFile("", "wb", fileobj=raw, mtime=0)) if suffix.endswith(".gz") else raw
 
 
-def _write_parquet(documents: Iterator[dict[str, Any]], types: Mapping[str, type], out: Path) -> int:
+def _write_parquet(documents: Iterator[dict[str, Any]], types: Mapping[str, str], out: Path) -> int:
     # pyarrow is imported only where a file asks for it: it costs 0.1 s.
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -263,10 +321,9 @@ def _write_parquet(documents: Iterator[dict[str, Any]], types: Mapping[str, type
         **dict.fromkeys(SCORE_COLUMNS, pa.list_(pa.float64())),
         **dict.fromkeys(("positive_passages", "negative_passages"), passages),
     }
-    scalars = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
     first = next(documents)
-    kinds = {name: special.get(name, scalars[types.get(name, str)]) for name in first}
-    schema = pa.schema(list(kinds.items()))
+    others = {name: pa.type_for_alias(kind) for name, kind in types.items()}
+    schema = pa.schema([(name, others.get(name) or special.get(name, pa.string())) for name in first])
     n_rows = 0
     everything = chain([first], documents)
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:

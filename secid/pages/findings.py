@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from bisect import bisect_right
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Protocol
 
 from secid.pages.glossary import in_plain_words
@@ -157,7 +158,20 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[SourceFindings, ...], int]:
 def ranked(run: Run, source: SourceResult) -> list[Ranked]:
     """What stands out in one source, the most urgent first."""
     entries = [entry for finding in source.findings if (entry := _above_limit(run, source, finding)) is not None]
-    return sorted([*entries, *_skipped(source), *_same(run, source)], key=lambda entry: entry[0])
+    return sorted([*entries, *_read_once(source, entries), *_skipped(source), *_same(run, source)], key=itemgetter(0))
+
+
+def _read_once(source: SourceResult, entries: Sequence[Ranked]) -> list[Ranked]:
+    """Why the findings of a source have no command."""
+    if not entries or not _is_read_once(source):
+        return []
+    text = "Its rows cannot be read again, so no command can list or drop them: save them to a file and score that."
+    item = Item(name="not a file", sentence=text, command="", examples=(), n_negatives=0)
+    return [(max(key for key, _ in entries), item)]
+
+
+def _is_read_once(source: SourceResult) -> bool:
+    return any(file.read_once for file in source.paths)
 
 
 def above_limit(finding: SourceFinding) -> bool:
@@ -180,7 +194,7 @@ def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Rank
     item = Item(
         name=entry.title,
         sentence=sentence(finding, source.n_triplets),
-        command="" if repaired else flagged_command(run, source.name, entry.name),
+        command="" if repaired or _is_read_once(source) else flagged_command(run, source.name, entry.name),
         examples=finding.examples,
         n_negatives=finding.n_negatives,
     )
@@ -214,7 +228,7 @@ def _skipped(source: SourceResult) -> list[Ranked]:
         return []
     reasons = listed([f"{in_plain_words(reason)} {count(number)}" for reason, number in source.skipped.items()])
     text = f"{plural(n, 'row')} of {count(source.n_read)} {'was' if n == 1 else 'were'} left out ({reasons})"
-    paths = [file.path for file in source.paths[:1] if plain(file.path) == file.path]
+    paths = [file.path for file in source.paths[:1] if plain(file.path) == file.path and not file.read_once]
     item = Item(
         name="rows left out",
         sentence=f"{text}. Fix the file: the remaining rows may not be representative.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ class Pair(NamedTuple):
 
     split : as in Record; None for a positive of no source.
     n_late: negatives of its row in columns that the first rows lack.
+    columns: the other columns of its row as JSON, where they are kept; else "".
     """
 
     split: str | None
@@ -44,6 +46,7 @@ class Pair(NamedTuple):
     path: str
     line: int
     n_late: int = 0
+    columns: str = ""
 
 
 class _Unusable(Exception):  # noqa: N818 - never leaves this module
@@ -203,17 +206,32 @@ class Cleaner:
             if not texts:
                 raise _Unusable(*_verdict(dropped, "missing_field"), asked, dropped)
             n_late = sum(self._n_cells(row[key]) for key in self._late(row))
-            return Pair(split, asked, texts[0], positive, self._path, line, n_late)
+            columns = self._columns_of_pair(row, query, passage) if self._keep else ""
+            return Pair(split, asked, texts[0], positive, self._path, line, n_late, columns)
         except _Unusable as trouble:
             return self._defect(line, trouble, split)
+
+    def _columns_of_pair(self, row: Any, query: Any, passage: Any) -> str:
+        """The columns that are not read, and ids whose texts the collection has, as JSON.
+
+        What JSON cannot hold is an empty list, which no copy holds either.
+        """
+        ids = {"query_id": query} if self._query_of is not None else {}
+        if self._passage_of is not None:
+            ids["docid"] = passage_id(passage) if isinstance(passage, dict) else passage
+        return json.dumps({**ids, **self._others(row)}, default=lambda _: [])
 
     def _with_extras(self, item: Item, row: Any, query: Any, positives: Any, negatives: Any) -> Item:
         """The item, with its row's extras where it is a record and they are asked for."""
         if not self._keep or not isinstance(item, Record):
             return item
-        texts = {*self._binding.text_columns, *self._late(row)}
-        columns = {key: value for key, value in row.items() if key not in texts} if isinstance(row, dict) else {}
-        return item._replace(extras=Extras(columns, query, self._cells_used(positives), self._cells_used(negatives)))
+        extras = Extras(self._others(row), query, self._cells_used(positives), self._cells_used(negatives))
+        return item._replace(extras=extras)
+
+    def _others(self, row: Any) -> dict[str, Any]:
+        """The columns of a row that are not read."""
+        read = {*(self._binding.columns or ()), *chain(*self._binding.titles), *self._binding.later(row)}
+        return {key: value for key, value in row.items() if key not in read} if isinstance(row, dict) else {}
 
     def _cells_used(self, cells: Any) -> list[tuple[int, Any]]:
         """Place and value of each cell that gives a text."""

@@ -6,12 +6,16 @@ itself when it is closed.
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from itertools import chain
+from typing import Any
 
 from secid.read.clean import Item, Pair
-from secid.records import Defect, Record
+from secid.read.schemas.patterns import PASSAGE_ID, fits
+from secid.records import Defect, Extras, Record
 
 CACHE_KIB = 64 << 10
 """Memory of the database before it goes to disk (64 MiB); SQLite sorts in as much again."""
@@ -20,10 +24,13 @@ INSERT_ROWS = 1000
 """Pairs handed to SQLite at once: a call for each would cost more than the insertion."""
 
 OF_SOURCE = (
-    "SELECT split, query, passage, positive, path, line, n_late FROM pairs "
+    "SELECT split, query, passage, positive, path, line, n_late, columns FROM pairs "
     "WHERE key = ? AND (split IS ? OR split IS NULL) ORDER BY rowid"
 )
-POSITIVES = "SELECT passage FROM pairs WHERE key = ? AND positive ORDER BY rowid"
+POSITIVES = (
+    "SELECT split, query, passage, positive, path, line, n_late, columns FROM pairs "
+    "WHERE key = ? AND positive ORDER BY rowid"
+)
 NEGATIVES = "SELECT passage FROM pairs WHERE key = ? AND NOT positive AND split IS NOT NULL"
 """Pairs of a query: those of a source and of none, its positives, and the negatives, which all have a source."""
 
@@ -45,7 +52,7 @@ class PairGroups:
 
     def __init__(self) -> None:
         self._database = temporary_database()
-        self._database.execute("CREATE TABLE pairs (key, split, query, passage, positive, path, line, n_late)")
+        self._database.execute("CREATE TABLE pairs (key, split, query, passage, positive, path, line, n_late, columns)")
         self._waiting: list[tuple[bytes, Pair]] = []
 
     def add(self, pair: Pair) -> None:
@@ -58,7 +65,7 @@ class PairGroups:
     def _insert(self) -> None:
         self._database.execute("BEGIN")
         rows = ((key, *pair) for key, pair in self._waiting)
-        self._database.executemany("INSERT INTO pairs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        self._database.executemany("INSERT INTO pairs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         self._database.execute("COMMIT")
         self._waiting.clear()
 
@@ -75,24 +82,40 @@ class PairGroups:
                 continue  # positives of no source: rows of the sources that have negatives
             pairs = [Pair._make(row) for row in database.execute(OF_SOURCE, (key, split))]
             own = [pair for pair in pairs if pair.split == split]
-            positives = [pair.passage for pair in pairs if pair.positive]
+            positives = [pair for pair in pairs if pair.positive]
             if not any(pair.positive for pair in own):
-                positives = [passage for (passage,) in database.execute(POSITIVES, (key,))]
+                positives = [Pair._make(row) for row in database.execute(POSITIVES, (key,))]
             elif all(pair.positive for pair in own):
                 pairs = own
-            yield _item(pairs, split, tuple(positives))
+            yield _item(pairs, split, positives)
         database.close()
 
 
-def _item(pairs: list[Pair], split: str | None, positives: tuple[str, ...]) -> Item:
+def _item(pairs: list[Pair], split: str | None, positives: list[Pair]) -> Item:
     first = next(pair for pair in pairs if pair.split == split)
-    negatives = tuple(pair.passage for pair in pairs if not pair.positive)
+    negatives = [pair for pair in pairs if not pair.positive]
     n_late = sum(pair.n_late for pair in pairs)
     dropped = (("late_column", n_late),) if n_late else ()
     if positives and negatives:
-        return Record(
-            first.query, positives, negatives, first.path, first.line, split or "", dropped, n_rows=len(pairs)
-        )
+        good, bad = (tuple(pair.passage for pair in side) for side in (positives, negatives))
+        record = Record(first.query, good, bad, first.path, first.line, split or "", dropped, n_rows=len(pairs))
+        return record._replace(extras=_extras(first.query, positives, negatives) if first.columns else None)
     reason = "no_negatives" if positives else "no_positive"
     detail = f"all rows of the query ({len(pairs)}) have one label"
     return Defect(reason, first.path, first.line, detail, split, len(pairs))
+
+
+def _extras(query: str, positives: Sequence[Pair], negatives: Sequence[Pair]) -> Extras:
+    """The other columns of a query's pairs: the value that all of them share, else the list of their values.
+
+    A column of passage ids is in the passages' cells.
+    """
+    rows = [json.loads(pair.columns) for pair in (*positives, *negatives)]
+    columns = {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}
+    named = next((name for name in columns if fits(name, PASSAGE_ID)), None)
+    ids = columns.pop(named) if named is not None else []
+    texts = (pair.passage for pair in (*positives, *negatives))
+    cells: list[Any] = [{"docid": own} for own in ids] or list(texts)
+    shared = {name: values[0] if len(set(map(repr, values))) == 1 else values for name, values in columns.items()}
+    n = len(positives)
+    return Extras(shared, query, list(enumerate(cells[:n])), list(enumerate(cells[n:])))

@@ -52,6 +52,11 @@ class InputFile:
     schema: str
     mapping: str
 
+    @property
+    def read_once(self) -> bool:
+        """Whether it is standard input or a shell's pipe, which no later command can read again."""
+        return self.path == "-" or self.path.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
+
 
 @dataclass(frozen=True)
 class Example:

@@ -106,7 +106,9 @@ def source_result(
         status=answer.status,
         n_flagged=answer.flagged.n,
         flagged_share=answer.flagged.estimate.value,
-        repair=repair_command(run, planned.name, defects, inputs[0].path) if answer.status == "repair" else None,
+        repair=repair_command(run, planned.name, defects, inputs[0].path)
+        if answer.status == "repair" and not any(file.read_once for file in inputs)
+        else None,
         without_flagged=without_flagged,
         rank=rank,
         rank_group=group,

@@ -243,6 +243,24 @@ def test_the_mixed_file_has_the_shares_and_tells_where_each_negative_is_from(sco
     assert Counter(n["source"] for line in told for n in line["negatives"]) == written["n_drawn"]
 
 
+def test_the_provenance_of_rows_of_unequal_numbers_joins_on_the_rows_of_the_file(tmp_path, tiny, scored):
+    """Five queries list fewer negatives, so that each negative has a row of its own."""
+    lines = [json.loads(line) for line in Path("plain.jsonl").read_text("utf-8").splitlines()]
+    for line in lines[:5]:
+        line["neg"] = line["neg"][:2]
+    write_rows(tmp_path / "ragged.jsonl", lines)
+    api.score(["ragged.jsonl", "terse.jsonl"], str(tiny), run="both", controls="none")
+    blend = api.write_mixture("both", {"ragged": 0.5, "terse": 0.5}, "t.jsonl", base="ragged", schema="st-ntuple")
+    told = [json.loads(line) for line in Path("t.jsonl.provenance.jsonl").read_text("utf-8").splitlines()]
+    originals = {name: {record.line: record for record in records(f"{name}.jsonl")} for name in ("ragged", "terse")}
+    assert (blend.layout, blend.n_rows) == ("triplets", 5 * 2 + 7 * 4)
+    assert [line["row"] for line in told] == list(range(1, blend.n_rows + 1))
+    for record, line in zip(records("t.jsonl"), told, strict=True):
+        (origin,) = line["negatives"]
+        original = originals[origin["source"]][origin["line"]]
+        assert (record.query, record.negatives) == (original.query, (original.negatives[origin["ordinal"]],))
+
+
 def test_mixing_is_seeded_and_shares_hold_on_average(scored):
     first = api.write_mixture(scored, {"plain": 0.1, "terse": 0.9}, "a.jsonl", base="plain", seed=1)
     api.write_mixture(scored, {"plain": 0.1, "terse": 0.9}, "b.jsonl", base="plain", seed=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,10 @@ def read_back(path: Path) -> list[tuple[str, list[str], list[str]]]:
     return [(item.query, list(item.positives), list(item.negatives)) for item in items if isinstance(item, Record)]
 
 
+def hashed(text: str) -> str:
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
 def texts(rows: Sequence[Row]) -> list[tuple[str, list[str], list[str]]]:
     return [(r.query, [p.text for p in r.positives], [p.text for p in r.negatives]) for r in rows]
 
@@ -67,7 +72,8 @@ def test_rows_come_back_the_same(tmp_path, schema, suffix):
             "neg_scores": [0.0, 0.1], "lang": "de", "n": 7,
         },
         "tevatron": {
-            "query_id": "7", "query": "q 7", "positive_passages": [{"docid": "p7", "title": "T", "text": "good 7"}],
+            "query_id": hashed("q 7"), "query": "q 7",
+            "positive_passages": [{"docid": "p7", "title": "T", "text": "good 7"}],
             "negative_passages": [{"docid": f"n{k}", "title": "", "text": f"bad 7 {k}"} for k in range(2)],
             "lang": "de", "n": 7,
         },
@@ -122,18 +128,26 @@ def test_sentence_transformers_trains_on_an_n_tuple(tmp_path, suffix, numbers):
     assert loss.isfinite()
 
 
-def test_every_row_has_every_column_in_one_type(tmp_path):
-    """As loaders expect, which take the types from the first rows."""
-    columns = [{}, {"a": 1, "b": True, "c": 1, "d": None}, {"a": 2.5, "b": "x", "c": 2**70, "e": float("nan")}]
-    rows = [row(number, columns=one) for number, one in enumerate(columns)]
-    rows = [row_of(record_of(r)) for r in rows]
-    for suffix in (".jsonl", ".parquet"):
-        _, documents = written(rows, "flagembedding", tmp_path / f"out{suffix}")
-        assert [list(document) for document in documents] == [[*["query", "pos", "neg"], *"abcde"]] * 3
-        assert [document["a"] for document in documents] == [None, 1.0, 2.5]
-        assert [document["b"] for document in documents] == [None, "True", "x"]
-        assert [document["c"] for document in documents] == [None, "1", str(2**70)]
-        assert [document["e"] for document in documents] == [None] * 3
+MIXED = [
+    {},
+    {"a": 1, "b": True, "c": 1, "d": None, "f": 1, "g": 2**53 + 1, "h": 0.5},
+    {"a": 2.5, "b": "x", "c": 2**70, "e": float("nan"), "f": True, "g": 0.5, "h": float("inf")},
+]
+
+
+def test_values_stay_as_they_are_or_their_column_is_named(tmp_path):
+    rows = [row_of(record_of(row(number, columns=one))) for number, one in enumerate(MIXED)]
+    result, documents = written(rows, "flagembedding", tmp_path / "out.jsonl")
+    assert result.not_held == {"NaN or infinity in e": 1, "NaN or infinity in h": 1}
+    assert [list(document) for document in documents] == [[*["query", "pos", "neg"], *"abcdfghe"]] * 3
+    for name in "abcdfg":
+        assert repr([document[name] for document in documents]) == repr([one.get(name) for one in MIXED])
+    assert [[document[name] for name in "eh"] for document in documents] == [[None, None], [None, 0.5], [None, None]]
+    result, documents = written(rows, "flagembedding", tmp_path / "out.parquet")
+    assert result.not_held == {"b": 2, "c": 2, "f": 2, "g": 2}
+    assert [list(document) for document in documents] == [[*["query", "pos", "neg"], *"adhe"]] * 3
+    assert [document["a"] for document in documents] == [None, 1.0, 2.5]
+    assert repr([document["e"] for document in documents]) == "[None, None, nan]"
 
 
 def record_of(given: Row) -> Record:
@@ -168,11 +182,83 @@ def test_ids_that_a_source_lacks_are_made_and_counted(tmp_path):
         Row("r", [Passage("p")], [Passage("n", "d2")]),
     ]
     result, documents = written(rows, "tevatron", tmp_path / "out.jsonl")
-    assert [document["query_id"] for document in documents] == ["q7", "8", "3"]
+    assert [document["query_id"] for document in documents] == ["q7", "8", hashed("r")]
     ids = [passage["docid"] for document in documents[1:] for passage in document["positive_passages"]]
     assert len(set(ids)) == 1  # the same text, the same id
     assert result.n_made_ids == 2
     assert written(rows, "flagembedding", tmp_path / "lists.jsonl")[1][0]["query_id"] == "q7"
+
+
+IDS = [
+    ({"pos_id": ["p"], "neg_id": ["n", 7]}, ["p", "n", "7"]),
+    ({"positive_id": "p", "negative_ids": ["n", "m"]}, ["p", "n", "m"]),
+    ({"positive_doc_id": "p", "negative_2_id": "m", "negative_1_id": "n"}, ["p", "n", "m"]),
+    ({"pos_id": ["p", None], "neg_id": ["n", None, None]}, ["p", "n", None]),
+    ({"pos_id": ["p", "too many"], "neg_id": ["n", 0.5]}, [None] * 3),
+]
+
+
+@pytest.mark.parametrize(("columns", "ids"), IDS)
+def test_ids_in_columns_of_their_own_are_kept(tmp_path, columns, ids):
+    kept = row_of(record_of(Row("q", [Passage("a p")], [Passage("a n"), Passage("a m")], columns=columns)))
+    result, documents = written([kept], "tevatron", tmp_path / "out.jsonl")
+    passages = [*documents[0]["positive_passages"], *documents[0]["negative_passages"]]
+    made = [hashed(passage["text"]) for passage in passages]
+    assert [passage["docid"] for passage in passages] == [own or other for own, other in zip(ids, made, strict=True)]
+    assert set(result.not_held) == ({"pos_id", "neg_id"} if not any(ids) else set())
+
+
+@pytest.mark.parametrize("name", ["id", "_id", "qid", "query-id", "question_id", "query_id"])
+def test_the_id_of_the_query_is_the_rows_own(tmp_path, name):
+    rows = [row_of(record_of(row(1, columns={name: 17})))]
+    assert written(rows, "tevatron", tmp_path / "out.jsonl")[1][0]["query_id"] == "17"
+
+
+def test_scores_that_fit_no_passages_are_named(tmp_path):
+    for number, scores in enumerate((["a", "b"], [0.1], [True, 0.5], 0.5)):
+        rows = [
+            row_of(record_of(Row("q", [Passage("p")], [Passage("n"), Passage("m")], columns={"neg_scores": scores})))
+        ]
+        assert written(rows, "flagembedding", tmp_path / f"{number}.jsonl")[0].not_held == {"neg_scores": 1}
+
+
+PAIRS = """qid,query,pid,passage,label,lang,topic
+q1,what is a cat,p1,a cat is an animal,1,en,x
+q1,what is a cat,p2,a dog barks loudly,0,en,y
+q2,what is rain,p3,rain is falling water,1,de,x
+q2,what is rain,p4,snow is cold and white,0,de,x
+"""
+
+
+def test_labelled_pairs_keep_what_all_rows_of_a_query_share(tmp_path):
+    (tmp_path / "in.csv").write_text(PAIRS, encoding="utf-8")
+    disk = RowsOnDisk(tmp_path / "rows")
+    for _ in disk.watch(open_source(Source("in", (str(tmp_path / "in.csv"),)), Settings(), keep=True).blocks()):
+        pass
+    rows = [kept for _, kept in disk.rows("") if kept is not None]
+    result, documents = written(rows, "tevatron", tmp_path / "out.jsonl")
+    assert (result.not_held, result.n_made_ids) == ({"topic": 1}, 0)
+    assert [(d["query_id"], d["lang"], d["topic"]) for d in documents] == [("q1", "en", None), ("q2", "de", "x")]
+    assert [d["negative_passages"][0]["docid"] for d in documents] == ["p2", "p4"]
+
+
+CLASHES = [
+    ({"anchor": "an anchor", "positive": "a positive", "negative": "a negative"}, "flagembedding", {"negative"}),
+    ({"anchor": "an anchor", "positive": "a positive", "neg0": "a negative"}, "tevatron", {"anchor", "neg0"}),
+    ({"pos_doc": "a text", "neg_doc": "another text", "answer": "an answer"}, "flagembedding", {"neg_doc"}),
+    ({"pos_title": None, "neg_title": None, "title": "T", "neg0": 4}, "flagembedding", {"neg_title"}),
+]
+
+
+@pytest.mark.parametrize(("columns", "schema", "left_out"), CLASHES)
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_columns_that_would_change_the_reading_are_named(tmp_path, suffix, columns, schema, left_out):
+    rows = [row(number, columns=columns) for number in range(80)]
+    rows += [row(80, columns={name: value or "a late title" for name, value in columns.items()})]
+    result, documents = written(rows, schema, tmp_path / f"out{suffix}")
+    assert set(columns).difference(documents[0]) == left_out
+    assert left_out <= set(result.not_held)
+    assert read_back(tmp_path / f"out{suffix}") == texts(rows)
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path):

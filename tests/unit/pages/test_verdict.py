@@ -153,6 +153,15 @@ def test_defects_come_first_and_the_repair_acts_on_them():
     assert words[words.index("--source") + 1] == "poisoned"
 
 
+@pytest.mark.parametrize(("path", "once"), [("-", True), ("/dev/fd/63", True), ("/dev/shm/a.jsonl", False)])
+def test_no_command_is_printed_for_rows_that_cannot_be_read_again(path, once):
+    run = with_finding("inversion", 0.5)
+    source = replace(run.sources[1], paths=(replace(run.sources[1].paths[0], path=path),))
+    items = [item for _, item in ranked(run, source)]
+    assert [bool(item.command) for item in items] == ([False, False] if once else [True])
+    assert ("not a file" in [item.name for item in items]) == once
+
+
 def test_the_command_of_a_trait_names_run_source_and_finding():
     run = replace(with_finding("inversion", 0.5), folder="runs/my run")
     ((_, item),) = ranked(run, run.sources[1])
