@@ -151,7 +151,7 @@ class Cleaner:
         texts = [passage if type(passage) is str else passage["text"] for passage in passages]
         if not self._titles:
             return texts
-        if not all(texts):
+        if not all(map(str.strip, texts)):
             return [""]
         return [
             passage["title"] + " " + text if type(passage) is dict and passage.get("title") else text
@@ -356,10 +356,9 @@ class Cleaner:
             return _looked_up(self._passage_of, value, "passage")
         if not isinstance(value, str):
             raise _Unusable("wrong_type", f"{_kind(value)} where a text is expected")
-        text = join_title(title, value) if self._titles else value
-        if not text.strip():
+        if not value.strip():
             raise _Unusable(empty)
-        return text
+        return join_title(title, value) if self._titles else value
 
     def _defect(self, line: int, trouble: _Unusable, split: str | None, left_out: Dropped = NONE_DROPPED) -> Defect:
         dropped = tuple(sorted(_by_reason(trouble.dropped).items()))

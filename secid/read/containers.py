@@ -75,7 +75,7 @@ def sniff(stream: ByteStream, header: bool | None = None) -> Container:
             where=path,
             remedy="each line must be one JSON object; name a table .csv or .tsv",
         )
-    return Container("table", packed, sniff_table(head.removeprefix(BOM), path, header))
+    return Container("table", packed, sniff_table(head.removeprefix(BOM), path, packed, header))
 
 
 def _refuse_other_kinds(head: bytes, text: bytes, path: str) -> None:

@@ -12,7 +12,8 @@ from secid.read.clean import Cleaner, Item, Pair
 from secid.read.collection import Collection, Role, open_collection
 from secid.read.containers import COLUMNAR, DOCUMENTS, Container, open_parts, sniff
 from secid.read.grouping import PairGroups
-from secid.read.rows import ENCODING, Broken, Part, Parts, Row
+from secid.read.jsonrows import json_remedy
+from secid.read.rows import Broken, Part, Parts, Row
 from secid.read.schemas.binding import Binding
 from secid.read.schemas.detect import detect
 from secid.read.schemas.ids import format_of_texts
@@ -197,7 +198,7 @@ class Reader:
             head, tried = first_rows(parts)
             good: list[Row] = [row for _, row in tried if not isinstance(row, Broken)]
             if tried and not good:
-                _refuse_unreadable(tried, path)
+                _refuse_unreadable(tried, path, container)
             # A document is parsed anew: several sources would otherwise lie in memory as a whole.
             keep = once_only(path) or (len(self._files) < MAX_OPEN and container.kind not in DOCUMENTS)
             rows = None if container.kind in COLUMNAR or not keep else chain(head, parts)
@@ -259,14 +260,12 @@ def first_rows(parts: Parts) -> tuple[list[Part], list[tuple[int, Row | Broken]]
     return head, tried
 
 
-def _refuse_unreadable(tried: list[tuple[int, Row | Broken]], path: str) -> None:
+def _refuse_unreadable(tried: list[tuple[int, Row | Broken]], path: str, container: Container) -> None:
     line, problem = tried[0]
-    detail = problem.detail if isinstance(problem, Broken) else ""
-    raise InputError(
-        f"none of the first {len(tried)} rows can be read; the first: {detail}",
-        where=f"{path}:{line}",
-        remedy=ENCODING if "UTF-8" in detail else "is it JSON lines, CSV, TSV, Parquet or Arrow, in UTF-8?",
-    )
+    if isinstance(problem, Broken):
+        what = f"none of the first {len(tried)} rows can be read; the first: {problem.detail}"
+        remedy = json_remedy(problem, path, container.compression, lines=True)
+        raise InputError(what, where=f"{path}:{line}", remedy=remedy)
 
 
 def _collection_for(binding: Binding, path: str, settings: Settings) -> Collection:

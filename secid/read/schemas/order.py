@@ -1,25 +1,22 @@
-"""Binders of columns by their order: rows without names, and three texts under names that say nothing."""
+"""Binders of columns by their order: rows without names, and texts under names that differ in their number alone."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
-from secid.read.schemas.binding import Binding, bind_columns, unnumbered
-from secid.read.schemas.head import LISTS, SCALARS, Head, Key, look_like_ids, look_like_words
-from secid.read.schemas.labels import FLAGS, are_numbers, as_number, pair_binding
-from secid.read.schemas.patterns import (
-    ABOUT,
-    ID_NAME,
-    NEGATIVE,
-    POSITIVE,
-    POSITIVE_WORD,
-    QUERY,
-    RESERVED,
-    fits,
-    has_word,
-    says_negative,
+from secid.read.schemas.binding import Binding, bind_columns
+from secid.read.schemas.head import LISTS, SCALARS, Head, look_like_ids, look_like_words
+from secid.read.schemas.labels import FLAGS, are_numbers, as_number, is_score, pair_binding
+from secid.read.schemas.patterns import says_negative
+
+NLI = ["premise", "entailment", "contradiction"]
+PASSED_OVER = re.compile(
+    r"(?i)(.+[_ -])?(labels?|scores?)|"
+    r"_?(id|idx|index|guid|uuid|split|source|type|task|lang|language|category)|(.*_|[qp]|doc)(id|idx)s?"
 )
+"""Columns that are no texts of any row: labels, scores, ids and marks."""
 
 
 def positional_triplet(head: Head) -> list[Binding]:
@@ -59,12 +56,6 @@ def no_wider(binding: Binding, head: Head) -> Binding:
     return replace(binding, extract=checked)
 
 
-def is_score(head: Head, key: Key) -> bool:
-    """Whether a column holds numbers, a fraction among them."""
-    values = head.column(key)
-    return are_numbers(head, key) and any(isinstance(v, float) or (isinstance(v, str) and "." in v) for v in values)
-
-
 def colbert(head: Head) -> list[Binding]:
     """ColBERT's n-way rows: query, then passages as [id, score], the first of them positive."""
     if head.named or len(head.kinds) < 3 or any(head.kinds.get(key) not in ("ids", "numbers") for key in (1, 2)):
@@ -90,20 +81,10 @@ def positional_pair(head: Head) -> list[Binding]:
 
 
 def by_order(head: Head) -> list[Binding]:
-    """Exactly three columns of text whose names say nothing, or differ in their number alone."""
-    if not head.named:
-        return []
-    keys = [str(key) for key in head.kinds if not RESERVED.fullmatch(str(key)) and not ID_NAME.fullmatch(str(key))]
-    if len(keys) != 3 or any(head.kinds[key] != "text" or look_like_ids(head.column(key)) for key in keys):
-        return []
-    if len({unnumbered(key) for key in keys}) > 1 and any(map(says_a_role, keys)):
-        return []
-    if any(head.is_tag(keys[0], key) for key in keys[1:]):
+    """Exactly three columns of text: NLI's, or ones whose names differ in the number or letter at their end alone."""
+    texts = [key for key, kind in head.kinds.items() if kind == "text" and not look_like_ids(head.column(key))]
+    keys = [str(key) for key in texts if head.named and not PASSED_OVER.fullmatch(str(key))]
+    numbered = len({re.sub(r"(?i)(?<![a-z])[a-d]$|\d+$", "", key) for key in keys}) == 1
+    if len(keys) != 3 or not (numbered or keys == NLI) or any(map(says_negative, keys)):
         return []
     return [bind_columns(head, keys[0], keys[1], keys[2:], note="by the order of the columns")]
-
-
-def says_a_role(name: str) -> bool:
-    """Whether a name says what its column holds: queries, positives, negatives, or something about them."""
-    known = fits(name, (*QUERY, *POSITIVE, *NEGATIVE)) or says_negative(name)
-    return known or has_word(name, POSITIVE_WORD) or has_word(name, ABOUT)

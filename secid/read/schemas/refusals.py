@@ -9,7 +9,7 @@ from secid.read.passages import passage_text
 from secid.read.rows import shown
 from secid.read.schemas.explain import label_flags, ready_flags
 from secid.read.schemas.head import LISTS, Head, cell, look_like_ids
-from secid.read.schemas.labels import as_number
+from secid.read.schemas.labels import FLAGS, as_number, is_score
 from secid.read.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, named
 from secid.settings import flag_of
 
@@ -72,13 +72,15 @@ def _is_graded(head: Head) -> bool:
     grades = [as_number(value) for value in head.column(2)]
     distinct = set(grades)
     few = 0 < len(distinct) < len(grades) and len(distinct) <= GRADES
-    return few and distinct != {0.0, 1.0} and all(grade in SMALL for grade in distinct)
+    return few and all(grade in SMALL for grade in distinct)
 
 
 def _is_run(head: Head) -> bool:
-    """Whether rows are query, passage, rank: the third counts from 1 (or 0) within each query, over other passages."""
-    if head.named or len(head.kinds) not in (3, 4):
+    """Whether rows are ids of query and passage and a score, or a rank from 1 (or 0) within each query."""
+    if head.named or len(head.kinds) not in (3, 4) or {*map(as_number, head.column(2))} <= FLAGS:
         return False
+    if len(head.kinds) == 3 and is_score(head, 2):
+        return all(look_like_ids(head.column(key)) for key in (0, 1))
     ranked: dict[str, list[tuple[str, str]]] = {}
     for row in head.rows:
         query, passage, rank = (shown(cell(row, place)) for place in range(3))
@@ -193,7 +195,7 @@ REFUSALS = (
     Refusal(_has("query-id", "corpus-id"), QRELS, TREC_REMEDY),
     Refusal(_has("query-id", "corpus-ids"), "lists of candidates (top_ranked): none is labelled positive", TREC_REMEDY),
     Refusal(_is_trec, TREC, TREC_REMEDY),
-    Refusal(_is_run, "a run (query, passage, rank), not triples of ids",
+    Refusal(_is_run, "a run (query, passage, rank or score), not triples of ids",
             f"{TREC_REMEDY}; {IDS_THIRD}"),
     Refusal(_is_graded, QRELS, _grade_flags),
     Refusal(_has("chosen", "rejected"), "preference pairs of a chat model, not retrieval records", _preferred),

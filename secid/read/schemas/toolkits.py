@@ -26,8 +26,8 @@ from secid.read.schemas.patterns import (
 
 FIELD = re.compile(r"(?i)((doc|passage)_?|p)?ids?|(doc|passage)s?|(document|text|content|title|score|label)s?")
 """Keys of an object that holds passages, field by field; those of an object of miners are names of miners."""
-OF_A_MINER = re.compile(rf"(?i)(?!.*[_-]\d+$)({NEGATIVES})_[^\W\d][\w.-]*")
-"""A name of negatives, an underscore and the name of the miner, `neg_bm25`; `neg_bm25_1` is one of an n-tuple."""
+OF_A_MINER = re.compile(rf"(?i)(?!.*[_-]\d+$)(({NEGATIVES})_[^\W\d][\w.-]*|[^\W\d][\w.-]*_({NEGATIVES}))")
+"""Negatives and the name of their miner, `neg_bm25` or `bm25_negatives`; `neg_bm25_1` is one of an n-tuple."""
 
 
 def dpr(head: Head) -> list[Binding]:
