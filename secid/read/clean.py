@@ -13,7 +13,6 @@ from secid.read.rows import Broken, shorten, shown
 from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, filled
 from secid.read.schemas.labels import as_label
 from secid.read.schemas.patterns import unread_role
-from secid.read.schemas.titles import title_among, with_title
 from secid.records import NO_FIELDS, Block, Defect, Extras, Record, Scalar
 from secid.settings import Settings
 
@@ -263,8 +262,7 @@ class Cleaner:
         try:
             query, positives, negatives = self._extract(filled(row, self._binding))
             for key in self._binding.later(row) if self._late(row) else ():
-                title = title_among(row, key) if self._binding.titles else None
-                negatives = (*negatives, with_title(row[key], row[title]) if title else row[key])
+                negatives = (*negatives, row[key])
             return query, positives, negatives
         except NOT_THE_SHAPE as error:
             raise _Unusable("wrong_type", f"a row of another shape ({type(error).__name__}: {error})") from error

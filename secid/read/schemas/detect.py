@@ -18,7 +18,7 @@ from secid.read.schemas.doubts import (
     refuse_names,
     refuse_odd_lists,
     refuse_textless,
-    refuse_two_passages,
+    refuse_titles,
     refuse_unread,
     refuse_words,
     undecided,
@@ -31,7 +31,6 @@ from secid.read.schemas.order import no_wider
 from secid.read.schemas.patterns import DOCS, NEGATIVE, PASSAGE, POSITIVE, QUERY, composed, named, negative_groups
 from secid.read.schemas.refusals import REFUSALS
 from secid.read.schemas.table import SHAPES, Shape
-from secid.read.schemas.titles import with_titles
 from secid.read.schemas.toolkits import are_miners
 from secid.settings import Settings
 
@@ -55,7 +54,9 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
         binding = replace(binding, note=note)
     else:
         binding = _detected(head, settings, path)
-    binding = replace(with_titles(binding, head, joined=settings.titles), counted=_unsettled(binding, settings))
+    binding = replace(binding, counted=_unsettled(binding, settings))
+    if settings.titles:
+        refuse_titles(binding, head, path)
     empty = refuse_unread(binding, head, settings.source_column, path)
     refuse_labels(binding, head, settings, path)
     refuse_odd_lists(binding, head, path)
@@ -96,8 +97,6 @@ def _detected(head: Head, settings: Settings, path: str) -> Binding:
         raise SchemaError(f"several readings fit:\n{listed}{list_columns(head)}", where=path, remedy=choices)
     if not readings:
         raise _unknown(head, settings, path)
-    if not settings.format:
-        refuse_two_passages(readings[0], head, path)
     return readings[0]
 
 

@@ -15,8 +15,7 @@ from secid.read.schemas.binding import Binding, extracted
 from secid.read.schemas.explain import TEXTS, list_columns
 from secid.read.schemas.head import LISTS, SCALARS, Head, Key
 from secid.read.schemas.labels import FLAGS, LABEL_WORDS, as_label
-from secid.read.schemas.patterns import unread_role
-from secid.read.schemas.toolkits import is_pair
+from secid.read.schemas.patterns import has_word, unread_role
 from secid.settings import Settings, flag_of
 
 SCALAR = r"(?:-?\d[\d.eE+-]{0,20}|None|null|[Tt]rue|[Ff]alse|nan|NaN)"
@@ -27,6 +26,8 @@ WRITTEN_NUMBERS = re.compile(r"\[[\s\d.,-]*\]")
 
 LAST = 64
 """Characters that are searched for its end, so that long texts cost nothing."""
+
+TITLE = re.compile(r"(?i)titles?")
 
 HEADER_ROWS = 20
 """Rows of arrays that show whether the first holds the names."""
@@ -151,17 +152,22 @@ def refuse_names(head: Head, path: str) -> None:
         )
 
 
-def refuse_two_passages(binding: Binding, head: Head, path: str) -> None:
-    """Raises SchemaError for [instruction, text] pairs whose first text differs in every row: it may be a passage."""
-    for key in ("pos", "neg") if binding.pairs else ():
-        firsts = [str(value[0]) for value in head.column(key) if is_pair(value)]
-        if len(firsts) > 2 and len(set(firsts)) == len(firsts):
-            raise SchemaError(
-                f"the lists of two texts under {key}: an instruction and a text, or two passages? "
-                f"The first differs in every row seen: {shorten(firsts[0], 60)}",
-                where=path,
-                remedy="--format instructor reads instructions; for passages write the query as one text",
-            )
+def refuse_titles(binding: Binding, head: Head, path: str) -> None:
+    """Raises SchemaError for titles in columns of their own next to passages that are texts.
+
+    A column `title` of a row with several passages may be anyone's, and is not read.
+    """
+    if binding.columns is None or binding.passage_ids or head.kinds.get(binding.columns[1]) not in ("text", "texts"):
+        return
+    titles = [str(key) for key, kind in head.kinds.items() if kind in ("text", "texts") and key not in binding.columns]
+    titles = [name for name in titles if has_word(name, TITLE) and (binding.labelled or not TITLE.fullmatch(name))]
+    if titles:
+        raise SchemaError(
+            f"titles in columns of their own: {', '.join(titles)}{list_columns(head)}",
+            where=path,
+            remedy=f"{flag_of('titles', False)} leaves them out; to join them, write each passage as an object: "
+            '{"title": "...", "text": "..."}',
+        )
 
 
 def undecided(head: Head, keys: Sequence[Key], message: str, path: str, remedy: str) -> SchemaError:

@@ -316,11 +316,8 @@ REFUSED: dict[str, Case] = {
         None,
         {"query_column": "doc", "positive_column": "code", "label_column": "label", "negative_column": "idx"},
     ),
-    "two texts that may be passages": Case(
-        "a.jsonl",
-        [{"query": ["i", f"q {n}"], "pos": [f"p {n}", f"o {n}"], "neg": ["i", f"n {n}"]} for n in range(4)],
-        (),
-        ("q 0", ("o 0",), ("n 0",)),
+    "titles in columns of their own": Case(
+        "a.jsonl", [{**TRIPLET, "positive_title": "T", "negative_title": "U"}] * 2, (), ABC
     ),
     "lists of queries": Case("a.jsonl", [{"query": ["a", "b", "c"], "positive": ["p"], "negative": ["n"]}]),
     "objects without a text": Case("a.jsonl", [{"query": "a 0", "pos": [{"Body": "b"}], "neg": [{"Body": "c"}]}] * 3),
