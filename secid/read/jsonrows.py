@@ -169,7 +169,7 @@ def json_document(stream: ByteStream) -> Parts:
             raise InputError(
                 f"a JSON document of over {DOCUMENT_LIMIT >> 20} MiB, which would have to be parsed as a whole",
                 where=stream.path,
-                remedy=as_lines(stream.path, stream.compression, bytes(data[:CHUNK]).lstrip(BOM + b" \t\r\n")),
+                remedy=as_lines(stream.path, bytes(data[:CHUNK]).lstrip(BOM + b" \t\r\n")),
             )
     if data.startswith(BOM):
         del data[: len(BOM)]
@@ -179,7 +179,7 @@ def json_document(stream: ByteStream) -> Parts:
         raise InputError(
             f"not valid JSON ({value.detail})",
             where=stream.path,
-            remedy=json_remedy(value, stream.path, stream.compression),
+            remedy=json_remedy(value, stream.path),
         )
     elements = value if isinstance(value, list) else unwrap(value)
     if isinstance(value, dict) and elements[0] is not value:
@@ -190,18 +190,18 @@ def json_document(stream: ByteStream) -> Parts:
         yield Part(range(at + 1, min(at + step, len(rows)) + 1), rows[at : at + step])
 
 
-def json_remedy(problem: Broken, path: str, compression: str, *, lines: bool = False) -> str:
+def json_remedy(problem: Broken, path: str, *, lines: bool = False) -> str:
     """What to do with a document, or with lines none of which can be read."""
     if "UTF-8" in problem.detail:
         return in_utf8(path)
     if problem.reason == "duplicate_key":
         return "keep one of the two in each object; in JSON lines only these records are skipped"
     if COMMA in problem.detail or BETWEEN in problem.detail:
-        return without_commas(path, compression, lines=lines or BETWEEN in problem.detail)
+        return without_commas(path, lines=lines or BETWEEN in problem.detail)
     if problem.detail == HALF_A_PAIR:
-        return without_surrogates(path, compression)
+        return without_surrogates(path, lines=lines)
     if "content after" in problem.detail:
-        return f"write one value per line: {rewrite(path, compression, 'jq -c .')}"
+        return f"write one value per line: {rewrite(path, 'jq -c .')}"
     if lines:
         return "is it JSON lines, CSV, TSV, Parquet or Arrow, in UTF-8?"
     return "the file may be cut short: make it again, or write one record per line, so that a bad one can be skipped"

@@ -198,7 +198,7 @@ class Reader:
             head, tried = first_rows(parts)
             good: list[Row] = [row for _, row in tried if not isinstance(row, Broken)]
             if tried and not good:
-                _refuse_unreadable(tried, path, container)
+                _refuse_unreadable(tried, path)
             # A document is parsed anew: several sources would otherwise lie in memory as a whole.
             keep = once_only(path) or (len(self._files) < MAX_OPEN and container.kind not in DOCUMENTS)
             rows = None if container.kind in COLUMNAR or not keep else chain(head, parts)
@@ -260,11 +260,11 @@ def first_rows(parts: Parts) -> tuple[list[Part], list[tuple[int, Row | Broken]]
     return head, tried
 
 
-def _refuse_unreadable(tried: list[tuple[int, Row | Broken]], path: str, container: Container) -> None:
+def _refuse_unreadable(tried: list[tuple[int, Row | Broken]], path: str) -> None:
     line, problem = tried[0]
     if isinstance(problem, Broken):
         what = f"none of the first {len(tried)} rows can be read; the first: {problem.detail}"
-        remedy = json_remedy(problem, path, container.compression, lines=True)
+        remedy = json_remedy(problem, path, lines=True)
         raise InputError(what, where=f"{path}:{line}", remedy=remedy)
 
 

@@ -44,7 +44,7 @@ class Dialect:
         )
 
 
-def sniff_table(head: bytes, path: str, compression: str, header: bool | None) -> Dialect:
+def sniff_table(head: bytes, path: str, header: bool | None) -> Dialect:
     """Delimiter, quoting and header of a table from its first bytes.
 
     The delimiter is a tab where the first line has one. Fields are quoted in CSV; in TSV only where every field that
@@ -55,7 +55,7 @@ def sniff_table(head: bytes, path: str, compression: str, header: bool | None) -
     text = head.decode("utf-8", errors="replace")
     lines = (text if len(head) < CHUNK // 2 else text[: text.rfind("\n") + 1]).split("\n")[:SNIFFED_LINES]
     first = lines[0].rstrip("\r")
-    _refuse_other_files(text, first, path, compression)
+    _refuse_other_files(text, first, path)
     delimiter = "\t" if "\t" in first else ","
     dialect = Dialect(delimiter, delimiter == "," or _is_quoted_tsv(lines), (), 0)
     rows = _first_rows(lines, dialect)
@@ -70,7 +70,7 @@ def sniff_table(head: bytes, path: str, compression: str, header: bool | None) -
     return Dialect(delimiter, dialect.quoted, names, len(rows[0]))
 
 
-def _refuse_other_files(text: str, first: str, path: str, compression: str) -> None:
+def _refuse_other_files(text: str, first: str, path: str) -> None:
     """Raises InputError for text that is not a table with commas or tabs."""
     if "\n" not in text and text.count("\r") > 1:
         raise InputError("lines end in a lone carriage return", where=path, remedy="write it with a newline after each")
@@ -80,7 +80,7 @@ def _refuse_other_files(text: str, first: str, path: str, compression: str) -> N
     other = next((mark for mark in OTHER_DELIMITERS if first.count(mark) > 1), None)
     if not separated and other is not None:
         what = f"fields separated by {OTHER_DELIMITERS[other]}"
-        raise InputError(what, where=path, remedy=with_commas(path, compression, other))
+        raise InputError(what, where=path, remedy=with_commas(path, other))
     if TREC_LINE.fullmatch(first):
         raise InputError(TREC, where=path, remedy=TREC_REMEDY)
     if not separated and not {".csv", ".tsv"} & set(PurePath(path).suffixes):

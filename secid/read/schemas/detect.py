@@ -13,7 +13,13 @@ from secid.errors import InputError, SchemaError
 from secid.read.passages import leaves
 from secid.read.rows import Row, shorten
 from secid.read.schemas.binding import Binding, bind_columns, extracted, number_of, unnumbered
-from secid.read.schemas.doubts import (
+from secid.read.schemas.explain import list_columns, ready_flags
+from secid.read.schemas.head import LISTS, Head, Key, make_head
+from secid.read.schemas.ids import with_ids
+from secid.read.schemas.labels import list_binding, pair_binding
+from secid.read.schemas.patterns import DOCS, NEGATIVE, PASSAGE, POSITIVE, QUERY, composed, named, negative_groups
+from secid.read.schemas.refusals import (
+    REFUSALS,
     refuse_labels,
     refuse_names,
     refuse_odd_lists,
@@ -23,15 +29,8 @@ from secid.read.schemas.doubts import (
     refuse_words,
     undecided,
 )
-from secid.read.schemas.explain import list_columns, ready_flags
-from secid.read.schemas.head import LISTS, Head, Key, make_head
-from secid.read.schemas.ids import with_ids
-from secid.read.schemas.labels import list_binding, pair_binding
-from secid.read.schemas.order import no_wider
-from secid.read.schemas.patterns import DOCS, NEGATIVE, PASSAGE, POSITIVE, QUERY, composed, named, negative_groups
-from secid.read.schemas.refusals import REFUSALS
 from secid.read.schemas.table import SHAPES, Shape
-from secid.read.schemas.toolkits import are_miners
+from secid.read.schemas.toolkits import are_miners, no_wider
 from secid.settings import Settings
 
 
@@ -88,7 +87,7 @@ def _detected(head: Head, settings: Settings, path: str) -> Binding:
     if not settings.format:
         for refusal in REFUSALS:
             if not refusal.late and refusal.fits(head):
-                raise SchemaError(refusal.message, where=path, remedy=refusal.advice(head))
+                raise refusal.error(head, path)
     shapes = _shapes(settings.format, path) if settings.format else SHAPES
     readings = _best_readings(shapes, head, settings, path)
     if len(readings) > 1:
@@ -161,7 +160,7 @@ def _unknown(head: Head, settings: Settings, path: str) -> SchemaError:
     refuse_words([value for key in labels for value in leaves(head.column(key))], path)
     for refusal in REFUSALS:
         if refusal.late and refusal.fits(head):
-            return SchemaError(f"{refusal.message}{list_columns(head)}", where=path, remedy=refusal.advice(head))
+            return refusal.error(head, path, list_columns(head))
     return SchemaError(
         f"no known schema of records with negatives{list_columns(head)}", where=path, remedy=ready_flags(head)
     )

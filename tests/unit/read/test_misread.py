@@ -334,6 +334,9 @@ CONTAINERS: dict[str, Case] = {
     "UTF-16": Case(
         "a.csv", "query,positive,negative\na 0,b 0,c 0\n".encode("utf-16"), ("UTF-16",), ABC, kind=InputError
     ),
+    "UTF-16 without a mark": Case(
+        "a.tsv", f"{NAMES}a 0,b 0,c 0\n".replace(",", "\t").encode("utf-16-be"), (), ABC, kind=InputError
+    ),
     "Latin-1": Case("a.csv", f"{NAMES}é 0,b 0,c 0\n".encode("cp1252"), ("é",), ("é 0", *ABC[1:]), kind=InputError),
     "GB18030": Case(
         "a.csv", f"{NAMES}北京 0,b 0,c 0\n".encode("gb18030"), ("北京",), ("北京 0", *ABC[1:]), kind=InputError
@@ -357,6 +360,16 @@ CONTAINERS: dict[str, Case] = {
         (),
         ("a 0", ("b? 0",), ("c 0",)),
         kind=InputError,
+    ),
+    "half of a surrogate pair in an array": Case(
+        "records.json",
+        '[\n{"query": "a 0", "pos": ["b\\ud800 0"],\n "neg": ["c 0"]}]',
+        (),
+        ("a 0", ("b? 0",), ("c 0",)),
+        kind=InputError,
+    ),
+    "a file of the command's own name": Case(
+        "records.csv", f"{NAMES}a 0,b 0,c 0\n".replace(",", "|"), (), ABC, kind=InputError
     ),
     "TREC": Case("qrels.txt", "1 0 d1 1\n1 0 d2 0\n", kind=InputError),
 }
@@ -393,15 +406,13 @@ def test_is_refused_with_what_reads_it(name: str, tmp_path: Path, wiki: str) -> 
 
 def typed_back(remedy: str, path: Path, settings: dict[str, Any]) -> Record | Defect:
     """The first item that the command or the flags of a remedy read."""
-    commands = re.findall(r"(?:cat|iconv|jq) .*?> (?:NEW|records[.]?\w*)", remedy)
+    commands = re.findall(r"(?:cat|iconv|jq) .*?> [\w.-]+", remedy)
     if not commands:
         return read(path, **{**settings, **dict(flags_of(remedy))})[1][0]
     programs = re.findall(r"cat|iconv|jq|perl", commands[0])
     if missing := [program for program in programs if shutil.which(program) is None]:
         pytest.skip(f"{missing[0]} is not installed")
-    whole = (
-        commands[0].replace(" FILE", f" {shlex.quote(str(path))}").replace("python ", f"{shlex.quote(sys.executable)} ")
-    )
+    whole = commands[0].replace("python ", f"{shlex.quote(sys.executable)} ")
     before = {*path.parent.iterdir()}
     subprocess.run(["/bin/sh", "-c", whole], check=True, cwd=path.parent)
     (new,) = {*path.parent.iterdir()} - before
