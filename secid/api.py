@@ -346,7 +346,7 @@ def check(
     progress.start("load libraries", None, "")
     from secid.read import passed_over, resolve_sources
     from secid.read.evaluation import read_evaluation
-    from secid.scoring.check import check_sources
+    from secid.scoring.check import check_sources, with_commands
 
     specs = [fspath(source) for source in sources]
     files = resolve_sources(specs, values)
@@ -355,7 +355,7 @@ def check(
     evaluation = None if against_eval is None else read_evaluation(fspath(against_eval), titles=values.titles)
     with work_folder() as work:
         report = check_sources(files, values, work, progress, evaluation)
-    return replace(report, failed=failures(report.sources, limits))
+    return with_commands(replace(report, failed=failures(report.sources, limits)), specs, settings)
 
 
 def gate(

@@ -59,8 +59,8 @@ def check(
     from secid.cli.console import ConsoleProgress, stdout
     from secid.cli.outputs import check_outputs, files_read
     from secid.files import write_whole
-    from secid.pages.check_page import CHECK_FORMATS, check_json, check_page
-    from secid.pages.terminal import print_page
+    from secid.pages.check_page import CHECK_FORMATS, check_json
+    from secid.pages.check_text import print_check
 
     files = out or []
     check_outputs(files, CHECK_FORMATS, files_read(sources, settings))
@@ -72,5 +72,5 @@ def check(
         if json:
             sys.stdout.write(check_json(result))
         else:
-            print_page(stdout(), check_page(result))
+            print_check(stdout(), result)
     return 1 if result.failed else 0

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from secid.errors import UsageError
-from secid.settings import DEFAULTS, FIELDS, GROUPS, TYPES, assignments, flag_of, value_text
+from secid.settings import DEFAULTS, FIELDS, GROUPS, TYPES, allowed, assignments, flag_of, value_text
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -132,7 +132,19 @@ def _assignments(names: Sequence[str]) -> inspect.Parameter:
         f"Any setting, repeatable; NAME alone prints what it takes. Without a flag of their own: {others}. "
         "They can also be kept in secid.toml, or as SECID_NAME."
     )
-    option = typer.Option("--set", metavar="NAME=VALUE", help=text, rich_help_panel=REST)
+
+    def print_allowed(typed: list[str] | None) -> list[str] | None:
+        alone = [name for text in typed or () if "=" not in text and (name := text.strip().replace("-", "_")) in names]
+        for name in alone:
+            typer.echo(f"{name}: {allowed(name)}")
+        if alone:
+            raise typer.Exit
+        return typed
+
+    # Eager: it answers where SOURCE is not given.
+    option = typer.Option(
+        "--set", metavar="NAME=VALUE", help=text, rich_help_panel=REST, callback=print_allowed, is_eager=True
+    )
     return _keyword("assignments", Annotated[list[str] | None, option])
 
 

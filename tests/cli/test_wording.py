@@ -169,7 +169,6 @@ REFUSED = (
     "score small.jsonl --encoder no/such --out small.jsonl/a.json",
     "score small.jsonl --encoder no/such --out small.jsonl",
     "score small.jsonl --encoder no/such --out page.pdf",
-    "score small.jsonl --set valid",
     "score small.jsonl --set vald=0.9",
     "score small.jsonl --set valid=2",
     "score small.jsonl --set idf=words",
