@@ -368,7 +368,7 @@ def refuse_titles(binding: Binding, head: Head, path: str) -> None:
     titles = [name for name in titles if has_word(name, TITLE) and (binding.labelled or not TITLE.fullmatch(name))]
     if titles:
         raise SchemaError(
-            f"titles in columns of their own: {', '.join(titles)}{list_columns(head)}",
+            f"titles in columns of their own: {shorten(', '.join(titles))}{list_columns(head)}",
             where=path,
             remedy=f"{flag_of('titles', False)} leaves them out; to join them, write each passage as an object: "
             '{"title": "...", "text": "..."}',
