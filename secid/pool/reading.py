@@ -99,5 +99,5 @@ def _refuse_unused_collection(readers: Sequence[Reader], settings: Settings) -> 
         f"{' and '.join(flags)} would resolve nothing: all sources were read as texts ({shape.mapping})",
         where=shape.path,
         remedy=f"leave {'them' if len(flags) > 1 else 'it'} out if these are texts; "
-        "if they are ids, --format id-columns (or another schema of ids) reads them as ids",
+        f"if they are ids, name a collection that holds them: none of the first rows' values is an id of this one",
     )

@@ -14,7 +14,6 @@ from secid.read.rows import Broken, shorten, shown
 from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, filled
 from secid.read.schemas.labels import as_label
 from secid.read.schemas.patterns import unread_role
-from secid.read.schemas.titles import title_among, with_title
 from secid.records import NO_FIELDS, Block, Defect, Extras, Record, Scalar
 from secid.settings import Settings
 
@@ -154,7 +153,7 @@ class Cleaner:
         texts = [passage if type(passage) is str else passage["text"] for passage in passages]
         if not self._titles:
             return texts
-        if not all(texts):
+        if not all(map(str.strip, texts)):
             return [""]
         return [
             passage["title"] + " " + text if type(passage) is dict and passage.get("title") else text
@@ -281,8 +280,7 @@ class Cleaner:
         try:
             query, positives, negatives = self._extract(filled(row, self._binding))
             for key in self._binding.later(row) if self._late(row) else ():
-                title = title_among(row, key) if self._binding.titles else None
-                negatives = (*negatives, with_title(row[key], row[title]) if title else row[key])
+                negatives = (*negatives, row[key])
             return query, positives, negatives
         except NOT_THE_SHAPE as error:
             raise _Unusable("wrong_type", f"a row of another shape ({type(error).__name__}: {error})") from error
@@ -374,10 +372,9 @@ class Cleaner:
             return _looked_up(self._passage_of, value, "passage")
         if not isinstance(value, str):
             raise _Unusable("wrong_type", f"{_kind(value)} where a text is expected")
-        text = join_title(title, value) if self._titles else value
-        if not text.strip():
+        if not value.strip():
             raise _Unusable(empty)
-        return text
+        return join_title(title, value) if self._titles else value
 
     def _defect(self, line: int, trouble: _Unusable, split: str | None, left_out: Dropped = NONE_DROPPED) -> Defect:
         dropped = tuple(sorted(_by_reason(trouble.dropped).items()))

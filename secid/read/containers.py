@@ -12,6 +12,7 @@ from typing import Literal
 
 from secid.errors import InputError
 from secid.read.jsonrows import BOM, json_document, json_lines, unwrap
+from secid.read.rewrites import in_utf8
 from secid.read.rows import Broken, Parts, Row, gathered, shorten
 from secid.read.stream import CHUNK, ByteStream
 from secid.read.tablerows import KNOWN, SNIFFED_LINES, Dialect, sniff_table, table_rows
@@ -21,7 +22,7 @@ COLUMNAR = frozenset({"parquet", "arrow_stream", "arrow_file"})
 DOCUMENTS = frozenset({"json_array", "json_object"})
 
 MAGIC: dict[bytes, Kind] = {b"PAR1": "parquet", b"ARROW1": "arrow_file", b"\xff\xff\xff\xff": "arrow_stream"}
-UTF_16 = "write it in UTF-8: iconv -f UTF-16 -t UTF-8 {path} > NEW"
+UTF_16 = "UTF-16"
 OTHER_MAGIC = {
     b"PK\x03\x04": ("a zip archive", "unpack it; for an Excel workbook (.xlsx): save it as CSV in UTF-8"),
     b"BZh": ("bzip2-compressed", "unpack it: bunzip2 {path}"),
@@ -82,12 +83,13 @@ def _refuse_other_kinds(head: bytes, text: bytes, path: str) -> None:
     """Raises InputError for archives, binary data and text in UTF-16 or UTF-32."""
     for magic, (what, remedy) in OTHER_MAGIC.items():
         if head.startswith(magic):
-            raise InputError(f"this is {what}", where=path, remedy=remedy.format(path=quote(path)))
+            advice = in_utf8(path, UTF_16) if remedy == UTF_16 else remedy.format(path=quote(path))
+            raise InputError(f"this is {what}", where=path, remedy=advice)
     if PICKLE.match(head):
         raise InputError("this is a pickle, which can run code when loaded", where=path, remedy=PICKLE_REMEDY)
     is_json = text[:1] in (b"{", b"[") and b"\0" not in text[:4]
     if b"\0" in head[:512].split(b"\n", 1)[0] and not is_json:
-        remedy = f"{KNOWN}; text in UTF-8: iconv -f UTF-16 -t UTF-8 {quote(path)} > NEW"
+        remedy = f"{KNOWN}; if it is text, {in_utf8(path, UTF_16 + ('BE' if head[0] == 0 else 'LE'))}"
         raise InputError("this is binary data (an archive, a database), or UTF-16 text", where=path, remedy=remedy)
 
 

@@ -47,7 +47,8 @@ def header_of(rows: Sequence[Sequence[str]], header: bool | None, path: str) -> 
         raise InputError(
             f"the first line may name the columns or be a row: {shorten(', '.join(first), 100)}",
             where=f"{path}:1",
-            remedy=f"{flag_of('header', True)} says that it names them, {flag_of('header', False)} that it is a row",
+            remedy=f"{flag_of('header', False)} reads it as a row; where it names them: {flag_of('header', True)} "
+            "--query-column NAME --positive-column NAME --negative-column NAME",
         )
     return ()
 

@@ -15,9 +15,10 @@ from typing import Any
 import orjson
 
 from secid.errors import InputError
-from secid.read.rows import ENCODING, PART_BYTES, ROW_LIMIT, Broken, Part, Parts, Row, shorten
+from secid.read.rewrites import as_lines, in_utf8, rewrite, without_commas, without_surrogates
+from secid.read.rows import PART_BYTES, ROW_LIMIT, Broken, Part, Parts, Row, shorten
 from secid.read.schemas.patterns import NEGATIVE, QUERY, fits
-from secid.read.stream import CHUNK, STDIN, ByteStream
+from secid.read.stream import CHUNK, ByteStream
 
 BOM = codecs.BOM_UTF8
 DOCUMENT_LIMIT = 256 << 20
@@ -29,10 +30,12 @@ WRAPPERS = ("data", "rows", "records", "examples", "train")
 KEY_END = re.compile(rb'"[ \t\r\n]*:')
 """Every key of an object ends like this; texts rarely hold it. So its count is never below the number of keys."""
 
-LIST_KEY = re.compile(rb'"(\w+)"\s*:\s*\[\s*\{')
-"""The key of a list of objects, in the head of a document."""
+TRAILING_COMMA = re.compile(rb'("(?:[^"\\]++|\\.)*+")|,(?=\s*(?:[]}]|$))')
+"""A text, or a comma behind which nothing follows."""
 
-COMMA = "; a comma ends the line, as in an array without its brackets"
+COMMA = "; a comma too many"
+BETWEEN = "; a comma ends the line, as in an array without its brackets"
+HALF_A_PAIR = "half of a surrogate pair, which is no character"
 TOO_DEEP = Broken("too_deep", "nested about a thousand levels deep")
 """orjson stops at 1024, Python's recursion a little before; nothing a record needs comes near it."""
 
@@ -106,6 +109,8 @@ def _lenient(text: bytes | bytearray, problem: str) -> Any:
         json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         return TOO_DEEP
+    except UnicodeEncodeError:
+        return Broken("broken_line", HALF_A_PAIR)
     except ValueError:
         return Broken("broken_line", shorten(problem + _hint(text)))
     return value
@@ -115,10 +120,14 @@ def _hint(text: bytes | bytearray) -> str:
     """What is wrong with a line that a program has written like this, and how it would be right."""
     text = text.strip()
     if text.endswith((b"},", b"],")):
-        return COMMA
+        return BETWEEN
     if text.startswith((b"{'", b"['")):
         return "; single quotes are Python's, not JSON's: `json.dumps` writes JSON"
-    return ""
+    try:
+        orjson.loads(TRAILING_COMMA.sub(rb"\1", text))
+    except ValueError:
+        return ""
+    return COMMA
 
 
 def count_keys(value: Any) -> int:
@@ -160,14 +169,18 @@ def json_document(stream: ByteStream) -> Parts:
             raise InputError(
                 f"a JSON document of over {DOCUMENT_LIMIT >> 20} MiB, which would have to be parsed as a whole",
                 where=stream.path,
-                remedy=f"write one record per line: {_as_lines(stream, bytes(data[:CHUNK]))}",
+                remedy=as_lines(stream.path, bytes(data[:CHUNK]).lstrip(BOM + b" \t\r\n")),
             )
     if data.startswith(BOM):
         del data[: len(BOM)]
     n_bytes, value = len(data), parse_row(data)
     del data
     if isinstance(value, Broken):
-        raise InputError(f"not valid JSON ({value.detail})", where=stream.path, remedy=_remedy(value, stream))
+        raise InputError(
+            f"not valid JSON ({value.detail})",
+            where=stream.path,
+            remedy=json_remedy(value, stream.path),
+        )
     elements = value if isinstance(value, list) else unwrap(value)
     if isinstance(value, dict) and elements[0] is not value:
         _refuse_several_lists(value, stream.path)
@@ -177,27 +190,21 @@ def json_document(stream: ByteStream) -> Parts:
         yield Part(range(at + 1, min(at + step, len(rows)) + 1), rows[at : at + step])
 
 
-def _remedy(problem: Broken, stream: ByteStream) -> str:
+def json_remedy(problem: Broken, path: str, *, lines: bool = False) -> str:
+    """What to do with a document, or with lines none of which can be read."""
     if "UTF-8" in problem.detail:
-        return ENCODING
+        return in_utf8(path)
     if problem.reason == "duplicate_key":
         return "keep one of the two in each object; in JSON lines only these records are skipped"
-    if COMMA in problem.detail:
-        return f"write lines without it: {_unpacked(stream)}sed 's/,$//' > records.jsonl"
+    if COMMA in problem.detail or BETWEEN in problem.detail:
+        return without_commas(path, lines=lines or BETWEEN in problem.detail)
+    if problem.detail == HALF_A_PAIR:
+        return without_surrogates(path, lines=lines)
     if "content after" in problem.detail:
-        return f"write one value per line: {_unpacked(stream)}jq -c . > records.jsonl"
+        return f"write one value per line: {rewrite(path, 'jq -c .')}"
+    if lines:
+        return "is it JSON lines, CSV, TSV, Parquet or Arrow, in UTF-8?"
     return "the file may be cut short: make it again, or write one record per line, so that a bad one can be skipped"
-
-
-def _unpacked(stream: ByteStream) -> str:
-    command = {"gz": "gzip -dc", "zst": "zstd -dc", "": "cat"}[stream.compression]
-    return "" if stream.path == STDIN else f"{command} {quote(stream.path)} | "
-
-
-def _as_lines(stream: ByteStream, head: bytes) -> str:
-    """The shell command that writes a document's records as JSON lines."""
-    key = LIST_KEY.search(head) if head.lstrip(BOM + b" \t\r\n").startswith(b"{") else None
-    return f"{_unpacked(stream)}jq -c '.{key[1].decode() if key else ''}[]' > records.jsonl"
 
 
 def _refuse_several_lists(value: dict[str, Any], path: str) -> None:

@@ -12,7 +12,8 @@ from secid.read.clean import Cleaner, Item, Pair
 from secid.read.collection import Collection, Role, open_collection
 from secid.read.containers import COLUMNAR, DOCUMENTS, Container, open_parts, sniff
 from secid.read.grouping import PairGroups
-from secid.read.rows import ENCODING, Broken, Part, Parts, Row
+from secid.read.jsonrows import json_remedy
+from secid.read.rows import Broken, Part, Parts, Row
 from secid.read.schemas.binding import Binding
 from secid.read.schemas.detect import detect
 from secid.read.schemas.ids import format_of_texts
@@ -261,12 +262,10 @@ def first_rows(parts: Parts) -> tuple[list[Part], list[tuple[int, Row | Broken]]
 
 def _refuse_unreadable(tried: list[tuple[int, Row | Broken]], path: str) -> None:
     line, problem = tried[0]
-    detail = problem.detail if isinstance(problem, Broken) else ""
-    raise InputError(
-        f"none of the first {len(tried)} rows can be read; the first: {detail}",
-        where=f"{path}:{line}",
-        remedy=ENCODING if "UTF-8" in detail else "is it JSON lines, CSV, TSV, Parquet or Arrow, in UTF-8?",
-    )
+    if isinstance(problem, Broken):
+        what = f"none of the first {len(tried)} rows can be read; the first: {problem.detail}"
+        remedy = json_remedy(problem, path, lines=True)
+        raise InputError(what, where=f"{path}:{line}", remedy=remedy)
 
 
 def _collection_for(binding: Binding, path: str, settings: Settings) -> Collection:

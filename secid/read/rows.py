@@ -21,12 +21,6 @@ PART_BYTES = 1 << 20
 PART_ROWS = 4096
 """Rows handled at once where they are short: as objects, those of two bytes take a hundred times as much."""
 
-ENCODING = (
-    "write it in UTF-8: `iconv -f ENCODING -t UTF-8 FILE > NEW`, where ENCODING is the file's own: CP1252 (Western "
-    "European), CP1251 (Cyrillic), GB18030 (Chinese), CP932 (Japanese), CP949 (Korean)"
-)
-"""What to do with a file in an unknown encoding; UTF-16 shows by its first bytes."""
-
 DETAIL_LENGTH = 200
 """Characters of a defect's detail; `Defect` documents it."""
 

@@ -170,9 +170,10 @@ def _near(path: Path) -> str:
     """What the user may have meant."""
     if not path.parent.is_dir():
         return f"no such directory: {path.parent}"
-    names = sorted(child.name for child in path.parent.iterdir() if not child.name.startswith("."))
-    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.4) or names[:3]
-    return f"similar names in {path.parent}: {', '.join(near)}" if near else f"the directory {path.parent} is empty"
+    names = {child.name: stem(child.name) for child in sorted(path.parent.iterdir()) if child.name[0] != "."}
+    near = difflib.get_close_matches(stem(path.name), names.values(), n=3, cutoff=0.6)
+    near = [name for name in names if names[name] in near][:3]
+    return f"similar names in {path.parent}: {', '.join(near)}" if near else f"no similar name in {path.parent}"
 
 
 def _folder(path: str) -> list[tuple[str, list[str]]]:

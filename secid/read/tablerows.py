@@ -11,7 +11,8 @@ from pathlib import PurePath
 from secid.errors import InputError
 from secid.read.headers import header_of
 from secid.read.jsonrows import BOM
-from secid.read.rows import ENCODING, ROW_LIMIT, Broken, Row, shorten
+from secid.read.rewrites import in_utf8, with_commas
+from secid.read.rows import ROW_LIMIT, Broken, Row, shorten
 from secid.read.schemas.refusals import TREC, TREC_REMEDY
 from secid.read.stream import CHUNK, ByteStream
 
@@ -64,7 +65,7 @@ def sniff_table(head: bytes, path: str, header: bool | None) -> Dialect:
         names = header_of(rows, header, path)
     except InputError:
         if "\ufffd" in first:
-            raise InputError("not valid UTF-8", where=f"{path}:1", remedy=ENCODING) from None
+            raise InputError("not valid UTF-8", where=f"{path}:1", remedy=in_utf8(path)) from None
         raise
     return Dialect(delimiter, dialect.quoted, names, len(rows[0]))
 
@@ -79,7 +80,7 @@ def _refuse_other_files(text: str, first: str, path: str) -> None:
     other = next((mark for mark in OTHER_DELIMITERS if first.count(mark) > 1), None)
     if not separated and other is not None:
         what = f"fields separated by {OTHER_DELIMITERS[other]}"
-        raise InputError(what, where=path, remedy="write it with commas or tabs between the fields")
+        raise InputError(what, where=path, remedy=with_commas(path, other))
     if TREC_LINE.fullmatch(first):
         raise InputError(TREC, where=path, remedy=TREC_REMEDY)
     if not separated and not {".csv", ".tsv"} & set(PurePath(path).suffixes):

@@ -36,7 +36,6 @@ class Binding:
     either     : a single text may replace a list.
     labelled   : `extract` gives (query, passage, label), one row a "pair", or (query, passages, labels), a "list".
     query_ids, passage_ids : ids replace the texts.
-    titles     : (column, column of its titles) that `extract` joins.
     inner      : the list inside an object of parallel lists that holds the passages ("doc_id"), else "".
     empty_columns : names of the columns of passages that are empty in the first rows and not read.
     known      : names of the other columns of the first rows; empty where rows have no names.
@@ -57,7 +56,6 @@ class Binding:
     labelled: Labelled = ""
     query_ids: bool = False
     passage_ids: bool = False
-    titles: tuple[tuple[str, str], ...] = ()
     inner: str = ""
     empty_columns: tuple[str, ...] = ()
     known: frozenset[str] = frozenset()
@@ -73,8 +71,8 @@ class Binding:
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """Names of all columns of queries, passages and titles, of those too that only later rows fill."""
-        return (*(self.columns or ()), *(title for _, title in self.titles), *self.empty_columns)
+        """Names of all columns of queries and passages, of those too that only later rows fill."""
+        return (*(self.columns or ()), *self.empty_columns)
 
     @property
     def mapping(self) -> str:

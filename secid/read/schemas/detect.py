@@ -13,26 +13,24 @@ from secid.errors import InputError, SchemaError
 from secid.read.passages import leaves
 from secid.read.rows import Row, shorten
 from secid.read.schemas.binding import Binding, bind_columns, extracted, number_of, unnumbered
-from secid.read.schemas.doubts import (
-    refuse_labels,
-    refuse_names,
-    refuse_odd_lists,
-    refuse_textless,
-    refuse_two_passages,
-    refuse_unread,
-    refuse_words,
-    undecided,
-)
 from secid.read.schemas.explain import list_columns, ready_flags
 from secid.read.schemas.head import LISTS, Head, Key, make_head
 from secid.read.schemas.ids import with_ids
 from secid.read.schemas.labels import list_binding, pair_binding
-from secid.read.schemas.order import no_wider
 from secid.read.schemas.patterns import DOCS, NEGATIVE, PASSAGE, POSITIVE, QUERY, composed, named, negative_groups
-from secid.read.schemas.refusals import REFUSALS
+from secid.read.schemas.refusals import (
+    REFUSALS,
+    refuse_labels,
+    refuse_names,
+    refuse_odd_lists,
+    refuse_textless,
+    refuse_titles,
+    refuse_unread,
+    refuse_words,
+    undecided,
+)
 from secid.read.schemas.table import SHAPES, Shape
-from secid.read.schemas.titles import with_titles
-from secid.read.schemas.toolkits import are_miners
+from secid.read.schemas.toolkits import are_miners, no_wider
 from secid.settings import Settings
 
 
@@ -55,7 +53,9 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
         binding = replace(binding, note=note)
     else:
         binding = _detected(head, settings, path)
-    binding = replace(with_titles(binding, head, joined=settings.titles), counted=_unsettled(binding, settings))
+    binding = replace(binding, counted=_unsettled(binding, settings))
+    if settings.titles:
+        refuse_titles(binding, head, path)
     empty = refuse_unread(binding, head, settings.source_column, path)
     refuse_labels(binding, head, settings, path)
     refuse_odd_lists(binding, head, path)
@@ -87,7 +87,7 @@ def _detected(head: Head, settings: Settings, path: str) -> Binding:
     if not settings.format:
         for refusal in REFUSALS:
             if not refusal.late and refusal.fits(head):
-                raise SchemaError(refusal.message, where=path, remedy=refusal.advice(head))
+                raise refusal.error(head, path)
     shapes = _shapes(settings.format, path) if settings.format else SHAPES
     readings = _best_readings(shapes, head, settings, path)
     if len(readings) > 1:
@@ -96,8 +96,6 @@ def _detected(head: Head, settings: Settings, path: str) -> Binding:
         raise SchemaError(f"several readings fit:\n{listed}{list_columns(head)}", where=path, remedy=choices)
     if not readings:
         raise _unknown(head, settings, path)
-    if not settings.format:
-        refuse_two_passages(readings[0], head, path)
     return readings[0]
 
 
@@ -162,7 +160,7 @@ def _unknown(head: Head, settings: Settings, path: str) -> SchemaError:
     refuse_words([value for key in labels for value in leaves(head.column(key))], path)
     for refusal in REFUSALS:
         if refusal.late and refusal.fits(head):
-            return SchemaError(f"{refusal.message}{list_columns(head)}", where=path, remedy=refusal.advice(head))
+            return refusal.error(head, path, list_columns(head))
     return SchemaError(
         f"no known schema of records with negatives{list_columns(head)}", where=path, remedy=ready_flags(head)
     )

@@ -15,6 +15,10 @@ Key = str | int
 ID = re.compile(r"(?=[^ ]*\d)[A-Za-z0-9_.:/#@+-]{1,64}")
 """A text that looks like an id, one short ASCII word with a digit: it needs a collection, or `--format`."""
 
+ASCII_WORD = re.compile(r"[!-~]{1,256}")
+MARK = re.compile(r"[_:]")
+"""What half of a column's ASCII words have where they are ids: FEVER's (`Fox_Broadcasting`), DBpedia's."""
+
 WORD = re.compile(r"\S{2,64}")
 
 ID_FRACTION = 0.9
@@ -106,6 +110,13 @@ def look_like_words(values: Sequence[Any]) -> bool:
     """Whether ID_FRACTION of at least one value are single short words, as all ids are."""
     n_words = sum(bool(WORD.fullmatch(str(value))) for value in values)
     return bool(values) and n_words >= ID_FRACTION * len(values)
+
+
+def look_like_names(values: Sequence[Any]) -> bool:
+    """Whether ID_FRACTION of at least one value are single ASCII words, and half of these have `_` or `:`."""
+    words = [value for value in values if isinstance(value, str) and ASCII_WORD.fullmatch(value)]
+    n_marked = sum(bool(MARK.search(word)) for word in words)
+    return bool(words) and len(words) >= ID_FRACTION * len(values) and 2 * n_marked >= len(words)
 
 
 def look_like_ids(values: Sequence[Any]) -> bool:

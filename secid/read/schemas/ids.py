@@ -10,7 +10,7 @@ from secid.errors import InputError
 from secid.read.collection import open_collection
 from secid.read.passages import leaves, passage_id, passage_text
 from secid.read.schemas.binding import Binding, extracted
-from secid.read.schemas.head import Head, look_like_ids, look_like_words
+from secid.read.schemas.head import Head, look_like_ids, look_like_names, look_like_words
 from secid.read.schemas.patterns import NEGATIVE_IDS, PASSAGE_ID, POSITIVE_IDS, QUERY_ID, fits
 from secid.settings import Settings, flag_of
 
@@ -35,7 +35,7 @@ def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, tex
     """The binding with `query_ids` and `passage_ids`: whether ids replace the texts.
 
     With a collection, values that it holds are ids, and single words are asked about; without one, whole numbers and
-    words with a digit are ids, and words next to ids of queries. A column of ids by its name never holds texts.
+    words with a digit, `_` or `:` are ids, and words next to ids of queries. A column named as ids never holds texts.
     texts : the user says by `--format` that words are texts. Raises InputError where the collection holds none.
     """
     if binding.pairs:
@@ -56,7 +56,8 @@ def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, tex
         if passage_ids and values and not n:
             raise _unresolved("passage", values, binding, path, certain=named)
     else:
-        looks = look_like_ids(values) or ((query_named or whole) and look_like_words(values))
+        looks = look_like_ids(values) or look_like_names(values)
+        looks = looks or ((query_named or whole) and look_like_words(values))
         passage_ids = named or (looks and not texts)
     query_ids = query_named or (whole and not texts)
     if collection is not None and collection.has("queries"):

@@ -43,6 +43,12 @@ def are_numbers(head: Head, key: Key) -> bool:
     return bool(values) and all(as_number(value) is not None for value in values)
 
 
+def is_score(head: Head, key: Key) -> bool:
+    """Whether a column holds numbers, a fraction among them."""
+    values = head.column(key)
+    return are_numbers(head, key) and any(isinstance(v, float) or (isinstance(v, str) and "." in v) for v in values)
+
+
 def flag_columns(head: Head) -> list[Key]:
     """Columns whose values are 0 and 1, or words for them, both present."""
     return [key for key in head.kinds if {*map(as_label, leaves(head.column(key)))} - {None} == FLAGS]

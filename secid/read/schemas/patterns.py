@@ -66,12 +66,6 @@ ABOUT = re.compile(
     r"miners?|models?|methods?|splits?|lang(uage)?s?|prompts?|meta(data)?|extra|tokens?|embeddings?|vectors?"
 )
 """Words of columns that say something of a passage and hold none."""
-RESERVED = re.compile(r"(?i)(.+[_ -])?(labels?|scores?)")
-"""Columns that sentence-transformers keeps for labels, wherever they are, and their like (`esci_label`)."""
-ID_NAME = re.compile(
-    r"(?i)_?(id|idx|index|guid|uuid|split|source|type|task|lang|language|category)|(.*_|[qp]|doc)(id|idx)s?"
-)
-"""Columns of ids and marks, which are no texts of any row."""
 
 
 def has_word(name: str, word: re.Pattern[str]) -> bool:

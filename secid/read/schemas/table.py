@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from secid.read.rows import Row
-from secid.read.schemas import labels, order, toolkits
+from secid.read.schemas import labels, toolkits
 from secid.read.schemas.patterns import NEGATIVE, NEGATIVE_IDS, POSITIVE, POSITIVE_IDS, QUERY, QUERY_ID, Bind, columns
 
 
@@ -79,14 +79,14 @@ SHAPES = (
           ({"query_text": "q", "gold_passage": "p", "hard_negative": "n"},), ids=False),
     Shape("labelled-list", "labelled list", labels.labelled_list,
           ({"query": "q", "docs": ["p", "n"], "labels": [1, 0]},)),
-    Shape("rocketqa", "RocketQA, rows that end on a label", order.positional_pair,
+    Shape("rocketqa", "RocketQA, rows that end on a label", toolkits.positional_pair,
           (["q", "T", "p", "1"], ["q", "T", "n", "0"])),
     Shape("labelled-pair", "labelled pair", labels.labelled_pair,
           ({"query": "q", "passage": "p", "label": 1}, {"query": "q", "passage": "n", "label": 0}), rank=1),
-    Shape("colbert", "ColBERT n-way", order.colbert, ([11, [1, 0.9], [2, 0.1]],), ids=True),
-    Shape("id-rows", "rows of ids (MS MARCO, ColBERT, GPL)", order.positional_triplet, ([11, 1, 2],), ids=True),
-    Shape("rows", "rows without names (JSON arrays, MS MARCO triples)", order.positional_triplet, (["q", "p", "n"],),
-          ids=False, by_name=order.positional_tuple),
+    Shape("colbert", "ColBERT n-way", toolkits.colbert, ([11, [1, 0.9], [2, 0.1]],), ids=True),
+    Shape("id-rows", "rows of ids (MS MARCO, ColBERT, GPL)", toolkits.positional_triplet, ([11, 1, 2],), ids=True),
+    Shape("rows", "rows without names (JSON arrays, MS MARCO triples)", toolkits.positional_triplet, (["q", "p", "n"],),
+          ids=False, by_name=toolkits.positional_tuple),
     Shape("ids", "ids and a corpus", columns((*QUERY, *QUERY_ID), POSITIVE, NEGATIVE, "cells"),
           ({"query": 11, "positive": 1, "negative": 2},), ids=True, rank=1),
     Shape("triplet", "sentence-transformers triplet or n-tuple",
@@ -100,6 +100,6 @@ SHAPES = (
           ids=False, rank=1),
     Shape("id-columns", "columns named as ids", columns((*QUERY, *QUERY_ID), POSITIVE_IDS, NEGATIVE_IDS, "any"),
           ({"query_id": "11", "positive_id": "d1", "negative_ids": ["d2"]},), ids=True, rank=2),
-    Shape("ordered-triplet", "three columns of text, by their order", order.by_order,
+    Shape("ordered-triplet", "three columns of text, by their order", toolkits.by_order,
           ({"premise": "q", "entailment": "p", "contradiction": "n"},), ids=False, rank=2),
 )  # fmt: skip

@@ -136,7 +136,6 @@ def test_texts_are_kept_as_they_are(items: Items) -> None:
         ({"title": None, "text": "x"}, "x"),
         ({"title": 7, "text": "x"}, "x"),
         ({"text": "x"}, "x"),
-        ({"title": "T", "text": ""}, "T"),
         ({"title": "T", "contents": "x"}, "T x"),
     ],
 )
@@ -144,6 +143,20 @@ def test_titles_are_joined(passage: dict[str, Any], text: str, items: Items) -> 
     for others in ([], [{"title": "A", "text": "b"}]):
         row = {**PASSAGES, "negative_passages": [passage, *others]}
         assert items([PASSAGES, row])[1].negatives[0] == text
+
+
+@pytest.mark.parametrize("titles", [True, False])
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_a_title_without_a_text_is_an_empty_passage(text: str, titles: bool, items: Items) -> None:
+    empty = {"title": "T", "text": text}
+    rows = [
+        {**PASSAGES, "negative_passages": [empty]},
+        {**PASSAGES, "positive_passages": [empty]},
+        {**PASSAGES, "negative_passages": [empty, {"title": "T", "text": "x"}]},
+    ]
+    first, second, third = items([PASSAGES, *rows], titles=titles)[1:]
+    assert (first.reason, second.reason) == ("empty_negative", "no_positive")
+    assert third.dropped == (("empty_negative", 1),)
 
 
 def test_labels_in_lists(items: Items) -> None:

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,6 +81,24 @@ READ: dict[str, tuple[str, Any, dict[str, Any], Any]] = {
         [{**TEXT, "neg_bm25": ["c 0"], "neg_dense": ["d 0"]}],
         {},
         (*ABC, "neg_bm25"),
+    ),
+    "the miners first": (
+        "a.jsonl",
+        [{**TEXT, "bm25_negatives": ["c 0"], "dense_negatives": ["d 0"]}],
+        {},
+        (*ABC, "bm25_negatives"),
+    ),
+    "one word of another script": (
+        "a.jsonl",
+        [{"query": "最大的城市 是 哪个", "pos": ["上海"], "neg": ["北京市的中心", "กรุงเทพมหานคร", "東京_都"]}] * 3,
+        {},
+        ("最大的城市 是 哪个", ("上海",), ("北京市的中心", "กรุงเทพมหานคร", "東京_都")),
+    ),
+    "answers of one word": (
+        "a.jsonl",
+        [{"query": "a 0", "pos": ["Paris"], "neg": ["Rome", "self-made", "1984"]}] * 3,
+        {},
+        ("a 0", ("Paris",), ("Rome", "self-made", "1984")),
     ),
     "two columns of single negatives": (
         "a.csv",
@@ -194,8 +213,8 @@ REFUSED: dict[str, Case] = {
     ),
     "a table by columns": Case("a.json", json.dumps({key: {"0": value, "1": "x"} for key, value in TRIPLET.items()})),
     "lists by columns": Case("a.json", json.dumps({key: [value, f"{key} 1"] for key, value in TRIPLET.items()})),
-    "a header of unknown names": Case("a.csv", TABLE, (), ABC, kind=InputError),
-    "a header in another language": Case("a.tsv", "提问\t好文档\t坏文档\na 0\tb 0\tc 0\n", (), ABC, kind=InputError),
+    "a header of unknown names": Case("a.csv", TABLE, ("foo", "bar", "baz"), ABC, {"header": True}),
+    "a header or a row": Case("a.csv", TABLE, (), ("foo", ("bar",), ("baz",)), kind=InputError),
     "a header alone": Case("a.csv", "提问,好文档,坏文档\n", kind=InputError),
     "arrays under names": Case("a.jsonl", [["query", "positive", "negative"], ["a 0", "b 0", "c 0"]]),
     "ids without a collection": Case("a.jsonl", [IDS], ("DIR",), OF_IDS, kind=InputError),
@@ -237,7 +256,33 @@ REFUSED: dict[str, Case] = {
         "a.jsonl", [{"query": "a 0", "docs": ["b 0", "c 0"], "labels": [1, 0], "negatives": ["m"]}] * 3, (), ABC
     ),
     "one miner": Case("a.jsonl", [{**TEXT, "neg_bm25": ["c 0"]}], (), ABC),
-    "the miner first": Case("a.jsonl", [{**TEXT, "bm25_neg": ["c 0"], "dense_neg": ["d 0"]}], (), ABC),
+    "translations": Case(
+        "a.jsonl",
+        texts(en="a b", de="c d", fr="e f"),
+        ("en", "de", "fr"),
+        ("a b number 0", ("c d number 0",), ("e f number 0",)),
+    ),
+    "scores of a run": Case("a.tsv", [["q1", f"d{n}", f"{20 - n}.5"] for n in range(4)]),
+    "qrels of 0 and 1": Case(
+        "a.tsv",
+        [["q1", "d1", 1], ["q1", "d2", 0], ["q2", "d1", 0], ["q2", "d2", 1]],
+        ("DIR",),
+        ("the first query", (CORPUS["d1"],), (CORPUS["d2"],)),
+    ),
+    "names as ids without a collection": Case(
+        "a.jsonl",
+        [{"query": "who is he", "pos": ["Nikolaj_Coster-Waldau"], "neg": ["Fox_Broadcasting", "Arctic"]}] * 3,
+        ("DIR",),
+        ("who is he", ("an actor",), ("a network", "the far north")),
+        kind=InputError,
+    ),
+    "DBpedia's ids without a collection": Case(
+        "a.jsonl",
+        [{"query": "a 0", "pos": ["<dbpedia:X_(book)>"], "neg": ["<dbpedia:X_(book)>"]}],
+        ("DIR",),
+        ("a 0", ("a book",), ("a book",)),
+        kind=InputError,
+    ),
     "no negatives": Case("a.jsonl", [TEXT]),
     "a question, a context and an answer": Case("a.jsonl", texts(question="a b", context="c d", answer="e f")),
     "a word of negatives within a name": Case(
@@ -271,11 +316,8 @@ REFUSED: dict[str, Case] = {
         None,
         {"query_column": "doc", "positive_column": "code", "label_column": "label", "negative_column": "idx"},
     ),
-    "two texts that may be passages": Case(
-        "a.jsonl",
-        [{"query": ["i", f"q {n}"], "pos": [f"p {n}", f"o {n}"], "neg": ["i", f"n {n}"]} for n in range(4)],
-        (),
-        ("q 0", ("o 0",), ("n 0",)),
+    "titles in columns of their own": Case(
+        "a.jsonl", [{**TRIPLET, "positive_title": "T", "negative_title": "U"}] * 2, (), ABC
     ),
     "lists of queries": Case("a.jsonl", [{"query": ["a", "b", "c"], "positive": ["p"], "negative": ["n"]}]),
     "objects without a text": Case("a.jsonl", [{"query": "a 0", "pos": [{"Body": "b"}], "neg": [{"Body": "c"}]}] * 3),
@@ -285,21 +327,50 @@ REFUSED: dict[str, Case] = {
     "columns of bytes": Case("a.parquet", [{"query": b"a", "positive": b"b", "negative": b"c"}]),
 }
 
+NAMES = "query,positive,negative\n"
 CONTAINERS: dict[str, Case] = {
     "a README": Case("README.md", "# My data\n\nIt holds rows.\n", kind=InputError),
     "an Excel workbook": Case("a.xlsx", b"PK\x03\x04" + b"\0" * 60, kind=InputError),
     "UTF-16": Case(
         "a.csv", "query,positive,negative\na 0,b 0,c 0\n".encode("utf-16"), ("UTF-16",), ABC, kind=InputError
     ),
-    "Latin-1": Case(
-        "a.csv",
-        "query,positive,negative\né 0,b 0,c 0\n".encode("cp1252"),
-        ("CP1252",),
-        ("é 0", *ABC[1:]),
+    "UTF-16 without a mark": Case(
+        "a.tsv", f"{NAMES}a 0,b 0,c 0\n".replace(",", "\t").encode("utf-16-be"), (), ABC, kind=InputError
+    ),
+    "Latin-1": Case("a.csv", f"{NAMES}é 0,b 0,c 0\n".encode("cp1252"), ("é",), ("é 0", *ABC[1:]), kind=InputError),
+    "GB18030": Case(
+        "a.csv", f"{NAMES}北京 0,b 0,c 0\n".encode("gb18030"), ("北京",), ("北京 0", *ABC[1:]), kind=InputError
+    ),
+    "semicolons": Case("a.csv", f"{NAMES}a 0,b 0,c 0\n".replace(",", ";"), (), ABC, kind=InputError),
+    "vertical bars": Case("a.csv", f"{NAMES}a 0,b 0,c 0\n".replace(",", "|"), (), ABC, kind=InputError),
+    "trailing commas": Case(
+        "a.jsonl",
+        '{"query": "a, ]", "pos": ["b",], "neg": ["c, }",],}\n' * 2,
+        (),
+        ("a, ]", ("b",), ("c, }",)),
         kind=InputError,
     ),
-    "semicolons": Case("a.csv", "query;positive;negative\na 0;b 0;c 0\n", kind=InputError),
-    "trailing commas": Case("a.jsonl", json.dumps(TRIPLET)[:-1] + ",}\n", kind=InputError),
+    "trailing commas in an array": Case(
+        "a.json", '[{"query": "a 0", "pos": ["b 0",],\n "neg": ["c 0"]},\n]', (), ABC, kind=InputError
+    ),
+    "commas between lines": Case("a.jsonl", (json.dumps(TRIPLET) + ",\n") * 2, (), ABC, kind=InputError),
+    "halves of surrogate pairs": Case(
+        "a.jsonl",
+        '{"query": "a 0", "pos": ["b\\ud800 0"], "neg": ["c 0"]}\n' * 2,
+        (),
+        ("a 0", ("b? 0",), ("c 0",)),
+        kind=InputError,
+    ),
+    "half of a surrogate pair in an array": Case(
+        "records.json",
+        '[\n{"query": "a 0", "pos": ["b\\ud800 0"],\n "neg": ["c 0"]}]',
+        (),
+        ("a 0", ("b? 0",), ("c 0",)),
+        kind=InputError,
+    ),
+    "a file of the command's own name": Case(
+        "records.csv", f"{NAMES}a 0,b 0,c 0\n".replace(",", "|"), (), ABC, kind=InputError
+    ),
     "TREC": Case("qrels.txt", "1 0 d1 1\n1 0 d2 0\n", kind=InputError),
 }
 
@@ -326,20 +397,25 @@ def test_is_refused_with_what_reads_it(name: str, tmp_path: Path, wiki: str) -> 
         for word in error.remedy.split(" ")
     ]
     settings = {key: wiki if value == "DIR" else value for key, value in case.settings.items()}
-    first = typed_back(" ".join(words), tmp_path / case.file, settings)
+    remedy = (
+        next((part for part in error.remedy.split(", or ") if f"reads {case.fill[0]}" in part), "") if case.fill else ""
+    )
+    first = typed_back(remedy or " ".join(words), tmp_path / case.file, settings)
     assert first[:3] == case.expected
 
 
 def typed_back(remedy: str, path: Path, settings: dict[str, Any]) -> Record | Defect:
     """The first item that the command or the flags of a remedy read."""
-    commands = re.findall(r"(?:iconv|jq) [^`]*> NEW", remedy)
+    commands = re.findall(r"(?:cat|iconv|jq) .*?> [\w.-]+", remedy)
     if not commands:
         return read(path, **{**settings, **dict(flags_of(remedy))})[1][0]
-    if shutil.which(commands[0].split()[0]) is None:
-        pytest.skip(f"{commands[0].split()[0]} is not installed")
-    new = path.with_name(f"new{path.suffix.replace('.json', '.jsonl').replace('ll', 'l')}")
-    whole = commands[0].replace(" FILE", f" {shlex.quote(str(path))}").replace(" NEW", f" {shlex.quote(str(new))}")
-    subprocess.run(["/bin/sh", "-c", whole], check=True)
+    programs = re.findall(r"cat|iconv|jq|perl", commands[0])
+    if missing := [program for program in programs if shutil.which(program) is None]:
+        pytest.skip(f"{missing[0]} is not installed")
+    whole = commands[0].replace("python ", f"{shlex.quote(sys.executable)} ")
+    before = {*path.parent.iterdir()}
+    subprocess.run(["/bin/sh", "-c", whole], check=True, cwd=path.parent)
+    (new,) = {*path.parent.iterdir()} - before
     return read(new, **settings)[1][0]
 
 
