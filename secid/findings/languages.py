@@ -122,8 +122,8 @@ class _Model:
     The library follows each text byte by byte through an automaton, whose states name features, and adds up
     log(1 + count) times the weights of the features. Here all texts take a step at once.
 
-    next_state : by row << 8 | byte.   row, feature : (n_states,), NO_FEATURE = n_features where a state has none.
-    weights    : (n_features + 1, n_columns) float32, zeros for NO_FEATURE.   prior : (n_columns,).
+    next_state : by row << 8 | byte.   row, feature : (n_states,); feature n_features where a state names none.
+    weights    : (n_features + 1, n_columns) float32, the last row zeros.   prior : (n_columns,).
     language   : (n_columns, len(LANGUAGES)) 1 where a column is of a language: some have one for each script.
     """
 
@@ -166,8 +166,10 @@ class _Model:
         return shares.argmax(axis=1), shares.max(axis=1)
 
     def _features(self, parts: Sequence[bytes], n_bytes: Index) -> npt.NDArray[np.int32]:
-        """(n, longest) the feature at each byte of each text, NO_FEATURE behind its end. Longest texts go first, so
-        that those which have not ended are always the first ones."""
+        """(n, longest + 1) the feature at each byte of each text, n_features where there is none and behind its end.
+
+        The longest texts come first while they are read, so that those that have not ended are the first n.
+        """
         order = np.argsort(-n_bytes, kind="stable")
         starts = (np.cumsum(n_bytes) - n_bytes)[order]
         width = int(n_bytes.max(initial=0)) + 1
