@@ -7,7 +7,7 @@ from math import factorial
 
 from rich.console import Console
 
-from secid.pages.numbers import count, plural
+from secid.pages.numbers import SPACE, count, plural
 from secid.pages.page import Table, foreign, number
 from secid.pages.sanitize import named, plain
 from secid.pages.terminal import print_table, write
@@ -16,9 +16,9 @@ from secid.settings import in_words
 
 ALPHA = 0.05
 LEGEND = (
-    "Kendall tau and Spearman: −1 reversed, 1 the same order. pairs: those that the number orders as the metric does. "
-    "regret: what is lost of the metric by taking the source that the number puts first; lower is better. In brackets: "
-    "95 % CI, where errors are known."
+    "tau: Kendall's, −1 reversed, 1 the same order as the metric. regret: what is lost of the metric by taking the "
+    "source that the number puts first; lower is better. --json adds Spearman, pairs in order and the intervals of "
+    "every number."
 )
 ONE_COLUMN = (
     "One result for each source, if from one split and one training run, proves nothing: give one column for each "
@@ -36,8 +36,13 @@ LEAKAGE = (
 
 def conclusion(items: Sequence[Agreement]) -> str:
     """What these results can show, from the number of sources, numbers and columns. Source: METHOD 5, 12."""
+    return f"{chance(items)} {advice(items)}"
+
+
+def advice(items: Sequence[Agreement]) -> str:
+    """What results a choice needs."""
     n_columns = len({item.metric for item in items})
-    return f"{chance(items)} {ONE_COLUMN if n_columns == 1 else SEVERAL_COLUMNS} {LEAKAGE}"
+    return f"{ONE_COLUMN if n_columns == 1 else SEVERAL_COLUMNS} {LEAKAGE}"
 
 
 def chance(items: Sequence[Agreement]) -> str:
@@ -78,15 +83,28 @@ def permutation_p(item: Agreement) -> float:
 
 def print_agreement(console: Console, items: Sequence[Agreement]) -> None:
     """Prints the conclusion, one table a metric with the numbers in the order of the run, and the legend."""
-    write(console, conclusion(items))
+    write(console, chance(items), "bold")
+    write(console, advice(items))
     for metric in dict.fromkeys(item.metric for item in items):
         rows = [item for item in items if item.metric == metric]
         best = "no single best" if rows[0].best is None else f"best is {named(rows[0].best)}"
         console.print()
         write(console, f"{plain(metric)}: {plural(rows[0].n_sources, 'source')}, {best}", "bold")
+        write(console, _intervals(rows[0]))
         print_table(console, _table(rows), heads=2)
     console.print()
     write(console, LEGEND)
+
+
+def _intervals(item: Agreement) -> str:
+    """The 95 % CI of the score that the run ranks by, where errors are known."""
+    parts = (
+        ("tau", item.kendall_interval_95, "+.2f"),
+        ("Spearman", item.spearman_interval_95, "+.2f"),
+        ("regret", item.regret_interval_95, ".3g"),
+    )
+    known = [f"{name} {_written(ends[0], form)} to {_written(ends[1], form)}" for name, ends, form in parts if ends]
+    return f"95{SPACE}% CI of {plain(number_name(item.number))}: {', '.join(known)}" if known else ""
 
 
 def _table(items: Sequence[Agreement]) -> Table:
@@ -94,15 +112,12 @@ def _table(items: Sequence[Agreement]) -> Table:
         (
             plain(number_name(item.number)),
             "several tie" if item.first is None else plain(item.first),
-            _with_interval(item.kendall_tau_b, item.kendall_interval_95, "+.2f"),
-            _with_interval(item.spearman_rho, item.spearman_interval_95, "+.2f"),
-            f"{item.n_pairs_alike}/{item.n_pairs}",
-            _with_interval(item.top_1_regret, item.regret_interval_95, ".3g"),
+            _written(item.kendall_tau_b, "+.2f"),
+            _written(item.top_1_regret, ".3g"),
         )
         for item in items
     )
-    heads = ("Kendall tau", "Spearman", "pairs", "regret")
-    columns = (foreign("number"), foreign("puts first"), *map(number, heads))
+    columns = (foreign("number"), foreign("puts first"), number("tau"), number("regret"))
     return Table(caption="Agreement with the results", columns=columns, rows=rows)
 
 
@@ -118,8 +133,5 @@ def number_name(name: str) -> str:
     return name
 
 
-def _with_interval(value: float | None, interval: tuple[float, float] | None, form: str) -> str:
-    if value is None:
-        return "–"
-    ends = "" if interval is None else f" [{interval[0]:{form}}, {interval[1]:{form}}]"
-    return f"{value:{form}}{ends}".replace("-", "−")
+def _written(value: float | None, form: str) -> str:
+    return "–" if value is None else f"{value:{form}}".replace("-", "−")

@@ -68,7 +68,6 @@ class SourceAcross:
 
     name: str
     ranks: tuple[int | None, ...]
-    rank_groups: tuple[int | None, ...]
     scores_nats: tuple[float | None, ...]
     intervals_95: tuple[tuple[float, float] | None, ...]
     same_files: bool | None
@@ -89,9 +88,8 @@ class Reversal:
 
 @dataclass(frozen=True, kw_only=True)
 class RunComparison:
-    """Runs compared with the first. budgets: the B that each ranks at. stability: share of pairs of common sources
-    ordered alike, 0 to 1; None where the two share fewer than two sources. unlike: why scores are not the same number
-    in all runs.
+    """Runs compared with the first. budgets: the B that each ranks at. unlike: why scores are not the same number in
+    all runs.
     """
 
     schema_version: str
@@ -99,7 +97,6 @@ class RunComparison:
     budgets: tuple[float, ...]
     changes: tuple[Change, ...]
     sources: tuple[SourceAcross, ...]
-    stability: tuple[float | None, ...]
     reversals: tuple[Reversal, ...]
     unlike: tuple[str, ...]
 
@@ -117,7 +114,6 @@ def compare(runs: Sequence[tuple[str, Run]]) -> RunComparison:
         budgets=budgets,
         changes=changes,
         sources=_sources([run for _, run in runs]),
-        stability=tuple(_stability(runs[0][1], run) for _, run in runs),
         reversals=reversals,
         unlike=tuple(
             dict.fromkeys(
@@ -198,7 +194,6 @@ def _sources(runs: Sequence[Run]) -> tuple[SourceAcross, ...]:
             SourceAcross(
                 name=name,
                 ranks=tuple(None if item is None else item.rank for item in items),
-                rank_groups=tuple(None if item is None else item.rank_group for item in items),
                 scores_nats=tuple(None if point is None else point.nats for point in points),
                 intervals_95=tuple(None if point is None else point.interval_95 for point in points),
                 same_files=_same_files(items),
@@ -222,23 +217,13 @@ def _same_files(items: Sequence[SourceResult | None]) -> bool | None:
     return len(set(contents)) == 1 if len(contents) > 1 else None
 
 
-def _common_pairs(first: Run, other: Run) -> list[tuple[str, str, bool]]:
-    """(higher, lower, same order) of the pairs of common sources, by rank in the first run."""
+def _reversals(label: str, first: Run, other: Run) -> list[Reversal]:
     ranks = {name: source.rank for name, source in _by_name(other).items()}
     common = [source.name for source in first.sources if source.name in ranks]
-    return [(a, b, ranks[a] < ranks[b]) for a, b in combinations(common, 2)]
-
-
-def _stability(first: Run, other: Run) -> float | None:
-    pairs = _common_pairs(first, other)
-    return sum(same for _, _, same in pairs) / len(pairs) if pairs else None
-
-
-def _reversals(label: str, first: Run, other: Run) -> list[Reversal]:
     return [
         Reversal(run=label, first=a, second=b, established=_established(first, a, b) and _established(other, a, b))
-        for a, b, same in _common_pairs(first, other)
-        if not same
+        for a, b in combinations(common, 2)
+        if ranks[a] > ranks[b]
     ]
 
 

@@ -28,7 +28,7 @@ def page_of_comparison(runs: RunComparison) -> Page:
     return Page(
         title="Runs compared",
         subtitle=f"{plural(len(runs.runs), 'run')}: {listed([named(label) for label in runs.runs], 8)}",
-        verdict=(_order(runs), _changed(runs), _comparable(runs), CAUTION),
+        verdict=tuple(filter(None, (_headline(runs), _order(runs), _changed(runs), _comparable(runs), CAUTION))),
         answer=_scores(runs),
         pictures=(),
         findings=(),
@@ -39,18 +39,51 @@ def page_of_comparison(runs: RunComparison) -> Page:
     )
 
 
-def _order(runs: RunComparison) -> str:
-    first = named(runs.runs[0])
-    if all(value is None for value in runs.stability[1:]):
+def _headline(runs: RunComparison) -> str:
+    """What changed that matters: statuses of sources, and an order that is significant in both runs."""
+    swapped = _swapped(runs, established=True)
+    changes = [*_status_changes(runs), *([f"{swapped} change places significantly"] if swapped else [])]
+    if changes:
+        return f"{listed(changes)}."
+    shared = [item for item in runs.sources if None not in item.ranks]
+    if len(shared) < 2:
         return "The runs share fewer than two sources, so there is no order to compare."
-    if not runs.reversals:
-        return "The runs rank the sources that they share in the same order."
-    pairs = list(dict.fromkeys((named(item.first), named(item.second)) for item in runs.reversals))
-    swapped = [(" and " if len(pairs) == 1 else " with ").join(pair) for pair in pairs]
-    n_sure = len({frozenset((item.first, item.second)) for item in runs.reversals if item.established})
-    where = "in both runs" if len(runs.runs) == 2 else f"both in {first} and in another run"
-    are = "are" if n_sure > 1 else "is"
-    return f"Against {first}, {listed(swapped)} change places; {n_sure or 'none'} of these {are} significant {where}."
+    order = "no change of order is significant" if runs.reversals else "the order is the same"
+    return f"Every shared source keeps its status, and {order}."
+
+
+def _status_changes(runs: RunComparison) -> list[str]:
+    """A clause for each source and run with another status than in the first, and the defect that changed most."""
+    clauses = []
+    for item in runs.sources:
+        before = item.statuses[0]
+        for place, after in enumerate(item.statuses):
+            if before is None or after is None or after == before:
+                continue
+            shares = {name: (values[0] or 0.0, values[place] or 0.0) for name, values in item.findings.items()}
+            defects = [(abs(new - old), name) for name, (old, new) in shares.items() if FINDINGS[name].counted]
+            clause = f"{named(item.name)} changes from “{STATUS[before]}” to “{STATUS[after]}”"
+            if len(runs.runs) > 2:
+                clause += f" in {named(runs.runs[place])}"
+            if defects:
+                name = max(defects)[1]
+                clause += f" ({in_plain_words(name)} {' → '.join(map(percent, shares[name]))})"
+            clauses.append(clause)
+    return clauses
+
+
+def _swapped(runs: RunComparison, established: bool) -> str:
+    """The pairs of sources in another order than in the first run; established: in both runs."""
+    sure = {(item.first, item.second) for item in runs.reversals if item.established}
+    pairs = [pair for item in runs.reversals if ((pair := (item.first, item.second)) in sure) == established]
+    joint = " with " if len(set(pairs)) > 1 else " and "
+    return listed([joint.join(map(named, pair)) for pair in dict.fromkeys(pairs)])
+
+
+def _order(runs: RunComparison) -> str:
+    """Changes of order that are not significant; the headline has the others."""
+    swapped = _swapped(runs, established=False)
+    return f"{swapped} change places, but not significantly in both runs." if swapped else ""
 
 
 def _changed(runs: RunComparison) -> str:
@@ -104,14 +137,14 @@ def _scores(runs: RunComparison) -> Table:
     for item in runs.sources:
         cells = [_score(item, place, runs.budgets[place]) for place in range(len(runs.runs))]
         scores = [] if runs.unlike else [_difference(item.scores_nats, lambda value: nats(value, signed=True))]
-        rows.append((short(item.name), *cells, *(scores if two else ()), _hardness(item), _status(item)))
+        rows.append((short(item.name), _status(item), *cells, *(scores if two else ()), _hardness(item)))
     columns = (
         *_heads(runs, lambda label: Column(label, "wrapped")),
         *([number("difference")] * (two and not runs.unlike)),
     )
     return Table(
         caption="Rank, and score in nats ± 95 % CI, by run",
-        columns=(foreign("source"), *columns, text("hardness"), status("status")),
+        columns=(foreign("source"), status("status"), *columns, text("hardness")),
         rows=tuple(rows),
     )
 
@@ -160,16 +193,10 @@ def _differences(runs: RunComparison) -> Section:
     rows = tuple((_what(change), _name(change), *map(_shown, change.values)) for change in runs.changes)
     columns = (text("what"), foreign("name"), *_heads(runs, foreign))
     table = Table(caption="Everything that is not the same in all runs", columns=columns, rows=rows)
-    stability = tuple(
-        f"{named(label)} orders {percent(value)} of the pairs of sources as {named(runs.runs[0])} does."
-        for label, value in zip(runs.runs[1:], runs.stability[1:], strict=True)
-        if value is not None
-    )
     return Section(
         anchor="changes",
         title="What differs between the runs",
         link="Changes",
-        bullets=stability,
         parts=(Part(table=table),) if rows else (),
         terms=terms(*dict.fromkeys("ECI_sem" if at == 1.0 else "ECI_B" for at in runs.budgets), "hardness"),
     )

@@ -51,11 +51,12 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """title and description stand for the picture where it is not seen; draw makes the SVG."""
+    """title and description stand for the picture where it is not seen; draw makes the SVG; note: how to read it."""
 
     title: str
     description: str
     draw: Callable[[], Markup]
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,10 +29,20 @@ SPILLING = """[...document.querySelectorAll('body *')].filter(item => !item.clos
   && item.getBoundingClientRect().width > 0 && item.getBoundingClientRect().right > innerWidth + 1)
   .map(item => item.tagName + '.' + item.className)"""
 OUTSIDE = """[...document.querySelectorAll('svg text')].filter(item => {
-    const text = item.getBoundingClientRect(), chart = item.ownerSVGElement.getBoundingClientRect()
+    const text = item.getBoundingClientRect(), chart = item.closest('figure').getBoundingClientRect()
     return text.width > 0 && (text.right > chart.right + 1 || text.left < chart.left - 1)
   }).map(item => item.textContent)"""
 """Words that leave their chart."""
+COVERED = """(() => {
+    const boxes = [...document.querySelectorAll('.plot text:not(.tick), .plot circle')].map(item => {
+      const {left, top, right, bottom} = item.getBoundingClientRect()
+      return {left, top, right, bottom, text: item.tagName === 'text' ? item.textContent : ''}
+    })
+    return boxes.filter(a => a.text && boxes.some(b => a !== b
+      && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+      && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4)).map(item => item.text)
+  })()"""
+"""Names in the hardness picture that cover a point or another name."""
 FIRST_COLUMN = "[...document.querySelectorAll('.cards tbody th')].map(item => item.textContent.trim())"
 WORD = "unbroken" * 1_250
 
@@ -226,19 +236,35 @@ def test_every_chart_has_a_name_and_a_description(visit, pages, name):
         session = seen.page.context.new_cdp_session(seen.page)
         nodes = session.send("Accessibility.getFullAXTree")["nodes"]
         images = [node for node in nodes if node.get("role", {}).get("value") == "image" and not node["ignored"]]
-        assert len(images) == seen.page.evaluate("document.querySelectorAll('svg').length")
+        assert len(images) == seen.page.evaluate("document.querySelectorAll('[role=img]').length")
+        assert seen.page.evaluate("[...document.querySelectorAll('svg')].every(item => item.closest('[role=img]'))")
         assert all(len(node["name"]["value"]) > 20 for node in images)
 
 
-def test_words_of_charts_can_be_read_on_a_phone_and_are_no_larger_than_the_text_on_a_desk(visit, pages):
-    sizes = """[...document.querySelectorAll('.pictures svg text')].map(item => {
-      const svg = item.ownerSVGElement
-      return parseFloat(getComputedStyle(item).fontSize) * svg.clientWidth / svg.viewBox.baseVal.width
-    })"""
-    for width, low, high in ((360, 9.5, 15), (1280, 12, 15.5)):
+def test_charts_are_as_wide_as_the_page_and_their_words_of_one_size(visit, pages):
+    words = "[...document.querySelectorAll('.pictures svg text')]"
+    sizes = f"{words}.map(item => parseFloat(getComputedStyle(item).fontSize))"
+    for width in (360, 1280):
         with visit(pages["golden"], viewport={"width": width, "height": 800}) as seen:
-            shown = seen.page.evaluate(sizes)
-            assert low <= min(shown) <= max(shown) <= high
+            assert set(map(round, seen.page.evaluate(sizes))) == {13}
+            page, charts = seen.page.locator("main").bounding_box(), seen.page.locator(".pictures figure")
+            assert all(box.bounding_box()["width"] > page["width"] - 110 for box in charts.all())
+
+
+@pytest.mark.parametrize("name", ["golden", "large", "wide"])
+@pytest.mark.parametrize("width", [360, 800, 1280])
+def test_no_name_in_the_hardness_picture_covers_another_or_a_point(visit, pages, name, width):
+    with visit(pages[name], viewport={"width": width, "height": 800}) as seen:
+        assert seen.page.evaluate(COVERED) == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_command_breaks_at_spaces_only(visit, pages, width):
+    with visit(pages["golden"], viewport={"width": width, "height": 800}) as seen:
+        lines = "[...document.querySelectorAll('.command span')].map(item => item.getClientRects().length)"
+        heights = "[...document.querySelectorAll('.command span')].map(item => item.getBoundingClientRect().height)"
+        assert set(seen.page.evaluate(lines)) == {1}
+        assert max(seen.page.evaluate(heights)) < 24
 
 
 def test_without_its_style_the_page_still_says_everything(visit, pages):

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from secid.pages.charts.scores import REFERENCES, dot
+from secid.pages.charts.scores import REFERENCES
 from secid.pages.charts.svg import (
-    AXIS,
     FONT,
-    WIDTH,
     Scale,
-    bottom_axis,
+    across,
+    dot,
+    grid_across,
     label,
-    left_axis,
     line,
-    picture,
+    numbers_across,
     text_width,
     ticks,
+    wide,
     words,
 )
 from secid.pages.numbers import fraction, percent
@@ -27,18 +27,21 @@ from secid.pages.page import Chart, described
 from secid.pages.sanitize import short
 from secid.results import Run, SourceResult
 
-LEFT, TOP, HEIGHT = 50.0, 28.0, 250.0
-GAP = 8.0
-"""Between a point and its name."""
-NAME_ROOM = 150.0
-HEIGHTS = (-6, 5, 16, -12, 22, -26, 36, -40, 50, -54)
-SPOTS = tuple((dy, side) for dy in HEIGHTS for side in (1, -1, 0) if side or abs(dy) >= 12)
-"""Where a name may be: height below its point, and to the right, to the left, or centred; the first is the best."""
-ANCHORS = {1: None, 0: "middle", -1: "end"}
-ENDS = {"random": 0.0, "known_positive": 1.0}
-"""Hardness of the controls that mark the ends of the scale, by definition."""
-
-
+TOP, HEIGHT, BELOW, LEFT = 24.0, 240.0, 42.0, 46.0
+"""Heights of the title of the upward axis, of the plot with the names of its ends, and of the axis across; and the
+room of the upward axis, which page.css leaves.
+"""
+NARROW, NAME_ROOM = 280.0, 130.0
+"""Widths of the plot on a phone, where names are placed apart (wider plots part them more), and of a name."""
+SPOTS = tuple((side, dy) for dy in (-8, 17, -23, 32, -38, 47, -53, -68, -83) for side in (1, -1))
+"""Where a name may be: right or left of its point, and how far below; the first is the best."""
+ANCHORS = {1: None, -1: "end"}
+ENDS = {0.0: ("random", "random passages"), 1.0: ("known_positive", "positives")}
+"""Hardness of the controls that mark the ends of the scale, by definition; and what an end is called."""
+NOTE = (
+    "Whiskers: 95 % CI. Hardness: 0 as near to the query as random passages, 1 as near as the positives. Hollow "
+    "circles: controls."
+)
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
 
@@ -62,7 +65,7 @@ def hardness_chart(run: Run) -> Chart | None:
         return None
     controls = [
         _Point(REFERENCES[kind], x, control.inversion_fraction, is_control=True)
-        for kind, x in ENDS.items()
+        for x, (kind, _) in ENDS.items()
         for control in run.controls
         if control.kind == kind
     ]
@@ -74,8 +77,8 @@ def hardness_chart(run: Run) -> Chart | None:
         )
         for item in (*sources, *controls)
     )
-    points = [*sources, *controls]
-    return Chart(title=title, description=description, draw=lambda: _draw(points, title, description))
+    points = [*controls, *sources]
+    return Chart(title=title, description=description, draw=lambda: _draw(points, title, description), note=NOTE)
 
 
 def _source(source: SourceResult) -> _Point | None:
@@ -90,73 +93,71 @@ def _draw(points: Sequence[_Point], title: str, description: str) -> Markup:
     xs = [value for item in points for value in (item.x, *(item.x_ends or ()))]
     ys = [value for item in points for value in (item.y, *(item.y_ends or ()))]
     bottom = TOP + HEIGHT
-    x_scale = Scale(min(-0.08, min(xs) - 0.05), max(1.08, max(xs) + 0.05), LEFT, WIDTH - 6)
-    y_scale = Scale(0.0, min(1.0, max(0.1, *ys) * 1.08), bottom, TOP)
-    x_ticks = [(value, f"{value:g}") for value in ticks(x_scale.low, x_scale.high)]
-    y_ticks = [(value, f"{100 * value:g} %") for value in ticks(0.0, y_scale.high)]
+    x_scale = Scale(min(-0.08, min(xs) - 0.05), max(1.08, max(xs) + 0.05), 0.0, 100.0)
+    y_scale = Scale(0.0, max(0.1, *ys), bottom, TOP + 1.5 * FONT)
     parts = [
-        *bottom_axis(x_scale, x_ticks, TOP, bottom, "hardness: 0 random passages, 1 the positives"),
-        *left_axis(y_scale, y_ticks, LEFT, WIDTH - 6, "negatives that outscore their positive"),
-        *(line(x_scale(x), TOP, x_scale(x), bottom, "ref", "3 3") for x in (0.0, 1.0)),
+        words("0%", FONT, "negatives that outscore their positive", dx=-LEFT, class_="tick"),
+        *grid_across(x_scale, bottom, TOP),
+        *numbers_across(x_scale, bottom + 17),
+        words("50%", bottom + 36, "hardness", anchor="middle", class_="tick"),
     ]
+    for value in ticks(0.0, y_scale.high):
+        y = y_scale(value)
+        parts.append(line("0%", y, "100%", y, "grid", opacity=0.2))
+        parts.append(words(-6.0, y + 4, f"{100 * value:g} %", anchor="end", class_="tick"))
+    for x, (_, name) in ENDS.items():
+        at, side = across(x_scale, x), -1 if x else 1
+        parts.append(line(at, TOP, at, bottom, "ref", "3 3"))
+        parts.append(words(at, TOP + FONT, name, dx=5.0 * side, anchor=ANCHORS[side], class_="tick"))
     for item in points:
         parts += _cross(item, x_scale, y_scale)
-    crosses = [_crosses(item, x_scale, y_scale) for item in points]
-    places = [(item, x_scale(item.x), y_scale(item.y)) for item in points]
-    parts += _names(places, [box for boxes in crosses for box in boxes], bottom)
-    return picture("hardness", title, description, bottom + AXIS + 2, parts)
+    parts += _names(points, x_scale, y_scale)
+    return wide(parts, bottom + BELOW, class_="plot", role="img", aria_label=f"{title}. {description}")
 
 
 def _cross(item: _Point, x_scale: Scale, y_scale: Scale) -> list[Markup]:
     """Both intervals through the point."""
-    x, y, class_ = x_scale(item.x), y_scale(item.y), "ctl" if item.is_control else "src"
+    x, y, class_ = across(x_scale, item.x), y_scale(item.y), "ctl" if item.is_control else "src"
     parts = []
     if item.x_ends is not None:
-        parts.append(line(x_scale(item.x_ends[0]), y, x_scale(item.x_ends[1]), y, f"{class_} whisker", opacity=0.6))
+        ends = [across(x_scale, end) for end in item.x_ends]
+        parts.append(line(ends[0], y, ends[1], y, f"{class_} whisker", opacity=0.6))
     if item.y_ends is not None:
         parts.append(line(x, y_scale(item.y_ends[0]), x, y_scale(item.y_ends[1]), f"{class_} whisker", opacity=0.6))
     return [*parts, dot(x, y, class_, f"{short(item.name)}: hardness {fraction(item.x)}, outscoring {percent(item.y)}")]
 
 
-def _crosses(item: _Point, x_scale: Scale, y_scale: Scale) -> list[Box]:
-    """The room of a point and its intervals."""
-    x, y = x_scale(item.x), y_scale(item.y)
-    boxes = [(x - 6, y - 6, x + 6, y + 6)]
-    if item.x_ends is not None:
-        boxes.append((x_scale(item.x_ends[0]), y - 3, x_scale(item.x_ends[1]), y + 3))
-    if item.y_ends is not None:
-        boxes.append((x - 3, y_scale(item.y_ends[1]), x + 3, y_scale(item.y_ends[0])))
-    return boxes
-
-
-def _names(places: Sequence[tuple[_Point, float, float]], boxes: Sequence[Box], bottom: float) -> list[Markup]:
-    """The name of each point where it covers the least of other names and of `boxes`."""
-    taken = list(boxes)
+def _names(points: Sequence[_Point], x_scale: Scale, y_scale: Scale) -> list[Markup]:
+    """The name of each source where, on a phone, it is near and covers little of points, intervals and other names."""
+    places = [(item, x_scale(item.x) / 100 * NARROW, y_scale(item.y)) for item in points]
+    taken = [(x - 6, y - 6, x + 6, y + 6) for _, x, y in places]
+    taken += [(x - 3, y_scale(item.y_ends[1]), x + 3, y_scale(item.y_ends[0])) for item, x, y in places if item.y_ends]
     parts = []
     for item, x, y in places:
+        if item.is_control:
+            continue
         text = label(item.name, NAME_ROOM)
-        spots = [(x + side * GAP, y + dy, side) for dy, side in SPOTS]
-        rooms = [_box(text, *spot) for spot in spots]
-        costs = [_outside(room, bottom) + sum(_shared(room, other) for other in taken) for room in rooms]
+        rooms = [_room(text_width(text), x, y + dy, side) for side, dy in SPOTS]
+        costs = [
+            _outside(room) + sum(_shared(room, other) for other in taken) + 3.0 * abs(dy)
+            for room, (_, dy) in zip(rooms, SPOTS, strict=True)
+        ]
         best = costs.index(min(costs))
         taken.append(rooms[best])
-        left, base, side = spots[best]
-        muted = "muted" if item.is_control else None
-        parts.append(words(left, base, text, anchor=ANCHORS[side], class_=muted))
+        side, dy = SPOTS[best]
+        parts.append(words(across(x_scale, item.x), y + dy, text, dx=5.0 * side, anchor=ANCHORS[side]))
     return parts
 
 
-def _box(text: str, x: float, y: float, side: int) -> Box:
-    width = text_width(text)
-    left = x - width * (1 - side) / 2
+def _room(width: float, x: float, y: float, side: int) -> Box:
+    left = x + 5 if side > 0 else x - 5 - width
     return (left, y - FONT, left + width, y + 4)
 
 
-def _outside(box: Box, bottom: float) -> float:
+def _outside(box: Box) -> float:
     """How far a name leaves the plot, which is worse than covering another."""
-    return 1e4 * (
-        max(0.0, LEFT - box[0]) + max(0.0, box[2] - WIDTH) + max(0.0, TOP - box[1]) + max(0.0, box[3] - bottom)
-    )
+    ends = (0.0 - box[0], box[2] - NARROW, TOP + 1.5 * FONT - box[1], box[3] - TOP - HEIGHT)
+    return 1e4 * sum(max(0.0, end) for end in ends)
 
 
 def _shared(first: Box, second: Box) -> float:

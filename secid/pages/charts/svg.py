@@ -13,7 +13,7 @@ from unicodedata import combining, east_asian_width
 
 from markupsafe import Markup, escape
 
-from secid.pages.sanitize import short
+from secid.pages.sanitize import plain, short
 
 WIDTH = 460
 """Width of every chart in its own units; a phone scales it down to about 330 pixels."""
@@ -71,9 +71,17 @@ def picture(key: str, title: str, description: str, height: float, body: Sequenc
     )
 
 
-def words(x: float, y: float, text: str, *, anchor: str | None = None, class_: str | None = None) -> Markup:
-    """A line of text."""
-    return tag("text", text or " ", x=x, y=y, text_anchor=anchor, class_=class_)
+def words(
+    x: float | str, y: float, text: str, *, dx: float = 0.0, anchor: str | None = None, class_: str | None = None
+) -> Markup:
+    """A line of text, dx units to the right of x."""
+    return tag("text", text or " ", x=x, y=y, dx=dx or None, text_anchor=anchor, class_=class_)
+
+
+def dot(x: str, y: float, class_: str, tip: str) -> Markup:
+    """A source's filled dot, or a control's hollow one. tip: shown under the pointer."""
+    fill = "none" if class_ == "ctl" else None
+    return tag("circle", tag("title", plain(tip)), cx=x, cy=y, r=4.5, class_=class_, stroke="currentColor", fill=fill)
 
 
 def label(name: str, room: float = LABEL_ROOM) -> str:
@@ -104,18 +112,64 @@ def _em(char: str) -> float:
 
 
 def line(
-    x1: float, y1: float, x2: float, y2: float, class_: str, dash: str | None = None, opacity: float | None = None
+    x1: float | str,
+    y1: float,
+    x2: float | str,
+    y2: float,
+    class_: str,
+    dash: str | None = None,
+    opacity: float | None = None,
 ) -> Markup:
-    """A straight line."""
+    """A straight line; x in units or, as "12%", of the width."""
     return tag(
-        "path",
-        d=f"M{_value(x1)} {_value(y1)}L{_value(x2)} {_value(y2)}",
+        "line",
+        x1=x1,
+        y1=y1,
+        x2=x2,
+        y2=y2,
         stroke="currentColor",
-        fill="none",
         class_=class_,
         stroke_dasharray=dash or None,
         stroke_opacity=f"{opacity:g}" if opacity is not None else None,
     )
+
+
+def wide(body: Sequence[Markup], height: float, class_: str = "strip", **attributes: object) -> Markup:
+    """An SVG as wide as its place, for shapes whose x is a share of the width: its words keep their size.
+
+    It shows what leaves it to the left, such as the numbers of an axis.
+    """
+    return tag(
+        "svg",
+        Markup("").join(body),
+        xmlns="http://www.w3.org/2000/svg",
+        width="100%",
+        height=ceil(height),
+        fill="currentColor",
+        overflow="visible",
+        class_=class_,
+        font_size=FONT,
+        **attributes,
+    )
+
+
+def across(scale: Scale, value: float) -> str:
+    """A place of a scale from 0 to 100 as a share of the width."""
+    return f"{scale(value):.2f}%"
+
+
+def grid_across(scale: Scale, bottom: float, top: float = 0.0) -> list[Markup]:
+    """Vertical grid lines."""
+    places = [across(scale, value) for value in ticks(scale.low, scale.high)]
+    return [line(at, top, at, bottom, "grid", opacity=0.2) for at in places]
+
+
+def numbers_across(scale: Scale, y: float) -> list[Markup]:
+    """The numbers of the grid lines."""
+    return [
+        words(across(scale, value), y, f"{value:g}", anchor="middle", class_="tick")
+        for value in ticks(scale.low, scale.high)
+    ]
 
 
 CLASS_COLOURS = {**{f"s{number}": colour for number, colour in enumerate(COLOURS)}, "src": COLOURS[0]}

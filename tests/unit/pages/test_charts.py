@@ -60,7 +60,7 @@ def test_attributes_and_bodies_are_escaped():
 def test_higher_scores_stand_further_right():
     run = samples.golden()
     text = forest_chart(run).draw()
-    places = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"[^>]*class="src"', text)]
+    places = [float(x) for x in re.findall(r'<circle cx="([\d.]+)%"[^>]*class="src"', text)]
     assert len(places) == len(run.sources)
     assert places == sorted(places, reverse=True)
 

@@ -107,7 +107,7 @@ def test_what_one_command_repairs_stands_open(commands, n_open):
 
 def test_a_command_is_printed_once():
     text = render(page(item("repeat"), item("hub", "secid flagged RUN")))
-    commands = re.findall('<code class="command">(.*?)</code>', text)
+    commands = [re.sub("<.*?>", "", code) for code in re.findall('<code class="command">(.*?)</code>', text)]
     assert commands == ["secid select RUN --drop repeat -o clean.jsonl", "secid flagged RUN"]
 
 

@@ -46,7 +46,7 @@ def test_the_report_in_markdown(snapshot):
 
 
 def test_what_screen_readers_say_of_charts(snapshot):
-    texts = re.findall(r"<(?:title|desc) id=[^>]*>([^<]*)<", FORMATS[".html"](RUN))
+    texts = re.findall(r'(?:aria-label="|<(?:title|desc) id=[^>]*>)([^<"]{20,}|[^<"]+(?=<))', FORMATS[".html"](RUN))
     snapshot("charts.txt", "\n".join(map(html.unescape, texts)) + "\n")
 
 
