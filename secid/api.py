@@ -154,11 +154,12 @@ def write_mixture(
     from secid.export.mixture import write_blend
     from secid.results.document import read_run
 
-    report = read_run(_folder(run))
+    folder = _folder(run)
+    report = read_run(folder)
     chosen = report.settings["seed"]["value"] if seed is None else seed
     with work_folder() as work:
-        bounds = max_share, fixed
-        return write_blend(report, shares, base, Path(path), schema, work, progress or Silent(), chosen, *bounds)
+        out, watcher = Path(path), progress or Silent()
+        return write_blend(report, folder, shares, base, out, schema, work, watcher, chosen, max_share, fixed)
 
 
 def select(
@@ -346,7 +347,7 @@ def check(
     progress.start("load libraries", None, "")
     from secid.read import passed_over, resolve_sources
     from secid.read.evaluation import read_evaluation
-    from secid.scoring.check import check_sources
+    from secid.scoring.check import check_sources, with_commands
 
     specs = [fspath(source) for source in sources]
     files = resolve_sources(specs, values)
@@ -355,7 +356,7 @@ def check(
     evaluation = None if against_eval is None else read_evaluation(fspath(against_eval), titles=values.titles)
     with work_folder() as work:
         report = check_sources(files, values, work, progress, evaluation)
-    return replace(report, failed=failures(report.sources, limits))
+    return with_commands(replace(report, failed=failures(report.sources, limits)), specs, settings)
 
 
 def gate(

@@ -41,20 +41,14 @@ class Settings:
     format: str | None = setting(None, "Schema of the files, instead of detecting it.", "Input", "NAME")
     query_column: str | None = setting(None, "Column that holds the query.", "Input", "COLUMN")
     positive_column: str | None = setting(None, "Column that holds the positive.", "Input", "COLUMN")
-    negative_column: str | None = setting(
-        None, "Column, or prefix of numbered columns, that holds the negatives.", "Input", "COLUMN"
-    )
+    negative_column: str | None = setting(None, "Column, or prefix of numbered ones, of negatives.", "Input", "COLUMN")
     label_column: str | None = setting(
         None, "Column of labels that make the passages of --positive-column positives or negatives.", "Input", "COLUMN"
     )
-    positive_score: float | None = setting(
-        None, "Smallest label or score that makes a passage a positive; others are negatives.", "Input"
-    )
-    source_column: str | None = setting(
-        None, "Column whose values split a file into sources, named file:value.", "Input", "COLUMN"
-    )
+    positive_score: float | None = setting(None, "Smallest label or score of a positive.", "Input")
+    source_column: str | None = setting(None, "Splits a file into sources, named file:value.", "Input", "COLUMN")
     collection: str | None = setting(
-        None, "BEIR folder (corpus.jsonl, queries.jsonl) that turns ids into texts.", "Input", "DIR"
+        None, "BEIR folder: corpus and queries turn ids into texts, qrels are labelled positives.", "Input", "DIR"
     )
     corpus: str | None = setting(None, "File that turns passage ids into texts.")
     queries: str | None = setting(None, "File that turns query ids into texts.")
@@ -73,15 +67,13 @@ class Settings:
     )
     revision: str | None = setting(None, "Revision of a hub encoder.")
     pooling: Pooling | None = setting(None, "Pooling of token vectors, instead of the encoder's own.")
-    query_prefix: str | None = setting(None, "Text put before every query, instead of the encoder's own.", "Encoder")
-    passage_prefix: str | None = setting(
-        None, "Text put before every passage, instead of the encoder's own.", "Encoder"
-    )
+    query_prefix: str | None = setting(None, "Text before each query, not the encoder's own.", "Encoder")
+    passage_prefix: str | None = setting(None, "Text before each passage, not the encoder's own.", "Encoder")
     max_length: int | None = setting(None, "Longest input in tokens; longer texts are cut.", "Encoder", ge=1)
     normalize: bool | None = setting(None, "Whether vectors are scaled to unit length by the encoder's recipe.")
     truncate_dim: int | None = setting(None, "Keep only the first dimensions of a vector.", ge=1)
     device: str = setting("auto", "auto, cpu, mps, cuda, or a list such as cuda:0,cuda:1.", "Encoder", "NAME")
-    dtype: Dtype = setting("auto", "Number format; auto is float32 on a CPU, bf16 on CUDA.", "Encoder")
+    dtype: Dtype = setting("auto", "Number format; auto: float32 on CPU, bf16 on CUDA.", "Encoder")
     batch_tokens: int | None = setting(None, "Padded tokens in one encoder batch; chosen by device if not set.", ge=1)
     trust_remote_code: bool = setting(False, "Run Python code from the encoder's repository.", "Encoder")
     allow_pickle: bool = setting(False, "Load weights stored as pickle, which can run code.")
@@ -109,9 +101,7 @@ class Settings:
     high_coverage: float = setting(0.5, "Coverage from which a negative counts as highly covered.", ge=0, le=1)
 
     # statistics
-    max_records: int | None = setting(
-        None, "Score a sample of at most this many queries of each source.", "Statistics", ge=1
-    )
+    max_records: int | None = setting(None, "Score a sample of at most N queries per source.", "Statistics", ge=1)
     until_ranked: float | None = setting(
         None,
         "Score growing samples until the order is established with this confidence, such as 0.95.",
@@ -133,7 +123,7 @@ class Settings:
     ablate: bool = setting(
         False, "Also score under other temperatures, tokenizers, IDF corpora, weights and samples.", "Statistics"
     )
-    by: str | None = setting(None, "Repeat scores and findings for each value of this column.", "Statistics", "COLUMN")
+    by: str | None = setting(None, "Repeat scores and findings by this column's values.", "Statistics", "COLUMN")
     block: tuple[str, ...] = setting(
         (), "With ablate: also report how stable the order is within NAME=source,source; several parted by ;"
     )

@@ -20,7 +20,6 @@ from secid.triplets.estimates import interval
 from secid.triplets.measured import Measured
 
 Scores = Mapping[str, float | None]
-SAMPLE_NOTE = "Scored with the document frequencies of the whole run; --max-records counts over its sample alone"
 
 
 def blocks_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -116,20 +115,12 @@ def _gap(values: Scores, first: str, second: str) -> float | None:
 
 
 def over_encoders(table: Mapping[str, Scores]) -> Ablation:
-    """The ablation over encoders; the first is the target. Its note says which agree, and the condition."""
+    """The ablation over encoders; the first is the target."""
     base, *others = table
     result = ablation("encoder", base, table)
     names = sorted(table[base])
-    changes = []
-    for other in others:
-        a, b = (np.array([table[encoder][name] for name in names], np.float64) for encoder in (base, other))
-        tau = kendall_tau_b(a, b)
-        changes.append(f"{other} {'undefined' if tau is None else f'{tau:+.2f}'}")
-    return replace(
-        result,
-        note=f"Kendall tau-b with {base}: {', '.join(changes)}. "
-        "Only encoders of the target's own family bear on the target",
-    )
+    scores = {encoder: np.array([table[encoder][name] for name in names], np.float64) for encoder in table}
+    return replace(result, kendall_tau_b={other: kendall_tau_b(scores[base], scores[other]) for other in others})
 
 
 def with_noise(
@@ -142,7 +133,7 @@ def with_noise(
     so every swap stays open there. Source: METHOD 8.
     """
     rows = tuple(_sample_row(row, variants[row.setting], items, budget) for row in ablation.rows)
-    return replace(ablation, rows=rows, note=SAMPLE_NOTE)
+    return replace(ablation, rows=rows)
 
 
 def _sample_row(row: AblationRow, variant: Variant, items: Sequence[Measured], budget: float) -> AblationRow:

@@ -18,7 +18,8 @@ def baseline(
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="The baseline to write [default: secid-baseline.json].")
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", help="The baseline to write [default: secid-baseline.json]."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
 ) -> None:

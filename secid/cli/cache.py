@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import takes_settings
+from secid.cli.options import Json, takes_settings
 from secid.cli.outputs import print_json
 
 if TYPE_CHECKING:
     from secid.encode import CacheFolder
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 app = typer.Typer(help="Show, empty or check the cache of embeddings.", no_args_is_help=True)
 UNITS = {"GB": 10**9, "MB": 10**6, "kB": 10**3, "B": 1}
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from secid.cli.options import READING, Quiet, Sources, takes_settings
+from secid.cli.options import READING, Json, Quiet, Sources, takes_settings
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import ANY, CHECKED
 
@@ -38,7 +38,7 @@ def check(
             f"of {ANY} (all of them), {', '.join((*CHECKED, *CAUTIONS))}.",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    json: Json = False,
     out: Annotated[
         list[Path] | None,
         typer.Option("-o", "--out", metavar="FILE", help="Also write the check here: .html, .md or .json."),
@@ -59,8 +59,8 @@ def check(
     from secid.cli.console import ConsoleProgress, stdout
     from secid.cli.outputs import check_outputs, files_read
     from secid.files import write_whole
-    from secid.pages.check_page import CHECK_FORMATS, check_json, check_page
-    from secid.pages.terminal import print_page
+    from secid.pages.check_page import CHECK_FORMATS, check_json
+    from secid.pages.check_text import print_check
 
     files = out or []
     check_outputs(files, CHECK_FORMATS, files_read(sources, settings))
@@ -72,5 +72,5 @@ def check(
         if json:
             sys.stdout.write(check_json(result))
         else:
-            print_page(stdout(), check_page(result))
+            print_check(stdout(), result)
     return 1 if result.failed else 0

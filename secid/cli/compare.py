@@ -7,18 +7,23 @@ from typing import Annotated
 
 import typer
 
+from secid.cli.options import Json
+
 
 def compare(
-    run: Annotated[Path, typer.Argument(help="Run folder of `secid score`, or its report.json.", show_default=False)],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Run folder of `secid score`, or its report.json.", show_default=False)
+    ],
     against: Annotated[
         Path,
         typer.Option(
             "--against",
+            metavar="FILE",
             help="CSV file: a column source, then one for each metric, split and run (and <column>_se, its standard "
             "error).",
         ),
     ],
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: Json = False,
 ) -> None:
     """Compare a ranking with downstream results: Kendall, Spearman, pairs in order, top-1 regret.
 

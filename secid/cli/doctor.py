@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
+
+from secid.cli.options import Json
 
 
 def doctor(
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: Json = False,
 ) -> None:
     """Print versions, devices and caches: what a bug report needs."""
     from secid.cli.outputs import print_json

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, takes_settings
+from secid.cli.options import ENCODING, Json, takes_settings
 
 NOT_EVALUATED = 3
 """Exit code of an encoder that cannot be trusted: a check failed or could not be run."""
@@ -26,7 +26,7 @@ def encoder(
             rich_help_panel="Encoder",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    json: Json = False,
     **settings: Any,
 ) -> int:
     """Show an encoder's recipe and run its self-test.

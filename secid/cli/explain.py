@@ -9,7 +9,9 @@ import typer
 
 
 def explain(
-    name: Annotated[str | None, typer.Argument(help="A finding or caution; all are listed without it.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A finding or caution; all are listed without it.")
+    ] = None,
 ) -> None:
     """Say what a finding is: its rule, its limit, what it needs, and what to do about it.
 

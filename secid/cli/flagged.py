@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from secid.cli.options import RunFolder
 from secid.cli.written import print_lines
 
 
 def flagged(
-    run: Annotated[Path, typer.Argument(help="Run folder of `secid score`.", show_default=False)],
+    run: RunFolder,
     finding: Annotated[
         str, typer.Option("--finding", metavar="NAME", help="Such as inversion; `secid explain` lists all.")
     ],
-    out: Annotated[str, typer.Option("-o", "--out", help="A new .jsonl file, or - for stdout.", show_default=False)],
-    source: Annotated[str | None, typer.Option("--source", help="Which source. [default: all]")] = None,
+    out: Annotated[
+        str, typer.Option("-o", "--out", metavar="FILE", help="A new .jsonl file, or - for stdout.", show_default=False)
+    ],
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="SOURCE", help="Which source. [default: all]")
+    ] = None,
 ) -> None:
     """Write the negatives that have a finding, one JSON line each, with their texts and numbers.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, READING, SCORING, Quiet, takes_settings
+from secid.cli.options import ENCODING, READING, SCORING, Json, Quiet, takes_settings
 
 if TYPE_CHECKING:
     from secid.results.gate import GateVerdict
@@ -75,7 +75,7 @@ def gate(
             "-o", "--out", metavar="FILE", help="Also write the verdict here: .html, .json, .md or .xml (JUnit)."
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
+    json: Json = False,
     annotations: Annotated[
         Annotations | None,
         typer.Option("--annotations", help="Also print annotations for a CI service."),

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from secid.cli.options import Json, Quiet, RunFolder
 from secid.cli.written import OUT_HELP, SCHEMA_HELP, print_lines, written_lines
 from secid.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from secid.export.best_mixture import MixResult
+    from secid.export.best_mixture import MixResult, Part
     from secid.export.mixture import Blend
     from secid.export.writer import Schema
     from secid.pages.page import Table
@@ -28,26 +29,33 @@ COLUMNS = (
 
 
 def mix(
-    run: Annotated[Path, typer.Argument(help="Run folder of `secid score`.", show_default=False)],
+    run: RunFolder,
     budget: Annotated[
-        float | None, typer.Option("--budget", help="Budget B of log det(I + B M) [default: the run's].")
+        float | None, typer.Option("--budget", metavar="B", help="Budget B of log det(I + B M) [default: the run's].")
     ] = None,
-    max_share: Annotated[float, typer.Option("--max-share", help="Largest share of any source.")] = 1.0,
+    max_share: Annotated[float, typer.Option("--max-share", metavar="S", help="Largest share of any source.")] = 1.0,
     fix: Annotated[
         list[str] | None,
-        typer.Option("--fix", help="NAME=SHARE: set the share of a source, or of a control; repeatable."),
+        typer.Option("--fix", metavar="NAME=SHARE", help="Set the share of a source, or of a control; repeatable."),
     ] = None,
     with_controls: Annotated[
         bool, typer.Option("--with-controls", help="Let controls take a share too, to see what the score asks for.")
     ] = False,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help=f"Also write the mixed file. {OUT_HELP}")] = None,
-    schema: Annotated[str | None, typer.Option("--as", help=SCHEMA_HELP, show_default=False)] = None,
-    base: Annotated[
-        str | None, typer.Option("--base", help="Source whose rows are written [default: first in rank with a share].")
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help=f"Also write the mixed file. {OUT_HELP}")
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of the draws [default: the run's].", min=0)] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")] = False,
+    schema: Annotated[str | None, typer.Option("--as", metavar="SCHEMA", help=SCHEMA_HELP, show_default=False)] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            "--base", metavar="SOURCE", help="Source whose rows are written [default: first in rank with a share]."
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Seed of the draws [default: the run's].", min=0)
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Find the mixture of a run's sources with the highest score. It maximises the score, not retrieval.
 
@@ -122,8 +130,21 @@ def _print(console: Console, mixture: MixResult, written: Blend | None) -> None:
     if mixture.hybrids:
         print_table(console, _hybrids_table(mixture))
     print_lines(console, mixture.remarks)
+    for part in mixture.parts:
+        _print_status(console, part)
     if written is not None:
         print_lines(console, (*written_lines(written, written.path), *_drawing_lines(written, mixture.max_share)))
+
+
+def _print_status(console: Console, part: Part) -> None:
+    """Says of a source with a share that it is not usable as it is, with the command that repairs it."""
+    from secid.pages.terminal import command
+
+    if part.share > 0 and part.repair is not None:
+        print_lines(console, [f"{part.name}: repair first, then score and mix again"])
+        command(console, part.repair, indent=2)
+    elif part.share > 0 and part.status == "unusable":
+        print_lines(console, [f"{part.name}: do not use; without its defects too few records keep a negative"])
 
 
 def _drawing_lines(written: Blend, max_share: float) -> Iterator[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
 from secid.errors import UsageError
-from secid.settings import DEFAULTS, FIELDS, GROUPS, TYPES, assignments, flag_of, value_text
+from secid.settings import DEFAULTS, FIELDS, GROUPS, TYPES, allowed, assignments, flag_of, value_text
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -41,10 +42,12 @@ Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="SOURCE",
-        help="Files, globs, folders of shards, name=path, or - for standard input.",
+        help="Files, globs, folders, name=path, or - for stdin.",
         show_default=False,
     ),
 ]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `secid score`.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
 Legend = Annotated[bool, typer.Option("--legend", help="Explain the columns below the table.")]
 
@@ -132,7 +135,19 @@ def _assignments(names: Sequence[str]) -> inspect.Parameter:
         f"Any setting, repeatable; NAME alone prints what it takes. Without a flag of their own: {others}. "
         "They can also be kept in secid.toml, or as SECID_NAME."
     )
-    option = typer.Option("--set", metavar="NAME=VALUE", help=text, rich_help_panel=REST)
+
+    def print_allowed(typed: list[str] | None) -> list[str] | None:
+        alone = [name for text in typed or () if "=" not in text and (name := text.strip().replace("-", "_")) in names]
+        for name in alone:
+            typer.echo(f"{name}: {allowed(name)}")
+        if alone:
+            raise typer.Exit
+        return typed
+
+    # Eager: it answers where SOURCE is not given.
+    option = typer.Option(
+        "--set", metavar="NAME=VALUE", help=text, rich_help_panel=REST, callback=print_allowed, is_eager=True
+    )
     return _keyword("assignments", Annotated[list[str] | None, option])
 
 

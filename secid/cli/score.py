@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 import sys
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, READING, SCORING, STATISTICS, Legend, Quiet, Sources, takes_settings
+from secid.cli.options import ENCODING, READING, SCORING, STATISTICS, Json, Legend, Quiet, Sources, takes_settings
 
 RunOption = Annotated[
     Path | None,
@@ -21,7 +22,6 @@ Out = Annotated[
     list[Path] | None,
     typer.Option("-o", "--out", metavar="FILE", help="Also write the report here: .json, .md or .html."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON instead of the table.")]
 Encoders = Annotated[
     list[str] | None,
     typer.Option(
@@ -35,44 +35,44 @@ Encoders = Annotated[
 SETTINGS = (*READING, *ENCODING, *SCORING, *STATISTICS)
 
 
-@takes_settings(*SETTINGS)
-def score(
-    sources: Sources,
-    encoder: Encoders = None,
-    run: RunOption = None,
-    force: Force = False,
-    out: Out = None,
-    json: Json = False,
-    legend: Legend = False,
-    quiet: Quiet = False,
-    **settings: Any,
-) -> None:
+def _scoring(text: str, names: Sequence[str], **fixed: Any) -> Callable[..., None]:
+    """A command that scores, with a flag for each named setting. text : its help.   fixed : settings it sets itself."""
+
+    @takes_settings(*names)
+    def command(
+        sources: Sources,
+        encoder: Encoders = None,
+        run: RunOption = None,
+        force: Force = False,
+        out: Out = None,
+        json: Json = False,
+        legend: Legend = False,
+        quiet: Quiet = False,
+        **settings: Any,
+    ) -> None:
+        _score(sources, encoder, run, force, out or [], json, legend, quiet, {**settings, **fixed})
+
+    command.__doc__ = text
+    return command
+
+
+score = _scoring(
     """Rank sources of hard negatives and write a run folder.
 
     Example: secid score negatives/*.parquet --encoder e5-base
-    """
-    _score(sources, encoder, run, force, out or [], json, legend, quiet, settings)
-
-
-@takes_settings(*(name for name in SETTINGS if name != "ablate"))
-def ablate(
-    sources: Sources,
-    encoder: Encoders = None,
-    run: RunOption = None,
-    force: Force = False,
-    out: Out = None,
-    json: Json = False,
-    legend: Legend = False,
-    quiet: Quiet = False,
-    **settings: Any,
-) -> None:
+    """,
+    SETTINGS,
+)
+ablate = _scoring(
     """Score, and see whether the order survives other settings.
 
     These are other temperatures, tokenizers, IDF corpora, weights and samples. The same as `secid score --ablate`.
 
-    Example: secid ablate negatives/*.parquet --encoder e5-base --encoder e5-large
-    """
-    _score(sources, encoder, run, force, out or [], json, legend, quiet, {**settings, "ablate": True})
+    Example: secid ablate *.parquet --encoder e5-base --encoder e5-large
+    """,
+    [name for name in SETTINGS if name != "ablate"],
+    ablate=True,
+)
 
 
 def _score(

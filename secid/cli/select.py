@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from secid.cli.options import Json, Quiet, RunFolder
 from secid.cli.written import OUT_HELP, SCHEMA_HELP, counted, print_lines, written_lines
 
 if TYPE_CHECKING:
@@ -20,10 +21,8 @@ EASIEST = (
     "keeps those that raise the score most, which at budget 1 are nearly the same. Neither prefers hard negatives."
 )
 DEFAULT_DROP = "dropped by default with a ranking rule: {}; --drop none keeps them"
-UNCHECKED = (
-    "{} of the copy were not in the scored sample: they were not checked, and the rows below are of the sample alone. "
-    "Score the whole file to repair it."
-)
+UNSCORED = "{} of the copy are outside the scored sample, and the rows below are of the sample alone."
+TEXTS_ONLY = "Only in the sample could {} be dropped, which the encoder finds."
 SAMPLED_ONLY = (
     "{}: evaluated only for a sample of at most 1,000 queries of each source; negatives of other queries are kept"
 )
@@ -35,9 +34,11 @@ BY_THE_SCORE = ", so the higher score proves nothing"
 
 
 def select(
-    run: Annotated[Path, typer.Argument(help="Run folder of `secid score`.", show_default=False)],
-    out: Annotated[Path, typer.Option("-o", "--out", help=OUT_HELP, show_default=False)],
-    source: Annotated[str | None, typer.Option("--source", help="Which source, if the run has several.")] = None,
+    run: RunFolder,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help=OUT_HELP, show_default=False)],
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="SOURCE", help="Which source, if the run has several.")
+    ] = None,
     drop: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,20 +48,27 @@ def select(
             "ranking rule. [default: none; with a ranking rule false_negative,near_copy,repeat]",
         ),
     ] = None,
-    top: Annotated[int | None, typer.Option("--top", help="Keep at most K negatives of each record.")] = None,
-    min_weight: Annotated[float | None, typer.Option("--min-weight", help="Keep negatives of at least this w.")] = None,
-    max_negatives: Annotated[int | None, typer.Option("--max", help="Keep at most N negatives in all.")] = None,
+    top: Annotated[
+        int | None, typer.Option("--top", metavar="K", help="Keep at most K negatives of each record.")
+    ] = None,
+    min_weight: Annotated[
+        float | None, typer.Option("--min-weight", metavar="W", help="Keep negatives of at least this weight.")
+    ] = None,
+    max_negatives: Annotated[
+        int | None, typer.Option("--max", metavar="N", help="Keep at most N negatives in all.")
+    ] = None,
     by: Annotated[
         str,
         typer.Option(
             "--by",
+            metavar="NAME",
             help="What --top and --max rank by: weight (keeps the easiest negatives), influence (those that raise the "
             "score most) or information.",
         ),
     ] = "weight",
-    schema: Annotated[str | None, typer.Option("--as", help=SCHEMA_HELP, show_default=False)] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")] = False,
+    schema: Annotated[str | None, typer.Option("--as", metavar="SCHEMA", help=SCHEMA_HELP, show_default=False)] = None,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write a copy of a source without its flagged negatives, or with its best ranked ones, and score it again.
 
@@ -100,14 +108,17 @@ def _copy_lines(selected: Selection, *, named: bool) -> Iterator[str]:
     """What the copy holds, and what it leaves out. named: whether the findings to drop were."""
     from secid.findings.rows import SAMPLED
     from secid.pages.numbers import plural
+    from secid.results.catalogue import FINDINGS
 
     yield from written_lines(selected, selected.path)
     n_gone, gone = sum(selected.left_out.values()), counted(selected.left_out)
     yield f"left out: {n_gone:,} of {selected.n_listed:,} listed negatives{gone}; see {selected.left_out_path}"
     if selected.rows_skipped:
         yield f"rows without a record, not in the copy{counted(selected.rows_skipped)}"
-    if selected.n_unchecked:
-        yield UNCHECKED.format(plural(selected.n_unchecked, "negative"))
+    if selected.n_unscored:
+        yield UNSCORED.format(plural(selected.n_unscored, "negative"))
+        if by_encoder := [name for name in selected.drop if FINDINGS[name].needs != "texts"]:
+            yield TEXTS_ONLY.format(", ".join(by_encoder))
     if sampled := [name for name in selected.drop if name in SAMPLED]:
         yield SAMPLED_ONLY.format(", ".join(sampled))
     if selected.drop and not named:
@@ -118,7 +129,7 @@ def _answers(selected: Selection) -> Table:
     """The answer row before and after."""
     from secid.pages.page import Table, foreign, number, status
 
-    numbers = ("score ± CI", "hardness", "outscoring", "defects", "n")
+    numbers = ("score ± CI", "hardness", "> positive", "defects", "n")
     return Table(
         caption="The source before and after",
         columns=(foreign(selected.source), status("status"), *map(number, numbers)),

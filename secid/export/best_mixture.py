@@ -6,7 +6,7 @@ Nothing is encoded or read again: M(alpha) = sum alpha_s M_s is all that a hybri
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from secid.errors import UsageError
 from secid.measure.information import InformationState, log_det_nats
 from secid.measure.mixture import SLACK, Bounds, Mixture, best_mixture, mixed
 from secid.results import Run
+from secid.results.sources import Status
 from secid.run_folder.read import read_control_states, read_states
 from secid.settings import FIELDS, flag_of
 from secid.triplets.measured import CURVE_BUDGETS
@@ -36,6 +37,8 @@ class Part:
     slope_nats   : what a unit more of it would add; equal over all sources with a share inside the bounds.
     loss_without_nats : what the best mixture loses when the source is left out; None where the
                    bounds allow no mixture of the others.
+    status, repair : the run's answer to the source, and the command that repairs it; None for a control, and no command
+                   unless it is to be repaired.
     """
 
     name: str
@@ -46,6 +49,8 @@ class Part:
     single_nats: float
     slope_nats: float
     loss_without_nats: float | None
+    status: Status | None = None
+    repair: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +119,13 @@ def mix(
     if with_controls and not controls:
         raise UsageError("this run holds no states of controls", remedy="score with --controls all")
     named = {_apart(label, states): state for label, state in controls.items()}
-    return mix_states({**states, **named}, set(named), budget, max_share, fixed or {})
+    mixture = mix_states({**states, **named}, set(named), budget, max_share, fixed or {})
+    sources = {source.name: source for source in run.sources}
+    answered = (
+        part if part.control else replace(part, status=sources[part.name].status, repair=sources[part.name].repair)
+        for part in mixture.parts
+    )
+    return replace(mixture, parts=tuple(answered))
 
 
 def _apart(label: str, sources: Mapping[str, InformationState]) -> str:

@@ -14,6 +14,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -24,10 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.errors import UsageError
-from secid.export.read_again import Original, find_source, plan_again, settings_of
+from secid.export.read_again import Original, find_source, plan_again, read_labels, settings_of
 from secid.export.rows import Passage, Row
 from secid.export.writer import Written, new_files, schema_of, suffix_of, write_rows
-from secid.findings.copies import CopyFinder
+from secid.findings.copies import CopyFinder, Positives
 from secid.findings.normal_form import text_forms
 from secid.findings.texts import mask_of
 from secid.measure.mixture import SLACK
@@ -87,6 +88,7 @@ class Blend(Written, DrawCounts):
 
 def write_blend(
     run: Run,
+    folder: Path,
     shares: Mapping[str, float],
     asked_base: str | None,
     out: Path,
@@ -99,11 +101,11 @@ def write_blend(
 ) -> Blend:
     """Writes the mixed file, and OUT.provenance.jsonl with a line for each record of the file.
 
-    shares : by source, adding up to 1.   asked_base : the base, where one was asked for.
+    folder : the run folder.   shares : by source, adding up to 1.   asked_base : the base, where one was asked for.
     asked  : the schema, None for that of the base or flagembedding.   work : an empty folder.
     max_share : largest share of the drawn negatives that a source may have, unless it is one of `fixed`.
     All records are written, also where the run scored a sample of them. The order of shares changes nothing.
-    All sources of the run are read: any of them may label what another lists as a negative.
+    Labelled positives of sources outside the mixture, and of qrels, are those that the run kept.
     Raises UsageError for invalid shares and for a largest share that leaves no negative, InputError where an original
     has changed, OutputError for a file that exists or cannot be written.
     """
@@ -115,10 +117,10 @@ def write_blend(
         find_source(run, name)
     schema, suffix = schema_of(asked, {file.schema for file in find_source(run, base).paths}), suffix_of(out)
     provenance = out.with_name(f"{out.name}.provenance.jsonl")
-    every = [source.name for source in run.sources]
+    rules = partial(_copies, known=read_labels(folder, run))
     with (
         new_files(out, provenance) as (mixed, log),
-        plan_again(run, every, settings, work, progress, _copies) as (plan, originals),
+        plan_again(run, sorted({*names, base}), settings, work, progress, rules) as (plan, originals),
     ):
         planned = originals[base].planned
         sources = {name: originals[name].planned for name in names}
@@ -196,9 +198,9 @@ def _n_candidates(finding: str, sources: Iterable[PlannedSource], queries: Index
     return sum(int((p.has(finding) & np.isin(p.query, queries)[p.triplet_record()]).sum()) for p in sources)
 
 
-def _copies(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> list[Mask]:
+def _copies(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource], known: Positives) -> list[Mask]:
     """The text rules that no drawn negative may meet; the others take longer and change nothing here."""
-    finder = CopyFinder(text_forms(queries), text_forms(passages), passages, sources)
+    finder = CopyFinder(text_forms(queries), text_forms(passages), passages, sources, known)
     return [mask_of(finder.flags(planned), planned.n_triplets) for planned in sources]
 
 

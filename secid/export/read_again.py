@@ -11,6 +11,7 @@ from typing import Any
 
 from secid.errors import InputError, UsageError
 from secid.export.rows import Place, Row, RowsOnDisk
+from secid.findings.copies import Positives, restored
 from secid.pool import Plan, PlannedSource, make_plan
 from secid.pool.make import TextRules
 from secid.pool.reading import bytes_read_by
@@ -18,6 +19,7 @@ from secid.progress import Progress
 from secid.read import FileContent, Reader, once_only, open_source
 from secid.records import Source
 from secid.results import Run, SourceResult
+from secid.run_folder.read import POSITIVES, read_positives, whole
 from secid.settings import FIELDS, Settings
 
 PLACEHOLDER = "source"
@@ -47,6 +49,12 @@ def settings_of(run: Run, **changes: Any) -> Settings:
     """The settings that a run was made with, with changes; settings of a newer secid are left out."""
     values = {name: entry["value"] for name, entry in run.settings.items() if name in FIELDS}
     return replace(Settings(**values), **changes)
+
+
+def read_labels(folder: Path, run: Run) -> Positives:
+    """Labelled positives of a run, as its folder keeps them. Raises InputError where they are missing or damaged."""
+    with whole(folder / "state" / POSITIVES, folder):
+        return restored(read_positives(folder, run))
 
 
 def find_source(run: Run, name: str | None) -> SourceResult:

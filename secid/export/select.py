@@ -1,6 +1,7 @@
 """A filtered copy of a source: without the negatives that have a finding, and only the best ranked of the others.
 
-Findings are the columns of the run's negatives.parquet, so that `select` drops what `score` reports. Of the copies of a
+The rules of the texts are applied to every row of the files, with the labelled positives that the run kept, whether the
+run scored all rows or a sample; findings that need the encoder are columns of its negatives.parquet. Of the copies of a
 text in a record the first is kept and the others are repeats. Source: METHOD 7, 14.
 """
 
@@ -10,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TextIO, get_args
 
@@ -18,16 +20,13 @@ import numpy.typing as npt
 
 from secid.encode import Encoder, load
 from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
-from secid.export.read_again import Original, find_source, plan_again, settings_of
+from secid.export.read_again import Original, find_source, plan_again, read_labels, settings_of
 from secid.export.rows import Row
 from secid.export.writer import Written, new_files, schema_of, suffix_of, write_rows
-from secid.findings.normal_form import text_forms
 from secid.findings.rows import SAMPLED
-from secid.findings.texts import listed_before, mask_of
-from secid.pool import Plan, PlannedSource
+from secid.findings.texts import text_masks
+from secid.pool import Plan, PlannedSource, plan_with, restricted
 from secid.pool import select as part_of
-from secid.pool.plan import Mask
-from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.results import Run, SourceResult
 from secid.results.catalogue import FINDINGS, TEXT_FINDINGS, known_finding
@@ -128,7 +127,8 @@ class Selection(Written):
     drop         : the findings whose negatives were dropped.
     n_listed     : negatives as the source's rows list them, repeats and blank ones included:
                    n_negatives + sum(left_out).
-    n_unchecked  : negatives in the copy that the run did not score, so that no finding of theirs is known.
+    n_unscored   : negatives in the copy that the run did not score: the rules of the texts dropped the others of them,
+                   findings that need the encoder none. `before` and `after` are of the scored ones.
     left_out     : listed negatives that are not in the copy, by reason: of several findings the catalogue's first.
                    Blank negatives are `empty` and in no copy.
     rows_skipped : rows that give no record and are not in the copy, by reason. Of what they list only blank negatives
@@ -142,7 +142,7 @@ class Selection(Written):
     left_out_path: str
     drop: tuple[str, ...]
     n_listed: int
-    n_unchecked: int
+    n_unscored: int
     left_out: dict[str, int]
     rows_skipped: dict[str, int]
     budget: float
@@ -177,12 +177,16 @@ def select(
     schema, suffix = schema_of(asked, {file.schema for file in result.paths}), suffix_of(out)
     settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
     left_out_path = out.with_name(f"{out.name}.left-out.jsonl")
+    rules = partial(text_masks, known=read_labels(folder, run))
     with (
         new_files(out, left_out_path) as (copy, log),
-        plan_again(run, [result.name], settings, work, progress, _repeats) as (plan, originals),
+        plan_again(run, [result.name], replace(settings, max_records=None, first_k=None), work, progress, rules) as (
+            plan,
+            originals,
+        ),
     ):
         original = originals[result.name]
-        facts = _read_facts(run, folder, result.name, original.planned, rule)
+        facts = _read_facts(run, folder, original, restricted(original.planned, plan.queries, settings), rule)
         reasons = reasons_left_out(original.planned, facts, rule)
         selected = _Selected(original, facts, reasons, _listed_reasons(original.planned, reasons, rule))
         selected.refuse_nothing()
@@ -198,7 +202,7 @@ def select(
         left_out_path=str(left_out_path),
         drop=rule.drop,
         n_listed=len(selected.listed) + int(original.planned.blanks.count.sum()),
-        n_unchecked=int(((original.planned.listed < 0) & (selected.listed == "")).sum()),
+        n_unscored=int((~facts.scored[original.planned.listed] & (selected.listed == "")).sum()),
         left_out=left_out,
         rows_skipped=rows_skipped,
         budget=run.budget,
@@ -207,55 +211,59 @@ def select(
     )
 
 
-def _repeats(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> list[Mask]:
-    """Of the text rules the one whose column does not say how many copies of a negative go."""
-    facts = text_forms(passages)
-    return [mask_of({"repeat": listed_before(planned, facts)}, planned.n_triplets) for planned in sources]
-
-
 @dataclass(frozen=True)
 class _Facts:
-    """What the run says of a source's negatives, (T,) each, in the order of the plan's triplets.
+    """What is known of a source's negatives, (T,) each, in the order of the plan's triplets.
 
-    numbers : weight, influence and information.   findings : of the rule's names, in its order.
-    texts   : all text findings that the run evaluated.
+    scored  : those that the run scored.   numbers : their weight, influence and information; NaN for the others.
+    findings : of the rule's names, in its order. Of the others no finding that needs the encoder is known.
     """
 
+    scored: Flags
     numbers: Mapping[str, Floats]
     findings: Mapping[str, Flags]
-    texts: Mapping[str, Flags]
 
 
-def _read_facts(run: Run, folder: Path, name: str, planned: PlannedSource, rule: Rule) -> _Facts:
-    """A source's columns of negatives.parquet. Several positives of a negative give the mean weight and any finding.
+def _read_facts(run: Run, folder: Path, original: Original, sample: PlannedSource, rule: Rule) -> _Facts:
+    """Findings of the texts, and a source's columns of negatives.parquet: the mean weight and any finding of a
+    negative that is scored against several positives.
 
-    Raises UsageError for a finding that was not evaluated, InputError where the table is damaged, or is not that
-    of these files.
+    sample : the part of the source that the run scored. Raises UsageError for a finding that was not evaluated,
+    InputError where the table is damaged, or is not that of these files.
     """
-    columns = {finding: FINDINGS[finding].column for finding in dict.fromkeys((*rule.drop, *TEXT_FINDINGS))}
+    planned, name = original.planned, original.name
+    columns = {finding: FINDINGS[finding].column for finding in rule.drop if finding not in TEXT_FINDINGS}
     table = read_negatives(folder, [*PLACE, *get_args(By), *columns.values()], name)
     record, negative = table["record"].to_numpy(), table["negative"].to_numpy()
-    fits = len(record) > 0 and int(record.max()) < planned.n_records
-    place = planned.negative_offsets[record] + negative if fits else record
-    if not fits or not np.array_equal(np.unique(place), np.arange(planned.n_triplets)):
+    fits = len(record) > 0 and int(record.max()) < sample.n_records
+    place = sample.negative_offsets[record] + negative if fits else record
+    if not fits or not np.array_equal(np.unique(place), np.arange(sample.n_triplets)):
         raise InputError(
             f"does not list the negatives that the files of {name} give now",
             where=str(folder / "negatives.parquet"),
             remedy="score the source again",
         )
-    missing = {finding for finding, column in columns.items() if table[column].null_count}
-    refuse_not_evaluated(run, name, "--drop", [finding for finding in rule.drop if finding in missing])
+    refuse_not_evaluated(
+        run, name, "--drop", [finding for finding, column in columns.items() if table[column].null_count]
+    )
+    triplet = np.full(planned.n_triplets, -1)
+    triplet[planned.listed] = sample.listed
+    scored = triplet >= 0
 
     def summed(column: str) -> Floats:
-        return np.bincount(place, table[column].to_numpy(), planned.n_triplets).astype(np.float64)
+        values: Floats = np.bincount(place, table[column].to_numpy(), sample.n_triplets).astype(np.float64)[triplet]
+        return values
 
-    numbers = {column: summed(column) for column in get_args(By)}
-    numbers["weight"] /= np.bincount(place, minlength=planned.n_triplets)
-    findings = {finding: summed(column) > 0 for finding, column in columns.items() if finding not in missing}
-    if "repeat" in findings:
-        findings["repeat"] = planned.again()
-    texts = {finding: flags for finding, flags in findings.items() if finding in TEXT_FINDINGS}
-    return _Facts(numbers, {finding: findings[finding] for finding in rule.drop}, texts)
+    numbers = {column: np.where(scored, summed(column), np.nan) for column in get_args(By)}
+    numbers["weight"] /= np.bincount(place, minlength=sample.n_triplets)[triplet]
+    of_texts = {"repeat": planned.again()}
+    findings = {
+        finding: scored & (summed(columns[finding]) > 0)
+        if finding in columns
+        else of_texts.get(finding, planned.has(finding))
+        for finding in rule.drop
+    }
+    return _Facts(scored, numbers, findings)
 
 
 def refuse_not_evaluated(run: Run, source: str, flag: str, findings: Collection[str]) -> None:
@@ -274,6 +282,8 @@ def reasons_left_out(planned: PlannedSource, facts: _Facts, rule: Rule) -> Strin
     reasons = np.full(planned.n_triplets, "", dtype=object)
     for finding, flags in reversed(list(facts.findings.items())):  # the catalogue's first one counts
         reasons[flags] = finding
+    if rule.ranked:
+        reasons[(reasons == "") & ~facts.scored] = UNSCORED
     if rule.min_weight is not None:
         # Written as "stays if", so that NaN goes
         reasons[(reasons == "") & ~(facts.numbers["weight"] >= rule.min_weight)] = "min_weight"
@@ -288,13 +298,13 @@ def reasons_left_out(planned: PlannedSource, facts: _Facts, rule: Rule) -> Strin
 
 
 def _listed_reasons(planned: PlannedSource, reasons: Strings, rule: Rule) -> Strings:
-    """(L,) why each listed negative is left out; "" for those that stay. What was not scored cannot be ranked."""
-    listed = np.where(planned.listed >= 0, reasons[planned.listed], UNSCORED if rule.ranked else "")
+    """(L,) why each listed negative is left out; "" for those that stay."""
+    listed = reasons[planned.listed]
     if "repeat" in rule.drop:
         before = rule.drop[: rule.drop.index("repeat")]
         again = np.ones(len(listed), np.bool_)
         again[np.unique(planned.listed, return_index=True)[1]] = False
-        listed[again & (planned.listed >= 0) & ~np.isin(listed, before)] = "repeat"
+        listed[again & ~np.isin(listed, before)] = "repeat"
     return listed
 
 
@@ -350,12 +360,13 @@ class _Selected:
         texts: Mapping[str, Any] | None = None,
     ) -> str:
         """ordinal: None for a whole row or a blank.   triplet: -1 where there is none."""
+        scored = triplet >= 0 and bool(self.facts.scored[triplet])
         entry = {
             "path": path,
             "line": line,
             "ordinal": ordinal,
             **(texts or dict.fromkeys(("query", "positive", "negative"))),
-            **{name: None if triplet < 0 else float(of[triplet]) for name, of in self.facts.numbers.items()},
+            **{name: float(of[triplet]) if scored else None for name, of in self.facts.numbers.items()},
             "reason": reason,
             "findings": [
                 name
@@ -377,7 +388,7 @@ def _scored_again(
     work: Path,
     progress: Progress,
 ) -> SourceResult:
-    """The result of the copy, from the texts of the plan: the run's settings, pool and findings, no controls.
+    """The result of the copy's scored negatives, from the texts of the plan: the run's settings and pool, no controls.
 
     Raises EncoderError where the encoder is not the run's.
     """
@@ -391,15 +402,14 @@ def _scored_again(
     planned = replace(
         planned,
         name=name,
-        findings=mask_of(selected.facts.texts, planned.n_triplets),
         copies=np.ones_like(planned.copies) if without_repeats else planned.copies,
         blanks=planned.blanks.only(np.zeros(len(planned.blanks.count), np.bool_)),
     )
-    stays = selected.reasons == ""
+    stays = (selected.reasons == "") & selected.facts.scored
     if not stays.any():  # only negatives outside the sample are left
         raise NothingToScoreError("none of the negatives that the run scored is left", where=name)
     records = np.isin(np.arange(planned.n_records), planned.triplet_record()[stays])
-    plan = replace(plan, sources=(part_of(planned, records, stays),))
+    plan = plan_with(plan, (part_of(planned, records, stays),))
     pool, reference = read_frequencies(folder, run), read_reference(folder, run)
     measured = measure(plan, encoder, settings, work, Clock(), progress, pool, reference)
     files = {file.path: file for file in find_source(run, name).paths}

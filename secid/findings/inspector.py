@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from secid.findings.matches import Matcher
 from secid.findings.rows import SAMPLED, Rule, Thresholds, row_rules
 from secid.findings.summary import (
     SourceFindings,
@@ -55,12 +56,13 @@ class Inspector:
     ) -> None:
         self._plan, self._coverages, self._settings = plan, coverages, settings
         self._truncated, self._unknown, self._reference = truncated, unknown, reference
+        self._matcher = Matcher(plan)
         self._wordless = coverages.lexicon(settings.tokenizer).queries_without_tokens()
 
     def inspect(self, item: Measured) -> tuple[TripletTable, SourceFindings]:
         """The table with all findings as columns, and what they come to. Source: METHOD 4, 14."""
         table, settings = item.table, self._settings
-        texts = text_findings(self._plan, table.source, settings)
+        texts = text_findings(self._plan, table.source, self._matcher, settings)
         thresholds = Thresholds(settings.high_coverage, settings.valid, settings.far)
         rules = row_rules(table, thresholds, self._reference, self._truncated, self._unknown, self._wordless)
         table = table.with_findings({name: table.source.has(name)[table.triplets.place] for name in TEXT_FINDINGS})
@@ -127,7 +129,8 @@ class _ExampleWriter:
     def measured(self, examples: Sequence[TripletExample], places: Sequence[int]) -> tuple[TripletExample, ...]:
         """Examples of a finding of the texts as their triplets are scored. places: of the first examples."""
         rows = [int(np.flatnonzero(self._table.triplets.place == place)[0]) for place in places[: len(examples)]]
-        return (*map(self._example, rows), *examples[len(rows) :])
+        shown = (replace(self._example(row), match=example.match) for row, example in zip(rows, examples, strict=False))
+        return (*shown, *examples[len(rows) :])
 
     def _example(self, row: int) -> TripletExample:
         rows, planned = self._table.triplets, self._table.source

@@ -18,6 +18,7 @@ from secid.findings.summary import Case
 from secid.pool import Lexicon, Plan, PlannedSource, sample_order, select, token_stream
 from secid.pool.texts import TextStore, pieces
 from secid.pool.tokenizer_fit import BETTER, NOTICED_MISREAD, misread
+from secid.results import RunWarning
 from secid.settings import Settings
 
 if TYPE_CHECKING:  # `check` needs none of it, and no torch
@@ -32,7 +33,6 @@ CHECKED_QUERIES = 4000
 """Queries of each source that `check` lexes: the mean coverage of their positives has a standard error below 0.01."""
 TRIED_QUERIES = 200
 """Queries of a source that other tokenizers are tried on: a mean coverage has a standard error of at most 0.02."""
-SHOWN_SOURCES = 2
 CHUNK = 4096
 """Queries split at once."""
 
@@ -112,7 +112,7 @@ def queries_without_tokens(queries: TextStore, tokenizer: str) -> npt.NDArray[np
 
 def lexical(
     plan: Plan, items: Sequence[Measured], coverages: CoverageBench, settings: Settings, folder: Path
-) -> tuple[str, ...]:
+) -> tuple[RunWarning, ...]:
     """Warnings on the lexical gate: where it is inactive, and where the tokenizer misreads the words of a script.
 
     folder: where the token sets of a sample are spooled.
@@ -130,8 +130,16 @@ def lexical(
     for item in inactive:
         most = max(names, key=lambda name: others[name][item.name].positives)
         name = best if others[best][item.name].lifts or not others[most][item.name].lifts else most
-        where = item.name if name == best else f"{item.name}, in a run of its own"
-        warnings.append(_inactive(where, means[item.name], name, others[name][item.name], settings.tokenizer))
+        values = {
+            "tokenizer": settings.tokenizer,
+            "coverage": means[item.name],
+            "best": name,
+            "best_positives": others[name][item.name].positives,
+            "best_negatives": others[name][item.name].negatives,
+            "helps": others[name][item.name].lifts,
+            "for_all": name == best,
+        }
+        warnings.append(RunWarning(kind="inactive_lexical_gate", source=item.name, values=values))
     return (*warnings, *_misread(misread_words, settings.tokenizer))
 
 
@@ -170,23 +178,6 @@ def _best(names: Sequence[str], others: Mapping[str, Mapping[str, MeanCoverage]]
         )
 
     return max(names, key=key)
-
-
-def _inactive(name: str, mean: float, best: str, means: MeanCoverage, tokenizer: str) -> str:
-    """With one token for a whole query (unsegmented Chinese) every residual is 1, and the score has two gates, not
-    three. Only where no offered tokenizer helps is that a property of the texts.
-    """
-    advice = (
-        f"use --tokenizer {best} for {name}, it lifts the coverage of positives to about {means.positives:.2f} "
-        f"(negatives: {means.negatives:.2f})"
-        if means.lifts
-        else f"{name}: no offered tokenizer that leaves words whole lifts the coverage of positives to "
-        f"{INACTIVE_COVERAGE:g} (most: {best}, about {means.positives:.3f})"
-    )
-    return (
-        f"{advice}: the lexical gate is inactive, under {tokenizer} the labelled positives "
-        f"cover {mean:.3f} of their queries on average"
-    )
 
 
 def _under_others(
@@ -240,16 +231,17 @@ def _misread_sources(
     return by_what
 
 
-def _misread(words: Mapping[str, Sequence[tuple[float, str]]], tokenizer: str) -> tuple[str, ...]:
+def _misread(words: Mapping[str, Sequence[tuple[float, str]]], tokenizer: str) -> tuple[RunWarning, ...]:
     """One warning for all sources in which the tokenizer does the same to words."""
     return tuple(
-        f"use --tokenizer {BETTER}: {tokenizer} {what} ({_shares(sorted(sources, reverse=True))})"
-        for what, sources in words.items()
+        RunWarning(
+            kind="misread_words",
+            values={
+                "tokenizer": tokenizer,
+                "effect": effect,
+                "best": BETTER,
+                "sources": {name: share for share, name in sorted(sources, reverse=True)},
+            },
+        )
+        for effect, sources in words.items()
     )
-
-
-def _shares(sources: Sequence[tuple[float, str]]) -> str:
-    """The first sources with their shares, and how many more there are."""
-    parts = [f"{100 * fraction:.0f} % of the texts of {name}" for fraction, name in sources[:SHOWN_SOURCES]]
-    n_more = len(sources) - len(parts)
-    return ", ".join([*parts, *([f"and of {n_more} more {'source' if n_more == 1 else 'sources'}"] if n_more else [])])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from secid.findings.matches import Matcher
 from secid.findings.shares import ListedNegatives
 from secid.findings.status import SourceStatus, source_status
 from secid.pool import Plan, PlannedSource, sample_order
@@ -48,13 +49,16 @@ class SourceFindings:
     status: SourceStatus
 
 
-def text_findings(plan: Plan, planned: PlannedSource, settings: Settings) -> SourceFindings:
-    """Findings of the texts of one source, while the plan's texts are at hand."""
+def text_findings(plan: Plan, planned: PlannedSource, matcher: Matcher, settings: Settings) -> SourceFindings:
+    """Findings of the texts of one source, while the plan's texts are at hand. matcher: of the plan."""
     listed = ListedNegatives(planned, plan.queries.keys)
     shares = listed.shares()
 
     def shown(name: str) -> tuple[TripletExample, ...]:
-        examples = [text_example(plan, planned, place) for place in text_places(plan, planned, name, settings)]
+        examples = [
+            replace(text_example(plan, planned, place), match=matcher.of(name, planned, place))
+            for place in text_places(plan, planned, name, settings)
+        ]
         return tuple([*examples, *(_blanks(planned) if name == "empty" else ())][: settings.examples])
 
     return SourceFindings(

@@ -57,11 +57,11 @@ COLUMNS: dict[Column, Cell] = {
     number("score ± CI"): own_score,
     text("tie"): _tie,
     number("hardness"): lambda _, source: fraction(source.hardness, 2),
-    number("outscoring"): lambda _, source: percent(source.inversion_fraction),
+    number("> positive"): lambda _, source: percent(source.inversion_fraction),
     number("defects"): lambda _, source: percent(source.flagged_share),
     number("n"): lambda _, source: count(source.n_triplets),
 }
 MORE_COLUMNS: dict[Column, Cell] = {
-    number("without flagged"): lambda _, source: score_without(source),
+    number("score without defects"): lambda _, source: score_without(source),
     text("top problem"): _top_problem,
 }

@@ -8,17 +8,18 @@ from dataclasses import asdict
 
 from secid.pages.findings import STATUS, above_limit, heat_table, sentence, statuses_line
 from secid.pages.formats import formats
-from secid.pages.glossary import in_plain_words
+from secid.pages.glossary import by_reason, in_plain_words
 from secid.pages.numbers import capital, count, fraction, listed, percent, plural
 from secid.pages.page import Item, Page, Part, Section, SourceFindings, Table, foreign, number, status, text
-from secid.pages.sanitize import named, plain, short
+from secid.pages.sanitize import code, named, plain, short
 from secid.pages.sections.origin import overlap_section
 from secid.records import encodable
-from secid.results.catalogue import CAUTIONS, DEFECTS, FINDINGS
+from secid.results.catalogue import CAUTIONS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution, Spread
 
 SHOWN_PLACES = 3
 """Rows that a caution names."""
+TO_REPAIR = "To drop the defects, score the sources first, with an encoder of your choice"
 ROLES = ("query", "positive", "negative")
 
 
@@ -27,7 +28,7 @@ def check_page(check: Check) -> Page:
     return Page(
         title="Check of hard negatives",
         subtitle=f"{plural(len(check.sources), 'source')}, tokens by {plain(check.tokens_by)}, nothing encoded",
-        verdict=tuple(_verdict(check)),
+        verdict=(*verdict(check), *([f"{TO_REPAIR}: {code(plain(check.score))}."] if check.score else [])),
         answer=_answer(check.sources),
         pictures=(),
         findings=tuple(group for source in check.sources if (group := _findings(source)).items),
@@ -38,7 +39,8 @@ def check_page(check: Check) -> Page:
     )
 
 
-def _verdict(check: Check) -> list[str]:
+def verdict(check: Check) -> list[str]:
+    """Which sources may be trained on, what was compared, and what is not known. The first is the headline."""
     lines = [statuses_line(check.sources)]
     if check.failed:
         lines.append(f"Above a limit of --fail-on: {plain(listed(check.failed, len(check.failed)))}.")
@@ -48,17 +50,8 @@ def _verdict(check: Check) -> list[str]:
             f"Compared with {plural(evaluation.n_queries, 'evaluation query', 'evaluation queries')} and "
             f"{plural(evaluation.n_relevant_passages, 'relevant passage')} of {named(evaluation.folder)}."
         )
-    lines.append("False negatives are found by the labelled positives of the files given here.")
-    drop = {
-        item.name
-        for source in check.sources
-        for item in source.findings
-        if FINDINGS[item.name].counted and above_limit(item)
-    }
-    if drop:
-        names = ",".join(name for name in DEFECTS if name in drop)
-        lines.append(f"To drop defects, score the source, then run secid select RUN --drop {names} -o FILE.")
-    return [*lines, "Hardness, inversions and the score need an encoder: run secid score."]
+    lines.append("False negatives are found by the labelled positives of these files.")
+    return lines if check.score else [*lines, "Hardness, inversions and the score need an encoder: run secid score."]
 
 
 def _answer(sources: Sequence[CheckedSource]) -> Table:
@@ -82,7 +75,7 @@ def _findings(source: CheckedSource) -> SourceFindings:
         Item(
             name=FINDINGS[item.name].title,
             sentence=sentence(item),
-            command=f"secid explain {item.name}",
+            command="" if FINDINGS[item.name].counted and source.repair else f"secid explain {item.name}",
             examples=item.examples,
             n_negatives=item.n_negatives,
         )
@@ -90,7 +83,8 @@ def _findings(source: CheckedSource) -> SourceFindings:
         if above_limit(item)
     ]
     items += [_caution(item) for item in source.cautions if item.exceeded]
-    return SourceFindings(source=short(source.name), status=STATUS[source.status], items=tuple(items), command="")
+    command = plain(source.repair or "")
+    return SourceFindings(source=short(source.name), status=STATUS[source.status], items=tuple(items), command=command)
 
 
 def _caution(item: SourceCaution) -> Item:
@@ -113,14 +107,20 @@ def _files(sources: Sequence[CheckedSource]) -> Section:
         for source in sources
         for file in source.files
     )
-    skipped = tuple(
-        f"{named(source.name)}: {plural(number_, 'row')} left out: {in_plain_words(reason)}."
-        for source in sources
-        for reason, number_ in source.skipped.items()
-    )
     columns = (foreign("file"), foreign("source"), text("schema"), text("container"), foreign("columns"))
     table = Table(caption="Files, and how each was read", columns=columns, rows=rows)
-    return Section(anchor="files", title="What was read", link="Files", bullets=skipped, parts=(Part(table=table),))
+    return Section(
+        anchor="files", title="What was read", link="Files", bullets=left_out(sources), parts=(Part(table=table),)
+    )
+
+
+def left_out(sources: Sequence[CheckedSource]) -> tuple[str, ...]:
+    """A line per source that left rows out."""
+    return tuple(
+        f"Left out of {named(source.name)}: {plural(n, 'row')} ({by_reason(source.skipped)})."
+        for source in sources
+        if (n := sum(source.skipped.values()))
+    )
 
 
 def _lengths(sources: Sequence[CheckedSource]) -> Section:

@@ -71,7 +71,7 @@ def finding_facts(entry: Finding) -> Mapping[str, str]:
         "defect": "yes" if entry.counted else "no: it may be intended",
         "limit": limit_text(entry.limit),
         "do": entry.do,
-        "command" if entry.counted else "to drop them anyway": drop_command(entry.name),
+        "command": drop_command(entry.name),
     }
 
 

@@ -10,8 +10,8 @@ from typing import Protocol
 from secid.pages.glossary import in_plain_words
 from secid.pages.numbers import UNKNOWN, capital, count, fraction, is_unknown, listed, percent, plural
 from secid.pages.page import Item, SourceFindings, Table, foreign, number
-from secid.pages.sanitize import named, plain
-from secid.results import Run, SourceFinding, SourceResult, Status
+from secid.pages.sanitize import named, plain, short
+from secid.results import Match, Run, SourceFinding, SourceResult, Status
 from secid.results.catalogue import DEFECTS, FINDINGS
 
 STATUS = {"usable": "usable", "repair": "repair first", "unusable": "do not use"}
@@ -80,14 +80,14 @@ def statuses_line(sources: Sequence[Listed]) -> str:
         *([f"do not use {listed(of['unusable'])}"] if of["unusable"] else []),
         *([f"repair {listed(of['repair'])} first"] if of["repair"] else []),
         f"{_which_usable(of['usable'], len(sources))} usable" if of["usable"] else "no source is usable as it is",
-        *([f"look first at {listed(doubts)}"] if doubts else []),
+        *([f"before training, look at {listed(doubts)}"] if doubts else []),
     ]
     return f"{capital('; '.join(clauses))}."
 
 
 def _and_look(source: Listed) -> str:
     reasons = _doubts(source)
-    return f", but look at its negatives first: {' and '.join(reasons)}" if reasons else ""
+    return f", but look at its negatives before training: {' and '.join(reasons)}" if reasons else ""
 
 
 def _which_usable(names: Sequence[str], n: int) -> str:
@@ -255,6 +255,22 @@ def negatives(finding: SourceFinding, n_scored: int | None = None) -> str:
     if not total or abs(finding.share * total - n) > EXACT * n:
         return plural(n, "negative")
     return f"{count(n)} of {plural(total, 'negative')}"
+
+
+def match_words(match: Match | None) -> str:
+    """What the negative of an example repeats; "" where nothing is known of it."""
+    if match is None:
+        return ""
+    where = f"{short(match.path)}:{match.line}" if match.path is not None else ""
+    if match.kind == "positive":
+        return f"the labelled positive in {where}" if where else "a labelled positive outside these rows"
+    if match.kind == "earlier":
+        return f"listed earlier, as negative {match.n} in {where}"
+    return (
+        f"listed {match.n} times"
+        if match.kind == "copies"
+        else f"a negative of {plural(match.n or 0, 'query', 'queries')}"
+    )
 
 
 def share_interval(finding: SourceFinding) -> str:

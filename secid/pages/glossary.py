@@ -8,23 +8,23 @@ from secid.pages.numbers import budget as budget_text
 from secid.pages.numbers import count, listed, plural
 from secid.pages.sanitize import named, plain
 from secid.results import BudgetPoint, ControlResult, EncoderInfo, Measurement, Run, SourceResult, control_name
-from secid.results.catalogue import FINDINGS
+from secid.results.catalogue import FINDINGS, TITLES
 
 CAUTION = (
     "The score prefers safe negatives near the positive; it does not reward hardness. Whether it predicts the "
     "result of training is not yet established."
 )
 EXPLANATIONS = {
-    "status": "usable: no counted defect is above its limit, of those that were evaluated. repair first: one is, and "
-    "without the flagged negatives at least half of the records keep a negative. do not use: fewer do.",
-    "score ± CI": "the score in nats with half of its 95 % confidence interval; queries are the sampling unit.",
+    "status": "usable: no defect that was evaluated is above its limit. repair first: one is, but at least half of the "
+    "records keep a negative without the defects. do not use: fewer do.",
+    "score ± CI": "the score in nats ± half its 95 % confidence interval; queries are the sampling unit.",
     "tie": "sources that share a letter are statistically tied; the order of letters is significant.",
-    "hardness": "how near negatives are to their query: 0 as random passages, 1 as the positives. Higher is harder; it "
-    "says nothing about false negatives.",
-    "outscoring": "share of the negatives that the encoder scores above their positive (π < ½): false negatives, or "
-    "exactly what training would correct.",
-    "defects": "share of the listed negatives with at least one counted defect, such as a false negative or a repeat.",
-    "n": "negatives scored.",
+    "hardness": "how near the negatives are to their query: 0 is as near as random passages, 1 as near as the "
+    "positives. Higher is harder; false negatives also raise it.",
+    "> positive": "share of the negatives that the encoder scores above their positive (π < ½): false negatives, or "
+    "what training should correct.",
+    "defects": "share of the listed negatives with at least one defect, such as a false negative or a repeat.",
+    "n": "number of negatives scored, each once per record.",
     "ECI_sem": "log det(I + M), in nats, from 0 to tr M. Higher ranks first: more negatives that the encoder sees as "
     "safe, near the positive and not alike in words, in more directions.",
     "ECI_B": "log det(I + B·M), in nats, 0 or more: the score of B negatives drawn from the source. Small B goes by "
@@ -73,7 +73,7 @@ EXPLANATIONS = {
     "rows, records": "rows read are used or left out; used rows of the same query and positive form one record.",
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
 }
-ANSWER_TERMS = ("status", "score ± CI", "tie", "hardness", "outscoring", "defects", "n")
+ANSWER_TERMS = ("status", "score ± CI", "tie", "hardness", "> positive", "defects", "n")
 """Terms of the answer table's columns, in order."""
 SETTINGS = {
     "temperature": (
@@ -192,7 +192,7 @@ def rule_of(name: str, run: Run) -> str:
 
 def in_plain_words(name: str) -> str:
     """A name such as `duplicate_negative`, as report.json has it, in words."""
-    return plain(name.replace("_", " "))
+    return plain(TITLES.get(name) or name.replace("_", " "))
 
 
 def recipe_line(encoder: EncoderInfo) -> str:

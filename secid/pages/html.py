@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
+from secid.pages.findings import match_words
 from secid.pages.numbers import fraction, plural
 from secid.pages.page import STATUSES, Item, Page, SourceFindings
 from secid.pages.sanitize import CODE, END_ISOLATE, ISOLATE, plain, short
@@ -118,6 +119,7 @@ def _environment() -> Environment:
         "fraction": fraction,
         "is_long": _is_long,
         "marked": _marked,
+        "match": match_words,
         "n_open": _n_open,
         "plain": plain,
         "shared_words": shared_words,

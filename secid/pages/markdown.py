@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from secid.pages.findings import match_words
 from secid.pages.numbers import fraction, plural
 from secid.pages.page import Item, Page, Part, Section, SourceFindings, Table
 from secid.pages.sanitize import markdown as safe
@@ -70,7 +71,8 @@ def _examples(item: Item) -> str:
 
 def _example(item: TripletExample) -> str:
     texts = (("query", item.query), ("positive", item.positive), ("negative", item.negative))
-    lines = [f"- {safe(short(item.path))}, line {item.line}{_cosines(item)}"]
+    match = match_words(item.match)
+    lines = [f"- {safe(short(item.path))}, line {item.line}{f': {safe(match)}' if match else ''}{_cosines(item)}"]
     lines += [f"  - {name}: {safe(text, EXAMPLE_CHARACTERS)}" for name, text in texts if text]
     return "\n".join(lines)
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from secid.pages.answer import answer_table, own_score, score_without
-from secid.pages.findings import most_urgent
+from secid.pages.findings import match_words, most_urgent
 from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, missing_lines, skipped_lines
 from secid.pages.numbers import SPACE, count
 from secid.pages.page import STATUSES, Page, SourceFindings, Table
@@ -90,7 +90,8 @@ def print_findings(console: Console, group: SourceFindings, n_examples: int = 0)
 def _example(item: TripletExample) -> str:
     texts = (("query", item.query), ("negative", item.negative))
     quoted = [f"{role} “{plain(text, EXAMPLE_CHARACTERS)}”" for role, text in texts if text]
-    return f"{plain(item.path)}:{item.line}: {', '.join(quoted)}"
+    match = match_words(item.match)
+    return f"{plain(item.path)}:{item.line}: {', '.join(quoted)}{f' ({match})' if match else ''}"
 
 
 def _without_flagged(run: Run) -> str:

@@ -6,10 +6,10 @@ Source: METHOD 1, 2.3, 4.
 from secid.pool.collect import gather
 from secid.pool.coverage import Lexicon
 from secid.pool.frequencies import DocumentFrequencies
-from secid.pool.make import make_plan, plan_of
+from secid.pool.make import make_plan, plan_of, plan_with
 from secid.pool.plan import Plan, PlannedSource, Tally
 from secid.pool.refuse import bad_reasons
-from secid.pool.restrict import key_ranks, sample_order, select
+from secid.pool.restrict import key_ranks, restricted, sample_order, select
 from secid.pool.tokens import SPLITTERS, Keys, TokenSets, splitter, term_keys, token_sets, token_stream
 
 __all__ = [
@@ -26,6 +26,8 @@ __all__ = [
     "key_ranks",
     "make_plan",
     "plan_of",
+    "plan_with",
+    "restricted",
     "sample_order",
     "select",
     "splitter",

@@ -181,12 +181,13 @@ def collect(
 
 @dataclass
 class Gathered:
-    """All rows of a run, and its texts in their spools."""
+    """All rows of a run, and its texts in their spools.   labels : positives that no source of the run lists."""
 
     collected: list[Collected]
     slices: dict[str, int]
     queries: TextSpool
     passages: TextSpool
+    labels: Collected | None = None
 
     def close(self) -> None:
         """Ends the writing, where no store is made."""

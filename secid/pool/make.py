@@ -24,7 +24,8 @@ from secid.records import Block, Defect, Record, Source
 from secid.settings import Settings
 
 TextRules = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[Mask]]
-"""Queries, passages and sources, as they were read, to a mask of findings for each source's negatives."""
+"""Queries, passages and sources, as they were read, to a mask of findings for each source's negatives. A last source
+without negatives holds labels alone."""
 
 
 def make_plan(
@@ -76,9 +77,14 @@ def plan_of(
     sources = [grouped(rows, query_ids, passage_ids, query_store.keys) for rows in collected]
     refuse_bad(sources, settings)
     n_queries_read = len(distinct(np.concatenate([planned.query for planned in sources]))) if sources else 0
-    known = _known_positives(sources, len(passage_store))
+    labels = [
+        grouped(rows, query_ids, passage_ids, query_store.keys)
+        for rows in (gathered.labels.rows() if gathered.labels else ())
+    ]
+    n_in_files = len(_known_positives(sources, len(passage_store)))
+    known = _known_positives([*sources, *labels], len(passage_store))
     if text_rules is not None:
-        masks = text_rules(query_store, passage_store, sources)
+        masks = text_rules(query_store, passage_store, [*sources, *labels])[: len(sources)]
         sources = [replace(planned, findings=mask) for planned, mask in zip(sources, masks, strict=True)]
     sources = [restricted(planned, query_store, settings) for planned in sources]
     empty = {
@@ -94,7 +100,20 @@ def plan_of(
     sources = [with_scorable_positives(planned, query_store, settings) for planned in sources]
     extra = known[np.isin(known // len(passage_store), sampled)] if with_positives else known[:0]
     plan = _compacted(query_store, passage_store, sources, known, extra, echoes)
-    return replace(plan, slices=tuple(gathered.slices), empty=empty, n_queries_read=n_queries_read)
+    return replace(
+        plan,
+        slices=tuple(gathered.slices),
+        empty=empty,
+        n_queries_read=n_queries_read,
+        n_labelled=(n_in_files, len(known) - n_in_files),
+    )
+
+
+def plan_with(plan: Plan, sources: Sequence[PlannedSource]) -> Plan:
+    """The plan with these sources of its texts instead of its own, and no other text."""
+    none = plan.known_positives[:0], np.full(len(plan.queries), -1, np.int64)
+    part = _compacted(plan.queries, plan.passages, sources, plan.known_positives, *none)
+    return replace(part, slices=plan.slices, empty=plan.empty, n_queries_read=plan.n_queries_read)
 
 
 def _known_positives(sources: Sequence[PlannedSource], n_passages: int) -> Index:

@@ -145,9 +145,10 @@ def _bit(mask: Mask, finding: str) -> npt.NDArray[np.bool_]:
 class Plan:
     """The distinct texts of a run and the sources that point at them.
 
-    known_positives : sorted query * len(passages) + passage of every labelled positive of the run
-                      whose text is in the plan.
+    known_positives : sorted query * len(passages) + passage of every labelled positive of the run, of a collection's
+                      qrels too, whose text is in the plan.
     n_queries_read  : distinct queries of all used rows, before any sample.
+    n_labelled      : labelled (query, positive) pairs of the files, and further ones of a collection's qrels.
     empty           : sources of a file that holds several, left out since they have no triplet, and why.
     slices          : values of the column that the run is sliced by, "" for an absent one.
     echoes          : (n_queries,) passage id of the query's own text, -1 where it was not asked for.
@@ -161,6 +162,7 @@ class Plan:
     slices: tuple[str, ...]
     empty: Mapping[str, str]
     n_queries_read: int
+    n_labelled: tuple[int, int] = (0, 0)
 
     def source_passages(self) -> Index:
         """Rising ids of the passages that sources point at; the plan may hold more, for controls."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from secid.errors import UsageError
 from secid.pool import Plan, gather, plan_of
+from secid.pool.labels import add_labels, judgement_files
 from secid.pool.make import TextRules
 from secid.progress import Progress
 from secid.read import Reader, open_source
@@ -45,13 +46,19 @@ def read_plan(
         for reader in readers:
             for shape in reader.files:
                 progress.note(f"{reader.source.name}: {shape.path}: {shape.schema} ({shape.mapping})")
-        _refuse_unused_collection(readers, settings)
+        judgements = judgement_files(settings)
+        if not judgements:
+            _refuse_unused_collection(readers, settings)
         on_error.pop_all()
     for flag in sorted(set.intersection(*(reader.unused_flags() for reader in readers))) if readers else ():
         progress.note(f"{flag} is ignored: {UNUSED[flag]}")
     tick = bytes_read_by(readers, progress)
     gathered = gather(((reader.source, reader.blocks()) for reader in readers), folder, tick)
     try:
+        if judgements:
+            add_labels(gathered, judgements, settings)
+            if gathered.labels is None:
+                _refuse_unused_collection(readers, settings)
         plan = plan_of(
             gathered, settings, with_positives=with_positives, with_echoes=with_echoes, text_rules=text_rules
         )
@@ -59,6 +66,10 @@ def read_plan(
         gathered.close()
         raise
     tick()
+    if judgements:
+        n_of_files, n_of_qrels = plan.n_labelled
+        names = ", ".join(map(str, judgements))
+        progress.note(f"labelled positives: {n_of_files:,} from the files, {n_of_qrels:,} more from {names}")
     return plan, readers
 
 
@@ -78,7 +89,7 @@ def bytes_read_by(readers: Collection[Reader], progress: Progress) -> Callable[[
 
 
 def _refuse_unused_collection(readers: Sequence[Reader], settings: Settings) -> None:
-    """Raises UsageError where a collection was given and no source holds ids: it would have resolved nothing."""
+    """Raises UsageError where a collection was given, no source holds ids, and no qrels label its queries."""
     names = [name for name in ("collection", "corpus", "queries") if getattr(settings, name) is not None]
     flags = [flag_of(name) for name in names]
     if not flags or any(reader.uses_collection for reader in readers):

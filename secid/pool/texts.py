@@ -90,7 +90,7 @@ class TextSpool:
     """Takes texts in a stream and gives each occurrence a number; `store` makes them distinct."""
 
     def __init__(self, role: Role, path: Path) -> None:
-        self._hasher = _hasher(role)
+        self._role, self._hasher = role, _hasher(role)
         self._path = path
         self._file = path.open("wb", buffering=1 << 20)
         self._recent: dict[bytes, int] = {}
@@ -122,6 +122,12 @@ class TextSpool:
         if len(waiting) >= WAITING_TEXTS or self._n_waiting_bytes >= WAITING_BYTES:
             self._write()
         return numbers
+
+    def holds(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """(n,) which of these texts were added, by the first eight bytes of their keys."""
+        keys = np.array(np.frombuffer(self._keys, np.uint64)[::2])
+        asked = b"".join([text_key(self._role, text)[:8] for text in texts])
+        return np.isin(np.frombuffer(asked, np.uint64), keys)
 
     def _write(self) -> None:
         """Texts that wait go to the file: many in one go, which takes half the time."""

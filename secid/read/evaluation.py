@@ -42,7 +42,8 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
     """
     path = Path(folder)
     queries_file = beir_file(path, "queries", FOLDER) or ""
-    files = _qrels_files(path)
+    files = qrels_files(path)
+    files = [file for file in files if EVALUATION_SPLIT in file.name.removeprefix("qrels").split(".")] or files
     wanted_queries: set[str] = set()
     wanted_passages: set[str] = set()
     for file in files:
@@ -90,8 +91,7 @@ def _cells(row: Row | Broken) -> list[Any]:
     return [next((row[key] for key in keys if key in row), None) for keys in (QUERY_KEYS, ID_KEYS, SCORE_KEYS)]
 
 
-def _qrels_files(folder: Path) -> list[Path]:
+def qrels_files(folder: Path) -> list[Path]:
+    """The qrels of a BEIR folder, of all splits: qrels/*.tsv or qrels*.tsv."""
     paths = sorted([*(folder / "qrels").glob("*"), *folder.glob("qrels*")])
-    files = [path for path in paths if path.is_file() and not path.name.startswith(".")]
-    test = [path for path in files if EVALUATION_SPLIT in path.name.removeprefix("qrels").split(".")]
-    return test or files
+    return [path for path in paths if path.is_file() and not path.name.startswith(".")]

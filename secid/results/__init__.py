@@ -15,9 +15,9 @@ from secid.results.between import (
     Slice,
     SliceSource,
 )
-from secid.results.inputs import EncoderInfo, Example, IdfInfo, InputFile, TripletExample
+from secid.results.inputs import EncoderInfo, Example, IdfInfo, InputFile, Match, TripletExample
 from secid.results.orders import Ablation, AblationRow, Agreement
-from secid.results.run import SCHEMA_VERSION, Run
+from secid.results.run import SCHEMA_VERSION, Run, RunWarning
 from secid.results.sources import (
     Against,
     BudgetPoint,
@@ -52,10 +52,12 @@ __all__ = [
     "IdfInfo",
     "InputFile",
     "Look",
+    "Match",
     "Measurement",
     "Overlap",
     "Proxies",
     "Run",
+    "RunWarning",
     "Slice",
     "SliceSource",
     "SourceFinding",

@@ -17,6 +17,8 @@ from secid.errors import UsageError
 Needs = Literal["texts", "tokens", "rows"]
 """texts: known after pooling. tokens: the tokenizer of the run or of the encoder. rows: the encoder's rows."""
 
+TITLES: Mapping[str, str] = {"random_like": "as easy as random"}
+"""Names that mean little in their own words, as pages write them."""
 DEFECT_LIMIT = 0.01
 """Share of a source's negatives above which a counted defect stands out. Source: METHOD 14."""
 
@@ -51,7 +53,7 @@ class Finding:
     @property
     def title(self) -> str:
         """Its name as pages write it."""
-        return self.name.replace("_", " ")
+        return TITLES.get(self.name) or self.name.replace("_", " ")
 
 
 def _entries(*entries: Finding) -> Mapping[str, Finding]:

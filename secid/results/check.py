@@ -74,6 +74,7 @@ class CheckedSource:
 
     lengths                  : by role (query, positive, negative), of the distinct texts.
     status, n_flagged, flagged_share : as in SourceResult.
+    repair                   : as there, after the command in Check.score; None for standard input.
     negatives_per_query      : distinct negatives of a distinct query.
     positive_coverage_mean   : mean lexical coverage of the labelled positives, METHOD 2.3.
     findings, cautions       : all that were evaluated, in the order of the catalogue.
@@ -83,6 +84,7 @@ class CheckedSource:
     status: Status
     n_flagged: int
     flagged_share: float
+    repair: str | None = None
     files: tuple[FileRead, ...]
     n_read: int
     n_used: int
@@ -127,7 +129,10 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One check. tokens_by: how tokens were counted. failed: "source: finding" above a limit of --fail-on."""
+    """One check. tokens_by: how tokens were counted. failed: "source: finding" above a limit of --fail-on.
+
+    score : the command that scores the sources, read as here; None unless a source has a repair.
+    """
 
     schema_version: str
     secid_version: str
@@ -137,6 +142,7 @@ class Check:
     sources: tuple[CheckedSource, ...]
     overlaps: tuple[Overlap, ...]
     failed: tuple[str, ...]
+    score: str | None = None
     seconds: float
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,28 @@ class Example:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Match:
+    """What a negative with a finding repeats. Texts are compared by their normal forms.
+
+    positive : a labelled positive of its query, in the row at path and line; without a row where none of those read
+               has it (a sample, or a baseline).
+    earlier  : the n-th negative, from 1, of the row at path and line, which belongs to the same record.
+    copies   : it is the first of n in its record.
+    queries  : it is a negative of n queries of its source.
+    """
+
+    kind: Literal["positive", "earlier", "copies", "queries"]
+    path: str | None = None
+    line: int | None = None
+    n: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class TripletExample:
     """One triplet shown on a page, texts cut by the page. path, line: the row that first lists the negative.
 
     s_query_positive to weight: None without an encoder.   matched_terms: query terms in the negative, with IDF.
+    match: what it repeats, for false_negative, repeat and hub.
     """
 
     path: str
@@ -83,3 +102,4 @@ class TripletExample:
     residual: float | None = None
     weight: float | None = None
     matched_terms: tuple[tuple[str, float], ...] = ()
+    match: Match | None = None

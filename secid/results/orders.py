@@ -34,14 +34,14 @@ class AblationRow:
 class Ablation:
     """One aspect varied, all else at the base setting. range_nats: largest minus smallest score by source.
 
-    note: what must be read with it; "" where nothing must.
+    kendall_tau_b: of each other encoder's scores with the base's, where encoders vary; None where a side is constant.
     """
 
     name: str
     base: str
     rows: tuple[AblationRow, ...]
     range_nats: Mapping[str, float]
-    note: str = ""
+    kendall_tau_b: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,22 @@ SCHEMA_VERSION = "1.0"
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunWarning:
+    """Something that changes how the scores are to be read. source: whose; None for the whole run.
+
+    values : its numbers and names, by kind. noisy_encoder: distance, limit. inactive_lexical_gate: tokenizer, coverage
+    of the positives, best (another tokenizer), best_positives, best_negatives, helps, for_all. misread_words:
+    tokenizer, effect, best, sources (shares of texts). few_queries: n_queries. few_shared_queries: first, second,
+    n_shared_queries, n_apart, n_pairs. unequal_sizes: budget. no_slice_value, mixed_slice_values: column, n_records.
+    no_common_slice_value: column, sources (values of each).
+    """
+
+    kind: str
+    source: str | None = None
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """One run: the settings, the encoder, the ranked sources, and what it took.
 
@@ -22,7 +38,7 @@ class Run:
     equal_numbers: to which sources are cut where they are compared at budgets beyond 1; None where they have the
     same numbers, or cannot be cut.
     folder: the run folder as it was named; None where none was written.
-    warnings: findings about the run as a whole that change how the scores are to be read.
+    warnings: what changes how the scores are to be read.
     not_evaluated: name of a part that could not be computed, and why.
     Parts with a default are absent from older reports.
     """
@@ -43,7 +59,7 @@ class Run:
     slices: tuple[Slice, ...] = ()
     early_stop: EarlyStop | None = None
     folder: str | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[RunWarning, ...] = ()
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Any]
     environment: Mapping[str, Any]

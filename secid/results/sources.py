@@ -142,7 +142,7 @@ class SourceResult(Measurement, SourceIdentity):
 
     status          : from counted defects alone.   n_flagged, flagged_share : listed negatives with at least one
                       counted defect, and their share of all.   repair : the command that drops all counted defects that
-                      the source has; None unless the status is "repair".
+                      the source has, of a sample all that it may have; None unless the status is "repair".
     gate_histograms : by gate (consistency, locality, coverage, weight) the triplets in 20 equal bins of [0, 1].
     findings        : every finding that was evaluated, in the order of the catalogue.
     finding_overlaps : triplets that have two findings at once, by the names of both.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,8 @@ from secid.errors import UsageError
 from secid.findings.leakage import Leaks
 from secid.findings.lengths import TOKENS_BY, lengths_of, spread, text_lengths
 from secid.findings.lexical_gate import CoverageSample, inactive_gate, queries_without_tokens
+from secid.findings.matches import Matcher
+from secid.findings.status import repair_command
 from secid.findings.summary import Case, text_findings, wordless_finding
 from secid.findings.texts import text_masks
 from secid.pool import SPLITTERS, Plan, PlannedSource, bad_reasons
@@ -24,10 +27,14 @@ from secid.progress import Progress
 from secid.read import Reader
 from secid.read.evaluation import EvaluationSet
 from secid.records import Source
-from secid.results.catalogue import CAUTIONS
+from secid.results.catalogue import CAUTIONS, DEFECTS
 from secid.results.check import CHECK_SCHEMA_VERSION, Check, CheckedSource, Evaluation, FileRead, SourceCaution
-from secid.settings import Settings
+from secid.settings import DEFAULTS, FIELDS, Settings, flag_of, value_text
 from secid.version import VERSION
+
+ENCODER, SCORED = "e5-base", "scored"
+"""Encoder and run folder of the commands that are given: any encoder will do, since defects are found in the texts."""
+STANDARD_INPUT = "-"
 
 
 def check_sources(
@@ -72,6 +79,37 @@ def check_sources(
     )
 
 
+def with_commands(check: Check, specs: Sequence[str], given: Mapping[str, object]) -> Check:
+    """The check with the commands that write its sources without their defects; as it is where none needs them.
+
+    specs, given : the sources, and the settings that are not left to files and environment, as for `score`.
+    """
+    if STANDARD_INPUT in specs or all(source.status != "repair" for source in check.sources):
+        return check
+    flags = [word for name, value in given.items() if value is not None for word in _typed(name, value)]
+    sources = tuple(
+        replace(source, repair=repair_command(SCORED, source.name, _defects(source), source.files[0].path))
+        if source.status == "repair"
+        else source
+        for source in check.sources
+    )
+    words = ("secid", "score", *specs, *flags, "--encoder", ENCODER, "--run", SCORED)
+    return replace(check, sources=sources, score=shlex.join(words))
+
+
+def _typed(name: str, value: object) -> tuple[str, ...]:
+    """A setting as the words of a command line."""
+    if not FIELDS[name].metadata["group"]:
+        return ("--set", f"{name}={value_text(value)}")
+    if isinstance(value, bool):
+        return (flag_of(name),) if value != getattr(DEFAULTS, name) else ()
+    return (flag_of(name), value_text(value))
+
+
+def _defects(source: CheckedSource) -> tuple[str, ...]:
+    return tuple(name for name in DEFECTS if source.finding(name).n_negatives)
+
+
 def _evaluation_of(evaluation: EvaluationSet) -> Evaluation:
     return Evaluation(
         folder=evaluation.folder,
@@ -88,6 +126,7 @@ class _Checker:
         self, plan: Plan, settings: Settings, folder: Path, progress: Progress, evaluation: EvaluationSet | None
     ) -> None:
         self._plan, self._settings = plan, settings
+        self._matcher = Matcher(plan)
         n_texts = len(plan.queries) + len(plan.passages)
         progress.start("look", n_texts, "texts")
         self._queries = text_lengths(plan.queries, progress.advance)
@@ -114,7 +153,7 @@ class _Checker:
             "positive": (self._passages, distinct(planned.positives)),
             "negative": (self._passages, distinct(planned.negatives)),
         }
-        findings = text_findings(self._plan, planned, settings)
+        findings = text_findings(self._plan, planned, self._matcher, settings)
         return CheckedSource(
             name=planned.name,
             status=findings.status.status,

@@ -26,7 +26,7 @@ from secid.measure.blocks import Triplets
 from secid.measure.sweep import Variant
 from secid.pool import DocumentFrequencies, Plan
 from secid.progress import Progress
-from secid.results import EarlyStop, IdfInfo, Slice, WithoutFlagged
+from secid.results import EarlyStop, IdfInfo, RunWarning, Slice, WithoutFlagged
 from secid.scoring.clock import Clock
 from secid.scoring.publish import without_flagged
 from secid.scoring.warnings import NOT_LEVEL, few_queries, noisy, not_level, odd_slices
@@ -69,7 +69,7 @@ class Measurements:
     idf: IdfInfo
     frequencies: DocumentFrequencies
     slices: tuple[Slice, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[RunWarning, ...]
     early_stop: EarlyStop | None
     suite: tuple[Aspect, ...]
 

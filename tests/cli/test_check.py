@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from secid import api
+from secid.pages.check_text import print_check
 from secid.results import SourceFinding
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import CHECKED, Check, CheckedSource, SourceCaution
@@ -24,14 +28,41 @@ def test_text_says_what_was_understood_counted_and_found(invoke):
     code, out, err = invoke("check", POISONED, FIXTURES / "sources" / "bm25.jsonl.gz")
     assert code == 0
     for part in (
-        "query=query, positive=pos, negatives=neg",
-        "false negative: 37 of 330",
-        "repeat: 16 of 330",
-        f"{POISONED}:56: query “How",
+        "false negative: 37 negatives of poisoned (11.2 %)",
+        "repeat: 16 negatives of poisoned (4.8 %)",
+        f"{POISONED}:56: “A limit",
     ):
         assert "".join(part.split()) in "".join(out.split()), part
+    assert "query=query, positive=pos, negatives=neg" in err
     assert "rows read" not in err
     assert out.endswith("\n")
+    assert len({line for line in out.splitlines() if line}) == len([line for line in out.splitlines() if line])
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_five_sources_fit_a_screen(columns):
+    stream = io.StringIO()
+    console = Console(file=stream, width=columns, highlight=False)
+    print_check(console, api.check([str(path) for path in sorted((FIXTURES / "sources").iterdir())]))
+    assert len(stream.getvalue().splitlines()) <= 40
+
+
+def test_the_commands_repair_the_source(invoke, tmp_path, tiny):
+    """The flags and files given are in the command to score, and both run as they are printed."""
+    table = [{**row, "hard": row["neg"], "other": "x"} for row in rows(12, 4)]
+    table[0]["hard"] = [*table[0]["hard"], table[0]["pos"][0].upper()]
+    path = tmp_path / "my rows.jsonl"
+    write_rows(path, table)
+    report = api.check([str(path)], negative_column="hard", tokenizer="whitespace", titles=False)
+    words = shlex.split(report.score)
+    assert words[:3] == ["secid", "score", str(path)]
+    assert [words[words.index(flag) + 1] for flag in ("--negative-column", "--tokenizer")] == ["hard", "whitespace"]
+    words[words.index("--encoder") + 1] = str(tiny)
+    assert invoke(*words[1:]).code == 0
+    repair = shlex.split(report.sources[0].repair)
+    assert invoke(*repair[1:]).code == 0
+    clean = api.check([repair[-1]])
+    assert (clean.sources[0].n_flagged, clean.score, clean.sources[0].repair) == (0, None, None)
 
 
 def test_json_is_one_document_equal_to_the_api(invoke):
@@ -79,7 +110,7 @@ def test_evaluation_texts_in_a_source(invoke):
     outcome = invoke("check", POISONED, "--against-eval", FIXTURES / "collection", "--fail-on", "eval_query")
     assert outcome.code == 1
     for part in ("66 exactly, 0 nearly; 66 of 66", "66 evaluation queries", "94 relevant"):
-        assert part in outcome.out
+        assert part in " ".join(outcome.out.split())
 
 
 BROKEN = sorted(path for path in (FIXTURES / "broken").iterdir() if path.suffix != ".md")
@@ -96,7 +127,7 @@ def test_every_broken_fixture_is_told_or_refused(invoke, path):
         assert outcome.err.startswith("secid: ")
     else:
         assert outcome.code == 0, outcome.err
-        assert path.name in outcome.out
+        assert ("part" if one_shard else path.stem) in outcome.out
 
 
 @pytest.mark.parametrize(

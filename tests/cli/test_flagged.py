@@ -14,6 +14,7 @@ import pytest
 
 from secid import api
 from secid.export.flagged import NUMBERS
+from secid.findings.normal_form import normal_form
 from tests.cli.conftest import listing, rows, write_rows
 from tests.cli.test_select_drop import PLANTED, planted, read_rows
 
@@ -124,3 +125,33 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, tiny):
         tracemalloc.stop()
         assert len(read_rows(f"rows{n}.jsonl")) == n
     assert peaks[1] < 2 * peaks[0] + 1_000_000
+
+
+@pytest.mark.parametrize("name", ["false_negative", "repeat", "hub"])
+def test_rows_say_what_they_repeat(run, name):
+    api.flagged(run, name, "rows.jsonl")
+    written, table = [row for row in read_rows("rows.jsonl") if row["source"] == "in"], planted()
+    for row in written:
+        match, own = row["match"], normal_form(row["negative"])
+        if name == "false_negative":
+            equal = table[match["line"] - 1]
+            assert (match["kind"], match["path"], equal["query"]) == ("positive", "in.jsonl", row["query"])
+            assert own in map(normal_form, equal["pos"])
+        elif match["kind"] == "earlier":
+            assert normal_form(table[match["line"] - 1]["neg"][match["n"] - 1]) == own
+            assert (match["line"], match["n"] - 1) < (row["line"], row["ordinal"])
+    if name == "repeat":
+        same = [(row["line"], row["ordinal"], row["match"]["kind"], row["match"]["n"]) for row in written]
+        assert same == [(4, 1, "copies", 2), (4, 2, "copies", 2), (5, 4, "earlier", 1)]
+    assert bool(written) == (name != "hub")
+
+
+def test_a_hub_says_how_many_queries_it_serves(tmp_path, tiny):
+    table = list(rows(12, 4))
+    for number, row in enumerate(table[:9]):
+        row["neg"].append("One passage for many of these" + "!" * (number % 2))
+    write_rows(tmp_path / "hub.jsonl", table)
+    api.score(["hub.jsonl"], str(tiny), run="hubs", controls="none")
+    api.flagged("hubs", "hub", "rows.jsonl")
+    expected = {"kind": "queries", "path": None, "line": None, "n": 9}
+    assert [row["match"] for row in read_rows("rows.jsonl")] == [expected] * 9

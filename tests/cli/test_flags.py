@@ -22,7 +22,9 @@ from tests.cli.conftest import ROOT
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 OF_OTHERS = {"--help", "--force-reinstall", "--no", "--long"}
 """Flags of typer and pip; and parts of this program's text that only look like flags."""
-SCREEN_LINES, SCREENS = 50, 2
+SCREEN_LINES, SCREENS = 40, 2
+CHOICES = {("gate", "annotations"), ("schema", "document")}
+"""Options whose help lists the values themselves."""
 
 
 def commands() -> Iterator[Any]:
@@ -63,6 +65,16 @@ def test_help_fits_two_screens_of_80_columns_in_groups(name, invoke, monkeypatch
     groups = [name for name in sections if name in GROUPS]
     assert groups == [group for group in GROUPS if group in groups]
     assert set(sections) - {*GROUPS, "Gate"} == {"Options"}
+
+
+def test_every_value_has_a_name_in_capitals():
+    unnamed = {
+        (command.name, item.name)
+        for command in commands()
+        for item in command.params
+        if not getattr(item, "is_flag", False) and not re.search(r"[A-Z]", item.metavar or "")
+    }
+    assert unnamed <= CHOICES
 
 
 def texts_in(path: Path) -> Iterator[str]:

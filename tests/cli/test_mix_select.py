@@ -91,6 +91,36 @@ def test_leaving_a_source_out_costs_what_the_others_cannot_give(scored):
             assert part.loss_without_nats == pytest.approx(found.nats - other.single_nats, rel=1e-9)
 
 
+def test_a_source_to_repair_comes_with_its_command(tmp_path, tiny, invoke):
+    spoiled = [{**row, "neg": [row["pos"][0].upper(), *row["neg"]]} for row in rows(12, 2)]
+    write_rows(tmp_path / "spoiled.jsonl", spoiled)
+    write_rows(tmp_path / "sound.jsonl", list(rows(12, 2, "terse")))
+    run = api.score(["spoiled.jsonl", "sound.jsonl"], str(tiny), run="run", controls="random")
+    found = api.mix("run", fixed={"spoiled": 0.5}, with_controls=True)
+    answers = {part.name: (part.status, part.repair) for part in found.parts}
+    assert answers == {
+        **{source.name: (source.status, source.repair) for source in run.sources},
+        "control random": (None, None),
+    }
+    repair = "secid select run --source spoiled --drop false_negative -o spoiled-clean.jsonl"
+    assert (answers["spoiled"], answers["sound"]) == (("repair", repair), ("usable", None))
+    for share, printed in ((0.5, True), (0.0, False)):
+        _, out, _ = invoke("mix", "run", "--fix", f"spoiled={share}")
+        assert (repair in out) == printed
+
+
+def test_a_mixture_needs_the_files_of_its_own_sources_alone(tmp_path, tiny):
+    """What a source outside the mixture labels is in the run folder."""
+    labels, miner = list(rows(12, 2, "plain")), list(rows(12, 2, "terse"))
+    labels[0]["pos"].append(miner[0]["neg"][0])
+    for name, table in (("labels", labels), ("miner", miner)):
+        write_rows(tmp_path / f"{name}.jsonl", table)
+    api.score(["labels.jsonl", "miner.jsonl"], str(tiny), run="run", controls="none")
+    Path("labels.jsonl").unlink()
+    written = api.write_mixture("run", {"miner": 1.0}, "mixed.jsonl")
+    assert (written.n_false_negative, written.n_negatives) == (1, 23)
+
+
 def test_every_pair_stands_at_every_budget(scored):
     found = api.mix(scored, budget=7.0)
     assert [hybrid.budget for hybrid in found.hybrids] == [1.0, 7.0, 10.0, 100.0, 1000.0, 10000.0]
@@ -608,7 +638,7 @@ def test_a_sampled_run_selects_among_what_it_scored(tmp_path, tiny):
     found = api.select("run", "out.jsonl", min_weight=0.0)
     assert found.n_negatives == found.before.n_triplets == len(listed("out.jsonl")) == 24
     assert found.left_out == {"not scored: outside the sample or the first K": 56}
-    assert found.n_unchecked == 0
+    assert found.n_unscored == 0
 
 
 def test_a_run_that_stopped_early_is_refused(tmp_path, tiny, invoke):

@@ -15,7 +15,7 @@ import pytest
 from secid import api, read_run
 from secid.encode import load
 from secid.errors import InputError, UsageError
-from secid.export.select import RANKED_DROP, findings_to_drop
+from secid.export.select import RANKED_DROP, UNSCORED, findings_to_drop
 from secid.export.writer import SCHEMAS
 from secid.progress import Silent
 from secid.read import reader
@@ -243,21 +243,53 @@ def test_counts_add_up_and_rows_without_a_record_are_counted_apart(tmp_path, tin
     assert "(no_positive 1)" in flat
 
 
-@pytest.mark.parametrize("sample", [{"max_records": 8}, {"first_k": 3}])
-def test_what_was_not_scored_stays_and_is_counted(tmp_path, tiny, invoke, sample):
-    write_rows(tmp_path / "in.jsonl", planted())
+@pytest.mark.parametrize("sample", [{}, {"max_records": 100}, {"first_k": 2}])
+def test_defects_of_the_texts_are_dropped_from_every_row_of_the_file(tmp_path, tiny, sample, invoke):
+    """400 rows; the first 13 hold the planted defects, few of which are among the 100 queries scored."""
+    table = [*planted(), *list(rows(401, 4))[14:]]
+    write_rows(tmp_path / "in.jsonl", table)
     api.score(["in.jsonl"], str(tiny), run="run", controls="none", **sample)
-    flagged = {
-        (row["line"] - 1, row["ordinal"])
-        for row in pq.read_table("run/negatives.parquet").to_pylist()
-        if row["in_preamble"] or row["in_false_negative"]
-    }
-    found = api.select("run", "out.jsonl", drop=("preamble", "false_negative"))
-    assert gone_from(found) == flagged < {place for places in PLANTED.values() for place in places}
-    assert found.n_negatives == found.n_listed - len(flagged)
-    assert found.n_unchecked > 0
+    found = api.select("run", "out.jsonl", drop=DEFECTS)
+    expected = {(row, place) for places in PLANTED.values() for row, place in places}
+    assert (len(table), gone_from(found)) == (400, expected)
+    assert found.left_out == {name: len(places) for name, places in PLANTED.items()}
+    assert read_rows("out.jsonl") == without(table, *PLANTED)
+    n_scored = found.n_negatives if not sample else sum(1 for row in scored_rows() if place_of(row) not in expected)
+    assert (found.after.n_triplets, found.n_unscored) == (n_scored, found.n_negatives - n_scored)
+    assert found.before.n_triplets == len(scored_rows())
+    assert found.after.flagged_share == 0.0
     _, out, _ = invoke("select", "run", "--drop", "preamble", "-o", "again.jsonl")
-    assert f"{found.n_unchecked} negatives of the copy" in " ".join(out.split())
+    assert ("sample alone" in out) == bool(sample)
+
+
+@pytest.mark.parametrize(("sample", "names"), [({}, ["false_negative"]), ({"max_records": 10}, DEFECTS)])
+def test_the_repair_of_a_sample_names_every_defect_that_other_rows_may_have(tmp_path, tiny, sample, names):
+    write_rows(tmp_path / "in.jsonl", [{**row, "neg": [*row["pos"], *row["neg"]]} for row in rows(20)])
+    (source,) = api.score(["in.jsonl"], str(tiny), run="run", controls="none", **sample).sources
+    assert source.repair == f"secid select run --source in --drop {','.join(names)} -o in-clean.jsonl"
+
+
+def scored_rows() -> list[dict[str, Any]]:
+    return list(pq.read_table("run/negatives.parquet").to_pylist())
+
+
+def place_of(row: dict[str, Any]) -> tuple[int, int]:
+    return row["line"] - 1, row["ordinal"]
+
+
+def test_findings_of_the_encoder_are_dropped_from_scored_rows_alone(tmp_path, tiny, invoke):
+    write_rows(tmp_path / "in.jsonl", list(rows(40, 4)))
+    api.score(["in.jsonl"], str(tiny), run="run", controls="none", max_records=20)
+    inverted = {place_of(row) for row in scored_rows() if row["in_inversion"]}
+    found = api.select("run", "out.jsonl", drop="inversion")
+    assert inverted
+    assert (gone_from(found), found.n_unscored) == (inverted, 80)
+    unscored = [entry for entry in read_rows("out.jsonl") if len(entry["neg"]) == 4]
+    assert len(unscored) >= 20
+    ranked = api.select("run", "ranked.jsonl", top=1)
+    assert (ranked.n_negatives, ranked.n_unscored, ranked.left_out[UNSCORED]) == (20, 0, 80)
+    entries = [entry for entry in read_rows(ranked.left_out_path) if entry["reason"] == UNSCORED]
+    assert {(entry["weight"], entry["influence"]) for entry in entries} == {(None, None)}
 
 
 def test_findings_of_sampled_queries_say_so(run, invoke):
@@ -382,20 +414,22 @@ def changed_table(run: Path, change: Any) -> None:
     pq.write_table(change(table), run / "negatives.parquet", write_page_checksum=True)
 
 
-def test_a_finding_that_was_not_looked_for_is_refused(run, invoke):
+def test_a_finding_that_was_not_evaluated_is_refused(run, invoke):
     def nulled(table: pa.Table) -> pa.Table:
-        return table.set_column(table.schema.get_field_index("in_hub"), "in_hub", pa.nulls(len(table), pa.bool_()))
+        return table.set_column(
+            table.schema.get_field_index("in_truncated"), "in_truncated", pa.nulls(len(table), pa.bool_())
+        )
 
     changed_table(run, nulled)
-    code, _, err = invoke("select", run, "--drop", "hub,preamble", "-o", "out.jsonl")
+    code, _, err = invoke("select", run, "--drop", "truncated,preamble", "-o", "out.jsonl")
     assert code == 2
     assert "--drop: " in err
-    assert "hub for in" in err
+    assert "truncated for in" in err
     assert not list(Path().glob("out.jsonl*"))
     assert api.select(run, "out.jsonl", drop="preamble").left_out == {"preamble": 1}
-    changed_table(run, lambda table: table.drop_columns("in_preamble"))
-    with pytest.raises(InputError, match="in_preamble"):
-        api.select(run, "again.jsonl", drop="preamble")
+    changed_table(run, lambda table: table.drop_columns("in_truncated"))
+    with pytest.raises(InputError, match="in_truncated"):
+        api.select(run, "again.jsonl", drop="truncated")
 
 
 @pytest.mark.parametrize(

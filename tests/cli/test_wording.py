@@ -68,7 +68,7 @@ SELECTED = Selection(
     left_out_path="out.jsonl.left-out.jsonl",
     drop=("false_negative", "near_copy", "repeat"),
     n_listed=1250,
-    n_unchecked=0,
+    n_unscored=0,
     left_out={"false_negative": 30, "repeat": 20, "top": 200},
     rows_skipped={},
     budget=1.0,
@@ -94,7 +94,7 @@ SELECTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
             "not_held": {"answers": 250, "scores of passages": 12},
             "drop": ("random_like",),
             "left_out": {"random_like": 250},
-            "n_unchecked": 7,
+            "n_unscored": 7,
             "rows_skipped": {"no_positive": 2},
         },
     ),
@@ -133,7 +133,12 @@ MIXTURE = MixResult(
     best_single="bm25",
     best_single_nats=0.45,
     max_share=0.7,
-    parts=(part("bm25", 0.7), part("dense", 0.3, fixed=True, loss_without_nats=None)),
+    parts=(
+        part("bm25", 0.4, status="repair", repair="secid select run --source bm25 --drop repeat -o bm25-clean.jsonl"),
+        part("dense", 0.3, fixed=True, loss_without_nats=None, status="usable"),
+        part("llm", 0.3, status="unusable"),
+        part("unused", 0.0, status="repair", repair="secid select run --source unused --drop repeat -o u.jsonl"),
+    ),
     hybrids=(
         Hybrid(
             first="bm25", second="dense", budget=10.0, first_nats=0.4, second_nats=0.4, half_nats=0.45, union_nats=0.46
@@ -169,7 +174,6 @@ REFUSED = (
     "score small.jsonl --encoder no/such --out small.jsonl/a.json",
     "score small.jsonl --encoder no/such --out small.jsonl",
     "score small.jsonl --encoder no/such --out page.pdf",
-    "score small.jsonl --set valid",
     "score small.jsonl --set vald=0.9",
     "score small.jsonl --set valid=2",
     "score small.jsonl --set idf=words",

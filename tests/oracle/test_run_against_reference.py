@@ -15,7 +15,7 @@ from secid.pages.glossary import score_point
 from secid.pool.texts import text_key
 from secid.progress import Silent
 from secid.read import resolve_sources
-from secid.results import EqualNumbers, Run
+from secid.results import EqualNumbers, Run, RunWarning
 from secid.results.catalogue import FINDINGS
 from secid.scoring.run import Scored, score_sources
 from secid.settings import resolve
@@ -310,14 +310,15 @@ def test_the_same_source_under_two_names_ties(sources, tmp_path):
 def test_sources_of_different_queries_are_the_first_warning(sources, tmp_path):
     rows = sources["a"]
     apart = score({"a": rows[:20], "b": rows[20:]}, tmp_path / "apart", controls="none").run
-    names = " and ".join(source.name for source in apart.sources)
-    assert f" {names} " in apart.warnings[0]
+    values = apart.warnings[0].values
+    assert apart.warnings[0].kind == "few_shared_queries"
+    assert [values["first"], values["second"]] == [source.name for source in apart.sources]
+    assert (values["n_shared_queries"], values["n_apart"], values["n_pairs"]) == (0, 1, 1)
     three = {"a": rows[:20], "b": rows[20:], "c": rows[:20]}
     warning = score(three, tmp_path / "three", controls="none").run.warnings[0]
-    start = apart.warnings[0].partition(":")[0]
-    assert warning.startswith(f"{start}: 2 of 3 ")
+    assert (warning.kind, warning.values["n_apart"], warning.values["n_pairs"]) == ("few_shared_queries", 2, 3)
     some = score({"a": rows[:20], "b": rows[18:]}, tmp_path / "some", controls="none").run
-    assert not any(start in warning for warning in some.warnings)
+    assert not any(warning.kind == "few_shared_queries" for warning in some.warnings)
 
 
 def test_idf_is_built_once_per_source_and_not_for_every_example(sources, tmp_path, monkeypatch):
@@ -432,13 +433,13 @@ def test_controls_do_not_depend_on_the_order_of_rows(sources, tmp_path):
 def test_too_few_queries_give_no_order_and_no_interval(sources, tmp_path):
     few = {"a": sources["a"][:1], "b": sources["b"]}
     run = score(few, tmp_path, controls="random").run
-    assert "a: 1 query is too few for an interval; its order is not established" in run.warnings
+    assert RunWarning(kind="few_queries", source="a", values={"n_queries": 1}) in run.warnings
     assert run.comparisons[0].interval_95 == (-1.0, 1.0)
     assert {item.source: item.interval_95 for item in run.controls[0].against}["a"] == (-1.0, 1.0)
     assert not any(pair.established for pair in run.comparisons)
     assert {source.probability_first for source in run.sources} == {0.5}
     assert next(source for source in run.sources if source.name == "a").interval_95 == (0.0, 1.0)
-    assert any("too few for an interval" in warning for warning in run.warnings)
+    assert any(warning.kind == "few_queries" for warning in run.warnings)
 
 
 def test_an_early_stop_at_max_records_leaves_open_what_is_open(tmp_path):
@@ -535,10 +536,10 @@ def test_policy_all_gives_no_crossings_of_unequal_sources_and_says_so(sources, t
     run = score(sources, tmp_path / "unequal", positives="all", controls="none", budget=100.0).run
     assert run.crossings == ()
     assert "--set positives=all" in run.not_evaluated["crossings"]
-    assert any("the order at B = 100 favours the larger ones" in warning for warning in run.warnings)
+    assert RunWarning(kind="unequal_sizes", values={"budget": 100.0}) in run.warnings
     first = score(sources, tmp_path / "first", controls="none", budget=100.0).run
     assert "crossings" not in first.not_evaluated
-    assert not any("favours the larger" in warning for warning in first.warnings)
+    assert not any(warning.kind == "unequal_sizes" for warning in first.warnings)
     equal = {name: [(q, p, n[:1]) for q, p, n in sources["a"]] for name in ("x", "y")}
     assert "crossings" not in score(equal, tmp_path / "equal", positives="all", controls="none").run.not_evaluated
 

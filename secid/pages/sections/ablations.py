@@ -68,8 +68,14 @@ def _aspect(item: Ablation) -> str:
         clauses = ["no pair of sources changes places"]
     else:
         clauses = [_swaps(item, rows)]
-    if item.note:
-        clauses.append(plain(item.note).rstrip("."))
+    if item.name == SAMPLE:
+        clauses.append(
+            "scored with the document frequencies of the whole run; --max-records counts over its sample alone"
+        )
+    if item.kendall_tau_b:
+        taus = [f"{named(name)} {_tau(tau)}" for name, tau in item.kendall_tau_b.items()]
+        clauses.append(f"Kendall tau-b with {named(item.base)}: {listed(taus, len(taus))}")
+        clauses.append("only encoders of the target's own family say anything about the target")
     for block in dict.fromkeys(block for row in rows for block in row.block_stability):
         known = [(value, row.setting) for row in rows if (value := row.block_stability.get(block)) is not None]
         if known:
@@ -77,6 +83,10 @@ def _aspect(item: Ablation) -> str:
             where = plain(in_words(setting))
             clauses.append(f"within {named(block)} stability is at least {fraction(least)} ({where})")
     return f"{'; '.join(clauses)}."
+
+
+def _tau(tau: float | None) -> str:
+    return "undefined" if tau is None else f"{tau:+.2f}"
 
 
 def _swaps(item: Ablation, rows: Sequence[AblationRow]) -> str:

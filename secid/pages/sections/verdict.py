@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from secid.pages.findings import statuses_line
 from secid.pages.glossary import CAUTION, equal_numbers, in_plain_words
-from secid.pages.numbers import budget, capital, fraction, listed, plural
-from secid.pages.sanitize import named, plain
+from secid.pages.numbers import budget, fraction, listed, plural
+from secid.pages.sanitize import named
 from secid.pages.sections.controls import names_of, outcome
+from secid.pages.sections.warnings import warning_sentences
 from secid.results import Run
 from secid.results.catalogue import DEFECTS
 
@@ -17,11 +18,7 @@ SHOWN_NAMES, SHOWN_WARNINGS = 4, 3
 
 def verdict(run: Run) -> tuple[str, ...]:
     """Which sources to repair or to leave, what the score says here and what it does not. Needs at least one source."""
-    names = tuple(source.name for source in run.sources)
-    warnings = [
-        f"{text if text.startswith(names) else capital(text)}."
-        for text in (plain(warning).rstrip(".") for warning in run.warnings)
-    ]
+    warnings = warning_sentences(run)
     n_more = len(warnings) - SHOWN_WARNINGS
     more = f"report.json has {plural(n_more, 'more warning')}."
     sentences = (
@@ -62,7 +59,7 @@ def _labels(run: Run) -> str:
 def _sampled(run: Run) -> str:
     if not any(source.n_not_sampled for source in run.sources):
         return ""
-    return "Findings are of the sampled queries only: score the whole files before you repair them."
+    return "Findings are of the sampled queries only. `secid select --drop` finds defects of the texts in every row."
 
 
 def ranking(run: Run) -> str:

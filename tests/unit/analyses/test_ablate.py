@@ -87,11 +87,11 @@ def test_a_setting_that_orders_no_pair_is_no_evidence():
     assert [row.stability for row in alone.rows] == [None, None]
 
 
-def test_the_note_over_encoders_holds_tau_with_the_target():
+def test_encoders_have_their_tau_with_the_target():
     forth, back = ({name: place * sign for place, name in enumerate("abcdef")} for sign in (1.0, -1.0))
     found = over_encoders({"target": forth, "other": back, "same": forth})
     assert [len(row.swapped) for row in found.rows] == [0, 15, 0]
-    assert "other -1.00, same +1.00" in found.note
+    assert found.kendall_tau_b == {"other": pytest.approx(-1.0), "same": pytest.approx(1.0)}
 
 
 def test_samples_tell_their_queries_and_intervals(tmp_path):

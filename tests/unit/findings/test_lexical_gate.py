@@ -7,10 +7,12 @@ import unicodedata
 
 import pytest
 
+from secid.pages.sections.warnings import warning_sentences
 from secid.pool import SPLITTERS
 from secid.pool.scripts import fault
 from secid.progress import Silent
 from secid.read import resolve_sources
+from secid.results import RunWarning
 from secid.scoring.run import score_sources
 from secid.settings import resolve
 from tests.fake_encoder import HashEncoder
@@ -71,17 +73,16 @@ def test_the_coverage_that_another_tokenizer_reaches_is_a_mean_over_negatives(po
     query, positive, negative = TEXTS["chinese"]
     rows = [(query, [positive, "无关的文字"], [negative]), (f"{query}吗", ["火车站"], [negative, "猫在家", "狗在家"])]
     other = run_of_lists(rows, tmp_path / "other", tokenizer="multilingual", positives=policy).sources[0]
-    warning = next(
-        text for text in run_of_lists(rows, tmp_path / "own", positives=policy).warnings if "lexical gate" in text
-    )
-    assert f" {other.positive_coverage_mean:.2f} " in warning
+    run = run_of_lists(rows, tmp_path / "own", positives=policy)
+    warning = next(item for item in run.warnings if item.kind == "inactive_lexical_gate")
+    assert warning.values["best_positives"] == pytest.approx(other.positive_coverage_mean)
     assert 0.05 < other.positive_coverage_mean < 0.5
 
 
 def test_where_no_tokenizer_helps_the_warning_says_so(tmp_path):
     (warning,) = run_of(UNHELPED, tmp_path).warnings
     assert advised(warning) is None
-    assert "0.05" in warning
+    assert warning.values["best_positives"] < 0.05
 
 
 UNHELPED = ("abc def", "一二三", "四五六")
@@ -90,9 +91,9 @@ PIECES_ALONE = ("ab cd", "xaby zcdx", "ef")
 DECOMPOSED = [unicodedata.normalize("NFD", text) for text in ("wie schön ist es", "es ist schön hier", "die Straße")]
 
 
-def advised(warning: str) -> str | None:
-    """The tokenizer that a warning tells to use."""
-    return warning.split("--tokenizer ")[1].split()[0].strip(":") if "--tokenizer " in warning else None
+def advised(*warnings: RunWarning) -> str | None:
+    """The tokenizer that the first of these warnings with any advises."""
+    return next((item.values["best"] for item in warnings if item.values.get("helps", "best" in item.values)), None)
 
 
 class Characters(HashEncoder):
@@ -110,7 +111,7 @@ def test_the_encoders_own_pieces_are_offered_too(tmp_path):
 def test_a_tokenizer_that_cuts_words_is_never_advised_though_it_covers_most(tmp_path):
     """Tamil words whose endings differ: single consonants meet in any two texts, and lead to no other tokenizer."""
     texts = ("சென்னை எங்கே", "சென்னையில் கடல் உள்ளது", "அரிசியைக் கழுவவும்")
-    advice = {name: advised(" ".join(run_of(texts, tmp_path, tokenizer=name).warnings)) for name in SPLITTERS}
+    advice = {name: advised(*run_of(texts, tmp_path, tokenizer=name).warnings) for name in SPLITTERS}
     assert set(advice.values()) <= {"multilingual", "trigrams", None}
     assert advice["multilingual"] == "trigrams"
     assert advice["trigrams"] is None  # the end of the way
@@ -128,12 +129,12 @@ def test_a_run_is_advised_one_tokenizer_and_multilingual_where_it_helps(tmp_path
     (tmp_path / "work").mkdir()
     sources = resolve_sources([str(path) for path in paths], resolved.values)
     warnings = [
-        text
-        for text in score_sources(sources, Characters(), resolved, tmp_path / "work", Silent()).run.warnings
-        if "lexical gate" in text
+        item
+        for item in score_sources(sources, Characters(), resolved, tmp_path / "work", Silent()).run.warnings
+        if item.kind == "inactive_lexical_gate"
     ]
-    assert [advised(text) for text in warnings] == ["multilingual"] * 2
-    assert all("0.00" in text for text in warnings)
+    assert [advised(item) for item in warnings] == ["multilingual"] * 2
+    assert all(item.values["best_negatives"] < 0.005 for item in warnings)
 
 
 @pytest.mark.parametrize("script", ["german", "code", "arabic"])
@@ -149,15 +150,15 @@ def test_a_tokenizer_that_misreads_words_is_named_though_the_gate_is_active(scri
     assert run.sources[0].positive_coverage_mean >= 0.05
     (warning,) = run.warnings
     assert advised(warning) == "multilingual"
-    assert f" {tokenizer} " in warning
-    assert "100 %" in warning
+    assert (warning.kind, warning.values["tokenizer"]) == ("misread_words", tokenizer)
+    assert warning.values["sources"] == {"source": 1.0}
     assert run_of(TEXTS[script], tmp_path, tokenizer="multilingual").warnings == ()
 
 
 def test_decomposed_letters_are_named(tmp_path):
     (warning,) = run_of(DECOMPOSED, tmp_path, tokenizer="whitespace").warnings
-    assert "NFD" in warning
-    assert " whitespace " in warning
+    assert "NFD" in warning.values["effect"]
+    assert warning.values["tokenizer"] == "whitespace"
 
 
 def test_the_wording_of_the_warnings(tmp_path, snapshot):
@@ -168,7 +169,7 @@ def test_the_wording_of_the_warnings(tmp_path, snapshot):
         "words are cut": run_of(TEXTS["hindi"], tmp_path, tokenizer="alphanumeric"),
         "decomposed letters": run_of(DECOMPOSED, tmp_path, tokenizer="whitespace"),
     }
-    snapshot("lexical-gate.txt", situations({name: run.warnings for name, run in texts.items()}))
+    snapshot("lexical-gate.txt", situations({name: warning_sentences(run) for name, run in texts.items()}))
 
 
 def test_bm25_of_the_pool_finds_texts_of_scripts_without_spaces(tmp_path):

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from secid.results import Ablation, AblationRow, Run, SourceFinding
+from secid.results import Ablation, AblationRow, Run, RunWarning, SourceFinding
 from secid.results.catalogue import FINDINGS
 from tests.unit.pages.samples import against, compared, golden, with_control
 
 RUN = golden()
+WARNINGS = (
+    RunWarning(kind="noisy_encoder", values={"distance": 0.02, "limit": 0.001}),
+    *(
+        RunWarning(kind="few_queries", source=name, values={"n_queries": n})
+        for name, n in (("b", 1), ("c", 4), ("d", 2))
+    ),
+)
 NAMES = tuple(source.name for source in RUN.sources)
 
 
@@ -75,7 +82,7 @@ VERDICTS: Mapping[str, Run] = {
     "not compared": replace(BEYOND, comparisons=()),
     "at B = 100": replace(compared(BEYOND, False), budget=100.0),
     "a defect not evaluated": without_defects_evaluated(BEYOND),
-    "warnings": replace(BEYOND, warnings=("the lexical gate is inactive", "b: odd", "c: odd", "d: odd")),
+    "warnings": replace(BEYOND, warnings=WARNINGS),
 }
 
 

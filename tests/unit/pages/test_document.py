@@ -47,7 +47,7 @@ def test_a_newer_minor_version_is_read_and_its_fields_ignored_at_every_level():
     for old, new in zip(document["sources"], newer["sources"], strict=True):
         new |= {name: old[name] for name in ("skipped", "dropped_negatives", "gate_histograms", "finding_overlaps")}
     for old, new in zip(document["ablations"], newer["ablations"], strict=True):
-        new["range_nats"] = old["range_nats"]
+        new |= {name: old[name] for name in ("range_nats", "kendall_tau_b")}
         for old_row, new_row in zip(old["rows"], new["rows"], strict=True):
             new_row |= {name: old_row[name] for name in ROW_MAPPINGS}
     for old, new in zip(document["slices"], newer["slices"], strict=True):

@@ -15,6 +15,8 @@ from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.controls import controls_line, outcome
 from secid.pages.sections.ranking import pairs_sentence
 from secid.pages.sections.verdict import ranking, verdict
+from secid.pages.sections.warnings import warning_sentences
+from secid.results import RunWarning
 from secid.results.catalogue import FINDINGS
 from tests.unit.pages.samples import HOSTILE, compared, renamed
 from tests.unit.pages.situations import (
@@ -102,8 +104,9 @@ def test_nothing_is_called_free_of_a_defect_that_was_not_evaluated():
 
 
 def test_warnings_come_right_after_the_headline_and_are_counted():
-    sentences = verdict(replace(BEYOND, warnings=("one", "two", "three", "four", "five")))
-    assert sentences[1:4] == ("One.", "Two.", "Three.")
+    warnings = tuple(RunWarning(kind="few_queries", source=name, values={"n_queries": 1}) for name in "abcde")
+    sentences = verdict(replace(BEYOND, warnings=warnings))
+    assert sentences[1:4] == warning_sentences(replace(BEYOND, warnings=warnings[:3]))
     assert " 2 " in sentences[4]
 
 
@@ -117,7 +120,13 @@ def test_the_answer_has_a_row_a_source_with_its_numbers():
     assert column(table, "n")[-1] == "132"
     poisoned = RUN.sources[3]
     assert column(table, "defects")[3].replace("\u00a0", " ") == f"{100 * poisoned.flagged_share:.1f} %"
-    assert column(table, "without flagged") == ["–", "–", "–", f"{poisoned.without_flagged.eci_nats:.3f} ±0.038", "–"]
+    assert column(table, "score without defects") == [
+        "–",
+        "–",
+        "–",
+        f"{poisoned.without_flagged.eci_nats:.3f} ±0.038",
+        "–",
+    ]
     assert column(table, "top problem")[3] == "false negative"
 
 
@@ -199,7 +208,7 @@ def test_the_most_urgent_findings_are_chosen_over_all_sources():
 def test_a_source_without_a_sound_negative_has_none_left():
     rest = replace(RUN.sources[3].without_flagged, n_triplets=0, eci_nats=None, interval_95=None)
     table = full_answer_table(replace(RUN, sources=(replace(RUN.sources[3], without_flagged=rest),)))
-    assert column(table, "without flagged") == ["none left"]
+    assert column(table, "score without defects") == ["none left"]
 
 
 @pytest.mark.parametrize(("skipped", "n"), [({"broken_line": 3}, 0), ({"broken_line": 4}, 1)])

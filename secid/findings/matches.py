@@ -1,0 +1,80 @@
+"""What a negative with a finding repeats: the labelled positive, the earlier place in its record, how many queries.
+
+Looked up for the few negatives that are shown as examples. Source: METHOD 14.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from secid.findings.normal_form import FormKeys, Index, Keys, text_forms
+from secid.pool import Plan, PlannedSource
+from secid.results import Match
+
+
+class Matcher:
+    """Looks matches up in a plan, while its texts are at hand."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def of(self, name: str, planned: PlannedSource, place: int) -> Match | None:
+        """What the triplet at `place` repeats; None for a finding that repeats nothing."""
+        if name == "false_negative":
+            return self._positive(planned, place)
+        if name == "repeat":
+            return self._earlier(planned, place)
+        return self._served(planned, place) if name == "hub" else None
+
+    def _positive(self, planned: PlannedSource, place: int) -> Match:
+        """The first record of the same query, its own source's before others', that has the text as a positive."""
+        own = self._forms(planned.negatives[[place]])[0]
+        query = planned.query[_record(planned, place)]
+        queries = np.flatnonzero(self._queries == self._queries[query])
+        for source in (planned, *(other for other in self._plan.sources if other is not planned)):
+            for record in np.flatnonzero(np.isin(source.query, queries)).tolist():
+                low, high = source.positive_offsets[record : record + 2]
+                if (self._forms(source.positives[low:high]) == own).any():
+                    return Match(
+                        kind="positive",
+                        path=source.source.paths[int(source.file[record])],
+                        line=int(source.line[record]),
+                    )
+        return Match(kind="positive")
+
+    def _earlier(self, planned: PlannedSource, place: int) -> Match:
+        """Where the record lists the text first; how often, where that is this place."""
+        record = _record(planned, place)
+        low, high = planned.negative_offsets[record : record + 2]
+        forms = self._forms(planned.negatives[low:high])
+        same = low + np.flatnonzero(forms == forms[place - low])
+        first = int(same[0])
+        if first == place:
+            return Match(kind="copies", n=int(planned.copies[same].sum()))
+        return Match(
+            kind="earlier",
+            path=planned.source.paths[int(planned.negative_file[first])],
+            line=int(planned.negative_line[first]),
+            n=int(planned.negative_ordinal[first]) + 1,
+        )
+
+    def _served(self, planned: PlannedSource, place: int) -> Match:
+        """How many queries have the text as a negative. Every triplet of a hub has the finding."""
+        places = np.flatnonzero(planned.has("hub"))
+        ids, own = np.unique(planned.negatives[places], return_inverse=True)
+        same = places[(self._forms(ids) == self._forms(planned.negatives[[place]])[0])[own]]
+        queries = planned.query[planned.triplet_record()[same]]
+        return Match(kind="queries", n=len(np.unique(self._queries[queries])))
+
+    @cached_property
+    def _queries(self) -> Keys:
+        return text_forms(self._plan.queries).form
+
+    def _forms(self, ids: Index) -> Keys:
+        return FormKeys.of(self._plan.passages.packed_of(ids)).hashes()
+
+
+def _record(planned: PlannedSource, place: int) -> int:
+    return int(np.searchsorted(planned.negative_offsets, place, side="right")) - 1

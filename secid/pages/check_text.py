@@ -1,0 +1,127 @@
+"""A check on the terminal: one screen, findings of all sources together. The page and the JSON have the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple, TypeVar
+
+from rich.console import Console
+
+from secid.pages.check_page import TO_REPAIR, left_out, verdict
+from secid.pages.findings import STATUS, above_limit, match_words
+from secid.pages.glossary import in_plain_words
+from secid.pages.numbers import capital, count, listed, percent
+from secid.pages.page import Table, foreign, number, status, text
+from secid.pages.sanitize import named, plain, short
+from secid.pages.terminal import SHOWN_FINDINGS, command, print_table, write
+from secid.results import SourceFinding
+from secid.results.catalogue import CAUTIONS, FINDINGS
+from secid.results.check import Check, CheckedSource, SourceCaution
+
+Item = TypeVar("Item")
+SHOWN_SOURCES = 3
+"""Sources that a finding names."""
+EXAMPLE_CHARACTERS = 60
+
+
+class Found(NamedTuple):
+    """A finding or caution above its limit in a source, with its place among all: urgency, then the larger share."""
+
+    place: tuple[int, float]
+    source: CheckedSource
+    item: SourceFinding | SourceCaution
+
+
+def print_check(console: Console, check: Check) -> None:
+    """Prints verdict, table, the most urgent findings, and the commands that repair the sources."""
+    headline, *others = verdict(check)
+    write(console, headline, "bold")
+    write(console, " ".join(others))
+    console.print()
+    print_table(console, _table(check.sources))
+    groups = _groups(check.sources)
+    if groups:
+        console.print()
+        n_more = len(groups) - SHOWN_FINDINGS
+        write(console, f"Findings ({count(n_more)} more in the page)" if n_more > 0 else "Findings", "bold")
+    for group in groups[:SHOWN_FINDINGS]:
+        _print_group(console, group)
+    for line in left_out(check.sources):
+        write(console, line, "yellow")
+    console.print()
+    if check.score:
+        write(console, f"{TO_REPAIR}:")
+        for line in (check.score, *(source.repair or "" for source in check.sources)):
+            command(console, line, indent=2)
+    write(console, "All examples, lengths and overlaps: add -o check.html.")
+
+
+def _table(sources: Sequence[CheckedSource]) -> Table:
+    rows = tuple(
+        (
+            short(source.name),
+            STATUS[source.status],
+            percent(source.flagged_share),
+            count(source.n_triplets),
+            next((in_plain_words(one.item.name) for one in _of(source)), "none above its limit"),
+        )
+        for source in sources
+    )
+    columns = (foreign("source"), status("status"), number("defects"), number("n"), text("top problem"))
+    return Table(caption="Sources", columns=columns, rows=rows)
+
+
+def _of(source: CheckedSource) -> list[Found]:
+    """What is above its limit in a source, the most urgent first; cautions after the findings."""
+    found = [
+        *(
+            Found((FINDINGS[item.name].urgency, -item.share), source, item)
+            for item in source.findings
+            if above_limit(item)
+        ),
+        *(Found((len(FINDINGS), -item.fraction), source, item) for item in source.cautions if item.exceeded),
+    ]
+    return sorted(found, key=lambda one: one.place)
+
+
+def _groups(sources: Sequence[CheckedSource]) -> list[list[Found]]:
+    """The findings of all sources by name, the most urgent first, in each the source with the largest share first."""
+    found = sorted((one for source in sources for one in _of(source)), key=lambda one: (one.item.name, one.place))
+    groups = [list(group) for _, group in groupby(found, key=lambda one: one.item.name)]
+    return sorted(groups, key=lambda group: group[0].place)
+
+
+def _print_group(console: Console, group: Sequence[Found]) -> None:
+    """A finding with its sources, what to do, and one example; of a caution the details of the worst source."""
+    worst = group[0]
+    if isinstance(worst.item, SourceCaution):
+        caution = CAUTIONS[worst.item.name]
+        shares = [f"{percent(item.fraction)} of {named(name)}" for name, item in _items(group, SourceCaution)]
+        detail = f" ({named(worst.source.name)}: {plain(worst.item.detail)})" if worst.item.detail else ""
+        what = f"of the {caution.of}, {_listed(shares)}: {caution.says}{detail}. {capital(caution.do)}."
+        examples = [(item.path, item.line, "", "") for item in worst.item.examples[:1]]
+    else:
+        finding = FINDINGS[worst.item.name]
+        shares = [
+            f"{count(item.n_negatives)} of {named(name)} ({percent(item.share)})"
+            for name, item in _items(group, SourceFinding)
+        ]
+        shares[0] = shares[0].replace(" of ", " negative of " if worst.item.n_negatives == 1 else " negatives of ", 1)
+        what = f"{_listed(shares)} {finding.says}. {capital(finding.do)}."
+        examples = [(item.path, item.line, item.negative, match_words(item.match)) for item in worst.item.examples[:1]]
+    write(console, f"{in_plain_words(worst.item.name)}: {what}", mark="- ")
+    for path, line, negative, match in examples:
+        quoted = f": “{plain(negative, EXAMPLE_CHARACTERS)}”" if negative else ""
+        write(console, f"{plain(path)}:{line}{quoted}{f' ({match})' if match else ''}", indent=2)
+
+
+def _listed(shares: Sequence[str]) -> str:
+    return listed(shares, SHOWN_SOURCES)
+
+
+def _items(group: Sequence[Found], kind: type[Item]) -> Iterator[tuple[str, Item]]:
+    """The items of this kind, each with the name of its source."""
+    for one in group:
+        if isinstance(one.item, kind):
+            yield one.source.name, one.item

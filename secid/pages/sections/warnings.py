@@ -1,0 +1,104 @@
+"""What makes the scores of a run less than they seem, a sentence for each warning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from secid.pages.numbers import budget, count, fraction, listed, percent, plural
+from secid.pages.sanitize import named, plain
+from secid.results import Run
+from secid.settings import flag_of
+
+SHOWN_NAMES = 4
+
+
+def warning_sentences(run: Run) -> tuple[str, ...]:
+    """The warnings of a run, in its order; those of a kind that only a newer secid knows are left out."""
+    return tuple(
+        SENTENCES[item.kind](item.source or "", item.values) for item in run.warnings if item.kind in SENTENCES
+    )
+
+
+def _noisy(_: str, values: Mapping[str, Any]) -> str:
+    return (
+        f"The encoder is not batch-invariant: positive and negative closer than {values['distance']:.2g} count as the "
+        f"same (limit {values['limit']:.2g}), so scores and ranks mean little."
+    )
+
+
+def _inactive(source: str, values: Mapping[str, Any]) -> str:
+    low = (
+        f"The lexical gate is inactive for {named(source)}: under {plain(values['tokenizer'])} the labelled positives "
+        f"cover {fraction(values['coverage'])} of their queries on average"
+    )
+    best, positives = plain(values["best"]), values["best_positives"]
+    if not values["helps"]:
+        return f"{low}, and no tokenizer that leaves words whole helps (most: {best}, about {fraction(positives)})."
+    apart = "" if values["for_all"] else " in a run of its own"
+    return (
+        f"{low}. Use --tokenizer {best}{apart}: the positives then cover about {fraction(positives, 2)}, the negatives "
+        f"{fraction(values['best_negatives'], 2)}."
+    )
+
+
+def _misread(_: str, values: Mapping[str, Any]) -> str:
+    shares = [f"{percent(share)} of the texts of {named(name)}" for name, share in values["sources"].items()]
+    where = listed(shares, SHOWN_NAMES)
+    return f"Use --tokenizer {values['best']}: {plain(values['tokenizer'])} {plain(values['effect'])} ({where})."
+
+
+def _few_queries(source: str, values: Mapping[str, Any]) -> str:
+    n = values["n_queries"]
+    few = "1 query is" if n == 1 else f"{count(n)} queries are"
+    return f"{named(source)}: {few} too few for an interval; its order is not established."
+
+
+def _unpaired(_: str, values: Mapping[str, Any]) -> str:
+    first, second, n = named(values["first"]), named(values["second"]), values["n_shared_queries"]
+    shared = f"{first} and {second} share {plural(n, 'query', 'queries') if n else 'no queries'}"
+    if values["n_apart"] > 1:
+        pairs = f"{count(values['n_apart'])} of {plural(values['n_pairs'], 'pair')}"
+        shared = f"{pairs} share hardly a query (such as {first} and {second})"
+    return f"Compare sources of the same queries: {shared}, so the difference may be that of the queries."
+
+
+def _unequal(_: str, values: Mapping[str, Any]) -> str:
+    return (
+        f"The sources differ in size, and with {flag_of('positives', 'all')} they are not cut to equal numbers, so the "
+        f"order at B = {budget(values['budget'])} favours the larger ones; rank at B = 1, or with "
+        f"{flag_of('positives', 'first')}."
+    )
+
+
+def _no_value(source: str, values: Mapping[str, Any]) -> str:
+    return f"{named(source)} has no value of {named(values['column'])} in any row: all are in the slice without one."
+
+
+def _mixed(source: str, values: Mapping[str, Any]) -> str:
+    n = values["n_records"]
+    return (
+        f"{named(source)}: the rows of {plural(n, 'record')} differ in {named(values['column'])}; a record counts "
+        "under the value of its first row, so the order of rows matters."
+    )
+
+
+def _no_common_value(_: str, values: Mapping[str, Any]) -> str:
+    own = [f"{named(name)} has {listed([named(value) for value in of])}" for name, of in values["sources"].items()]
+    return (
+        f"No slice compares some of the sources: write the values of {named(values['column'])} alike in all "
+        f"({listed(own, SHOWN_NAMES)})."
+    )
+
+
+SENTENCES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
+    "noisy_encoder": _noisy,
+    "inactive_lexical_gate": _inactive,
+    "misread_words": _misread,
+    "few_queries": _few_queries,
+    "few_shared_queries": _unpaired,
+    "unequal_sizes": _unequal,
+    "no_slice_value": _no_value,
+    "mixed_slice_values": _mixed,
+    "no_common_slice_value": _no_common_value,
+}

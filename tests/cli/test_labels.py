@@ -1,0 +1,79 @@
+"""Qrels of a collection as labelled positives: what they add, and what they do not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from secid import api
+from secid.errors import UsageError
+
+QRELS = {
+    "qrels/train.tsv": "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t2\n",
+    "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq2\td3\t1\nq2\td4\t0\nother\td1\t1\nq2\tunknown\t1\n",
+}
+TEXTS = {
+    "d1": "Rye bread keeps for a week.",
+    "d2": "Sourdough rises overnight in a cool room.",
+    "d3": "The bolt of a crank turns left.",
+    "d4": "Spokes are trued with a small key.",
+    "d5": "Ferns like shade and wet soil.",
+}
+QUERIES = {"q1": "how long does bread keep", "q2": "which way does a crank bolt turn", "other": "not in the file"}
+
+
+@pytest.fixture
+def collection(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "beir" / "qrels").mkdir(parents=True)
+    for name, rows in (("corpus", TEXTS), ("queries", QUERIES)):
+        lines = [json.dumps({"_id": key, "text": text}) for key, text in rows.items()]
+        (tmp_path / "beir" / f"{name}.jsonl").write_text("\n".join(lines), "utf-8")
+    for name, text in QRELS.items():
+        (tmp_path / "beir" / name).write_text(text, "utf-8")
+    return Path("beir")
+
+
+def written(name: str, rows: list[tuple[str, str, list[str]]], *, texts: bool) -> str:
+    """A file of (query, positive, negatives), given by id, as texts or as ids."""
+    whole = {**TEXTS, **QUERIES}
+    named = [(q, p, n) if not texts else (whole[q], whole[p], [whole[key] for key in n]) for q, p, n in rows]
+    lines = [json.dumps({"query": q, "pos": [p], "neg": n}) for q, p, n in named]
+    Path(name).write_text("\n".join(lines), "utf-8")
+    return name
+
+
+ROWS = [("q1", "d1", ["d2", "d5"]), ("q2", "d3", ["d4", "d1"])]
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_a_negative_that_the_qrels_call_relevant_is_a_false_negative(collection, texts):
+    """d2 is relevant to q1 by the train split; d4 has grade 0, and d1 is relevant to other queries alone."""
+    file = written("in.jsonl", ROWS, texts=texts)
+    report = api.check([file], collection=str(collection))
+    assert {f.name: f.n_negatives for f in report.sources[0].findings if f.n_negatives} == {"false_negative": 1}
+    if texts:
+        plain = api.check([file])
+        assert not any(f.n_negatives for f in plain.sources[0].findings)
+        assert (plain.sources[0].n_records, plain.sources[0].n_positives) == (2, 2)
+    assert (report.sources[0].n_records, report.sources[0].n_positives) == (2, 2)
+
+
+def test_the_run_counts_and_keeps_them_and_select_drops_by_them(collection, tiny):
+    file = written("in.jsonl", ROWS, texts=True)
+    run = api.score([file], str(tiny), run="run", controls="none", collection=str(collection))
+    assert [f.n_negatives for f in run.sources[0].findings if f.name == "false_negative"] == [1]
+    log = Path("run/log.txt").read_text("utf-8")
+    assert "labelled positives: 2 from the files, 1 more" in log
+    found = api.select("run", "out.jsonl", drop="false_negative")
+    assert found.left_out == {"false_negative": 1}
+    assert TEXTS["d2"] not in Path("out.jsonl").read_text("utf-8")
+
+
+def test_a_collection_that_neither_resolves_nor_labels_is_an_error(collection):
+    for text in QRELS:
+        (collection / text).write_text("query-id\tcorpus-id\tscore\nother\td1\t1\n", "utf-8")
+    with pytest.raises(UsageError, match="--collection"):
+        api.check([written("in.jsonl", ROWS, texts=True)], collection=str(collection))
