@@ -146,22 +146,15 @@ def _fingerprint(recipe: Recipe, contents: Json) -> str:
 
 
 def _memory(repository: Repository, prefixes: Mapping[Role, Prefix], contents: Json, settings: Settings) -> Path | None:
-    """The file that stores the recipe which these files, flags and libraries lead to; None without cache or contents."""
+    """The file that stores the recipe of these files, flags and libraries; None without a cache or contents."""
     weights = hash_memory(settings)
     if weights is None or not contents:
         return None
     family, rule = family_in(repository)
     flags = {name: getattr(settings, name) for name in (*RECIPE_FIELDS, "trust_remote_code", "allow_pickle")}
     tokenizer = read_json(repository.inner / "tokenizer_config.json")
-    stated = [repository.sentence, repository.stated, tokenizer, repository.own_code]
-    asked = {
-        **contents,
-        "flags": flags,
-        "prefixes": prefixes,
-        "stated": stated,
-        "family": [family and family.key, rule],
-    }
-    asked["library"] = version("sentence-transformers")
+    stated = [repository.sentence, repository.stated, tokenizer, repository.own_code, family and family.key, rule]
+    asked = {**contents, "flags": flags, "prefixes": prefixes, "stated": stated, "st": version("sentence-transformers")}
     return weights.parent / "recipes" / f"{hashlib.sha256(identity(asked).encode()).hexdigest()[:32]}.json"
 
 

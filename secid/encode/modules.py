@@ -139,11 +139,14 @@ def _modules(folder: Path, settings: Settings) -> tuple[tuple[Json, ...], tuple[
         _check_class(name, position == 0, path, settings)
         if base_name(name) == "Transformer" and (inner == folder or position == 0):
             inner = place
-        elif not settings.allow_pickle and (place / "pytorch_model.bin").is_file():
-            if not (place / "model.safetensors").is_file():
-                remedy = f"use {flag_of('allow_pickle', True)} to load pytorch_model.bin"
-                raise EncoderError("model.safetensors is missing", where=str(place), remedy=remedy)
+        elif not settings.allow_pickle and _only_pickle(place):
+            remedy = f"use {flag_of('allow_pickle', True)} to load pytorch_model.bin"
+            raise EncoderError("model.safetensors is missing", where=str(place), remedy=remedy)
     return tuple(modules), tuple(place for _, place in classes), inner
+
+
+def _only_pickle(folder: Path) -> bool:
+    return (folder / "pytorch_model.bin").is_file() and not (folder / "model.safetensors").is_file()
 
 
 def _classes(folder: Path, modules: list[Any]) -> Iterator[tuple[str, Path]]:

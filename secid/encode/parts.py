@@ -23,7 +23,7 @@ from secid.encode.batching import TokenBatch, longest_first, next_batch
 from secid.encode.modules import AGAIN, ELSEWHERE, Repository
 from secid.encode.protocol import Role
 from secid.encode.recipe import POOLING_NAMES, ROLES, Prefix, Recipe, leaves, read_recipe
-from secid.encode.replica import Mask, Replica
+from secid.encode.replica import Mask, Replica, is_out_of_memory
 from secid.encode.rows import cut_dimension
 from secid.encode.tokens import Tokeniser, load_tokeniser
 from secid.errors import EncoderError, plainly
@@ -37,7 +37,7 @@ HEADS = ("pooler.", "cls.", "lm_head.", "vocab_", "generator_", "discriminator_"
          "embeddings.position_ids")  # fmt: skip
 """Weights that training of the backbone leaves behind and no text vector uses, after the model's own prefix."""
 
-PROBES = ["what causes tides", "Bread rises because yeast turns sugar into carbon dioxide, in many small bubbles."]
+PROBES = ["tides", "what causes tides"]
 """Texts of different lengths that every encoder encodes once when it is loaded."""
 
 
@@ -129,13 +129,17 @@ def _on(device: torch.device, model: Any, mask: Mask = "padding") -> Replica:
     try:
         model = model.to(device).eval()
     except RuntimeError as error:
-        raise EncoderError(
-            f"the model cannot be moved to {device}: {plainly(error)[:200]}",
-            remedy="free memory on it, or use --dtype bf16, a smaller encoder or --device cpu",
-        ) from error
+        raise _no_room(device, error) from error
     if device.type == "cpu":
         keep_freed_memory()
     return Replica(model, next(model.parameters()).device, mask)  # with its index, which a thread must give
+
+
+def _no_room(device: torch.device, error: Exception) -> EncoderError:
+    return EncoderError(
+        f"the model cannot be loaded to {device}: {plainly(error)[:200]}",
+        remedy="free memory on it, or use --dtype bf16, a smaller encoder or --device cpu",
+    )
 
 
 class PackedLinear(nn.Module):
@@ -175,9 +179,12 @@ def _check_weights(repository: Repository, settings: Settings, dtype: torch.dtyp
     where = str(repository.inner)
     try:
         model, report = transformers.AutoModel.from_pretrained(
-            repository.inner, output_loading_info=True, **_options(settings, dtype), trust_remote_code=settings.trust_remote_code,
+            repository.inner,
+            output_loading_info=True,
+            trust_remote_code=settings.trust_remote_code,
             local_files_only=not settings.trust_remote_code,
-        )  # fmt: skip
+            **_options(settings, dtype),
+        )
     except (*UNREADABLE, ValueError, KeyError, ImportError, RuntimeError) as error:
         raise _not_loaded(where, error) from error
     missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
@@ -252,6 +259,8 @@ REFUSALS = ("Flash Attention", "FlashAttention", "flash_attn", "scaled_dot_produ
 
 
 def _not_loaded(where: str, error: Exception) -> EncoderError:
+    if is_out_of_memory(error):
+        return _no_room(torch.device("cpu"), error)
     text = " ".join(str(error).split())
     remedy = "check that the installed transformers knows this architecture"
     if isinstance(error, (SafetensorError, EOFError)):
@@ -309,7 +318,10 @@ def _check_tokens(model: Any, tokeniser: Tokeniser, recipe: Recipe) -> None:
 
 
 def _attention(model: Any, device: torch.device) -> tuple[bool, list[str]]:
-    """Whether every token's vector ignores the later ones, as tried, and notes. FlashAttention that fails is replaced."""
+    """Whether every token's vector ignores the later ones, as tried, and notes.
+
+    FlashAttention that fails is replaced. Raises EncoderError if the model fails without it, too.
+    """
     notes = []
     for backbone in _backbones(model):
         try:
@@ -349,12 +361,14 @@ def _fastest(
     try:
         expected = [replica.forward(*probe) for probe in probes.values()]
     except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise _no_room(replica.device, error) from error
         raise EncoderError(
             f"its modules do not fit together: {plainly(error)[:200]}", where=str(recipe.folder), remedy=AGAIN
         ) from error
     dimension = expected[0].shape[1]
     backbones = _backbones(replica.model)
-    own = all(type(module).__module__.startswith("sentence_transformers.") for module in replica.model)
+    own = all(type(module).__module__.startswith(("sentence_transformers.", "torch.")) for module in replica.model)
     if len(backbones) != 1 or backbones[0] is not getattr(replica.model[0], "auto_model", None) or not own:
         return replica, dimension
     config = backbones[0].config

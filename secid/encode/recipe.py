@@ -119,10 +119,9 @@ def _prefix(role: Role, repository: Repository, settings: Settings) -> Prefix | 
                 f"{flag_of(f'{role}_prompt')} and {flag_of(f'{role}_prefix')} exclude each other", remedy="give one"
             )
         if name not in prompts and name not in adapters:
-            names = ", ".join(dict.fromkeys([*prompts, *adapters])) or "none"
-            raise EncoderError(
-                f"no prompt {name!r}", where=str(repository.folder / PROMPT_FILE), remedy=f"it has {names}"
-            )
+            names = ", ".join(dict.fromkeys([*prompts, *adapters])) or "no prompts"
+            where = str(repository.folder / PROMPT_FILE)
+            raise EncoderError(f"no prompt {name!r}", where=where, remedy=f"the encoder has {names}")
         return Prefix(prompts.get(name, ""), f"flag: {PROMPT_FILE} prompts.{name}", name if adapters else task)
     if adapters:
         return None

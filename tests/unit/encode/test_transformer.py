@@ -29,25 +29,15 @@ from secid.errors import EncoderError, NonFiniteEmbeddingError, UnreachableError
 from secid.settings import Settings
 from tests.snapshots import Snapshot, refusal, situations
 
-from .conftest import TEXTS, ListTexts, text_keys, write_json
+from .conftest import SHA, TEXTS, ListTexts, hub_cache, text_keys, write_json
 
 Tiny = Callable[[str], Path]
-SHA = "0123456789abcdef0123456789abcdef01234567"
 
 
 def tiny_encoder(folder: Path, **settings: Any) -> TransformerEncoder:
     encoder = load(Settings(encoder=str(folder), **{"device": "cpu", "cache": False, **settings}))
     assert isinstance(encoder, TransformerEncoder)
     return encoder
-
-
-def hub_cache(home: Path, name: str, source: Path) -> Path:
-    """A hub cache that holds `source` under `name`, as huggingface_hub lays it out."""
-    repository = home / "hub" / f"models--{name.replace('/', '--')}"
-    shutil.copytree(source, repository / "snapshots" / SHA)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text(SHA, encoding="utf-8")
-    return repository / "snapshots" / SHA
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -115,7 +105,7 @@ class Hub:
 def partial_hub(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
     """The cache holds what plain transformers fetches of an encoder that pools its first token."""
     full = shutil.copytree(tiny("bert"), tmp_path / "full")
-    write_json(full / "1_Pooling" / "config.json", {"pooling_mode": "cls"})
+    write_json(full / "1_Pooling" / "config.json", {"word_embedding_dimension": 32, "pooling_mode": "cls"})
     snapshot = hub_cache(tmp_path, "some/encoder", full)
     for name in ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"):
         (snapshot / name).unlink()
@@ -260,7 +250,7 @@ def test_the_fingerprint_covers_the_code_that_ran(tiny: Tiny, tmp_path: Path) ->
 def test_code_of_another_repository_leaves_no_fingerprint(tiny: Tiny, tmp_path: Path) -> None:
     folder = shutil.copytree(tiny("bert"), tmp_path / "elsewhere")
     document = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    write_json(folder / "tokenizer_config.json", {**document, "auto_map": {"AutoProcessor": "other/one--code.Own"}})
+    write_json(folder / "tokenizer_config.json", {**document, "auto_map": {"AutoModelForX": "other/one--code.Own"}})
     assert tiny_encoder(folder).info.fingerprint
     plain, info = tiny_encoder(folder).info, tiny_encoder(folder, trust_remote_code=True).info
     assert info.fingerprint == ""
@@ -470,8 +460,8 @@ def test_texts_in_the_cache_need_no_model(tiny: Tiny, tmp_path: Path, monkeypatc
     settings = {"cache": True, "cache_dir": str(tmp_path)}
     first = tiny_encoder(tiny("bert"), **settings)
     expected = rows(first, TEXTS)
-    loads, real = [], parts._load_model
-    monkeypatch.setattr(parts, "_load_model", lambda *rest: loads.append(1) or real(*rest))
+    loads, real = [], parts._load_chain
+    monkeypatch.setattr(parts, "_load_chain", lambda *rest: loads.append(1) or real(*rest))
     again = tiny_encoder(tiny("bert"), **settings)
     assert again.info == first.info
     assert np.array_equal(rows(again, TEXTS), expected)
@@ -547,7 +537,7 @@ def test_missing_files_of_weights_or_words_are_refused(tiny: Tiny, tmp_path: Pat
 
 
 def test_a_text_beyond_unknown_positions_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secid.encode.max_length.LEARNED_POSITIONS", frozenset())
+    monkeypatch.setattr("secid.encode.recipe.POSITION_TABLES", frozenset())
     encoder = tiny_encoder(tiny("bert"), max_length=99)
     message = refusal(lambda: encoder.encode(["ice " * 200], "passage"), EncoderError, None)
     assert all(part in message for part in ("99 tokens", "--max-length"))
@@ -640,11 +630,13 @@ def test_wording(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sn
         patch.setattr(Replica, "forward", lambda *rest: torch.full((1, 32), float("nan")))
         embedding("NaN in bf16", tiny_encoder(bert, dtype="bf16"), bert)
         embedding("NaN in float32", tiny_encoder(bert), bert)
-    limited_to(2, monkeypatch)
-    texts["out of memory"] = refusal(lambda: tiny_encoder(bert).encode(["a"], "query"), EncoderError, None)
+    encoder = tiny_encoder(bert)
+    with monkeypatch.context() as patch:
+        limited_to(2, patch)
+        texts["out of memory"] = refusal(lambda: encoder.encode(["a"], "query"), EncoderError, None)
     modules = json.loads((gemma / "modules.json").read_text(encoding="utf-8"))
     write_json(gemma / "modules.json", [module for module in modules if module["path"] != "2_Dense"])
-    loading("a head of another width", gemma, gemma / "3_Dense")
+    loading("a head of another width", gemma, gemma)
     (gemma / "3_Dense" / "model.safetensors").rename(gemma / "3_Dense" / "pytorch_model.bin")
     loading("a head with pickle alone", gemma, gemma / "3_Dense")
     shutil.copy(bert / "config.json", tmp_path)
