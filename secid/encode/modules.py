@@ -132,8 +132,8 @@ def _modules(folder: Path, settings: Settings) -> tuple[tuple[Json, ...], tuple[
         modules = sorted(_parsed(path) or [], key=lambda module: int(module["idx"]))
         classes = list(_classes(folder, modules))
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        remedy = AGAIN
-        raise EncoderError("expected a list of modules, each with idx, type and path", str(path), remedy) from error
+        message = "expected a list of modules, each with idx, type and path"
+        raise EncoderError(message, where=str(path), remedy=AGAIN) from error
     inner = folder
     for position, (name, place) in enumerate(classes):
         _check_class(name, position == 0, path, settings)
@@ -202,8 +202,11 @@ def _sentence_config(inner: Path) -> Json:
         config = read_json(path) or {}
         length, texts = config.get("max_seq_length"), config.get("modality_config", {"text": {}})
         if length is not None and (not isinstance(length, int) or length < 1):
-            remedy = "correct the file: it decides for sentence-transformers, too"
-            raise EncoderError(f"max_seq_length is {length!r}, expected a number of tokens", str(path), remedy)
+            raise EncoderError(
+                f"max_seq_length is {length!r}, expected a number of tokens",
+                where=str(path),
+                remedy="correct the file: training reads it, too",
+            )
         plain = config.get("transformer_task", "feature-extraction") == "feature-extraction" and "text" in texts
         if not plain or config.get("query_expansion") or "message" in texts:
             raise EncoderError(

@@ -350,8 +350,11 @@ def _probe(tokeniser: Tokeniser, recipe: Recipe, role: Role) -> tuple[TokenBatch
     return batch, replace(recipe.of(role), truncate_dim=None), skip
 
 
-WINDOWS = ("sliding_window", "local_attention", "layer_types")
-"""Fields of config.json that limit how far attention reaches, for which transformers has to build the mask."""
+def _is_windowed(config: Any) -> bool:
+    """Whether some layer's attention reaches only so far, for which transformers has to build the mask."""
+    kinds = getattr(config, "layer_types", None) or ()
+    windows = (getattr(config, name, None) for name in ("sliding_window", "local_attention"))
+    return any(kind != "full_attention" for kind in kinds) or any(windows)
 
 
 def _fastest(
@@ -372,9 +375,8 @@ def _fastest(
     if len(backbones) != 1 or backbones[0] is not getattr(replica.model[0], "auto_model", None) or not own:
         return replica, dimension
     config = backbones[0].config
-    windowed = any(getattr(config, name, None) for name in WINDOWS)
     sdpa = getattr(config, "_attn_implementation", "") == "sdpa"
-    mask: Mask = "none" if is_causal else "broadcast" if sdpa and not windowed else "padding"
+    mask: Mask = "none" if is_causal else "broadcast" if sdpa and not _is_windowed(config) else "padding"
     other = replica._replace(mask=mask)
     try:
         rows = [other.forward(*probe) for probe in probes.values()]
