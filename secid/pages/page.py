@@ -36,17 +36,13 @@ class Column:
 class Table:
     """The first column heads the rows.
 
-    shades : for a heat table, a shade from 0 (lowest) to 9 per cell; None for no shade.
-    folded : shown on demand where a page can fold.
-    drawn  : the numbers behind a chart, left out where charts are not drawn.
+    shades: for a heat table, a shade from 0 (lowest) to 9 per cell; None for no shade.
     """
 
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     shades: tuple[tuple[int | None, ...], ...] = ()
-    folded: bool = False
-    drawn: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,17 +68,14 @@ def test_scores_under_other_weights_are_not_subtracted():
     assert [caption for caption, last in rows.items() if last != "range"] == ["Score in nats by weight"]
 
 
-def test_settings_are_numbers_or_names_by_what_is_varied():
-    """Numbers have a chart, names a heat table; the name of an encoder may read as a number."""
-    item = next(item for item in RUN.ablations if item.name == "temperature")
-    rows = tuple(replace(row, setting=name) for name, row in zip(("0", "-1", "500"), item.rows, strict=False))
-    for made, is_number in (
-        (item, True),
-        (replace(item, name="encoder", rows=rows, base="500"), False),
-        (replace(item, rows=rows, base="500"), False),
-    ):
-        (part,) = ablation_section(replace(RUN, ablations=(made,))).parts
-        assert ((part.chart is not None), bool(part.table.shades)) == (is_number, not is_number)
+def test_every_score_of_an_ablation_has_a_shade_and_nothing_else():
+    for item in RUN.ablations:
+        (part,) = ablation_section(replace(RUN, ablations=(item,))).parts
+        titles = [column.title for column in part.table.columns]
+        names = [source.name for source in RUN.sources]
+        for shades in part.table.shades[: len(item.rows)]:
+            assert {title for title, shade in zip(titles, shades, strict=True) if shade is not None} <= {*names}
+            assert sum(shade is not None for shade in shades) == len(names)
 
 
 def test_scores_that_differ_by_more_than_a_float_holds_have_shades():
