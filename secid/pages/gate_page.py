@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any
-
 from secid.pages.formats import formats
 from secid.pages.junit import to_junit
 from secid.pages.numbers import capital, count, interval, nats
@@ -15,9 +12,6 @@ from secid.pages.verdict_words import number as measured
 from secid.results import TripletExample
 from secid.results.document import json_of
 from secid.results.gate import Check, CheckExample, GateVerdict, SourceVerdict
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 
 def gate_page(verdict: GateVerdict) -> Page:
@@ -100,22 +94,9 @@ def _notes(verdict: GateVerdict) -> tuple[Section, ...]:
     return (Section(anchor="notes", title="Notes", link="Notes", bullets=notes),) if notes else ()
 
 
-@cache
-def _adapter() -> TypeAdapter[GateVerdict]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(GateVerdict)
-
-
 def verdict_json(verdict: GateVerdict) -> str:
     """The verdict as indented JSON, ending in a line feed."""
-    return json_of(_adapter(), verdict)
-
-
-def verdict_schema() -> dict[str, Any]:
-    """JSON Schema of the verdict."""
-    schema = _adapter().json_schema(mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "secid gate verdict", **schema}
+    return json_of(verdict)
 
 
 GATE_FORMATS = {**formats(gate_page, verdict_json), ".xml": to_junit}
