@@ -10,7 +10,7 @@ from secid.pages.findings import STATUS
 from secid.pages.formats import formats
 from secid.pages.glossary import CAUTION, in_plain_words, terms
 from secid.pages.numbers import fraction, listed, nats, percent, plural, points, score
-from secid.pages.page import Column, Page, Part, Section, Table, foreign, number, status, text
+from secid.pages.page import Column, Page, Section, Table, foreign, number, status, text
 from secid.pages.sanitize import named, plain, short
 from secid.results.catalogue import FINDINGS
 from secid.results.document import json_of
@@ -198,7 +198,7 @@ def _differences(runs: RunComparison) -> Section:
         anchor="changes",
         title="What differs between the runs",
         link="Changes",
-        parts=(Part(table=table),) if rows else (),
+        tables=(table,) if rows else (),
         terms=terms(*dict.fromkeys("ECI_sem" if at == 1.0 else "ECI_B" for at in runs.budgets), "hardness"),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from secid.pages.formats import formats
 from secid.pages.junit import to_junit
 from secid.pages.numbers import capital, count, interval, nats
-from secid.pages.page import Item, Page, Part, Section, SourceFindings, Table, foreign, number, status, text
+from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import named, plain, short
 from secid.pages.verdict_words import DECISIONS, MARKS, basis, by_urgency, facts, interval_text, mark, summary
 from secid.pages.verdict_words import number as measured
@@ -85,7 +85,7 @@ def _checks(place: int, source: SourceVerdict) -> Section:
         title=f"All checks of {named(source.name)}",
         link="Checks",
         paragraphs=(plain(facts(source)),),
-        parts=(Part(table=Table(caption=f"Checks of {named(source.name)}", columns=columns, rows=rows)),),
+        tables=(Table(caption=f"Checks of {named(source.name)}", columns=columns, rows=rows),),
     )
 
 

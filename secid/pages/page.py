@@ -56,15 +56,6 @@ class Chart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
-    """A table, with a chart of the same numbers where there is one."""
-
-    table: Table
-    chart: Chart | None = None
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Section:
     """One section. link: the title in a word.
 
@@ -76,7 +67,7 @@ class Section:
     link: str
     paragraphs: tuple[str, ...] = ()
     bullets: tuple[str, ...] = ()
-    parts: tuple[Part, ...] = ()
+    tables: tuple[Table, ...] = ()
     terms: tuple[tuple[str, str], ...] = ()
 
 

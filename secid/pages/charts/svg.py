@@ -14,27 +14,21 @@ from markupsafe import Markup, escape
 
 from secid.pages.sanitize import plain, short
 
-WIDTH = 460
-"""Width of every chart in its own units; a phone scales it down to about 330 pixels."""
 FONT = 14
 """Size of all words: on a phone of 360 pixels just under 10."""
-LINE = 19.0
-"""Height of a line of words."""
 MOST_CHARACTERS = 40
 """Of a name in a chart, however narrow they are."""
-COLOURS = ("#0b6bcb", "#b8480f", "#12805c", "#9333a8", "#8a6500", "#b3224f", "#0f7485", "#5c5f66")
-"""Of the series where the page's style is off; page.css has the same, and others for the dark."""
-N_COLOURS = len(COLOURS)
+SOURCE_COLOUR = "#0b6bcb"
+"""Of sources where the page's style is off; page.css has the same, and another for the dark."""
 
 
 def tag(name: str, body: Markup | str = "", /, **attributes: object) -> Markup:
     """One element. Values are escaped; `_` in a name is `-` (`class_` is class); None leaves it out.
 
-    The class of a series, or of sources, brings its colour along.
+    The class of sources brings its colour along.
     """
-    first = str(attributes.get("class_")).split()[0]
-    if first in CLASS_COLOURS:
-        attributes["color"] = CLASS_COLOURS[first]
+    if str(attributes.get("class_")).split()[0] == "src":
+        attributes["color"] = SOURCE_COLOUR
     parts = [
         Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _value(value))
         for key, value in attributes.items()
@@ -46,23 +40,6 @@ def tag(name: str, body: Markup | str = "", /, **attributes: object) -> Markup:
 
 def _value(value: object) -> str:
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
-
-
-def picture(key: str, title: str, description: str, height: float, body: Sequence[Markup]) -> Markup:
-    """The whole SVG. key: makes the ids of title and description unique within the page."""
-    return tag(
-        "svg",
-        Markup("").join([tag("title", title, id=f"{key}-t"), tag("desc", description, id=f"{key}-d"), *body]),
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {WIDTH} {ceil(height)}",
-        width=WIDTH,
-        height=ceil(height),
-        role="img",
-        aria_labelledby=f"{key}-t {key}-d",
-        font_size=FONT,
-        fill="currentColor",
-        class_="chart",
-    )
 
 
 def words(
@@ -164,14 +141,6 @@ def numbers_across(scale: Scale, y: float) -> list[Markup]:
         words(across(scale, value), y, f"{value:g}", anchor="middle", class_="tick")
         for value in ticks(scale.low, scale.high)
     ]
-
-
-CLASS_COLOURS = {**{f"s{number}": colour for number, colour in enumerate(COLOURS)}, "src": COLOURS[0]}
-
-
-def series_class(number: int) -> str:
-    """Class that carries the colour of a series."""
-    return f"s{number % N_COLOURS}"
 
 
 @dataclass(frozen=True)

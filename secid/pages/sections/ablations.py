@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from secid.pages.glossary import SETTINGS, terms
 from secid.pages.numbers import budget, count, fraction, interval, listed, nats, plural
-from secid.pages.page import Part, Section, Table, number, text, wrapped
+from secid.pages.page import Section, Table, number, text, wrapped
 from secid.pages.sanitize import code, named, plain
 from secid.results import Ablation, AblationRow, Run
 from secid.settings import in_words
@@ -50,7 +50,7 @@ def ablation_section(run: Run) -> Section:
         title=title,
         paragraphs=(summary,) if summary else (),
         bullets=tuple(f"{plain(in_words(item.name))}: {_aspect(item)}" for item in run.ablations),
-        parts=tuple(_part(run, item) for item in run.ablations),
+        tables=tuple(_table(run, item) for item in run.ablations),
         terms=_terms(run),
     )
 
@@ -106,7 +106,7 @@ def _terms(run: Run) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _part(run: Run, item: Ablation) -> Part:
+def _table(run: Run, item: Ablation) -> Table:
     """The heat table of one aspect."""
     names = [source.name for source in run.sources]
     blocks = list(dict.fromkeys(block for row in item.rows for block in row.block_stability))
@@ -127,7 +127,7 @@ def _part(run: Run, item: Ablation) -> Part:
         rows.append(("range", *(["–"] * sampled), *ranges, *["–"] * (2 + len(blocks))))
     at = "" if run.budget == 1.0 else f" at B = {budget(run.budget)}"
     interval_of = ", with the 95 % CI of the score of all queries" if sampled else ""
-    table = Table(
+    return Table(
         caption=f"Score in nats{at} by {plain(in_words(item.name))}{interval_of}",
         columns=(
             text(plain(in_words(item.name))),
@@ -140,7 +140,6 @@ def _part(run: Run, item: Ablation) -> Part:
         rows=tuple(rows),
         shades=_shades(item, sampled, names, rows),
     )
-    return Part(table=table)
 
 
 def _shades(

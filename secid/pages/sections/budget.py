@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from secid.pages.glossary import equal_numbers, terms
 from secid.pages.numbers import SPACE, budget, count, fraction, listed, nats, percent
-from secid.pages.page import Part, Section, Table, foreign, number, wrapped
+from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.sanitize import named, plain
 from secid.results import BudgetPoint, Run
 
@@ -23,15 +23,14 @@ def budget_section(run: Run) -> Section | None:
     compared = _table({source.name: source.compared_curve for source in run.sources}, budgets, "")
     whole = {source.name: source.budget_curve for source in run.sources}
     own = _table(whole, _shared(map(_nats, whole.values())), ", each source's own sample")
-    parts = [Part(table=compared)]
-    parts += [Part(table=own)] if run.equal_numbers else []
-    own_number = any(column.title == "B = N" for part in parts for column in part.table.columns)
+    tables = (compared, own) if run.equal_numbers else (compared,)
+    own_number = any(column.title == "B = N" for table in tables for column in table.columns)
     return Section(
         anchor="budget",
         link="Budget",
         title="Does the order hold for more negatives?",
         paragraphs=(_meaning(run), _crossings(run)),
-        parts=tuple(parts),
+        tables=tables,
         terms=terms("ECI_B", "shortfall", *(["B = N"] * own_number)),
     )
 
@@ -121,6 +120,6 @@ def directions_section(run: Run) -> Section:
         anchor="directions",
         link="Variety",
         title="How varied the negatives are",
-        parts=(Part(table=table),),
+        tables=(table,),
         terms=terms("effective rank", "‖M‖", "eigenvalue share", "tr M"),
     )
