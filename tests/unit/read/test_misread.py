@@ -205,10 +205,12 @@ REFUSED: dict[str, Case] = {
     "instruction tuning": Case("a.jsonl", [{"instruction": "a", "input": "b", "output": "c"}]),
     "conversations": Case("a.jsonl", [{"messages": [{"role": "user", "content": "hi"}]}]),
     "a collection": Case("a.jsonl", [{"_id": "1", "title": "t", "text": "x"}]),
-    "records by id": Case("a.json", json.dumps({"1163399": TRIPLET, "192017": TRIPLET})),
-    "records by query": Case("a.json", '{"a 0": {"positive": "b 0", "negative": "c 0"}}'),
-    "records under a key": Case("a.jsonl", [{"id": 1, "data": TRIPLET}] * 2),
-    "passages under a key": Case("a.jsonl", [{"query": "a 0", "passages": {"positive": "b 0", "negative": "c 0"}}] * 2),
+    "records by id": Case("a.json", json.dumps({"1163399": TRIPLET, "192017": TRIPLET}), (), ABC),
+    "records by query": Case("a.json", '{"a 0": {"positive": "b 0", "negative": "c 0"}}', (), ABC),
+    "records under a key": Case("a.jsonl", [{"id": 1, "data": TRIPLET}] * 2, (), ABC),
+    "passages under a key": Case(
+        "a.jsonl", [{"query": "a 0", "passages": {"positive": "b 0", "negative": "c 0"}}] * 2, (), ABC
+    ),
     "a table by columns": Case("a.json", json.dumps({key: {"0": value, "1": "x"} for key, value in TRIPLET.items()})),
     "lists by columns": Case("a.json", json.dumps({key: [value, f"{key} 1"] for key, value in TRIPLET.items()})),
     "a header of unknown names": Case("a.csv", TABLE, ("foo", "bar", "baz"), ABC, {"header": True}),
