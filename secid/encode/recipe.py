@@ -150,7 +150,7 @@ def _unnamed(roles: list[Role], repository: Repository) -> EncoderError:
     flags = []
     for role in roles:
         near = next((name for name in names if any(word in name for word in PROMPT_NAMES[role])), None)
-        flags.append(f"{flag_of(f'{role}_prefix')} ''" if near is None else f"{flag_of(f'{role}_prompt')} {near}")
+        flags.append(f"{flag_of(f'{role}_prefix')} ''" if near is None else flag_of(f"{role}_prompt", near))
     what = "adapters" if _adapters(repository) else "prompts"
     return EncoderError(
         f"its {what} must be chosen by name, as training will use them: {', '.join(names)}",
