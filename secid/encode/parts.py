@@ -214,12 +214,9 @@ def _load_chain(repository: Repository, settings: Settings, device: torch.device
         attention = {} if choice is None else {"attn_implementation": choice}
         try:
             return _chain(repository, settings, dtype, attention)
-        except (ValueError, ImportError) as error:
-            if choice is not None and any(word in str(error) for word in REFUSALS):
-                continue
-            raise _not_loaded(str(repository.folder), error) from error
-        except (*UNREADABLE, KeyError, RuntimeError, AttributeError, TypeError) as error:
-            raise _not_loaded(str(repository.folder), error) from error
+        except (*UNREADABLE, ValueError, ImportError, KeyError, RuntimeError, AttributeError, TypeError) as error:
+            if choice is None or not any(word in str(error) for word in REFUSALS):
+                raise _not_loaded(str(repository.folder), error) from error
     raise AssertionError  # the last choice leaves the attention to the model
 
 
@@ -370,11 +367,11 @@ def _fastest(
             f"its modules do not fit together: {plainly(error)[:200]}", where=str(recipe.folder), remedy=AGAIN
         ) from error
     dimension = expected[0].shape[1]
-    backbones = _backbones(replica.model)
-    own = all(type(module).__module__.startswith(("sentence_transformers.", "torch.")) for module in replica.model)
-    if len(backbones) != 1 or backbones[0] is not getattr(replica.model[0], "auto_model", None) or not own:
+    backbone: Any = getattr(replica.model[0], "auto_model", None)
+    known = all(type(module).__module__.startswith(("sentence_transformers.", "torch.")) for module in replica.model)
+    if not known or _backbones(replica.model) != [backbone]:  # a router, or the repository's own modules
         return replica, dimension
-    config = backbones[0].config
+    config = backbone.config
     sdpa = getattr(config, "_attn_implementation", "") == "sdpa"
     mask: Mask = "none" if is_causal else "broadcast" if sdpa and not _is_windowed(config) else "padding"
     other = replica._replace(mask=mask)
