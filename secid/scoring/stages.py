@@ -122,6 +122,7 @@ def measure(
         controls, missing = make_controls(plan, triplets, embedder.vectors, settings, progress)
         for control in controls:  # nothing is left to encode but after an early stop
             embedder.need(control.triplets.query, control.triplets.negative)
+    embedder.close()
     items, level, measured_controls = measured_sets(plan, triplets, controls, bench, variants, clock, progress)
     with clock.stage("inspect"):
         if stored is None:
