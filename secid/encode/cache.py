@@ -124,8 +124,8 @@ class Cache:
         if n_bytes > self._room and self._writes and not self._is_short:
             self._is_short = True
             self.notes.append(
-                f"the embedding cache has room for {self._room / 1e9:,.1f} of {n_bytes / 1e9:,.1f} GB of new rows: what is "
-                f"encoded last is not kept; raise {flag_of('cache_gb')} to keep it"
+                f"the embedding cache has room for {self._room / 1e9:,.1f} of {n_bytes / 1e9:,.1f} GB of new rows: a "
+                f"next run encodes the rest again; {flag_of('cache_gb', 'N')} raises the limit"
             )
 
     def add(self, keys: Keys, rows: Any, truncated: NDArray[np.bool_]) -> None:
@@ -191,9 +191,6 @@ class Cache:
         try:
             self._writer.seal()
             self._sealed = time.monotonic()
-        except FileNotFoundError:  # another run has removed it: what comes next goes to a new one
-            self._writer.close()
-            self._writer = None
         except OSError as error:
             self._fail(error)
 
@@ -205,11 +202,13 @@ class Cache:
             self._writer = None
 
     def _fail(self, error: OSError) -> None:
-        """Ends the writing for this run: what was sealed stays."""
+        """Ends the writing for this run: what was sealed stays. If another run has removed the segment, starts anew."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            if not writer.folder.exists():
+                return
+            writer.close()
         self._writes = False
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
         self.notes.append(
             f"the embedding cache cannot be written ({plainly(error)}), so a next run encodes these texts again: "
             f"{self._home}; {flag_of('cache_dir', 'DIR')} uses another directory"

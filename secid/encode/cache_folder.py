@@ -158,11 +158,13 @@ class CacheFolder:
         """Makes room under the limit for n_more bytes: what cannot be read goes first, then the least recently used
         segments. Those in use stay.
         """
+        for folder in filter(_is_leftover, self._sizes()):
+            _remove(folder)
         sizes = self._sizes()
         total = sum(sizes.values())
         limit = self.limit(total)
-        for folder in sorted(sizes, key=lambda path: ((path / META).exists(), _last_used(path))):
-            if total + n_more <= limit and not _is_leftover(folder):
+        for folder in sorted(sizes, key=_last_used):
+            if total + n_more <= limit:
                 return
             if folder not in in_use and not _in_progress(folder):
                 _remove(folder)
@@ -234,8 +236,9 @@ def _in_progress(folder: Path) -> bool:
 
 def _is_leftover(folder: Path) -> bool:
     """Whether a killed run left it, without anything that can be read."""
-    unreadable = not (folder / META).exists() and not (folder / OLDER).exists()
-    return unreadable and not folder.name.startswith(DAMAGED) and not _in_progress(folder)
+    if folder.name.startswith("."):
+        return not folder.name.startswith(DAMAGED)
+    return not (folder / META).exists() and not (folder / OLDER).exists() and not _in_progress(folder)
 
 
 def _n_rows(segment: Segment) -> int:
@@ -268,7 +271,9 @@ def _modified(path: Path) -> float:
 
 
 def _last_used(folder: Path) -> float:
-    """When a segment was last used, in seconds since the epoch; 0 if unknown."""
+    """When a segment was last used, in seconds since the epoch; 0 for a damaged one and for one that is not read."""
+    if folder.name.startswith("."):
+        return 0.0
     try:
         return (folder / META).stat().st_mtime
     except OSError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ UNIT_TOLERANCE = 2e-6
 """How far the squared length of a row may be from 1: float32 rounding of 4,096 numbers that were scaled to it."""
 
 
-def embed(encoder: Encoder, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
+def embed(encoder: Encoder, texts: Sequence[str], role: Role) -> Generator[EncodedBatch, None, None]:
     """Unit rows of all texts, in batches as they are ready. Rows that are unit already are not scaled again.
 
     texts : read by slices or one by one, possibly by other threads; need not be in memory.
@@ -51,7 +51,7 @@ def own_stream(rows: Any) -> Iterator[None]:
         return
     import torch
 
-    stream = torch.cuda.Stream(rows.device)
+    stream = torch.cuda.Stream(rows.device)  # type: ignore[no-untyped-call]
     with torch.cuda.stream(stream):
         yield
     stream.synchronize()

@@ -5,7 +5,7 @@ keys.bin      (m, 17) uint8: the key of 16 bytes, and 1 where the text was cut a
 contents.json how many of the rows count, and their checksums, by blocks
 
 Files only grow, and contents.json is replaced whole once what it counts is on the disk. So a reader sees whole rows
-alone, whenever the writer is killed. Files are opened for the time of one read: none is left open or mapped.
+alone, whenever the writer is killed. Files are open only while they are read or written, and are never mapped.
 
 Source: DESIGN 5.
 """
@@ -71,7 +71,7 @@ class Segment:
         return marked[:, :-1], marked[:, -1].astype(np.bool_)
 
     def rows(self, places: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Float32Rows]]:
-        """The rows at these rising places, some at a time: (places, rows). Reads and checks only the blocks they are in.
+        """The rows at these rising places, block by block: (places, rows). Reads and checks no other blocks.
 
         Raises DamagedSegmentError or OSError at the first block that cannot be used.
         """
@@ -132,8 +132,6 @@ class SegmentWriter:
         self._blocks: list[str] = []
         self._block, self._key_hash = hashlib.sha256(), hashlib.sha256()
         self._n_rows = self._n_sealed = 0
-        self._rows = (self.folder / ROWS).open("wb")
-        self._keys = (self.folder / KEYS).open("wb")
 
     @property
     def n_bytes(self) -> int:
@@ -142,29 +140,30 @@ class SegmentWriter:
     def add(self, keys: Keys, rows: Float32Rows, truncated: NDArray[np.bool_]) -> None:
         """Appends rows (n, d) under their keys (n, 16); hashes them as it writes."""
         rows = np.ascontiguousarray(rows, self._dtype)
+        with (self.folder / ROWS).open("ab") as file:
+            file.write(rows.data)
+        marked = np.column_stack([keys, truncated.astype(np.uint8)])
+        with (self.folder / KEYS).open("ab") as file:
+            file.write(marked.data)
+        self._key_hash.update(marked.data)
         start = 0
         while start < len(rows):
             left = self._block_rows - self._n_rows % self._block_rows
-            part = memoryview(rows[start : start + left]).cast("B")
-            self._rows.write(part)
-            self._block.update(part)
-            n = min(left, len(rows) - start)
-            start += n
-            self._n_rows += n
-            if n == left:
+            part = rows[start : start + left]
+            self._block.update(part.data)
+            self._n_rows += len(part)
+            start += len(part)
+            if len(part) == left:
                 self._blocks.append(self._block.hexdigest())
                 self._block = hashlib.sha256()
-        marked = np.column_stack([keys, truncated.astype(np.uint8)]).tobytes()
-        self._keys.write(marked)
-        self._key_hash.update(marked)
 
     def seal(self) -> None:
         """Makes what was added last: after this it is on the disk, and readers see it."""
         if self._n_rows == self._n_sealed:
             return
-        for file in (self._rows, self._keys):
-            file.flush()
-            os.fsync(file.fileno())
+        for name in (ROWS, KEYS):
+            with (self.folder / name).open("ab") as file:
+                os.fsync(file.fileno())
         rest = [self._block.hexdigest()] if self._n_rows % self._block_rows else []
         sums = {"n": self._n_rows, "block_rows": self._block_rows, "keys": self._key_hash.hexdigest()}
         meta = {**self._meta, **sums, "blocks": self._blocks + rest}
@@ -181,11 +180,9 @@ class SegmentWriter:
 
     def close(self) -> None:
         """Ends the writing. What was not sealed is removed, which gives a full disk its space back."""
-        for file, size in ((self._rows, self._row_bytes), (self._keys, MARKED_KEY_BYTES)):
+        for name, size in ((ROWS, self._row_bytes), (KEYS, MARKED_KEY_BYTES)):
             with suppress(OSError):
-                file.close()
-            with suppress(OSError):
-                os.truncate(file.name, self._n_sealed * size)
+                os.truncate(self.folder / name, self._n_sealed * size)
         if not self._n_sealed:
             shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -122,7 +122,6 @@ def measure(
         controls, missing = make_controls(plan, triplets, embedder.vectors, settings, progress)
         for control in controls:  # nothing is left to encode but after an early stop
             embedder.need(control.triplets.query, control.triplets.negative)
-    embedder.close()
     items, level, measured_controls = measured_sets(plan, triplets, controls, bench, variants, clock, progress)
     with clock.stage("inspect"):
         if stored is None:
@@ -143,6 +142,7 @@ def measure(
         warnings += few_queries(items) + not_level(level, settings) + odd_slices(plan, settings)
         whole = {item.name: item.nats(settings.budget) for item in ranked_sets(items, level, settings.budget)}
         by_slice = slices(plan, items, bench, whole, settings, progress)
+    embedder.close()
     return Measurements(
         items=items,
         level=level,

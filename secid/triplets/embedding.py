@@ -7,6 +7,7 @@ import mmap
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, overload
@@ -206,13 +207,16 @@ class Embedder:
 
     def _encode(self, role: Role, ids: Index) -> None:
         store = self._stores[role]
-        for batch in embed(self._encoder, StoredTexts(store, ids), role) if len(ids) else ():
-            texts = ids[batch.positions]
-            if self._cache is not None:
-                self._cache.add(store.keys[texts], batch.vectors, batch.truncated)
-            self._put(texts + self._first[role], batch.vectors, batch.truncated)
-            self.counts["n_encoded"] += len(texts)
-            self.counts["n_tokens"] += batch.n_tokens
+        if not len(ids):
+            return
+        with closing(embed(self._encoder, StoredTexts(store, ids), role)) as batches:
+            for batch in batches:
+                texts = ids[batch.positions]
+                if self._cache is not None:
+                    self._cache.add(store.keys[texts], batch.vectors, batch.truncated)
+                self._put(texts + self._first[role], batch.vectors, batch.truncated)
+                self.counts["n_encoded"] += len(texts)
+                self.counts["n_tokens"] += batch.n_tokens
 
     def _put(self, places: Index, rows: Any, truncated: npt.NDArray[np.bool_]) -> None:
         self._rows.put(places, rows)
@@ -253,15 +257,14 @@ def _reserve(path: Path, n_bytes: int) -> None:
     with path.open("wb") as file:
         try:
             if not _allocated(file.fileno(), n_bytes):
-                free = shutil.disk_usage(path.parent).free
-                if free < n_bytes:
+                if shutil.disk_usage(path.parent).free < n_bytes:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 file.truncate(n_bytes)
         except OSError as error:
             file.truncate(0)
-            free = shutil.disk_usage(path.parent).free
+            need, free = (f"{amount / 1e9:,.2f} GB" for amount in (n_bytes, shutil.disk_usage(path.parent).free))
             raise OutputError(
-                f"no room for the rows of the texts: {n_bytes / 1e9:,.2f} GB, {free / 1e9:,.2f} GB free ({plainly(error)})",
+                f"no room for the rows of the texts: {need} needed, {free} free ({plainly(error)})",
                 where=str(path.parent),
                 remedy=REMEDY,
             ) from error
