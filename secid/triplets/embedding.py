@@ -6,7 +6,9 @@ import errno
 import mmap
 import os
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -81,8 +83,8 @@ class MappedRows:
     @contextmanager
     def writing(self, ids: Index) -> Iterator[Put]:
         """Takes the rows of these rising ids by their positions among them. They are in the file after the block."""
-        with self._path.open("r+b") as file:
-            windows = _Windows(file, ids, self.values.shape[1])
+        with self._path.open("r+b") as file, ThreadPoolExecutor(1, "secid-rows") as pool:
+            windows = _Windows(file, pool, ids, self.values.shape[1])
             yield windows.put
             windows.flush()
 
@@ -112,13 +114,14 @@ class MappedRows:
 
 
 class _Windows:
-    """Rows that arrive in any order, written to a file in its order, many at once.
+    """Rows that arrive in any order, written to a file in its order, many at once, by a thread.
 
     To write them through the map costs ten times as much, since each touches a page of its own.
     """
 
-    def __init__(self, file: BinaryIO, ids: Index, d: int) -> None:
-        self._file, self._ids, self._d = file, ids, d
+    def __init__(self, file: BinaryIO, pool: ThreadPoolExecutor, ids: Index, d: int) -> None:
+        self._file, self._pool, self._ids, self._d = file, pool, ids, d
+        self._pending: deque[Future[npt.NDArray[np.float32]]] = deque()
         self._size = max(1, WINDOW_BYTES // (4 * d))
         self._open: dict[int, npt.NDArray[np.float32]] = {}
         self._filled: dict[int, npt.NDArray[np.bool_]] = {}
@@ -131,9 +134,11 @@ class _Windows:
             self._fill(window, positions[own] - window * self._size, rows if own.all() else rows[own])
 
     def flush(self) -> None:
-        """Writes what is left."""
+        """Writes what is left, and waits for it."""
         for window in list(self._open):
             self._write(window)
+        while self._pending:
+            self._pending.popleft().result()
 
     def _fill(self, window: int, places: Index, rows: npt.NDArray[np.float32]) -> None:
         if window not in self._open:
@@ -148,14 +153,19 @@ class _Windows:
             self._write(window)
 
     def _write(self, window: int) -> None:
-        """Writes the rows that are there, neighbours in the file together."""
+        """Has the rows that are there written; waits where the disk is more than two windows behind."""
         rows, places = self._open.pop(window), np.flatnonzero(self._filled.pop(window))
-        ids = self._ids[places + window * self._size]
+        self._pending.append(self._pool.submit(self._save, rows, places, self._ids[places + window * self._size]))
+        if len(self._pending) > 2:
+            self._free.append(self._pending.popleft().result())
+
+    def _save(self, rows: npt.NDArray[np.float32], places: Index, ids: Index) -> npt.NDArray[np.float32]:
+        """Writes the rows at these places, neighbours in the file together. Returns the memory of all."""
         starts = np.flatnonzero(np.diff(ids, prepend=-2) != 1)
         for start, stop in pairwise([*starts.tolist(), len(ids)]):
             self._file.seek(4 * self._d * int(ids[start]))
             self._file.write(rows[places[start] : places[stop - 1] + 1].data)
-        self._free.append(rows)
+        return rows
 
 
 class StoredTexts(Sequence[str]):
