@@ -313,11 +313,16 @@ def _cache(info: EncoderInfo, settings: Settings) -> Cache | None:
     return Cache.open(settings, info.fingerprint, info.name, half=info.dtype in ("bf16", "fp16"))
 
 
+def gpu_of(info: EncoderInfo) -> torch.device | None:
+    """The encoder's first GPU; None if it runs on none."""
+    return torch.device(info.device.split(",")[0]) if info.device.startswith("cuda") else None
+
+
 def device_for(info: EncoderInfo, n_bytes: int) -> torch.device | None:
     """The encoder's first GPU if this many bytes of rows fit on it; None for rows in a file."""
-    if not info.device.startswith("cuda"):
+    device = gpu_of(info)
+    if device is None:
         return None
-    device = torch.device(info.device.split(",")[0])
     free, _ = torch.cuda.mem_get_info(device)
     return device if n_bytes <= DEVICE_SHARE * free else None
 
