@@ -123,8 +123,7 @@ class _Windows:
         self._file, self._pool, self._ids, self._d = file, pool, ids, d
         self._pending: deque[Future[npt.NDArray[np.float32]]] = deque()
         self._size = max(1, WINDOW_BYTES // (4 * d))
-        self._open: dict[int, npt.NDArray[np.float32]] = {}
-        self._filled: dict[int, npt.NDArray[np.bool_]] = {}
+        self._open: dict[int, tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]] = {}  # rows, and which are there
         self._free: list[npt.NDArray[np.float32]] = []
 
     def put(self, positions: Index, rows: Any) -> None:
@@ -145,16 +144,17 @@ class _Windows:
             if len(self._open) == OPEN_WINDOWS:
                 self._write(next(iter(self._open)))
             n = min(self._size, len(self._ids) - window * self._size)
-            self._open[window] = self._free.pop() if self._free else np.empty((self._size, self._d), np.float32)
-            self._filled[window] = np.zeros(n, np.bool_)
-        self._open[window][places] = rows
-        self._filled[window][places] = True
-        if self._filled[window].all():
+            memory = self._free.pop() if self._free else np.empty((self._size, self._d), np.float32)
+            self._open[window] = memory, np.zeros(n, np.bool_)
+        memory, filled = self._open[window]
+        memory[places], filled[places] = rows, True
+        if filled.all():
             self._write(window)
 
     def _write(self, window: int) -> None:
         """Has the rows that are there written; waits where the disk is more than two windows behind."""
-        rows, places = self._open.pop(window), np.flatnonzero(self._filled.pop(window))
+        rows, filled = self._open.pop(window)
+        places = np.flatnonzero(filled)
         self._pending.append(self._pool.submit(self._save, rows, places, self._ids[places + window * self._size]))
         if len(self._pending) > 2:
             self._free.append(self._pending.popleft().result())
@@ -329,30 +329,21 @@ def device_for(info: EncoderInfo, n_bytes: int) -> torch.device | None:
 
 def _reserve(path: Path, n_bytes: int) -> None:
     """Creates a file of zeros whose space is the file's. Raises OutputError where there is none."""
+    need, free = (f"{amount / 1e9:,.2f} GB" for amount in (n_bytes, shutil.disk_usage(path.parent).free))
     with path.open("wb") as file:
         try:
-            if not _allocated(file.fileno(), n_bytes):
+            try:
+                os.posix_fallocate(file.fileno(), 0, n_bytes)
+            except (AttributeError, OSError) as error:  # no such call, or not on this file system
+                if isinstance(error, OSError) and error.errno not in UNRESERVABLE:
+                    raise
                 if shutil.disk_usage(path.parent).free < n_bytes:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
                 file.truncate(n_bytes)
         except OSError as error:
             file.truncate(0)
-            need, free = (f"{amount / 1e9:,.2f} GB" for amount in (n_bytes, shutil.disk_usage(path.parent).free))
             raise OutputError(
                 f"no room for the rows of the texts: {need} needed, {free} free ({plainly(error)})",
                 where=str(path.parent),
                 remedy=REMEDY,
             ) from error
-
-
-def _allocated(descriptor: int, n_bytes: int) -> bool:
-    """Whether the space was reserved; False where that is not possible."""
-    if not hasattr(os, "posix_fallocate"):
-        return False
-    try:
-        os.posix_fallocate(descriptor, 0, n_bytes)
-    except OSError as error:
-        if error.errno in UNRESERVABLE:
-            return False
-        raise
-    return True
