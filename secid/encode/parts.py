@@ -1,4 +1,4 @@
-"""The loaded parts of a transformer: its tokenizer, and its model once on every device.
+"""The loaded parts of a transformer: its tokenizer, and its model on the first device.
 
 Source: FORMATS 2, METHOD 11.
 """
@@ -6,7 +6,6 @@ Source: FORMATS 2, METHOD 11.
 from __future__ import annotations
 
 import contextlib
-import copy
 import warnings
 from collections.abc import Iterator
 from functools import cached_property
@@ -40,7 +39,7 @@ class Parts:
     ) -> None:
         self.recipe = recipe
         self._settings = settings
-        self._devices = devices
+        self.devices = devices
         self._dtype = dtype
 
     @cached_property
@@ -49,8 +48,8 @@ class Parts:
             return load_tokeniser(self.recipe, self._settings.trust_remote_code)
 
     @property
-    def replicas(self) -> tuple[Replica, ...]:
-        """One copy of the model per device, in the order of the devices."""
+    def replica(self) -> Replica:
+        """The model on the first device."""
         return self._loaded[0]
 
     @property
@@ -63,18 +62,17 @@ class Parts:
 
     def load(self) -> None:
         """Loads everything now instead of on first use. Raises EncoderError if that fails."""
-        _ = self.tokeniser, self.replicas
+        _ = self.tokeniser, self.replica
 
     @cached_property
-    def _loaded(self) -> tuple[tuple[Replica, ...], int, int]:
-        first = self._devices[0]
+    def _loaded(self) -> tuple[Replica, int, int]:
+        first = self.devices[0]
         with quiet():
             model = _load_model(self.recipe, self._settings, first, self._dtype)
         heads = build_heads(self.recipe.heads, self._settings.allow_pickle)
         dimension = _dimension(self.recipe, int(getattr(model.config, "hidden_size", 0) or model.config.dim))
         n_parameters = sum(value.numel() for part in (model, heads) for value in part.parameters())
-        others = [_on(device, *copy.deepcopy((model, heads)), self._dtype) for device in self._devices[1:]]
-        return (_on(first, model, heads, self._dtype), *others), n_parameters, dimension
+        return _on(first, model, heads, self._dtype), n_parameters, dimension
 
 
 def _on(device: torch.device, model: Any, heads: nn.Module, dtype: torch.dtype) -> Replica:
