@@ -22,6 +22,8 @@ import os
 import pstats
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -29,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from secid.encode.attention import never_wait
 from secid.encode.batching import TokenBatch, Tokens
 from secid.encode.device import GPU_BUDGET
 from secid.encode.recipe import Recipe
@@ -43,7 +46,7 @@ from secid.triplets.embedding import Embedder
 MEDIAN_TOKENS, SIGMA, LONGEST = 75, 0.4, 512
 """Of MS MARCO's passages, as in `tests.perf.gpu`."""
 CHARACTERS_A_TOKEN = 4
-QUERY_TOKENS, N_QUERIES = 12, 2_000
+N_QUERIES = 2_000
 
 
 class Case(NamedTuple):
@@ -143,53 +146,70 @@ def encoder_of(case: Case, dim: int, clocks: list[Clock]) -> TransformerEncoder:
     return TransformerEncoder(parts, info, GPU_BUDGET)
 
 
-def plan_of(folder: Path, n: int) -> Any:
-    """What an embedder needs of a plan: stores of queries and passages."""
-    generator = np.random.default_rng(0)
-    lengths = np.minimum(generator.lognormal(np.log(MEDIAN_TOKENS), SIGMA, n), LONGEST).astype(int)
+def token_lengths(n: int) -> list[int]:
+    """Lengths of passages in tokens."""
+    drawn = np.random.default_rng(0).lognormal(np.log(MEDIAN_TOKENS), SIGMA, n)
+    lengths: list[int] = np.minimum(drawn.astype(int), LONGEST).tolist()
+    return lengths
+
+
+def passages(n: int) -> Iterator[str]:
+    """Texts that differ in their number and length."""
     base = "the moon moves the water and the wind carries the sand " * (LONGEST * CHARACTERS_A_TOKEN // 50 + 2)
-    spools = {role: TextSpool(role, folder / f"{role}.txt") for role in ("query", "passage")}  # type: ignore[arg-type]
-    spools["query"].add(f"{number} {base[: QUERY_TOKENS * CHARACTERS_A_TOKEN]}" for number in range(N_QUERIES))
-    for start in range(0, n, 1000):
-        spools["passage"].add(
-            f"{number} {base[: length * CHARACTERS_A_TOKEN]}"
-            for number, length in enumerate(lengths[start : start + 1000].tolist(), start)
-        )
-    return SimpleNamespace(queries=spools["query"].store()[0], passages=spools["passage"].store()[0])
+    return (f"{number} {base[: length * CHARACTERS_A_TOKEN]}" for number, length in enumerate(token_lengths(n)))
+
+
+def plan_of(folder: Path, queries: Iterable[str], passages: Iterable[str]) -> Any:
+    """What an embedder needs of a plan: stores of queries and passages."""
+    stores = {}
+    for role, texts in (("query", queries), ("passage", passages)):
+        spool = TextSpool(role, folder / f"{role}.txt")  # type: ignore[arg-type]
+        rest = iter(texts)
+        while part := list(islice(rest, 1000)):
+            spool.add(part)
+        stores[role] = spool.store()[0]
+    return SimpleNamespace(queries=stores["query"], passages=stores["passage"])
 
 
 class Result(NamedTuple):
-    """busy: share of the wall; shares: of the main thread's time, by function."""
+    """busy: share of the wall; cpu, main: microseconds of processor time a text, of all threads and of the main one.
+
+    shares: of the main thread's time, by function.
+    """
 
     texts_per_second: float
     busy: float
+    cpu: float
+    main: float
     shares: dict[str, float]
 
 
-def run(case: Case, dim: int, profile: bool = True) -> Result:
+def run(case: Case, dim: int) -> Result:
     """Embeds all texts of a case, each once."""
+    never_wait(torch.nn.Identity())  # imports what loading a model has imported
     with tempfile.TemporaryDirectory() as name:
         folder, clocks = Path(name), []
-        plan = plan_of(folder, case.texts)
+        plan = plan_of(folder, (f"what is number {number}" for number in range(N_QUERIES)), passages(case.texts))
         settings = Settings(cache=case.cache, cache_dir=str(folder / "cache"))
         embedder = Embedder(plan, encoder_of(case, dim, clocks), settings, folder, Silent())
         profiler = cProfile.Profile()
-        began = time.perf_counter()
-        if profile:
-            profiler.enable()
+        began, cpu, main = time.perf_counter(), time.process_time(), time.thread_time()
+        profiler.enable()
         embedder.everything()
         getattr(embedder, "close", lambda: None)()
         profiler.disable()
         seconds = time.perf_counter() - began
+        cpu, main = time.process_time() - cpu, time.thread_time() - main
         n = int(embedder.counts["n_encoded"])
     assert n == case.texts + N_QUERIES
-    return Result(n / seconds, sum(clock.seconds for clock in clocks) / (seconds * case.devices), shares(profiler))
+    busy = sum(clock.seconds for clock in clocks) / (seconds * case.devices)
+    return Result(n / seconds, busy, 1e6 * cpu / n, 1e6 * main / n, shares(profiler))
 
 
 def shares(profiler: cProfile.Profile) -> dict[str, float]:
     """Share of the main thread's time in each function, the six longest."""
     profiler.create_stats()
-    stats: Any = pstats.Stats(profiler).stats if profiler.getstats() else {}  # type: ignore[attr-defined]
+    stats: Any = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
     times = {
         f"{Path(file).stem}.{name}" if line else name: own for (file, line, name), (_, _, own, _, _) in stats.items()
     }
@@ -225,7 +245,11 @@ def main() -> None:
             + (f", busy {result.busy:.1%}" if case.pace else "")
             + (f" (target {target:,})" if target else "")
         )
-        print("  main thread: " + ", ".join(f"{function} {share:.0%}" for function, share in result.shares.items()))
+        print(f"  processor time a text: {result.cpu:.1f} µs, {result.main:.1f} of them in the main thread")
+        print(
+            "  main thread's wall time: "
+            + ", ".join(f"{function} {share:.0%}" for function, share in result.shares.items())
+        )
     if options.json:
         print(json.dumps(numbers))
 
