@@ -25,7 +25,7 @@ def never_wait(model: nn.Module) -> None:
             part.set_attn_implementation(NAME)
 
 
-def mask(*sizes: Any, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
+def mask(attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
     """transformers' mask for SDPA, without padding where attention is causal.
 
     There padding, on the right, is never looked at; without a mask SDPA has its fastest kernels, and keys and values
@@ -37,5 +37,5 @@ def mask(*sizes: Any, attention_mask: Tensor | None = None, **options: Any) -> T
         attention_mask = None
     elif attention_mask is not None:
         options["allow_is_bidirectional_skip"] = False
-    made: Tensor | None = sdpa_mask(*sizes, attention_mask=attention_mask, **options)
-    return made
+    full: Tensor | None = sdpa_mask(attention_mask=attention_mask, **options)
+    return full

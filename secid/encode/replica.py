@@ -37,7 +37,8 @@ class Limits(NamedTuple):
 
     @staticmethod
     def of(model: nn.Module) -> Limits:
-        inputs = [part.get_input_embeddings() for part in model.modules() if hasattr(part, "get_input_embeddings")]
+        models: list[Any] = [part for part in model.modules() if hasattr(part, "get_input_embeddings")]
+        inputs = [part.get_input_embeddings() for part in models]
         words = next((table.num_embeddings for table in inputs if isinstance(table, nn.Embedding)), None)
         positions = [
             table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)  # RoBERTa starts there
@@ -74,7 +75,7 @@ def to_host(vectors: Tensor | NDArray[np.float32]) -> NDArray[np.float32]:
     if isinstance(vectors, np.ndarray):
         return vectors
     if vectors.is_cuda:
-        stream = torch.cuda.Stream(vectors.device)
+        stream = torch.cuda.Stream(vectors.device)  # type: ignore[no-untyped-call]
         with torch.cuda.stream(stream):
             host = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
             vectors = host.copy_(vectors, non_blocking=True)

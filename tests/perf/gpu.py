@@ -155,7 +155,7 @@ class Timed:
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, Any]] = []
-        self.seconds = 0.0
+        self.seconds, self.n_workers = 0.0, torch.get_num_threads()  # of a CPU, a worker a core
 
     def total(self) -> float:
         """Seconds in which a batch was on a device."""
@@ -169,7 +169,7 @@ class Timed:
             if replica.device.type != "cuda":
                 began = time.perf_counter()
                 result = real(replica, *rest)
-                self.seconds += (time.perf_counter() - began) / torch.get_num_threads()
+                self.seconds += (time.perf_counter() - began) / self.n_workers
                 return result
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
