@@ -69,6 +69,8 @@ class Settings:
     pooling: Pooling | None = setting(None, "Pooling of token vectors, instead of the encoder's own.")
     query_prefix: str | None = setting(None, "Text before each query, not the encoder's own.", "Encoder")
     passage_prefix: str | None = setting(None, "Text before each passage, not the encoder's own.", "Encoder")
+    query_prompt: str | None = setting(None, "Which of the encoder's prompts goes before queries.", "Encoder", "NAME")
+    passage_prompt: str | None = setting(None, "The same for passages.", "Encoder", "NAME")
     max_length: int | None = setting(None, "Longest input in tokens; longer texts are cut.", "Encoder", ge=1)
     normalize: bool | None = setting(None, "Whether vectors are scaled to unit length by the encoder's recipe.")
     truncate_dim: int | None = setting(None, "Keep only the first dimensions of a vector.", ge=1)
@@ -155,6 +157,8 @@ class SettingsDict(TypedDict, total=False):
     pooling: Pooling | None
     query_prefix: str | None
     passage_prefix: str | None
+    query_prompt: str | None
+    passage_prompt: str | None
     max_length: int | None
     normalize: bool | None
     truncate_dim: int | None
@@ -235,6 +239,8 @@ RECIPE_FIELDS = (
     "pooling",
     "query_prefix",
     "passage_prefix",
+    "query_prompt",
+    "passage_prompt",
     "max_length",
     "normalize",
     "truncate_dim",

@@ -1,4 +1,4 @@
-"""One copy of a model on one device: from a batch of token ids to text vectors.
+"""One copy of an encoder's modules on one device: from a batch of token ids to text vectors.
 
 Source: FORMATS 2 (recipes), METHOD 11 (precision).
 """
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from secid.encode.batching import Feed, TokenBatch, halves
-from secid.encode.pooling import pool
 from secid.encode.protocol import EncodedBatch
 from secid.encode.recipe import Recipe
 from secid.errors import EncoderError, plainly
@@ -86,18 +85,16 @@ class Pending(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """A model and the modules after its pooling, ready on a device."""
+    """A chain of modules (`SentenceTransformer`), ready on a device."""
 
-    model: nn.Module
-    heads: nn.Module
+    model: Any
     device: torch.device
 
     def on(self, device: torch.device) -> Replica:
         """A copy on another device, to which the weights go directly."""
-        parts = self.model, self.heads
-        copies: dict[int, Any] = {id(t): t.to(device) for part in parts for t in part.buffers()}
-        copies |= {id(t): nn.Parameter(t.to(device), False) for part in parts for t in part.parameters()}
-        return Replica(*copy.deepcopy(parts, copies), device)
+        copies: dict[int, Any] = {id(tensor): tensor.to(device) for tensor in self.model.buffers()}
+        copies |= {id(tensor): nn.Parameter(tensor.to(device), False) for tensor in self.model.parameters()}
+        return Replica(copy.deepcopy(self.model, copies), device)
 
     def work(self, feed: Feed, recipe: Recipe, skip: int) -> Iterator[EncodedBatch]:
         """Encodes batches of the feed until it is empty; runs in its own thread.
@@ -183,11 +180,12 @@ class Replica(NamedTuple):
         """Vectors (b, d) float32, still on the device. skip: number of leading tokens to exclude from pooling."""
         ids = self._to_device(batch.ids)
         lengths = self._to_device(batch.lengths)
-        mask = None
+        features: dict[str, Any] = {"input_ids": ids}
         if batch.lengths[-1] < batch.ids.shape[1]:  # without padding no mask is needed, and attention is faster
-            mask = (torch.arange(ids.shape[1], device=self.device) < lengths[:, None]).long()
-        hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
-        vectors: Tensor = self.heads(pool(hidden, lengths, recipe.pooling, skip))
+            features["attention_mask"] = (torch.arange(ids.shape[1], device=self.device) < lengths[:, None]).long()
+        if skip:
+            features["prompt_length"] = skip
+        vectors: Tensor = self.model(features, task=recipe.task)["sentence_embedding"].float()
         if recipe.truncate_dim is not None:
             vectors = vectors[:, : recipe.truncate_dim]
         if recipe.normalize:

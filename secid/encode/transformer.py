@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from secid.encode.attention import never_wait
 from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, Tokens, merged, tokenised
 from secid.encode.device import n_devices
 from secid.encode.embed import host_rows
@@ -69,13 +68,13 @@ class TransformerEncoder:
         On a CPU one core computes a batch: no barrier after every layer, and the batch fits the core's cache. A GPU
         takes part if there is a window of texts for it. What a failing one had taken is encoded by the others.
         """
-        prefix, tokeniser = self.recipe.prefix(role), self.parts.tokeniser
-        skip = 0 if self.recipe.include_prompt else tokeniser.prompt_length(prefix)
+        recipe, tokeniser = self.recipe.of(role), self.parts.tokeniser
+        prefix = recipe.prefix(role)
+        skip = 0 if recipe.include_prompt else tokeniser.prompt_length(prefix)
 
         def tokenise(chunk: list[str]) -> Tokens:
             return tokeniser.tokens([prefix + text for text in chunk] if prefix else chunk)
 
-        never_wait(self.parts.replica.model)
         on_cpu = self.parts.replica.device.type == "cpu"
         chunk, n_tokenisers = (CPU_CHUNK, 1) if on_cpu else (GPU_CHUNK, GPU_TOKENISERS)
         chunks = merged([lambda: tokenised(texts, tokenise, chunk, n_tokenisers)], AHEAD, "secid-tokenise")
@@ -86,7 +85,7 @@ class TransformerEncoder:
 
         def work(number: int) -> Iterator[EncodedBatch]:
             try:
-                yield from self._replica(number).work(feed, self.recipe, skip)
+                yield from self._replica(number).work(feed, recipe, skip)
             except DeviceError as error:
                 errors.append(error)
                 self._lost[number] = f"{self.parts.devices[number]} failed, the other devices go on: {error}"

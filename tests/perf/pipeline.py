@@ -109,7 +109,7 @@ class Simulated(Replica):
 
 def simulated(pace: float, rows: torch.Tensor, clocks: list[Clock]) -> Simulated:
     """The next device, whose clock is added to the others."""
-    replica = Simulated(torch.nn.Identity(), torch.nn.Identity(), torch.device("meta"))
+    replica = Simulated(torch.nn.Identity(), torch.device("meta"))
     replica.clock, replica.clocks, replica.rows = Clock(pace), clocks, rows
     clocks.append(replica.clock)
     return replica

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import PreTrainedModel
 
 from secid.encode import load
-from secid.encode.attention import never_wait
+from secid.encode.attention import NAME
 from secid.encode.batching import TokenBatch, longest_first, next_batch
 from secid.encode.replica import Replica
 from secid.encode.transformer import TransformerEncoder
@@ -33,45 +34,45 @@ def padded(encoder: TransformerEncoder) -> TokenBatch:
     return next_batch(tokens, longest_first(tokens), 10_000, encoder.parts.tokeniser.padding)
 
 
-def encoder_of(folder: Path) -> tuple[TransformerEncoder, Replica]:
-    """An encoder, and a copy of its model as transformers loads it."""
+def encoder_of(folder: Path) -> tuple[TransformerEncoder, Replica, Replica]:
+    """An encoder, its model, and a copy that has transformers' own masks."""
     encoder = load(Settings(encoder=str(folder), device="cpu", cache=False, dtype="bf16"))
     assert isinstance(encoder, TransformerEncoder)
-    return encoder, copy.deepcopy(encoder.parts.replica)
+    plain = copy.deepcopy(encoder.parts.replica)
+    for part in plain.model.modules():
+        if isinstance(part, PreTrainedModel) and part.config._attn_implementation == NAME:
+            part.set_attn_implementation("sdpa")
+    return encoder, encoder.parts.replica, plain
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "mpnet"])
 def test_a_padded_batch_is_launched_without_a_wait(tiny: Tiny, family: str) -> None:
-    encoder, replica = encoder_of(tiny(family))
-    never_wait(replica.model)
+    encoder, replica, _ = encoder_of(tiny(family))
     assert replica.on(META).forward(padded(encoder), encoder.recipe, 0).shape == (len(TEXTS), 32)
 
 
 @pytest.mark.parametrize("family", ["bert", "mpnet"])
 def test_transformers_own_masks_wait(tiny: Tiny, family: str) -> None:
     """MPNet's too: it has no SDPA, so its masks stay transformers'."""
-    encoder, replica = encoder_of(tiny(family))
-    if family == "mpnet":
-        never_wait(replica.model)
+    encoder, _, plain = encoder_of(tiny(family))
     with pytest.raises((RuntimeError, NotImplementedError)):
-        replica.on(META).forward(padded(encoder), encoder.recipe, 0)
+        plain.on(META).forward(padded(encoder), encoder.recipe, 0)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rows_are_those_of_transformers_own_masks(tiny: Tiny, family: str) -> None:
-    encoder, replica = encoder_of(tiny(family))
+    encoder, replica, plain = encoder_of(tiny(family))
     replica.model.float()
+    plain.model.float()
     batch = padded(encoder)
-    expected = replica.forward(batch, encoder.recipe, 0)
-    never_wait(replica.model)
+    expected = plain.forward(batch, encoder.recipe, 0)
     assert np.abs(replica.forward(batch, encoder.recipe, 0) - expected).max() < 1e-6
 
 
 @pytest.mark.parametrize(("family", "masks"), [("qwen3", 0), ("bert", 2), ("gemma3_text", 2)])
 def test_causal_models_get_no_mask(tiny: Tiny, monkeypatch: pytest.MonkeyPatch, family: str, masks: int) -> None:
     """Gemma's encoder is built from a causal model and sees all tokens."""
-    encoder, replica = encoder_of(tiny(family))
-    never_wait(replica.model)
+    encoder, replica, _ = encoder_of(tiny(family))
     seen: list[tuple[Any, bool]] = []
     real = torch.nn.functional.scaled_dot_product_attention
 

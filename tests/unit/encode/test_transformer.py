@@ -20,6 +20,7 @@ import pytest
 import torch
 
 from secid.encode import embed, hashes, load, locate, parts
+from secid.encode.attention import NAME
 from secid.encode.device import choose_devices, choose_dtype, n_devices
 from secid.encode.modules import AGAIN
 from secid.encode.replica import Limits, Replica
@@ -28,25 +29,15 @@ from secid.errors import EncoderError, NonFiniteEmbeddingError, UnreachableError
 from secid.settings import Settings
 from tests.snapshots import Snapshot, refusal, situations
 
-from .conftest import TEXTS, embedded, write_json
+from .conftest import SHA, TEXTS, embedded, hub_cache, write_json
 
 Tiny = Callable[[str], Path]
-SHA = "0123456789abcdef0123456789abcdef01234567"
 
 
 def tiny_encoder(folder: Path, **settings: Any) -> TransformerEncoder:
     encoder = load(Settings(encoder=str(folder), **{"device": "cpu", "cache": False, **settings}))
     assert isinstance(encoder, TransformerEncoder)
     return encoder
-
-
-def hub_cache(home: Path, name: str, source: Path) -> Path:
-    """A hub cache that holds `source` under `name`, as huggingface_hub lays it out."""
-    repository = home / "hub" / f"models--{name.replace('/', '--')}"
-    shutil.copytree(source, repository / "snapshots" / SHA)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text(SHA, encoding="utf-8")
-    return repository / "snapshots" / SHA
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -114,7 +105,7 @@ class Hub:
 def partial_hub(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
     """The cache holds what plain transformers fetches of an encoder that pools its first token."""
     full = shutil.copytree(tiny("bert"), tmp_path / "full")
-    write_json(full / "1_Pooling" / "config.json", {"pooling_mode": "cls"})
+    write_json(full / "1_Pooling" / "config.json", {"word_embedding_dimension": 32, "pooling_mode": "cls"})
     snapshot = hub_cache(tmp_path, "some/encoder", full)
     for name in ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"):
         (snapshot / name).unlink()
@@ -259,7 +250,7 @@ def test_the_fingerprint_covers_the_code_that_ran(tiny: Tiny, tmp_path: Path) ->
 def test_code_of_another_repository_leaves_no_fingerprint(tiny: Tiny, tmp_path: Path) -> None:
     folder = shutil.copytree(tiny("bert"), tmp_path / "elsewhere")
     document = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    write_json(folder / "tokenizer_config.json", {**document, "auto_map": {"AutoProcessor": "other/one--code.Own"}})
+    write_json(folder / "tokenizer_config.json", {**document, "auto_map": {"AutoModelForX": "other/one--code.Own"}})
     assert tiny_encoder(folder).info.fingerprint
     plain, info = tiny_encoder(folder).info, tiny_encoder(folder, trust_remote_code=True).info
     assert info.fingerprint == ""
@@ -454,7 +445,7 @@ def test_tokens_beyond_the_model_are_refused_before_it_runs(tiny: Tiny, monkeypa
 def test_a_copy_of_the_model_shares_nothing_and_is_made_on_its_device(tiny: Tiny) -> None:
     replica = tiny_encoder(tiny("qwen3"), device="cpu", dtype="bf16").parts.replica
     meta = replica.on(torch.device("meta"))
-    tensors = [*meta.model.parameters(), *meta.model.buffers(), *meta.heads.parameters()]
+    tensors = [*meta.model.parameters(), *meta.model.buffers()]
     assert tensors
     assert {tensor.device.type for tensor in tensors} == {"meta"}
     assert {tensor.device.type for tensor in replica.model.parameters()} == {"cpu"}
@@ -532,7 +523,7 @@ def test_a_model_without_flash_attention_takes_the_next_choice(tiny: Tiny, monke
     """flash-attn is not installed here, so that transformers itself refuses it."""
     monkeypatch.setattr(parts, "attention_choices", lambda device, dtype: ("flash_attention_2", "sdpa"))
     encoder = tiny_encoder(tiny("bert"))
-    assert encoder.parts.replica.model.config._attn_implementation == "sdpa"
+    assert encoder.parts.replica.model.config._attn_implementation == NAME
 
 
 def test_texts_in_the_cache_need_no_model(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -542,8 +533,8 @@ def test_texts_in_the_cache_need_no_model(tiny: Tiny, tmp_path: Path, monkeypatc
     settings = {"cache": True, "cache_dir": str(tmp_path / "cache")}
     first = tiny_encoder(tiny("bert"), **settings)
     expected = rows(first, TEXTS)
-    loads, real = [], parts._load_model
-    monkeypatch.setattr(parts, "_load_model", lambda *rest: loads.append(1) or real(*rest))
+    loads, real = [], parts._load_chain
+    monkeypatch.setattr(parts, "_load_chain", lambda *rest: loads.append(1) or real(*rest))
     again = tiny_encoder(tiny("bert"), **settings)
     assert again.info == first.info
     assert np.array_equal(rows(again, TEXTS), expected)
@@ -619,7 +610,7 @@ def test_missing_files_of_weights_or_words_are_refused(tiny: Tiny, tmp_path: Pat
 
 
 def test_a_text_beyond_unknown_positions_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secid.encode.max_length.LEARNED_POSITIONS", frozenset())
+    monkeypatch.setattr("secid.encode.recipe.POSITION_TABLES", frozenset())
     encoder = tiny_encoder(tiny("bert"), max_length=99)
     message = refusal(lambda: encoder.encode(["ice " * 200], "passage"), EncoderError, None)
     assert all(part in message for part in ("99 tokens", "--max-length"))
@@ -710,11 +701,13 @@ def test_wording(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sn
         patch.setattr(Replica, "forward", lambda *rest: torch.full((1, 32), float("nan")))
         embedding("NaN in bf16", tiny_encoder(bert, dtype="bf16"), bert)
         embedding("NaN in float32", tiny_encoder(bert), bert)
-    limited_to(2, monkeypatch)
-    texts["out of memory"] = refusal(lambda: tiny_encoder(bert).encode(["a"], "query"), EncoderError, None)
+    encoder = tiny_encoder(bert)
+    with monkeypatch.context() as patch:
+        limited_to(2, patch)
+        texts["out of memory"] = refusal(lambda: encoder.encode(["a"], "query"), EncoderError, None)
     modules = json.loads((gemma / "modules.json").read_text(encoding="utf-8"))
     write_json(gemma / "modules.json", [module for module in modules if module["path"] != "2_Dense"])
-    loading("a head of another width", gemma, gemma / "3_Dense")
+    loading("a head of another width", gemma, gemma)
     (gemma / "3_Dense" / "model.safetensors").rename(gemma / "3_Dense" / "pytorch_model.bin")
     loading("a head with pickle alone", gemma, gemma / "3_Dense")
     shutil.copy(bert / "config.json", tmp_path)
