@@ -142,7 +142,7 @@ class Cache:
 
     def flush(self) -> None:
         """Returns when everything that was added is sealed."""
-        if self._pending:
+        if self._pending or self._writer is not None:
             self.seal()
         while self._pending:
             self._wait()
@@ -163,8 +163,9 @@ class Cache:
     def _write(self, keys: Keys, rows: Any, truncated: NDArray[np.bool_]) -> None:
         """In the background."""
         size = self._size(*rows.shape)
-        if size > self._room:
+        if self._writes and size > self._room:
             self._writes = False
+            self._end()
         if not self._writes:
             return
         try:

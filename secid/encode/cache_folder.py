@@ -11,9 +11,10 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from secid.encode.segment import META, DamagedSegmentError, Segment
 from secid.settings import Settings
@@ -113,9 +114,9 @@ class CacheFolder:
             encoders.append(
                 EncoderUse(
                     home.name,
-                    _encoder_name(segments[-1]),
+                    str(_meta(segments[-1]).get("encoder", "")),
                     len(segments),
-                    sum(_n_rows(segment) for segment in segments),
+                    sum(_meta(segment).get("n", 0) for segment in segments),
                     sum(_size(segment.folder) for segment in segments),
                     max(_last_used(segment.folder) for segment in segments),
                 )
@@ -158,14 +159,13 @@ class CacheFolder:
         """Makes room under the limit for n_more bytes: what cannot be read goes first, then the least recently used
         segments. Those in use stay.
         """
-        for folder in filter(_is_leftover, self._sizes()):
-            _remove(folder)
         sizes = self._sizes()
         total = sum(sizes.values())
         limit = self.limit(total)
         for folder in sorted(sizes, key=_last_used):
-            if total + n_more <= limit:
-                return
+            is_whole = folder.name.startswith(DAMAGED) or (folder / META).exists() or (folder / OLDER).exists()
+            if is_whole and total + n_more <= limit:
+                continue
             if folder not in in_use and not _in_progress(folder):
                 _remove(folder)
                 total -= sizes[folder]
@@ -229,30 +229,16 @@ def _remove(folder: Path) -> None:
 
 def _in_progress(folder: Path) -> bool:
     """Whether a run is writing its first rows, which cannot be read yet."""
-    if folder.name.startswith(".") or (folder / META).exists() or (folder / OLDER).exists():
-        return False
-    return time.time() - _modified(folder) <= ABANDONED_SECONDS
+    is_new = not folder.name.startswith(".") and not (folder / META).exists() and not (folder / OLDER).exists()
+    return is_new and time.time() - _modified(folder, missing=time.time()) <= ABANDONED_SECONDS
 
 
-def _is_leftover(folder: Path) -> bool:
-    """Whether a killed run left it, without anything that can be read."""
-    if folder.name.startswith("."):
-        return not folder.name.startswith(DAMAGED)
-    return not (folder / META).exists() and not (folder / OLDER).exists() and not _in_progress(folder)
-
-
-def _n_rows(segment: Segment) -> int:
+def _meta(segment: Segment) -> Mapping[str, Any]:
+    """What a segment says of itself; nothing if it cannot be read."""
     try:
-        return int(segment.meta["n"])
+        return segment.meta
     except (DamagedSegmentError, OSError):
-        return 0
-
-
-def _encoder_name(segment: Segment) -> str:
-    try:
-        return str(segment.meta.get("encoder", ""))
-    except (DamagedSegmentError, OSError):
-        return ""
+        return {}
 
 
 def _size(folder: Path) -> int:
@@ -263,18 +249,13 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _modified(path: Path) -> float:
+def _last_used(folder: Path) -> float:
+    """When a segment was last used, in seconds since the epoch; 0 for a damaged one and for one that is not read."""
+    return 0.0 if folder.name.startswith(".") else _modified(folder / META, missing=0.0)
+
+
+def _modified(path: Path, missing: float) -> float:
     try:
         return path.stat().st_mtime
     except OSError:
-        return time.time()
-
-
-def _last_used(folder: Path) -> float:
-    """When a segment was last used, in seconds since the epoch; 0 for a damaged one and for one that is not read."""
-    if folder.name.startswith("."):
-        return 0.0
-    try:
-        return (folder / META).stat().st_mtime
-    except OSError:
-        return 0.0
+        return missing

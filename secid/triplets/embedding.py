@@ -6,11 +6,13 @@ import errno
 import mmap
 import os
 import shutil
-from collections.abc import Sequence
-from contextlib import closing
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, BinaryIO, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -29,12 +31,16 @@ from secid.results import EncoderInfo
 from secid.settings import Settings
 
 Index = npt.NDArray[np.int64]
+Put = Callable[[Index, Any], None]
+"""Takes positions (n,) and their rows (n, d), an array or a tensor on any device."""
 
 COUNTED = ("n_texts", "n_cached", "n_encoded", "n_tokens", "n_truncated")
 CUTS_UNKNOWN = "a vectors file, an endpoint or a function does not say which texts it cut"
 PART_BYTES = 256 << 20
-"""Of the file, mapped at once by `take`: a system may map far more around a row than the row. Also what is written
-before pages are given back."""
+"""Of the file, mapped at once by `take`: a system may map far more around a row than the row."""
+WINDOW_BYTES, OPEN_WINDOWS = 64 << 20, 16
+"""Rows that are written to the file together, and how many such windows may be incomplete: those of a stream that sorts
+32,768 texts at a time by length are, at 4,096 dimensions."""
 DEVICE_SHARE = 0.4
 """Of a GPU's free memory that rows may take; the rest is the encoder's batches and the measure stage's blocks."""
 UNRESERVABLE = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -47,11 +53,17 @@ class DeviceRows:
     def __init__(self, device: torch.device, n: int, d: int) -> None:
         self.values = torch.zeros((n, d), device=device)
 
-    def put(self, ids: Index, rows: Any) -> None:
-        """Writes rows, an array or a tensor on any device, at these ids."""
-        with own_stream(rows), own_stream(self.values):
-            device = self.values.device
-            self.values.index_copy_(0, torch.from_numpy(ids).to(device), torch.as_tensor(rows).to(device))
+    @contextmanager
+    def writing(self, ids: Index) -> Iterator[Put]:
+        """Takes the rows of these ids by their positions among them."""
+        device = self.values.device
+
+        def put(positions: Index, rows: Any) -> None:
+            with own_stream(rows), own_stream(self.values):
+                places = torch.from_numpy(ids[positions]).to(device)
+                self.values.index_copy_(0, places, torch.as_tensor(rows).to(device))
+
+        yield put
 
 
 class MappedRows:
@@ -65,16 +77,16 @@ class MappedRows:
     def __init__(self, path: Path, n: int, d: int, *, new: bool = True) -> None:
         if new:
             _reserve(path, max(1, 4 * n * d))
+        self._path = path
         self.values: npt.NDArray[np.float32] = np.memmap(path, np.float32, "r+", shape=(n, d))
-        self._n_written = 0
 
-    def put(self, ids: Index, rows: Any) -> None:
-        """Writes rows, an array or a tensor on any device, at these ids."""
-        self.values[ids] = host_rows(rows)
-        self._n_written += 4 * len(ids) * self.values.shape[1]
-        if self._n_written >= PART_BYTES:
-            self._n_written = 0
-            self.release()
+    @contextmanager
+    def writing(self, ids: Index) -> Iterator[Put]:
+        """Takes the rows of these rising ids by their positions among them. They are in the file after the block."""
+        with self._path.open("r+b") as file, ThreadPoolExecutor(1, "secid-rows") as pool:
+            windows = _Windows(file, pool, ids, self.values.shape[1])
+            yield windows.put
+            windows.flush()
 
     def take(self, ids: Index, out: Tensor) -> None:
         """Copies the rows of these rising ids, (n, d), by all threads; parts of the file are given back one by one.
@@ -99,6 +111,61 @@ class MappedRows:
         mapped: Any = getattr(self.values, "_mmap", None)
         if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
             mapped.madvise(mmap.MADV_DONTNEED)
+
+
+class _Windows:
+    """Rows that arrive in any order, written to a file in its order, many at once, by a thread.
+
+    To write them through the map costs ten times as much, since each touches a page of its own.
+    """
+
+    def __init__(self, file: BinaryIO, pool: ThreadPoolExecutor, ids: Index, d: int) -> None:
+        self._file, self._pool, self._ids, self._d = file, pool, ids, d
+        self._pending: deque[Future[npt.NDArray[np.float32]]] = deque()
+        self._size = max(1, WINDOW_BYTES // (4 * d))
+        self._open: dict[int, tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]] = {}  # rows, and which are there
+        self._free: list[npt.NDArray[np.float32]] = []
+
+    def put(self, positions: Index, rows: Any) -> None:
+        rows, windows = host_rows(rows), positions // self._size
+        for window in distinct(windows).tolist():
+            own = windows == window
+            self._fill(window, positions[own] - window * self._size, rows if own.all() else rows[own])
+
+    def flush(self) -> None:
+        """Writes what is left, and waits for it."""
+        for window in list(self._open):
+            self._write(window)
+        while self._pending:
+            self._pending.popleft().result()
+
+    def _fill(self, window: int, places: Index, rows: npt.NDArray[np.float32]) -> None:
+        if window not in self._open:
+            if len(self._open) == OPEN_WINDOWS:
+                self._write(next(iter(self._open)))
+            n = min(self._size, len(self._ids) - window * self._size)
+            memory = self._free.pop() if self._free else np.empty((self._size, self._d), np.float32)
+            self._open[window] = memory, np.zeros(n, np.bool_)
+        memory, filled = self._open[window]
+        memory[places], filled[places] = rows, True
+        if filled.all():
+            self._write(window)
+
+    def _write(self, window: int) -> None:
+        """Has the rows that are there written; waits where the disk is more than two windows behind."""
+        rows, filled = self._open.pop(window)
+        places = np.flatnonzero(filled)
+        self._pending.append(self._pool.submit(self._save, rows, places, self._ids[places + window * self._size]))
+        if len(self._pending) > 2:
+            self._free.append(self._pending.popleft().result())
+
+    def _save(self, rows: npt.NDArray[np.float32], places: Index, ids: Index) -> npt.NDArray[np.float32]:
+        """Writes the rows at these places, neighbours in the file together. Returns the memory of all."""
+        starts = np.flatnonzero(np.diff(ids, prepend=-2) != 1)
+        for start, stop in pairwise([*starts.tolist(), len(ids)]):
+            self._file.seek(4 * self._d * int(ids[start]))
+            self._file.write(rows[places[start] : places[stop - 1] + 1].data)
+        return rows
 
 
 class StoredTexts(Sequence[str]):
@@ -199,27 +266,30 @@ class Embedder:
         rows = np.concatenate([ids + self._first[role] for role, ids in missing.items()])
         keys = np.concatenate([self._stores[role].keys[ids] for role, ids in missing.items()])
 
-        def put(positions: Index, values: npt.NDArray[np.float32], truncated: npt.NDArray[np.bool_]) -> None:
-            self._put(rows[positions], values, truncated)
+        with self._rows.writing(rows) as put:
 
-        self.counts["n_cached"] += int(cache.lookup(keys, self._encoder.dimension, put).sum())
+            def copy(positions: Index, values: npt.NDArray[np.float32], truncated: npt.NDArray[np.bool_]) -> None:
+                put(positions, values)
+                self._mark(rows[positions], truncated)
+
+            self.counts["n_cached"] += int(cache.lookup(keys, self._encoder.dimension, copy).sum())
         self._say()
 
     def _encode(self, role: Role, ids: Index) -> None:
-        store = self._stores[role]
         if not len(ids):
             return
-        with closing(embed(self._encoder, StoredTexts(store, ids), role)) as batches:
+        store, rows = self._stores[role], ids + self._first[role]
+        stream = closing(embed(self._encoder, StoredTexts(store, ids), role))
+        with stream as batches, self._rows.writing(rows) as put:
             for batch in batches:
-                texts = ids[batch.positions]
                 if self._cache is not None:
-                    self._cache.add(store.keys[texts], batch.vectors, batch.truncated)
-                self._put(texts + self._first[role], batch.vectors, batch.truncated)
-                self.counts["n_encoded"] += len(texts)
+                    self._cache.add(store.keys[ids[batch.positions]], batch.vectors, batch.truncated)
+                put(batch.positions, batch.vectors)
+                self._mark(rows[batch.positions], batch.truncated)
+                self.counts["n_encoded"] += len(batch.positions)
                 self.counts["n_tokens"] += batch.n_tokens
 
-    def _put(self, places: Index, rows: Any, truncated: npt.NDArray[np.bool_]) -> None:
-        self._rows.put(places, rows)
+    def _mark(self, places: Index, truncated: npt.NDArray[np.bool_]) -> None:
         self._truncated[places] = truncated
         self._done[places] = True
         if self._reports_cuts:
@@ -247,41 +317,37 @@ def _cache(info: EncoderInfo, settings: Settings) -> Cache | None:
     return Cache.open(settings, info.fingerprint, info.name, half=info.dtype in ("bf16", "fp16"))
 
 
+def gpu_of(info: EncoderInfo) -> torch.device | None:
+    """The encoder's first GPU; None if it runs on none."""
+    return torch.device(info.device.split(",")[0]) if info.device.startswith("cuda") else None
+
+
 def device_for(info: EncoderInfo, n_bytes: int) -> torch.device | None:
     """The encoder's first GPU if this many bytes of rows fit on it; None for rows in a file."""
-    if not info.device.startswith("cuda"):
+    device = gpu_of(info)
+    if device is None:
         return None
-    device = torch.device(info.device.split(",")[0])
     free, _ = torch.cuda.mem_get_info(device)
     return device if n_bytes <= DEVICE_SHARE * free else None
 
 
 def _reserve(path: Path, n_bytes: int) -> None:
     """Creates a file of zeros whose space is the file's. Raises OutputError where there is none."""
+    need, free = (f"{amount / 1e9:,.2f} GB" for amount in (n_bytes, shutil.disk_usage(path.parent).free))
     with path.open("wb") as file:
         try:
-            if not _allocated(file.fileno(), n_bytes):
+            try:
+                os.posix_fallocate(file.fileno(), 0, n_bytes)
+            except (AttributeError, OSError) as error:  # no such call, or not on this file system
+                if isinstance(error, OSError) and error.errno not in UNRESERVABLE:
+                    raise
                 if shutil.disk_usage(path.parent).free < n_bytes:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
                 file.truncate(n_bytes)
         except OSError as error:
             file.truncate(0)
-            need, free = (f"{amount / 1e9:,.2f} GB" for amount in (n_bytes, shutil.disk_usage(path.parent).free))
             raise OutputError(
                 f"no room for the rows of the texts: {need} needed, {free} free ({plainly(error)})",
                 where=str(path.parent),
                 remedy=REMEDY,
             ) from error
-
-
-def _allocated(descriptor: int, n_bytes: int) -> bool:
-    """Whether the space was reserved; False where that is not possible."""
-    if not hasattr(os, "posix_fallocate"):
-        return False
-    try:
-        os.posix_fallocate(descriptor, 0, n_bytes)
-    except OSError as error:
-        if error.errno in UNRESERVABLE:
-            return False
-        raise
-    return True

@@ -149,9 +149,27 @@ def test_rows_go_to_the_gpu_while_they_fit(monkeypatch: pytest.MonkeyPatch) -> N
 def test_rows_of_a_file_are_copied_to_the_device_of_the_target(tmp_path: Path) -> None:
     rows = MappedRows(tmp_path / "rows", 10, D)
     rows.take(np.arange(3), torch.empty((3, D), device="meta"))
-    other = DeviceRows(torch.device("meta"), 10, D)
-    other.put(np.arange(3), np.zeros((3, D), np.float32))
-    other.put(np.arange(3), torch.zeros((3, D), device="meta"))
+    with DeviceRows(torch.device("meta"), 10, D).writing(np.arange(2, 9)) as put:
+        put(np.arange(3), np.zeros((3, D), np.float32))
+        put(np.arange(3), torch.zeros((3, D), device="meta"))
+
+
+@pytest.mark.parametrize("n_open", [1, 2, 16])
+def test_rows_that_arrive_in_any_order_are_written_in_the_file_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_open: int
+) -> None:
+    monkeypatch.setattr(embedding, "WINDOW_BYTES", 50 * 4 * D)
+    monkeypatch.setattr(embedding, "OPEN_WINDOWS", n_open)
+    generator = np.random.default_rng(n_open)
+    values = generator.standard_normal((500, D)).astype(np.float32)
+    ids = np.sort(generator.choice(500, 430, replace=False))
+    rows = MappedRows(tmp_path / "rows", 500, D)
+    order = generator.permutation(430)
+    with rows.writing(ids) as put:
+        for start in range(0, 430, 30):
+            put(order[start : start + 30], values[ids[order[start : start + 30]]])
+    assert np.array_equal(rows.values[ids], values[ids])
+    assert not np.delete(rows.values, ids, axis=0).any()
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs posix_fallocate")
