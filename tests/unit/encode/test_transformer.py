@@ -411,6 +411,15 @@ def test_the_others_take_over_from_a_device_that_fails(
     assert not any(thread.name.startswith("secid-") for thread in threading.enumerate())
 
 
+def test_a_failure_is_noted_once(tiny: Tiny, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
+    expected = embedded(encoder, MANY, tmp_path / "one")
+    fails_on(monkeypatch, 2, survivors=1)
+    rows = embedded(encoder, MANY, tmp_path / "two", cache=False)
+    assert np.abs(rows.rows - expected.rows).max() < 1e-5
+    assert len(rows.notes) == len(expected.notes) + 1
+
+
 def test_when_all_devices_fail_it_is_an_error(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
     fails_on(monkeypatch, 3, survivors=0)
