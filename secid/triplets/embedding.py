@@ -52,6 +52,8 @@ class DeviceRows:
 
     def __init__(self, device: torch.device, n: int, d: int) -> None:
         self.values = torch.zeros((n, d), device=device)
+        if device.type == "cuda":  # rows are written in other streams
+            torch.cuda.synchronize(device)
 
     @contextmanager
     def writing(self, ids: Index) -> Iterator[Put]:
