@@ -208,7 +208,7 @@ def _sentence_config(inner: Path) -> Json:
                 remedy="correct the file: training reads it, too",
             )
         plain = config.get("transformer_task", "feature-extraction") == "feature-extraction" and "text" in texts
-        if not plain or config.get("query_expansion") or "message" in texts:
+        if not plain or config.get("query_expansion"):
             raise EncoderError(
                 "needs a chat template, query expansion or a task other than plain text encoding",
                 where=str(path),

@@ -552,6 +552,87 @@ def test_texts_in_the_cache_need_no_model(tiny: Tiny, tmp_path: Path, monkeypatc
     assert loads == [1]
 
 
+def test_a_run_from_the_cache_loads_no_library_of_models(tiny: Tiny, tmp_path: Path) -> None:
+    code = f"""
+import sys
+from secid.encode import load
+from secid.settings import Settings
+load(Settings(encoder={str(tiny("bert"))!r}, device="cpu", cache_dir={str(tmp_path)!r}))
+print(sorted({{"transformers", "sentence_transformers"}} & set(sys.modules)))
+"""
+    assert run(code).stdout.strip() == "['sentence_transformers', 'transformers']"
+    assert run(code).stdout.strip() == "[]"
+
+
+OWN_MODULE = """
+from sentence_transformers.sentence_transformer.modules import Transformer as Base
+
+class Transformer(Base):
+    forward_kwargs = {"task"}
+
+    def forward(self, features, task=None, **named):
+        features = super().forward(features, **named)
+        shift = {"retrieval.query": 1.0, "retrieval.passage": 2.0}[task]
+        features["token_embeddings"][..., 0] += 10 * shift
+        return features
+"""
+
+
+def test_own_modules_run_with_the_adapter_that_was_chosen(tiny: Tiny, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny("bert"), tmp_path / "own")
+    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    modules[0]["type"] = "custom_st.Transformer"
+    write_json(folder / "modules.json", modules)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    names = ["retrieval.query", "retrieval.passage"]
+    write_json(folder / "config.json", {**config, "lora_adaptations": names})
+    write_json(folder / "config_sentence_transformers.json", {"prompts": dict.fromkeys(names, "passage: ")})
+    (folder / "custom_st.py").write_text(OWN_MODULE, encoding="utf-8")
+    assert "--trust-remote-code" in refusal(lambda: tiny_encoder(folder), EncoderError, folder / "modules.json")
+    chosen = {"query_prompt": names[0], "passage_prompt": names[1]}
+    encoder = tiny_encoder(folder, trust_remote_code=True, **chosen)
+    queries, passages = encoder.encode(TEXTS, "query"), encoder.encode(TEXTS, "passage")
+    assert np.abs(queries - passages).max() > 1e-3
+    assert (queries[:, 0] < passages[:, 0]).all()
+
+
+def test_flash_attention_that_fails_gives_way(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_chain, real_states = parts._load_chain, parts._states
+
+    def load_chain(*arguments: Any) -> Any:
+        model = real_chain(*arguments)
+        model[0].auto_model.config._attn_implementation = "flash_attention_2"
+        return model
+
+    def states(backbone: Any, *rest: Any) -> Any:
+        if backbone.config._attn_implementation == "flash_attention_2":
+            raise RuntimeError("FlashAttention only supports Ampere GPUs or newer.")
+        return real_states(backbone, *rest)
+
+    monkeypatch.setattr(parts, "_load_chain", load_chain)
+    monkeypatch.setattr(parts, "_states", states)
+    encoder = tiny_encoder(tiny("bert"))
+    assert encoder.parts.replicas[0].model.config._attn_implementation == "sdpa"
+    assert any("Ampere" in note for note in encoder.info.notes)
+
+
+@pytest.mark.parametrize(("family", "mask"), [("bert", "broadcast"), ("qwen3", "none")])
+def test_a_padded_batch_does_not_wait_for_the_device(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, family: str, mask: str
+):
+    """Tensors without data refuse whatever would read a number back from the device."""
+    monkeypatch.setattr(parts, "can_pack", lambda device, dtype: False)
+    encoder = tiny_encoder(tiny(family))
+    replica = encoder.parts.replicas[0]
+    assert replica.mask == mask
+    probe = parts._probe(encoder.parts.tokeniser, encoder.recipe, "query")
+    on_meta = Replica(replica.model.to("meta"), torch.device("meta"), replica.mask)
+    assert on_meta.forward(*probe).shape == (2, 32)
+    if family == "bert":
+        with pytest.raises(RuntimeError, match="meta"):  # the check can fail
+            on_meta._replace(mask="padding").forward(*probe)
+
+
 def test_hashes_of_unchanged_files_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights, memory = tmp_path / "weights", tmp_path / "cache" / "weights.json"
     read: list[Path] = []
