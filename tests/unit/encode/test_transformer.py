@@ -612,25 +612,8 @@ def test_flash_attention_that_fails_gives_way(tiny: Tiny, monkeypatch: pytest.Mo
     monkeypatch.setattr(parts, "_load_chain", load_chain)
     monkeypatch.setattr(parts, "_states", states)
     encoder = tiny_encoder(tiny("bert"))
-    assert encoder.parts.replicas[0].model.config._attn_implementation == "sdpa"
+    assert encoder.parts.replica.model.config._attn_implementation == NAME
     assert any("Ampere" in note for note in encoder.info.notes)
-
-
-@pytest.mark.parametrize(("family", "mask"), [("bert", "broadcast"), ("qwen3", "none")])
-def test_a_padded_batch_does_not_wait_for_the_device(
-    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, family: str, mask: str
-):
-    """Tensors without data refuse whatever would read a number back from the device."""
-    monkeypatch.setattr(parts, "can_pack", lambda device, dtype: False)
-    encoder = tiny_encoder(tiny(family))
-    replica = encoder.parts.replicas[0]
-    assert replica.mask == mask
-    probe = parts._probe(encoder.parts.tokeniser, encoder.recipe, "query")
-    on_meta = Replica(replica.model.to("meta"), torch.device("meta"), replica.mask)
-    assert on_meta.forward(*probe).shape == (2, 32)
-    if family == "bert":
-        with pytest.raises(RuntimeError, match="meta"):  # the check can fail
-            on_meta._replace(mask="padding").forward(*probe)
 
 
 def test_hashes_of_unchanged_files_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
