@@ -70,20 +70,6 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, torch.cuda.OutOfMemoryError) or any(words in text for words in OUT_OF_MEMORY)
 
 
-def to_host(vectors: Tensor | NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows in host memory. CUDA copies them in a stream of their own: the default one has later batches queued."""
-    if isinstance(vectors, np.ndarray):
-        return vectors
-    if vectors.is_cuda:
-        stream = torch.cuda.Stream(vectors.device)  # type: ignore[no-untyped-call]
-        with torch.cuda.stream(stream):
-            host = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
-            vectors = host.copy_(vectors, non_blocking=True)
-        stream.synchronize()
-    rows: NDArray[np.float32] = vectors.numpy()
-    return rows
-
-
 class Pending(NamedTuple):
     """A batch in flight. vectors : (b, d) float32, on its device if that is CUDA, complete after `done`."""
 

@@ -15,9 +15,10 @@ import torch
 from secid.encode.attention import never_wait
 from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, Tokens, merged, tokenised
 from secid.encode.device import n_devices
+from secid.encode.embed import host_rows
 from secid.encode.parts import Parts
 from secid.encode.protocol import EncodedBatch, Float32Rows, Role, gather
-from secid.encode.replica import DeviceError, Replica, to_host
+from secid.encode.replica import DeviceError, Replica
 from secid.errors import EncoderError, plainly
 from secid.results import EncoderInfo
 
@@ -50,7 +51,7 @@ class TransformerEncoder:
 
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
         """(n, dimension) float32 in the order of the texts; unit rows where `info.normalize`."""
-        batches = (batch._replace(vectors=to_host(batch.vectors)) for batch in self.batches(texts, role))
+        batches = (batch._replace(vectors=host_rows(batch.vectors)) for batch in self.batches(texts, role))
         return gather(batches, len(texts), self.dimension)
 
     def word_pieces(self, texts: list[str]) -> list[list[int]]:
