@@ -8,10 +8,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -22,7 +21,7 @@ from secid.encode.locate import Located, locate, weight_files
 from secid.encode.modules import AGAIN, Json, Repository, read_json, read_repository
 from secid.encode.parts import Parts
 from secid.encode.protocol import Role
-from secid.encode.recipe import Prefix, Recipe, family_in, identity, resolve_prefixes
+from secid.encode.recipe import Prefix, Recipe, family_in, resolve_prefixes
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError
 from secid.files import write_whole
@@ -129,9 +128,13 @@ def _contents(repository: Repository, weights_sha256: str, settings: Settings, d
     }
 
 
-def _hash(paths: Any) -> str | None:
-    files = sorted(set(paths))
+def _hash(paths: Iterable[Path]) -> str | None:
+    files = set(paths)
     return files_sha256(files) if files else None
+
+
+def _digest(document: Json) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def _fingerprint(recipe: Recipe, contents: Json) -> str:
@@ -142,7 +145,7 @@ def _fingerprint(recipe: Recipe, contents: Json) -> str:
     if not contents:
         return ""
     fields = {name: value for name, value in recipe.document().items() if name not in ("rules", "notes")}
-    return hashlib.sha256(identity({**contents, "recipe": fields}).encode()).hexdigest()
+    return _digest({**contents, "recipe": fields})
 
 
 def _memory(repository: Repository, prefixes: Mapping[Role, Prefix], contents: Json, settings: Settings) -> Path | None:
@@ -155,7 +158,7 @@ def _memory(repository: Repository, prefixes: Mapping[Role, Prefix], contents: J
     tokenizer = read_json(repository.inner / "tokenizer_config.json")
     stated = [repository.sentence, repository.stated, tokenizer, repository.own_code, family and family.key, rule]
     asked = {**contents, "flags": flags, "prefixes": prefixes, "stated": stated, "st": version("sentence-transformers")}
-    return weights.parent / "recipes" / f"{hashlib.sha256(identity(asked).encode()).hexdigest()[:32]}.json"
+    return weights.parent / "recipes" / f"{_digest(asked)[:32]}.json"
 
 
 def _remembered(memory: Path | None, folder: Path) -> tuple[Recipe, int, int] | None:

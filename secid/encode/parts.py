@@ -206,12 +206,9 @@ def _load_chain(repository: Repository, settings: Settings, device: torch.device
         attention = {} if choice is None else {"attn_implementation": choice}
         try:
             return _chain(repository, settings, dtype, attention)
-        except (ValueError, ImportError) as error:
-            if choice is not None and any(word in str(error) for word in REFUSALS):
-                continue
-            raise _not_loaded(str(repository.folder), error) from error
-        except (*UNREADABLE, KeyError, RuntimeError, AttributeError, TypeError) as error:
-            raise _not_loaded(str(repository.folder), error) from error
+        except (*UNREADABLE, ValueError, ImportError, KeyError, RuntimeError, AttributeError, TypeError) as error:
+            if choice is None or not any(word in str(error) for word in REFUSALS):
+                raise _not_loaded(str(repository.folder), error) from error
     raise AssertionError  # the last choice leaves the attention to the model
 
 

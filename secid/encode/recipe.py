@@ -7,7 +7,6 @@ Source: FORMATS 2. Priority: flag > the repository's own files > family (presets
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -150,7 +149,7 @@ def _unnamed(roles: list[Role], repository: Repository) -> EncoderError:
     flags = []
     for role in roles:
         near = next((name for name in names if any(word in name for word in PROMPT_NAMES[role])), None)
-        flags.append(f"{flag_of(f'{role}_prefix')} ''" if near is None else f"{flag_of(f'{role}_prompt')} {near}")
+        flags.append(f"{flag_of(f'{role}_prefix')} ''" if near is None else flag_of(f"{role}_prompt", near))
     what = "adapters" if _adapters(repository) else "prompts"
     return EncoderError(
         f"its {what} must be chosen by name, as training will use them: {', '.join(names)}",
@@ -183,7 +182,7 @@ def read_recipe(
     modules = list(leaves(model))
     poolings = [(place, module) for place, module in modules if isinstance(module, Pooling)]
     ends = bool(modules) and isinstance(modules[-1][1], Normalize)
-    transformer = first_transformer(model)
+    transformer = next(module for _, module in leaves(model))
     max_length = _max_length(transformer, repository, settings, rules, notes)
     truncate_dim = settings.truncate_dim or model.truncate_dim
     rules["truncate_dim"] = (
@@ -232,11 +231,6 @@ def leaves(model: Any) -> Iterator[tuple[str, Any]]:
                 yield from ((f"{name}.{route}", part) for part in chain)
         else:
             yield name, module
-
-
-def first_transformer(model: Any) -> Any:
-    """The module that turns token ids into token vectors."""
-    return next(module for _, module in leaves(model))
 
 
 def _repository_notes(repository: Repository, settings: Settings) -> Iterator[str]:
@@ -330,8 +324,3 @@ def _words(module: Any) -> str:
         f"{name} {module.in_features} to {module.out_features}"
         f"{'' if activation == 'Identity' else f', {activation}'}{', residual' if module.use_residual else ''}"
     )
-
-
-def identity(document: Mapping[str, Any]) -> str:
-    """A document as text, the same for equal contents."""
-    return json.dumps(document, sort_keys=True)

@@ -172,7 +172,7 @@ STELLA = {"s2p_query": "p: ", "s2s_query": "s: "}
 def test_prompts_under_other_names_must_be_chosen(tmp_path: Path) -> None:
     folder = repository(tmp_path, STANDARD, {"query": "", **STELLA})
     message = refusal(lambda: prefixes(folder), EncoderError, folder / PROMPTS)
-    assert all(part in message for part in ("s2p_query, s2s_query", "--query-prompt s2p_query --passage-prefix ''"))
+    assert all(part in message for part in ("s2p_query, s2s_query", "--set query_prompt=s2p_query --passage-prefix ''"))
     assert prefixes(folder, query_prompt="s2p_query", passage_prefix="") == ("p: ", "")
     assert rule(folder, query_prompt="s2p_query", passage_prefix="") == f"flag: {PROMPTS} prompts.s2p_query"
     message = refusal(lambda: prefixes(folder, query_prompt="s2p"), EncoderError, folder / PROMPTS)
@@ -185,7 +185,7 @@ def test_adapters_must_be_chosen(tmp_path: Path) -> None:
     prompts = {"retrieval.query": "q: ", "retrieval.passage": "p: "}
     folder = repository(tmp_path, ["custom_st.Transformer", *STANDARD[1:]], prompts, lora_adaptations=names)
     message = refusal(lambda: prefixes(folder, trust_remote_code=True), EncoderError, folder / PROMPTS)
-    assert "--query-prompt retrieval.query --passage-prompt retrieval.passage" in message
+    assert "--set query_prompt=retrieval.query --set passage_prompt=retrieval.passage" in message
     chosen = Settings(trust_remote_code=True, query_prompt=names[0], passage_prompt=names[2])
     found = resolve_prefixes(read_repository(folder, "x", chosen), chosen)
     assert [(prefix.text, prefix.task) for prefix in found.values()] == [("q: ", names[0]), ("", names[2])]
