@@ -15,6 +15,12 @@ relative to 256 tokens: 0.99 at 512, 1.01 at 1,024, 1.03 at 2,048, 1.4 at 8,192.
 GPU_BUDGET = 131_072
 """Padded tokens of the first batches; halved when a GPU runs out of memory (`Replica.work`)."""
 
+BF16, FP16 = (8, 0), (7, 0)
+"""First compute capabilities with matrix units for the format; before, bf16 is emulated and slower than float32."""
+
+TEXTS_PER_GPU = 32_768
+"""Texts for which another GPU is used: fewer are encoded before its copy of the model is ready."""
+
 
 def choose_devices(names: str) -> tuple[torch.device, ...]:
     """The devices of --device, each with its own worker. auto: all CUDA devices, else Apple's MPS, else the CPU.
@@ -59,12 +65,24 @@ def _named_device(name: str) -> torch.device:
 
 
 def choose_dtype(name: str, device: torch.device) -> torch.dtype:
-    """The number format of --dtype. auto: bf16 on CUDA, float32 elsewhere (METHOD 11)."""
-    if name == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
+    """The number format of --dtype. auto: the fastest on CUDA, float32 elsewhere (METHOD 11).
+
+    On CUDA that is bf16 where the hardware has it, else fp16 where it has units for that. A row that fp16 cannot hold
+    is NaN, and `embed` refuses it.
+    """
+    if name != "auto":
+        return {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
+    if device.type != "cuda":
+        return torch.float32
+    capability = torch.cuda.get_device_capability(device)
+    return torch.bfloat16 if capability >= BF16 else torch.float16 if capability >= FP16 else torch.float32
 
 
 def default_budget(device: torch.device) -> int:
     """Padded tokens of one batch."""
     return GPU_BUDGET if device.type == "cuda" else CPU_BUDGET
+
+
+def n_devices(available: int, n_texts: int) -> int:
+    """How many of the available GPUs so many texts need."""
+    return max(1, min(available, -(-n_texts // TEXTS_PER_GPU)))
