@@ -129,7 +129,7 @@ def _answers(selected: Selection) -> Table:
     """The answer row before and after."""
     from secid.pages.page import Table, foreign, number, status
 
-    numbers = ("score ± CI", "hardness", "> positive", "defects", "n")
+    numbers = ("score ± CI", "hardness", "outscoring", "defects", "n")
     return Table(
         caption="The source before and after",
         columns=(foreign(selected.source), status("status"), *map(number, numbers)),

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,8 @@ FEW_WORDS = 2
 """Words of the longest placeholder."""
 CHUNK_TEXTS = 2048
 """Texts worked on at once: enough to hide the cost of a numpy call, at most some MB."""
+REMEMBERED_TEXTS, REMEMBERED_BYTES = 1 << 12, 1 << 12
+"""Normal forms that are remembered, and the longest text: at most about 50 MB, and of most passages all."""
 STEP, FIRST_FACTOR, SECOND_FACTOR = (
     np.uint64(0x9E3779B97F4A7C15),
     np.uint64(0xBF58476D1CE4E5B9),
@@ -62,8 +65,11 @@ def normal_form(text: str) -> str:
 
     >>> normal_form("  ＣＡＦＥ\u0301 &amp; Straße! ")
     'café strasse'
+
     Source: METHOD 14.
     """
+    if text.isascii() and "&" not in text:  # the same, five times as fast
+        return " ".join(text.encode().translate(ASCII_FORM).decode().split())
     folded = unicodedata.normalize("NFKC", spelled(html.unescape(text))).casefold()
     return " ".join(unicodedata.normalize("NFKC", folded).translate(_SPELLING).split())
 
@@ -80,9 +86,19 @@ class _Spelling(dict[int, str]):
 _SPELLING = _Spelling()
 
 
+def _form(part: bytes) -> str:
+    """The normal form of a text in UTF-8. Short ones are remembered: several queries list a passage."""
+    return _remembered(part) if len(part) <= REMEMBERED_BYTES else normal_form(part.decode())
+
+
+@lru_cache(REMEMBERED_TEXTS)
+def _remembered(part: bytes) -> str:
+    return normal_form(part.decode())
+
+
 def is_unspaced(form: str) -> bool:
     """True where most words of a normal form are of scripts without spaces."""
-    if not UNSPACED.search(form):
+    if form.isascii() or not UNSPACED.search(form):
         return False
     spaced = SPACED.findall(form)
     n_unspaced = len(form) - form.count(" ") - sum(map(len, spaced))
@@ -119,7 +135,7 @@ class FormKeys:
         forms: list[str] = []
         if places:
             original = texts.parts()
-            forms = [normal_form(original[place].decode()) for place in places]
+            forms = [_form(original[place]) for place in places]
             parts = Packed(data, texts.lengths).parts()
             for place, form in zip(places, forms, strict=True):
                 parts[place] = form.encode()

@@ -101,7 +101,7 @@ def opening(text: str) -> str:
     if is_unspaced(form):
         characters = form.replace(" ", "")
         return characters[:OPENING_CHARACTERS] if len(characters) >= OPENING_CHARACTERS else ""
-    words = form.split()
+    words = form.split(" ", OPENING_WORDS)
     return " ".join(words[:OPENING_WORDS]) if len(words) >= OPENING_WORDS else ""
 
 

@@ -57,7 +57,7 @@ COLUMNS: dict[Column, Cell] = {
     number("score ± CI"): own_score,
     text("tie"): _tie,
     number("hardness"): lambda _, source: fraction(source.hardness, 2),
-    number("> positive"): lambda _, source: percent(source.inversion_fraction),
+    number("outscoring"): lambda _, source: percent(source.inversion_fraction),
     number("defects"): lambda _, source: percent(source.flagged_share),
     number("n"): lambda _, source: count(source.n_triplets),
 }

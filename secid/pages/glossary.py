@@ -21,7 +21,7 @@ EXPLANATIONS = {
     "tie": "sources that share a letter are statistically tied; the order of letters is significant.",
     "hardness": "how near the negatives are to their query: 0 is as near as random passages, 1 as near as the "
     "positives. Higher is harder; false negatives also raise it.",
-    "> positive": "share of the negatives that the encoder scores above their positive (π < ½): false negatives, or "
+    "outscoring": "share of the negatives that the encoder scores above their positive (π < ½): false negatives, or "
     "what training should correct.",
     "defects": "share of the listed negatives with at least one defect, such as a false negative or a repeat.",
     "n": "number of negatives scored, each once per record.",
@@ -73,7 +73,7 @@ EXPLANATIONS = {
     "rows, records": "rows read are used or left out; used rows of the same query and positive form one record.",
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
 }
-ANSWER_TERMS = ("status", "score ± CI", "tie", "hardness", "> positive", "defects", "n")
+ANSWER_TERMS = ("status", "score ± CI", "tie", "hardness", "outscoring", "defects", "n")
 """Terms of the answer table's columns, in order."""
 SETTINGS = {
     "temperature": (

@@ -7,16 +7,10 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from secid.findings import languages
-from secid.findings.languages import (
-    FIRST_CHARACTERS,
-    LANGUAGES,
-    is_mojibake,
-    language_flags,
-    language_of,
-    language_of_script,
-)
+from secid.findings.languages import FIRST_CHARACTERS, LANGUAGES, is_mojibake, language_flags, language_numbers
 from tests.unit.findings.planned import pool_of
 
 TEXTS = {
@@ -101,46 +95,61 @@ UNDECIDED = [
 """Code, numbers and names belong to no language, or to any."""
 
 
+def languages_of(texts):
+    """Code of each text's language, None where it is undecided."""
+    return [None if number == languages.UNDECIDED else LANGUAGES[number] for number in language_numbers(texts)]
+
+
 @pytest.mark.parametrize("language", TEXTS)
 def test_the_language_of_a_passage(language):
-    assert [language_of(text) for text in TEXTS[language]] == [language] * len(TEXTS[language])
+    assert languages_of(TEXTS[language]) == [language] * len(TEXTS[language])
 
 
-@pytest.mark.parametrize("language", TEXTS)
-def test_a_script_of_one_language_decides_as_the_library_does(language):
-    by_script = [language_of_script(text[:FIRST_CHARACTERS]) for text in TEXTS[language]]
-    assert by_script == [language if language in ("zh", "ja", "ko", "th") else None] * 3
-    assert [languages._identifier().classify(text[:FIRST_CHARACTERS])[0] for text in TEXTS[language]] == [language] * 3
+@pytest.fixture(scope="module")
+def library():
+    """The library that `language_numbers` follows, one text at a time."""
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    identifier.set_languages(LANGUAGES)
+    return identifier
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *UNDECIDED,
-        TEXTS["th"][0][:19],  # too short
-        f"{TEXTS['en'][0][:80]} {TEXTS['th'][0][:40]}",  # mostly of another script
-        "市場の" + TEXTS["zh"][0],  # hardly any kana
-        "αβγ is x, and the sum of all δ over n gives ε",
-    ],
-)
-def test_a_script_decides_nothing_where_it_is_not_most_of_the_text(text):
-    assert language_of_script(text[:FIRST_CHARACTERS]) is None
+def test_many_texts_at_once_have_the_languages_and_probabilities_of_the_library(library):
+    generator = random.Random(0)
+    texts = [text for some in TEXTS.values() for text in some] + UNDECIDED
+    texts += [" ".join(generator.sample(texts, 3)) for _ in range(50)]
+    texts += [text.upper() for text in texts] + [text[: generator.randrange(60)] for text in texts]
+    texts += [
+        "cafe\u0301 et the\u0301 glace\u0301",
+        "Da je on to znao, ne bi to tako rekao.",
+        "Да је он то знао.",
+        "\0",
+    ]
+    numbers, probabilities = languages._model().classify(texts)
+    names, expected = zip(*(library.classify(text) for text in texts), strict=True)
+    assert probabilities == pytest.approx(expected, abs=2e-5)
+    sure = [place for place, probability in enumerate(expected) if probability > 0.5]
+    assert len(sure) > 100
+    assert [LANGUAGES[numbers[place]] for place in sure] == [names[place] for place in sure]
+    alone = [languages._model().classify([text]) for text in texts[:20]]
+    assert [float(probability[0]) for _, probability in alone] == probabilities[:20].tolist()
 
 
-@pytest.mark.parametrize("text", UNDECIDED)
-def test_code_numbers_and_names_are_undecided(text):
-    assert language_of(text) is None
+def test_of_no_texts_there_are_no_languages():
+    assert len(language_numbers([])) == 0
+
+
+def test_code_numbers_and_names_are_undecided():
+    assert languages_of(UNDECIDED) == [None] * len(UNDECIDED)
 
 
 def test_functions_with_english_words_are_english_or_undecided():
     function = 'def sorted_keys(table):\n    """Return the keys of the table in order."""\n    return sorted(table)\n'
-    assert language_of(function) in (None, "en")
+    assert languages_of([function])[0] in (None, "en")
 
 
 def test_a_text_whose_start_says_nothing_is_read_on():
     numbers = "1.5 2.5 3.5 4.5 " * (FIRST_CHARACTERS // 16)
-    assert language_of(numbers) is None
-    assert language_of(f"{numbers} {TEXTS['de'][0]} {TEXTS['de'][1]}") == "de"
+    assert languages_of([numbers, f"{numbers} {TEXTS['de'][0]} {TEXTS['de'][1]}"]) == [None, "de"]
 
 
 def test_languages_are_the_librarys_and_none_is_a_variety_of_another():
