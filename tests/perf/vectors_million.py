@@ -29,9 +29,9 @@ PASSAGES = 12
 """Distinct negatives for each query: the sources share eight of ten."""
 PASSAGE_WORDS, QUERY_WORDS, N_WORDS = 53, 9, 60_000
 ENGLISH = (
-    "the of and to in a is that for it as was with be by on not he i this are or his from at which but have an had "
-    "they you were their one all we can her has there been if more when will would who so no"
-).split()
+    *("the", "of", "and", "to", "in", "a", "is", "that", "for", "it", "as", "was", "with", "be", "by", "on", "not"),
+    *("this", "are", "or", "from", "at", "which", "but", "have", "an", "had", "they", "were", "their", "all", "we"),
+)
 """Common words, so that the language of a text is as quick to tell as that of a real one."""
 WRITE_QUERIES = 10_000
 WATCH_SECONDS = 0.05
@@ -78,7 +78,9 @@ def write_files(folder: Path, n_queries: int) -> tuple[list[Path], Path]:
     rows32[:n_queries] = topics
     rows32[n_queries : 2 * n_queries] = topics
     rows32[2 * n_queries :][negatives - n_queries] = topics[:, None]
-    for start in range(0, len(rows32), 65_536):  # texts of one query lie around one direction, all of them around another
+    for start in range(
+        0, len(rows32), 65_536
+    ):  # texts of one query lie around one direction, all of them around another
         part = rows32[start : start + 65_536]
         part += 1.5 * draw.standard_normal(part.shape, dtype=np.float32)
         part[:, :8] += 4.0
