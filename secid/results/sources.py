@@ -189,7 +189,7 @@ class ControlIdentity:
     kind: str
     of: str | None
     n_new_texts: int
-    n_candidates: int | None
+    n_candidates: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
