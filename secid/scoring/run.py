@@ -99,14 +99,19 @@ def scored_plan(
     known: Positives | None = None,
     run_folder: str | None = None,
     reference: StoredReference | None = None,
+    clock: Clock | None = None,
 ) -> Iterator[tuple[Scored, Plan]]:
-    """What `score_sources` returns, with the texts at hand for as long as the context lasts."""
-    clock = Clock()
+    """What `score_sources` returns, with the texts at hand for as long as the context lasts.
+
+    clock : its stages are the run's timing, with those that end later.
+    """
+    clock = clock or Clock()
     plan, readers, positives = read(sources, resolved.values, folder, clock, progress, known)
     try:
         measurements = measure(plan, encoder, resolved.values, folder, clock, progress, frozen, reference)
-        files = {path: file for reader in readers for path, file in input_files(reader).items()}
-        scored = finished(measurements, files, encoder, resolved, clock, run_folder)
+        with clock.stage("publish"):
+            files = {path: file for reader in readers for path, file in input_files(reader).items()}
+            scored = finished(measurements, files, encoder, resolved, clock, run_folder)
         yield replace(scored, positives=positives), plan
     finally:
         plan.close()

@@ -12,15 +12,19 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+
+from tests.kills import ROOT
 
 DIMENSION = 384
 NEGATIVES = 10
@@ -28,11 +32,9 @@ NEGATIVES = 10
 PASSAGES = 12
 """Distinct negatives for each query: the sources share eight of ten."""
 PASSAGE_WORDS, QUERY_WORDS, N_WORDS = 53, 9, 60_000
-ENGLISH = (
-    *("the", "of", "and", "to", "in", "a", "is", "that", "for", "it", "as", "was", "with", "be", "by", "on", "not"),
-    *("this", "are", "or", "from", "at", "which", "but", "have", "an", "had", "they", "were", "their", "all", "we"),
-)
-"""Common words, so that the language of a text is as quick to tell as that of a real one."""
+RARE_SHARE = 0.1
+"""Of made-up words. The others are the documentation's, so that the language of a text is as quick to tell as that of
+a real one."""
 WRITE_QUERIES = 10_000
 WATCH_SECONDS = 0.05
 
@@ -49,12 +51,15 @@ def write_files(folder: Path, n_queries: int) -> tuple[list[Path], Path]:
     draw = np.random.default_rng(0)
     letters = np.array(list("etaoinshrdlcumwfgypbvk"))
     lengths = 3 + draw.poisson(np.log10(np.arange(N_WORDS) + 1.0))
-    words = np.array([*ENGLISH, *("".join(draw.choice(letters, length)) for length in lengths)])
-    share = 1.0 / (np.arange(len(words)) + 2.7)
-    edges = np.cumsum(share / share.sum())
+    rare = 1.0 / (np.arange(N_WORDS) + 2.7)
+    pages = " ".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
+    english = Counter(re.findall(r"\b[a-z]{2,}\b", pages))
+    words = np.array([*english, *("".join(draw.choice(letters, length)) for length in lengths)])
+    common = np.array([*english.values()]) / english.total()
+    edges = np.cumsum(np.concatenate([(1 - RARE_SHARE) * common, RARE_SHARE * rare / rare.sum()]))
 
     def texts(n: int, n_words: int, name: str) -> list[str]:
-        drawn = words[np.searchsorted(edges, draw.random((n, n_words)))].tolist()
+        drawn = words[np.searchsorted(edges[:-1], draw.random((n, n_words)))].tolist()
         return [f"{' '.join(row).capitalize()} {name}{number}." for number, row in enumerate(drawn)]
 
     n_passages = n_queries * (1 + PASSAGES)
