@@ -16,7 +16,7 @@ from secid.analyses.budgets import crossings
 from secid.analyses.controls import Control, chosen_kinds
 from secid.analyses.overlap import Listed, overlaps
 from secid.analyses.ranking import chances, compare, rank_groups
-from secid.arrays import distinct
+from secid.arrays import among, distinct
 from secid.encode import Encoder
 from secid.findings.copies import Positives, stored_positives
 from secid.findings.summary import SourceFindings
@@ -145,6 +145,10 @@ def finished(
     groups = rank_groups(names, comparisons)
     blocks = blocks_of(settings.block, names)
     pool = distinct(np.concatenate([ids for item in ranked for ids in _documents(item.triplets)]))
+
+    def n_new_texts(item: Measured) -> int:
+        return int((~among(distinct(item.triplets.negative), pool)).sum())
+
     run = Run(
         schema_version=SCHEMA_VERSION,
         secid_version=VERSION,
@@ -169,7 +173,7 @@ def finished(
             for rank, (item, own, chance) in enumerate(zip(ranked, level, chances(cut, settings), strict=True), 1)
         ),
         controls=tuple(
-            control_result(control, item, len(np.setdiff1d(item.triplets.negative, pool)), ranked, settings)
+            control_result(control, item, n_new_texts(item), ranked, settings)
             for control, item in measurements.controls
         ),
         comparisons=comparisons,
