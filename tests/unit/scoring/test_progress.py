@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 import secid
+from secid.scoring import stages
+from secid.settings import Settings
 from tests.cli.conftest import rows, write_rows
 from tests.tiny_bert import save_tiny_bert
 
@@ -54,6 +58,26 @@ class Noted(Told):
 
     def note(self, text):
         self.notes.append(text)
+
+
+@pytest.mark.parametrize(
+    ("changed", "n_texts", "has", "n_notes"),
+    [
+        ({}, 5000, True, 1),
+        ({}, 4999, True, 0),
+        ({}, 5000, False, 0),
+        ({"device": "cuda:0"}, 5000, True, 0),
+        ({"dtype": "bf16"}, 5000, True, 0),
+    ],
+)
+def test_bf16_is_offered_once_where_it_would_help(changed, n_texts, has, n_notes, monkeypatch):
+    monkeypatch.setattr(stages, "multiplies_bf16", lambda: has)
+    noted = Noted()
+    info = SimpleNamespace(**{"device": "cpu", "dtype": "float32", **changed})
+    stages.note_bf16(info, n_texts, Settings(), noted)
+    assert len(noted.notes) == n_notes
+    stages.note_bf16(info, n_texts, Settings(dtype="float32"), noted)  # asked for
+    assert len(noted.notes) == n_notes
 
 
 def test_what_is_not_read_and_flags_that_do_nothing_are_noted(tmp_path):
