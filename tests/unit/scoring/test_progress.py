@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -40,7 +42,12 @@ def test_every_stage_advances_to_its_total(tmp_path, ablate, monkeypatch):
     ]
     told = Told()
     encoder = save_tiny_bert(tmp_path / "tiny")
-    secid.score(sources, str(encoder), ablate=ablate, by="kind", progress=told, run=tmp_path / "run", cache=False)
+    start = time.perf_counter()
+    run = secid.score(sources, str(encoder), ablate=ablate, by="kind", progress=told, run=tmp_path / "run", cache=False)
+    total = sum(stage["seconds"] for stage in run.timing.values())
+    assert list(run.timing) == ["load", "read", "encode", "lex", "controls", "measure", "inspect", "publish", "write"]
+    assert total <= time.perf_counter() - start
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["timing"] == run.timing
     names = [stage for stage, _, _ in told.stages]
     assert all(any(name.startswith(expected) for name in names) for expected in ADVANCING)
     assert len([name for name in names if name.startswith("lex ")]) == (6 if ablate else 1)
