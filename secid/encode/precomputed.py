@@ -244,7 +244,7 @@ def _one_of(names: Sequence[str], present: Any, path: Path) -> str:
     return matches[0]
 
 
-def _table(path: Path, vectors: NDArray[Any], columns: dict[str, list[Any]]) -> Table:
+def _table(path: Path, vectors: NDArray[Any], columns: dict[str, Any]) -> Table:
     if len(vectors) == 0:
         raise EncoderError("contains no vectors", where=str(path))
     keys, rule = _keys(path, columns)
@@ -259,7 +259,7 @@ def _table(path: Path, vectors: NDArray[Any], columns: dict[str, list[Any]]) -> 
     return Table(vectors, keys, roles, rule)
 
 
-def _keys(path: Path, columns: dict[str, list[Any]]) -> tuple[Keys, str]:
+def _keys(path: Path, columns: dict[str, Any]) -> tuple[Keys, str]:
     """The keys of the rows, and the rule that they follow."""
     if SHA256 in columns:
         return _sha256_column(np.asarray(columns[SHA256], np.str_), path), SHA256

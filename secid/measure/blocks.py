@@ -47,15 +47,16 @@ class Vectors:
         """The rows of these ids in their order, (n_rows, d) or fewer at once, whatever file or device they are on."""
         rows = self.queries if role == "query" else self.passages
         if self.gather is None:
-            for part in torch.from_numpy(ids.astype(np.int64)).to(rows.device).split(n_rows):
-                yield rows.index_select(0, part)
+            places = torch.from_numpy(ids).to(rows.device)
+            for start in range(0, len(ids), n_rows):
+                yield rows.index_select(0, places[start : start + n_rows])
             return
         for start in range(0, len(ids), n_rows):
             rising = distinct(ids[start : start + n_rows])
             read = torch.empty(len(rising), self.dimension, device=rows.device)
             self.gather(role, rising, read)
-            places = torch.from_numpy(np.searchsorted(rising, ids[start : start + n_rows]))
-            yield read.index_select(0, places.to(rows.device))
+            order = torch.from_numpy(np.searchsorted(rising, ids[start : start + n_rows]))
+            yield read.index_select(0, order.to(rows.device))
 
 
 @dataclass(frozen=True)
