@@ -17,7 +17,6 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from secid.encode.allocator import keep_freed_memory
 from secid.encode.modules import AGAIN
 from secid.encode.pooling import UNREADABLE, build_heads
 from secid.encode.recipe import Recipe
@@ -85,8 +84,6 @@ def _on(device: torch.device, model: Any, heads: nn.Module, dtype: torch.dtype) 
             f"the model cannot be moved to {device}: {plainly(error)[:200]}",
             remedy="free memory on it, or use --dtype bf16, a smaller encoder or --device cpu",
         ) from error
-    if device.type == "cpu":
-        keep_freed_memory()
     device = next(model.parameters()).device  # with its index, which a thread must give
     if can_pack(device, dtype):
         pack(model)
