@@ -6,8 +6,9 @@ order of files nor of rows changes them. Source: METHOD 6.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import bm25s
 import numpy as np
@@ -308,10 +309,25 @@ def _bm25(base: Base, plan: Plan) -> Triplets | str:
 def _dense(base: Base, vectors: Vectors) -> Triplets | str:
     """The nearest candidates for each query by the encoder, its positives left out."""
     k = min(len(base.candidates), base.per_query + _most_known(base))
-    queries = vectors.parts("query", base.query, QUERY_BLOCK)
-    best = nearest(list(queries), vectors.parts("passage", base.candidates, WINDOW_CANDIDATES), k)
+    queries = rows_of_ids(vectors, "query", base.query, QUERY_BLOCK)
+    best = nearest(list(queries), rows_of_ids(vectors, "passage", base.candidates, WINDOW_CANDIDATES), k)
     table = base.candidates[best.cpu().numpy()]
     return _from_table(base, table, ~_is_pair(base.known, base, base.query[:, None], table))
+
+
+def rows_of_ids(vectors: Vectors, role: Literal["query", "passage"], ids: Index, n_rows: int) -> Iterator[Tensor]:
+    """The rows of these ids in their order, (n_rows, d) or fewer at once, from a file or where they are."""
+    rows = vectors.queries if role == "query" else vectors.passages
+    if vectors.gather is None:
+        places = torch.from_numpy(ids).to(rows.device)
+        for start in range(0, len(ids), n_rows):
+            yield rows.index_select(0, places[start : start + n_rows])
+        return
+    for start in range(0, len(ids), n_rows):
+        rising = distinct(ids[start : start + n_rows])
+        read = torch.empty(len(rising), vectors.dimension)
+        vectors.gather(role, rising, read)
+        yield read.index_select(0, torch.from_numpy(np.searchsorted(rising, ids[start : start + n_rows])))
 
 
 def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> Tensor:

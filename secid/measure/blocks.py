@@ -43,21 +43,6 @@ class Vectors:
     def dimension(self) -> int:
         return int(self.passages.shape[1])
 
-    def parts(self, role: Literal["query", "passage"], ids: Index, n_rows: int) -> Iterator[Tensor]:
-        """The rows of these ids in their order, (n_rows, d) or fewer at once, whatever file or device they are on."""
-        rows = self.queries if role == "query" else self.passages
-        if self.gather is None:
-            places = torch.from_numpy(ids).to(rows.device)
-            for start in range(0, len(ids), n_rows):
-                yield rows.index_select(0, places[start : start + n_rows])
-            return
-        for start in range(0, len(ids), n_rows):
-            rising = distinct(ids[start : start + n_rows])
-            read = torch.empty(len(rising), self.dimension, device=rows.device)
-            self.gather(role, rising, read)
-            order = torch.from_numpy(np.searchsorted(rising, ids[start : start + n_rows]))
-            yield read.index_select(0, order.to(rows.device))
-
 
 @dataclass(frozen=True)
 class Triplets:

@@ -13,9 +13,6 @@ from secid.settings import Positives
 
 Index = npt.NDArray[np.int64]
 
-WINDOW_PAIRS = 16_384
-"""Queries and positives compared at once: 300 MB at 768 dimensions."""
-
 
 def triplets_of(planned: PlannedSource, policy: Positives, vectors: Vectors | None = None) -> Triplets:
     """The triplets of a source under a positive policy.
@@ -44,13 +41,9 @@ def triplets_of(planned: PlannedSource, policy: Positives, vectors: Vectors | No
 def _extreme(planned: PlannedSource, vectors: Vectors, sign: float) -> Index:
     """Place of each record's positive with the smallest sign * s_qp."""
     record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
-    parts = zip(
-        vectors.parts("query", planned.query[record], WINDOW_PAIRS),
-        vectors.parts("passage", planned.positives, WINDOW_PAIRS),
-        strict=True,
-    )
-    similarity = torch.nn.functional.cosine_similarity
-    cosines = sign * torch.cat([similarity(a.double(), b.double(), dim=1) for a, b in parts]).cpu().numpy()
+    queries = vectors.queries[torch.from_numpy(planned.query[record]).to(vectors.queries.device)].double()
+    positives = vectors.passages[torch.from_numpy(planned.positives).to(vectors.passages.device)].double()
+    cosines = sign * torch.nn.functional.cosine_similarity(queries, positives, dim=1).cpu().numpy()
     order = np.lexsort((np.arange(len(record)), cosines, record))
     return order[np.searchsorted(record[order], np.arange(planned.n_records))]
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from secid.analyses import controls as module
-from secid.analyses.controls import KINDS, base_of, chosen_kinds, make_controls, nearest
+from secid.analyses.controls import KINDS, base_of, chosen_kinds, make_controls, nearest, rows_of_ids
 from secid.arrays import narrow
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
@@ -164,7 +164,7 @@ def test_rows_from_a_file_come_in_the_order_asked_for(made):
     expected = rows[torch.from_numpy(ids)]
     mapped = Vectors(rows[:0], rows, lambda role, rising, out: out.copy_(rows[torch.from_numpy(rising)]))
     for vectors in (made[2], mapped):
-        assert torch.equal(torch.cat(list(vectors.parts("passage", ids, 2))), expected)
+        assert torch.equal(torch.cat(list(rows_of_ids(vectors, "passage", ids, 2))), expected)
 
 
 def test_echoes_are_the_queries_own_texts(made):
