@@ -17,7 +17,6 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from secid.encode.allocator import keep_freed_memory
 from secid.encode.attention import never_wait
 from secid.encode.batching import TokenBatch, longest_first, next_batch
 from secid.encode.modules import AGAIN, ELSEWHERE, Repository
@@ -122,8 +121,6 @@ def _on(device: torch.device, model: Any) -> Replica:
         model = model.to(device).eval()
     except RuntimeError as error:
         raise _no_room(device, error) from error
-    if device.type == "cpu":
-        keep_freed_memory()
     return Replica(model, next(model.parameters()).device)  # with its index, which a thread must give
 
 

@@ -171,7 +171,12 @@ def control_result(
             )
         )
     return ControlResult(
-        kind=control.kind, of=control.of, n_new_texts=n_new_texts, against=tuple(against), **measurement(item, settings)
+        kind=control.kind,
+        of=control.of,
+        n_new_texts=n_new_texts,
+        n_candidates=control.n_candidates,
+        against=tuple(against),
+        **measurement(item, settings),
     )
 
 
