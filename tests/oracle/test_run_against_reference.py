@@ -84,7 +84,7 @@ def sources() -> dict[str, Rows]:
 
 
 @pytest.fixture(scope="module")
-def scored(sources, tmp_path_factory) -> Scored:
+def scored(sources, tmp_path_factory, block_plan) -> Scored:
     return score(sources, tmp_path_factory.mktemp("run"), ablate=True)
 
 
