@@ -93,14 +93,18 @@ def by_query(
     device = vectors.computes_on
     plan, scratch = block_plan(device), Scratch(device)
     many = plan.in_threads and len(cluster) > plan.n_triplets  # one block has nothing to run next to
-    rotate = _rotation(rotation, device, many)
+    narrow = None if rotation is None else rotation.to(device, torch.float32)
+    packed = PackedMatrix(narrow.T) if narrow is not None and many and can_pack(device, narrow.dtype) else None
     order = np.argsort(cluster, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(cluster))])
     length = torch.from_numpy(np.append(np.sqrt(amount), 0.0)).to(device, torch.float32)
 
     def one(window: Window, block: Block) -> Result:
         rows = window.differences(block, scratch.take("rows", len(block.triplet), vectors.dimension))
-        return work(block, rotate(rows.mul_(length[block.triplet].unsqueeze(1))))
+        rows.mul_(length[block.triplet].unsqueeze(1))
+        if narrow is not None:
+            rows = rows @ narrow if packed is None else packed.product(rows)
+        return work(block, rows)
 
     with side_by_side(device) if many else nullcontext(map) as each:
         for window in windows(vectors, triplets, offsets, order, with_queries=False):
@@ -108,14 +112,6 @@ def by_query(
                 yield block, result
                 if vectors.tick is not None:
                     vectors.tick(block.host.n_triplets)
-
-
-def _rotation(matrix: Tensor | None, device: torch.device, many: bool) -> Callable[[Tensor], Tensor]:
-    """The product of rows with the matrix; laid out once where there are many blocks."""
-    if matrix is None:
-        return lambda rows: rows
-    narrow = matrix.to(device, torch.float32)
-    return PackedMatrix(narrow.T).product if many and can_pack(device, narrow.dtype) else lambda rows: rows @ narrow
 
 
 def _forms_and_pairs(rows: Tensor, shrink: Tensor, scratch: Scratch) -> tuple[Tensor, Tensor]:

@@ -50,22 +50,12 @@ class Eigen:
 
     @classmethod
     def of(cls, state: InformationState) -> Eigen:
-        """Of the matrix of a state. Raises NumericalError where it is not PSD."""
+        """What rounding leaves a little below 0 is 0. Raises NumericalError for a matrix that is not PSD."""
         values, basis = torch.linalg.eigh(state.matrix())
-        return cls(_not_negative(values), basis, state.n_negatives)
-
-
-def eigenvalues_of(matrix: Tensor) -> Floats:
-    """(d,) of a symmetric PSD matrix, >= 0, rising. Raises NumericalError for another."""
-    return _not_negative(torch.linalg.eigvalsh(matrix))
-
-
-def _not_negative(eigenvalues: Tensor) -> Floats:
-    """On the host, those that rounding leaves a little below 0 set to it."""
-    values: Floats = eigenvalues.cpu().numpy()
-    if len(values) and not values[0] >= -ROUNDING * values[-1]:
-        raise NumericalError(NOT_PSD, remedy="please report this run")
-    return np.maximum(values, 0.0)
+        on_host = values.cpu().numpy()
+        if len(on_host) and not on_host[0] >= -ROUNDING * on_host[-1]:
+            raise NumericalError(NOT_PSD, remedy="please report this run")
+        return cls(np.maximum(on_host, 0.0), basis, state.n_negatives)
 
 
 def spectral_nats(eigenvalues: Floats, budget: float = 1.0) -> float:
@@ -85,7 +75,7 @@ def log_det_nats(matrix: Tensor, budget: float = 1.0) -> float:
     try:
         diagonal = torch.diagonal(cholesky(matrix, budget))
     except NumericalError:
-        return spectral_nats(eigenvalues_of(matrix), budget)
+        return spectral_nats(Eigen.of(InformationState(matrix, 1.0)).values, budget)
     return float(2.0 * torch.log(diagonal).sum().clamp_min(0.0))
 
 

@@ -72,15 +72,14 @@ class SymmetricSum:
 
     def matrix(self) -> Tensor:
         """(d, d), both triangles."""
-        d = self._panels[-1].shape[0]
+        d = len(self._panels[-1])
         total = self._panels[-1].new_empty(d, d)
         for panel in self._panels:
             stop, width = panel.shape
-            start = stop - width
-            upper, square = panel[:start], panel[start:]
-            total[:start, start:stop] = upper
-            total[start:stop, :start] = upper.T
-            total[start:stop, start:stop] = square.triu() + square.triu(1).T
+            square = panel[stop - width :]
+            total[:stop, stop - width : stop] = panel
+            total[stop - width : stop, :stop] = panel.T
+            total[stop - width : stop, stop - width : stop] = square.triu() + square.triu(1).T
         return total
 
 
@@ -128,19 +127,32 @@ def sweep(
     Raises NumericalError where a row is zero or not finite.
     Source: METHOD 2, 11.
     """
-    totals = Totals(vectors, triplets, coverages, variants, smallest_distance, temperature, position, sums)
+    n, device = len(triplets), vectors.computes_on
+    columns = [torch.zeros(n + 1, dtype=torch.float64, device=device) for _ in range(4)]
+    gradient = torch.zeros(len(triplets.record_offsets) - 1, dtype=torch.float64, device=device)
+    totals = _Totals(vectors, triplets, coverages, variants, position, sums)
     for window in windows(vectors, triplets, triplets.record_offsets, stratum=totals.stratum):
         for block in window.blocks:
-            totals.add(window, block)
+            dots, difference = _block_dots(window, block, smallest_distance)
+            for column, values in zip(columns, vars(dots).values(), strict=True):
+                column.index_copy_(0, block.triplet, values)
+            of_records = _record_gradient(dots, difference, block.triplet < n, block.k, temperature)
+            gradient.index_copy_(0, block.groups, of_records)
+            if variants:
+                usable = dots.squared_distance > smallest_distance**2
+                totals.add(block, dots, difference, usable / torch.where(usable, dots.squared_distance, 1.0))
             if vectors.tick is not None:
                 vectors.tick(block.host.n_triplets)
-    return totals.result(variants)
+    on_host = [column[:-1].cpu() for column in columns]
+    if not all(bool(torch.isfinite(column).all()) for column in on_host):
+        raise NumericalError("an embedding is zero or not finite", remedy="encode again, with --dtype float32")
+    return Sweep(Dots(*on_host), gradient.cpu().numpy(), *totals.of(variants))
 
 
-class Totals:
-    """What one sweep adds up, on the device. `add` takes a block without a step that waits for the device.
+class _Totals:
+    """Sums of each variant but its sample, by stratum where it has samples.
 
-    stratum : (R,) of each record: the smallest of the samples that holds its query.
+    stratum : (R,) of each record: the place of the smallest sample that holds its query.
     """
 
     def __init__(
@@ -149,49 +161,32 @@ class Totals:
         triplets: Triplets,
         coverages: Mapping[str, Floats],
         variants: Sequence[Variant],
-        smallest_distance: float,
-        temperature: float,
         position: Floats | None,
         dtype: torch.dtype,
     ) -> None:
-        d, n, self._device = vectors.dimension, len(triplets), vectors.computes_on
-        self._dtype, self._smallest, self._temperature = dtype, smallest_distance, temperature
+        d, n, device = vectors.dimension, len(triplets), vectors.computes_on
         share = np.ones(n) if triplets.share is None else triplets.share
-        self._share, self._coverages = self._by_slot(share), {name: self._by_slot(c) for name, c in coverages.items()}
-        self._columns = [torch.zeros(n + 1, dtype=torch.float64, device=self._device) for _ in range(4)]
-        self._gradient = torch.zeros(len(triplets.record_offsets) - 1, dtype=torch.float64, device=self._device)
+        # One place more, 0, is what padding reads
+        self._share = torch.from_numpy(np.append(share, 0.0)).to(device)
+        self._coverages = {name: torch.from_numpy(np.append(c, 0.0)).to(device) for name, c in coverages.items()}
+        places = np.zeros(n + 1) if position is None else np.append(position, 0.0)
         self._samples = sorted({1.0, *(variant.sample for variant in variants if position is not None)})
-        places = np.zeros(n) if position is None else position
-        self._counts = {sample: float(share[places < sample].sum()) for sample in self._samples}
-        self._counts[1.0] = triplets.n_negatives
-        last = len(self._samples) - 1
+        self._counts = [float(share[places[:-1] < sample].sum()) for sample in self._samples[:-1]]
+        self._counts.append(triplets.n_negatives)
+        last = len(self._counts) - 1
         heads = triplets.record_offsets[:-1]
-        self.stratum = np.searchsorted(self._samples, np.append(places, 0.0)[heads], side="right").clip(max=last)
+        self.stratum = np.searchsorted(self._samples, places[heads], side="right").clip(max=last)
         sampled = {_unsampled(variant) for variant in variants if variant.sample < 1.0 and last}
         self._sums = {
-            family: [SymmetricSum(d, self._device, dtype) for _ in range(1 + last if family in sampled else 1)]
+            family: [SymmetricSum(d, device, dtype) for _ in range(1 + last if family in sampled else 1)]
             for family in dict.fromkeys(map(_unsampled, variants))
         }
-        self._weights = torch.zeros(len(self._sums), 1 + last, dtype=torch.float64, device=self._device)
+        self._weights = torch.zeros(len(self._sums), 1 + last, dtype=torch.float64, device=device)
+        self._dtype = dtype
 
-    def _by_slot(self, values: Floats) -> Tensor:
-        """(T + 1,) on the device, 0 for padding."""
-        return torch.from_numpy(np.append(values, 0.0)).to(self._device)
-
-    def add(self, window: Window, block: Block) -> None:
-        """The triplets of one block."""
-        dots, difference = _block_dots(window, block, self._smallest)
-        for column, values in zip(self._columns, _columns(dots), strict=True):
-            column.index_copy_(0, block.triplet, values)
-        real = block.triplet < len(self._share) - 1
-        gradient = _record_gradient(dots, difference, real, block.k, self._temperature)
-        self._gradient.index_copy_(0, block.groups, gradient)
-        if not self._sums:
-            return
-        difference = difference.to(self._dtype)
-        usable = dots.squared_distance > self._smallest**2
-        scale = usable / torch.where(usable, dots.squared_distance, 1.0)
-        counted = self._share[block.triplet]
+    def add(self, block: Block, dots: Dots, difference: Tensor, scale: Tensor) -> None:
+        """The triplets of one block. scale: (slots,) 1 / ||n - p||^2, 0 where u = 0."""
+        difference, counted = difference.to(self._dtype), self._share[block.triplet]
         stratum = int(self.stratum[block.host.groups[0]])
         of_gates: dict[tuple[float, str], Gates] = {}
         for number, (family, sums) in enumerate(self._sums.items()):
@@ -203,22 +198,19 @@ class Totals:
             weighted = difference * (amount * scale).to(self._dtype).unsqueeze(1)
             sums[stratum if len(sums) > 1 else 0].add(difference, weighted)
 
-    def result(self, variants: Sequence[Variant]) -> Sweep:
-        """The sums of all variants, and what goes to the host."""
-        columns = [column[:-1].cpu() for column in self._columns]
-        if not all(bool(torch.isfinite(column).all()) for column in columns):
-            raise NumericalError("an embedding is zero or not finite", remedy="encode again, with --dtype float32")
+    def of(
+        self, variants: Sequence[Variant]
+    ) -> tuple[dict[Variant, float], dict[Variant, float], dict[Variant, SymmetricSum]]:
+        """Sums of weights, of shares and of products, each sample with the smaller ones in it."""
         weights = dict(zip(self._sums, self._weights.cumsum(1).tolist(), strict=True))
-        for sums in self._sums.values():
-            for smaller, larger in pairwise(sums):
+        for strata in self._sums.values():
+            for smaller, larger in pairwise(strata):
                 larger.merge(smaller)
         last = len(self._samples) - 1
         place = {variant: min(int(np.searchsorted(self._samples, variant.sample)), last) for variant in variants}
-        return Sweep(
-            Dots(*columns),
-            self._gradient.cpu().numpy(),
+        return (
             {variant: weights[_unsampled(variant)][at] for variant, at in place.items()},
-            {variant: self._counts[self._samples[at]] for variant, at in place.items()},
+            {variant: self._counts[at] for variant, at in place.items()},
             {variant: self._sums[_unsampled(variant)][at - last - 1 :][0] for variant, at in place.items()},
         )
 
@@ -268,7 +260,3 @@ def _record_gradient(dots: Dots, difference: Tensor, real: Tensor, k: int, tempe
     weights = torch.softmax(with_positive, dim=1)[:, 1:]
     pulled = torch.bmm(weights.to(difference.dtype).unsqueeze(1), difference.view(-1, k, difference.shape[1]))
     return (pulled.squeeze(1).double() ** 2).sum(1)
-
-
-def _columns(dots: Dots) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return dots.query_positive, dots.query_negative, dots.positive_negative, dots.squared_distance

@@ -11,8 +11,8 @@ import torch
 
 from secid.arrays import distinct
 from secid.measure.blocks import Triplets, Vectors
-from secid.measure.gates import UNBOUNDED_WEIGHTS, Dots
-from secid.measure.information import Eigen, InformationState, eigenvalues_of, log_det_nats, spectral_nats
+from secid.measure.gates import UNBOUNDED_WEIGHTS
+from secid.measure.information import Eigen, InformationState, log_det_nats, spectral_nats
 from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.sweep import Sweep, Variant, sweep
 from secid.measure.uncertainty import influence, influence_of_few
@@ -63,8 +63,18 @@ class Bench:
         }
         sums = self._sweep(rows, coverages, all_variants, position)
         scores = variant_scores(sums, variants, settings.budget, rows, position)
-        positive_coverage = self.coverages.positives(rows, settings.tokenizer, settings.idf)
-        table = self._table(planned, rows, sums.dots, coverages[base.coverage], positive_coverage)
+        table = TripletTable(
+            triplets=rows,
+            planned=planned,
+            temperature=settings.temperature,
+            s_query_positive=sums.dots.query_positive.numpy()[rows.record_offsets[:-1]],
+            positive_coverage=self.coverages.positives(rows, settings.tokenizer, settings.idf),
+            s_query_negative=sums.dots.query_negative.numpy(),
+            s_positive_negative=sums.dots.positive_negative.numpy(),
+            coverage=coverages[base.coverage],
+            findings=np.zeros(len(rows), np.uint32),
+            evaluated=frozenset(),
+        )
         state = sums.state(base)
         sums.sums.clear()
         eigen = Eigen.of(state)
@@ -81,23 +91,6 @@ class Bench:
             influence=influence(self.vectors, rows, squared, weight, eigen, self.smallest_distance, budgets),
             query_keys=self.query_keys[distinct(rows.query)],
             variants=scores,
-        )
-
-    def _table(
-        self, planned: PlannedSource | None, rows: Triplets, dots: Dots, coverage: Floats, positive_coverage: Floats
-    ) -> TripletTable:
-        """The table of one sweep. positive_coverage: (G,)."""
-        return TripletTable(
-            triplets=rows,
-            planned=planned,
-            temperature=self.settings.temperature,
-            s_query_positive=dots.query_positive.numpy()[rows.record_offsets[:-1]],
-            positive_coverage=positive_coverage,
-            s_query_negative=dots.query_negative.numpy(),
-            s_positive_negative=dots.positive_negative.numpy(),
-            coverage=coverage,
-            findings=np.zeros(len(rows), np.uint32),
-            evaluated=frozenset(),
         )
 
     def part(self, item: Measured, keep: Index, budget: float) -> Measured:
@@ -158,7 +151,7 @@ def variant_scores(
         scaled = variant.weight in UNBOUNDED_WEIGHTS
         scores[variant] = VariantScore(
             nats=None if scaled or not state.n_negatives else log_det_nats(state.matrix(), budget),
-            eigenvalues=eigenvalues_of(state.matrix()) if scaled else None,
+            eigenvalues=Eigen.of(state).values if scaled else None,
             weight_sum=sums.weights[variant],
             n_negatives=state.n_negatives,
             n_queries=int((places < variant.sample).sum()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,12 +13,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from secid.arrays import FLOAT32_DISTANCE
 from secid.measure import blocks
 from secid.measure.blocks import LARGE, Triplets, Vectors, windows
 from secid.measure.forms import gram, quadratic_forms
 from secid.measure.gates import WEIGHTS
-from secid.measure.sweep import SymmetricSum, Totals, Variant, sweep
+from secid.measure.sweep import SymmetricSum, Variant, sweep
 from secid.settings import Settings
 from secid.triplets.variants import aspects, base_variant
 
@@ -70,60 +70,50 @@ def suite() -> list[Variant]:
     return list(dict.fromkeys([base, *whole]))
 
 
-def totals_of(vectors: Vectors, rows: Triplets, variants: list[Variant]) -> Totals:
-    covered = {variant.coverage: np.full(len(rows), 0.5) for variant in variants}
-    position = np.random.default_rng(0).permutation(len(rows)) / len(rows)
-    return Totals(vectors, rows, covered, variants, FLOAT32_DISTANCE, 0.05, position, torch.float32)
+def watched(vectors: Vectors, rows: Triplets, monkeypatch: pytest.MonkeyPatch) -> tuple[Watch, Vectors, list[int]]:
+    """A watch that is on from the end of each window's first block to the end of the pass's last."""
+    watch, seen, read = Watch(), [], blocks._read
 
-
-def swept(vectors: Vectors, rows: Triplets, variants: list[Variant]) -> tuple[Watch, int]:
-    totals, watch, n_blocks = totals_of(vectors, rows, variants), Watch(), 0
-    with watch:
-        for window in windows(vectors, rows, rows.record_offsets, stratum=totals.stratum):
-            with watch.loop():
-                for block in window.blocks:
-                    totals.add(window, block)
-                    n_blocks += 1
-    return watch, n_blocks
-
-
-def test_the_first_pass_waits_for_nothing_and_launches_few_operations(record_property):
-    vectors, rows = source(20_000, 10)
-    for variants, most in ((suite()[:1], 90), (suite(), 700)):
-        watch, n_blocks = swept(vectors, rows, variants)
-        per_block = sum(watch.counts.values()) / n_blocks
-        assert n_blocks < 20  # 200,000 triplets: 7 blocks of one stratum, and a rest for each of 8
-        assert per_block <= most
-        families = {(v.temperature, v.coverage, v.weight) for v in variants}
-        assert watch.counts["mm"] == n_blocks * len(families)  # whole products; samples cost none
-        record_property(f"operations a block, {len(variants)} variants", per_block)
-
-
-@pytest.mark.parametrize(("k", "most"), [(10, 40), (60, 40)], ids=["few negatives", "many"])
-def test_the_second_pass_waits_for_nothing(monkeypatch, k, most):
-    """Uneven numbers of negatives, so that the sums by dimension are needed as well."""
-    vectors, rows = source(40_000 // k, k)
-    watch = Watch()
-    read = blocks._read
-
-    def between(*given):  # type: ignore[no-untyped-def]
+    def between(*args):  # type: ignore[no-untyped-def]
         watch.inside = False
-        return read(*given)
-
-    seen: list[int] = []
+        return read(*args)
 
     def tick(n: int) -> None:
         seen.append(n)
         watch.inside = sum(seen) < len(rows)
 
     monkeypatch.setattr(blocks, "_read", between)
-    vectors = Vectors(vectors.queries, vectors.passages, tick=tick)
-    excess, shrink = np.ones(len(rows) // k), np.ones((6, D))
+    return watch, replace(vectors, tick=tick), seen
+
+
+@pytest.mark.parametrize(("n_variants", "most"), [(1, 90), (99, 560)], ids=["score", "ablations"])
+def test_the_first_pass_waits_for_nothing_and_launches_few_operations(monkeypatch, n_variants, most):
+    plain, rows = source(20_000, 10)
+    variants = suite()[:n_variants]
+    watch, vectors, seen = watched(plain, rows, monkeypatch)
+    covered = {variant.coverage: np.full(len(rows), 0.5) for variant in variants}
+    position = np.repeat(np.random.default_rng(0).permutation(20_000) / 20_000, 10)
     with watch, pytest.raises(NotImplementedError):  # the numbers themselves, after the last block
+        sweep(vectors, rows, covered, variants, position=position)
+    assert sum(seen) == len(rows)
+    assert len(seen) < 20  # 7 blocks of one stratum, and a rest for each of 8
+    families = {(variant.temperature, variant.coverage, variant.weight) for variant in variants}
+    assert watch.counts["mm"] == (len(seen) - 1) * len(families)  # whole products; samples cost none
+    per_block = sum(watch.counts.values()) / (len(seen) - 1)
+    assert per_block <= most
+
+
+@pytest.mark.parametrize("k", [10, 60], ids=["few negatives", "many"])
+def test_the_second_pass_waits_for_nothing(monkeypatch, k):
+    """Uneven numbers of negatives, so that the sums by dimension are needed as well."""
+    plain, rows = source(120_000 // k, k)
+    watch, vectors, seen = watched(plain, rows, monkeypatch)
+    excess, shrink = np.ones(len(rows) // k), np.ones((6, D))
+    with watch, pytest.raises(NotImplementedError):
         quadratic_forms(vectors, rows, np.ones(len(rows)), rows.query, excess, torch.empty(D, D, device=META), shrink)
     assert sum(seen) == len(rows)
-    assert watch.counts["index_copy_"] == 2 * (len(seen) - 1)
-    assert sum(watch.counts.values()) / (len(seen) - 1) <= most
+    per_block = sum(watch.counts.values()) / (len(seen) - 1)
+    assert per_block <= 40
 
 
 def test_products_of_few_triplets_stay_on_the_device():

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from secid.measure.blocks import PLANS, Triplets, Vectors, padded_blocks
-from secid.measure.information import InformationState, eigenvalues_of, log_det_nats, trace
+from secid.measure.information import Eigen, InformationState, log_det_nats, trace
 from secid.measure.spectrum import spectrum
 from secid.measure.sweep import Variant, sweep
 
@@ -49,7 +49,7 @@ def part_state(
 
 def numbers(state: InformationState) -> np.ndarray:
     """Scores at four budgets, trace, Frobenius norm, effective rank, top eigenvalues."""
-    matrix, found = state.matrix(), spectrum(eigenvalues_of(state.matrix()))
+    matrix, found = state.matrix(), spectrum(Eigen.of(state).values)
     scores = [log_det_nats(matrix, budget) for budget in (1.0, 10.0, 1000.0, 1e5)]
     return np.array([*scores, trace(matrix), found.frobenius, found.effective_rank, *found.top_eigenvalue_shares])
 
