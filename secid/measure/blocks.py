@@ -1,14 +1,14 @@
 """Triplets block by block with the rows of their texts at hand: few in memory at once, however many there are.
 
-Everything that a block needs is on the device before the first block of its window starts, so that nothing inside the
-loop over blocks waits for the device: row numbers, and for every slot the place where its results go.
+Row numbers and the places of results are on the device before the first block of a window starts, so that nothing
+inside the loop over blocks waits for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -174,11 +174,9 @@ def padded_blocks(
 class Block:
     """The slots of one block, r groups of k, on the device.
 
-    host    : the same as arrays.
-    groups  : (r,) which ones.
-    triplet : (r*k,) the triplet of each slot, the number of triplets for padding: results of T triplets are written to
-              T + 1 places, and what padding reads from the last one is 0.
-    query    : (r,) row of each group's query in the window; of no length where queries are not read.
+    host     : the same as arrays.   groups : (r,) which ones.
+    triplet  : (r*k,) of each slot, T for padding: results go to T + 1 places, and what the last one holds is 0.
+    query    : (r,) row in the window; of no length where queries are not read.
     positive : (r*k,) row of each slot's, or (r,) where all of a group have one.   negative : (r*k,).
     """
 
@@ -188,10 +186,6 @@ class Block:
     query: Tensor
     positive: Tensor
     negative: Tensor
-
-    @property
-    def k(self) -> int:
-        return self.host.k
 
 
 @dataclass(frozen=True)
@@ -247,10 +241,8 @@ def windows(
         yield Window(queries, passages, blocks)
 
 
-def on_device(parts: list[npt.NDArray[Any]], device: torch.device) -> list[Tensor]:
+def on_device(parts: list[Index], device: torch.device) -> list[Tensor]:
     """Arrays on the device, taken there by one copy."""
-    if device.type == "cpu":
-        return [torch.from_numpy(part) for part in parts]
     return list(torch.split(torch.from_numpy(np.concatenate(parts)).to(device), [len(part) for part in parts]))
 
 

@@ -37,13 +37,7 @@ class Forms(NamedTuple):
 
 
 def quadratic_forms(
-    vectors: Vectors,
-    triplets: Triplets,
-    amount: Floats,
-    cluster: Index,
-    excess: Floats,
-    basis: Tensor,
-    shrink: Floats,
+    vectors: Vectors, triplets: Triplets, amount: Floats, cluster: Index, excess: Floats, basis: Tensor, shrink: Floats
 ) -> Forms:
     """One pass over the triplets. amount: (T,); cluster: (T,) query of each; excess: (Q,); shrink: (B, d) of A^-1."""
     device, (n_budgets, d) = vectors.computes_on, shrink.shape
@@ -55,14 +49,14 @@ def quadratic_forms(
     )
 
     def work(block: Block, rows: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        forms, sums = _forms_and_pairs(rows.view(-1, block.k, d), narrow, scratch)
+        forms, sums = _forms_and_pairs(rows.view(-1, block.host.k, d), narrow, scratch)
         if not uneven[block.host.groups].any():
             return forms, sums, None
-        return forms, sums, times[block.groups].repeat_interleave(block.k) @ rows.square_()
+        return forms, sums, times[block.groups].repeat_interleave(block.host.k) @ rows.square_()
 
     for block, (forms, sums, of_dimensions) in by_query(vectors, triplets, amount, cluster, basis, work):
         first.index_copy_(0, block.triplet, forms[:, 0])
-        per_query.index_copy_(0, block.groups, forms.view(-1, block.k, n_budgets).sum(1))
+        per_query.index_copy_(0, block.groups, forms.view(-1, block.host.k, n_budgets).sum(1))
         pairs += sums
         if of_dimensions is not None:
             by_dimension += of_dimensions

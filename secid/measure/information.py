@@ -49,13 +49,18 @@ class Eigen:
     n_negatives: float
 
     @classmethod
-    def of(cls, state: InformationState) -> Eigen:
-        """What rounding leaves a little below 0 is 0. Raises NumericalError for a matrix that is not PSD."""
+    def of(cls, state: InformationState, n_triplets: int) -> Eigen:
+        """Of no higher rank than there are triplets: what rounding leaves of the other eigenvalues, or below 0, is 0.
+
+        Raises NumericalError for a matrix that is not PSD.
+        """
         values, basis = torch.linalg.eigh(state.matrix())
         on_host = values.cpu().numpy()
         if len(on_host) and not on_host[0] >= -ROUNDING * on_host[-1]:
             raise NumericalError(NOT_PSD, remedy="please report this run")
-        return cls(np.maximum(on_host, 0.0), basis, state.n_negatives)
+        return cls(
+            np.where(np.arange(len(on_host), 0, -1) > n_triplets, 0.0, on_host.clip(0.0)), basis, state.n_negatives
+        )
 
 
 def spectral_nats(eigenvalues: Floats, budget: float = 1.0) -> float:
@@ -63,10 +68,11 @@ def spectral_nats(eigenvalues: Floats, budget: float = 1.0) -> float:
     return float(np.log1p(budget * eigenvalues).sum())
 
 
-def log_det_nats(matrix: Tensor, budget: float = 1.0) -> float:
+def log_det_nats(matrix: Tensor, budget: float = 1.0, n_triplets: int | None = None) -> float:
     """Information of `budget` negatives drawn from a source, log det(I + budget * matrix).
 
     matrix : (d, d) float64, symmetric, PSD but for rounding.   budget : > 0, number of negatives.
+    n_triplets : in the matrix, at most its rank; any number where None.
     Returns nats in [0, budget * trace]; 0.0 for the zero matrix.
     By a Cholesky factor, and by eigenvalues where rounding of a singular matrix times the budget leaves none.
     Raises NumericalError where the matrix is not PSD.
@@ -75,7 +81,8 @@ def log_det_nats(matrix: Tensor, budget: float = 1.0) -> float:
     try:
         diagonal = torch.diagonal(cholesky(matrix, budget))
     except NumericalError:
-        return spectral_nats(Eigen.of(InformationState(matrix, 1.0)).values, budget)
+        state = InformationState(matrix, 1.0)
+        return spectral_nats(Eigen.of(state, len(matrix) if n_triplets is None else n_triplets).values, budget)
     return float(2.0 * torch.log(diagonal).sum().clamp_min(0.0))
 
 

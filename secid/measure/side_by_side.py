@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-Given = TypeVar("Given")
-Found = TypeVar("Found")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Each(Protocol):
-    """What a function finds for each item, in their order."""
+    """Results of a function for each item, in their order."""
 
-    def __call__(self, function: Callable[[Given], Found], items: Iterable[Given], /) -> Iterator[Found]: ...
+    def __call__(self, function: Callable[[Item], Result], items: Iterable[Item], /) -> Iterator[Result]: ...
 
 
 @contextmanager

@@ -136,7 +136,7 @@ def sweep(
             dots, difference = _block_dots(window, block, smallest_distance)
             for column, values in zip(columns, vars(dots).values(), strict=True):
                 column.index_copy_(0, block.triplet, values)
-            of_records = _record_gradient(dots, difference, block.triplet < n, block.k, temperature)
+            of_records = _record_gradient(dots, difference, block.triplet < n, block.host.k, temperature)
             gradient.index_copy_(0, block.groups, of_records)
             if variants:
                 usable = dots.squared_distance > smallest_distance**2
@@ -150,10 +150,7 @@ def sweep(
 
 
 class _Totals:
-    """Sums of each variant but its sample, by stratum where it has samples.
-
-    stratum : (R,) of each record: the place of the smallest sample that holds its query.
-    """
+    """Sums of all variants. stratum : (R,) place of the smallest sample that holds a record's query."""
 
     def __init__(
         self,
@@ -231,7 +228,7 @@ def _block_dots(window: Window, block: Block, smallest_distance: float) -> tuple
     positives = window.passages.index_select(0, block.positive)
     anchors = torch.stack([window.queries.index_select(0, block.query), positives], dim=1).double()
     anchors /= torch.linalg.vector_norm(anchors, dim=2, keepdim=True)
-    k, d = block.k, negatives.shape[1]
+    k, d = block.host.k, negatives.shape[1]
     wide = negatives.double()
     norms = torch.linalg.vector_norm(wide, dim=1)
     cosines = torch.bmm(wide.view(-1, k, d), anchors.transpose(1, 2)).view(-1, 2) / norms.unsqueeze(1)

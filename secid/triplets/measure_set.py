@@ -77,7 +77,7 @@ class Bench:
         )
         state = sums.state(base)
         sums.sums.clear()
-        eigen = Eigen.of(state)
+        eigen = Eigen.of(state, len(rows))
         if base in scores:  # the score itself, by the same sum
             scores[base] = replace(scores[base], nats=spectral_nats(eigen.values, settings.budget))
         budgets = budgets or curve_budgets(settings.budget, state.n_negatives)
@@ -105,7 +105,7 @@ class Bench:
         if few:
             effect, eigenvalues = influence_of_few(*inputs, self.smallest_distance, budget)
         else:
-            eigen = Eigen.of(sums.state(base))
+            eigen = Eigen.of(sums.state(base), len(rows))
             effect, eigenvalues = influence(*inputs, eigen, self.smallest_distance, [budget]), eigen.values
         if len(effect.queries) < FEWEST_QUERIES:
             effect = replace(effect, per_triplet=np.zeros(len(rows)), per_query=np.zeros_like(effect.per_query))
@@ -150,8 +150,8 @@ def variant_scores(
         state = sums.state(variant)
         scaled = variant.weight in UNBOUNDED_WEIGHTS
         scores[variant] = VariantScore(
-            nats=None if scaled or not state.n_negatives else log_det_nats(state.matrix(), budget),
-            eigenvalues=Eigen.of(state).values if scaled else None,
+            nats=None if scaled or not state.n_negatives else log_det_nats(state.matrix(), budget, len(rows)),
+            eigenvalues=Eigen.of(state, len(rows)).values if scaled else None,
             weight_sum=sums.weights[variant],
             n_negatives=state.n_negatives,
             n_queries=int((places < variant.sample).sum()),

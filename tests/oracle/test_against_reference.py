@@ -198,7 +198,7 @@ def test_influence_errors_and_bias_are_the_references(tmp_path, budget):
         c = lexicon.coverage(rows.query, rows.negative, idf)
         swept = sweep(vectors, rows, {"base": c}, [BASE])
         weight = gates(swept.dots, torch.from_numpy(c), 0.05).weight.numpy()
-        eigen = Eigen.of(swept.state(BASE))
+        eigen = Eigen.of(swept.state(BASE), len(rows))
         columns = vectors, rows, swept.dots.squared_distance.numpy(), weight
         ours.append(influence(*columns, eigen, FLOAT32_DISTANCE, [budget]))
         alone, eigenvalues = influence_of_few(*columns, FLOAT32_DISTANCE, budget)

@@ -102,7 +102,7 @@ def child(folder: Path, n_queries: int, d: int, repeats: int, budgets: int) -> d
             rows,
             swept.dots.squared_distance.numpy(),
             amount,
-            Eigen.of(swept.state(BASE)),
+            Eigen.of(swept.state(BASE), len(rows)),
             FLOAT32_DISTANCE,
             points,
         )

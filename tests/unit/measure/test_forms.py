@@ -58,7 +58,7 @@ def measured(vectors: Vectors, rows: Triplets, state: InformationState | None = 
     weight = gates(swept.dots, torch.from_numpy(covered), BASE.temperature).weight.numpy()
     squared = swept.dots.squared_distance.numpy()
     return influence(
-        vectors, rows, squared, weight, Eigen.of(state or swept.state(BASE)), FLOAT32_DISTANCE, (1.0, 300.0)
+        vectors, rows, squared, weight, Eigen.of(state or swept.state(BASE), D), FLOAT32_DISTANCE, (1.0, 300.0)
     )
 
 
@@ -109,7 +109,9 @@ def test_shared_negatives_weights_of_zero_and_copies_are_the_definition(counts, 
     for n_threads in (1, 4):
         try:
             torch.set_num_threads(n_threads)
-            found = influence(vectors, rows, squared, weight, Eigen.of(state), FLOAT32_DISTANCE, (1.0, 300.0))
+            found = influence(
+                vectors, rows, squared, weight, Eigen.of(state, len(rows)), FLOAT32_DISTANCE, (1.0, 300.0)
+            )
         finally:
             torch.set_num_threads(before)
         for place, budget in enumerate((1.0, 300.0)):

@@ -49,7 +49,7 @@ def part_state(
 
 def numbers(state: InformationState) -> np.ndarray:
     """Scores at four budgets, trace, Frobenius norm, effective rank, top eigenvalues."""
-    matrix, found = state.matrix(), spectrum(Eigen.of(state).values)
+    matrix, found = state.matrix(), spectrum(Eigen.of(state, len(state.total)).values)
     scores = [log_det_nats(matrix, budget) for budget in (1.0, 10.0, 1000.0, 1e5)]
     return np.array([*scores, trace(matrix), found.frobenius, found.effective_rank, *found.top_eigenvalue_shares])
 

@@ -43,7 +43,7 @@ def both_passes(vectors: Vectors) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         source,
         swept.dots.squared_distance.numpy(),
         weight,
-        Eigen.of(swept.state(BASE)),
+        Eigen.of(swept.state(BASE), D),
         FLOAT32_DISTANCE,
         (1.0, 50.0),
     )
