@@ -29,20 +29,19 @@ class Matcher:
         return self._served(planned, place) if name == "hub" else None
 
     def _positive(self, planned: PlannedSource, place: int) -> Match:
-        """The first record of the same query, its own source's before others', that has the text as a positive."""
+        """The row that first labels the text as a positive of the query; none where that text is not in the plan."""
+        plan = self._plan
         own = self._forms(planned.negatives[[place]])[0]
-        query = planned.query[_record(planned, place)]
-        queries = np.flatnonzero(self._queries == self._queries[query])
-        for source in (planned, *(other for other in self._plan.sources if other is not planned)):
-            for record in np.flatnonzero(np.isin(source.query, queries)).tolist():
-                low, high = source.positive_offsets[record : record + 2]
-                if (self._forms(source.positives[low:high]) == own).any():
-                    return Match(
-                        kind="positive",
-                        path=source.source.paths[int(source.file[record])],
-                        line=int(source.line[record]),
-                    )
-        return Match(kind="positive")
+        queries = np.flatnonzero(self._queries == self._queries[planned.query[_record(planned, place)]])
+        low, high = np.searchsorted(plan.known_positives, np.stack([queries, queries + 1]) * len(plan.passages))
+        known = np.concatenate([np.arange(*span) for span in zip(low.tolist(), high.tolist(), strict=True)])
+        same = known[self._forms(plan.known_positives[known] % len(plan.passages)) == own]
+        if not len(same):
+            return Match(kind="positive")
+        first = same[0]
+        return Match(
+            kind="positive", path=plan.label_paths[plan.label_path[first]], line=int(plan.label_line[first]) or None
+        )
 
     def _earlier(self, planned: PlannedSource, place: int) -> Match:
         """Where the record lists the text first; how often, where that is this place."""

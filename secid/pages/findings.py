@@ -275,9 +275,9 @@ def match_words(match: Match | None) -> str:
     """What the negative of an example repeats; "" where nothing is known of it."""
     if match is None:
         return ""
-    where = f"{short(match.path)}:{match.line}" if match.path is not None else ""
+    where = ":".join(str(part) for part in (match.path and short(match.path), match.line) if part is not None)
     if match.kind == "positive":
-        return f"the labelled positive in {where}" if where else "a labelled positive outside these rows"
+        return f"equals the labelled positive in {where}" if where else "equals a labelled positive of its query"
     if match.kind == "earlier":
         return f"listed earlier, as negative {match.n} in {where}"
     return (

@@ -42,7 +42,8 @@ def add_labels(gathered: Gathered, files: Sequence[Path], settings: Settings) ->
 
 
 def _records(relevant: dict[str, list[str]], collection: Collection, gathered: Gathered, path: str) -> Iterator[Record]:
+    """A record per query, of line 0: several rows of the file label it."""
     queries = [(text, key) for key in relevant if (text := collection.query(key))]
     for (text, key), held in zip(queries, gathered.queries.holds([text for text, _ in queries]), strict=True):
         if held and (positives := tuple(filter(None, map(collection.passage, relevant[key])))):
-            yield Record(text, positives, (), path, 1)
+            yield Record(text, positives, (), path, 0)

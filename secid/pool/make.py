@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from secid.arrays import among, distinct, narrow, pairs
 from secid.errors import NothingToScoreError
 from secid.pool.collect import Gathered, gather
 from secid.pool.group import grouped, places
-from secid.pool.plan import Index, Mask, Plan, PlannedSource
+from secid.pool.plan import Index, Mask, Plan, PlannedSource, Small
 from secid.pool.refuse import left_out_text, refuse_bad, refuse_empty
 from secid.pool.restrict import restricted, sample_order, with_scorable_positives
 from secid.pool.texts import TextStore
@@ -81,8 +82,8 @@ def plan_of(
         grouped(rows, query_ids, passage_ids, query_store.keys)
         for rows in (gathered.labels.rows() if gathered.labels else ())
     ]
-    n_in_files = len(_known_positives(sources, len(passage_store)))
-    known = _known_positives([*sources, *labels], len(passage_store))
+    n_in_files = len(_Labels.of(sources, len(passage_store)).pairs)
+    known = _Labels.of([*sources, *labels], len(passage_store))
     if text_rules is not None:
         masks = text_rules(query_store, passage_store, [*sources, *labels])[: len(sources)]
         sources = [replace(planned, findings=mask) for planned, mask in zip(sources, masks, strict=True)]
@@ -98,38 +99,54 @@ def plan_of(
     if not sources:
         raise NothingToScoreError("no source given", remedy="secid score negatives/*.parquet --encoder e5-base")
     sources = [with_scorable_positives(planned, query_store, settings) for planned in sources]
-    extra = known[np.isin(known // len(passage_store), sampled)] if with_positives else known[:0]
+    extra = known.pairs[np.isin(known.pairs // len(passage_store), sampled)] if with_positives else known.pairs[:0]
     plan = _compacted(query_store, passage_store, sources, known, extra, echoes)
     return replace(
         plan,
         slices=tuple(gathered.slices),
         empty=empty,
         n_queries_read=n_queries_read,
-        n_labelled=(n_in_files, len(known) - n_in_files),
+        n_labelled=(n_in_files, len(known.pairs) - n_in_files),
     )
 
 
 def plan_with(plan: Plan, sources: Sequence[PlannedSource]) -> Plan:
     """The plan with these sources of its texts instead of its own, and no other text."""
     none = plan.known_positives[:0], np.full(len(plan.queries), -1, np.int64)
-    part = _compacted(plan.queries, plan.passages, sources, plan.known_positives, *none)
+    known = _Labels(plan.known_positives, plan.label_line, plan.label_path, plan.label_paths)
+    part = _compacted(plan.queries, plan.passages, sources, known, *none)
     return replace(part, slices=plan.slices, empty=plan.empty, n_queries_read=plan.n_queries_read)
 
 
-def _known_positives(sources: Sequence[PlannedSource], n_passages: int) -> Index:
-    """Sorted query * n_passages + passage of every labelled positive of the run."""
-    labelled = [
-        pairs(np.repeat(planned.query, np.diff(planned.positive_offsets)), planned.positives, n_passages)
-        for planned in sources
-    ]
-    return distinct(np.concatenate([np.zeros(0, np.int64), *labelled]))
+class _Labels(NamedTuple):
+    """Every labelled positive of a run: sorted query * n_passages + passage, and the row that labels it first."""
+
+    pairs: Index
+    line: Index
+    path: Small
+    paths: tuple[str, ...]
+
+    @classmethod
+    def of(cls, sources: Sequence[PlannedSource], n_passages: int) -> _Labels:
+        labelled, lines, files = [], [], []
+        paths: list[str] = []
+        for planned in sources:
+            counts = np.diff(planned.positive_offsets)
+            labelled.append(pairs(np.repeat(planned.query, counts), planned.positives, n_passages))
+            lines.append(np.repeat(planned.line, counts))
+            files.append(np.repeat(planned.file, counts) + len(paths))
+            paths += planned.source.paths
+        none = np.zeros(0, np.int64)
+        known, first = np.unique(np.concatenate([none, *labelled]), return_index=True)
+        line, path = np.concatenate([none, *lines])[first], np.concatenate([none, *files])[first]
+        return cls(known, line, path.astype(np.int32), tuple(paths))
 
 
 def _compacted(
     queries: TextStore,
     passages: TextStore,
     sources: Sequence[PlannedSource],
-    known: Index,
+    known: _Labels,
     extra: Index,
     echoes: Index,
 ) -> Plan:
@@ -142,11 +159,14 @@ def _compacted(
     used_passages = _used(pointed, len(passages))
     if len(used_queries) == len(queries) and len(used_passages) == len(passages):
         narrowed = tuple(replace(planned, negatives=narrow(planned.negatives)) for planned in sources)
-        return Plan(queries, passages, narrowed, known, echoes, (), {}, len(queries))
+        return Plan(queries, passages, narrowed, known.pairs, echoes, (), {}, len(queries), *known[1:])
     query_place = places(used_queries, len(queries))
     passage_place = places(used_passages, len(passages))
-    known_query, known_passage = query_place[known // len(passages)], passage_place[known % len(passages)]
-    present = (known_query >= 0) & (known_passage >= 0)
+    known_query, known_passage = query_place[known.pairs // len(passages)], passage_place[known.pairs % len(passages)]
+    present = np.flatnonzero((known_query >= 0) & (known_passage >= 0))
+    renumbered = known_query[present] * len(used_passages) + known_passage[present]
+    order = np.argsort(renumbered, kind="stable")
+    present = present[order]
     return Plan(
         queries.only(used_queries),
         passages.only(used_passages),
@@ -160,11 +180,14 @@ def _compacted(
             )
             for planned in sources
         ),
-        np.sort(known_query[present] * len(used_passages) + known_passage[present]),
+        renumbered[order],
         np.where(kept_echoes >= 0, passage_place[kept_echoes], -1),
         (),
         {},
         len(used_queries),
+        known.line[present],
+        known.path[present],
+        known.paths,
     )
 
 

@@ -148,6 +148,7 @@ class Plan:
     known_positives : sorted query * len(passages) + passage of every labelled positive of the run, of a collection's
                       qrels too, whose text is in the plan.
     n_queries_read  : distinct queries of all used rows, before any sample.
+    label_line, label_path : where each of known_positives is labelled first; label_path is a place in label_paths.
     n_labelled      : labelled (query, positive) pairs of the files, and further ones of a collection's qrels.
     empty           : sources of a file that holds several, left out since they have no triplet, and why.
     slices          : values of the column that the run is sliced by, "" for an absent one.
@@ -162,6 +163,9 @@ class Plan:
     slices: tuple[str, ...]
     empty: Mapping[str, str]
     n_queries_read: int
+    label_line: Index
+    label_path: Small
+    label_paths: tuple[str, ...] = ()
     n_labelled: tuple[int, int] = (0, 0)
 
     def source_passages(self) -> Index:

@@ -229,7 +229,7 @@ class Cleaner:
 
     def _others(self, row: Any) -> dict[str, Any]:
         """The columns of a row that are not read."""
-        read = {*(self._binding.columns or ()), *chain(*self._binding.titles), *self._binding.later(row)}
+        read = {*(self._binding.columns or ()), *self._binding.later(row)}
         return {key: value for key, value in row.items() if key not in read} if isinstance(row, dict) else {}
 
     def _cells_used(self, cells: Any) -> list[tuple[int, Any]]:

@@ -26,7 +26,6 @@ BROKEN = FIXTURES / "broken"
         (["score", "small.jsonl", "--temperature", "0"], ["--temperature", "at least 1e-06"]),
         (["score", "small.jsonl", "--first-k", "3"], ["No such option", "--first-k"]),
         (["score", "small.jsonl", "--set", "first_k=0"], ["--set first_k", "at least 1"]),
-        (["score", "small.jsonl", "--set", "first_k"], ["--set first_k=VALUE", "at least 1"]),
         (["score", "small.jsonl", "--set", "frist_k=3"], ["--set", "'frist_k'", "'first_k'"]),
         (["score", "small.jsonl", "--set", "seed=1", "--seed", "2"], ["--set", "leave out --seed"]),
         (["score", "small.jsonl", "--set", "tie=1", "--set", "tie=2"], ["--set", "tie is set twice"]),

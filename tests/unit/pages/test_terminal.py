@@ -68,7 +68,7 @@ def test_80_columns_hold_a_row_a_source_with_every_column():
     lines = printed(RUN).splitlines()
     head = next(place for place, line in enumerate(lines) if line.startswith("source  "))
     assert lines[head].replace("score ± CI", "score").split() == [
-        *("source", "status", "score", "tie", "hardness", ">", "positive", "defects", "n")
+        *("source", "status", "score", "tie", "hardness", "outscoring", "defects", "n")
     ]
     for line, source in zip(lines[head + 1 :], RUN.sources, strict=False):
         assert line.split()[0] == source.name
