@@ -43,10 +43,8 @@ class BlockPlan:
 
 
 PLANS = {"cpu": BlockPlan(2048, 128 << 20, 3 << 20, {torch.float32: 128, torch.float64: 384}, in_threads=True)}
-"""Of a CPU, measured at 768 dimensions with one thread. A block's float32 rows and their float64 copies stay near the
-cache: a third faster than 4,096 triplets outside the products, and 1,024 slow those down. Panels take 0.6 of the time
-of the whole product in float32, where half of it would be the least; narrower ones gain nothing. Scaling all rows of a
-block at once takes twice as long as by tiles. A window holds the rows of 44,000 triplets."""
+"""Of a CPU, measured at 768 dimensions with one thread: blocks stay near the cache, a third faster than 4,096 triplets
+outside the products. Panels take 0.6 of the time of the whole product. A window has 44,000 triplets."""
 LARGE = BlockPlan(32_768, 1 << 30, 512 << 20, None, in_threads=False)
 """Of any other device: a product of 32,768 rows takes far longer than to launch it."""
 WINDOW_TRIPLETS = 1 << 22

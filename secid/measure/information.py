@@ -72,18 +72,19 @@ def log_det_nats(matrix: Tensor, budget: float = 1.0, n_triplets: int | None = N
     """Information of `budget` negatives drawn from a source, log det(I + budget * matrix).
 
     matrix : (d, d) float64, symmetric, PSD but for rounding.   budget : > 0, number of negatives.
-    n_triplets : in the matrix, at most its rank; any number where None.
+    n_triplets : of the matrix; at least d where None.
     Returns nats in [0, budget * trace]; 0.0 for the zero matrix.
-    By a Cholesky factor, and by eigenvalues where rounding of a singular matrix times the budget leaves none.
+    By a Cholesky factor; by eigenvalues for few triplets, and where rounding times the budget leaves no factor.
     Raises NumericalError where the matrix is not PSD.
     Source: METHOD 2.8, 7.
     """
-    try:
-        diagonal = torch.diagonal(cholesky(matrix, budget))
-    except NumericalError:
-        state = InformationState(matrix, 1.0)
-        return spectral_nats(Eigen.of(state, len(matrix) if n_triplets is None else n_triplets).values, budget)
-    return float(2.0 * torch.log(diagonal).sum().clamp_min(0.0))
+    rank = len(matrix) if n_triplets is None else n_triplets
+    if rank >= len(matrix):
+        try:
+            return float(2.0 * torch.log(torch.diagonal(cholesky(matrix, budget))).sum().clamp_min(0.0))
+        except NumericalError:
+            pass
+    return spectral_nats(Eigen.of(InformationState(matrix, 1.0), rank).values, budget)
 
 
 def cholesky(matrix: Tensor, budget: float = 1.0) -> Tensor:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +67,6 @@ class SymmetricSum:
             panel += rows[:, :stop].T @ weighted[:, columns] if product is None else product[:stop, columns]
 
     def merge(self, other: SymmetricSum) -> None:
-        """Adds another sum."""
         for panel, more in zip(self._panels, other._panels, strict=True):
             panel += more
 
@@ -195,9 +195,7 @@ class _Totals:
             weighted = difference * (amount * scale).to(self._dtype).unsqueeze(1)
             sums[stratum if len(sums) > 1 else 0].add(difference, weighted)
 
-    def of(
-        self, variants: Sequence[Variant]
-    ) -> tuple[dict[Variant, float], dict[Variant, float], dict[Variant, SymmetricSum]]:
+    def of(self, variants: Sequence[Variant]) -> tuple[dict[Variant, Any], ...]:
         """Sums of weights, of shares and of products, each sample with the smaller ones in it."""
         weights = dict(zip(self._sums, self._weights.cumsum(1).tolist(), strict=True))
         for strata in self._sums.values():

@@ -144,17 +144,16 @@ def variant_scores(
 ) -> dict[Variant, VariantScore]:
     """ECI_B of all variants of one sweep, one matrix at a time: numbers are all that is left of each."""
     scores = {}
-    queries, first = np.unique(rows.query, return_index=True)
-    places = np.zeros(len(queries)) if position is None else position[first]
+    places = np.zeros(len(rows)) if position is None else position
     for variant in dict.fromkeys(variants):
-        state = sums.state(variant)
-        scaled = variant.weight in UNBOUNDED_WEIGHTS
+        state, scaled = sums.state(variant), variant.weight in UNBOUNDED_WEIGHTS
+        inside = rows.query[places < variant.sample] if variant.sample < 1.0 else rows.query
         scores[variant] = VariantScore(
-            nats=None if scaled or not state.n_negatives else log_det_nats(state.matrix(), budget, len(rows)),
-            eigenvalues=Eigen.of(state, len(rows)).values if scaled else None,
+            nats=None if scaled or not state.n_negatives else log_det_nats(state.matrix(), budget, len(inside)),
+            eigenvalues=Eigen.of(state, len(inside)).values if scaled else None,
             weight_sum=sums.weights[variant],
             n_negatives=state.n_negatives,
-            n_queries=int((places < variant.sample).sum()),
+            n_queries=len(distinct(inside)),
         )
     return scores
 
