@@ -79,7 +79,9 @@ class Settings:
     allow_pickle: bool = setting(False, "Load weights stored as pickle, which can run code.")
     cache: bool = setting(True, "Keep embeddings on disk for the next run.", "Encoder")
     cache_dir: str | None = setting(None, "Folder of the embedding cache.")
-    cache_gb: float = setting(20.0, "Size limit of the embedding cache in GB.", gt=0, le=1e9)
+    cache_gb: float | None = setting(
+        None, "Size limit of the embedding cache in GB; half of the free disk, at most 200, if not set.", gt=0, le=1e9
+    )
     threads: int | None = setting(None, "CPU threads; all cores if not set.", ge=1)
 
     # score

@@ -6,9 +6,12 @@ import json
 import string
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from secid.progress import Silent
 
 TEXTS = [
     "a",
@@ -232,8 +235,36 @@ def text_keys(texts: list[str], role: str) -> Any:
     return np.frombuffer(digests, dtype=np.uint8).reshape(len(texts), 16)
 
 
-class ListTexts(list[str]):
-    """Texts in memory with the interface of a text store."""
+class Notes(Silent):
+    """Keeps the notes of a run."""
 
-    def get(self, start: int, stop: int) -> list[str]:
-        return self[start:stop]
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def embedder(encoder: Any, texts: list[str], work: Path, role: str = "passage", **settings: Any) -> Any:
+    """An embedder of a plan that has these distinct texts in one role and none in the other. work: for its files."""
+    from secid.pool.texts import TextSpool
+    from secid.settings import Settings
+    from secid.triplets.embedding import Embedder
+
+    stores = {}
+    work.mkdir(exist_ok=True)
+    for name, own in (("query", texts if role == "query" else []), ("passage", texts if role == "passage" else [])):
+        spool = TextSpool(name, work / f"{name}.texts")
+        spool.add(own)
+        stores[name] = spool.store()[0]
+    plan = SimpleNamespace(queries=stores["query"], passages=stores["passage"])
+    return Embedder(plan, encoder, Settings(**settings), work, Notes())
+
+
+def embedded(encoder: Any, texts: list[str], work: Path, role: str = "passage", **settings: Any) -> Any:
+    """What embedding these texts leaves: rows (n, d), counts, notes."""
+    own = embedder(encoder, texts, work, role, **settings)
+    own.everything()
+    own.close()
+    rows = own.vectors.queries if role == "query" else own.vectors.passages
+    return SimpleNamespace(rows=rows.numpy().copy(), notes=own._progress.notes, truncated=own.truncated, **own.counts)

@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 import pytest
 import torch
 
-from secid.encode import Cache, CacheFolder, embed, hashes, load, locate, parts
+from secid.encode import embed, hashes, load, locate, parts
 from secid.encode.device import choose_devices
 from secid.encode.modules import AGAIN
 from secid.encode.replica import Replica
@@ -29,7 +28,7 @@ from secid.errors import EncoderError, NonFiniteEmbeddingError, UnreachableError
 from secid.settings import Settings
 from tests.snapshots import Snapshot, refusal, situations
 
-from .conftest import TEXTS, ListTexts, text_keys, write_json
+from .conftest import TEXTS, embedded, write_json
 
 Tiny = Callable[[str], Path]
 SHA = "0123456789abcdef0123456789abcdef01234567"
@@ -418,9 +417,8 @@ def test_a_bad_row_stops_the_run_and_names_its_text(tiny: Tiny, monkeypatch: pyt
         return vectors
 
     monkeypatch.setattr(Replica, "forward", forward)
-    out = np.zeros((len(MANY), 32), dtype=np.float32)
     with pytest.raises(NonFiniteEmbeddingError, match="'a 31'"):
-        embed(encoder, ListTexts(MANY), text_keys(MANY, "query"), "query", out, cache=None, progress=lambda count: None)
+        list(embed(encoder, MANY, "query"))
 
 
 def test_auto_takes_all_gpus_and_kinds_are_not_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -461,13 +459,9 @@ def test_a_model_without_flash_attention_takes_the_next_choice(tiny: Tiny, monke
 
 def test_texts_in_the_cache_need_no_model(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(encoder: TransformerEncoder, texts: list[str]) -> np.ndarray:
-        out = np.zeros((len(texts), 32), dtype=np.float32)
-        cache = Cache(CacheFolder(tmp_path, 10**9), encoder.info.fingerprint)
-        keys = text_keys(texts, "query")
-        embed(encoder, ListTexts(texts), keys, "query", out, cache=cache, progress=lambda count: None)
-        return out
+        return embedded(encoder, texts, tmp_path / "work", "query", **settings).rows
 
-    settings = {"cache": True, "cache_dir": str(tmp_path)}
+    settings = {"cache": True, "cache_dir": str(tmp_path / "cache")}
     first = tiny_encoder(tiny("bert"), **settings)
     expected = rows(first, TEXTS)
     loads, real = [], parts._load_model
@@ -629,9 +623,7 @@ def test_wording(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sn
         texts[situation] = refusal(lambda: tiny_encoder(folder, **settings), EncoderError, where)
 
     def embedding(situation: str, encoder: Any, where: Path | str) -> None:
-        arguments = ListTexts(["a"]), text_keys(["a"], "query"), "query", np.zeros((1, 32), np.float32)
-        call = partial(embed, encoder, *arguments, cache=None, progress=abs)
-        texts[situation] = refusal(call, NonFiniteEmbeddingError, where)
+        texts[situation] = refusal(lambda: list(embed(encoder, ["a"], "query")), NonFiniteEmbeddingError, where)
 
     loading("an unknown device", bert, "--device", device="gpu")
     loading("no room for the text", bert, bert, max_length=5)
