@@ -13,6 +13,7 @@ from secid.analyses.controls import Control
 from secid.analyses.ranking import difference_interval, interval
 from secid.findings.status import sound_negatives
 from secid.findings.summary import SourceFindings
+from secid.measure.information import trace
 from secid.measure.proxies import ProxyValues, proxies
 from secid.measure.spectrum import spectrum
 from secid.measure.summary import gate_means
@@ -47,7 +48,7 @@ def measurement(item: Measured, settings: Settings) -> dict[str, Any]:
         "standard_error_nats": float(item.influence.standard_errors()[column]),
         "interval_95": score.interval_95,
         "bias_nats": score.bias_nats,
-        "trace": item.trace,
+        "trace": trace(item.state.matrix()),
         **vars(shape),
         "budget_curve": points,
         **vars(
