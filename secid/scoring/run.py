@@ -22,7 +22,7 @@ from secid.findings.copies import Positives, stored_positives
 from secid.findings.summary import SourceFindings
 from secid.findings.texts import text_masks
 from secid.measure.blocks import Triplets
-from secid.measure.information import log_det_nats
+from secid.measure.information import spectral_nats
 from secid.pool import DocumentFrequencies, Plan, PlannedSource
 from secid.pool.plan import Mask
 from secid.pool.reading import read_plan
@@ -256,12 +256,11 @@ def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequ
     table: dict[str, dict[str, float | None]] = {}
     for setting, variant in aspect.variants.items():
         scores = {item.name: item.variants[variant] for item in items}
-        states = [score.state for score in scores.values() if score.state is not None]
-        n = sum(state.n_negatives for state in states)
+        n = sum(score.n_negatives for score in scores.values())
         mean = sum(score.weight_sum for score in scores.values()) / n if n else 0.0
         table[setting] = {
-            name: log_det_nats(score.state.matrix() / mean, budget)
-            if score.state is not None and mean > 0
+            name: spectral_nats(score.eigenvalues / mean, budget)
+            if score.eigenvalues is not None and mean > 0
             else score.nats
             for name, score in scores.items()
         }

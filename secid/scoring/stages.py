@@ -236,7 +236,9 @@ def measured_sets(
             return items, None, measured_controls
         further = variants if ranked is cuts else ()
         level = [
-            item if cut is item.triplets else watched.measure(p.name, p, cut, further, position[cut.query])
+            item
+            if cut is item.triplets
+            else watched.measure(p.name, p, cut, further, position[cut.query], keep_sum=False)
             for p, item, cut in zip(plan.sources, items, cuts, strict=True)
         ]
     return items, level, measured_controls
