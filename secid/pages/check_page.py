@@ -10,7 +10,7 @@ from secid.pages.findings import STATUS, above_limit, heat_table, sentence, stat
 from secid.pages.formats import formats
 from secid.pages.glossary import by_reason, in_plain_words
 from secid.pages.numbers import capital, count, fraction, listed, percent, plural
-from secid.pages.page import Item, Page, Part, Section, SourceFindings, Table, foreign, number, status, text
+from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import code, named, plain, short
 from secid.pages.sections.origin import overlap_section
 from secid.records import encodable
@@ -109,9 +109,7 @@ def _files(sources: Sequence[CheckedSource]) -> Section:
     )
     columns = (foreign("file"), foreign("source"), text("schema"), text("container"), foreign("columns"))
     table = Table(caption="Files, and how each was read", columns=columns, rows=rows)
-    return Section(
-        anchor="files", title="What was read", link="Files", bullets=left_out(sources), parts=(Part(table=table),)
-    )
+    return Section(anchor="files", title="What was read", link="Files", bullets=left_out(sources), tables=(table,))
 
 
 def left_out(sources: Sequence[CheckedSource]) -> tuple[str, ...]:
@@ -148,7 +146,7 @@ def _lengths(sources: Sequence[CheckedSource]) -> Section:
         title="Lengths of the distinct texts: minimum, median, 95 %, maximum",
         link="Lengths",
         bullets=bullets,
-        parts=(Part(table=table),),
+        tables=(table,),
     )
 
 

@@ -135,8 +135,8 @@ def print_page(console: Console, page: Page) -> None:
         write(console, section.title, "bold")
         for sentence in (*section.paragraphs, *section.bullets):
             write(console, sentence)
-        for part in section.parts:
-            print_table(console, part.table)
+        for table in section.tables:
+            print_table(console, table)
 
 
 def write(console: Console, text: str, style: str = "", indent: int = 0, mark: str = "") -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from secid.pages.charts.lines import lines
-from secid.pages.glossary import compares, equal_numbers, terms
+from secid.pages.glossary import equal_numbers, terms
 from secid.pages.numbers import SPACE, budget, count, fraction, listed, nats, percent
-from secid.pages.page import Chart, Part, Section, Table, described, foreign, number, wrapped
+from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.sanitize import named, plain
 from secid.results import BudgetPoint, Run
 
 Curve = tuple[BudgetPoint, ...]
-RANDOM = "random (control)"
 SHOWN_CROSSINGS = 6
 
 
@@ -25,46 +23,15 @@ def budget_section(run: Run) -> Section | None:
     compared = _table({source.name: source.compared_curve for source in run.sources}, budgets, "")
     whole = {source.name: source.budget_curve for source in run.sources}
     own = _table(whole, _shared(map(_nats, whole.values())), ", each source's own sample")
-    parts = [Part(table=compared, chart=_chart(run, curves, budgets))]
-    parts += [Part(table=own)] if run.equal_numbers else []
-    own_number = any(column.title == "B = N" for part in parts for column in part.table.columns)
+    tables = (compared, own) if run.equal_numbers else (compared,)
+    own_number = any(column.title == "B = N" for table in tables for column in table.columns)
     return Section(
         anchor="budget",
         link="Budget",
         title="Does the order hold for more negatives?",
         paragraphs=(_meaning(run), _crossings(run)),
-        parts=tuple(parts),
+        tables=tables,
         terms=terms("ECI_B", "shortfall", *(["B = N"] * own_number)),
-    )
-
-
-def _chart(run: Run, curves: Mapping[str, Mapping[float, float]], budgets: list[float]) -> Chart:
-    """Each source relative to the highest, and the random control where it compares."""
-    highest = {at: max(values[at] for values in curves.values()) or 1.0 for at in budgets}
-    relative = {name: [(at, values[at] / highest[at]) for at in budgets] for name, values in curves.items()}
-    random = next((control for control in run.controls if control.kind == "random"), None)
-    control = {} if random is None else _nats(random.budget_curve)
-    comparable = random is not None and all(compares(run, random, at) for at in budgets)
-    reference = [(at, control[at] / highest[at]) for at in budgets if at in control] if comparable else []
-    title = "Score at growing budgets, relative to the highest source"
-    description = described(
-        (name, ", ".join(f"{fraction(value)} at {budget(at)}" for at, value in points))
-        for name, points in relative.items()
-    )
-    return Chart(
-        title=title,
-        description=description,
-        draw=lambda: lines(
-            "budget",
-            relative,
-            title=title,
-            description=description,
-            x_title="budget B (negatives drawn, log scale)",
-            y_title="ECI_B relative to the highest source",
-            log_x=True,
-            x_ticks=[(at, budget(at)) for at in budgets],
-            reference=(RANDOM, reference) if reference else None,
-        ),
     )
 
 
@@ -153,6 +120,6 @@ def directions_section(run: Run) -> Section:
         anchor="directions",
         link="Variety",
         title="How varied the negatives are",
-        parts=(Part(table=table),),
+        tables=(table,),
         terms=terms("effective rank", "‖M‖", "eigenvalue share", "tr M"),
     )

@@ -152,32 +152,14 @@ def _by_rows(head: Head, path: str) -> str:
     return f"write it by rows: {rewrite(path, command)}"
 
 
-def _inner(head: Head) -> list[tuple[str, bool]]:
-    """The columns of objects with records inside, and whether those name a query of their own."""
-    inner = []
-    for key in head.kinds:
-        values = [value for value in head.typical(key) if isinstance(value, dict)]
-        names = {name for value in values for name in value}
-        queries = any(fits(name, QUERY) for name in names)
-        passages = any(fits(name, POSITIVE[:1]) for name in names)
-        if any(fits(name, NEGATIVE) for name in names) and (queries or passages):
-            inner.append((str(key), queries))
-    return inner
-
-
 def _is_nested(head: Head) -> bool:
-    return bool(_inner(head)) and not named(head, NEGATIVE)
-
-
-def _unnest(head: Head, path: str) -> str:
-    inner = _inner(head)
-    name = shown(inner[0][0], 60)
-    if len(inner) == 1 and name.isidentifier() and (inner[0][1] or len(head.kinds) > 1):
-        step = f"(arrays[] // .) | . + .{name}"
-    else:
-        step = ".[]" if inner[0][1] else "to_entries[] | {query: .key} + .value"
-    command = f"jq -c '{step}'"
-    return f"write one record a line: {rewrite(path, command)}"
+    """Whether an object inside a row names negatives, and a query or positives."""
+    return not named(head, NEGATIVE) and any(
+        any(fits(name, NEGATIVE) for name in value) and any(fits(name, (*QUERY, POSITIVE[0])) for name in value)
+        for key in head.kinds
+        for value in head.typical(key)
+        if isinstance(value, dict)
+    )
 
 
 def _has_several_queries(head: Head) -> bool:
@@ -215,7 +197,8 @@ REFUSALS = (
     Refusal(_has("queries", "corpus", "relevant_docs"), "a LlamaIndex data set: it has no negatives", MINE),
     Refusal(_is_squad, "a SQuAD data set: it has no negatives", MINE),
     Refusal(is_by_columns, "one object that holds a whole table by columns", _by_rows),
-    Refusal(_is_nested, "the records lie one level deeper, inside objects", _unnest),
+    Refusal(_is_nested, "the records lie one level deeper, inside objects",
+            "write one record a line, with query, positives and negatives as its keys"),
     Refusal(_has("query-id", "corpus-id"), QRELS, TREC_REMEDY),
     Refusal(_has("query-id", "corpus-ids"), "lists of candidates (top_ranked): none is labelled positive", TREC_REMEDY),
     Refusal(_is_trec, TREC, TREC_REMEDY),
