@@ -222,7 +222,7 @@ def _keyed(head: Head, path: str) -> str:
 
 def _rejected(_: Head, path: str) -> str:
     parts = '"messages": row["messages"][:-1], "positive_messages": [row["messages"][-1:]]'
-    command = in_python(path, f'{{**row, {parts}, "negative_messages": row["rejected_messages"]}}')
+    command = in_python(path, f'{{"negative_messages": row.pop("rejected_messages"), **row, {parts}}}')
     what = "rename `rejected_messages` to `negative_messages`, and name the positives `positive_messages`"
     return _with_command(f"{what}; where the last of the messages is the positive", command)
 
