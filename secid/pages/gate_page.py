@@ -21,10 +21,7 @@ def gate_page(verdict: GateVerdict) -> Page:
         subtitle=f"Against {named(verdict.baseline)}, scored with {named(verdict.encoder)}",
         verdict=(plain(summary(verdict)), plain(basis(verdict))),
         answer=_answer(verdict),
-        pictures=(),
         findings=tuple(group for source in verdict.sources if (group := _findings(source)).items),
-        controls="",
-        heat=None,
         details=(*(_checks(place, source) for place, source in enumerate(verdict.sources)), *_notes(verdict)),
         footer=f"Made by secid {plain(verdict.secid_version)}, verdict schema {plain(verdict.schema_version)}.",
     )

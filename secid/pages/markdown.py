@@ -44,7 +44,7 @@ def _fill(page: Page) -> str:
         _sentence(page.subtitle),
         f"**{_sentence(headline)}**",
         *map(_sentence, others),
-        table(page.answer) if page.answer else "",
+        table(page.answer),
         *(["## Findings"] if page.findings else []),
         *(block for group in page.findings for block in _source(group)),
         *([f"**Controls.** {_sentence(page.controls)}"] if page.controls else []),

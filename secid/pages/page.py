@@ -103,11 +103,11 @@ class Page:
     title: str
     subtitle: str
     verdict: tuple[str, ...]
-    answer: Table | None
-    pictures: tuple[Chart, ...]
-    findings: tuple[SourceFindings, ...]
-    controls: str
-    heat: Table | None
+    answer: Table
+    pictures: tuple[Chart, ...] = ()
+    findings: tuple[SourceFindings, ...] = ()
+    controls: str = ""
+    heat: Table | None = None
     details: tuple[Section, ...]
     footer: str
 

@@ -120,9 +120,8 @@ def print_page(console: Console, page: Page) -> None:
     write(console, headline, "bold")
     for sentence in others:
         write(console, sentence)
-    if page.answer is not None:
-        console.print()
-        print_table(console, page.answer)
+    console.print()
+    print_table(console, page.answer)
     for group in page.findings:
         console.print()
         print_findings(console, group, SHOWN_EXAMPLES)

@@ -6,7 +6,6 @@ A document is the dataclass itself; pydantic checks and writes it, so no field i
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
 from dataclasses import replace
 from functools import cache
 from os import PathLike
@@ -25,7 +24,7 @@ AGAIN = "name a run folder of `secid score`, or a report.json; where this was on
 
 
 @cache
-def adapter_of(kind: Hashable) -> TypeAdapter[Any]:
+def adapter_of(kind: Any) -> TypeAdapter[Any]:
     """pydantic's reader and writer of a dataclass."""
     from pydantic import TypeAdapter
 
@@ -50,11 +49,12 @@ def to_json(run: Run) -> str:
     return text
 
 
-def json_of(value: object) -> str:
+def json_of(value: Any) -> str:
     """A dataclass as indented JSON, ending in a line feed; bytes of a file's name that are no UTF-8 become U+FFFD."""
     from pydantic_core import PydanticSerializationError, to_json
 
-    adapter = adapter_of(type(value))
+    kind: Any = type(value)
+    adapter = adapter_of(kind)
     try:
         text = adapter.dump_json(value, indent=2)
     except PydanticSerializationError:
@@ -123,7 +123,7 @@ def read_run(folder: str | PathLike[str]) -> Run:
         raise InputError(f"cannot read the report: {error.strerror}", where=str(path), remedy=AGAIN) from error
 
 
-def schema_of(kind: type[Any], mode: Literal["serialization", "validation"] = "serialization") -> dict[str, Any]:
+def schema_of(kind: Any, mode: Literal["serialization", "validation"] = "serialization") -> dict[str, Any]:
     """JSON Schema of a document. mode: as it is written, or as it may be read."""
     schema = adapter_of(kind).json_schema(mode=mode)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": kind.__name__, **schema}

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from secid.analyses.controls import Control
 from secid.analyses.ranking import difference_interval, interval
-from secid.findings.status import repair_command, sound_negatives
+from secid.findings.status import sound_negatives
 from secid.findings.summary import SourceFindings
 from secid.measure.information import trace
 from secid.measure.proxies import ProxyValues, proxies
@@ -20,6 +20,7 @@ from secid.measure.summary import gate_means
 from secid.measure.uncertainty import difference
 from secid.results import Against, BudgetPoint, ControlResult, InputFile, Proxies, SourceResult, WithoutFlagged
 from secid.results.catalogue import DEFECTS
+from secid.results.commands import repair_command
 from secid.settings import Settings
 from secid.triplets.estimates import Estimate
 from secid.triplets.measure_set import Bench

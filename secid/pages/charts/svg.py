@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10
-from unicodedata import combining, east_asian_width
 
 from markupsafe import Markup, escape
 
-from secid.pages.sanitize import plain, short
+from secid.pages.sanitize import plain
 
 FONT = 14
 """Size of all words: on a phone of 360 pixels just under 10."""
-MOST_CHARACTERS = 40
-"""Of a name in a chart, however narrow they are."""
+NAME_CHARACTERS = 18
+"""Of a name in a chart, as many as fit on a phone; the answer table has it whole."""
 SOURCE_COLOUR = "#0b6bcb"
 """Of sources where the page's style is off; page.css has the same, and another for the dark."""
 
@@ -53,33 +52,6 @@ def dot(x: str, y: float, class_: str, tip: str) -> Markup:
     """A source's filled dot, or a control's hollow one. tip: shown under the pointer."""
     fill = "none" if class_ == "ctl" else None
     return tag("circle", tag("title", plain(tip)), cx=x, cy=y, r=4.5, class_=class_, stroke="currentColor", fill=fill)
-
-
-def label(name: str, room: float) -> str:
-    """A name short enough for its room in a chart; the table next to it has it whole."""
-    limit = MOST_CHARACTERS
-    while limit > 2 and text_width(short(name, limit)) > room:
-        limit -= 1
-    return short(name, limit)
-
-
-def text_width(text: str) -> float:
-    """Width of a line of words in a chart, an upper estimate."""
-    return FONT * sum(map(_em, text))
-
-
-NARROW, BROAD = frozenset(" .,:;|'`!()[]/\\-fijlrtI"), frozenset("mwMW@%&…—")
-
-
-def _em(char: str) -> float:
-    """Width of a character over the size of the font: an upper estimate from DejaVu Sans, a wide font."""
-    if combining(char):
-        return 0.0
-    if char in BROAD or east_asian_width(char) in "WF":
-        return 1.05
-    if char in NARROW:
-        return 0.42
-    return 0.65 if char.islower() or char.isdigit() or char == "_" else 0.85
 
 
 def line(

@@ -101,8 +101,8 @@ def _terms(run: Run) -> tuple[tuple[str, str], ...]:
     names = [item.name for item in run.ablations]
     return (
         *(SETTINGS[name] for name in names if name in SETTINGS),
-        *terms("ECI_sem" if run.budget == 1.0 else "ECI_B", "order", "stability", "shade"),
-        *terms(*(["range"] if any(name != WEIGHT for name in names) else [])),
+        *terms("ECI_sem" if run.budget == 1.0 else "ECI_B", "order", "stability"),
+        *terms(*(["range"] if any(name != WEIGHT for name in names) else []), "shade"),
     )
 
 

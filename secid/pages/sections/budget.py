@@ -16,13 +16,13 @@ SHOWN_CROSSINGS = 6
 
 def budget_section(run: Run) -> Section | None:
     """ECI_B of all sources at the budgets they share, on equal numbers where there are any."""
-    curves = {source.name: _nats(source.compared_curve) for source in run.sources}
+    curves = {source.name: source.compared_curve for source in run.sources}
+    whole = {source.name: source.budget_curve for source in run.sources}
     budgets = _shared(curves.values())
     if not budgets:
         return None
-    compared = _table({source.name: source.compared_curve for source in run.sources}, budgets, "")
-    whole = {source.name: source.budget_curve for source in run.sources}
-    own = _table(whole, _shared(map(_nats, whole.values())), ", each source's own sample")
+    compared = _table(curves, budgets, "")
+    own = _table(whole, _shared(whole.values()), ", each source's own sample")
     tables = (compared, own) if run.equal_numbers else (compared,)
     own_number = any(column.title == "B = N" for table in tables for column in table.columns)
     return Section(
@@ -56,7 +56,7 @@ def _table(curves: Mapping[str, Curve], budgets: list[float], whose: str) -> Tab
 
 def _at_own_number(curve: Curve, shared: list[float]) -> str:
     """The score at a budget of as many negatives as the source has, where that is its own alone."""
-    own = next((point for point in curve if point.budget > 0 and point.budget not in shared), None)
+    own = next((point for point in curve if point.budget not in shared), None)
     if own is None:
         return "–"
     return f"{nats(own.nats)}\n(short by {nats(own.bias_nats)}; N{SPACE}={SPACE}{budget(own.budget)})"
@@ -90,15 +90,10 @@ def _crossings(run: Run) -> str:
     return f"By the estimates, without a test: {listed(crossings, SHOWN_CROSSINGS)}."
 
 
-def _shared(curves: Iterable[Mapping[float, float]]) -> list[float]:
+def _shared(curves: Iterable[Curve]) -> list[float]:
     """Budgets that all curves have, rising."""
-    budgets = [set(curve) for curve in curves]
+    budgets = [{point.budget for point in curve} for curve in curves]
     return sorted(set.intersection(*budgets)) if budgets else []
-
-
-def _nats(curve: Curve) -> dict[float, float]:
-    """ECI_B by budget; an edited report may hold budgets that no axis has a place for."""
-    return {point.budget: point.nats for point in curve if point.budget > 0}
 
 
 def directions_section(run: Run) -> Section:

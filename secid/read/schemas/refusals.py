@@ -164,12 +164,14 @@ def _with_command(what: str, command: str) -> str:
 
 
 def _inner(head: Head) -> list[tuple[str, bool]]:
-    """The columns of objects that name negatives, and a query or positives; and whether they name a query."""
+    """The columns of objects with records inside, and whether those name a query of their own."""
     inner = []
     for key in head.kinds:
-        names = {name for value in head.typical(key) if isinstance(value, dict) for name in value}
+        values = [value for value in head.typical(key) if isinstance(value, dict)]
+        names = {name for value in values for name in value}
         queries = any(fits(name, QUERY) for name in names)
-        if any(fits(name, NEGATIVE) for name in names) and (queries or any(fits(name, POSITIVE[:1]) for name in names)):
+        passages = any(fits(name, POSITIVE[:1]) for name in names)
+        if any(fits(name, NEGATIVE) for name in names) and (queries or passages):
             inner.append((str(key), queries))
     return inner
 
@@ -252,8 +254,7 @@ REFUSALS = (
     Refusal(_has("queries", "corpus", "relevant_docs"), "a LlamaIndex data set: it has no negatives", MINE),
     Refusal(_is_squad, "a SQuAD data set: it has no negatives", MINE),
     Refusal(is_by_columns, "one object that holds a whole table by columns", _by_rows),
-    Refusal(_is_nested, "the records lie one level deeper, inside objects",
-            _unnest),
+    Refusal(_is_nested, "the records lie one level deeper, inside objects", _unnest),
     Refusal(_has("query-id", "corpus-id"), QRELS, TREC_REMEDY),
     Refusal(_has("query-id", "corpus-ids"), "lists of candidates (top_ranked): none is labelled positive", TREC_REMEDY),
     Refusal(_is_trec, TREC, TREC_REMEDY),

@@ -88,15 +88,6 @@ def test_crossings_that_were_not_sought_are_not_said_to_be_none(run):
     assert "own sample" not in budget_section(replace(run, sources=alike)).paragraphs[0]
 
 
-def test_a_budget_of_an_edited_report_of_zero_is_not_shown(run):
-    sources = tuple(
-        replace(source, budget_curve=(replace(source.budget_curve[0], budget=0.0), *source.budget_curve[1:]))
-        for source in run.sources
-    )
-    part = budget_section(replace(run, sources=sources)).tables[0]
-    assert [column.title for column in part.columns][:2] == ["source", "B = 10"]
-
-
 def test_what_is_said_of_budgets_word_for_word(run: Run, snapshot) -> None:
     """Word for word, in tests/snapshots."""
     alike = replace(run, sources=tuple(replace(source, n_queries=30, n_triplets=330) for source in run.sources))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secid.pages.charts.scores import forest_chart
-from secid.pages.charts.svg import SOURCE_COLOUR, Scale, around, label, tag, ticks
+from secid.pages.charts.svg import SOURCE_COLOUR, Scale, around, tag, ticks
 from secid.pages.formats import FORMATS
 from tests.unit.pages import samples
 
@@ -26,16 +26,6 @@ def test_a_range_holds_its_values_and_is_never_empty(values, zero):
     low, high = around(values, zero=zero)
     assert low < high
     assert all(low <= value <= high for value in values)
-
-
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [("W" * 60, "WWWWWW…WWWWWW"), ("漢" * 60, "漢漢漢漢漢漢漢…漢漢漢漢漢漢"), ("bm25-of-march", "bm25-of-march")],
-)
-def test_a_label_is_as_long_as_its_letters_are_narrow(name, shown):
-    assert len(label(name, 195.0)) <= len(shown) + 1
-    assert label(name, 195.0)[:6] == shown[:6]
-    assert len(label("i" * 30, 195.0)) == 30
 
 
 def test_scales_meet_their_ends():
