@@ -59,7 +59,8 @@ class Place(NamedTuple):
 def row_of(record: Record) -> Row:
     """A record with what else its row holds; without extras it is its texts alone."""
     sides = record.positives, record.negatives
-    extras = record.extras or Extras({}, record.query, *(list(enumerate(side)) for side in sides))
+    own = [list(enumerate(side)) for side in sides]
+    extras = record.extras or Extras({}, record.query, own[0], own[1])
     columns, query, cells = extras.columns, extras.query, (extras.positives, extras.negatives)
     scalars = {encodable(str(key)): _scalar(value) for key, value in columns.items() if _is_scalar(value)}
     used: set[str] = set()

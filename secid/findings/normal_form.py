@@ -268,9 +268,9 @@ def _words(data: bytes, starts: Index, ends: Index) -> tuple[Keys, Index, Flags]
         is_word = np.flatnonzero(begun != BETWEEN_WORDS)  # the last edge is the blank at the end
         heads, tails = edges[is_word], edges[is_word + 1]
         keys.append(span_keys(blob, heads, tails))
-        for ends_of, places in ((counts, heads), (spelled_out, edges[begun == IN_WORD])):
-            n = np.diff(np.searchsorted(places, starts[first:last] - begin), append=len(places))
-            ends_of.append(n if ends_of is counts else n > 0)
+        firsts, letters = starts[first:last] - begin, edges[begun == IN_WORD]
+        counts.append(np.diff(np.searchsorted(heads, firsts), append=len(heads)))
+        spelled_out.append(np.diff(np.searchsorted(letters, firsts), append=len(letters)) > 0)
     return np.concatenate(keys), np.concatenate(counts), np.concatenate(spelled_out)
 
 

@@ -189,9 +189,9 @@ def json_remedy(problem: Broken, path: str, *, lines: bool = False) -> str:
         return "keep one of the two in each object; in JSON lines only these records are skipped"
     if BETWEEN in problem.detail:
         return "write one object per line, with no comma between them"
-    if PYTHON in problem.detail and lines:
-        command = in_python(path, "ast.literal_eval(line)", "filter(str.strip, sys.stdin)", "line")
-        return f"write it as JSON: {command}"
+    if PYTHON in problem.detail:
+        texts = "filter(str.strip, sys.stdin)" if lines else "[sys.stdin.read()]"
+        return f"write it as JSON: {in_python(path, 'ast.literal_eval(text)', texts, 'text')}"
     if problem.detail == HALF_A_PAIR:
         return "replace it; in JSON lines only these records are skipped"
     if "content after" in problem.detail:

@@ -55,8 +55,8 @@ def ready_flags(head: Head, of_ids: Sequence[Key] = ()) -> str:
     positive = _one(head, POSITIVE if query else POSITIVE[:1])  # a `doc` may be the query of a `code`
     negatives = [str(key) for key in head.kinds if says_negative(str(key)) and head.kinds[key] in TEXTS]
     negatives = [name for name in negatives if name not in (query, positive)]
-    others = [str(key) for key in of_ids if key not in (query, *negatives)]
-    positive = positive or (others[0] if len(others) == 1 else None)
+    of_positives = [str(key) for key in of_ids if key not in (query, *negatives)]
+    positive = positive or (of_positives[0] if len(of_positives) == 1 else None)
     if not head.named:
         by_position = f"name the columns by position, from 0: {ALL_FLAGS.replace('NAME', 'N')}"
         tuples = all(head.kinds[key] == "text" and not look_like_ids(head.column(key)) for key in head.kinds)

@@ -463,6 +463,7 @@ CONTAINERS: dict[str, Case] = {
     "semicolons without a header": Case(
         "a.csv", "a, of 0;b 0;c 0\n" + "a 1;b 1;c 1\n" * 3, (), ("a, of 0", ("b 0",), ("c 0",)), kind=InputError
     ),
+    "single quotes in a document": Case("a.json", str([TRIPLET] * 2), (), ABC, kind=InputError),
     "single quotes": Case("a.jsonl", f"{TRIPLET}\n" * 3, (), ABC, kind=InputError),
     "a tar archive": Case(
         "b.jsonl.gz", gzip.compress(tar_of("a.jsonl", json.dumps(TRIPLET))), (), ABC, kind=InputError
