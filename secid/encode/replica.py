@@ -1,4 +1,4 @@
-"""One copy of a model on one device: from a batch of token ids to text vectors.
+"""One copy of an encoder's modules on one device: from a batch of token ids to text vectors.
 
 Source: FORMATS 2 (recipes), METHOD 11 (precision).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from secid.encode.batching import Feed, TokenBatch, halves
-from secid.encode.pooling import pool
 from secid.encode.protocol import EncodedBatch
 from secid.encode.recipe import Recipe
 from secid.errors import EncoderError
@@ -51,12 +50,19 @@ class Pending(NamedTuple):
         return EncodedBatch(batch.positions, self.vectors.numpy(), batch.truncated, int(batch.lengths.sum()))
 
 
-class Replica(NamedTuple):
-    """A model and the modules after its pooling, ready on a device."""
+Mask = Literal["padding", "broadcast", "none"]
 
-    model: nn.Module
-    heads: nn.Module
+
+class Replica(NamedTuple):
+    """A chain of modules (`SentenceTransformer`), ready on a device.
+
+    mask : what its model gets of a padded batch: which tokens are padding; the same ready for attention, which saves
+           transformers a look at it that waits for the device; or nothing, where no token sees a later one.
+    """
+
+    model: Any
     device: torch.device
+    mask: Mask = "padding"
 
     def work(self, feed: Feed, recipe: Recipe, skip: int) -> Iterator[EncodedBatch]:
         """Encodes batches of the feed until it is empty; runs in its own thread.
@@ -116,16 +122,32 @@ class Replica(NamedTuple):
         """Vectors (b, d) float32, still on the device. skip: number of leading tokens to exclude from pooling."""
         ids = self._to_device(batch.ids)
         lengths = self._to_device(batch.lengths)
-        mask = None
+        features: dict[str, Any] = {"input_ids": ids}
         if batch.lengths[-1] < batch.ids.shape[1]:  # without padding no mask is needed, and attention is faster
-            mask = (torch.arange(ids.shape[1], device=self.device) < lengths[:, None]).long()
-        hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
-        vectors: Tensor = self.heads(pool(hidden, lengths, recipe.pooling, skip))
+            features["attention_mask"] = (torch.arange(ids.shape[1], device=self.device) < lengths[:, None]).long()
+        if skip:
+            features["prompt_length"] = skip
+        vectors: Tensor = self._run(features, recipe.task)["sentence_embedding"].float()
         if recipe.truncate_dim is not None:
             vectors = vectors[:, : recipe.truncate_dim]
         if recipe.normalize:
             vectors = nn.functional.normalize(vectors, dim=1)
         return vectors
+
+    def _run(self, features: dict[str, Any], task: str) -> dict[str, Any]:
+        """The features after all modules, as `SentenceTransformer` computes them."""
+        mask = features.get("attention_mask")
+        if self.mask == "padding" or mask is None:
+            after: dict[str, Any] = self.model(features, task=task)
+            return after
+        first, *others = self.model
+        given = {"input_ids": features["input_ids"]}
+        if self.mask == "broadcast":
+            given["attention_mask"] = mask[:, None, None, :].bool()
+        features = {**first(given), **features}
+        for module in others:
+            features = module(features)
+        return features
 
     def _to_device(self, array: NDArray[np.int64]) -> Tensor:
         tensor = torch.from_numpy(array)

@@ -54,8 +54,9 @@ class TransformerEncoder:
 
         On a CPU one core computes a batch: no barrier after every layer, and the batch fits the core's cache.
         """
-        prefix, tokeniser = self.recipe.prefix(role), self.parts.tokeniser
-        skip = 0 if self.recipe.include_prompt else tokeniser.prompt_length(prefix)
+        recipe, tokeniser = self.recipe.of(role), self.parts.tokeniser
+        prefix = recipe.prefix(role)
+        skip = 0 if recipe.include_prompt else tokeniser.prompt_length(prefix)
         workers = self._workers()
 
         def tokenise(chunk: list[str]) -> Tokens:
@@ -67,7 +68,7 @@ class TransformerEncoder:
         threads = torch.get_num_threads()
         try:
             yield from merged(
-                [partial(worker.work, feed, self.recipe, skip) for worker in workers], 2 * len(workers), "secid-encode"
+                [partial(worker.work, feed, recipe, skip) for worker in workers], 2 * len(workers), "secid-encode"
             )
         finally:
             chunks.close()

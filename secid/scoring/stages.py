@@ -142,6 +142,7 @@ def measure(
         warnings += few_queries(items) + not_level(level, settings) + odd_slices(plan, settings)
         whole = {item.name: item.nats(settings.budget) for item in ranked_sets(items, level, settings.budget)}
         by_slice = slices(plan, items, bench, whole, settings, progress)
+    embedder.close()
     return Measurements(
         items=items,
         level=level,

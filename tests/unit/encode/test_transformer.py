@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 import pytest
 import torch
 
-from secid.encode import Cache, CacheFolder, embed, hashes, load, locate, parts
+from secid.encode import embed, hashes, load, locate, parts
 from secid.encode.device import choose_devices
 from secid.encode.modules import AGAIN
 from secid.encode.replica import Replica
@@ -29,25 +28,15 @@ from secid.errors import EncoderError, NonFiniteEmbeddingError, UnreachableError
 from secid.settings import Settings
 from tests.snapshots import Snapshot, refusal, situations
 
-from .conftest import TEXTS, ListTexts, text_keys, write_json
+from .conftest import SHA, TEXTS, embedded, hub_cache, write_json
 
 Tiny = Callable[[str], Path]
-SHA = "0123456789abcdef0123456789abcdef01234567"
 
 
 def tiny_encoder(folder: Path, **settings: Any) -> TransformerEncoder:
     encoder = load(Settings(encoder=str(folder), **{"device": "cpu", "cache": False, **settings}))
     assert isinstance(encoder, TransformerEncoder)
     return encoder
-
-
-def hub_cache(home: Path, name: str, source: Path) -> Path:
-    """A hub cache that holds `source` under `name`, as huggingface_hub lays it out."""
-    repository = home / "hub" / f"models--{name.replace('/', '--')}"
-    shutil.copytree(source, repository / "snapshots" / SHA)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text(SHA, encoding="utf-8")
-    return repository / "snapshots" / SHA
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -115,7 +104,7 @@ class Hub:
 def partial_hub(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
     """The cache holds what plain transformers fetches of an encoder that pools its first token."""
     full = shutil.copytree(tiny("bert"), tmp_path / "full")
-    write_json(full / "1_Pooling" / "config.json", {"pooling_mode": "cls"})
+    write_json(full / "1_Pooling" / "config.json", {"word_embedding_dimension": 32, "pooling_mode": "cls"})
     snapshot = hub_cache(tmp_path, "some/encoder", full)
     for name in ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"):
         (snapshot / name).unlink()
@@ -260,7 +249,7 @@ def test_the_fingerprint_covers_the_code_that_ran(tiny: Tiny, tmp_path: Path) ->
 def test_code_of_another_repository_leaves_no_fingerprint(tiny: Tiny, tmp_path: Path) -> None:
     folder = shutil.copytree(tiny("bert"), tmp_path / "elsewhere")
     document = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    write_json(folder / "tokenizer_config.json", {**document, "auto_map": {"AutoProcessor": "other/one--code.Own"}})
+    write_json(folder / "tokenizer_config.json", {**document, "auto_map": {"AutoModelForX": "other/one--code.Own"}})
     assert tiny_encoder(folder).info.fingerprint
     plain, info = tiny_encoder(folder).info, tiny_encoder(folder, trust_remote_code=True).info
     assert info.fingerprint == ""
@@ -418,9 +407,8 @@ def test_a_bad_row_stops_the_run_and_names_its_text(tiny: Tiny, monkeypatch: pyt
         return vectors
 
     monkeypatch.setattr(Replica, "forward", forward)
-    out = np.zeros((len(MANY), 32), dtype=np.float32)
     with pytest.raises(NonFiniteEmbeddingError, match="'a 31'"):
-        embed(encoder, ListTexts(MANY), text_keys(MANY, "query"), "query", out, cache=None, progress=lambda count: None)
+        list(embed(encoder, MANY, "query"))
 
 
 def test_auto_takes_all_gpus_and_kinds_are_not_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -461,23 +449,95 @@ def test_a_model_without_flash_attention_takes_the_next_choice(tiny: Tiny, monke
 
 def test_texts_in_the_cache_need_no_model(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(encoder: TransformerEncoder, texts: list[str]) -> np.ndarray:
-        out = np.zeros((len(texts), 32), dtype=np.float32)
-        cache = Cache(CacheFolder(tmp_path, 10**9), encoder.info.fingerprint)
-        keys = text_keys(texts, "query")
-        embed(encoder, ListTexts(texts), keys, "query", out, cache=cache, progress=lambda count: None)
-        return out
+        return embedded(encoder, texts, tmp_path / "work", "query", **settings).rows
 
-    settings = {"cache": True, "cache_dir": str(tmp_path)}
+    settings = {"cache": True, "cache_dir": str(tmp_path / "cache")}
     first = tiny_encoder(tiny("bert"), **settings)
     expected = rows(first, TEXTS)
-    loads, real = [], parts._load_model
-    monkeypatch.setattr(parts, "_load_model", lambda *rest: loads.append(1) or real(*rest))
+    loads, real = [], parts._load_chain
+    monkeypatch.setattr(parts, "_load_chain", lambda *rest: loads.append(1) or real(*rest))
     again = tiny_encoder(tiny("bert"), **settings)
     assert again.info == first.info
     assert np.array_equal(rows(again, TEXTS), expected)
     assert loads == []
     assert np.abs(rows(again, [*TEXTS, "new"])[:-1] - expected).max() == 0
     assert loads == [1]
+
+
+def test_a_run_from_the_cache_loads_no_library_of_models(tiny: Tiny, tmp_path: Path) -> None:
+    code = f"""
+import sys
+from secid.encode import load
+from secid.settings import Settings
+load(Settings(encoder={str(tiny("bert"))!r}, device="cpu", cache_dir={str(tmp_path)!r}))
+print(sorted({{"transformers", "sentence_transformers"}} & set(sys.modules)))
+"""
+    assert run(code).stdout.strip() == "['sentence_transformers', 'transformers']"
+    assert run(code).stdout.strip() == "[]"
+
+
+OWN_MODULE = """
+from sentence_transformers.sentence_transformer.modules import Transformer as Base
+
+class Transformer(Base):
+    forward_kwargs = {"task"}
+
+    def forward(self, features, task=None, **named):
+        features = super().forward(features, **named)
+        shift = {"retrieval.query": 1.0, "retrieval.passage": 2.0}[task]
+        features["token_embeddings"][..., 0] += 10 * shift
+        return features
+"""
+
+
+def test_own_modules_run_with_the_adapter_that_was_chosen(tiny: Tiny, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny("bert"), tmp_path / "own")
+    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    modules[0]["type"] = "custom_st.Transformer"
+    write_json(folder / "modules.json", modules)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    names = ["retrieval.query", "retrieval.passage"]
+    write_json(folder / "config.json", {**config, "lora_adaptations": names})
+    write_json(folder / "config_sentence_transformers.json", {"prompts": dict.fromkeys(names, "passage: ")})
+    (folder / "custom_st.py").write_text(OWN_MODULE, encoding="utf-8")
+    assert "--trust-remote-code" in refusal(lambda: tiny_encoder(folder), EncoderError, folder / "modules.json")
+    chosen = {"query_prompt": names[0], "passage_prompt": names[1]}
+    encoder = tiny_encoder(folder, trust_remote_code=True, **chosen)
+    queries, passages = encoder.encode(TEXTS, "query"), encoder.encode(TEXTS, "passage")
+    assert np.abs(queries - passages).max() > 1e-3
+    assert (queries[:, 0] < passages[:, 0]).all()
+
+
+def test_flash_attention_that_fails_gives_way(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_chain, real_states = parts._load_chain, parts._states
+
+    def load_chain(*arguments: Any) -> Any:
+        model = real_chain(*arguments)
+        model[0].auto_model.config._attn_implementation = "flash_attention_2"
+        return model
+
+    def states(backbone: Any, *rest: Any) -> Any:
+        if backbone.config._attn_implementation == "flash_attention_2":
+            raise RuntimeError("FlashAttention only supports Ampere GPUs or newer.")
+        return real_states(backbone, *rest)
+
+    monkeypatch.setattr(parts, "_load_chain", load_chain)
+    monkeypatch.setattr(parts, "_states", states)
+    encoder = tiny_encoder(tiny("bert"))
+    assert encoder.parts.replicas[0].model.config._attn_implementation == "sdpa"
+    assert any("Ampere" in note for note in encoder.info.notes)
+
+
+def test_a_padded_batch_does_not_wait_for_the_device(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors without data refuse whatever would read a number back from the device."""
+    monkeypatch.setattr(parts, "can_pack", lambda device, dtype: False)
+    encoder = tiny_encoder(tiny("bert"))
+    replica = encoder.parts.replicas[0]
+    probe = parts._probe(encoder.parts.tokeniser, encoder.recipe, "query")
+    on_meta = Replica(replica.model.to("meta"), torch.device("meta"), replica.mask)
+    assert on_meta.forward(*probe).shape == (2, 32)
+    with pytest.raises(RuntimeError, match="meta"):  # the check can fail
+        on_meta._replace(mask="padding").forward(*probe)
 
 
 def test_hashes_of_unchanged_files_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -547,7 +607,7 @@ def test_missing_files_of_weights_or_words_are_refused(tiny: Tiny, tmp_path: Pat
 
 
 def test_a_text_beyond_unknown_positions_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secid.encode.max_length.LEARNED_POSITIONS", frozenset())
+    monkeypatch.setattr("secid.encode.recipe.POSITION_TABLES", frozenset())
     encoder = tiny_encoder(tiny("bert"), max_length=99)
     message = refusal(lambda: encoder.encode(["ice " * 200], "passage"), EncoderError, None)
     assert all(part in message for part in ("99 tokens", "--max-length"))
@@ -629,9 +689,7 @@ def test_wording(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sn
         texts[situation] = refusal(lambda: tiny_encoder(folder, **settings), EncoderError, where)
 
     def embedding(situation: str, encoder: Any, where: Path | str) -> None:
-        arguments = ListTexts(["a"]), text_keys(["a"], "query"), "query", np.zeros((1, 32), np.float32)
-        call = partial(embed, encoder, *arguments, cache=None, progress=abs)
-        texts[situation] = refusal(call, NonFiniteEmbeddingError, where)
+        texts[situation] = refusal(lambda: list(embed(encoder, ["a"], "query")), NonFiniteEmbeddingError, where)
 
     loading("an unknown device", bert, "--device", device="gpu")
     loading("no room for the text", bert, bert, max_length=5)
@@ -640,11 +698,13 @@ def test_wording(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sn
         patch.setattr(Replica, "forward", lambda *rest: torch.full((1, 32), float("nan")))
         embedding("NaN in bf16", tiny_encoder(bert, dtype="bf16"), bert)
         embedding("NaN in float32", tiny_encoder(bert), bert)
-    limited_to(2, monkeypatch)
-    texts["out of memory"] = refusal(lambda: tiny_encoder(bert).encode(["a"], "query"), EncoderError, None)
+    encoder = tiny_encoder(bert)
+    with monkeypatch.context() as patch:
+        limited_to(2, patch)
+        texts["out of memory"] = refusal(lambda: encoder.encode(["a"], "query"), EncoderError, None)
     modules = json.loads((gemma / "modules.json").read_text(encoding="utf-8"))
     write_json(gemma / "modules.json", [module for module in modules if module["path"] != "2_Dense"])
-    loading("a head of another width", gemma, gemma / "3_Dense")
+    loading("a head of another width", gemma, gemma)
     (gemma / "3_Dense" / "model.safetensors").rename(gemma / "3_Dense" / "pytorch_model.bin")
     loading("a head with pickle alone", gemma, gemma / "3_Dense")
     shutil.copy(bert / "config.json", tmp_path)
