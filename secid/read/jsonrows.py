@@ -118,7 +118,7 @@ def _hint(text: bytes | bytearray) -> str:
     text = text.strip()
     if text.endswith((b"},", b"],")):
         return BETWEEN
-    return PYTHON if text.startswith((b"{'", b"['")) else ""
+    return PYTHON if re.match(rb"[\[{\s]+'", text) else ""
 
 
 def count_keys(value: Any) -> int:
