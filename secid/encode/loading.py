@@ -74,7 +74,7 @@ def load_transformer(settings: Settings) -> TransformerEncoder:
         rules=dict(recipe.rules),
         notes=_notes(located, recipe, settings, weights),
     )
-    return TransformerEncoder(parts, info, settings.batch_tokens or default_budget(devices[0]))
+    return TransformerEncoder(parts, info, settings.batch_tokens or default_budget(devices[0], dtype))
 
 
 DTYPE_NAMES = {torch.float32: "float32", torch.bfloat16: "bf16", torch.float16: "fp16"}

@@ -1,4 +1,4 @@
-"""The loaded parts of an encoder: its tokenizer, and its chain of modules once on every device.
+"""The loaded parts of an encoder: its tokenizer, and its chain of modules on the first device.
 
 sentence-transformers loads the modules, so they are those that training starts from. Source: FORMATS 2, METHOD 11.
 """
@@ -6,7 +6,6 @@ sentence-transformers loads the modules, so they are those that training starts 
 from __future__ import annotations
 
 import contextlib
-import copy
 import logging
 import warnings
 from collections.abc import Iterator, Mapping
@@ -18,12 +17,12 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from secid.encode.allocator import keep_freed_memory
+from secid.encode.attention import never_wait
 from secid.encode.batching import TokenBatch, longest_first, next_batch
 from secid.encode.modules import AGAIN, ELSEWHERE, Repository
 from secid.encode.protocol import Role
 from secid.encode.recipe import POOLING_NAMES, ROLES, Prefix, Recipe, leaves, read_recipe
-from secid.encode.replica import Mask, Replica, is_out_of_memory
+from secid.encode.replica import Replica, is_out_of_memory
 from secid.encode.rows import cut_dimension
 from secid.encode.tokens import Tokeniser, load_tokeniser
 from secid.errors import EncoderError, plainly
@@ -58,9 +57,8 @@ class Parts:
         known: tuple[Recipe, int, int] | None = None,
     ) -> None:
         self._repository, self._prefixes, self._settings = repository, prefixes, settings
-        self._devices, self._dtype = devices, dtype
+        self.devices, self._dtype = devices, dtype
         self._known = known
-        self._replicas: list[Replica] = []
 
     @property
     def recipe(self) -> Recipe:
@@ -84,17 +82,9 @@ class Parts:
             return load_tokeniser(self.recipe, self._settings.trust_remote_code)
 
     @property
-    def replicas(self) -> tuple[Replica, ...]:
-        """One copy of the model per device, in the order of the devices."""
-        return self.first(len(self._devices))
-
-    def first(self, count: int) -> tuple[Replica, ...]:
-        """The copies on the first `count` devices; the others are not loaded for it."""
-        if not self._replicas:
-            self._replicas.append(self._loaded[0])
-        for device in self._devices[len(self._replicas) : count]:
-            self._replicas.append(_on(device, copy.deepcopy(self._loaded[0].model), self._loaded[0].mask))
-        return tuple(self._replicas[:count])
+    def replica(self) -> Replica:
+        """The modules on the first device."""
+        return self._loaded[0]
 
     def load(self) -> None:
         """Loads everything now instead of on first use. Raises EncoderError if that fails."""
@@ -107,9 +97,9 @@ class Parts:
         with quiet():
             if self._known is None:
                 _check_weights(repository, settings, self._dtype)
-            model = _load_chain(repository, settings, self._devices[0], self._dtype)
+            model = _load_chain(repository, settings, self.devices[0], self._dtype)
             n_parameters = sum(value.numel() for value in model.parameters())
-            replica = _on(self._devices[0], model)
+            replica = _on(self.devices[0], model)
             is_causal, notes = _attention(model, replica.device)
             recipe = read_recipe(model, repository, self._prefixes, settings, is_causal)
             recipe = replace(recipe, notes=(*recipe.notes, *notes))
@@ -118,21 +108,20 @@ class Parts:
             if self._known is None:
                 _check_tokens(model, tokeniser, recipe)
             probes = {role: _probe(tokeniser, recipe, role) for role in ROLES}
-            replica, dimension = _fastest(replica, recipe, probes, is_causal)
-            if len(self._devices) == 1 and can_pack(replica.device, self._dtype):
+            never_wait(model)
+            dimension = _width(replica, recipe, probes)
+            if can_pack(replica.device, self._dtype):
                 for backbone in _backbones(model):
                     pack(backbone)
         return replica, recipe, dimension, n_parameters
 
 
-def _on(device: torch.device, model: Any, mask: Mask = "padding") -> Replica:
+def _on(device: torch.device, model: Any) -> Replica:
     try:
         model = model.to(device).eval()
     except RuntimeError as error:
         raise _no_room(device, error) from error
-    if device.type == "cpu":
-        keep_freed_memory()
-    return Replica(model, next(model.parameters()).device, mask)  # with its index, which a thread must give
+    return Replica(model, next(model.parameters()).device)  # with its index, which a thread must give
 
 
 def _no_room(device: torch.device, error: Exception) -> EncoderError:
@@ -347,45 +336,17 @@ def _probe(tokeniser: Tokeniser, recipe: Recipe, role: Role) -> tuple[TokenBatch
     return batch, replace(recipe.of(role), truncate_dim=None), skip
 
 
-def _is_windowed(config: Any) -> bool:
-    """Whether some layer's attention reaches only so far, for which transformers has to build the mask."""
-    kinds = getattr(config, "layer_types", None) or ()
-    windows = (getattr(config, name, None) for name in ("sliding_window", "local_attention"))
-    return any(kind != "full_attention" for kind in kinds) or any(windows)
-
-
-def _fastest(
-    replica: Replica, recipe: Recipe, probes: Mapping[Role, tuple[TokenBatch, Recipe, int]], is_causal: bool
-) -> tuple[Replica, int]:
-    """The replica with the cheapest mask that leaves the probes' vectors as they are, and the vectors' length."""
+def _width(replica: Replica, recipe: Recipe, probes: Mapping[Role, tuple[TokenBatch, Recipe, int]]) -> int:
+    """Length of the probes' vectors. Raises EncoderError if the modules do not fit together."""
     try:
-        expected = [replica.forward(*probe) for probe in probes.values()]
+        widths = [replica.forward(*probe).shape[1] for probe in probes.values()]
     except RuntimeError as error:
         if is_out_of_memory(error):
             raise _no_room(replica.device, error) from error
         raise EncoderError(
             f"its modules do not fit together: {plainly(error)[:200]}", where=str(recipe.folder), remedy=AGAIN
         ) from error
-    dimension = expected[0].shape[1]
-    backbone: Any = getattr(replica.model[0], "auto_model", None)
-    known = all(type(module).__module__.startswith(("sentence_transformers.", "torch.")) for module in replica.model)
-    if not known or _backbones(replica.model) != [backbone]:  # a router, or the repository's own modules
-        return replica, dimension
-    config = backbone.config
-    sdpa = getattr(config, "_attn_implementation", "") == "sdpa"
-    mask: Mask = "none" if is_causal else "broadcast" if sdpa and not _is_windowed(config) else "padding"
-    other = replica._replace(mask=mask)
-    try:
-        rows = [other.forward(*probe) for probe in probes.values()]
-    except (RuntimeError, ValueError, TypeError, IndexError):  # this architecture wants a mask of its own
-        return replica, dimension
-    same = all(torch.allclose(*pair, atol=_agreement(replica)) for pair in zip(rows, expected, strict=True))
-    return (other if same else replica), dimension
-
-
-def _agreement(replica: Replica) -> float:
-    """How far numbers of unit rows may differ between two ways of computing them."""
-    return 1e-5 if next(replica.model.parameters()).dtype == torch.float32 else 1e-2
+    return widths[0]
 
 
 @contextlib.contextmanager

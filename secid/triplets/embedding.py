@@ -202,7 +202,7 @@ class Embedder:
         self._stores: dict[Role, TextStore] = {"query": plan.queries, "passage": plan.passages}
         self._first: dict[Role, int] = {"query": 0, "passage": len(plan.queries)}  # rows of all texts are in one table
         n, d, info = len(plan.queries) + len(plan.passages), encoder.dimension, encoder.info
-        self._encoder, self._progress = encoder, progress
+        self._encoder, self._progress, self._n_failures = encoder, progress, 0
         self._cache = _cache(info, settings)
         device = device_for(info, 4 * n * d)
         self._rows = MappedRows(folder / "rows.f32", n, d) if device is None else DeviceRows(device, n, d)
@@ -213,7 +213,7 @@ class Embedder:
         values = self._rows.values
         rows = values if isinstance(values, Tensor) else torch.from_numpy(values)
         gather = self._gather if isinstance(self._rows, MappedRows) else None
-        self.vectors = Vectors(rows[: len(plan.queries)], rows[len(plan.queries) :], gather)
+        self.vectors = Vectors(rows[: len(plan.queries)], rows[len(plan.queries) :], gather, device=gpu_of(info))
 
     @property
     def truncated(self) -> npt.NDArray[np.bool_] | None:
@@ -303,9 +303,13 @@ class Embedder:
         self._rows.take(ids + self._first[role], out)
 
     def _say(self) -> None:
-        """Passes on the cache's notes."""
+        """Passes on the cache's notes, and each failure of a device once."""
         while self._cache is not None and self._cache.notes:
             self._progress.note(self._cache.notes.pop(0))
+        failures = getattr(self._encoder, "failures", ())
+        for failure in failures[self._n_failures :]:
+            self._progress.note(failure)
+        self._n_failures = len(failures)
 
 
 def _cache(info: EncoderInfo, settings: Settings) -> Cache | None:

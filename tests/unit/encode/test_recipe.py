@@ -283,8 +283,8 @@ def test_a_router_encodes_each_role_by_its_route(tiny: Tiny, tmp_path: Path) -> 
 def test_what_follows_a_16_bit_model_is_float32(tiny: Tiny) -> None:
     import torch
 
-    model = encoder_in(tiny("gemma3_text"), dtype="bf16").parts.replicas[0].model
-    exact = encoder_in(tiny("gemma3_text")).parts.replicas[0].model
+    model = encoder_in(tiny("gemma3_text"), dtype="bf16").parts.replica.model
+    exact = encoder_in(tiny("gemma3_text")).parts.replica.model
     assert next(model[0].parameters()).dtype == torch.bfloat16
     assert torch.equal(model[2].linear.weight, exact[2].linear.weight)
     pooled = model[1](model[0]({"input_ids": torch.tensor([[5, 6, 7]])}))

@@ -20,9 +20,10 @@ import pytest
 import torch
 
 from secid.encode import embed, hashes, load, locate, parts
-from secid.encode.device import choose_devices
+from secid.encode.attention import NAME
+from secid.encode.device import choose_devices, choose_dtype, n_devices
 from secid.encode.modules import AGAIN
-from secid.encode.replica import Replica
+from secid.encode.replica import Limits, Replica
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, NonFiniteEmbeddingError, UnreachableError
 from secid.settings import Settings
@@ -285,14 +286,16 @@ def test_truncate_dim_keeps_unit_rows(tiny: Tiny) -> None:
     assert all(part in message for part in ("truncate_dim=33", "truncate_dim=32"))
 
 
-def limited_to(size: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def limited_to(
+    size: int, monkeypatch: pytest.MonkeyPatch, error: type[Exception] = torch.cuda.OutOfMemoryError, text: str = ""
+) -> list[int]:
     """Makes every device run out of memory above `size` padded tokens; returns the sizes that were tried."""
     real, asked = Replica.forward, []
 
     def forward(replica: Replica, batch: Any, *rest: Any) -> Any:
         asked.append(batch.ids.size)
         if batch.ids.size > size:
-            raise torch.cuda.OutOfMemoryError("no memory")
+            raise error(text)
         return real(replica, batch, *rest)
 
     monkeypatch.setattr(Replica, "forward", forward)
@@ -330,14 +333,8 @@ def test_running_out_of_memory_elsewhere_halves_the_batch_too(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch, message: str
 ) -> None:
     encoder = tiny_encoder(tiny("bert"), batch_tokens=256)
-    expected, real = encoder.encode(TEXTS, "passage"), Replica._copy_to_host
-
-    def copy_to_host(replica: Replica, batch: Any, vectors: Any) -> Any:
-        if batch.ids.size > 64:
-            raise RuntimeError(message)
-        return real(replica, batch, vectors)
-
-    monkeypatch.setattr(Replica, "_copy_to_host", copy_to_host)
+    expected = encoder.encode(TEXTS, "passage")
+    limited_to(64, monkeypatch, RuntimeError, message)
     assert np.abs(encoder.encode(TEXTS, "passage") - expected).max() < 1e-5
     assert encoder.batch_tokens == 64
 
@@ -360,15 +357,15 @@ def test_two_devices_give_the_rows_of_one(tiny: Tiny, monkeypatch: pytest.Monkey
     two = tiny_encoder(tiny("bert"), batch_tokens=128, device="cpu,cpu")
     assert (one.info.device, two.info.device) == ("cpu", "cpu,cpu")
     assert one.info.fingerprint == two.info.fingerprint
-    first, second = two.parts.replicas
-    assert first.model is not second.model
     done: dict[int, int] = {}
     both, real = threading.Barrier(2), Replica.forward
 
     def forward(replica: Replica, *rest: Any) -> Any:
-        if id(replica.model) not in done:
+        worker = threading.get_ident()
+        if worker not in done:
+            done[worker] = 0
             both.wait(20)  # neither goes on before the other has work, too
-        done[id(replica.model)] = done.get(id(replica.model), 0) + len(rest[0].positions)
+        done[worker] += len(rest[0].positions)
         return real(replica, *rest)
 
     monkeypatch.setattr(Replica, "forward", forward)
@@ -376,24 +373,115 @@ def test_two_devices_give_the_rows_of_one(tiny: Tiny, monkeypatch: pytest.Monkey
     batches = list(two.batches(MANY, "passage"))
     places = np.concatenate([batch.positions for batch in batches])
     assert sorted(places.tolist()) == list(range(len(MANY)))
-    assert set(done) == {id(first.model), id(second.model)}
+    assert len(done) == 2
     assert sum(done.values()) == len(MANY)
     assert np.abs(np.concatenate([batch.vectors for batch in batches])[np.argsort(places)] - expected).max() < 1e-6
 
 
-def test_an_error_on_one_device_ends_the_run(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
-    second, real = encoder.parts.replicas[1].model, Replica.forward
+def fails_on(monkeypatch: pytest.MonkeyPatch, n_good: int, survivors: int) -> list[int]:
+    """Has two workers, of which all but the survivors fail after n_good batches. Returns the batches of those."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    workers: list[int] = []
+    real, calls = Replica.forward, []
 
     def forward(replica: Replica, *rest: Any) -> Any:
-        if replica.model is second:
-            raise RuntimeError("device lost")
+        if threading.get_ident() not in workers:
+            workers.append(threading.get_ident())
+        if workers.index(threading.get_ident()) >= survivors:
+            calls.append(len(rest[0].positions))
+            if len(calls) > n_good:
+                raise RuntimeError("CUDA error: unspecified launch failure")
+        time.sleep(0.002)
         return real(replica, *rest)
 
     monkeypatch.setattr(Replica, "forward", forward)
-    with pytest.raises(RuntimeError, match="device lost"):
-        encoder.encode(MANY * 20, "passage")
+    return calls
+
+
+@pytest.mark.parametrize("n_good", [0, 1, 4])
+def test_the_others_take_over_from_a_device_that_fails(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, n_good: int
+) -> None:
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
+    expected = encoder.encode(MANY * 4, "passage")
+    calls = fails_on(monkeypatch, n_good, survivors=1)
+    assert np.abs(encoder.encode(MANY * 4, "passage") - expected).max() < 1e-5  # `gather` checks: each text once
+    assert len(calls) == n_good + 1
+    assert len(encoder.failures) == 1
     assert not any(thread.name.startswith("secid-") for thread in threading.enumerate())
+
+
+def test_a_failure_is_noted_once(tiny: Tiny, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
+    expected = embedded(encoder, MANY, tmp_path / "one")
+    fails_on(monkeypatch, 2, survivors=1)
+    rows = embedded(encoder, MANY, tmp_path / "two", cache=False)
+    assert np.abs(rows.rows - expected.rows).max() < 1e-5
+    assert len(rows.notes) == len(expected.notes) + 1
+
+
+def test_when_all_devices_fail_it_is_an_error(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
+    fails_on(monkeypatch, 3, survivors=0)
+    message = refusal(lambda: encoder.encode(MANY * 20, "passage"), EncoderError, None)
+    assert "unspecified launch failure" in message
+    assert not any(thread.name.startswith("secid-") for thread in threading.enumerate())
+
+
+def test_a_rejected_input_is_not_tried_on_the_next_device(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
+    calls: list[int] = []
+
+    def forward(*_: Any) -> Any:
+        calls.append(1)
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(Replica, "forward", forward)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert "--device cpu" in refusal(lambda: encoder.encode(["a"], "passage"), EncoderError, None)
+    assert len(calls) <= 2
+
+
+def test_tokens_beyond_the_model_are_refused_before_it_runs(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_encoder(tiny("xlm-roberta"), max_length=64)
+    assert Limits.of(encoder.parts.replica.model).n_positions == 64
+    encoder.parts.tokeniser._core.add_tokens(["zyx"])
+    monkeypatch.setattr(Replica, "forward", None)
+    message = refusal(lambda: encoder.encode(["zyx"], "passage"), EncoderError, None)
+    assert str(Limits.of(encoder.parts.replica.model).n_words) in message
+
+
+def test_a_copy_of_the_model_shares_nothing_and_is_made_on_its_device(tiny: Tiny) -> None:
+    replica = tiny_encoder(tiny("qwen3"), device="cpu", dtype="bf16").parts.replica
+    meta = replica.on(torch.device("meta"))
+    tensors = [*meta.model.parameters(), *meta.model.buffers()]
+    assert tensors
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    assert {tensor.device.type for tensor in replica.model.parameters()} == {"cpu"}
+
+
+def test_a_gpu_takes_part_where_there_is_work_for_it(tiny: Tiny) -> None:
+    assert [n_devices(8, n) for n in (0, 1, 300, 32_768, 32_769, 100_000, 10**6)] == [1, 1, 1, 1, 2, 4, 8]
+    assert n_devices(1, 10**6) == 1
+
+
+@pytest.mark.parametrize(
+    ("device", "capability", "expected"),
+    [
+        ("cuda", (9, 0), torch.bfloat16),
+        ("cuda:1", (8, 0), torch.bfloat16),
+        ("cuda", (7, 5), torch.float16),
+        ("cuda", (6, 1), torch.float32),
+        ("cpu", (9, 0), torch.float32),
+        ("mps", (9, 0), torch.float32),
+    ],
+)
+def test_the_number_format_is_one_that_the_hardware_has(
+    monkeypatch: pytest.MonkeyPatch, device: str, capability: tuple[int, int], expected: torch.dtype
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert choose_dtype("auto", torch.device(device)) == expected
+    assert choose_dtype("bf16", torch.device(device)) == torch.bfloat16
 
 
 @pytest.mark.parametrize("device", ["cpu", "cpu,cpu"])
@@ -444,7 +532,7 @@ def test_a_model_without_flash_attention_takes_the_next_choice(tiny: Tiny, monke
     """flash-attn is not installed here, so that transformers itself refuses it."""
     monkeypatch.setattr(parts, "attention_choices", lambda device, dtype: ("flash_attention_2", "sdpa"))
     encoder = tiny_encoder(tiny("bert"))
-    assert encoder.parts.replicas[0].model.config._attn_implementation == "sdpa"
+    assert encoder.parts.replica.model.config._attn_implementation == NAME
 
 
 def test_texts_in_the_cache_need_no_model(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -524,20 +612,8 @@ def test_flash_attention_that_fails_gives_way(tiny: Tiny, monkeypatch: pytest.Mo
     monkeypatch.setattr(parts, "_load_chain", load_chain)
     monkeypatch.setattr(parts, "_states", states)
     encoder = tiny_encoder(tiny("bert"))
-    assert encoder.parts.replicas[0].model.config._attn_implementation == "sdpa"
+    assert encoder.parts.replica.model.config._attn_implementation == NAME
     assert any("Ampere" in note for note in encoder.info.notes)
-
-
-def test_a_padded_batch_does_not_wait_for_the_device(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tensors without data refuse whatever would read a number back from the device."""
-    monkeypatch.setattr(parts, "can_pack", lambda device, dtype: False)
-    encoder = tiny_encoder(tiny("bert"))
-    replica = encoder.parts.replicas[0]
-    probe = parts._probe(encoder.parts.tokeniser, encoder.recipe, "query")
-    on_meta = Replica(replica.model.to("meta"), torch.device("meta"), replica.mask)
-    assert on_meta.forward(*probe).shape == (2, 32)
-    with pytest.raises(RuntimeError, match="meta"):  # the check can fail
-        on_meta._replace(mask="padding").forward(*probe)
 
 
 def test_hashes_of_unchanged_files_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -735,6 +811,6 @@ def test_packed_layers_give_the_same_rows(tiny: Tiny, monkeypatch: pytest.Monkey
     if not parts.can_pack(torch.device("cpu"), torch.float32):
         pytest.skip("this machine has no packed linear layers")
     fast = tiny_encoder(tiny("bert"))
-    assert any(isinstance(module, parts.PackedLinear) for module in fast.parts.replicas[0].model.modules())
-    assert not any(isinstance(module, parts.PackedLinear) for module in plain.parts.replicas[0].model.modules())
+    assert any(isinstance(module, parts.PackedLinear) for module in fast.parts.replica.model.modules())
+    assert not any(isinstance(module, parts.PackedLinear) for module in plain.parts.replica.model.modules())
     assert np.abs(fast.encode(TEXTS, "query") - plain.encode(TEXTS, "query")).max() < 1e-6
