@@ -40,12 +40,14 @@ class Extras(NamedTuple):
 
     columns   : the columns that hold no text of the record, as read.   query : the cell that gave the query.
     positives, negatives : for each usable passage its place among the row's, and the cell that gave it.
+    n_listed : how many positives and how many negatives the row lists, usable or not; 0 where nobody counted them.
     """
 
     columns: Mapping[str, Any]
     query: Any
     positives: Sequence[tuple[int, Any]]
     negatives: Sequence[tuple[int, Any]]
+    n_listed: tuple[int, int] = (0, 0)
 
 
 class Record(NamedTuple):

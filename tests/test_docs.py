@@ -56,6 +56,8 @@ def here(monkeypatch, tmp_path_factory):
     """Where snippets run: a folder with the fixtures in it, and a cache that all of them share."""
     folder = tmp_path_factory.mktemp("snippets")
     (folder / "fixtures").symlink_to(ROOT / "fixtures", target_is_directory=True)
+    places = "".join(f"bread-q01 Q0 bread-0{n} {n} {9.5 - n} bm25\n" for n in range(1, 8))
+    (folder / "run.trec").write_text(places, encoding="utf-8")
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -268,6 +270,19 @@ def test_flags_in_the_text_exist(page):
 def test_python_snippets_run(page, number, here):
     with redirect_stdout(io.StringIO()):
         exec(compile(blocks(page, "python")[number], f"{page.name}:{number}", "exec"), {"__name__": "snippet"})
+
+
+def test_the_records_of_trec_files_are_read(here):
+    from secid.read import open_source
+    from secid.records import Record, Source
+    from secid.settings import Settings
+
+    (script,) = [block for block in blocks(ROOT / "docs" / "how-to.md", "python") if "run.trec" in block]
+    exec(compile(script, "how-to.md", "exec"), {"__name__": "snippet"})
+    source = Source("records", ("records.jsonl",))
+    (record,) = open_source(source, Settings(collection="fixtures/collection"))
+    assert isinstance(record, Record)
+    assert (record.query[:11], len(record.positives), len(record.negatives)) == ("how can you", 2, 5)
 
 
 def test_examples_in_the_docstrings_of_the_api_run(here):

@@ -59,12 +59,16 @@ class Place(NamedTuple):
 def row_of(record: Record) -> Row:
     """A record with what else its row holds; without extras it is its texts alone."""
     sides = record.positives, record.negatives
-    columns, query, *cells = record.extras or Extras({}, record.query, *(list(enumerate(side)) for side in sides))
+    own = [list(enumerate(side)) for side in sides]
+    extras = record.extras or Extras({}, record.query, own[0], own[1])
+    columns, query, cells = extras.columns, extras.query, (extras.positives, extras.negatives)
     scalars = {encodable(str(key)): _scalar(value) for key, value in columns.items() if _is_scalar(value)}
     used: set[str] = set()
     passages = []
-    for texts, placed, ids, scores in zip(sides, cells, IDS_BESIDE, SCORE_COLUMNS, strict=True):
-        n = max(place for place, _ in placed) + 1
+    for texts, placed, n_listed, ids, scores in zip(
+        sides, cells, extras.n_listed, IDS_BESIDE, SCORE_COLUMNS, strict=True
+    ):
+        n = {max(place for place, _ in placed) + 1, n_listed}
         names = [name for name in columns if _is_of_ids(name, ids)]
         of_ids = _of_each(columns, names, n, _is_id)
         of_scores = _of_each(columns, [scores] if scores in columns else [], n, _is_number)
@@ -78,14 +82,17 @@ def row_of(record: Record) -> Row:
     return Row(record.query, passages[0], passages[1], _id(query, record.query), scalars, lost)
 
 
-def _of_each(columns: Mapping[str, Any], names: list[str], n: int, fits: Callable[[Any], bool]) -> list[Any]:
-    """The values of the row's n passages that one list, or a column for each passage, holds; else an empty list."""
+def _of_each(columns: Mapping[str, Any], names: list[str], n: set[int], fits: Callable[[Any], bool]) -> list[Any]:
+    """The values of the row's passages that one list, or a column for each passage, holds; else an empty list.
+
+    n : how many passages the row lists, and how many up to the last usable one: as many values are aligned with them.
+    """
     values = [columns[name] for name in sorted(names, key=_number_in)]
     if len(values) == 1 and isinstance(values[0], list):
         values = list(values[0])
-    while len(values) > n and values[-1] is None:  # lists are padded
+    while len(values) > max(n) and values[-1] is None:  # lists are padded
         values.pop()
-    whole = len(values) == n and all(value is None or fits(value) for value in values)
+    whole = len(values) in n and all(value is None or fits(value) for value in values)
     return values if whole and any(value is not None for value in values) else []
 
 

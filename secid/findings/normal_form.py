@@ -28,10 +28,32 @@ Tick = Callable[[int], None]
 SPACE = ord(" ")
 ENTITY = re.compile(rb"&#?\w+;")
 """Scraped text often keeps its entities: `&amp;` is a mark, not the word "amp"."""
-ASCII_FORM = bytes(ord(chr(code).lower()) if chr(code).isalnum() else SPACE for code in range(128)) + bytes(
-    range(128, 256)
+KEPT_MARKS = "#%"
+"""Punctuation to Unicode, but C# is not C, nor 5 % 5."""
+DROPPED_SYMBOLS = "|\u2044\u2212"
+"""Symbols to Unicode that only separate, or are written as punctuation too: the slash of ½ and the minus."""
+
+
+def is_symbol(character: str) -> bool:
+    """Whether a character is a word of its own: mathematical, of a currency, another symbol, # or %.
+
+    Source: METHOD 14, docs/decisions/symbols.md.
+    """
+    symbol = unicodedata.category(character) in ("Sm", "Sc", "So")
+    return character in KEPT_MARKS or (symbol and character not in DROPPED_SYMBOLS)
+
+
+ASCII_SYMBOLS = "".join(filter(is_symbol, map(chr, range(128))))
+SYMBOL = re.compile(f"[{re.escape(ASCII_SYMBOLS)}]")
+ASCII_FORM = bytes(
+    ord(chr(code).lower()) if chr(code).isalnum() or chr(code) in ASCII_SYMBOLS else SPACE for code in range(128)
+) + bytes(range(128, 256))
+"""Each byte of ASCII text as the normal form has it, but for the spaces around symbols."""
+BETWEEN_WORDS, IN_WORD, ALONE = range(3)
+KINDS = bytes(
+    ALONE if chr(code) in ASCII_SYMBOLS else IN_WORD if code > SPACE else BETWEEN_WORDS for code in range(256)
 )
-"""Each byte of ASCII text as the normal form has it."""
+"""What each byte of a form is. Symbols beyond ASCII have spaces around them."""
 _RANGES = "".join(f"{chr(low)}-{chr(high)}" for low, high in UNSPACED_RANGES)
 UNSPACED, SPACED = re.compile(f"[{_RANGES}]"), re.compile(f"[^ {_RANGES}]+")
 """A character of a script without spaces, and a stretch of a normal form without any."""
@@ -39,13 +61,13 @@ CHARACTERS_PER_WORD = 2
 """Of scripts without spaces, roughly. Counting words, not characters, keeps a Chinese text with Latin names Chinese:
 of XQuAD's paragraphs cut to 60 %, 4.9 % changed sides where characters counted."""
 EMPTY_FORM = np.uint64(0)
-"""Hash of the normal form "": texts without any letter, digit or mark."""
+"""Hash of the normal form "": texts without any letter, digit, combining mark or symbol."""
 PLACEHOLDERS = frozenset(
     ("n a", "na", "nan", "none", "null", "nil", "empty", "todo", "tbd", "text", "passage", "removed", "deleted")
 )
 """Normal forms of what is written where a text was meant to be."""
-FEW_WORDS = 2
-"""Words of the longest placeholder."""
+FEW_WORDS = 4
+"""Words of the longest placeholder, between two symbols: <n/a>."""
 CHUNK_TEXTS = 2048
 """Texts worked on at once: enough to hide the cost of a numpy call, at most some MB."""
 REMEMBERED_TEXTS, REMEMBERED_BYTES = 1 << 12, 1 << 12
@@ -60,26 +82,36 @@ STEP, FIRST_FACTOR, SECOND_FACTOR = (
 
 def normal_form(text: str) -> str:
     """Entities resolved, characters that spell nothing dropped, NFKC, case-folded, and NFKC again, since some letters
-    fold into a letter and a mark; every run of characters that are neither letter, digit nor combining mark is one
-    space; no space at the ends. "" where nothing is left.
+    fold into a letter and a mark; every symbol is a word of its own; every run of characters that are neither letter,
+    digit, combining mark nor symbol is one space; no space at the ends. "" where nothing is left.
 
     >>> normal_form("  ＣＡＦＥ\u0301 &amp; Straße! ")
     'café strasse'
+    >>> normal_form("C++, not C#")
+    'c + + not c #'
 
     Source: METHOD 14.
     """
     if text.isascii() and "&" not in text:  # the same, five times as fast
-        return " ".join(text.encode().translate(ASCII_FORM).decode().split())
+        return _one_space(text.encode().translate(ASCII_FORM).decode())
     folded = unicodedata.normalize("NFKC", spelled(html.unescape(text))).casefold()
     return " ".join(unicodedata.normalize("NFKC", folded).translate(_SPELLING).split())
 
 
+def _one_space(form: str) -> str:
+    """One space between words, and around each symbol of ASCII."""
+    return " ".join(SYMBOL.sub(r" \g<0> ", form).split())
+
+
 class _Spelling(dict[int, str]):
-    """Letters, digits and combining marks as they are, a blank for all else: `str.translate` looks each up once."""
+    """Letters, digits and combining marks as they are, symbols between blanks, a blank for all else: `str.translate`
+    looks each up once.
+    """
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
-        self[code] = character if unicodedata.category(character)[0] in "LMN" else " "
+        spelling = unicodedata.category(character)[0] in "LMN"
+        self[code] = character if spelling else f" {character} " if is_symbol(character) else " "
         return self[code]
 
 
@@ -109,7 +141,7 @@ def is_unspaced(form: str) -> bool:
 class FormKeys:
     """The normal forms of n texts.
 
-    data, starts, ends : text i is data[starts[i]:ends[i]] in UTF-8, with one or more spaces between words.
+    data, starts, ends : text i is data[starts[i]:ends[i]] in UTF-8, with spaces between words, or none around a symbol.
     words, n_words     : key of every word in order, and (n,) how many each text has.
     with_content       : (n,) at least one letter or digit.
     unspaced           : (n,) most words are of scripts without spaces.
@@ -142,8 +174,8 @@ class FormKeys:
             lengths = np.fromiter(map(len, parts), np.int64, len(parts))
             data, ends = BETWEEN.join([*parts, b""]), np.cumsum(lengths + len(BETWEEN)) - len(BETWEEN)
             starts = ends - lengths
-        words, n_words = _words(data, starts, ends)
-        with_content, unspaced = n_words > 0, np.zeros(len(texts), np.bool_)
+        words, n_words, with_content = _words(data, starts, ends)
+        unspaced = np.zeros(len(texts), np.bool_)
         with_content[places] = [LETTER(form) is not None for form in forms]
         unspaced[places] = [is_unspaced(form) for form in forms]
         spelled_out = [form.replace(" ", "") for form, flag in zip(forms, unspaced[places], strict=True) if flag]
@@ -165,7 +197,7 @@ class FormKeys:
 
     def form(self, place: int) -> str:
         """The normal form of one text."""
-        return " ".join(self.data[int(self.starts[place]) : int(self.ends[place])].decode().split())
+        return _one_space(self.data[int(self.starts[place]) : int(self.ends[place])].decode())
 
 
 @dataclass(frozen=True)
@@ -197,10 +229,11 @@ def text_forms(store: TextStore, tick: Tick = lambda n: None) -> TextForms:
 def is_empty(form: str) -> bool:
     """True where a normal form has no letter or digit, is a single letter of ASCII, or a placeholder.
 
-    A single letter of another script may be a word (水), a digit may be an answer, and two letters are one (UK, 나무).
+    A single letter of another script may be a word (水), a digit may be an answer, two letters are one (UK, 나무), and
+    so may be a letter with a symbol (C#). A placeholder may be between symbols (<null>).
     """
-    content = [char for char in form if char.isalnum()]
-    return not content or form in PLACEHOLDERS or (len(content) == 1 and content[0].isascii() and content[0].isalpha())
+    words = [word for word in form.split() if any(map(str.isalnum, word))]
+    return not words or " ".join(words) in PLACEHOLDERS or (len(form) == 1 and form.isascii() and form.isalpha())
 
 
 def _empty(forms: FormKeys) -> Flags:
@@ -218,19 +251,27 @@ def _not_plain(texts: Packed) -> list[int]:
     return [place for place, part in enumerate(texts.parts()) if not part.isascii() or ENTITY.search(part)]
 
 
-def _words(data: bytes, starts: Index, ends: Index) -> tuple[Keys, Index]:
-    """Keys of all words, and (n,) their number in each text. Blobs keep what is made of their words in the cache."""
+def _words(data: bytes, starts: Index, ends: Index) -> tuple[Keys, Index, Flags]:
+    """Keys of all words, (n,) their number in each text, and (n,) whether one of them is no symbol of ASCII.
+
+    Blobs keep what is made of their words in the cache.
+    """
     keys: list[Keys] = [np.zeros(0, np.uint64)]
     counts: list[Index] = [np.zeros(0, np.int64)]
+    spelled_out: list[Flags] = [np.zeros(0, np.bool_)]
     for first, last in pieces(len(starts), len(starts), ends - starts, BLOB_BYTES):
         begin, end = int(starts[first]), int(ends[last - 1])
         blob = data[begin:end] + b" "
-        inside = np.frombuffer(b" " + blob, np.uint8) > SPACE
-        edges = np.flatnonzero(inside[1:] != inside[:-1])
-        heads, tails = edges[0::2], edges[1::2]
+        kinds = np.frombuffer(bytes([BETWEEN_WORDS]) + blob.translate(KINDS), np.uint8)
+        edges = np.flatnonzero((kinds[1:] != kinds[:-1]) | (kinds[1:] == ALONE))
+        begun = kinds[1:][edges]
+        is_word = np.flatnonzero(begun != BETWEEN_WORDS)  # the last edge is the blank at the end
+        heads, tails = edges[is_word], edges[is_word + 1]
         keys.append(span_keys(blob, heads, tails))
-        counts.append(np.diff(np.searchsorted(heads, starts[first:last] - begin), append=len(heads)))
-    return np.concatenate(keys), np.concatenate(counts)
+        firsts, letters = starts[first:last] - begin, edges[begun == IN_WORD]
+        counts.append(np.diff(np.searchsorted(heads, firsts), append=len(heads)))
+        spelled_out.append(np.diff(np.searchsorted(letters, firsts), append=len(letters)) > 0)
+    return np.concatenate(keys), np.concatenate(counts), np.concatenate(spelled_out)
 
 
 def _mixed(values: Keys) -> Keys:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from secid.errors import BadRecordsError, NothingToScoreError
 from secid.pool.plan import PlannedSource, Tally
+from secid.read.rewrites import in_utf8
 from secid.records import REASONS
 from secid.results import Example
 from secid.settings import Settings, flag_of
@@ -30,7 +31,8 @@ def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
             continue
         n_bad = sum(bad_reasons(tally).values())
         fraction = min(1.0, n_bad / tally.n_read)  # one row may hold several malformed passages
-        first = _example_text(next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed))
+        example = next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed)
+        first, encoding = _example_text(example), "UTF-8" in example.detail
         if settings.on_bad == "fail":
             raise BadRecordsError(
                 f"{malformed(tally)} ({left_out_text(tally)}); {first}",
@@ -47,9 +49,12 @@ def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
                 )
             raise BadRecordsError(
                 f"{malformed(tally)}, more than {flag_of('max_bad_fraction', settings.max_bad_fraction)} allows: "
-                f"the file was probably misread ({left_out_text(tally)}); {first}",
+                f"{'not all of it is UTF-8' if encoding else 'the file was probably misread'} "
+                f"({left_out_text(tally)}); {first}",
                 where=planned.name,
-                remedy=f"name the schema with --format or the columns, or raise {flag_of('max_bad_fraction')}",
+                remedy=in_utf8(example.path)
+                if encoding
+                else f"name the schema with --format or the columns, or raise {flag_of('max_bad_fraction')}",
             )
 
 

@@ -224,18 +224,18 @@ class Cleaner:
         """The item, with its row's extras where it is a record and they are asked for."""
         if not self._keep or not isinstance(item, Record):
             return item
-        extras = Extras(self._others(row), query, self._cells_used(positives), self._cells_used(negatives))
-        return item._replace(extras=extras)
+        good, bad = (self._listed(cells, "no_negatives") for cells in (positives, negatives))
+        used = self._cells_used(good, "no_positive"), self._cells_used(bad, "empty_negative")
+        return item._replace(extras=Extras(self._others(row), query, *used, (len(good), len(bad))))
 
     def _others(self, row: Any) -> dict[str, Any]:
         """The columns of a row that are not read."""
         read = {*(self._binding.columns or ()), *self._binding.later(row)}
         return {key: value for key, value in row.items() if key not in read} if isinstance(row, dict) else {}
 
-    def _cells_used(self, cells: Any) -> list[tuple[int, Any]]:
-        """Place and value of each cell that gives a text."""
-        listed = self._listed(cells, "no_negatives")
-        return [(place, cell) for place, cell in enumerate(listed) if self._usable((cell,), "empty_negative")[0]]
+    def _cells_used(self, cells: Any, empty: str) -> list[tuple[int, Any]]:
+        """Place and value of each cell that gives a text. empty: as in `_passage`."""
+        return [(place, cell) for place, cell in enumerate(cells) if self._usable((cell,), empty)[0]]
 
     def _split_name(self, row: Any, key: Any) -> str:
         """Name of the source whose negatives lie under a key of the row."""
@@ -359,17 +359,18 @@ class Cleaner:
         return texts, dropped
 
     def _passage(self, value: Any, empty: str) -> str:
-        """The text of one passage cell. empty: the reason where it is blank."""
+        """The text of one passage cell. empty: the reason where it is blank, "no_positive" for positives."""
         title: Any = None
+        lookup = None if self._binding.positive_texts and empty == "no_positive" else self._passage_of
         if self._binding.pairs and isinstance(value, list) and len(value) == 2:
             value = value[1]
         if isinstance(value, dict):
             title = value.get("title")
-            value = passage_id(value) if self._passage_of is not None else passage_text(value)
+            value = passage_id(value) if lookup is not None else passage_text(value)
         if value is None:
             raise _Unusable(*NULL)
-        if self._passage_of is not None:
-            return _looked_up(self._passage_of, value, "passage")
+        if lookup is not None:
+            return _looked_up(lookup, value, "passage")
         if not isinstance(value, str):
             raise _Unusable("wrong_type", f"{_kind(value)} where a text is expected")
         if not value.strip():

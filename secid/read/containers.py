@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from shlex import quote
 from typing import Literal
 
 from secid.errors import InputError
 from secid.read.jsonrows import BOM, json_document, json_lines, unwrap
-from secid.read.rewrites import in_utf8
+from secid.read.rewrites import in_utf8, unpacked
 from secid.read.rows import Broken, Parts, Row, gathered, shorten
 from secid.read.stream import CHUNK, ByteStream
 from secid.read.tablerows import KNOWN, SNIFFED_LINES, Dialect, sniff_table, table_rows
@@ -23,17 +23,21 @@ DOCUMENTS = frozenset({"json_array", "json_object"})
 
 MAGIC: dict[bytes, Kind] = {b"PAR1": "parquet", b"ARROW1": "arrow_file", b"\xff\xff\xff\xff": "arrow_stream"}
 UTF_16 = "UTF-16"
+ZIP = b"PK\x03\x04"
 OTHER_MAGIC = {
-    b"PK\x03\x04": ("a zip archive", "unpack it; for an Excel workbook (.xlsx): save it as CSV in UTF-8"),
-    b"BZh": ("bzip2-compressed", "unpack it: bunzip2 {path}"),
-    b"\xfd7zXZ": ("xz-compressed", "unpack it: unxz {path}"),
-    b"\xff\xfe": ("UTF-16 text", UTF_16),
-    b"\xfe\xff": ("UTF-16 text", UTF_16),
-    b"version https://git-lfs": ("a Git LFS pointer, not the file itself", "fetch the file: git lfs pull"),
+    ZIP: "a zip archive",
+    b"BZh": "bzip2-compressed",
+    b"\xfd7zXZ": "xz-compressed",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+    b"version https://git-lfs": "a Git LFS pointer, not the file itself",
 }
-"""What files of other kinds start with: what they are, and what to do with them."""
+"""What files of other kinds start with, and what they are."""
+UNPACKERS = {ZIP: "unzip -p", b"BZh": "bzip2 -dc <", b"\xfd7zXZ": "xz -dc <"}
+TAR_PLACE, TAR = 257, b"ustar"
+TAR_FLAG = {"gz": "-xzf", "zst": "--zstd -xf", "": "-xf"}
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
-PICKLE_REMEDY = "in pandas: `to_parquet(path)`, or `to_json(path, orient='records', lines=True)`"
+PICKLE_REMEDY = "where it was written, write it as Parquet or JSON lines instead"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ def sniff(stream: ByteStream, header: bool | None = None) -> Container:
         if head.startswith(magic):
             return Container(kind, packed)
     text = head.removeprefix(BOM).lstrip(b" \t\r\n")
-    _refuse_other_kinds(head, text, path)
+    _refuse_other_kinds(head, text, path, packed)
     if not text:
         return Container("empty", packed)
     if text[:1] in b"{[":
@@ -79,12 +83,23 @@ def sniff(stream: ByteStream, header: bool | None = None) -> Container:
     return Container("table", packed, sniff_table(head.removeprefix(BOM), path, header))
 
 
-def _refuse_other_kinds(head: bytes, text: bytes, path: str) -> None:
+def _remedy(magic: bytes, path: str, packed: str) -> str:
+    """What to do with a file that starts so."""
+    if magic not in UNPACKERS:
+        return in_utf8(path, UTF_16) if "UTF" in OTHER_MAGIC[magic] else "fetch the file: git lfs pull"
+    if PurePath(path).suffix == ".xlsx":
+        return "save it as CSV in UTF-8"
+    return unpacked(path, UNPACKERS[magic]) if not packed and Path(path).is_file() else "unpack it"
+
+
+def _refuse_other_kinds(head: bytes, text: bytes, path: str, packed: str) -> None:
     """Raises InputError for archives, binary data and text in UTF-16 or UTF-32."""
-    for magic, (what, remedy) in OTHER_MAGIC.items():
+    for magic, what in OTHER_MAGIC.items():
         if head.startswith(magic):
-            advice = in_utf8(path, UTF_16) if remedy == UTF_16 else remedy.format(path=quote(path))
-            raise InputError(f"this is {what}", where=path, remedy=advice)
+            raise InputError(f"this is {what}", where=path, remedy=_remedy(magic, path, packed))
+    if head[TAR_PLACE:].startswith(TAR):
+        remedy = f"unpack it: tar {TAR_FLAG[packed]} {quote(path)}"
+        raise InputError("this is a tar archive", where=path, remedy=remedy)
     if PICKLE.match(head):
         raise InputError("this is a pickle, which can run code when loaded", where=path, remedy=PICKLE_REMEDY)
     is_json = text[:1] in (b"{", b"[") and b"\0" not in text[:4]

@@ -44,11 +44,13 @@ def header_of(rows: Sequence[Sequence[str]], header: bool | None, path: str) -> 
     twice = len(rows) > 1 and sum(map(len, rows[1])) >= 2 * sum(map(len, first))
     words = not any(" " in cell for cell in cells) and any(len(cell) > 1 for cell in cells)
     if twice or words:
+        names = "--query-column NAME --positive-column NAME --negative-column NAME"
+        as_row = f"{flag_of('header', False)}{' --format rows' if len(first) > 2 else ''}"
+        ways = (f"where it names them: {flag_of('header', True)} {names}", f"where it is one of texts: {as_row}")
         raise InputError(
             f"the first line may name the columns or be a row: {shorten(', '.join(first), 100)}",
             where=f"{path}:1",
-            remedy=f"{flag_of('header', False)} reads it as a row; where it names them: {flag_of('header', True)} "
-            "--query-column NAME --positive-column NAME --negative-column NAME",
+            remedy="; ".join(ways if twice else reversed(ways)),
         )
     return ()
 

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from secid.errors import InputError
-from secid.read.rewrites import as_lines, in_utf8, rewrite
+from secid.read.rewrites import as_lines, in_python, in_utf8, rewrite
 from secid.read.rows import PART_BYTES, ROW_LIMIT, Broken, Part, Parts, Row, shorten
 from secid.read.schemas.patterns import NEGATIVE, QUERY, fits
 from secid.read.stream import CHUNK, ByteStream
@@ -31,6 +31,7 @@ KEY_END = re.compile(rb'"[ \t\r\n]*:')
 """Every key of an object ends like this; texts rarely hold it. So its count is never below the number of keys."""
 
 BETWEEN = "; a comma ends the line, as in an array without its brackets"
+PYTHON = "; single quotes are Python's, not JSON's"
 HALF_A_PAIR = "half of a surrogate pair, which is no character"
 TOO_DEEP = Broken("too_deep", "nested about a thousand levels deep")
 """orjson stops at 1024, Python's recursion a little before; nothing a record needs comes near it."""
@@ -117,8 +118,7 @@ def _hint(text: bytes | bytearray) -> str:
     text = text.strip()
     if text.endswith((b"},", b"],")):
         return BETWEEN
-    is_python = text.startswith((b"{'", b"['"))
-    return "; single quotes are Python's, not JSON's: `json.dumps` writes JSON" if is_python else ""
+    return PYTHON if re.match(rb"[\[{\s]+'", text) else ""
 
 
 def count_keys(value: Any) -> int:
@@ -189,6 +189,9 @@ def json_remedy(problem: Broken, path: str, *, lines: bool = False) -> str:
         return "keep one of the two in each object; in JSON lines only these records are skipped"
     if BETWEEN in problem.detail:
         return "write one object per line, with no comma between them"
+    if PYTHON in problem.detail:
+        texts = "filter(str.strip, sys.stdin)" if lines else "[sys.stdin.read()]"
+        return f"write it as JSON: {in_python(path, 'ast.literal_eval(text)', texts, 'text')}"
     if problem.detail == HALF_A_PAIR:
         return "replace it; in JSON lines only these records are skipped"
     if "content after" in problem.detail:

@@ -16,7 +16,7 @@ from secid.read.jsonrows import json_remedy
 from secid.read.rows import Broken, Part, Parts, Row
 from secid.read.schemas.binding import Binding
 from secid.read.schemas.detect import detect
-from secid.read.schemas.ids import format_of_texts
+from secid.read.schemas.ids import IDS_ALONE, remedy_of_texts
 from secid.read.stream import ByteStream, once_only
 from secid.records import Block, Source
 from secid.settings import Settings, flag_of
@@ -94,11 +94,8 @@ class Reader:
             for path in source.paths:
                 self._files.append(self._inspect(path))
             if all(file.binding is None for file in self._files):
-                raise InputError(
-                    "holds no row",
-                    where=", ".join(source.paths[:3]),
-                    remedy="it is empty, or holds only a header",
-                )
+                where = ", ".join(source.paths[:3])
+                raise InputError("holds no row: the file is empty, or has a header alone", where=where)
         except BaseException:
             self.close()
             raise
@@ -272,12 +269,12 @@ def _collection_for(binding: Binding, path: str, settings: Settings) -> Collecti
     given = [settings.collection, settings.corpus if binding.passage_ids else settings.queries]
     if given == [None, None]:
         what = " and ".join(["queries"] * binding.query_ids + ["passages"] * binding.passage_ids)
-        texts = format_of_texts(binding.schema)
+        texts = f"; if they are texts, {remedy_of_texts(binding)}"
         raise InputError(
             f"holds ids of {what}, not texts ({binding.mapping}), and no collection was given",
             where=path,
             remedy=f"--collection DIR (a BEIR folder), or {flag_of('corpus', 'FILE')} and "
-            f"{flag_of('queries', 'FILE')}, resolve the ids" + (f"; if they are texts, {texts}" if texts else ""),
+            f"{flag_of('queries', 'FILE')}, resolve the ids" + (texts if binding.schema not in IDS_ALONE else ""),
         )
     collection = open_collection(settings)
     roles: tuple[tuple[Role, str, bool], ...] = (

@@ -139,7 +139,11 @@ def _shard_key(path: str) -> str:
 def _split_name(spec: str) -> tuple[str | None, str]:
     """`name=path` split in two; an existing path that holds "=" is a path."""
     name, separator, pattern = spec.partition("=")
-    if not separator or Path(spec).exists() or "/" in name or glob.has_magic(name):
+    if not separator or Path(spec).exists():
+        return None, spec
+    if "/" in name or glob.has_magic(name):
+        if glob.glob(pattern) and not glob.glob(spec):  # noqa: PTH207
+            raise UsageError(f"the name of a source holds none of / * ? [: {name!r}", remedy="name it without them")
         return None, spec
     if not name.strip() or not pattern:
         raise UsageError(f"{spec!r} is neither a path nor name=path", remedy="write name=path, both not empty")

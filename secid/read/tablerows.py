@@ -78,7 +78,7 @@ def _refuse_other_files(text: str, first: str, path: str) -> None:
         raise InputError("the first line is a note to Excel (sep=)", where=f"{path}:1", remedy="delete that line")
     separated = "\t" in first or "," in first
     other = next((mark for mark in OTHER_DELIMITERS if first.count(mark) > 1), None)
-    if not separated and other is not None:
+    if other is not None and (not separated or _fits_alone(text, other)):
         what = f"fields separated by {OTHER_DELIMITERS[other]}"
         raise InputError(what, where=path, remedy=with_commas(path, other))
     if TREC_LINE.fullmatch(first):
@@ -86,6 +86,15 @@ def _refuse_other_files(text: str, first: str, path: str) -> None:
     if not separated and not {".csv", ".tsv"} & set(PurePath(path).suffixes):
         what = f"neither JSON nor a table: the file starts with {shorten(first, 60)!r}"
         raise InputError(what, where=path, remedy=KNOWN)
+
+
+def _fits_alone(text: str, mark: str) -> bool:
+    """Whether the first lines have the same three fields or more with this mark between them, and not with commas."""
+    widths = []
+    for delimiter in (mark, ","):
+        dialect = Dialect(delimiter, True, (), 0)
+        widths.append({len(row) for row in _first_rows(text.split("\n")[:SNIFFED_LINES], dialect)})
+    return "\t" not in text and len(widths[0]) == 1 and min(widths[0]) > 2 and widths[1] != {max(widths[1], default=0)}
 
 
 def _is_quoted_tsv(lines: list[str]) -> bool:

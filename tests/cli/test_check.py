@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -286,3 +287,16 @@ def test_a_page_of_another_format_or_over_a_source_is_refused(invoke, tmp_path, 
     before = POISONED.read_bytes()
     assert invoke("check", POISONED, "-o", tmp_path / name).code == 2
     assert POISONED.read_bytes() == before
+
+
+def test_a_line_of_another_encoding_has_a_remedy_of_its_own(tmp_path, invoke):
+    lines = [f'{{"query": "é {n}", "positive": "b {n}", "negative": "c {n}"}}\n'.encode() for n in range(12)]
+    lines[6] = lines[6].decode().encode("cp1252")
+    (tmp_path / "in.jsonl").write_bytes(b"".join(lines))
+    outcome = invoke("check", tmp_path / "in.jsonl")
+    assert outcome.code == 2
+    assert "in.jsonl:7" in outcome.err
+    assert "--format" not in outcome.err
+    (command,) = re.findall(r"cat .* > records.jsonl", outcome.err)
+    subprocess.run(["/bin/sh", "-c", command], check=True, cwd=tmp_path)
+    assert invoke("check", tmp_path / "records.jsonl").code == 0

@@ -35,7 +35,8 @@ class Binding:
     pairs      : texts are [instruction, text] pairs.
     either     : a single text may replace a list.
     labelled   : `extract` gives (query, passage, label), one row a "pair", or (query, passages, labels), a "list".
-    query_ids, passage_ids : ids replace the texts.
+    query_ids, passage_ids : ids replace the texts.   positive_texts : but those of the positives.
+    numbers    : some of these ids are numbers of JSON.
     inner      : the list inside an object of parallel lists that holds the passages ("doc_id"), else "".
     empty_columns : names of the columns of passages that are empty in the first rows and not read.
     known      : names of the other columns of the first rows; empty where rows have no names.
@@ -56,6 +57,8 @@ class Binding:
     labelled: Labelled = ""
     query_ids: bool = False
     passage_ids: bool = False
+    positive_texts: bool = False
+    numbers: bool = False
     inner: str = ""
     empty_columns: tuple[str, ...] = ()
     known: frozenset[str] = frozenset()

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
 from secid.errors import InputError, SchemaError
@@ -15,7 +16,7 @@ from secid.read.rows import Row, shorten
 from secid.read.schemas.binding import Binding, bind_columns, extracted, number_of, unnumbered
 from secid.read.schemas.explain import list_columns, ready_flags
 from secid.read.schemas.head import LISTS, Head, Key, make_head
-from secid.read.schemas.ids import with_ids
+from secid.read.schemas.ids import columns_of_ids, with_ids
 from secid.read.schemas.labels import list_binding, pair_binding
 from secid.read.schemas.patterns import DOCS, NEGATIVE, PASSAGE, POSITIVE, QUERY, composed, named, negative_groups
 from secid.read.schemas.refusals import (
@@ -150,7 +151,9 @@ def _is_filled(cell: Any) -> bool:
 
 def _unknown(head: Head, settings: Settings, path: str) -> SchemaError:
     if settings.format:
-        example = shorten(json.dumps(_shapes(settings.format, path)[0].example[0]), 400)
+        row = _shapes(settings.format, path)[0].example[0]
+        in_table = isinstance(row, list) and {".csv", ".tsv"} & set(PurePath(path).suffixes)
+        example = " <tab> ".join(map(str, row)) if in_table else shorten(json.dumps(row), 400)
         message = f"does not match --format {settings.format}{list_columns(head)}"
         return SchemaError(message, where=path, remedy=f"a row of that schema: {example}")
     if "bytes" in head.kinds.values():
@@ -162,7 +165,9 @@ def _unknown(head: Head, settings: Settings, path: str) -> SchemaError:
         if refusal.late and refusal.fits(head):
             return refusal.error(head, path, list_columns(head))
     return SchemaError(
-        f"no known schema of records with negatives{list_columns(head)}", where=path, remedy=ready_flags(head)
+        f"no known schema of records with negatives{list_columns(head)}",
+        where=path,
+        remedy=ready_flags(head, columns_of_ids(head, settings)),
     )
 
 

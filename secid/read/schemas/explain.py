@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 
 from secid.read.passages import leaves
 from secid.read.rows import shorten, shown
@@ -18,6 +19,10 @@ EXAMPLE_LENGTH = 60
 NAME_LENGTH = 100
 """Characters of a value and of a column's name that a message holds."""
 
+BY_ORDER = (
+    "--format rows reads texts of query, positive and negative, in this order; where the passages are ids: "
+    "--query-column 0 --positive-column 1 --negative-column 2 --collection DIR"
+)
 ALL_FLAGS = "--query-column NAME --positive-column NAME --negative-column NAME"
 TEXTS = LISTS | {"text", "struct"}
 
@@ -37,14 +42,21 @@ def _example(head: Head, key: Key) -> str:
     return "" if value is None else ", " + shown(value, EXAMPLE_LENGTH)
 
 
-def ready_flags(head: Head) -> str:
-    """The flags that name the columns: by name where the names say it, else with NAME to fill in."""
+def ready_flags(head: Head, of_ids: Sequence[Key] = ()) -> str:
+    """The flags that name the columns: by name where the names say it, else with NAME to fill in.
+
+    of_ids : columns whose values the collection holds: the only one of unknown name is that of the positives.
+    """
+    if not head.named and len(head.kinds) == 3 and {*head.kinds.values()} == {"text"}:
+        return BY_ORDER
     if labelled := label_flags(head):
         return labelled
     query = _one(head, QUERY)
     positive = _one(head, POSITIVE if query else POSITIVE[:1])  # a `doc` may be the query of a `code`
     negatives = [str(key) for key in head.kinds if says_negative(str(key)) and head.kinds[key] in TEXTS]
     negatives = [name for name in negatives if name not in (query, positive)]
+    of_positives = [str(key) for key in of_ids if key not in (query, *negatives)]
+    positive = positive or (of_positives[0] if len(of_positives) == 1 else None)
     if not head.named:
         by_position = f"name the columns by position, from 0: {ALL_FLAGS.replace('NAME', 'N')}"
         tuples = all(head.kinds[key] == "text" and not look_like_ids(head.column(key)) for key in head.kinds)
@@ -76,8 +88,9 @@ def label_flags(head: Head) -> str:
     query = _one(head, QUERY)
     passage = _one(head, (*PASSAGE, *DOCS, *POSITIVE)) if query else None
     cut = "" if {*map(as_label, leaves(head.column(labels[0])))} - {None} <= FLAGS else " --positive-score X"
-    return (f"where {labels[0]} says which passages are positives: --query-column {_quoted(query)} "
-            f"--positive-column {_quoted(passage)} --label-column {_quoted(str(labels[0]))}{cut}")  # fmt: skip
+    flags = (f"where {labels[0]} says which passages are positives: --query-column {_quoted(query)} "
+             f"--positive-column {_quoted(passage)} --label-column {_quoted(str(labels[0]))}{cut}")  # fmt: skip
+    return flags if head.named else flags.replace("NAME", "N")
 
 
 def _one(head: Head, tiers: tuple[str, ...]) -> str | None:

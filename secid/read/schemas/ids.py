@@ -10,7 +10,7 @@ from secid.errors import InputError
 from secid.read.collection import open_collection
 from secid.read.passages import leaves, passage_id, passage_text
 from secid.read.schemas.binding import Binding, extracted
-from secid.read.schemas.head import Head, look_like_ids, look_like_names, look_like_words
+from secid.read.schemas.head import Head, Key, look_like_ids, look_like_names, look_like_words
 from secid.read.schemas.patterns import NEGATIVE_IDS, PASSAGE_ID, POSITIVE_IDS, QUERY_ID, fits
 from secid.settings import Settings, flag_of
 
@@ -27,7 +27,7 @@ ID_COLUMN = (r"(.*[_-])?ids?|[qp]ids?|doc_?ids?", *PASSAGE_ID, *QUERY_ID, POSITI
 """Names of columns that never hold texts."""
 
 AS_TEXTS = {"ids": "triplet", "id-rows": "rows", "columns": "triplet"}
-IDS_ALONE = frozenset({"id-columns", "tevatron-ids", "colbert"})
+IDS_ALONE = frozenset({"id-columns", "text-and-ids", "tevatron-ids", "colbert"})
 """Schemas that read the same columns as texts, and those whose columns hold ids alone."""
 
 
@@ -40,6 +40,10 @@ def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, tex
     """
     if binding.pairs:
         return binding
+    if binding.positive_texts:
+        positives = [value for cells in extracted(binding, head) for value in leaves(cells[1])]
+        if _are_ids([value for value in positives if isinstance(value, str | int)], settings):
+            binding = replace(binding, positive_texts=False)
     queries, passages = _cells(binding, head)
     columns = (*(binding.columns or ())[1:], binding.inner)
     columns = columns[:1] if binding.labelled else columns
@@ -67,7 +71,27 @@ def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, tex
             raise _unresolved("query", queries, binding, path, certain=query_named)
     elif passage_ids and not texts:
         query_ids = query_ids or look_like_ids(queries)
-    return replace(binding, passage_ids=passage_ids, query_ids=query_ids)
+    numbers = [*(values if passage_ids else ()), *(queries if query_ids else ())]
+    return replace(
+        binding, passage_ids=passage_ids, query_ids=query_ids, numbers=any(type(value) is int for value in numbers)
+    )
+
+
+def _are_ids(values: list[str | int], settings: Settings) -> bool:
+    """Whether values are ids: the collection holds some of them, or they look like ids."""
+    values = values[:ASKED]
+    given = settings.collection or settings.corpus
+    known = _n_resolved(values, open_collection(settings).passage) if given else 0
+    return known >= RESOLVED * max(1, len(values)) or look_like_ids(values) or look_like_names(values)
+
+
+def columns_of_ids(head: Head, settings: Settings) -> list[Key]:
+    """The columns of texts whose values the collection holds; none where none is given."""
+    if not (settings.collection or settings.corpus):
+        return []
+    lookup = open_collection(settings).passage
+    columns = {key: [v for v in leaves(head.column(key)) if isinstance(v, str)][:ASKED] for key in head.kinds}
+    return [key for key, values in columns.items() if values and _n_resolved(values, lookup) >= RESOLVED * len(values)]
 
 
 def _cells(binding: Binding, head: Head) -> tuple[list[Any], list[Any]]:
@@ -76,7 +100,7 @@ def _cells(binding: Binding, head: Head) -> tuple[list[Any], list[Any]]:
     passages: list[Any] = []
     for query, *cells in extracted(binding, head):
         queries.append(query)
-        passages.extend(cells[:1] if binding.labelled else cells)
+        passages.extend(cells[:1] if binding.labelled else cells[1:] if binding.positive_texts else cells)
     return [query for query in queries if isinstance(query, str | int)], passages
 
 
@@ -98,8 +122,8 @@ def _n_resolved(values: Sequence[Any], lookup: Callable[[str], str | None]) -> i
 
 def _unresolved(what: str, values: Sequence[Any], binding: Binding, path: str, *, certain: bool) -> InputError:
     file = flag_of("corpus" if what == "passage" else "queries", "FILE")
-    flag = "" if certain else format_of_texts(binding.schema)
-    texts = f"{flag} where they are texts; " if flag else ""
+    alone = certain or binding.schema in IDS_ALONE
+    texts = "" if alone else f"where they are texts, {remedy_of_texts(binding)}; "
     return InputError(
         f"the collection has no {what} for any id of the first rows, such as {str(values[0])[:60]!r}",
         where=path,
@@ -107,6 +131,8 @@ def _unresolved(what: str, values: Sequence[Any], binding: Binding, path: str, *
     )
 
 
-def format_of_texts(schema: str) -> str:
-    """The flag that reads the same columns as texts; "" where none does."""
-    return "" if schema in IDS_ALONE else f"--format {AS_TEXTS.get(schema, schema)}"
+def remedy_of_texts(binding: Binding) -> str:
+    """What reads the same columns as texts."""
+    if binding.numbers:
+        return "write them as texts, in quotation marks"
+    return f"--format {AS_TEXTS.get(binding.schema, binding.schema)}"

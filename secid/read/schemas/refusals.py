@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from secid.errors import InputError, SchemaError
 from secid.read.headers import header_of
 from secid.read.passages import TEXT_KEYS, passage_text
-from secid.read.rewrites import rewrite
+from secid.read.rewrites import in_python, literal
 from secid.read.rows import shorten, shown
 from secid.read.schemas.binding import Binding, extracted
 from secid.read.schemas.explain import TEXTS, label_flags, list_columns, ready_flags
@@ -27,14 +31,11 @@ COLLECTION = (
 )
 TREC = "TREC relevance judgements or a run, not records with negatives"
 TREC_REMEDY = (
-    "write rows with `query_id`, `positive_id` and `negative_ids` from judgements and run, "
-    "and name the texts with --collection DIR"
+    "docs/how-to.md has a script that makes records from judgements and a run (`Make records from TREC files`); "
+    "--collection DIR then names their texts"
 )
 IDS_THIRD = "--format id-rows where the third column holds ids of negatives"
 QRELS = "relevance judgements (qrels), not records with negatives"
-BY_ROWS = (
-    "python -c \"import pandas, sys; pandas.read_json(sys.stdin{}).to_json(sys.stdout, orient='records', lines=True)\""
-)
 
 SMALL = range(-2, 11)
 """Relevance grades in use; TREC judges spam as -2."""
@@ -148,8 +149,18 @@ def is_by_columns(head: Head) -> bool:
 
 
 def _by_rows(head: Head, path: str) -> str:
-    command = BY_ROWS.format(", orient='split'" if "columns" in head.kinds else "")
-    return f"write it by rows: {rewrite(path, command)}"
+    names, cells = "table", "zip(*table.values())"
+    if "columns" in head.kinds:
+        names, cells = 'table["columns"]', 'table["data"]'
+    elif "struct" in head.kinds.values():
+        cells = "zip(*[column.values() for column in table.values()])"
+    rows = f"[json.load(sys.stdin)] for row in {cells}"
+    return _with_command("write it by rows", in_python(path, f"dict(zip({names}, row))", rows, "table"))
+
+
+def _with_command(what: str, command: str) -> str:
+    """What to do, with the command that does it where there is one."""
+    return f"{what}: {command}" if command else what
 
 
 def _inner(head: Head) -> list[tuple[str, bool]]:
@@ -170,14 +181,18 @@ def _is_nested(head: Head) -> bool:
 
 
 def _unnest(head: Head, path: str) -> str:
-    inner = _inner(head)
-    name = shown(inner[0][0], 60)
-    if len(inner) == 1 and name.isidentifier() and (inner[0][1] or len(head.kinds) > 1):
-        step = f"(arrays[] // .) | . + .{name}"
+    inner, by_key = _inner(head), len(head.rows) == 1
+    if len(inner) == 1 and not (by_key and len(head.kinds) == 1):
+        name = inner[0][0]
+        command = in_python(path, f"{{**row, **row[{literal(name)}]}}")
+        return _with_command(f"write one record a line, with the keys of `{shorten(name, 60)}`", command)
+    if not by_key:
+        command = ""
+    elif inner[0][1]:
+        command = in_python(path, "row", "json.load(sys.stdin).values()")
     else:
-        step = ".[]" if inner[0][1] else "to_entries[] | {query: .key} + .value"
-    command = f"jq -c '{step}'"
-    return f"write one record a line: {rewrite(path, command)}"
+        command = in_python(path, '{"query": key, **row}', "json.load(sys.stdin).items()", "key, row")
+    return _with_command("write one record a line", command)
 
 
 def _has_several_queries(head: Head) -> bool:
@@ -188,6 +203,30 @@ def _has_several_queries(head: Head) -> bool:
 def _are_keyed(head: Head) -> bool:
     values = [value for key in named(head, NEGATIVE) if head.kinds[key] == "struct" for value in head.typical(key)]
     return bool(named(head, QUERY)) and bool(values) and all(passage_text(value) is None for value in values)
+
+
+def _keyed(head: Head, path: str) -> str:
+    """A list of texts in place of objects that hold one under each key; of languages, the texts of one."""
+    keys = [*named(head, QUERY), *named(head, POSITIVE), *named(head, NEGATIVE)]
+    keys = [key for key in keys if head.kinds[key] == "struct"]
+    values = [value for key in keys for value in head.typical(key)]
+    names = list(values[0])
+    if not names or any(not isinstance(text, str) for value in values for text in value.values()):
+        return 'write them as a list of texts, or as a list for each miner (`{"bm25": [...]}`)'
+    if len(head.rows) > 1 and all(list(value) == names for value in values):
+        what = f"there is a text for each of {shorten(', '.join(names), 60)}: to take {shorten(names[0], 20)} alone"
+        texts = [f"{literal(key)}: row[{literal(key)}][{literal(names[0])}]" for key in keys]
+    else:
+        what = "write their values as a list of texts"
+        texts = [f"{literal(key)}: list(row[{literal(key)}].values())" for key in keys]
+    return _with_command(what, in_python(path, f"{{**row, {', '.join(texts)}}}"))
+
+
+def _rejected(_: Head, path: str) -> str:
+    parts = '"messages": row["messages"][:-1], "positive_messages": [row["messages"][-1:]]'
+    command = in_python(path, f'{{"negative_messages": row.pop("rejected_messages"), **row, {parts}}}')
+    what = "rename `rejected_messages` to `negative_messages`, and name the positives `positive_messages`"
+    return _with_command(f"{what}; where the last of the messages is the positive", command)
 
 
 def _has_no_negatives(head: Head) -> bool:
@@ -225,6 +264,9 @@ REFUSALS = (
     Refusal(_has("chosen", "rejected"), "preference pairs of a chat model, not retrieval records", _preferred),
     Refusal(lambda head: {"instruction", "output"} <= set(head.kinds) and not named(head, NEGATIVE),
             "instruction-tuning data: it has no negatives", MINE),
+    Refusal(lambda head: _has("messages", "rejected_messages")(head) and "positive_messages" not in head.kinds,
+            "conversations whose negatives are under a key of another schema",
+            _rejected),
     Refusal(_is_chat, "conversations without positives and negatives", MINE),
     Refusal(_is_collection, "a collection of texts, not records with negatives", COLLECTION),
     Refusal(lambda head: not head.named and len(head.kinds) == 2,
@@ -232,8 +274,7 @@ REFUSALS = (
     Refusal(_has_several_queries, "lists of queries, where one text is expected",
             "write one text as the query of each row; an [instruction, text] pair has two parts (--format instructor)",
             late=True),
-    Refusal(_are_keyed, "negatives that are objects without a text of known name",
-            "write them as a list of texts, or as a list for each miner (`{\"bm25\": [...]}`)", late=True),
+    Refusal(_are_keyed, "negatives that are objects without a text of known name", _keyed, late=True),
     Refusal(_has_no_negatives, "a query and positives but no column of negatives", _negatives, late=True),
 )  # fmt: skip
 
@@ -255,8 +296,8 @@ def refuse_unread(binding: Binding, head: Head, source_column: str | None, path:
         unread = [key for key in unread if head.kinds[key] in kinds]
         if unread:
             more = "to read all, write them as one list"
-            if role == "negative":
-                more = "columns named `neg_bm25`, `neg_dense`, ... are read as a source each"
+            if role == "negative" and not binding.labelled:
+                more = "--format miners reads each as a source"
             column = read.partition("…")[0]
             flag = f"--format {binding.schema}" if binding.labelled or binding.splits else f"--{role}-column {column}"
             raise SchemaError(
@@ -288,20 +329,35 @@ def refuse_textless(binding: Binding, head: Head, path: str) -> None:
 
 def refuse_odd_lists(binding: Binding, head: Head, path: str) -> None:
     """Raises SchemaError where passages are lists in lists, or lists written as text, brackets and all."""
-    for key in binding.columns if binding.columns is not None else list(head.kinds):
-        texts = [value for value in head.column(key) if isinstance(value, str)]
-        if texts and 2 * sum(map(_is_written, texts)) > len(texts):
-            raise SchemaError(
-                f"the column {key} holds lists written as text: {shorten(texts[0], 60)}",
-                where=path,
-                remedy="write them as lists: in pandas `to_json(path, orient='records', lines=True)`",
-            )
+    keys = binding.columns if binding.columns is not None else list(head.kinds)
+    columns = {key: [value for value in head.column(key) if isinstance(value, str)] for key in keys}
+    columns = {key: texts for key, texts in columns.items() if texts and 2 * sum(map(_is_written, texts)) > len(texts)}
+    if columns:
+        first = next(iter(columns))
+        raise SchemaError(
+            f"lists written as text in {', '.join(map(str, columns))}: {shorten(columns[first][0], 60)}",
+            where=path,
+            remedy=_as_lists(columns, path) if head.named else "write them as lists",
+        )
+    for key in keys:
         if head.kinds.get(key) == "lists" and not binding.pairs and binding.schema != "ms-swift":
             raise SchemaError(
                 f"the column {key} holds lists in lists: {shown(head.typical(key)[0], 60)}",
                 where=path,
                 remedy="write each passage as a text, or as an object with `text`, all in one list",
             )
+
+
+def _as_lists(columns: Mapping[Key, Sequence[str]], path: str) -> str:
+    """The command that writes lists in place of texts which JSON or Python reads as such."""
+    for parse, reader in ((json.loads, "json.loads"), (ast.literal_eval, "ast.literal_eval")):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            for text in filter(_is_written, chain.from_iterable(columns.values())):
+                parse(text)
+            cells = {literal(str(name)): f"row[{literal(str(name))}]" for name in columns}
+            lists = ", ".join(f"{name}: {cell} and {reader}({cell})" for name, cell in cells.items())
+            return _with_command("write them as lists", in_python(path, f"{{**row, {lists}}}"))
+    return "write them as lists where the file was made: neither JSON nor Python reads these texts"
 
 
 def _is_written(text: str) -> bool:

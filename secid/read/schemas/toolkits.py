@@ -72,11 +72,20 @@ def several_miners(head: Head) -> list[Binding]:
                 (query, positive, negative), splits=True, either=True, note="one source each")
         for query, positive, negative in product(query_columns(head), positives, negatives)
     ]  # fmt: skip
-    sources = miner_columns(head)
-    if len(sources) > 1 and not named(head, NEGATIVE):
-        splits = {name: name for name in sources}
-        bindings += [_split(query, p, splits, either=True) for query, p in product(query_columns(head), positives)]
-    return bindings
+    return bindings if named(head, NEGATIVE) else bindings + _a_source_each(head, miner_columns(head))
+
+
+def all_miners(head: Head) -> list[Binding]:
+    """The same, or a source for each column of negatives whatever its name."""
+    negatives = [str(key) for key in head.kinds if says_negative(str(key)) and head.kinds[key] in LISTS | {"text"}]
+    return several_miners(head) or _a_source_each(head, negatives)
+
+
+def _a_source_each(head: Head, columns: list[str]) -> list[Binding]:
+    positives = [key for key in named(head, POSITIVE) if head.kinds[key] in LISTS | SCALARS and key not in columns]
+    splits = {name: name for name in columns}
+    both = product(query_columns(head), positives)
+    return [_split(query, positive, splits, either=True) for query, positive in both] if splits else []
 
 
 def miner_columns(head: Head) -> list[str]:
@@ -220,8 +229,10 @@ def positional_triplet(head: Head) -> list[Binding]:
 
 def positional_tuple(head: Head) -> list[Binding]:
     """Rows without names: query, positive, and negatives in all columns behind."""
-    if head.named or len(head.kinds) < 4 or any(kind not in SCALARS for kind in head.kinds.values()):
+    if head.named or len(head.kinds) < 3 or any(kind not in SCALARS for kind in head.kinds.values()):
         return positional_triplet(head)
+    if len(head.kinds) == 3:
+        return [no_wider(bind_columns(head, 0, 1, [2]), head)]
     return [Binding("0", "1", "2…", lambda row: (row[0], (row[1],), tuple(row[2:])), None)]
 
 

@@ -98,7 +98,9 @@ def test_every_schema_that_is_read_can_be_written(tmp_path, collection, shape, s
         written(rows, schema, out)
         assert read_back(out) == texts(rows)
         ids = {passage.id for r in rows for passage in (*r.positives, *r.negatives)}
-        assert ("" not in ids) == bool(has_ids or shape.name == "tevatron" or split in ("dpr", "hard", "random"))
+        assert ("" not in ids) == bool(
+            (has_ids and shape.name != "text-and-ids") or shape.name == "tevatron" or split in ("dpr", "hard", "random")
+        )
 
 
 def as_trained(path: Path) -> list[list[str]]:
@@ -221,6 +223,20 @@ def test_scores_that_fit_no_passages_are_named(tmp_path):
             row_of(record_of(Row("q", [Passage("p")], [Passage("n"), Passage("m")], columns={"neg_scores": scores})))
         ]
         assert written(rows, "flagembedding", tmp_path / f"{number}.jsonl")[0].not_held == {"neg_scores": 1}
+
+
+@pytest.mark.parametrize("blank", [["p", "n", ""], ["p", "", "n"], ["", "p", "n"], ["p", "n", None]])
+def test_scores_and_ids_stay_with_their_passages_whatever_is_blank(tmp_path, blank):
+    path = tmp_path / "in.jsonl"
+    scores, ids = [0.1, 0.2, 0.3], ["d1", "d2", "d3"]
+    document = {"query": "q", "pos": ["a"], "neg": blank, "pos_scores": [0.9], "neg_scores": scores, "neg_ids": ids}
+    path.write_text(json.dumps(document) + "\n", encoding="utf-8")
+    (record,) = open_source(Source("in", (str(path),)), Settings(), keep=True)
+    assert isinstance(record, Record)
+    kept = row_of(record)
+    expected = [(text, name, score) for text, name, score in zip(blank, ids, scores, strict=True) if text]
+    assert [(passage.text, passage.id, passage.score) for passage in kept.negatives] == expected
+    assert not kept.lost
 
 
 PAIRS = """qid,query,pid,passage,label,lang,topic

@@ -30,7 +30,13 @@ class PlainRecord:
 def form(text: str) -> str:
     shown = "".join(char for char in html.unescape(text) if char == "\u200b" or not is_unseen(char))
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", shown).casefold())
-    return " ".join("".join(char if unicodedata.category(char)[0] in "LNM" else " " for char in folded).split())
+    return " ".join("".join(map(_spelled, folded)).split())
+
+
+def _spelled(char: str) -> str:
+    if char in "#%" or (unicodedata.category(char) in {"Sm", "Sc", "So"} and char not in "|⁄−"):
+        return f" {char} "
+    return char if unicodedata.category(char)[0] in "LNM" else " "
 
 
 def is_unseen(char: str) -> bool:
@@ -49,8 +55,8 @@ def runs(text: str) -> set[tuple[str, ...]]:
 
 
 def is_empty(text: str) -> bool:
-    content = [char for char in form(text) if unicodedata.category(char)[0] in "LN"]
-    return not content or form(text) in PLACEHOLDERS or (len(content) == 1 and "a" <= content[0] <= "z")
+    words = [word for word in form(text).split() if any(unicodedata.category(char)[0] in "LN" for char in word)]
+    return not words or " ".join(words) in PLACEHOLDERS or (len(form(text)) == 1 and "a" <= form(text) <= "z")
 
 
 def is_near(negative: str, positive: str) -> bool:

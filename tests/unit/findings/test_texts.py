@@ -24,7 +24,7 @@ from tests.unit.findings.pooled import names_in, plain, pooled
 PARTS = (
     "Alpha", "alpha", "BETA", "gamma-delta", "x", "Straße", "STRASSE", "ｆｕｌｌ", "naïve", "nai\u0308ve", "नदी", "ﬁn",
     "7", "&amp;", "AT&T", "n/a", "None", "…", "_", "\n", "\u0301", "soft\u00adhyphen", "ΟΔΟΣ", "İ", "水", "東京", "은",
-    "\u200b",
+    "\u200b", "C++", "c#", "a<b", "a > b", "€ 5", "5%", "5", "=>", "½", "−5", "|",
 )  # fmt: skip
 WORDS = ("one", "Two", "three", "FOUR", "five")
 SIGNS = "水火木金土日月の、 กขคงจ่้"
@@ -186,7 +186,8 @@ def test_labels_of_other_records_and_sources_count_and_are_named():
     ("text", "empty"),
     [
         *((t, True) for t in ("", "  ", "N/A", "NA", "a", "[removed]", "…", "\u0301", "😀", "_", "&nbsp;", "\u200b")),
-        *((t, True) for t in ("ｎ／ａ", "None.", "<null>")),
+        *((t, True) for t in ("ｎ／ａ", "None.", "<null>", "< n/a >", "#N/A", "+", "a.", "€")),
+        *((t, False) for t in ("C#", "c++", "+5", "x >", "©x", "№")),
         *((t, False) for t in ("UK", "42", "- 7 -", "a 7", "DNA", "北京", "水", "나무", "नदी", "की", "да", "no text")),
     ],
 )  # fmt: skip
@@ -194,6 +195,27 @@ def test_empty(text, empty):
     with pooled([("q", [passage(0)], [text, passage(1)])]) as plan:
         (mask,) = text_masks(plan.queries, plan.passages, plan.sources)
     assert flags_of(mask, "empty").tolist() == [empty, False]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        *((*pair, False) for pair in (("C++", "C#"), ("C", "C#"), ("+5", "-5"), ("a<b", "a>b"), ("50%", "50"))),
+        *((*pair, False) for pair in (("€5", "$5"), ("x = y", "x + y"), ("好👍", "好👎"))),
+        *(
+            (*pair, True)
+            for pair in (("a<b", "A &lt; b"), ("€5", "€ 5"), ("x=1", "x  = 1."), ("−5", "-5"), ("½", "1/2"))
+        ),
+        *(
+            (*pair, True)
+            for pair in (("“Yes,” he said…", "yes -- he said"), ("A | b", "a: b"), ("*Not* (so)", "not so"))
+        ),
+    ],
+)
+def test_symbols_tell_texts_apart_and_punctuation_does_not(one, other, same):
+    assert (normal_form(one) == normal_form(other)) == same
+    first, second = FormKeys.of(Packed.of([one, other])).hashes()
+    assert (first == second) == same
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
 import json
+import lzma
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,6 +56,23 @@ def file_of(folder: Path, name: str, content: Any) -> Path:
     return path
 
 
+def tar_of(name: str, text: str) -> bytes:
+    """A tar archive of one file."""
+    archive, member = io.BytesIO(), tarfile.TarInfo(name)
+    member.size = len(text)
+    with tarfile.open(fileobj=archive, mode="w") as file:
+        file.addfile(member, io.BytesIO(text.encode()))
+    return archive.getvalue()
+
+
+def zip_of(name: str, text: str) -> bytes:
+    """A zip archive of one file."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr(name, text)
+    return archive.getvalue()
+
+
 def texts(n: int = 4, **columns: str) -> list[dict[str, str]]:
     """Rows of different texts, three words or more each: column=text."""
     return [{name: f"{text} number {at}" for name, text in columns.items()} for at in range(n)]
@@ -59,6 +82,7 @@ FEVER = {"qid": 75000, "pos": ["Nikolaj_Coster-Waldau"], "neg": {"bm25": ["Fox_B
 HE = ("who is he", ("an actor",), ("a network",))
 ABC = ("a 0", ("b 0",), ("c 0",))
 TEXT = {"query": "a 0", "positive": "b 0"}
+TRIPLET = {"query": "a 0", "positive": "b 0", "negative": "c 0"}
 
 READ: dict[str, tuple[str, Any, dict[str, Any], Any]] = {
     # name: (file, content, settings, first record; its source where the file holds several)
@@ -81,6 +105,31 @@ READ: dict[str, tuple[str, Any, dict[str, Any], Any]] = {
         [{**TEXT, "neg_bm25": ["c 0"], "neg_dense": ["d 0"]}],
         {},
         (*ABC, "neg_bm25"),
+    ),
+    "one column of a miner's negatives": ("a.jsonl", [{**TEXT, "neg_bm25": ["c 0"]}], {}, (*ABC, "neg_bm25")),
+    "a text and ids": (
+        "a.jsonl",
+        [{**TEXT, "negative_ids": ["Arctic", "Fox_Broadcasting"]}],
+        {"collection": "DIR"},
+        ("a 0", ("b 0",), ("the far north", "a network")),
+    ),
+    "an id under the name of a text, and ids": (
+        "a.jsonl",
+        [{"query": "a 0", "positive": "Nikolaj_Coster-Waldau", "negative_ids": ["Arctic"]}],
+        {"collection": "DIR"},
+        ("a 0", ("an actor",), ("the far north",)),
+    ),
+    "years without names": (
+        "a.tsv",
+        "what year is it\t1900\t1990\n" * 3,
+        {"format": "rows"},
+        ("what year is it", ("1900",), ("1990",)),
+    ),
+    "a flag for all columns of negatives": (
+        "a.jsonl",
+        [{**TRIPLET, "negative_llm": "d 0"}],
+        {"format": "miners"},
+        (*ABC, "negative"),
     ),
     "the miners first": (
         "a.jsonl",
@@ -167,7 +216,6 @@ GRADES = [["q1", "d1", 1], ["q1", "d2", 2], ["q1", "d3", 1], ["q2", "d4", 1]]
 GRADED = ("the first query", (CORPUS["d2"],), (CORPUS["d1"], CORPUS["d3"]))
 IDS = {"query": "a 0", "positive": "d1", "negative": "d2"}
 OF_IDS = ("a 0", (CORPUS["d1"],), (CORPUS["d2"],))
-TRIPLET = {"query": "a 0", "positive": "b 0", "negative": "c 0"}
 TABLE = "foo,bar,baz\n" + "a 0,b 0,c 0\n" * 3
 
 REFUSED: dict[str, Case] = {
@@ -208,11 +256,67 @@ REFUSED: dict[str, Case] = {
     "records by id": Case("a.json", json.dumps({"1163399": TRIPLET, "192017": TRIPLET}), (), ABC),
     "records by query": Case("a.json", '{"a 0": {"positive": "b 0", "negative": "c 0"}}', (), ABC),
     "records under a key": Case("a.jsonl", [{"id": 1, "data": TRIPLET}] * 2, (), ABC),
+    "records under a key of an array": Case("a.json", [{"id": 1, "my \"data'": TRIPLET}] * 2, (), ABC),
+    "records under a column": Case("a.parquet", [{"id": 1, "data": TRIPLET}] * 2, (), ABC),
     "passages under a key": Case(
         "a.jsonl", [{"query": "a 0", "passages": {"positive": "b 0", "negative": "c 0"}}] * 2, (), ABC
     ),
-    "a table by columns": Case("a.json", json.dumps({key: {"0": value, "1": "x"} for key, value in TRIPLET.items()})),
-    "lists by columns": Case("a.json", json.dumps({key: [value, f"{key} 1"] for key, value in TRIPLET.items()})),
+    "a table by columns": Case(
+        "a.json", json.dumps({key: {"0": value, "1": "x"} for key, value in TRIPLET.items()}), (), ABC
+    ),
+    "lists by columns": Case(
+        "a.json", json.dumps({key: [value, f"{key} 1"] for key, value in TRIPLET.items()}), (), ABC
+    ),
+    "a table as pandas splits it": Case(
+        "a.json", json.dumps({"columns": [*TRIPLET], "index": [0], "data": [[*TRIPLET.values()]]}), (), ABC
+    ),
+    "passages by id": Case(
+        "a.jsonl",
+        [{"query": "a 0", "positive": {f"d{n}": "b 0"}, "negative": {f"e{n}": "c 0", "f": "d 0"}} for n in range(3)],
+        (),
+        ("a 0", ("b 0",), ("c 0", "d 0")),
+    ),
+    "a text for each language": Case(
+        "a.jsonl", [{key: {"en": text, "de": "x y"} for key, text in TRIPLET.items()}] * 3, (), ABC
+    ),
+    "rejected messages": Case(
+        "a.jsonl",
+        [
+            {
+                "messages": [{"role": "user", "content": "a 0"}, {"role": "assistant", "content": "b 0"}],
+                "rejected_messages": [[{"role": "assistant", "content": "c 0"}]],
+            }
+        ]
+        * 3,
+        (),
+        ABC,
+    ),
+    "claims and evidence by id": Case(
+        "a.jsonl",
+        [{"claim": "who is he", "evidence": "Arctic", "negatives": ["Fox_Broadcasting"]}] * 3,
+        (),
+        ("who is he", ("the far north",), ("a network",)),
+        {"collection": "DIR"},
+    ),
+    "a text and ids without a collection": Case(
+        "a.jsonl",
+        [{**TEXT, "negative_ids": ["Arctic"]}],
+        ("DIR",),
+        ("a 0", ("b 0",), ("the far north",)),
+        kind=InputError,
+    ),
+    "numbers as passages": Case("a.jsonl", [{"query": "a 0", "positive": 1900, "negative": 1990}] * 3, kind=InputError),
+    "numbers without names": Case(
+        "a.tsv", "which one is 12:30\t12:30\t1e5\n" * 3, (), ("which one is 12:30", ("12:30",), ("1e5",))
+    ),
+    "words for labels without names": Case(
+        "a.tsv",
+        "".join(f"which one is {n}\t{'yes' if n % 2 else 'no'}\tno\n" for n in range(9)),
+        (),
+        ("which one is 0", ("no",), ("no",)),
+    ),
+    "ids of rows that are none": Case("a.tsv", "which one is it\tyes it is\tno\n", None, None, {"format": "id-rows"}),
+    "rows of one word": Case("a.tsv", "tides\tocean\tmoon\n" * 3, (), ("tides", ("ocean",), ("moon",)), {}, InputError),
     "a header of unknown names": Case("a.csv", TABLE, ("foo", "bar", "baz"), ABC, {"header": True}),
     "a header or a row": Case("a.csv", TABLE, (), ("foo", ("bar",), ("baz",)), kind=InputError),
     "a header alone": Case("a.csv", "提问,好文档,坏文档\n", kind=InputError),
@@ -255,7 +359,6 @@ REFUSED: dict[str, Case] = {
     "negatives next to labels": Case(
         "a.jsonl", [{"query": "a 0", "docs": ["b 0", "c 0"], "labels": [1, 0], "negatives": ["m"]}] * 3, (), ABC
     ),
-    "one miner": Case("a.jsonl", [{**TEXT, "neg_bm25": ["c 0"]}], (), ABC),
     "translations": Case(
         "a.jsonl",
         texts(en="a b", de="c d", fr="e f"),
@@ -323,7 +426,21 @@ REFUSED: dict[str, Case] = {
     "objects without a text": Case("a.jsonl", [{"query": "a 0", "pos": [{"Body": "b"}], "neg": [{"Body": "c"}]}] * 3),
     "objects of fields": Case("a.jsonl", [{"query": "a 0", "pos": ["b"], "neg": {"ids": ["d7"], "texts": ["n one"]}}]),
     "lists in lists": Case("a.jsonl", [{"query": "a 0", "positive": ["b"], "negatives": [["c", 0.5]]}] * 3),
-    "lists written as text": Case("a.csv", [{"query": "a 0", "positive": "b 0", "negatives": "['c 0', 'd 0']"}] * 3),
+    "lists written as text": Case(
+        "a.csv",
+        [{"query": "a 0", "positive": "['b 0']", "negatives": "['c 0', \"d's\"]"}] * 3,
+        (),
+        ("a 0", ("b 0",), ("c 0", "d's")),
+    ),
+    "lists written as JSON in a table": Case(
+        "a.tsv", [{"query": "a 0", "positive": "b 0", "negatives": '["c 0", null]'}] * 3, (), ABC
+    ),
+    "lists written as JSON in lines": Case(
+        "a.jsonl.gz", [{"query": "a 0", "positive": "b 0", "negatives": '["c 0", null]'}] * 3, (), ABC
+    ),
+    "lists as numpy prints them": Case(
+        "a.csv", [{"query": "a 0", "positive": "b 0", "negatives": "['c 0' 'd 0' array()]"}]
+    ),
     "columns of bytes": Case("a.parquet", [{"query": b"a", "positive": b"b", "negative": b"c"}]),
 }
 
@@ -343,6 +460,17 @@ CONTAINERS: dict[str, Case] = {
     ),
     "semicolons": Case("a.csv", f"{NAMES}a 0,b 0,c 0\n".replace(",", ";"), (), ABC, kind=InputError),
     "vertical bars": Case("a.csv", f"{NAMES}a 0,b 0,c 0\n".replace(",", "|"), (), ABC, kind=InputError),
+    "semicolons without a header": Case(
+        "a.csv", "a, of 0;b 0;c 0\n" + "a 1;b 1;c 1\n" * 3, (), ("a, of 0", ("b 0",), ("c 0",)), kind=InputError
+    ),
+    "single quotes in a document": Case("a.json", str([TRIPLET] * 2), (), ABC, kind=InputError),
+    "single quotes": Case("a.jsonl", f"{TRIPLET}\n" * 3, (), ABC, kind=InputError),
+    "a tar archive": Case(
+        "b.jsonl.gz", gzip.compress(tar_of("a.jsonl", json.dumps(TRIPLET))), (), ABC, kind=InputError
+    ),
+    "xz": Case("a.csv.gz", lzma.compress(f"{NAMES}a 0,b 0,c 0\n".encode()), (), ABC, kind=InputError),
+    "bzip2": Case("a.csv.bz2", bz2.compress(f"{NAMES}a 0,b 0,c 0\n".encode()), (), ABC, kind=InputError),
+    "zip": Case("a.tsv.gz", zip_of("a.tsv", "a 0\tb 0\tc 0\n"), (), ABC, kind=InputError),
     "a file of the command's own name": Case(
         "records.csv", f"{NAMES}a 0,b 0,c 0\n".replace(",", "|"), (), ABC, kind=InputError
     ),
@@ -381,10 +509,10 @@ def test_is_refused_with_what_reads_it(name: str, tmp_path: Path, wiki: str) -> 
 
 def typed_back(remedy: str, path: Path, settings: dict[str, Any]) -> Record | Defect:
     """The first item that the command or the flags of a remedy read."""
-    commands = re.findall(r"(?:cat|iconv|jq) .*?> [\w.-]+", remedy)
+    commands = re.findall(r"(?:cat|gzip|python|xz|bzip2|unzip) .*?> [\w.-]+|tar .*", remedy)
     if not commands:
         return read(path, **{**settings, **dict(flags_of(remedy))})[1][0]
-    programs = re.findall(r"cat|iconv|jq", commands[0])
+    programs = re.findall(r"^\w+|iconv|jq", commands[0])
     if missing := [program for program in programs if shutil.which(program) is None]:
         pytest.skip(f"{missing[0]} is not installed")
     whole = commands[0].replace("python ", f"{shlex.quote(sys.executable)} ")
