@@ -232,7 +232,8 @@ def flagged(
     from secid.results.document import read_run
 
     folder, out = _folder(run), Path(path) if isinstance(path, str | PathLike) else path
-    return write_flagged(read_run(folder), folder, finding, source, out)
+    with work_folder() as work:
+        return write_flagged(read_run(folder), folder, finding, source, out, work)
 
 
 def _folder(run: str | PathLike[str]) -> Path:
@@ -313,7 +314,7 @@ def _with_other_encoders(
         loaded, _ = _load(name, own, progress)
         if loaded.info.name in table:
             raise UsageError(f"{loaded.info.name} is named twice", where="--encoder", remedy="name each encoder once")
-        table[loaded.info.name] = scores_under(plan, loaded, own, folder, progress)
+        table[loaded.info.name] = scores_under(plan, scored.findings, loaded, own, folder, progress)
     ablations = (*scored.run.ablations, over_encoders(table))
     return replace(scored, run=replace(scored.run, ablations=ablations))
 

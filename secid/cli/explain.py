@@ -13,7 +13,7 @@ def explain(
         str | None, typer.Argument(metavar="NAME", help="A finding or caution; all are listed without it.")
     ] = None,
 ) -> None:
-    """Say what a finding is: its rule, its limit, what it needs, and what to do about it.
+    """Explain a finding: its rule, its limit, what it needs, and what to do about it.
 
     Example: secid explain false_negative
     """

@@ -28,11 +28,19 @@ EXACT = 1e-5
 """Relative: a share rounded to six digits is still that of a whole number of negatives."""
 DEFECT_TITLES = frozenset(FINDINGS[name].title for name in DEFECTS)
 
-DOUBTS = {"random_like": "as easy as random passages", "inversion": "outscore their positive"}
+DOUBTS = {
+    "random_like": "as easy as random passages",
+    "inversion": "outscore their positive",
+    "hub": "used for many queries",
+    "shared_opening": "begin alike",
+    "other_language": "in another language",
+    "unknown_script": "in a script that the encoder does not know",
+}
 """Findings that are no defects, yet to be read before a source is trained on."""
 SHADES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
 """Least share of each shade, from 0 to 9: shares differ by orders of magnitude."""
 
+SINGULAR = {"are": "is", "were": "was"}
 Ranked = tuple[tuple[int, float], Item]
 """A finding with its place: urgency by the catalogue, then the larger share."""
 
@@ -183,7 +191,19 @@ def above_limit(finding: SourceFinding) -> bool:
 def sentence(finding: SourceFinding, n_scored: int | None = None) -> str:
     """What a finding comes to, and what to do about it."""
     entry = FINDINGS[finding.name]
-    return f"{negatives(finding, n_scored)} ({percent(finding.share)}) {entry.says}. {capital(entry.do)}."
+    rows = f", and {repeated_rows(finding.n_rows)}" if finding.n_rows else ""
+    return f"{negatives(finding, n_scored)} ({percent(finding.share)}) {says(finding)}{rows}. {capital(entry.do)}."
+
+
+def says(finding: SourceFinding) -> str:
+    """What the catalogue says of the negatives, in the number of the verb that they have."""
+    verb, _, rest = FINDINGS[finding.name].says.partition(" ")
+    return f"{SINGULAR.get(verb, f'{verb}s')} {rest}" if finding.n_negatives == 1 else f"{verb} {rest}"
+
+
+def repeated_rows(n: int) -> str:
+    """How many whole rows occur again."""
+    return f"{plural(n, 'whole row repeats', 'whole rows repeat')} earlier ones"
 
 
 def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Ranked | None:

@@ -63,6 +63,7 @@ def check_sources(
         files = {reader.source.name: reader for reader in readers}
         checked = tuple(checker.source(planned, files[planned.source.name]) for planned in plan.sources)
         checker.close()
+        labelled = distinct(plan.known_positives // max(1, len(plan.passages)))
     finally:
         plan.close()
     listed = [Listed(item.name, item.query[item.triplet_record()], item.negatives) for item in plan.sources]
@@ -75,6 +76,8 @@ def check_sources(
         sources=checked,
         overlaps=overlaps(listed),
         failed=(),
+        one_positive=len(labelled) == len(plan.known_positives),
+        n_of_qrels=plan.n_labelled[1],
         seconds=round(time.perf_counter() - began, 3),
     )
 
