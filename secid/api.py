@@ -75,11 +75,12 @@ def score(
     progress = progress or Silent()
     progress.start("load libraries", None, "")
     from secid.read import open_source, passed_over, resolve_sources
+
+    specs = [fspath(source) for source in sources]
+    files = resolve_sources(specs, values)  # a missing file is an error before what takes seconds is imported
     from secid.run_folder.write import Recorder, RunFolder
     from secid.scoring.run import scored_plan
 
-    specs = [fspath(source) for source in sources]
-    files = resolve_sources(specs, values)
     recorder = Recorder(progress)
     for line in passed_over(specs):
         recorder.note(line)
@@ -347,11 +348,12 @@ def check(
     progress = progress or Silent()
     progress.start("load libraries", None, "")
     from secid.read import passed_over, resolve_sources
-    from secid.read.evaluation import read_evaluation
-    from secid.scoring.check import check_sources, with_commands
 
     specs = [fspath(source) for source in sources]
     files = resolve_sources(specs, values)
+    from secid.read.evaluation import read_evaluation
+    from secid.scoring.check import check_sources, with_commands
+
     for line in passed_over(specs):
         progress.note(line)
     evaluation = None if against_eval is None else read_evaluation(fspath(against_eval), titles=values.titles)
