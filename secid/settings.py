@@ -263,19 +263,17 @@ def flag_of(name: str, value: object = None) -> str:
 def assignments(texts: Sequence[str], names: Collection[str]) -> dict[str, Any]:
     """What `--set NAME=VALUE` sets, values as typed. names: the settings that the command uses.
 
-    Raises SettingsError for a name that is unknown, of no use to the command, without a value, or set twice.
+    Raises SettingsError for a name that is unknown, of no use to the command, or set twice.
     """
     values: dict[str, Any] = {}
     for text in texts:
-        typed, equals, value = text.partition("=")
+        typed, _, value = text.partition("=")
         name = typed.strip().replace("-", "_")
         if name not in FIELDS:
             raise SettingsError(f"unknown setting {typed!r}", where="--set", remedy=_suggest(name, names))
         if name not in names:
             others = ", ".join(sorted(names))
             raise SettingsError(f"{name} cannot be set here", where="--set", remedy=f"what can: {others}")
-        if not equals:
-            raise SettingsError(f"{name} has no value", where="--set", remedy=f"--set {name}=VALUE: {allowed(name)}")
         if name in values and name != "block":
             raise SettingsError(f"{name} is set twice", where="--set", remedy="set it once")
         values[name] = f"{values[name]};{value}" if name in values else value

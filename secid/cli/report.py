@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,8 @@ import typer
 
 from secid.cli.options import Legend
 from secid.errors import UsageError
+from secid.results import Run
+from secid.results.commands import in_folder
 
 
 def report(

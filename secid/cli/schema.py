@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,13 +20,13 @@ class Document(StrEnum):
     baseline = "baseline"
 
 
-SCHEMAS = {
-    Document.report: ("secid.results.document", "json_schema"),
-    Document.gate: ("secid.pages.gate_page", "verdict_schema"),
-    Document.policy: ("secid.gating.policy", "policy_schema"),
-    Document.baseline: ("secid.gating.baseline", "baseline_schema"),
+KINDS = {
+    Document.report: ("secid.results", "Run"),
+    Document.gate: ("secid.results.gate", "GateVerdict"),
+    Document.policy: ("secid.gating.policy", "Policy"),
+    Document.baseline: ("secid.gating.baseline", "Baseline"),
 }
-"""The function that makes each schema, and where it is: nothing is imported that is not asked for."""
+"""The class that each document is, and where it is: only what is asked for is imported."""
 
 
 def schema(
@@ -39,5 +39,8 @@ def schema(
 
     Example: secid schema baseline
     """
-    module, function = SCHEMAS[document]
-    print_json(getattr(import_module(module), function)())
+    from secid.results.document import schema_of
+
+    module, name = KINDS[document]
+    mode: Literal["serialization", "validation"] = "validation" if document == Document.policy else "serialization"
+    print_json(schema_of(getattr(import_module(module), name), mode))

@@ -65,8 +65,6 @@ class Hybrid:
     first: str
     second: str
     budget: float
-    first_nats: float
-    second_nats: float
     half_nats: float
     union_nats: float
 
@@ -212,7 +210,6 @@ def _loss_without(
 def hybrids(sources: Sequence[tuple[str, InformationState]], budget: float) -> tuple[Hybrid, ...]:
     """Every pair of sources at every budget of the curve, and at the given one. Source: METHOD 7."""
     budgets = sorted({*CURVE_BUDGETS, budget})
-    singles = {(name, b): log_det_nats(state.matrix(), b) for name, state in sources for b in budgets}
     pairs = []
     for (first, a), (second, b) in combinations(sources, 2):
         half = (a.matrix() + b.matrix()) / 2
@@ -222,8 +219,6 @@ def hybrids(sources: Sequence[tuple[str, InformationState]], budget: float) -> t
                 first=first,
                 second=second,
                 budget=point,
-                first_nats=singles[first, point],
-                second_nats=singles[second, point],
                 half_nats=log_det_nats(half, point),
                 union_nats=log_det_nats(union, point),
             )

@@ -30,13 +30,13 @@ from secid.files import partial_files
 from secid.read.reader import HEAD_ROWS
 from secid.read.schemas.detect import detect
 from secid.records import Scalar
+from secid.results.commands import COPY_SUFFIXES
 from secid.settings import Settings
 
 Schema = Literal["st-ntuple", "flagembedding", "tevatron"]
 SCHEMAS: tuple[Schema, ...] = get_args(Schema)
 OWN: Mapping[str, Schema] = {"triplet": "st-ntuple", "flagembedding": "flagembedding", "tevatron": "tevatron"}
 """Schemas of `secid.read` that a copy is written in without --as; of all others it is flagembedding."""
-SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 BATCH_ROWS = 1024
 """Rows of Parquet put together at once: the readers' own batch size."""
 TEXT_COLUMNS: Mapping[Schema, tuple[str, ...]] = {
@@ -88,10 +88,10 @@ def schema_of(asked: str | None, own: Collection[str]) -> Schema:
 
 def suffix_of(out: Path) -> str:
     """The suffix that names the container. Raises OutputError for any other."""
-    for suffix in SUFFIXES:
+    for suffix in COPY_SUFFIXES:
         if out.name.endswith(suffix):
             return suffix
-    raise OutputError("unknown suffix", where=str(out), remedy=f"end the name in {', '.join(SUFFIXES)}")
+    raise OutputError("unknown suffix", where=str(out), remedy=f"end the name in {', '.join(COPY_SUFFIXES)}")
 
 
 @contextmanager
@@ -208,8 +208,8 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
 def _that_keep_the_reading(head: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
     """The other columns with which secid reads the file, whose first rows are `head`, as it does without them."""
 
-    def reading(kept: Collection[str]) -> object:
-        left_out = set(names).difference(kept)
+    def reading(chosen: Collection[str]) -> object:
+        left_out = set(names).difference(chosen)
         try:
             binding = detect([{k: v for k, v in row.items() if k not in left_out} for row in head], Settings(), "")
         except InputError:
@@ -219,11 +219,11 @@ def _that_keep_the_reading(head: Sequence[Mapping[str, Any]], names: Sequence[st
     alone = reading(())
     if reading(names) == alone:
         return list(names)
-    kept: list[str] = []
+    harmless: list[str] = []
     for name in names:
-        if reading((*kept, name)) == alone:
-            kept.append(name)
-    return kept
+        if reading((*harmless, name)) == alone:
+            harmless.append(name)
+    return harmless
 
 
 def _columns(row: Row) -> Mapping[str, Scalar]:

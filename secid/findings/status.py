@@ -6,7 +6,6 @@ and the score change nothing: what they are worth for training is not establishe
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,10 +20,6 @@ from secid.triplets.estimates import Share, names_of
 
 RECORDS_LEFT = 0.5
 """Share of the records that must keep a negative for a repair to leave the source what it was. Source: METHOD 14."""
-NO_RUN_FOLDER = "RUN"
-"""Stands in a command for a run folder that was not written."""
-WRITTEN = (".jsonl", ".jsonl.gz", ".parquet")
-"""Suffixes of the files that `secid select` writes."""
 DEFECT_MASK = np.uint32(sum(1 << BITS[name] for name in DEFECTS))
 LIMITS: Mapping[str, float] = {name: FINDINGS[name].limit or 0.0 for name in DEFECTS}
 
@@ -67,23 +62,3 @@ def source_status(
     n_records = planned.n_records + len(np.unique(names_of(blank)))
     left = n_left > 0 and n_left >= RECORDS_LEFT * n_records
     return SourceStatus("repair" if left else "unusable", flagged, defects)
-
-
-def repair_command(run: str | None, source: str, defects: tuple[str, ...], first_file: str) -> str:
-    """The command that writes a copy of a source without its defects, ready to paste into a shell.
-
-    run : the run folder; RUN in its place where there is none.
-
-    >>> repair_command("secid-runs/x", "bm25", ("false_negative", "repeat"), "data/bm25.jsonl")
-    'secid select secid-runs/x --source bm25 --drop false_negative,repeat -o bm25-clean.jsonl'
-    """
-    suffix = next((known for known in WRITTEN if first_file.endswith(known)), WRITTEN[0])
-    stem = "".join(character if character.isalnum() or character in "_-." else "_" for character in source)
-    folder = f"./{run}" if run and run.startswith("-") else run or NO_RUN_FOLDER
-    words = [
-        *("secid", "select", folder),
-        *((f"--source={source}",) if source.startswith("-") else ("--source", source)),
-        *("--drop", ",".join(defects)),
-        *("-o", f"{stem.lstrip('-') or 'source'}-clean{suffix}"),
-    ]
-    return shlex.join(words)

@@ -10,19 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
-from math import inf, isfinite
+from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from secid.errors import InputError, SettingsError, UsageError
 from secid.records import encodable
 from secid.results import EncoderInfo, IdfInfo
+from secid.results.document import adapter_of
 from secid.settings import FIELDS, checked, value_text
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 BASELINE_SCHEMA_VERSION = "1.0"
 DEFAULT_NAME = "secid-baseline.json"
@@ -49,18 +46,7 @@ TAILS = ("unrelated", "close")
 MEAN_NAMES = ("consistency", "locality", "coverage", "query_similarity", *TAILS)
 RANK_NAMES = ("10", "100", "1000", "10000")
 """Keys of a source that the checks read."""
-SHARE, COSINE = (0.0, 1.0), (-1.0, 1.0)
-RANGES = {
-    "bias_nats": (-inf, inf),
-    "means.query_similarity": COSINE,
-    "means.positive_similarity": COSINE,
-    "tails": (-1.0, 2.0),
-    "effective_rank": (-inf, inf),
-}
-"""Ranges of the numbers of a source, by name or its first part; all others are shares or scores, from 0 to 1.
-The tails are cosine plus coverage. A bias-corrected rank may be slightly below 0."""
-SLACK = 0.01
-"""For rounding: neighbouring bf16 numbers differ by 0.008 at 1."""
+SHARE = (0.0, 1.0)
 LOW_POINT, HIGH_POINT = 0.02, 0.98
 """Quantiles of the relation of query and negative (Sample.relation); a later version is compared by its shares beyond
 them. If a tenth of a source loses its relation to its queries, its lower tail grows to several times 2 %."""
@@ -112,16 +98,9 @@ class Baseline:
     sources: Mapping[str, BaselineSource]
 
 
-@cache
-def _adapter() -> TypeAdapter[Baseline]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Baseline)
-
-
 def to_json(baseline: Baseline) -> str:
     """The baseline as indented JSON, sources by name, ending in a line feed."""
-    document = _adapter().dump_python(baseline, mode="json")
+    document = adapter_of(Baseline).dump_python(baseline, mode="json")
     return encodable(json.dumps(_rounded(document), indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
@@ -156,7 +135,7 @@ def from_json(text: str | bytes, where: str) -> Baseline:
             remedy=f"use the version of secid that wrote it, or {rebuild}",
         )
     try:
-        baseline = _adapter().validate_json(text)
+        baseline: Baseline = adapter_of(Baseline).validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
@@ -169,7 +148,7 @@ def from_json(text: str | bytes, where: str) -> Baseline:
     ]
     if wrong:
         raise InputError(
-            f"not a valid baseline: {wrong[0]} is missing or out of range",
+            f"not a valid baseline: {wrong[0]} is missing or not a number",
             where=where,
             remedy=f"do not edit it by hand; {rebuild}",
         )
@@ -188,24 +167,12 @@ def _check_settings(settings: Mapping[str, Any], where: str, remedy: str) -> Non
 
 
 def _invalid_fields(source: BaselineSource) -> Iterator[str]:
-    """Fields of a source whose values no run can have."""
+    """Fields of a source that are missing, or whose numbers are none."""
     yield from (name for name in ("n_records", "n_queries", "n_negatives") if getattr(source, name) < 1)
-    errors = {f"means.{name}": mean.standard_error for name, mean in source.means.items()}
-    errors |= {f"findings.{name}": share.standard_error for name, share in source.findings.items()}
-    errors["standard_error_nats"] = source.standard_error_nats
-    yield from (name for name, error in errors.items() if error is not None and not 0.0 <= error < inf)
-    values = {"score_nats": source.score_nats, "bias_nats": source.bias_nats}
-    values |= {f"means.{name}": mean.value for name, mean in source.means.items()}
-    values |= {f"findings.{name}": share.value for name, share in source.findings.items()}
-    values |= {f"tails.{name}": value for name, value in source.tails.items()}
-    values |= {f"effective_rank.{name}": value for name, value in source.effective_rank.items()}
-    for name, value in values.items():
-        low, high = RANGES.get(name, RANGES.get(name.split(".")[0], SHARE))
-        if not (isfinite(value) and low - SLACK <= value <= high + SLACK):
-            yield name
-    low, high = source.interval_95
-    if not -inf < low <= high < inf:
-        yield "interval_95"
+    for key, value in _leaves(asdict(source)):
+        numbers = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(number, float) and not isfinite(number) for number in numbers):
+            yield ".".join(key)
     for part, needed in (("tails", TAIL_NAMES), ("means", MEAN_NAMES), ("effective_rank", RANK_NAMES)):
         yield from (f"{part}.{name}" for name in needed if name not in getattr(source, part))
 
@@ -300,7 +267,7 @@ def refuse_differences(lines: list[str], where: str) -> None:
 
 def changes(old: Baseline, new: Baseline) -> list[str]:
     """What an update changes, one line each, empty if nothing."""
-    before, after = _flat(_adapter().dump_python(old, mode="json")), _flat(_adapter().dump_python(new, mode="json"))
+    before, after = (dict(_leaves(adapter_of(Baseline).dump_python(item, mode="json"))) for item in (old, new))
     lines = [f"source {name}: removed" for name in old.sources if name not in new.sources]
     lines += [f"source {name}: added" for name in new.sources if name not in old.sources]
     common = {name for name in old.sources if name in new.sources}
@@ -317,19 +284,9 @@ def _leaf_text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else "none" if value is None else str(value)
 
 
-def _flat(value: Any, key: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
-    return dict(_leaves(value, key))
-
-
-def _leaves(value: Any, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _leaves(value: Any, key: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _leaves(item, (*key, str(name)))
     else:
         yield key, value
-
-
-def baseline_schema() -> dict[str, Any]:
-    """JSON Schema of the document."""
-    schema = _adapter().json_schema(mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "secid baseline", **schema}

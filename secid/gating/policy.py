@@ -119,6 +119,8 @@ class DriftPolicy(Table):
 class Policy(Table):
     """The `[gate]` table."""
 
+    model_config = ConfigDict(title="secid gate policy")
+
     minimum_records: Count | None = Field(None, description="Fewest records of a source.")
     minimum_queries: Count | None = Field(
         None, description="Fewest distinct queries of a source: they are the sampling unit of every interval."
@@ -306,9 +308,3 @@ CHECK_NAMES = (
     *(f"drift.{name}" for name in DRIFT_METRICS),
 )
 """Every name a check can have; "drift" is the only drift check of a source without an earlier version."""
-
-
-def policy_schema() -> dict[str, Any]:
-    """JSON Schema of the `[gate]` table."""
-    schema = Policy.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "secid gate policy"}

@@ -10,12 +10,13 @@ from secid.pages.findings import STATUS, above_limit, heat_table, sentence, stat
 from secid.pages.formats import formats
 from secid.pages.glossary import ONE_POSITIVE, by_reason, in_plain_words
 from secid.pages.numbers import capital, count, fraction, listed, percent, plural
-from secid.pages.page import Item, Page, Part, Section, SourceFindings, Table, foreign, number, status, text
+from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import code, named, plain, short
 from secid.pages.sections.origin import overlap_section
 from secid.records import encodable
 from secid.results.catalogue import CAUTIONS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution, Spread
+from secid.results.commands import no_command
 
 SHOWN_PLACES = 3
 """Rows that a caution names."""
@@ -30,9 +31,7 @@ def check_page(check: Check) -> Page:
         subtitle=f"{plural(len(check.sources), 'source')}, tokens by {plain(check.tokens_by)}, nothing encoded",
         verdict=(*verdict(check), *([f"{TO_REPAIR}: {code(plain(check.score))}."] if check.score else [])),
         answer=_answer(check.sources),
-        pictures=(),
         findings=tuple(group for source in check.sources if (group := _findings(source)).items),
-        controls="",
         heat=heat_table(check.sources),
         details=(_files(check.sources), _lengths(check.sources), *overlap_section(check.overlaps)),
         footer=f"Made by secid {plain(check.secid_version)}, check schema {plain(check.schema_version)}.",
@@ -55,6 +54,12 @@ def verdict(check: Check) -> list[str]:
     else:
         more = f" and in the qrels ({count(check.n_of_qrels)} more)" if check.n_of_qrels else ""
         lines.append(f"Only passages labelled positive in these files{more} count as false negatives.")
+    lines += [
+        f"{named(source.name)}: {reason}"
+        for source in check.sources
+        if source.status == "repair" and not source.repair
+        if (reason := no_command(source.files[0].path, read_once=source.files[0].path == "-"))
+    ]
     return lines if check.score else [*lines, "Hardness, inversions and the score need an encoder: run secid score."]
 
 
@@ -113,9 +118,7 @@ def _files(sources: Sequence[CheckedSource]) -> Section:
     )
     columns = (foreign("file"), foreign("source"), text("schema"), text("container"), foreign("columns"))
     table = Table(caption="Files, and how each was read", columns=columns, rows=rows)
-    return Section(
-        anchor="files", title="What was read", link="Files", bullets=left_out(sources), parts=(Part(table=table),)
-    )
+    return Section(anchor="files", title="What was read", link="Files", bullets=left_out(sources), tables=(table,))
 
 
 def left_out(sources: Sequence[CheckedSource]) -> tuple[str, ...]:
@@ -152,7 +155,7 @@ def _lengths(sources: Sequence[CheckedSource]) -> Section:
         title="Lengths of the distinct texts: minimum, median, 95 %, maximum",
         link="Lengths",
         bullets=bullets,
-        parts=(Part(table=table),),
+        tables=(table,),
     )
 
 

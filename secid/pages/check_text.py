@@ -25,7 +25,7 @@ SHOWN_SOURCES = 3
 EXAMPLE_CHARACTERS = 60
 
 
-class Found(NamedTuple):
+class Problem(NamedTuple):
     """A finding or caution above its limit in a source, by urgency, then the larger share, then the catalogue."""
 
     place: tuple[int, float, int]
@@ -72,27 +72,27 @@ def _table(sources: Sequence[CheckedSource]) -> Table:
     return Table(caption="Sources", columns=columns, rows=rows)
 
 
-def _of(source: CheckedSource) -> list[Found]:
+def _of(source: CheckedSource) -> list[Problem]:
     """What is above its limit in a source, the most urgent first; cautions after the findings."""
-    found = [
+    problems = [
         *(
-            Found((FINDINGS[item.name].urgency, -item.share, BITS[item.name]), source, item)
+            Problem((FINDINGS[item.name].urgency, -item.share, BITS[item.name]), source, item)
             for item in source.findings
             if above_limit(item)
         ),
-        *(Found((len(FINDINGS), -item.fraction, 0), source, item) for item in source.cautions if item.exceeded),
+        *(Problem((len(FINDINGS), -item.fraction, 0), source, item) for item in source.cautions if item.exceeded),
     ]
-    return sorted(found, key=lambda one: one.place)
+    return sorted(problems, key=lambda one: one.place)
 
 
-def _groups(sources: Sequence[CheckedSource]) -> list[list[Found]]:
+def _groups(sources: Sequence[CheckedSource]) -> list[list[Problem]]:
     """The findings of all sources by name, the most urgent first, in each the source with the largest share first."""
-    found = sorted((one for source in sources for one in _of(source)), key=lambda one: (one.item.name, one.place))
-    groups = [list(group) for _, group in groupby(found, key=lambda one: one.item.name)]
+    problems = sorted((one for source in sources for one in _of(source)), key=lambda one: (one.item.name, one.place))
+    groups = [list(group) for _, group in groupby(problems, key=lambda one: one.item.name)]
     return sorted(groups, key=lambda group: group[0].place)
 
 
-def _print_group(console: Console, group: Sequence[Found]) -> None:
+def _print_group(console: Console, group: Sequence[Problem]) -> None:
     """A finding with its sources, what to do, and one example; of a caution the details of the worst source."""
     worst = group[0]
     if isinstance(worst.item, SourceCaution):
@@ -123,7 +123,7 @@ def _listed(shares: Sequence[str]) -> str:
     return listed(shares, SHOWN_SOURCES)
 
 
-def _items(group: Sequence[Found], kind: type[Item]) -> Iterator[tuple[str, Item]]:
+def _items(group: Sequence[Problem], kind: type[Item]) -> Iterator[tuple[str, Item]]:
     """The items of this kind, each with the name of its source."""
     for one in group:
         if isinstance(one.item, kind):

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from secid.errors import UsageError
 from secid.pages.glossary import score_point
 from secid.pages.numbers import plural
 from secid.records import encodable
 from secid.results import SCHEMA_VERSION, Run, SourceResult, Status
-from secid.results.document import json_of
 from secid.settings import value_text
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 UNLIKE = (
     "temperature",
@@ -243,15 +238,3 @@ def labels(paths: Sequence[Path]) -> list[str]:
     return [
         encodable(name if name and own.count(name) == 1 else str(path)) for name, path in zip(own, paths, strict=True)
     ]
-
-
-def comparison_json(comparison: RunComparison) -> str:
-    """The comparison as indented JSON."""
-    return json_of(_adapter(), comparison)
-
-
-@cache
-def _adapter() -> TypeAdapter[RunComparison]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(RunComparison)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from secid.pages.comparison import HARMLESS, SAME_ENCODER, Change, RunComparison, SourceAcross, comparison_json
+from secid.pages.comparison import HARMLESS, SAME_ENCODER, Change, RunComparison, SourceAcross
 from secid.pages.findings import STATUS
 from secid.pages.formats import formats
 from secid.pages.glossary import CAUTION, in_plain_words, terms
 from secid.pages.numbers import fraction, listed, nats, percent, plural, points, score
-from secid.pages.page import Column, Page, Part, Section, Table, foreign, number, status, text
+from secid.pages.page import Column, Page, Section, Table, foreign, number, status, text
 from secid.pages.sanitize import named, plain, short
 from secid.results.catalogue import FINDINGS
+from secid.results.document import json_of
 
 NAME_CHARACTERS = 30
 """Of a run in the head of a column."""
@@ -30,9 +31,6 @@ def page_of_comparison(runs: RunComparison) -> Page:
         subtitle=f"{plural(len(runs.runs), 'run')}: {listed([named(label) for label in runs.runs], 8)}",
         verdict=tuple(filter(None, (_headline(runs), _order(runs), _changed(runs), _comparable(runs), CAUTION))),
         answer=_scores(runs),
-        pictures=(),
-        findings=(),
-        controls="",
         heat=_findings(runs),
         details=(_differences(runs),),
         footer="Made by secid.",
@@ -197,7 +195,7 @@ def _differences(runs: RunComparison) -> Section:
         anchor="changes",
         title="What differs between the runs",
         link="Changes",
-        parts=(Part(table=table),) if rows else (),
+        tables=(table,) if rows else (),
         terms=terms(*dict.fromkeys("ECI_sem" if at == 1.0 else "ECI_B" for at in runs.budgets), "hardness"),
     )
 
@@ -219,4 +217,4 @@ def _shown(value: str) -> str:
     return plain(DIGEST.sub(lambda match: f"{match.group()[:SHOWN_DIGITS]}…", value), 80)
 
 
-COMPARISON_FORMATS = formats(page_of_comparison, comparison_json)
+COMPARISON_FORMATS = formats(page_of_comparison, json_of)

@@ -14,11 +14,10 @@ from secid.pages.page import Item, SourceFindings, Table, foreign, number
 from secid.pages.sanitize import named, plain, short
 from secid.results import Match, Run, SourceFinding, SourceResult, Status
 from secid.results.catalogue import DEFECTS, FINDINGS
+from secid.results.commands import flagged_command, no_command
 
 STATUS = {"usable": "usable", "repair": "repair first", "unusable": "do not use"}
 """The status of a source as pages write it."""
-NO_FOLDER = "RUN"
-"""Stands in a command for a run folder that was not written."""
 NOTICED_SKIPPED = 0.01
 """Share of a source's rows left out from which that is a finding."""
 NOTICED_OVERLAP = 0.9
@@ -166,20 +165,20 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[SourceFindings, ...], int]:
 def ranked(run: Run, source: SourceResult) -> list[Ranked]:
     """What stands out in one source, the most urgent first."""
     entries = [entry for finding in source.findings if (entry := _above_limit(run, source, finding)) is not None]
-    return sorted([*entries, *_read_once(source, entries), *_skipped(source), *_same(run, source)], key=itemgetter(0))
+    return sorted([*entries, *_no_command(source, entries), *_skipped(source), *_same(run, source)], key=itemgetter(0))
 
 
-def _read_once(source: SourceResult, entries: Sequence[Ranked]) -> list[Ranked]:
+def _no_command(source: SourceResult, entries: Sequence[Ranked]) -> list[Ranked]:
     """Why the findings of a source have no command."""
-    if not entries or not _is_read_once(source):
+    text = _why_no_command(source)
+    if not entries or not text:
         return []
-    text = "Its rows cannot be read again, so no command can list or drop them: save them to a file and score that."
-    item = Item(name="not a file", sentence=text, command="", examples=(), n_negatives=0)
+    item = Item(name="no command", sentence=text, command="", examples=(), n_negatives=0)
     return [(max(key for key, _ in entries), item)]
 
 
-def _is_read_once(source: SourceResult) -> bool:
-    return any(file.read_once for file in source.paths)
+def _why_no_command(source: SourceResult) -> str:
+    return no_command(source.name, read_once=any(file.read_once for file in source.paths))
 
 
 def above_limit(finding: SourceFinding) -> bool:
@@ -211,35 +210,15 @@ def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Rank
         return None
     entry = FINDINGS[finding.name]
     repaired = entry.counted and source.repair is not None
+    has_command = not repaired and not _why_no_command(source)
     item = Item(
         name=entry.title,
         sentence=sentence(finding, source.n_triplets),
-        command="" if repaired or _is_read_once(source) else flagged_command(run, source.name, entry.name),
+        command=flagged_command(run.folder, source.name, entry.name) if has_command else "",
         examples=finding.examples,
         n_negatives=finding.n_negatives,
     )
     return (entry.urgency, -finding.share), item
-
-
-def flagged_command(run: Run, source: str, finding: str) -> str:
-    """What writes the rows that have a finding, with their texts; ready to paste. "" for a name that no line can hold.
-
-    As `repair_command` of secid/findings/status.py names its file.
-    """
-    if plain(source) != source:
-        return ""
-    stem = "".join(char if char.isalnum() or char in "_-." else "_" for char in source).lstrip("-") or "source"
-    words = [
-        *("secid", "flagged", folder(run)),
-        *((f"--source={source}",) if source.startswith("-") else ("--source", source)),
-        *("--finding", finding, "-o", f"{stem}-{finding}.jsonl"),
-    ]
-    return shlex.join(words)
-
-
-def folder(run: Run) -> str:
-    """The run folder as commands name it."""
-    return f"./{run.folder}" if run.folder and run.folder.startswith("-") else run.folder or NO_FOLDER
 
 
 def _skipped(source: SourceResult) -> list[Ranked]:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any
-
 from secid.pages.formats import formats
 from secid.pages.junit import to_junit
 from secid.pages.numbers import capital, count, interval, nats
-from secid.pages.page import Item, Page, Part, Section, SourceFindings, Table, foreign, number, status, text
+from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import named, plain, short
 from secid.pages.verdict_words import DECISIONS, MARKS, basis, by_urgency, facts, interval_text, mark, summary
 from secid.pages.verdict_words import number as measured
 from secid.results import TripletExample
 from secid.results.document import json_of
 from secid.results.gate import Check, CheckExample, GateVerdict, SourceVerdict
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 
 def gate_page(verdict: GateVerdict) -> Page:
@@ -27,10 +21,7 @@ def gate_page(verdict: GateVerdict) -> Page:
         subtitle=f"Against {named(verdict.baseline)}, scored with {named(verdict.encoder)}",
         verdict=(plain(summary(verdict)), plain(basis(verdict))),
         answer=_answer(verdict),
-        pictures=(),
         findings=tuple(group for source in verdict.sources if (group := _findings(source)).items),
-        controls="",
-        heat=None,
         details=(*(_checks(place, source) for place, source in enumerate(verdict.sources)), *_notes(verdict)),
         footer=f"Made by secid {plain(verdict.secid_version)}, verdict schema {plain(verdict.schema_version)}.",
     )
@@ -91,7 +82,7 @@ def _checks(place: int, source: SourceVerdict) -> Section:
         title=f"All checks of {named(source.name)}",
         link="Checks",
         paragraphs=(plain(facts(source)),),
-        parts=(Part(table=Table(caption=f"Checks of {named(source.name)}", columns=columns, rows=rows)),),
+        tables=(Table(caption=f"Checks of {named(source.name)}", columns=columns, rows=rows),),
     )
 
 
@@ -100,22 +91,9 @@ def _notes(verdict: GateVerdict) -> tuple[Section, ...]:
     return (Section(anchor="notes", title="Notes", link="Notes", bullets=notes),) if notes else ()
 
 
-@cache
-def _adapter() -> TypeAdapter[GateVerdict]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(GateVerdict)
-
-
 def verdict_json(verdict: GateVerdict) -> str:
     """The verdict as indented JSON, ending in a line feed."""
-    return json_of(_adapter(), verdict)
-
-
-def verdict_schema() -> dict[str, Any]:
-    """JSON Schema of the verdict."""
-    schema = _adapter().json_schema(mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "secid gate verdict", **schema}
+    return json_of(verdict)
 
 
 GATE_FORMATS = {**formats(gate_page, verdict_json), ".xml": to_junit}

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from secid.pages.findings import match_words
 from secid.pages.numbers import fraction, plural
-from secid.pages.page import Item, Page, Part, Section, SourceFindings, Table
+from secid.pages.page import Item, Page, Section, SourceFindings, Table
 from secid.pages.sanitize import markdown as safe
 from secid.pages.sanitize import markdown_code, plain, short
 from secid.pages.sanitize import markdown_html as safe_html
@@ -44,7 +44,7 @@ def _fill(page: Page) -> str:
         _sentence(page.subtitle),
         f"**{_sentence(headline)}**",
         *map(_sentence, others),
-        table(page.answer) if page.answer else "",
+        table(page.answer),
         *(["## Findings"] if page.findings else []),
         *(block for group in page.findings for block in _source(group)),
         *([f"**Controls.** {_sentence(page.controls)}"] if page.controls else []),
@@ -89,14 +89,9 @@ def _section(section: Section) -> list[str]:
         f"### {safe(section.title)}",
         *map(_sentence, section.paragraphs),
         "\n".join(f"- {_sentence(bullet)}" for bullet in section.bullets),
-        *(block for part in section.parts for block in _part(part)),
+        *(_folded(item.caption, table(item)) for item in section.tables),
         _folded("Terms", "\n".join(f"- **{safe(term)}**: {safe(meaning)}" for term, meaning in section.terms)),
     ]
-
-
-def _part(part: Part) -> list[str]:
-    note = _sentence(part.note) if part.chart is None else ""  # with a chart it speaks of the picture
-    return [_folded(part.table.caption, table(part.table)), note]
 
 
 def table(shown: Table) -> str:

@@ -36,17 +36,13 @@ class Column:
 class Table:
     """The first column heads the rows.
 
-    shades : for a heat table, a shade from 0 (lowest) to 9 per cell; None for no shade.
-    folded : shown on demand where a page can fold.
-    drawn  : the numbers behind a chart, left out where charts are not drawn.
+    shades: for a heat table, a shade from 0 (lowest) to 9 per cell; None for no shade.
     """
 
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     shades: tuple[tuple[int | None, ...], ...] = ()
-    folded: bool = False
-    drawn: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,15 +52,6 @@ class Chart:
     title: str
     description: str
     draw: Callable[[], Markup]
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """A table, with a chart of the same numbers where there is one."""
-
-    table: Table
-    chart: Chart | None = None
     note: str = ""
 
 
@@ -80,7 +67,7 @@ class Section:
     link: str
     paragraphs: tuple[str, ...] = ()
     bullets: tuple[str, ...] = ()
-    parts: tuple[Part, ...] = ()
+    tables: tuple[Table, ...] = ()
     terms: tuple[tuple[str, str], ...] = ()
 
 
@@ -116,11 +103,11 @@ class Page:
     title: str
     subtitle: str
     verdict: tuple[str, ...]
-    answer: Table | None
-    pictures: tuple[Chart, ...]
-    findings: tuple[SourceFindings, ...]
-    controls: str
-    heat: Table | None
+    answer: Table
+    pictures: tuple[Chart, ...] = ()
+    findings: tuple[SourceFindings, ...] = ()
+    controls: str = ""
+    heat: Table | None = None
     details: tuple[Section, ...]
     footer: str
 

@@ -120,9 +120,8 @@ def print_page(console: Console, page: Page) -> None:
     write(console, headline, "bold")
     for sentence in others:
         write(console, sentence)
-    if page.answer is not None:
-        console.print()
-        print_table(console, page.answer)
+    console.print()
+    print_table(console, page.answer)
     for group in page.findings:
         console.print()
         print_findings(console, group, SHOWN_EXAMPLES)
@@ -135,8 +134,8 @@ def print_page(console: Console, page: Page) -> None:
         write(console, section.title, "bold")
         for sentence in (*section.paragraphs, *section.bullets):
             write(console, sentence)
-        for part in section.parts:
-            print_table(console, part.table)
+        for table in section.tables:
+            print_table(console, table)
 
 
 def write(console: Console, text: str, style: str = "", indent: int = 0, mark: str = "") -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from secid.errors import InputError
-from secid.read.rewrites import as_lines, in_utf8, rewrite, without_commas, without_surrogates
+from secid.read.rewrites import as_lines, in_utf8, rewrite
 from secid.read.rows import PART_BYTES, ROW_LIMIT, Broken, Part, Parts, Row, shorten
 from secid.read.schemas.patterns import NEGATIVE, QUERY, fits
 from secid.read.stream import CHUNK, ByteStream
@@ -30,10 +30,6 @@ WRAPPERS = ("data", "rows", "records", "examples", "train")
 KEY_END = re.compile(rb'"[ \t\r\n]*:')
 """Every key of an object ends like this; texts rarely hold it. So its count is never below the number of keys."""
 
-TRAILING_COMMA = re.compile(rb'("(?:[^"\\]++|\\.)*+")|,(?=\s*(?:[]}]|$))')
-"""A text, or a comma behind which nothing follows."""
-
-COMMA = "; a comma too many"
 BETWEEN = "; a comma ends the line, as in an array without its brackets"
 HALF_A_PAIR = "half of a surrogate pair, which is no character"
 TOO_DEEP = Broken("too_deep", "nested about a thousand levels deep")
@@ -121,13 +117,8 @@ def _hint(text: bytes | bytearray) -> str:
     text = text.strip()
     if text.endswith((b"},", b"],")):
         return BETWEEN
-    if text.startswith((b"{'", b"['")):
-        return "; single quotes are Python's, not JSON's: `json.dumps` writes JSON"
-    try:
-        orjson.loads(TRAILING_COMMA.sub(rb"\1", text))
-    except ValueError:
-        return ""
-    return COMMA
+    is_python = text.startswith((b"{'", b"['"))
+    return "; single quotes are Python's, not JSON's: `json.dumps` writes JSON" if is_python else ""
 
 
 def count_keys(value: Any) -> int:
@@ -196,10 +187,10 @@ def json_remedy(problem: Broken, path: str, *, lines: bool = False) -> str:
         return in_utf8(path)
     if problem.reason == "duplicate_key":
         return "keep one of the two in each object; in JSON lines only these records are skipped"
-    if COMMA in problem.detail or BETWEEN in problem.detail:
-        return without_commas(path, lines=lines or BETWEEN in problem.detail)
+    if BETWEEN in problem.detail:
+        return "write one object per line, with no comma between them"
     if problem.detail == HALF_A_PAIR:
-        return without_surrogates(path, lines=lines)
+        return "replace it; in JSON lines only these records are skipped"
     if "content after" in problem.detail:
         return f"write one value per line: {rewrite(path, 'jq -c .')}"
     if lines:

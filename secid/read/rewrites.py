@@ -13,8 +13,6 @@ ENCODINGS = ("CP1252", "CP1251", "GB18030", "CP932", "CP949")
 """Western European, Cyrillic, Chinese, Japanese and Korean; UTF-16 shows by its first bytes."""
 
 UTF_8 = "write it in UTF-8"
-COMMAS = r"""'s/("(?:[^"\\]++|\\.)*+")|,(?=\s*(?:[]}]|$))/$1/g'"""
-"""Leaves texts as they are, and takes commas before a closing bracket and at the end."""
 LIST_KEY = re.compile(rb'"(\w+)"\s*:\s*\[\s*\{')
 """The key of a list of objects, in the head of a document."""
 
@@ -35,21 +33,6 @@ def with_commas(path: str, delimiter: str) -> str:
     code = f"import csv, sys; csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, delimiter='{delimiter}'))"
     command = f'python -X utf8 -c "{code}"'
     return f"write it with commas: {rewrite(path, command, '.csv')}"
-
-
-def without_commas(path: str, *, lines: bool) -> str:
-    """The command that takes the trailing commas of each line, or of a document."""
-    command = f"perl -pe {COMMAS}" if lines else f"perl -0777 -pe {COMMAS}"
-    return f"write it without them: {rewrite(path, command)}"
-
-
-def without_surrogates(path: str, *, lines: bool) -> str:
-    """The command that writes a question mark for each half of a surrogate pair in lines, or in a document."""
-    values = "map(json.loads, filter(str.strip, sys.stdin))" if lines else "[json.load(sys.stdin)]"
-    code = "import json, sys; sys.stdout.reconfigure(errors='replace'); "
-    code += f"[print(json.dumps(value, ensure_ascii=False)) for value in {values}]"
-    command = f'python -X utf8 -c "{code}"'
-    return f"write a question mark for each: {rewrite(path, command)}"
 
 
 def as_lines(path: str, head: bytes) -> str:

@@ -1,6 +1,6 @@
-"""report.json: the run as one JSON document, and back.
+"""report.json: the run as one JSON document, and back; and the JSON of every other result.
 
-The document is the `Run` dataclass itself; pydantic checks and writes it, so no field is described twice.
+A document is the dataclass itself; pydantic checks and writes it, so no field is described twice.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from secid.errors import InputError, NumericalError
 from secid.records import encodable
@@ -24,10 +24,11 @@ AGAIN = "name a run folder of `secid score`, or a report.json; where this was on
 
 
 @cache
-def _adapter() -> TypeAdapter[Run]:
+def adapter_of(kind: Any) -> TypeAdapter[Any]:
+    """pydantic's reader and writer of a dataclass."""
     from pydantic import TypeAdapter
 
-    return TypeAdapter(Run)
+    return TypeAdapter(kind)
 
 
 def to_json(run: Run) -> str:
@@ -38,9 +39,9 @@ def to_json(run: Run) -> str:
     """
     from pydantic import ValidationError
 
-    text = json_of(_adapter(), replace(run, schema_version=SCHEMA_VERSION))
+    text = json_of(replace(run, schema_version=SCHEMA_VERSION))
     try:
-        _adapter().validate_json(text)
+        adapter_of(Run).validate_json(text)
     except ValidationError as error:
         raise NumericalError(
             f"{_place(error)} could not be computed, so there is no report to write", remedy="please report this run"
@@ -48,10 +49,12 @@ def to_json(run: Run) -> str:
     return text
 
 
-def json_of(adapter: TypeAdapter[Any], value: object) -> str:
+def json_of(value: Any) -> str:
     """A dataclass as indented JSON, ending in a line feed; bytes of a file's name that are no UTF-8 become U+FFFD."""
     from pydantic_core import PydanticSerializationError, to_json
 
+    kind: Any = type(value)
+    adapter = adapter_of(kind)
     try:
         text = adapter.dump_json(value, indent=2)
     except PydanticSerializationError:
@@ -91,7 +94,7 @@ def from_json(text: str | bytes, where: str = "report.json") -> Run:
             remedy="render it with the secid that wrote it, or score again",
         )
     try:
-        run = _adapter().validate_json(text)
+        run: Run = adapter_of(Run).validate_json(text)
     except ValidationError as error:
         message = error.errors(include_url=False)[0]["msg"]
         raise InputError(f"not a valid report: {_place(error)}: {message}", where=where, remedy=AGAIN) from error
@@ -120,7 +123,7 @@ def read_run(folder: str | PathLike[str]) -> Run:
         raise InputError(f"cannot read the report: {error.strerror}", where=str(path), remedy=AGAIN) from error
 
 
-def json_schema() -> dict[str, Any]:
-    """JSON Schema of report.json."""
-    schema = _adapter().json_schema(mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "secid report", **schema}
+def schema_of(kind: Any, mode: Literal["serialization", "validation"] = "serialization") -> dict[str, Any]:
+    """JSON Schema of a document. mode: as it is written, or as it may be read."""
+    schema = adapter_of(kind).json_schema(mode=mode)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": kind.__name__, **schema}

@@ -17,7 +17,6 @@ from secid.findings.leakage import Leaks
 from secid.findings.lengths import TOKENS_BY, lengths_of, spread, text_lengths
 from secid.findings.lexical_gate import CoverageSample, inactive_gate, queries_without_tokens
 from secid.findings.matches import Matcher
-from secid.findings.status import repair_command
 from secid.findings.summary import Case, text_findings, wordless_finding
 from secid.findings.texts import text_masks
 from secid.pool import SPLITTERS, Plan, PlannedSource, bad_reasons
@@ -29,6 +28,7 @@ from secid.read.evaluation import EvaluationSet
 from secid.records import Source
 from secid.results.catalogue import CAUTIONS, DEFECTS
 from secid.results.check import CHECK_SCHEMA_VERSION, Check, CheckedSource, Evaluation, FileRead, SourceCaution
+from secid.results.commands import hidden, repair_command
 from secid.settings import DEFAULTS, FIELDS, Settings, flag_of, value_text
 from secid.version import VERSION
 
@@ -87,7 +87,8 @@ def with_commands(check: Check, specs: Sequence[str], given: Mapping[str, object
 
     specs, given : the sources, and the settings that are not left to files and environment, as for `score`.
     """
-    if STANDARD_INPUT in specs or all(source.status != "repair" for source in check.sources):
+    unusable = STANDARD_INPUT in specs or any(map(hidden, specs))
+    if unusable or all(source.status != "repair" for source in check.sources):
         return check
     flags = [word for name, value in given.items() if value is not None for word in _typed(name, value)]
     sources = tuple(

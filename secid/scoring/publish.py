@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from secid.analyses.controls import Control
 from secid.analyses.ranking import difference_interval, interval
-from secid.findings.status import repair_command, sound_negatives
+from secid.findings.status import sound_negatives
 from secid.findings.summary import SourceFindings
 from secid.measure.information import trace
 from secid.measure.proxies import ProxyValues, proxies
@@ -19,6 +19,7 @@ from secid.measure.spectrum import spectrum
 from secid.measure.summary import gate_means
 from secid.measure.uncertainty import difference
 from secid.results import Against, BudgetPoint, ControlResult, InputFile, Proxies, SourceResult, WithoutFlagged
+from secid.results.commands import no_command, repair_command
 from secid.settings import Settings
 from secid.triplets.estimates import Estimate
 from secid.triplets.measure_set import Bench
@@ -104,7 +105,7 @@ def source_result(
         n_flagged=answer.flagged.n,
         flagged_share=answer.flagged.estimate.value,
         repair=repair_command(run, planned.name, answer.defects, inputs[0].path)
-        if answer.status == "repair" and not any(file.read_once for file in inputs)
+        if answer.status == "repair" and not no_command(planned.name, read_once=any(file.read_once for file in inputs))
         else None,
         without_flagged=without_flagged,
         rank=rank,

@@ -11,8 +11,9 @@ import pytest
 from secid.cli.schema import Document
 from secid.gating.baseline import from_json, to_json
 from secid.gating.init import policy_text
-from secid.gating.policy import Policy, parse_policy, policy_schema
+from secid.gating.policy import Policy, parse_policy
 from secid.pages.gate_page import verdict_json
+from secid.results.document import schema_of
 from tests.cli.conftest import ROOT
 from tests.schemas import disagreements
 from tests.unit.gating.conftest import baseline_of, sample, source_of
@@ -84,5 +85,5 @@ def test_a_policy_fits_where_the_program_takes_it(invoke):
     ],
 )
 def test_what_the_program_refuses_does_not_fit(table):
-    schema = policy_schema()
+    schema = schema_of(Policy, "validation")
     assert len(disagreements(table, schema, schema)) == 1

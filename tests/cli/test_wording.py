@@ -139,11 +139,7 @@ MIXTURE = MixResult(
         part("llm", 0.3, status="unusable"),
         part("unused", 0.0, status="repair", repair="secid select run --source unused --drop repeat -o u.jsonl"),
     ),
-    hybrids=(
-        Hybrid(
-            first="bm25", second="dense", budget=10.0, first_nats=0.4, second_nats=0.4, half_nats=0.45, union_nats=0.46
-        ),
-    ),
+    hybrids=(Hybrid(first="bm25", second="dense", budget=10.0, half_nats=0.45, union_nats=0.46),),
     remarks=("a remark on the mixture",),
 )
 BLEND = Blend(

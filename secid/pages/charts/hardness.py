@@ -10,14 +10,13 @@ from markupsafe import Markup
 from secid.pages.charts.scores import REFERENCES
 from secid.pages.charts.svg import (
     FONT,
+    NAME_CHARACTERS,
     Scale,
     across,
     dot,
     grid_across,
-    label,
     line,
     numbers_across,
-    text_width,
     ticks,
     wide,
     words,
@@ -31,8 +30,8 @@ TOP, HEIGHT, BELOW, LEFT = 24.0, 240.0, 42.0, 46.0
 """Heights of the title of the upward axis, of the plot with the names of its ends, and of the axis across; and the
 room of the upward axis, which page.css leaves.
 """
-NARROW, NAME_ROOM = 280.0, 130.0
-"""Widths of the plot on a phone, where names are placed apart (wider plots part them more), and of a name."""
+NARROW, CHARACTER = 280.0, 0.65 * FONT
+"""Widths of the plot on a phone, where names are placed apart (wider plots part them more), and of a character."""
 SPOTS = tuple((side, dy) for dy in (-8, 17, -23, 32, -38, 47, -53, -68, -83) for side in (1, -1))
 """Where a name may be: right or left of its point, and how far below; the first is the best."""
 ANCHORS = {1: None, -1: "end"}
@@ -136,8 +135,8 @@ def _names(points: Sequence[_Point], x_scale: Scale, y_scale: Scale) -> list[Mar
     for item, x, y in places:
         if item.is_control:
             continue
-        text = label(item.name, NAME_ROOM)
-        rooms = [_room(text_width(text), x, y + dy, side) for side, dy in SPOTS]
+        text = short(item.name, NAME_CHARACTERS)
+        rooms = [_room(CHARACTER * len(text), x, y + dy, side) for side, dy in SPOTS]
         costs = [
             _outside(room) + sum(_shared(room, other) for other in taken) + 3.0 * abs(dy)
             for room, (_, dy) in zip(rooms, SPOTS, strict=True)

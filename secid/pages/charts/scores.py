@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from secid.pages.charts.svg import (
+    NAME_CHARACTERS,
     Scale,
     across,
     around,
@@ -24,8 +25,8 @@ from secid.pages.page import Chart, described
 from secid.pages.sanitize import short
 from secid.results import BudgetPoint, ControlResult, Measurement, Run
 
-ROW, NAME_ROW, NAME_CHARACTERS = 24.0, 16.0, 18
-"""Heights of a row, and of the name of a control above; characters of a name that fit on a phone."""
+ROW, NAME_ROW = 24.0, 16.0
+"""Heights of a row, and of the name of a control above."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Controls whose score is drawn through the rows of the sources, by the words that label them."""
 

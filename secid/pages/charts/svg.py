@@ -1,7 +1,6 @@
-"""Building blocks of all charts: elements, scales, axes, legends.
+"""Building blocks of all charts: elements, scales and axes.
 
 Presentation attributes carry what the page needs without its stylesheet; classes carry colour.
-A series differs in colour, dash and marker, never by colour alone.
 """
 
 from __future__ import annotations
@@ -9,38 +8,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10
-from unicodedata import combining, east_asian_width
 
 from markupsafe import Markup, escape
 
-from secid.pages.sanitize import plain, short
+from secid.pages.sanitize import plain
 
-WIDTH = 460
-"""Width of every chart in its own units; a phone scales it down to about 330 pixels."""
 FONT = 14
 """Size of all words: on a phone of 360 pixels just under 10."""
-LINE, AXIS = 19.0, 40.0
-"""Height of a line of words, and of an axis below a chart: its numbers and its title."""
-TICK_GAP = 6.0
-"""Least room between two numbers of an axis."""
-MOST_CHARACTERS = 40
-"""Of a name in a chart, however narrow they are."""
-LABEL_ROOM = 195.0
-"""Width that a name has in a legend of two columns."""
-COLOURS = ("#0b6bcb", "#b8480f", "#12805c", "#9333a8", "#8a6500", "#b3224f", "#0f7485", "#5c5f66")
-"""Of the series where the page's style is off; page.css has the same, and others for the dark."""
-N_COLOURS = len(COLOURS)
-DASHES = ("", "6 3", "2 3", "8 3 2 3", "12 4", "1 4", "4 2 1 2", "10 2 2 2")
+NAME_CHARACTERS = 18
+"""Of a name in a chart, as many as fit on a phone; the answer table has it whole."""
+SOURCE_COLOUR = "#0b6bcb"
+"""Of sources where the page's style is off; page.css has the same, and another for the dark."""
 
 
 def tag(name: str, body: Markup | str = "", /, **attributes: object) -> Markup:
     """One element. Values are escaped; `_` in a name is `-` (`class_` is class); None leaves it out.
 
-    The class of a series, or of sources, brings its colour along.
+    The class of sources brings its colour along.
     """
-    first = str(attributes.get("class_")).split()[0]
-    if first in CLASS_COLOURS:
-        attributes["color"] = CLASS_COLOURS[first]
+    if str(attributes.get("class_")).split()[0] == "src":
+        attributes["color"] = SOURCE_COLOUR
     parts = [
         Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _value(value))
         for key, value in attributes.items()
@@ -54,23 +41,6 @@ def _value(value: object) -> str:
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
 
 
-def picture(key: str, title: str, description: str, height: float, body: Sequence[Markup]) -> Markup:
-    """The whole SVG. key: makes the ids of title and description unique within the page."""
-    return tag(
-        "svg",
-        Markup("").join([tag("title", title, id=f"{key}-t"), tag("desc", description, id=f"{key}-d"), *body]),
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {WIDTH} {ceil(height)}",
-        width=WIDTH,
-        height=ceil(height),
-        role="img",
-        aria_labelledby=f"{key}-t {key}-d",
-        font_size=FONT,
-        fill="currentColor",
-        class_="chart",
-    )
-
-
 def words(
     x: float | str, y: float, text: str, *, dx: float = 0.0, anchor: str | None = None, class_: str | None = None
 ) -> Markup:
@@ -82,33 +52,6 @@ def dot(x: str, y: float, class_: str, tip: str) -> Markup:
     """A source's filled dot, or a control's hollow one. tip: shown under the pointer."""
     fill = "none" if class_ == "ctl" else None
     return tag("circle", tag("title", plain(tip)), cx=x, cy=y, r=4.5, class_=class_, stroke="currentColor", fill=fill)
-
-
-def label(name: str, room: float = LABEL_ROOM) -> str:
-    """A name short enough for its room in a chart; the table next to it has it whole."""
-    limit = MOST_CHARACTERS
-    while limit > 2 and text_width(short(name, limit)) > room:
-        limit -= 1
-    return short(name, limit)
-
-
-def text_width(text: str) -> float:
-    """Width of a line of words in a chart, an upper estimate."""
-    return FONT * sum(map(_em, text))
-
-
-NARROW, BROAD = frozenset(" .,:;|'`!()[]/\\-fijlrtI"), frozenset("mwMW@%&…—")
-
-
-def _em(char: str) -> float:
-    """Width of a character over the size of the font: an upper estimate from DejaVu Sans, a wide font."""
-    if combining(char):
-        return 0.0
-    if char in BROAD or east_asian_width(char) in "WF":
-        return 1.05
-    if char in NARROW:
-        return 0.42
-    return 0.65 if char.islower() or char.isdigit() or char == "_" else 0.85
 
 
 def line(
@@ -172,67 +115,6 @@ def numbers_across(scale: Scale, y: float) -> list[Markup]:
     ]
 
 
-CLASS_COLOURS = {**{f"s{number}": colour for number, colour in enumerate(COLOURS)}, "src": COLOURS[0]}
-
-
-def series_class(number: int) -> str:
-    """Class that carries the colour of a series."""
-    return f"s{number % N_COLOURS}"
-
-
-def marker(number: int, x: float, y: float) -> Markup:
-    """The mark of a series: circle, square, triangle, diamond, in turn; hollow for the second four."""
-    r = 4.2
-    shapes = (
-        f"M{_value(x - r)} {_value(y)}a{r} {r} 0 1 0 {2 * r:g} 0a{r} {r} 0 1 0 {-2 * r:g} 0z",
-        f"M{_value(x - 3.7)} {_value(y - 3.7)}h7.4v7.4h-7.4z",
-        f"M{_value(x)} {_value(y - 5)}l4.8 8.2h-9.6z",
-        f"M{_value(x)} {_value(y - 5.2)}l5.2 5.2l-5.2 5.2l-5.2 -5.2z",
-    )
-    hollow = number % N_COLOURS >= len(shapes)
-    return tag(
-        "path",
-        d=shapes[number % len(shapes)],
-        class_=f"{series_class(number)} m{' hollow' if hollow else ''}",
-        stroke="currentColor",
-        fill="none" if hollow else None,
-    )
-
-
-def curve(number: int, points: Sequence[tuple[float, float]]) -> Markup:
-    """The line of a series with a mark on each point."""
-    if not points:
-        return Markup("")
-    path = "M" + "L".join(f"{_value(float(x))} {_value(float(y))}" for x, y in points)
-    return Markup("").join(
-        [
-            tag(
-                "path",
-                d=path,
-                fill="none",
-                stroke="currentColor",
-                class_=f"{series_class(number)} l",
-                stroke_dasharray=DASHES[number % len(DASHES)] or None,
-            ),
-            *(marker(number, x, y) for x, y in points),
-        ]
-    )
-
-
-def legend(names: Sequence[str], y: float) -> tuple[list[Markup], float]:
-    """Marks with names, two a row; the height that they take."""
-    step = WIDTH / 2
-    parts = []
-    for number, name in enumerate(names):
-        x, top = (number % 2) * step, y + LINE * (number // 2)
-        parts += [
-            line(x + 2, top - 4, x + 26, top - 4, f"{series_class(number)} l", DASHES[number % len(DASHES)]),
-            marker(number, x + 14, top - 4),
-            words(x + 33, top, label(f"{number + 1}. {name}")),
-        ]
-    return parts, LINE * ceil(len(names) / 2)
-
-
 @dataclass(frozen=True)
 class Scale:
     """Values to places along one axis."""
@@ -241,12 +123,9 @@ class Scale:
     high: float
     start: float
     end: float
-    log: bool = False
 
     def __call__(self, value: float) -> float:
-        low, high, value = (
-            (log10(self.low), log10(self.high), log10(value)) if self.log else (self.low, self.high, value)
-        )
+        low, high = self.low, self.high
         return self.start + (self.end - self.start) * ((value - low) / (high - low) if high > low else 0.5)
 
 
@@ -264,37 +143,3 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     step *= next((factor for factor in (1, 2, 5) if (high - low) / (step * factor) <= about), 10)
     first = ceil(low / step - 1e-9)
     return [round(number * step, 12) for number in range(first, floor(high / step + 1e-9) + 1)]
-
-
-def bottom_axis(
-    scale: Scale, values: Sequence[tuple[float, str]], top: float, bottom: float, title: str = ""
-) -> list[Markup]:
-    """Grid lines, numbers as far as they have room, and a title below. Takes AXIS units below `bottom`."""
-    middle = (scale.start + scale.end) / 2
-    values = apart(scale, values)
-    return [
-        *(line(scale(value), top, scale(value), bottom, "grid", opacity=0.2) for value, _ in values),
-        *(words(scale(value), bottom + 17, text, anchor="middle", class_="tick") for value, text in values),
-        *([words(middle, bottom + 35, title, anchor="middle", class_="tick")] if title else []),
-    ]
-
-
-def apart(scale: Scale, values: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """The numbers along an axis without those that would run into one before them."""
-    places: list[tuple[float, str]] = []
-    end = float("-inf")
-    for value, text in sorted(values):
-        half = text_width(text) / 2
-        if scale(value) - half >= end + TICK_GAP:
-            places.append((value, text))
-            end = scale(value) + half
-    return places
-
-
-def left_axis(scale: Scale, values: Sequence[tuple[float, str]], left: float, right: float, title: str) -> list[Markup]:
-    """Grid lines and numbers to the left; the title is above, level with the axis."""
-    return [
-        *(line(left, scale(value), right, scale(value), "grid", opacity=0.2) for value, _ in values),
-        *(words(left - 6, scale(value) + 4, text, anchor="end", class_="tick") for value, text in values),
-        words(0, scale.end - 9, title, class_="tick"),
-    ]

@@ -1,23 +1,19 @@
-"""How far the order rests on the settings: lines for settings that are numbers, heat tables for names."""
+"""How far the order rests on the settings: a heat table for each aspect."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from math import inf
 
-from secid.pages.charts.lines import lines
 from secid.pages.glossary import SETTINGS, terms
 from secid.pages.numbers import budget, count, fraction, interval, listed, nats, plural
-from secid.pages.page import Chart, Part, Section, Table, described, number, text, wrapped
+from secid.pages.page import Section, Table, number, text, wrapped
 from secid.pages.sanitize import code, named, plain
 from secid.results import Ablation, AblationRow, Run
 from secid.settings import in_words
 
 SHADES = 10
 WEIGHT, SAMPLE = "weight", "sample"
-NUMERIC = ("temperature", SAMPLE)
-"""Ablations whose settings are numbers; those of all others are names."""
 SHOWN_SETTINGS, SHOWN_PAIRS = 6, 3
 UNBROKEN = 8
 """Sources whose order fits one line."""
@@ -54,7 +50,7 @@ def ablation_section(run: Run) -> Section:
         title=title,
         paragraphs=(summary,) if summary else (),
         bullets=tuple(f"{plain(in_words(item.name))}: {_aspect(item)}" for item in run.ablations),
-        parts=tuple(_part(run, item) for item in run.ablations),
+        tables=tuple(_table(run, item) for item in run.ablations),
         terms=_terms(run),
     )
 
@@ -106,16 +102,14 @@ def _terms(run: Run) -> tuple[tuple[str, str], ...]:
     return (
         *(SETTINGS[name] for name in names if name in SETTINGS),
         *terms("ECI_sem" if run.budget == 1.0 else "ECI_B", "order", "stability"),
-        *terms(*(["range"] if any(name != WEIGHT for name in names) else [])),
-        *terms(*(["shade"] if any(name not in NUMERIC for name in names) else [])),
+        *terms(*(["range"] if any(name != WEIGHT for name in names) else []), "shade"),
     )
 
 
-def _part(run: Run, item: Ablation) -> Part:
-    """The table of one aspect: with a chart where its settings are numbers, as a heat table where they are names."""
+def _table(run: Run, item: Ablation) -> Table:
+    """The heat table of one aspect."""
     names = [source.name for source in run.sources]
     blocks = list(dict.fromkeys(block for row in item.rows for block in row.block_stability))
-    numeric = len(item.rows) > 1 and all(_place(item, row.setting) is not None for row in item.rows)
     sampled = any(row.n_queries for row in item.rows)
     rows = [
         (
@@ -133,7 +127,7 @@ def _part(run: Run, item: Ablation) -> Part:
         rows.append(("range", *(["–"] * sampled), *ranges, *["–"] * (2 + len(blocks))))
     at = "" if run.budget == 1.0 else f" at B = {budget(run.budget)}"
     interval_of = ", with the 95 % CI of the score of all queries" if sampled else ""
-    table = Table(
+    return Table(
         caption=f"Score in nats{at} by {plain(in_words(item.name))}{interval_of}",
         columns=(
             text(plain(in_words(item.name))),
@@ -144,19 +138,21 @@ def _part(run: Run, item: Ablation) -> Part:
             *(number(f"stability in {plain(block)}") for block in blocks),
         ),
         rows=tuple(rows),
-        shades=() if numeric else _shades(item, names, rows),
+        shades=_shades(item, sampled, names, rows),
     )
-    return Part(table=table, chart=_chart(run, item) if numeric else None)
 
 
-def _shades(item: Ablation, names: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[tuple[int | None, ...], ...]:
+def _shades(
+    item: Ablation, sampled: bool, names: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[tuple[int | None, ...], ...]:
     """A shade for each score, within its row; none for the other cells of the table."""
     shades: list[tuple[int | None, ...]] = []
     for row, cells in zip_longest(item.rows, rows):
         values = [row.scores.get(name) for name in names] if row else []
         known = [value for value in values if value is not None]
         own = [_shade(value, min(known, default=0.0), max(known, default=0.0)) for value in values]
-        shades.append((None, *own, *[None] * (len(cells) - 1 - len(own))))
+        before = [None] * (1 + sampled)
+        shades.append((*before, *own, *[None] * (len(cells) - len(before) - len(own))))
     return tuple(shades)
 
 
@@ -178,45 +174,3 @@ def _order(run: Run, row: AblationRow) -> str:
     ranks = {source.name: source.rank for source in run.sources}
     between = "\u00a0" if len(ranks) <= UNBROKEN else " "
     return between.join(str(ranks[name]) for name in row.order if name in ranks)
-
-
-def _place(item: Ablation, setting: str) -> float | None:
-    """The number that a setting is, for a logarithmic axis; None for a name, even one that reads as a number."""
-    if item.name not in NUMERIC:
-        return None
-    try:
-        value = float(setting.removesuffix("%").strip())
-    except ValueError:
-        return None
-    return value if 0 < value < inf else None
-
-
-def _chart(run: Run, item: Ablation) -> Chart:
-    places = {row.setting: place for row in item.rows if (place := _place(item, row.setting)) is not None}
-    series = {
-        source.name: [
-            (places[row.setting], value) for row in item.rows if (value := row.scores.get(source.name)) is not None
-        ]
-        for source in run.sources
-    }
-    title, base = f"Score by {plain(in_words(item.name))}", places.get(item.base)
-    description = described(
-        (name, ", ".join(f"{nats(value)} at {place:g}" for place, value in points)) for name, points in series.items()
-    )
-    unit = " (% of the queries, log scale)" if item.name == SAMPLE else " (log scale)"
-    return Chart(
-        title=title,
-        description=description,
-        draw=lambda: lines(
-            f"ablation-{plain(item.name)}",
-            series,
-            title=title,
-            description=description,
-            x_title=f"{plain(item.name)}{unit}",
-            y_title="score (nats)",
-            log_x=True,
-            zero=True,
-            x_ticks=[(place, f"{place:g}") for place in places.values()],
-            mark_x=(base, "this run") if base is not None else None,
-        ),
-    )

@@ -4,67 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from secid.pages.charts.lines import lines
-from secid.pages.glossary import compares, equal_numbers, terms
+from secid.pages.glossary import equal_numbers, terms
 from secid.pages.numbers import SPACE, budget, count, fraction, listed, nats, percent
-from secid.pages.page import Chart, Part, Section, Table, described, foreign, number, wrapped
+from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.sanitize import named, plain
 from secid.results import BudgetPoint, Run
 
 Curve = tuple[BudgetPoint, ...]
-RANDOM = "random (control)"
 SHOWN_CROSSINGS = 6
 
 
 def budget_section(run: Run) -> Section | None:
     """ECI_B of all sources at the budgets they share, on equal numbers where there are any."""
-    curves = {source.name: _nats(source.compared_curve) for source in run.sources}
+    curves = {source.name: source.compared_curve for source in run.sources}
+    whole = {source.name: source.budget_curve for source in run.sources}
     budgets = _shared(curves.values())
     if not budgets:
         return None
-    compared = _table({source.name: source.compared_curve for source in run.sources}, budgets, "")
-    whole = {source.name: source.budget_curve for source in run.sources}
-    own = _table(whole, _shared(map(_nats, whole.values())), ", each source's own sample")
-    parts = [Part(table=compared, chart=_chart(run, curves, budgets))]
-    parts += [Part(table=own)] if run.equal_numbers else []
-    own_number = any(column.title == "B = N" for part in parts for column in part.table.columns)
+    compared = _table(curves, budgets, "")
+    own = _table(whole, _shared(whole.values()), ", each source's own sample")
+    tables = (compared, own) if run.equal_numbers else (compared,)
+    own_number = any(column.title == "B = N" for table in tables for column in table.columns)
     return Section(
         anchor="budget",
         link="Budget",
         title="Does the order hold for more negatives?",
         paragraphs=(_meaning(run), _crossings(run)),
-        parts=tuple(parts),
+        tables=tables,
         terms=terms("ECI_B", "shortfall", *(["B = N"] * own_number)),
-    )
-
-
-def _chart(run: Run, curves: Mapping[str, Mapping[float, float]], budgets: list[float]) -> Chart:
-    """Each source relative to the highest, and the random control where it compares."""
-    highest = {at: max(values[at] for values in curves.values()) or 1.0 for at in budgets}
-    relative = {name: [(at, values[at] / highest[at]) for at in budgets] for name, values in curves.items()}
-    random = next((control for control in run.controls if control.kind == "random"), None)
-    control = {} if random is None else _nats(random.budget_curve)
-    comparable = random is not None and all(compares(run, random, at) for at in budgets)
-    reference = [(at, control[at] / highest[at]) for at in budgets if at in control] if comparable else []
-    title = "Score at growing budgets, relative to the highest source"
-    description = described(
-        (name, ", ".join(f"{fraction(value)} at {budget(at)}" for at, value in points))
-        for name, points in relative.items()
-    )
-    return Chart(
-        title=title,
-        description=description,
-        draw=lambda: lines(
-            "budget",
-            relative,
-            title=title,
-            description=description,
-            x_title="budget B (negatives drawn, log scale)",
-            y_title="ECI_B relative to the highest source",
-            log_x=True,
-            x_ticks=[(at, budget(at)) for at in budgets],
-            reference=(RANDOM, reference) if reference else None,
-        ),
     )
 
 
@@ -89,7 +56,7 @@ def _table(curves: Mapping[str, Curve], budgets: list[float], whose: str) -> Tab
 
 def _at_own_number(curve: Curve, shared: list[float]) -> str:
     """The score at a budget of as many negatives as the source has, where that is its own alone."""
-    own = next((point for point in curve if point.budget > 0 and point.budget not in shared), None)
+    own = next((point for point in curve if point.budget not in shared), None)
     if own is None:
         return "–"
     return f"{nats(own.nats)}\n(short by {nats(own.bias_nats)}; N{SPACE}={SPACE}{budget(own.budget)})"
@@ -123,15 +90,10 @@ def _crossings(run: Run) -> str:
     return f"By the estimates, without a test: {listed(crossings, SHOWN_CROSSINGS)}."
 
 
-def _shared(curves: Iterable[Mapping[float, float]]) -> list[float]:
+def _shared(curves: Iterable[Curve]) -> list[float]:
     """Budgets that all curves have, rising."""
-    budgets = [set(curve) for curve in curves]
+    budgets = [{point.budget for point in curve} for curve in curves]
     return sorted(set.intersection(*budgets)) if budgets else []
-
-
-def _nats(curve: Curve) -> dict[float, float]:
-    """ECI_B by budget; an edited report may hold budgets that no axis has a place for."""
-    return {point.budget: point.nats for point in curve if point.budget > 0}
 
 
 def directions_section(run: Run) -> Section:
@@ -153,6 +115,6 @@ def directions_section(run: Run) -> Section:
         anchor="directions",
         link="Variety",
         title="How varied the negatives are",
-        parts=(Part(table=table),),
+        tables=(table,),
         terms=terms("effective rank", "‖M‖", "eigenvalue share", "tr M"),
     )

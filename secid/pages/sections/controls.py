@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from secid.pages.glossary import control_title, kind_name, score_name, score_point, terms
 from secid.pages.numbers import capital, count, interval, listed, nats, percent
-from secid.pages.page import Part, Section, Table, foreign, number, wrapped
+from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.sanitize import named, plain
 from secid.results import Against, ControlResult, Run
 
@@ -104,22 +104,20 @@ def controls_section(run: Run) -> Section | None:
         link="Controls",
         title="Controls",
         paragraphs=(MEANING,),
-        parts=(_against(run), _scores(run)),
+        tables=(_against(run), _scores(run)),
         terms=terms("difference", "ECI_sem", "95 % CI", "diversity fraction", "queries", "negatives", "new texts"),
     )
 
 
-def _against(run: Run) -> Part:
+def _against(run: Run) -> Table:
     kinds = list(dict.fromkeys(control.kind for control in run.controls))
     cells = {(item.source, control.kind): item for control in run.controls for item in control.against}
     rows = tuple(
         (plain(source.name), *(_difference(cells.get((source.name, kind))) for kind in kinds)) for source in run.sources
     )
     columns = (foreign("source"), *(wrapped(kind_name(kind)) for kind in kinds))
-    return Part(
-        table=Table(caption="Source minus control in nats, with 95 % CI", columns=columns, rows=rows),
-        note="Level: the interval holds 0.",
-    )
+    caption = "Source minus control in nats, with 95 % CI; level: the interval holds 0"
+    return Table(caption=caption, columns=columns, rows=rows)
 
 
 def _difference(item: Against | None) -> str:
@@ -128,7 +126,7 @@ def _difference(item: Against | None) -> str:
     return f"{item.placed} {nats(item.difference_nats, signed=True)}\n({interval(item.interval_95)})"
 
 
-def _scores(run: Run) -> Part:
+def _scores(run: Run) -> Table:
     at = () if run.budget == 1.0 else (wrapped(f"{score_name(run)} (nats)"),)
     rows = tuple(
         (
@@ -145,7 +143,7 @@ def _scores(run: Run) -> Part:
     )
     head = ("ECI_sem (nats)", "95 % CI", "diversity fraction", "queries", "negatives", "new texts")
     columns = (foreign("control"), *at, *map(number, head))
-    return Part(table=Table(caption="Scores of the controls", columns=columns, rows=rows))
+    return Table(caption="Scores of the controls", columns=columns, rows=rows)
 
 
 def _at_budget(control: ControlResult, budget: float) -> str:

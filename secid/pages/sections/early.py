@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from secid.pages.glossary import terms
 from secid.pages.numbers import count, listed, nats, percent, plural
-from secid.pages.page import Part, Section, Table, foreign, number, text
+from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.sanitize import named, plain
 from secid.results import EarlyStop, Run
 
@@ -88,9 +88,9 @@ def early_section(run: Run) -> Section | None:
         link="Early stop",
         title="Stopped once the order was clear",
         paragraphs=tuple(early_sentences(run, stop)),
-        parts=(
-            Part(table=Table(caption="Looks", columns=look_columns, rows=looks)),
-            Part(table=Table(caption="Decided pairs", columns=pair_columns, rows=pairs)),
+        tables=(
+            Table(caption="Looks", columns=look_columns, rows=looks),
+            Table(caption="Decided pairs", columns=pair_columns, rows=pairs),
         ),
         terms=(
             *terms("queries", "difference"),

@@ -7,7 +7,7 @@ from itertools import combinations
 from secid.pages.findings import present_names, share_interval
 from secid.pages.glossary import in_plain_words, rule_of, terms
 from secid.pages.numbers import count, listed, nats, percent
-from secid.pages.page import Part, Section, Table, foreign, number, text
+from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.sanitize import code, plain
 from secid.results import Run
 from secid.results.catalogue import FINDINGS
@@ -25,12 +25,12 @@ def findings_section(run: Run) -> Section | None:
         link="Findings",
         title="Findings in numbers",
         paragraphs=(f"Evaluated, and in no source: {listed(absent, len(FINDINGS))}.",) if absent else (),
-        parts=(*_numbers(run), _rules(run, evaluated), *_overlaps(run, present)),
+        tables=(*_numbers(run), _rules(run, evaluated), *_overlaps(run, present)),
         terms=terms("share", "95 % CI", "share of weight", "part of the score"),
     )
 
 
-def _numbers(run: Run) -> tuple[Part, ...]:
+def _numbers(run: Run) -> tuple[Table, ...]:
     rows = tuple(
         (
             plain(source.name),
@@ -47,10 +47,10 @@ def _numbers(run: Run) -> tuple[Part, ...]:
     )
     heads = ("negatives", "share", "95 % CI", "share of weight", "part of the score (nats)")
     columns = (foreign("source"), text("finding"), *map(number, heads))
-    return (Part(table=Table(caption="Findings by source", columns=columns, rows=rows)),) if rows else ()
+    return (Table(caption="Findings by source", columns=columns, rows=rows),) if rows else ()
 
 
-def _rules(run: Run, names: list[str]) -> Part:
+def _rules(run: Run, names: list[str]) -> Table:
     """What each finding is, and from which share it is listed."""
     rows = tuple(
         (
@@ -62,10 +62,10 @@ def _rules(run: Run, names: list[str]) -> Part:
         for name in names
     )
     columns = (text("finding"), text("rule"), number("listed above"), text("more"))
-    return Part(table=Table(caption="Rules of the findings", columns=columns, rows=rows))
+    return Table(caption="Rules of the findings", columns=columns, rows=rows)
 
 
-def _overlaps(run: Run, names: list[str]) -> tuple[Part, ...]:
+def _overlaps(run: Run, names: list[str]) -> tuple[Table, ...]:
     """Negatives with two findings at once; pairs that no source has are left out."""
     rows = []
     for first, second in combinations(names, 2):
@@ -74,4 +74,4 @@ def _overlaps(run: Run, names: list[str]) -> tuple[Part, ...]:
             rows.append((f"{in_plain_words(first)} and {in_plain_words(second)}", *map(count, shared)))
     columns = (text("findings"), *(number(plain(source.name)) for source in run.sources))
     table = Table(caption="Negatives with two findings at once", columns=columns, rows=tuple(rows))
-    return (Part(table=table),) if rows else ()
+    return (table,) if rows else ()

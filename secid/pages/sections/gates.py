@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from secid.pages.charts.histograms import histograms
 from secid.pages.glossary import terms
 from secid.pages.numbers import fraction, nats, percent
-from secid.pages.page import Chart, Part, Section, Table, described, foreign, number
+from secid.pages.page import Section, Table, foreign, number
 from secid.pages.sanitize import plain
 from secid.results import Run
 
-GATES = ("consistency", "locality", "coverage", "weight")
 MEANS = (
     ("consistency_mean", "π"),
     ("locality_mean", "ρ"),
@@ -21,12 +19,7 @@ PROXIES = ("gradient energy", "MNRL loss", "ambiguity")
 
 
 def gates_section(run: Run) -> Section:
-    """Histograms and means of the gates, and scores that others rank by."""
-    title = "Distribution of the gates by source"
-    description = described(
-        (source.name, ", ".join(f"mean {name} {fraction(getattr(source, field))}" for field, name in MEANS))
-        for source in run.sources
-    )
+    """Means of the gates, and scores that others rank by."""
     means = Table(
         caption="Means of the gates",
         columns=(foreign("source"), *(number(name) for _, name in MEANS), number("tr M")),
@@ -39,19 +32,16 @@ def gates_section(run: Run) -> Section:
             for source in run.sources
         ),
     )
-    drawn = any(source.gate_histograms for source in run.sources)
-    chart = Chart(title=title, description=description, draw=lambda: histograms(run.sources, GATES, title, description))
-    note = "Bins from 0 to 1; the tick marks the mean." if drawn else ""
     return Section(
         anchor="gates",
         link="Gates",
         title="Where the weight goes",
-        parts=(Part(table=means, chart=chart if drawn else None, note=note), _proxies(run)),
+        tables=(means, _proxies(run)),
         terms=terms("π", "ρ", "c", "c of positives", "weight", "tr M", "pair, record", *PROXIES),
     )
 
 
-def _proxies(run: Run) -> Part:
+def _proxies(run: Run) -> Table:
     fields = ("gradient_energy", "mnrl_loss", "ambiguity")
     rows = tuple(
         (
@@ -65,5 +55,4 @@ def _proxies(run: Run) -> Part:
         for source in run.sources
     )
     heads = (number(f"{name}, {form}") for name in PROXIES for form in ("pair", "record"))
-    table = Table(caption="Other scores (not used for the rank)", columns=(foreign("source"), *heads), rows=rows)
-    return Part(table=table)
+    return Table(caption="Other scores (not used for the rank)", columns=(foreign("source"), *heads), rows=rows)

@@ -7,7 +7,7 @@ from typing import Any
 
 from secid.pages.glossary import by_reason, in_plain_words, missing_lines, recipe_line, terms
 from secid.pages.numbers import count, fraction, percent, seconds
-from secid.pages.page import Part, Section, Table, foreign, number, text
+from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.sanitize import named, plain
 from secid.records import REASONS
 from secid.results import Overlap, Run
@@ -35,7 +35,7 @@ def overlap_section(overlaps: Sequence[Overlap]) -> tuple[Section, ...]:
         anchor="overlaps",
         link="Overlap",
         title="What the sources share",
-        parts=(Part(table=table),),
+        tables=(table,),
         terms=terms("shared", "same negatives"),
     )
     return (section,)
@@ -68,8 +68,8 @@ def read_section(run: Run) -> Section:
         link="Input",
         title="What was read",
         bullets=(*(f"{in_plain_words(reason)}: {REASONS[reason].text}" for reason in reasons), *missing_lines(run)),
-        parts=(
-            Part(table=Table(caption="Rows and negatives by source", columns=columns, rows=rows)),
+        tables=(
+            Table(caption="Rows and negatives by source", columns=columns, rows=rows),
             *_left_out(run),
             _files(run),
         ),
@@ -77,7 +77,7 @@ def read_section(run: Run) -> Section:
     )
 
 
-def _left_out(run: Run) -> tuple[Part, ...]:
+def _left_out(run: Run) -> tuple[Table, ...]:
     rows = tuple(
         (
             plain(source.name),
@@ -89,17 +89,17 @@ def _left_out(run: Run) -> tuple[Part, ...]:
         for item in source.examples
     )
     columns = (foreign("source"), text("reason"), foreign("where"), foreign("what"))
-    return (Part(table=Table(caption="Examples of what was left out", columns=columns, rows=rows)),) if rows else ()
+    return (Table(caption="Examples of what was left out", columns=columns, rows=rows),) if rows else ()
 
 
-def _files(run: Run) -> Part:
+def _files(run: Run) -> Table:
     rows = tuple(
         (_tail(file.path), plain(source.name), plain(file.mapping, VALUE_LIMIT), count(file.n_bytes), file.sha256[:16])
         for source in run.sources
         for file in source.paths
     )
     columns = (foreign("file"), foreign("source"), foreign("columns"), number("bytes"), text("SHA-256, its start"))
-    return Part(table=Table(caption="Files", columns=columns, rows=rows))
+    return Table(caption="Files", columns=columns, rows=rows)
 
 
 def _tail(path: str) -> str:
@@ -140,9 +140,7 @@ def origin_section(run: Run) -> Section:
         anchor="origin",
         link="Origin",
         title="How this run was made",
-        parts=tuple(
-            Part(table=Table(caption=caption, columns=columns, rows=rows)) for caption, columns, rows in tables if rows
-        ),
+        tables=tuple(Table(caption=caption, columns=columns, rows=rows) for caption, columns, rows in tables if rows),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from secid.pages.glossary import equal_numbers, score_name, score_point, terms
 from secid.pages.numbers import UNKNOWN, count, fraction, interval, letter, nats, percent, probability, rounded
-from secid.pages.page import Part, Section, Table, foreign, number, text
+from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.sanitize import named, plain
 from secid.results import Run, SourceResult
 
@@ -45,7 +45,7 @@ def ranking_section(run: Run) -> Section:
         link="Scores",
         title="Scores",
         paragraphs=(on_equal,) if numbers else (),
-        parts=(Part(table=Table(caption="Scores with their intervals", columns=columns, rows=tuple(rows))),),
+        tables=(Table(caption="Scores with their intervals", columns=columns, rows=tuple(rows)),),
         terms=terms(
             *("ECI_sem" if run.budget == 1.0 else "ECI_B", "95 % CI", "tie", "P(first)", "hardness"),
             *("diversity fraction", "queries"),
@@ -89,7 +89,7 @@ def pairs_section(run: Run) -> Section | None:
         link="Pairs",
         title="Differences between sources",
         paragraphs=(pairs_sentence(run),),
-        parts=(Part(table=Table(caption="Pairs of sources, the higher score first", columns=columns, rows=rows)),),
+        tables=(Table(caption="Pairs of sources, the higher score first", columns=columns, rows=rows),),
         terms=terms("difference", "95 % CI", "Holm p", "queries for 80 %"),
     )
 

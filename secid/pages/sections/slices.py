@@ -7,7 +7,7 @@ from math import inf
 
 from secid.pages.glossary import in_plain_words, terms
 from secid.pages.numbers import count, fraction, interval, letter, nats, percent, plural
-from secid.pages.page import Part, Section, Table, foreign, number, wrapped
+from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.sanitize import named, plain
 from secid.results import Run, Slice, SliceSource
 
@@ -42,7 +42,7 @@ def slices_section(run: Run) -> Section | None:
             slices_sentence(run),
             *([f"{count(n_more)} more slices are in report.json."] if n_more > 0 else []),
         ),
-        parts=(Part(table=table), *_findings(_sorted(run.slices[:FINDING_SLICES]))),
+        tables=(table, *_findings(_sorted(run.slices[:FINDING_SLICES]))),
         terms=terms("queries", "tie", "95 % CI", "stability", "share"),
     )
 
@@ -63,7 +63,7 @@ def slices_sentence(run: Run) -> str:
     return f"{first}{sure}.{lacking if n_lacking else ''}"
 
 
-def _findings(slices: Sequence[Slice]) -> tuple[Part, ...]:
+def _findings(slices: Sequence[Slice]) -> tuple[Table, ...]:
     """Shares of the findings in each slice and source; those that no source has are left out."""
     every = [(part, source) for part in slices for source in part.sources]
     used = list(dict.fromkeys(name for _, item in every for name, share in item.finding_shares.items() if share > 0))
@@ -75,7 +75,7 @@ def _findings(slices: Sequence[Slice]) -> tuple[Part, ...]:
     )
     cut = f", the {len(slices)} largest slices" if len(slices) == FINDING_SLICES else ""
     columns = (foreign("slice and source"), *(number(in_plain_words(name)) for name in used))
-    return (Part(table=Table(caption=f"Share of negatives by finding{cut}", columns=columns, rows=rows)),)
+    return (Table(caption=f"Share of negatives by finding{cut}", columns=columns, rows=rows),)
 
 
 def _sorted(slices: Sequence[Slice]) -> Sequence[Slice]:

@@ -58,7 +58,6 @@ LABEL = (
 
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 NEGATIVE_WORD = re.compile(r"neg(ative)?s?|irrelevant|wrong|incorrect|bad|false|rejected|distractors?", re.IGNORECASE)
-POSITIVE_WORD = re.compile(r"pos(itive)?s?|gold|relevant|correct|chosen", re.IGNORECASE)
 ABOUT = re.compile(
     r"(?i)titles?|headings?|summar(y|ies)|headlines?|reason(s|ing)?|rationales?|explanations?|expansions?|keywords?|"
     r"urls?|authors?|dates?|categor(y|ies)|topics?|domains?|difficult(y|ies)|genres?|stages?|(p|doc|q)?ids?|idx|"

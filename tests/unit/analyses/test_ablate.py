@@ -50,7 +50,7 @@ def test_the_base_of_every_ablation_and_a_slice_of_everything_are_the_run_itself
         base = next(row for row in item.rows if row.setting == item.base)
         assert list(base.order) == order
         assert base.scores == pytest.approx(found.scores)
-    caption = ablation_section(found.run).parts[0].table.caption
+    caption = ablation_section(found.run).tables[0].caption
     assert ("B = 1,000" in caption) == (budget != 1.0)
     (everything,) = found.run.slices
     assert {source.name: source.score_nats for source in everything.sources} == pytest.approx(found.scores)

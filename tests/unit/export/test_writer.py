@@ -15,10 +15,11 @@ import pytest
 
 from secid.errors import OutputError, UsageError
 from secid.export.rows import Passage, Row, RowsOnDisk, row_of
-from secid.export.writer import SCHEMAS, SUFFIXES, Written, new_files, schema_of, suffix_of, write_rows
+from secid.export.writer import SCHEMAS, Written, new_files, schema_of, suffix_of, write_rows
 from secid.read import open_source
 from secid.read.schemas.table import SHAPES
 from secid.records import Defect, Record, Source
+from secid.results.commands import COPY_SUFFIXES
 from secid.settings import Settings
 from tests.tiny_bert import save_tiny_bert
 
@@ -55,7 +56,7 @@ def texts(rows: Sequence[Row]) -> list[tuple[str, list[str], list[str]]]:
     return [(r.query, [p.text for p in r.positives], [p.text for p in r.negatives]) for r in rows]
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", COPY_SUFFIXES)
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_rows_come_back_the_same(tmp_path, schema, suffix):
     rows = [row(number, columns={"lang": "de", "n": number}) for number in range(1, 2060)]
@@ -262,7 +263,7 @@ def test_columns_that_would_change_the_reading_are_named(tmp_path, suffix, colum
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path):
-    for suffix in SUFFIXES:
+    for suffix in COPY_SUFFIXES:
         for name in "ab":
             written([row(1), row(2)], "tevatron", tmp_path / f"{name}{suffix}")
         assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()

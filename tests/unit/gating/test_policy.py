@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from secid.errors import SettingsError, UsageError
-from secid.gating.policy import CHECK_NAMES, Policy, parse_policy, policy_schema, read_policy
+from secid.gating.policy import CHECK_NAMES, Policy, parse_policy, read_policy
+from secid.results.document import schema_of
 from secid.settings import resolve
 from tests.snapshots import refusal
 
@@ -65,7 +66,7 @@ def test_a_missing_file_and_one_that_is_not_toml_are_refused(tmp_path):
 
 
 def test_the_schema_names_every_key():
-    schema = policy_schema()
+    schema = schema_of(Policy, "validation")
     assert schema["additionalProperties"] is False
     assert set(schema["properties"]) == set(Policy.model_fields)
     assert "description" in schema["$defs"]["FindingsPolicy"]["properties"]["preamble"]

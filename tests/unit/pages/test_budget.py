@@ -58,12 +58,11 @@ def test_sources_of_unequal_numbers_are_shown_on_equal_ones_and_whole_beside_it(
     own = (at_one, replace(at_ten, nats=4.0), replace(at_ten, budget=900.0, nats=9.0))
     large = replace(large, budget_curve=own, equal_curve=(at_one, replace(at_ten, nats=2.0)))
     numbers = EqualNumbers(n_queries=30, n_triplets=330)
-    compared, whole = budget_section(replace(run, sources=(small, large), equal_numbers=numbers)).parts
-    assert [row[2].split()[0] for row in compared.table.rows] == ["3.0000", "2.0000"]
-    assert f"{large.name}: 1.000 at 1, 0.667 at 10" in compared.chart.description
-    assert [row[2].split()[0] for row in whole.table.rows] == ["3.0000", "4.0000"]
-    assert [row[3].split()[0] for row in whole.table.rows] == ["–", "9.0000"]
-    assert len(budget_section(run).parts) == 1
+    compared, whole = budget_section(replace(run, sources=(small, large), equal_numbers=numbers)).tables
+    assert [row[2].split()[0] for row in compared.rows] == ["3.0000", "2.0000"]
+    assert [row[2].split()[0] for row in whole.rows] == ["3.0000", "4.0000"]
+    assert [row[3].split()[0] for row in whole.rows] == ["–", "9.0000"]
+    assert len(budget_section(run).tables) == 1
 
 
 def test_each_sources_own_number_of_negatives_has_a_column(run):
@@ -73,11 +72,11 @@ def test_each_sources_own_number_of_negatives_has_a_column(run):
         curve = [point for point in source.budget_curve if point.budget in (1.0, 10.0)]
         own = replace(curve[-1], budget=330.0 + place, nats=20.0 + place)
         sources.append(replace(source, budget_curve=(*curve, own)))
-    shown = budget_section(replace(run, sources=tuple(sources))).parts[0].table
+    shown = budget_section(replace(run, sources=tuple(sources))).tables[0]
     assert [column.title for column in shown.columns] == ["source", "B = 1", "B = 10", "B = N"]
     assert shown.rows[1][-1].startswith("21.00\n(")
     assert shown.rows[1][-1].endswith("; N\u00a0=\u00a0331)")
-    same = budget_section(replace(run, sources=(sources[0], sources[0]))).parts[0].table
+    same = budget_section(replace(run, sources=(sources[0], sources[0]))).tables[0]
     assert "B = N" not in [column.title for column in same.columns]  # then it is a budget that all share
 
 
@@ -87,30 +86,6 @@ def test_crossings_that_were_not_sought_are_not_said_to_be_none(run):
     assert "own sample" in section.paragraphs[0]
     alike = tuple(replace(source, n_queries=30, n_triplets=330) for source in run.sources)
     assert "own sample" not in budget_section(replace(run, sources=alike)).paragraphs[0]
-
-
-def test_a_budget_of_an_edited_report_that_no_axis_holds_is_not_drawn(run):
-    sources = tuple(
-        replace(source, budget_curve=(replace(source.budget_curve[0], budget=0.0), *source.budget_curve[1:]))
-        for source in run.sources
-    )
-    part = budget_section(replace(run, sources=sources)).parts[0]
-    assert [column.title for column in part.table.columns][:2] == ["source", "B = 10"]
-    assert "<svg" in part.chart.draw()
-
-
-def test_a_control_stands_beside_the_sources_at_their_number_of_negatives_alone(run):
-    """Beyond B = 1 a larger sample scores higher, so its line would cross the sources' by its size."""
-    control = next(item for item in run.controls if item.kind == "random")
-    alike = tuple(replace(source, n_triplets=control.n_triplets) for source in run.sources)
-    part = budget_section(replace(run, sources=alike)).parts[0]
-    assert "(control)" in part.chart.draw()
-    for other in (
-        replace(run, sources=(replace(alike[0], n_triplets=control.n_triplets - 1), *alike[1:])),
-        replace(run, sources=alike, equal_numbers=EqualNumbers(n_queries=3, n_triplets=control.n_triplets - 1)),
-    ):
-        part = budget_section(other).parts[0]
-        assert "(control)" not in part.chart.draw()
 
 
 def test_what_is_said_of_budgets_word_for_word(run: Run, snapshot) -> None:

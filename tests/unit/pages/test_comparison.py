@@ -219,7 +219,7 @@ def test_settings_and_hashes_are_shown_in_words(run):
         "titles": {"value": False, "from": "flag"},
     }
     other = replace(run, settings=settings, idf=replace(run.idf, sha256="0123456789abcdef" * 4))
-    rows = page_of_comparison(compare([("a", run), ("b", other)])).details[0].parts[0].table.rows
+    rows = page_of_comparison(compare([("a", run), ("b", other)])).details[0].tables[0].rows
     assert {row[1]: row[3] for row in rows} == {
         "seed": "not set", "titles": "no", "by": "a, b", "IDF table": "012345…"
     }  # fmt: skip

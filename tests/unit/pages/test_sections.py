@@ -22,7 +22,7 @@ RUN = samples.golden()
 
 
 def first_column(part):
-    return [row[0] for row in part.table.rows]
+    return [row[0] for row in part.rows]
 
 
 def test_beyond_b_1_the_score_is_that_on_equal_numbers():
@@ -34,7 +34,7 @@ def test_beyond_b_1_the_score_is_that_on_equal_numbers():
     numbers = EqualNumbers(n_queries=110, n_triplets=1100)
     run = replace(RUN, budget=1000.0, sources=(first, second), equal_numbers=numbers)
     assert own_score(run, second) == "161.3 ±11.3"
-    assert [row[2] for row in ranking_section(run).parts[0].table.rows] == ["174.0", "161.3"]
+    assert [row[2] for row in ranking_section(run).tables[0].rows] == ["174.0", "161.3"]
     assert any("110 queries and 1,100" in sentence for sentence in verdict(run))
     assert not any("1,100" in sentence for sentence in verdict(replace(run, budget=1.0)))
 
@@ -51,7 +51,7 @@ def test_slices_are_in_the_order_of_their_numbers_and_the_absent_one_last():
         (("(absent or empty)", ""), ["“(absent or empty)”", "(absent or empty)"]),
     ):
         run = replace(RUN, slices=tuple(replace(first, value=value) for value in values))
-        assert first_column(slices_section(run).parts[0]) == order
+        assert first_column(slices_section(run).tables[0]) == order
 
 
 def test_a_slice_led_by_another_source_counts_only_where_the_leader_is():
@@ -64,29 +64,26 @@ def test_a_slice_led_by_another_source_counts_only_where_the_leader_is():
 
 
 def test_scores_under_other_weights_are_not_subtracted():
-    rows = {part.table.caption: first_column(part)[-1] for part in ablation_section(RUN).parts}
+    rows = {part.caption: first_column(part)[-1] for part in ablation_section(RUN).tables}
     assert [caption for caption, last in rows.items() if last != "range"] == ["Score in nats by weight"]
 
 
-def test_settings_are_numbers_or_names_by_what_is_varied():
-    """Numbers have a chart, names a heat table; the name of an encoder may read as a number."""
-    item = next(item for item in RUN.ablations if item.name == "temperature")
-    rows = tuple(replace(row, setting=name) for name, row in zip(("0", "-1", "500"), item.rows, strict=False))
-    for made, is_number in (
-        (item, True),
-        (replace(item, name="encoder", rows=rows, base="500"), False),
-        (replace(item, rows=rows, base="500"), False),
-    ):
-        (part,) = ablation_section(replace(RUN, ablations=(made,))).parts
-        assert ((part.chart is not None), bool(part.table.shades)) == (is_number, not is_number)
+def test_every_score_of_an_ablation_has_a_shade_and_nothing_else():
+    for item in RUN.ablations:
+        (part,) = ablation_section(replace(RUN, ablations=(item,))).tables
+        titles = [column.title for column in part.columns]
+        names = [source.name for source in RUN.sources]
+        for shades in part.shades[: len(item.rows)]:
+            assert {title for title, shade in zip(titles, shades, strict=True) if shade is not None} <= {*names}
+            assert sum(shade is not None for shade in shades) == len(names)
 
 
 def test_scores_that_differ_by_more_than_a_float_holds_have_shades():
     item = next(item for item in RUN.ablations if item.name == "weight")
     ends = {source.name: sign * 1e308 for source, sign in zip(RUN.sources, (1, -1), strict=False)}
     made = replace(item, rows=tuple(replace(row, scores=ends) for row in item.rows))
-    (part,) = ablation_section(replace(RUN, ablations=(made,))).parts
-    assert part.table.shades[0][1:3] == (9, 0)
+    (part,) = ablation_section(replace(RUN, ablations=(made,))).tables
+    assert part.shades[0][1:3] == (9, 0)
 
 
 def test_stability_within_a_block_is_its_least():
@@ -96,7 +93,7 @@ def test_stability_within_a_block_is_its_least():
     )
     section = ablation_section(replace(RUN, ablations=(replace(RUN.ablations[0], rows=rows),)))
     assert "0.500 (0.01)" in section.bullets[0]
-    assert section.parts[0].table.columns[-1].title == "stability in mined"
+    assert section.tables[0].columns[-1].title == "stability in mined"
 
 
 def test_every_setting_is_explained():
@@ -112,7 +109,7 @@ def test_every_setting_is_explained():
 )
 def test_every_table_has_as_many_cells_as_columns_and_every_section_its_anchor(made):
     page = page_of(made(RUN))
-    tables = [page.answer, page.heat, *(part.table for section in page.details for part in section.parts)]
+    tables = [page.answer, page.heat, *(table for section in page.details for table in section.tables)]
     for table in filter(None, tables):
         assert {len(row) for row in table.rows} <= {len(table.columns)}
         assert all(len(row) == len(table.columns) for row in table.shades)
@@ -128,4 +125,4 @@ def test_explanations_are_used():
 def test_names_have_their_own_direction_and_settings_are_ours():
     table = page_of(RUN).answer
     assert table.columns[0] == foreign("source")
-    assert ablation_section(RUN).parts[0].table.columns[0] == text("temperature")
+    assert ablation_section(RUN).tables[0].columns[0] == text("temperature")

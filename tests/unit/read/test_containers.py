@@ -255,7 +255,6 @@ def test_a_file_that_cannot_be_read_as_a_whole_is_one_error(tmp_path: Path, snap
         (UNREADABLE["UTF-16 with a mark"], ENGLISH),
         (UNREADABLE["indented values"], GOOD * 3),
         (UNREADABLE["values without newlines"], GOOD * 3),
-        (UNREADABLE["commas between lines"], GOOD * 2),
         (UNREADABLE["several lists in an object"], b'{"a": 1}\n'),
     ],
 )
