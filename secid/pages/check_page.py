@@ -16,7 +16,7 @@ from secid.pages.sections.origin import overlap_section
 from secid.records import encodable
 from secid.results.catalogue import CAUTIONS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution, Spread
-from secid.results.commands import no_command
+from secid.results.commands import hidden
 
 SHOWN_PLACES = 3
 """Rows that a caution names."""
@@ -54,13 +54,18 @@ def verdict(check: Check) -> list[str]:
     else:
         more = f" and in the qrels ({count(check.n_of_qrels)} more)" if check.n_of_qrels else ""
         lines.append(f"Only passages labelled positive in these files{more} count as false negatives.")
-    lines += [
-        f"{named(source.name)}: {reason}"
-        for source in check.sources
-        if source.status == "repair" and not source.repair
-        if (reason := no_command(source.files[0].path, read_once=source.files[0].path == "-"))
-    ]
+    lines += filter(None, [_why_no_command(check)])
     return lines if check.score else [*lines, "Hardness, inversions and the score need an encoder: run secid score."]
+
+
+def _why_no_command(check: Check) -> str:
+    """Why no command repairs the sources that need it."""
+    paths = [file.path for source in check.sources for file in source.files]
+    if check.score or all(source.status != "repair" for source in check.sources):
+        return ""
+    if any(map(hidden, paths)):
+        return "A file name holds control characters, so no command can name it: rename the file."
+    return "Standard input cannot be read again, so no command can repair it: save it to a file and check that."
 
 
 def _answer(sources: Sequence[CheckedSource]) -> Table:

@@ -18,6 +18,7 @@ from secid.results.commands import flagged_command, no_command
 
 STATUS = {"usable": "usable", "repair": "repair first", "unusable": "do not use"}
 """The status of a source as pages write it."""
+REPAIR_FIRST: tuple[Status, ...] = ("repair", "unusable", "usable")
 NOTICED_SKIPPED = 0.01
 """Share of a source's rows left out from which that is a finding."""
 NOTICED_OVERLAP = 0.9
@@ -56,8 +57,9 @@ class Listed(Protocol):
 
 
 def findings_of(run: Run) -> tuple[SourceFindings, ...]:
-    """The findings above their limit by source, defects first; sources without one are left out."""
-    grouped = ((source, tuple(item for _, item in ranked(run, source))) for source in run.sources)
+    """The findings above their limit by source, those to repair first; sources without one are left out."""
+    sources = sorted(run.sources, key=lambda source: REPAIR_FIRST.index(source.status))
+    grouped = ((source, tuple(item for _, item in ranked(run, source))) for source in sources)
     return tuple(
         SourceFindings(
             source=plain(source.name), status=STATUS[source.status], items=items, command=plain(source.repair or "")
@@ -210,11 +212,12 @@ def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Rank
         return None
     entry = FINDINGS[finding.name]
     repaired = entry.counted and source.repair is not None
-    has_command = not repaired and not _why_no_command(source)
+    rows = "" if _why_no_command(source) else flagged_command(run.folder, source.name, entry.name)
     item = Item(
         name=entry.title,
         sentence=sentence(finding, source.n_triplets),
-        command=flagged_command(run.folder, source.name, entry.name) if has_command else "",
+        command="" if repaired else rows,
+        rows=rows if repaired else "",
         examples=finding.examples,
         n_negatives=finding.n_negatives,
     )

@@ -286,3 +286,40 @@ def test_a_page_of_another_format_or_over_a_source_is_refused(invoke, tmp_path, 
     before = POISONED.read_bytes()
     assert invoke("check", POISONED, "-o", tmp_path / name).code == 2
     assert POISONED.read_bytes() == before
+
+
+def test_an_example_shows_what_its_rule_matched(tmp_path, invoke):
+    """Damage far into a passage is in the few characters that the terminal shows."""
+    table = list(rows(20))
+    table[3]["neg"].append(f"{'Plain words of a passage. ' * 60}Ã¼ber den DÃ¤chern")
+    write_rows(tmp_path / "in.jsonl", table)
+    out = json.loads(invoke("check", "in.jsonl", "--json", "--quiet").out)
+    (example,) = next(item for item in out["sources"][0]["findings"] if item["name"] == "mojibake")["examples"]
+    assert "Ã¼ber" in example["negative"][:40]
+
+
+def test_a_name_with_control_characters_has_no_command(tmp_path, invoke):
+    write_rows(tmp_path / "a\x1b[1m.jsonl", [{**row, "neg": row["neg"] * 2} for row in rows(20)])
+    code, out, _ = invoke("check", "a\x1b[1m.jsonl")
+    assert code == 0
+    assert "control characters" in " ".join(out.split())
+    assert not any(line.strip().startswith("secid s") for line in out.splitlines())
+
+
+def test_labels_are_counted(tmp_path, invoke):
+    table = list(rows(20))
+    write_rows(tmp_path / "one.jsonl", table)
+    write_rows(tmp_path / "two.jsonl", [{**table[0], "pos": [*table[0]["pos"], "another answer"]}, *table[1:]])
+    for name, expected in (("one", True), ("two", False)):
+        report = json.loads(invoke("check", f"{name}.jsonl", "--json", "--quiet").out)
+        assert (report["one_positive"], report["n_of_qrels"]) == (expected, 0)
+    evaluation = FIXTURES / "collection"
+    report = api.check([str(FIXTURES / "sources" / "bm25.jsonl.gz")], collection=str(evaluation))
+    assert report.n_of_qrels > 0
+    assert not report.one_positive
+
+
+def test_a_trait_is_in_the_first_line(tmp_path, invoke):
+    write_rows(tmp_path / "in.jsonl", [{**row, "neg": [*row["neg"], "One passage for all"]} for row in rows(20)])
+    out = invoke("check", "in.jsonl").out
+    assert "33.3 %" in " ".join(out.splitlines()[:2])
