@@ -74,6 +74,9 @@ def score(
         _refuse_one_encoder_twice([values.encoder if encoder is None else encoder, *other_encoders])
     progress = progress or Silent()
     progress.start("load libraries", None, "")
+    from secid.scoring.clock import Clock
+
+    clock = Clock()
     from secid.read import open_source, passed_over, resolve_sources
 
     specs = [fspath(source) for source in sources]
@@ -94,12 +97,14 @@ def score(
         readers = [opened.enter_context(closing(open_source(source, values))) for source in files]
         loaded, info = _load(encoder, values, recorder)
         named = None if run is None else fspath(run)
-        with scored_plan(readers, loaded, resolved, work, recorder, run_folder=named) as (scored, plan):
+        clock.loaded()
+        with scored_plan(readers, loaded, resolved, work, recorder, run_folder=named, clock=clock) as (scored, plan):
             scored = replace(scored, run=replace(scored.run, encoder=info))
             if other_encoders:
-                scored = _with_other_encoders(scored, plan, other_encoders, values, work, recorder)
+                with clock.stage("other encoders"):
+                    scored = _with_other_encoders(scored, plan, other_encoders, values, work, recorder)
         try:
-            folder.write(scored, recorder)
+            folder.write(scored, recorder, clock)
         except OutputError as error:
             raise RunNotWrittenError(error, scored.run) from error
     return scored.run

@@ -69,6 +69,8 @@ class Settings:
     pooling: Pooling | None = setting(None, "Pooling of token vectors, instead of the encoder's own.")
     query_prefix: str | None = setting(None, "Text before each query, not the encoder's own.", "Encoder")
     passage_prefix: str | None = setting(None, "Text before each passage, not the encoder's own.", "Encoder")
+    query_prompt: str | None = setting(None, "Which of the encoder's prompts goes before queries.")
+    passage_prompt: str | None = setting(None, "Which of the encoder's prompts goes before passages.")
     max_length: int | None = setting(None, "Longest input in tokens; longer texts are cut.", "Encoder", ge=1)
     normalize: bool | None = setting(None, "Whether vectors are scaled to unit length by the encoder's recipe.")
     truncate_dim: int | None = setting(None, "Keep only the first dimensions of a vector.", ge=1)
@@ -79,7 +81,9 @@ class Settings:
     allow_pickle: bool = setting(False, "Load weights stored as pickle, which can run code.")
     cache: bool = setting(True, "Keep embeddings on disk for the next run.", "Encoder")
     cache_dir: str | None = setting(None, "Folder of the embedding cache.")
-    cache_gb: float = setting(20.0, "Size limit of the embedding cache in GB.", gt=0, le=1e9)
+    cache_gb: float | None = setting(
+        None, "Size limit of the embedding cache in GB; half of the free disk, at most 200, if not set.", gt=0, le=1e9
+    )
     threads: int | None = setting(None, "CPU threads; all cores if not set.", ge=1)
 
     # score
@@ -153,6 +157,8 @@ class SettingsDict(TypedDict, total=False):
     pooling: Pooling | None
     query_prefix: str | None
     passage_prefix: str | None
+    query_prompt: str | None
+    passage_prompt: str | None
     max_length: int | None
     normalize: bool | None
     truncate_dim: int | None
@@ -233,6 +239,8 @@ RECIPE_FIELDS = (
     "pooling",
     "query_prefix",
     "passage_prefix",
+    "query_prompt",
+    "passage_prompt",
     "max_length",
     "normalize",
     "truncate_dim",

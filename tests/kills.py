@@ -16,11 +16,12 @@ from unittest import mock
 import numpy as np
 
 from secid.encode import CacheFolder
+from secid.encode.segment import Segment
 from secid.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 SEAL_SECONDS = 0.1
-"""Instead of 30 s, so that a run of seconds leaves many segments."""
+"""Instead of 30 s, so that a run of seconds is sealed often."""
 
 PROGRAM = "import sys; from tests.kills import run_program; run_program(sys.argv[1:])"
 IMPORTED = ["secid.api", "secid.encode.loading", "secid.scoring.run", "secid.run_folder", "secid.cli.score"]
@@ -70,26 +71,26 @@ class Killable:
         path = self.folder / "runs" / run / "report.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
-    def n_segments(self) -> int:
-        """Finished segments of the cache."""
-        return sum(use.n_segments for use in self._folder().info().encoders)
+    def n_sealed(self) -> int:
+        """Rows that the cache has for sure."""
+        return sum(use.n_rows for use in self._folder().info().encoders)
 
     def n_rows(self) -> int:
-        """Rows in finished segments. Raises AssertionError where one is damaged or a text is in two of them."""
+        """The same. Raises AssertionError where a segment is damaged or a text is in two of them."""
         assert self._folder().verify().damaged == ()
-        keys = [np.load(path) for path in sorted(self.cache.glob("*/[0-9]*/keys.npy"))]
+        keys = [Segment(path.parent).keys()[0] for path in sorted(self.cache.glob("*/[0-9]*/contents.json"))]
         if not keys:
             return 0
         table = np.concatenate(keys)
-        assert len(np.unique(table, axis=0)) == len(table), "a finished segment's text was encoded again"
+        assert len(np.unique(table, axis=0)) == len(table), "a sealed text was encoded again"
         return len(table)
 
-    def wait_for_segments(self, n: int, child: Child, patience_seconds: float = 60.0) -> None:
-        """Returns when the cache has n finished segments. Raises AssertionError where the child ends before."""
+    def wait_for_rows(self, n: int, child: Child, patience_seconds: float = 60.0) -> None:
+        """Returns when the cache has more than n rows. Raises AssertionError where the child ends before."""
         end = time.monotonic() + patience_seconds
-        while self.n_segments() < n:
+        while self.n_sealed() <= n:
             assert child.poll() is None, child.communicate()[1]
-            assert time.monotonic() < end, f"{self.n_segments()} of {n} segments came"
+            assert time.monotonic() < end, f"{self.n_sealed()} of {n} rows came"
             time.sleep(0.01)
 
     def _folder(self) -> CacheFolder:

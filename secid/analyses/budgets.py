@@ -9,6 +9,7 @@ from math import ceil, log10
 import numpy as np
 import numpy.typing as npt
 
+from secid.measure.information import spectral_nats
 from secid.results import Crossing
 from secid.triplets.measured import Measured
 
@@ -23,7 +24,9 @@ def crossings(items: Sequence[Measured], largest: float) -> tuple[Crossing, ...]
     """Budgets from 1 to the largest at which two sources of equal size change places, every time. Source: METHOD 7."""
     result = []
     grid = np.geomspace(1.0, largest, 1 + ceil(STEPS_PER_DECADE * log10(largest)))
-    curves = {item.name: _spectral_curve(item, grid) for item in items}
+    curves = {
+        item.name: (item.eigenvalues, np.array([item.nats(budget) for budget in grid.tolist()])) for item in items
+    }
     for first, second in combinations(items, 2):
         (a, nats_a), (b, nats_b) = curves[first.name], curves[second.name]
         signs = np.sign(nats_a - nats_b)
@@ -36,14 +39,8 @@ def crossings(items: Sequence[Measured], largest: float) -> tuple[Crossing, ...]
     return tuple(sorted(result, key=lambda crossing: crossing.budget))
 
 
-def _spectral_curve(item: Measured, budgets: Floats) -> tuple[Floats, Floats]:
-    """Eigenvalues of M, and ECI_B at each budget."""
-    eigenvalues = np.maximum(np.linalg.eigvalsh(item.state.matrix().numpy()), 0.0)
-    return eigenvalues, np.array([np.log1p(budget * eigenvalues).sum() for budget in budgets])
-
-
 def _gap(a: Floats, b: Floats, budget: float) -> float:
-    return float(np.log1p(budget * a).sum() - np.log1p(budget * b).sum())
+    return spectral_nats(a, budget) - spectral_nats(b, budget)
 
 
 def _root(a: Floats, b: Floats, low: float, high: float) -> float:

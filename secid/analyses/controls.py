@@ -6,13 +6,15 @@ order of files nor of rows changes them. Source: METHOD 6.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import bm25s
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from secid.arrays import distinct, narrow, pairs
 from secid.errors import UsageError
@@ -26,8 +28,14 @@ Index = npt.NDArray[np.int64]
 
 KINDS = ("random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool")
 TOO_FEW = "fewer than two queries, so there is nothing to draw from"
-QUERY_BLOCK = 256
-"""Queries compared with the whole pool at once: 256 rows of 10 million float32 scores take 10 GB at most."""
+CANDIDATES = 100_000
+"""Documents that the controls of the pool search: a larger pool is sampled. Source: METHOD 6."""
+WINDOW_CANDIDATES = 16_384
+QUERY_BLOCK = 1_024
+"""Candidates and queries compared at once: 64 MB of scores."""
+TEXTS_AT_ONCE = 4_096
+OTHER_WORD = " "
+"""Stands for all words that no query has: no token holds a space."""
 
 
 def chosen_kinds(text: str) -> tuple[str, ...]:
@@ -46,18 +54,24 @@ def chosen_kinds(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Control:
-    """One control's triplets. of: name of the source it was dealt from, for shuffled ones."""
+    """One control's triplets. of: name of the source it was dealt from, for shuffled ones.
+
+    n_candidates : documents that its negatives were drawn from or searched in; None where there is no such choice.
+    """
 
     kind: str
     of: str | None
     triplets: Triplets
+    n_candidates: int | None = None
 
 
 @dataclass(frozen=True)
 class Base:
     """The sampled (query, scored positive) pairs of a run, and what is known of them.
 
-    query, positive : (R,) in the order of the sample.   pool : documents of the scored triplets.
+    query, positive : (R,) in the order of the sample.
+    rank            : (n_passages,) place of each passage in the order of text keys.
+    pool            : documents of the scored triplets, in that order.   candidates : those of them that are searched.
     known           : sorted query * n_passages + passage of every labelled positive.
     own             : the same of every document in a record of the query.
     per_query       : negatives drawn for each pair: the median of the sources' records.
@@ -65,7 +79,9 @@ class Base:
 
     query: Index
     positive: Index
+    rank: Index
     pool: Index
+    candidates: Index
     known: Index
     own: Index
     n_passages: int
@@ -88,17 +104,31 @@ def base_of(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Bas
     order = np.argsort(sample_order(plan.queries.keys[query], settings.seed), kind="stable")
     order = order[: settings.control_queries]
     pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
+    pool = pool[np.argsort(rank[pool])]
     negative_pairs = [pairs(rows.query, rows.negative, n_passages) for rows in triplets]
     counts = np.concatenate([np.diff(planned.negative_offsets) for planned in plan.sources])
     return Base(
         query=query[order],
         positive=positive[order],
-        pool=pool[np.argsort(rank[pool])],
+        rank=rank,
+        pool=pool,
+        candidates=_candidates(plan, pool, settings.seed),
         known=plan.known_positives,
         own=distinct(np.concatenate([plan.known_positives, *negative_pairs])),
         n_passages=n_passages,
         per_query=max(1, int(np.median(counts))),
     )
+
+
+def _candidates(plan: Plan, pool: Index, seed: int) -> Index:
+    """The CANDIDATES of the pool that every sample of the run takes first, in the pool's order; all of a smaller pool.
+
+    Whether a document is taken depends on its text, the seed and the pool, not on how many sources list it.
+    """
+    if len(pool) <= CANDIDATES:
+        return pool
+    order = np.argsort(sample_order(plan.passages.keys[pool], seed), kind="stable")
+    return pool[np.sort(order[:CANDIDATES])]
 
 
 def make_controls(
@@ -118,6 +148,7 @@ def make_controls(
         "bm25_pool": lambda: _bm25(base, plan),
         "dense_pool": lambda: _dense(base, vectors),
     }
+    searched = {"random": base.pool, "bm25_pool": base.candidates, "dense_pool": base.candidates}
     progress.start("controls", len(kinds), "kinds")
     for kind in kinds:
         if kind == "shuffled":
@@ -130,7 +161,7 @@ def make_controls(
         elif isinstance(rows_or_reason := makers[kind](), str):
             missing[f"control {control_name(kind, None)}"] = rows_or_reason
         else:
-            controls.append(Control(kind, None, rows_or_reason))
+            controls.append(Control(kind, None, rows_or_reason, len(searched[kind]) if kind in searched else None))
         progress.advance(1)
     return controls, missing
 
@@ -223,8 +254,7 @@ def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Tri
     largest number of negatives of one query moves every negative to another query.
     """
     priority = sample_order(plan.queries.keys[rows.query], settings.seed)
-    rank = key_ranks(plan.passages.keys)
-    order = np.lexsort((rank[rows.negative], rank[rows.positive], rows.query, priority))
+    order = np.lexsort((base.rank[rows.negative], base.rank[rows.positive], rows.query, priority))
     _, counts = np.unique(rows.query, return_counts=True)
     largest = int(counts.max())
     if len(rows) < 2 * largest:
@@ -243,23 +273,33 @@ def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Tri
 
 
 def _bm25(base: Base, plan: Plan) -> Triplets | str:
-    """The top documents of the pool for each query by BM25, its positives left out. Words of any script."""
+    """The top candidates for each query by BM25, its positives left out. Words of any script.
+
+    All words that no query has are indexed as one: they count for the length of a document alone.
+    """
     split, split_document = splitter("multilingual", "query"), splitter("multilingual", "passage")
-    documents = [split_document(text) for text in plan.passages.take(base.pool)]
-    if not any(documents):
-        return "no document has a token"
-    index = bm25s.BM25()
-    index.index(documents, show_progress=False)
     queries = [split(text) for text in plan.queries.take(base.query)]
     # A query without tokens retrieves nothing that is better than anything else
     pair = np.flatnonzero([bool(tokens) for tokens in queries])
-    k = min(len(base.pool), base.per_query + _most_known(base))
     if not len(pair):
         return "no query has a token"
+    words = dict.fromkeys(token for tokens in queries for token in tokens)
+    vocabulary = {word: number for number, word in enumerate([*words, OTHER_WORD])}
+    number, other = vocabulary.get, vocabulary[OTHER_WORD]
+    documents = [
+        [number(token, other) for token in split_document(text)]
+        for start in range(0, len(base.candidates), TEXTS_AT_ONCE)
+        for text in plan.passages.take(base.candidates[start : start + TEXTS_AT_ONCE])
+    ]
+    if not any(documents):
+        return "no document has a token"
+    index = bm25s.BM25()
+    index.index((documents, vocabulary), show_progress=False)
+    k = min(len(base.candidates), base.per_query + _most_known(base))
     ranking, scores = index.retrieve([queries[place] for place in pair], k=k, show_progress=False)
     table = np.zeros((len(base.query), k), np.int64)
     keep = np.zeros((len(base.query), k), np.bool_)
-    table[pair] = base.pool[ranking]
+    table[pair] = base.candidates[ranking]
     keep[pair] = (scores > 0) & ~_is_pair(base.known, base, base.query[pair][:, None], table[pair])
     if not keep.any():
         return "no query shares a token with a document other than its positives"
@@ -267,17 +307,49 @@ def _bm25(base: Base, plan: Plan) -> Triplets | str:
 
 
 def _dense(base: Base, vectors: Vectors) -> Triplets | str:
-    """The nearest documents of the pool for each query by the encoder, its positives left out."""
-    device = vectors.passages.device
-    documents = vectors.passages.index_select(0, torch.from_numpy(base.pool).to(device))
-    k = min(len(base.pool), base.per_query + _most_known(base))
-    tables = []
-    for start in range(0, len(base.query), QUERY_BLOCK):
-        ids = torch.from_numpy(base.query[start : start + QUERY_BLOCK]).to(device)
-        scores = vectors.queries.index_select(0, ids) @ documents.T
-        tables.append(base.pool[scores.topk(k, dim=1).indices.cpu().numpy()])
-    table = np.concatenate(tables)
+    """The nearest candidates for each query by the encoder, its positives left out."""
+    k = min(len(base.candidates), base.per_query + _most_known(base))
+    queries = rows_of_ids(vectors, "query", base.query, QUERY_BLOCK)
+    best = nearest(list(queries), rows_of_ids(vectors, "passage", base.candidates, WINDOW_CANDIDATES), k)
+    table = base.candidates[best.cpu().numpy()]
     return _from_table(base, table, ~_is_pair(base.known, base, base.query[:, None], table))
+
+
+def rows_of_ids(vectors: Vectors, role: Literal["query", "passage"], ids: Index, n_rows: int) -> Iterator[Tensor]:
+    """The rows of these ids in their order, (n_rows, d) or fewer at once, from a file or where they are."""
+    rows = vectors.queries if role == "query" else vectors.passages
+    if vectors.gather is None:
+        places = torch.from_numpy(ids).to(rows.device)
+        for start in range(0, len(ids), n_rows):
+            yield rows.index_select(0, places[start : start + n_rows])
+        return
+    for start in range(0, len(ids), n_rows):
+        rising = distinct(ids[start : start + n_rows])
+        read = torch.empty(len(rising), vectors.dimension)
+        vectors.gather(role, rising, read)
+        yield read.index_select(0, torch.from_numpy(np.searchsorted(rising, ids[start : start + n_rows])))
+
+
+def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> Tensor:
+    """(n, k) places of the k rows with the largest dot product with each query, best first.
+
+    queries : (q, d) each, n in all.   parts : the rows, (w, d) each, at least k in all. Nothing waits for the device.
+    """
+    best: list[tuple[Tensor, Tensor]] = []
+    n_before = 0
+    for part in parts:
+        for number, rows in enumerate(queries):
+            scores, places = (rows @ part.T).topk(min(k, len(part)), dim=1)
+            places += n_before
+            if n_before:
+                scores = torch.cat([best[number][0], scores], dim=1)
+                places = torch.cat([best[number][1], places], dim=1)
+                scores, order = scores.topk(min(k, scores.shape[1]), dim=1)
+                best[number] = scores, places.gather(1, order)
+            else:
+                best.append((scores, places))
+        n_before += len(part)
+    return torch.cat([places for _, places in best])
 
 
 def _most_known(base: Base) -> int:

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from secid.analyses.ablations import rank_stability
 from secid.analyses.ranking import compare, interval, rank_groups
-from secid.measure.information import trace
 from secid.pool import Plan
 from secid.progress import Progress
 from secid.results import Slice, SliceSource
@@ -107,7 +106,7 @@ def _slice(
                 n_triplets=round(item.triplets.n_negatives),
                 score_nats=scores[item.name],
                 interval_95=interval(cut, budget, scores[item.name], error),
-                trace=trace(item.state.matrix()),
+                trace=item.trace,
                 consistency_mean=table.average(gates.consistency.numpy()),
                 locality_mean=table.average(gates.locality.numpy()),
                 coverage_mean=table.average(gates.coverage.numpy()),

@@ -38,6 +38,7 @@ def info(json: Json = False, **settings: Any) -> None:
     typer.echo(f"folder           {usage.folder}{missing}")
     typer.echo(f"size             {_size(usage.n_bytes)} of {_size(usage.limit_bytes)}")
     typer.echo(f"damaged          {usage.n_damaged} segments set aside")
+    typer.echo(f"older format     {usage.n_older} segments, not read")
     typer.echo(f"encoders         {len(usage.encoders)}")
     if usage.encoders:
         typer.echo(f"\n{'fingerprint':<20}{'segments':>9}{'rows':>15}{'size':>12}  {'last used':<20}  encoder")
@@ -78,7 +79,7 @@ def clear(
 def verify(json: Json = False, **settings: Any) -> int:
     """Read every byte of the cache; set damaged segments aside. Their texts are encoded again when needed.
 
-    Exits with 1 where a segment was damaged.
+    Exits with 1 where a segment was damaged, with 3 where one could not be read.
 
     Example: secid cache verify
     """
@@ -90,7 +91,9 @@ def verify(json: Json = False, **settings: Any) -> int:
         typer.echo(f"{folder.folder}: {check.n_whole} segments whole, {len(check.damaged)} damaged and set aside")
         for name in check.damaged:
             typer.echo(f"  {name}")
-    return 1 if check.damaged else 0
+        for name in check.unreadable:
+            typer.echo(f"  {name} cannot be read")
+    return 1 if check.damaged else 3 if check.unreadable else 0
 
 
 def _folder(settings: dict[str, Any]) -> CacheFolder:

@@ -21,8 +21,9 @@ READING = (
     "collection", "corpus", "queries", "titles", "header", "on_bad", "max_bad_fraction",
 )  # fmt: skip
 ENCODING = (
-    "revision", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "truncate_dim", "device",
-    "dtype", "batch_tokens", "trust_remote_code", "allow_pickle", "cache", "cache_dir", "cache_gb", "threads",
+    "revision", "pooling", "query_prefix", "passage_prefix", "query_prompt", "passage_prompt", "max_length",
+    "normalize", "truncate_dim", "device", "dtype", "batch_tokens", "trust_remote_code", "allow_pickle", "cache",
+    "cache_dir", "cache_gb", "threads",
 )  # fmt: skip
 SCORING = ("temperature", "tokenizer", "idf", "sums", "positives", "first_k", "max_records", "seed")
 STATISTICS = (

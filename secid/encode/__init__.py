@@ -5,7 +5,7 @@ from __future__ import annotations
 from secid.encode.cache import Cache
 from secid.encode.cache_folder import CacheFolder
 from secid.encode.describe import Description, describe
-from secid.encode.embed import EmbedCounts, embed
+from secid.encode.embed import embed, host_rows, own_stream
 from secid.encode.function import from_callable
 from secid.encode.protocol import EncodedBatch, Encoder, Role, StreamingEncoder
 from secid.encode.rows import MODEL_FIELDS, unused_flags
@@ -17,7 +17,6 @@ __all__ = [
     "Cache",
     "CacheFolder",
     "Description",
-    "EmbedCounts",
     "EncodedBatch",
     "Encoder",
     "Role",
@@ -26,8 +25,10 @@ __all__ = [
     "describe",
     "embed",
     "from_callable",
+    "host_rows",
     "ignored",
     "load",
+    "own_stream",
     "self_test",
     "smallest_distance",
 ]

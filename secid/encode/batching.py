@@ -1,4 +1,4 @@
-"""Texts → batches of token ids: sorted by length, cut by a token budget, tokenised ahead of the device.
+"""Texts → batches of token ids: sorted by length in windows, cut by a token budget, tokenised ahead of the device.
 
 Padding is the cost that matters: a text is computed at the length of the longest text in its batch.
 """
@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 T = TypeVar("T")
+
+WINDOW_TEXTS = 32_768
+"""Texts sorted by length together; the next window is read and sorted while one is encoded."""
+WINDOW_CHARACTERS = 64 << 20
+"""The same where texts are books: a window ends here."""
+READ_TEXTS = 1024
+"""Texts read at once."""
 
 CPU_CHUNK = 1024
 """Texts tokenised at once: enough for the tokenizer's threads, few enough that the device starts soon."""
@@ -24,6 +33,8 @@ batches of 131,072 is 6 % in chunks of 4,096, 11 % in chunks of 1,024 and 5 % in
 
 AHEAD = 4
 """Chunks held ready for the device."""
+GOOD_BATCHES = 64
+"""Batches that fit, after which a lowered budget is doubled: another process may have taken the memory and left."""
 
 
 class Tokens(NamedTuple):
@@ -85,24 +96,57 @@ class Feed:
     """Batches of a stream of tokenised chunks, handed to any number of threads, each text once.
 
     The batches, and so the rows, do not depend on the number of threads (docs/decisions/encoder-workers.md).
+    Each batch taken is reported by `done` or `give_back`.
     budget : padded tokens of the next batch; `shrink` lowers it.
     """
 
     def __init__(self, chunks: Iterator[tuple[NDArray[np.int64], Tokens]], budget: int, padding: int) -> None:
-        self.budget = budget
+        self.budget = self._first_budget = budget
         self._batches = self._cut(chunks, padding)
-        self._lock = threading.Lock()
+        self._returned: list[TokenBatch] = []
+        self._n_taken = self._n_good = 0
+        self._n_wanted = GOOD_BATCHES
+        self._changed = threading.Condition()
 
-    def take(self) -> TokenBatch | None:
-        """The next batch; None when none is left. Errors from tokenising the chunks are raised here."""
-        with self._lock:
-            return next(self._batches, None)
+    def take(self, wait: bool = True) -> TokenBatch | None:
+        """The next batch; None when none is left. Errors from tokenising the chunks are raised here.
+
+        wait : for the batches that other threads have taken, as one of them may be given back.
+        """
+        with self._changed:
+            while True:
+                batch = self._returned.pop() if self._returned else next(self._batches, None)
+                if batch is not None:
+                    self._n_taken += 1
+                    return batch
+                if not wait or not self._n_taken:
+                    return None
+                self._changed.wait()
+
+    def done(self, n: int = 1) -> None:
+        """n of the batches taken are encoded, or lost to an error that ends the stream."""
+        with self._changed:
+            self._n_taken -= n
+            self._n_good += n
+            if self.budget < self._first_budget and self._n_good >= self._n_wanted:
+                self.budget = min(2 * self.budget, self._first_budget)
+                self._n_good = 0
+            self._changed.notify_all()
+
+    def give_back(self, batch: TokenBatch, *parts: TokenBatch) -> None:
+        """A batch that was taken is left to any thread, whole or as these parts of it."""
+        with self._changed:
+            self._returned.extend(reversed(parts or (batch,)))
+            self._n_taken -= 1
+            self._changed.notify_all()
 
     def shrink(self, size: int) -> None:
         """Halves the budget until it is below `size` padded tokens, which did not fit on a device."""
-        with self._lock:
+        with self._changed:
             while self.budget >= size and self.budget > 1:
                 self.budget //= 2
+            self._n_good = 0
+            self._n_wanted *= 2  # so that batches that are too large for the device are tried ever more rarely
 
     def _cut(self, chunks: Iterator[tuple[NDArray[np.int64], Tokens]], padding: int) -> Iterator[TokenBatch]:
         for positions, tokens in chunks:
@@ -158,11 +202,41 @@ def merged(producers: Sequence[Callable[[], Iterable[T]]], size: int, name: str)
             thread.join()
 
 
+def windows(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """(position of the first, texts) of one window after another; only slices of `texts` are read."""
+    window: list[str] = []
+    start = size = 0
+    for place in range(0, len(texts), READ_TEXTS):
+        part = texts[place : place + READ_TEXTS]
+        window.extend(part)
+        size += sum(map(len, part))
+        if len(window) >= WINDOW_TEXTS or size >= WINDOW_CHARACTERS:
+            yield start, window
+            start, window, size = start + len(window), [], 0
+    if window:
+        yield start, window
+
+
 def tokenised(
-    texts: Sequence[str], tokenise: Callable[[list[str]], Tokens], chunk: int
+    texts: Sequence[str], tokenise: Callable[[list[str]], Tokens], chunk: int, n_threads: int
 ) -> Iterator[tuple[NDArray[np.int64], Tokens]]:
-    """(positions, tokens) of one chunk of the texts after another, longest first."""
-    order = by_length(texts)
-    for start in range(0, len(order), chunk):
-        positions = order[start : start + chunk]
-        yield positions, tokenise([texts[place] for place in positions])
+    """(positions, tokens) of one chunk after another, longest first within a window.
+
+    n_threads : chunks tokenised at once, so that one becomes arrays while the tokenizer's own threads work on the next.
+    """
+    pool = ThreadPoolExecutor(n_threads, thread_name_prefix="secid-tokenise")
+    ahead: deque[tuple[NDArray[np.int64], Future[Tokens]]] = deque()
+    try:
+        for start, window in windows(texts):
+            order = by_length(window)
+            for first in range(0, len(order), chunk):
+                places = order[first : first + chunk]
+                part = [window[place] for place in places.tolist()]
+                ahead.append((start + places, pool.submit(tokenise, part)))
+                if len(ahead) > n_threads:
+                    positions, tokens = ahead.popleft()
+                    yield positions, tokens.result()
+        for positions, tokens in ahead:
+            yield positions, tokens.result()
+    finally:
+        pool.shutdown(cancel_futures=True)

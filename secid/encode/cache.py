@@ -1,138 +1,238 @@
-"""Embeddings of one encoder, stored on disk between runs in immutable segments.
+"""Embeddings of one encoder, kept on disk between runs in segments.
 
-Any number of runs may read and write at the same time without locks: a segment never changes once it
-exists. A damaged one is quarantined and its texts are encoded again. Source: DESIGN 5.
+Any number of runs may read and write at the same time without locks: each writes its own segments, and what a segment
+says it holds never changes. No failure of the disk ends a run: the texts concerned are encoded. Source: DESIGN 5.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
 import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from secid.encode.cache_folder import CacheFolder, finished, quarantine
-from secid.encode.keys import Keys, key_words
+from secid.encode.embed import host_rows
+from secid.encode.keys import Keys, Words, find, key_words
 from secid.encode.protocol import Float32Rows
-from secid.encode.segment import DamagedSegmentError, Segment, write_segment
-from secid.errors import OutputError
+from secid.encode.segment import MARKED_KEY_BYTES, DamagedSegmentError, Segment, SegmentWriter
+from secid.errors import plainly
 from secid.settings import Settings, flag_of
 
 SEAL_SECONDS = 30.0
-"""A killed run loses at most this much encoding."""
+"""A killed run loses at most about this much encoding."""
 
-SEAL_BYTES = 128 * 1024**2
-"""Rows held in memory before a segment is written: few, large files, at a few hundred MB including the sorted copy."""
+SEAL_BYTES = 512 << 20
+"""Size from which rows go to a new segment: what the size limit removes at once."""
 
-COPY_ROWS = 65_536
-"""Rows copied from a segment at once: 200 MB at 768 dimensions."""
+PENDING_BYTES = 256 << 20
+"""Rows that wait for the disk; beyond, the run waits for it, too."""
 
 HEXADECIMAL = re.compile(r"[0-9a-f]{64}")
 """The form of secid's own fingerprints. A caller's may be any string, even a path."""
 
+Put = Callable[[NDArray[np.int64], Float32Rows, NDArray[np.bool_]], None]
+"""Takes positions (n,), their rows (n, d), and which of their texts were cut."""
+Asked = tuple[NDArray[np.int64], Words, Words]
+"""Positions of keys in the order of their words, and the words."""
+
 
 class Cache:
-    """The cached rows of one encoder: looked up in finished segments, added to an open segment in memory.
+    """The cached rows of one encoder: looked up in segments, and added to a segment by a thread in the background.
 
-    name    : the encoder's, for `secid cache info`.
-    damaged : folders of the quarantined segments, whose texts are encoded again.
+    name  : the encoder's, for `secid cache info`.   half: keep rows in 16 bits, as the encoder computes them.
+    notes : what the user should know: damaged segments, failures of the disk, the limit. Each is said once.
     """
 
-    def __init__(self, folder: CacheFolder, fingerprint: str, name: str = "") -> None:
+    def __init__(self, folder: CacheFolder, fingerprint: str, name: str = "", half: bool = False) -> None:
         self._folder = folder
         is_own = HEXADECIMAL.fullmatch(fingerprint)
         self._home = folder.folder / (fingerprint if is_own else hashlib.sha256(fingerprint.encode()).hexdigest())
-        self._name = name
-        self._segments = [Segment(path) for path in finished(self._home)]
-        self._open: list[tuple[Keys, Float32Rows, NDArray[np.bool_]]] = []
-        self._open_bytes = 0
-        self._opened = time.monotonic()
-        self.damaged: list[str] = []
+        self._name, self._dtype = name, "float16" if half else "float32"
+        self.notes: list[str] = []
+        self._in_use: set[Path] = set()  # segments that this run read or wrote: never removed by it
+        self._own: set[Path] = set()
+        self._room = self._expected = 0  # bytes: that this run may write, and that are to come
+        self._is_short = False
+        self._writer: SegmentWriter | None = None
+        self._writes = True  # until a failure, or the limit
+        self._sealed = time.monotonic()
+        self._pool = ThreadPoolExecutor(1, "secid-cache")
+        self._pending: deque[tuple[int, Future[None]]] = deque()
+        self._pending_bytes = 0
 
     @classmethod
-    def open(cls, settings: Settings, fingerprint: str, name: str = "") -> Cache:
+    def open(cls, settings: Settings, fingerprint: str, name: str = "", half: bool = False) -> Cache:
         """The cache of the encoder with that fingerprint, in the folder from the settings."""
-        return cls(CacheFolder.of(settings), fingerprint, name)
+        return cls(CacheFolder.of(settings), fingerprint, name, half)
 
     @property
     def dimension(self) -> int | None:
         """Length of a cached row; None if no segment can be read."""
-        for segment in self._segments:
-            with contextlib.suppress(DamagedSegmentError, OSError):
-                return int(segment.meta["dimension"])
+        for folder in finished(self._home):
+            with suppress(DamagedSegmentError, OSError):
+                return int(Segment(folder).meta["dimension"])
         return None
 
-    def lookup(self, keys: Keys, out: Float32Rows, truncated: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Fills in the rows of cached keys; returns a (n,) bool mask of them.
+    def lookup(self, keys: Keys, dimension: int, put: Put) -> NDArray[np.bool_]:
+        """Hands the rows of cached keys to `put`, block by block; returns which keys these are, (n,) bool.
 
-        keys (n, 16) uint8; out (n, d) float32 and truncated (n,) bool are written for cached keys only.
-        A segment that is damaged or cannot be read is quarantined, listed in `damaged`, and its keys count as missing;
-        so do rows of another dimension, which belong to another encoder that was given the same fingerprint.
+        keys (n, 16) uint8, distinct. Each segment's keys are looked up among these, not the other way round, so that
+        the time depends on how many rows the cache holds, not on the number of segments. A damaged segment is set
+        aside, and its other keys count as missing, as do those of a segment that cannot be read this time. Rows of
+        another dimension belong to another encoder that was given the same fingerprint.
         """
-        cached = np.zeros(len(keys), dtype=np.bool_)
+        cached = np.zeros(len(keys), np.bool_)
         high, low = key_words(keys)
-        pending = np.argsort(high, kind="stable")
-        for segment in tuple(self._segments):
-            if not len(pending):
-                break
-            try:
-                if segment.meta["dimension"] != out.shape[1]:
-                    continue
-                places = segment.places(high[pending], low[pending])
-                hits = np.flatnonzero(places >= 0)
-                _copy(segment, places[hits], pending[hits], out, truncated)
-            except (DamagedSegmentError, OSError, ValueError):
-                self._segments.remove(segment)
-                if segment.folder.is_dir():  # otherwise another run has removed it
-                    quarantine(segment.folder)
-                    self.damaged.append(str(segment.folder))
+        order = np.argsort(high, kind="stable")
+        asked = order, high[order], low[order]
+        unread: list[OSError] = []
+        for folder in finished(self._home):
+            if folder in self._own or cached.all():
                 continue
-            if len(hits):
-                segment.touch()
-                cached[pending[hits]] = True
-                pending = pending[places < 0]
+            try:
+                if _copy(Segment(folder), dimension, asked, cached, put):
+                    self._in_use.add(folder)
+            except (DamagedSegmentError, FileNotFoundError) as error:
+                if folder.is_dir():  # otherwise another run has removed it
+                    quarantine(folder)
+                    self.notes.append(
+                        f"damaged cache segment set aside, its texts are encoded again: {folder} ({error})"
+                    )
+            except OSError as error:
+                unread.append(error)
+        if unread:
+            self.notes.append(
+                f"{len(unread)} cache segments cannot be read now ({plainly(unread[0])}); their texts are encoded again"
+            )
         return cached
 
-    def add(self, keys: Keys, rows: Float32Rows, truncated: NDArray[np.bool_]) -> None:
-        """Adds rows; writes a segment once SEAL_BYTES or SEAL_SECONDS is reached."""
-        self._open.append((keys.copy(), rows.copy(), truncated.copy()))
-        self._open_bytes += rows.nbytes
-        if self._open_bytes >= SEAL_BYTES or time.monotonic() - self._opened >= SEAL_SECONDS:
-            self.seal()
+    def expect(self, n_rows: int, dimension: int) -> None:
+        """Announces rows that will be added. Notes where the limit does not leave room for them."""
+        self.flush()
+        n_bytes = self._size(n_rows, dimension)
+        self._room = self._folder.room(self._in_use)
+        self._expected = min(n_bytes, self._room)
+        if n_bytes > self._room and self._writes and not self._is_short:
+            self._is_short = True
+            self.notes.append(
+                f"the embedding cache has room for {self._room / 1e9:,.1f} of {n_bytes / 1e9:,.1f} GB of new rows: a "
+                f"next run encodes the rest again; {flag_of('cache_gb', 'N')} raises the limit"
+            )
+
+    def add(self, keys: Keys, rows: Any, truncated: NDArray[np.bool_]) -> None:
+        """Has rows (n, d) that were expected written: an array, or a tensor on any device. They must not change."""
+        n_bytes = 4 * rows.shape[0] * rows.shape[1]
+        self._pending.append((n_bytes, self._pool.submit(self._write, keys, rows, truncated)))
+        self._pending_bytes += n_bytes
+        while self._pending and (self._pending_bytes > PENDING_BYTES or self._pending[0][1].done()):
+            self._wait()
 
     def seal(self) -> None:
-        """Writes the open rows as a segment, if there are any.
+        """Has what was added sealed once it is written; does not wait for it."""
+        self._pending.append((0, self._pool.submit(self._seal)))
 
-        Raises OutputError if that fails: a cache that silently stored nothing would cost the next run.
-        """
-        self._opened = time.monotonic()
-        if not self._open:
+    def flush(self) -> None:
+        """Returns when everything that was added is sealed."""
+        if self._pending or self._writer is not None:
+            self.seal()
+        while self._pending:
+            self._wait()
+
+    def close(self) -> None:
+        """Flushes, and ends the segment that is being written."""
+        self.flush()
+        self._end()
+
+    def _wait(self) -> None:
+        n_bytes, task = self._pending.popleft()
+        task.result()
+        self._pending_bytes -= n_bytes
+
+    def _size(self, n_rows: int, dimension: int) -> int:
+        return n_rows * (dimension * np.dtype(self._dtype).itemsize + MARKED_KEY_BYTES)
+
+    def _write(self, keys: Keys, rows: Any, truncated: NDArray[np.bool_]) -> None:
+        """In the background."""
+        size = self._size(*rows.shape)
+        if self._writes and size > self._room:
+            self._writes = False
+            self._end()
+        if not self._writes:
             return
-        keys, rows, truncated = (np.concatenate(parts) for parts in zip(*self._open, strict=True))
-        self._open, self._open_bytes = [], 0
         try:
-            self._segments.append(Segment(write_segment(self._home, keys, rows, truncated, self._name)))
+            if self._writer is None:
+                self._folder.shrink(self._in_use, min(self._expected, SEAL_BYTES))
+                self._writer = SegmentWriter(self._home, rows.shape[1], self._dtype, self._name)
+                self._own.add(self._writer.folder)
+                self._in_use.add(self._writer.folder)
+                self._sealed = time.monotonic()
+            self._writer.add(keys, host_rows(rows), truncated)
         except OSError as error:
-            raise OutputError(
-                f"the embedding cache cannot be written: {error.strerror or error}",
-                where=str(self._home),
-                remedy=f"free disk space, or use another folder with {flag_of('cache_dir', 'DIR')}, or none with "
-                f"{flag_of('cache', False)}",
-            ) from error
-        self._folder.shrink()
+            self._fail(error)
+            return
+        self._room -= size
+        self._expected = max(0, self._expected - size)
+        if self._writer.n_bytes >= SEAL_BYTES:
+            self._end()
+        elif time.monotonic() - self._sealed >= SEAL_SECONDS:
+            self._seal()
+
+    def _seal(self) -> None:
+        if self._writer is None:
+            return
+        try:
+            self._writer.seal()
+            self._sealed = time.monotonic()
+        except OSError as error:
+            self._fail(error)
+
+    def _end(self) -> None:
+        """Seals the segment that is being written; the next row starts another."""
+        self._seal()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _fail(self, error: OSError) -> None:
+        """Ends the writing for this run: what was sealed stays. If another run has removed the segment, starts anew."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            if not writer.folder.exists():
+                return
+            writer.close()
+        self._writes = False
+        self.notes.append(
+            f"the embedding cache cannot be written ({plainly(error)}), so a next run encodes these texts again: "
+            f"{self._home}; {flag_of('cache_dir', 'DIR')} uses another directory"
+        )
 
 
-def _copy(
-    segment: Segment,
-    places: NDArray[np.int64],
-    targets: NDArray[np.int64],
-    out: Float32Rows,
-    truncated: NDArray[np.bool_],
-) -> None:
-    for start in range(0, len(places), COPY_ROWS):
-        part = slice(start, start + COPY_ROWS)
-        out[targets[part]] = segment.rows(places[part])
-        truncated[targets[part]] = segment.truncated(places[part])
+def _copy(segment: Segment, dimension: int, asked: Asked, cached: NDArray[np.bool_], put: Put) -> bool:
+    """Hands over the segment's rows that were asked for and not cached yet; whether there were any."""
+    if segment.meta["dimension"] != dimension:
+        return False
+    order, high, low = asked
+    keys, truncated = segment.keys()
+    places = find(*key_words(keys), high, low)
+    hits = np.flatnonzero(places >= 0)
+    positions = order[places[hits]]
+    new = ~cached[positions]
+    hits, positions = hits[new], positions[new]
+    done = 0
+    for part, rows in segment.rows(hits) if len(hits) else ():
+        targets = positions[done : done + len(part)]
+        put(targets, rows, truncated[part])
+        cached[targets] = True
+        done += len(part)
+    if len(hits):
+        segment.touch()
+    return len(hits) > 0

@@ -11,21 +11,29 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from secid.encode.segment import DAMAGED, META, TEMPORARY, DamagedSegmentError, Segment
+from secid.encode.segment import META, DamagedSegmentError, Segment
 from secid.settings import Settings
 
+DAMAGED, REMOVAL = ".damaged-", ".gone-"
 NAME = re.compile(r"\d{20}-[0-9a-f]{8}")
-REMOVAL = f"{TEMPORARY}gone-"
-PIECE = re.compile(rf"({re.escape(TEMPORARY)}(gone-)?|{re.escape(DAMAGED)})?{NAME.pattern}")
-"""Names of the folders that the cache creates (segment.write_segment and below). Nothing else is ever touched, so that
+PIECE = re.compile(rf"({re.escape(DAMAGED)}|{re.escape(REMOVAL)}|\.new-(gone-)?)?{NAME.pattern}")
+"""Names of the folders that the cache creates, and that older formats created. Nothing else is ever touched, so that
 other files survive even if a home folder is given as the cache by mistake."""
+OLDER = "segment.json"
+"""A file that segments of older formats have."""
 
 ABANDONED_SECONDS = 3600.0
-"""A segment being written for longer than this was left behind by a killed run; writing one takes seconds."""
+"""A segment that has held nothing readable for longer than this was left behind by a killed run: it is sealed after
+seconds."""
+
+FREE_SHARE, LARGEST_DEFAULT = 0.5, 200 * 10**9
+"""The limit where none is set: this share of the disk's free space and of what the cache holds already, at most 200 GB:
+rows of 65 million texts at 768 dimensions."""
 
 
 @dataclass(frozen=True)
@@ -45,35 +53,56 @@ class EncoderUse:
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What the cache holds. n_damaged: quarantined segments, the first to go when the cache exceeds its limit."""
+    """What the cache holds. n_damaged, n_older: quarantined segments and those of an older format, which is not read;
+    both are the first to go when the cache exceeds its limit."""
 
     folder: str
     limit_bytes: int
     n_bytes: int
     n_damaged: int
+    n_older: int
     encoders: tuple[EncoderUse, ...]
 
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of reading every byte: number of intact segments, and the names of those quarantined."""
+    """Result of reading every byte: number of intact segments, names of those quarantined and of those unreadable."""
 
     n_whole: int
     damaged: tuple[str, ...]
+    unreadable: tuple[str, ...]
 
 
 class CacheFolder:
-    """The whole embedding cache: a folder per encoder fingerprint. It need not exist yet."""
+    """The whole embedding cache: a folder per encoder fingerprint. It need not exist yet.
 
-    def __init__(self, folder: Path, limit_bytes: int) -> None:
+    limit_bytes : None for the default, which depends on the free space of its disk.
+    """
+
+    def __init__(self, folder: Path, limit_bytes: int | None) -> None:
         self.folder = folder
-        self.limit_bytes = limit_bytes
+        self._limit_bytes = limit_bytes
 
     @classmethod
     def of(cls, settings: Settings) -> CacheFolder:
         """The folder and limit from the settings; by default the user's cache folder."""
         folder = Path(settings.cache_dir).expanduser() if settings.cache_dir else default_folder()
-        return cls(folder, int(settings.cache_gb * 10**9))
+        return cls(folder, None if settings.cache_gb is None else int(settings.cache_gb * 10**9))
+
+    def limit(self, n_bytes: int) -> int:
+        """The size limit of a cache that holds n_bytes."""
+        if self._limit_bytes is not None:
+            return self._limit_bytes
+        parents = (self.folder, *self.folder.parents)
+        with contextlib.suppress(OSError):
+            disk = shutil.disk_usage(next(parent for parent in parents if parent.exists()))
+            return min(int(FREE_SHARE * (disk.free + n_bytes)), LARGEST_DEFAULT)
+        return LARGEST_DEFAULT
+
+    def room(self, in_use: Collection[Path]) -> int:
+        """Bytes that can be written without removing these segments."""
+        sizes = self._sizes()
+        return max(0, self.limit(sum(sizes.values())) - sum(sizes.get(folder, 0) for folder in in_use))
 
     def info(self) -> CacheInfo:
         """Counts and sizes, by encoder; reads no rows."""
@@ -85,21 +114,22 @@ class CacheFolder:
             encoders.append(
                 EncoderUse(
                     home.name,
-                    _encoder_name(segments[-1]),
+                    str(_meta(segments[-1]).get("encoder", "")),
                     len(segments),
-                    sum(_n_rows(segment) for segment in segments),
+                    sum(_meta(segment).get("n", 0) for segment in segments),
                     sum(_size(segment.folder) for segment in segments),
                     max(_last_used(segment.folder) for segment in segments),
                 )
             )
         pieces = [folder for home in self._homes() for folder in _pieces(home)]
-        damaged = sum(1 for folder in pieces if folder.name.startswith(DAMAGED))
+        damaged = sum(folder.name.startswith(DAMAGED) for folder in pieces)
+        older = sum((folder / OLDER).exists() for folder in pieces if not folder.name.startswith("."))
         total = sum(_size(folder) for folder in pieces)
-        return CacheInfo(str(self.folder), self.limit_bytes, total, damaged, tuple(encoders))
+        return CacheInfo(str(self.folder), self.limit(total), total, damaged, older, tuple(encoders))
 
     def clear(self) -> int:
-        """Removes every segment and no other file; returns the number of bytes freed. Concurrent runs keep the
-        segments that they have open or are writing.
+        """Removes every segment and no other file; returns the number of bytes freed. What concurrent runs have not
+        sealed yet stays.
         """
         freed = 0
         for home in self._homes():
@@ -111,36 +141,40 @@ class CacheFolder:
 
     def verify(self) -> Verification:
         """Reads every byte of every segment; quarantines the damaged ones."""
-        whole, damaged = 0, []
+        whole, damaged, unreadable = 0, [], []
         for home in self._homes():
             for folder in finished(home):
                 try:
                     Segment(folder).verify()
                     whole += 1
-                except (DamagedSegmentError, OSError):
+                except (DamagedSegmentError, FileNotFoundError):
                     if folder.is_dir():  # otherwise another run has removed it
                         quarantine(folder)
                         damaged.append(f"{home.name}/{folder.name}")
-        return Verification(whole, tuple(damaged))
+                except OSError:
+                    unreadable.append(f"{home.name}/{folder.name}")
+        return Verification(whole, tuple(damaged), tuple(unreadable))
 
-    def shrink(self) -> None:
-        """Brings the cache under its limit: quarantined segments go first, then the least recently used."""
-        sizes: dict[Path, int] = {}
-        for home in self._homes():
-            for folder in _pieces(home):
-                if not folder.name.startswith(TEMPORARY):
-                    sizes[folder] = _size(folder)
-                elif not _in_progress(folder):
-                    _remove(folder)
+    def shrink(self, in_use: Collection[Path] = (), n_more: int = 0) -> None:
+        """Makes room under the limit for n_more bytes: what cannot be read goes first, then the least recently used
+        segments. Those in use stay.
+        """
+        sizes = self._sizes()
         total = sum(sizes.values())
-        for folder in sorted(sizes, key=lambda path: (not path.name.startswith(DAMAGED), _last_used(path))):
-            if total <= self.limit_bytes:
-                return
-            _remove(folder)
-            total -= sizes[folder]
+        limit = self.limit(total)
+        for folder in sorted(sizes, key=_last_used):
+            is_whole = folder.name.startswith(DAMAGED) or (folder / META).exists() or (folder / OLDER).exists()
+            if is_whole and total + n_more <= limit:
+                continue
+            if folder not in in_use and not _in_progress(folder):
+                _remove(folder)
+                total -= sizes[folder]
+
+    def _sizes(self) -> dict[Path, int]:
+        return {folder: _size(folder) for home in self._homes() for folder in _pieces(home)}
 
     def _homes(self) -> Iterator[Path]:
-        if self.folder.is_dir():
+        with contextlib.suppress(OSError):  # missing, or not readable
             yield from sorted(path for path in self.folder.iterdir() if path.is_dir())
 
 
@@ -169,10 +203,8 @@ def quarantine(folder: Path) -> None:
 
 
 def finished(home: Path) -> list[Path]:
-    """Finished segment folders, oldest first. Names of unfinished and quarantined ones start with a dot."""
-    if not home.is_dir():
-        return []
-    return sorted(path for path in _pieces(home) if not path.name.startswith("."))
+    """Folders of segments that can be read, oldest first. Names of removed and quarantined ones start with a dot."""
+    return sorted(path for path in _pieces(home) if not path.name.startswith(".") and (path / META).exists())
 
 
 def _pieces(home: Path) -> list[Path]:
@@ -196,24 +228,17 @@ def _remove(folder: Path) -> None:
 
 
 def _in_progress(folder: Path) -> bool:
-    """Whether a run is writing it. False for one that is being removed."""
-    name = folder.name
-    writing = name.startswith(TEMPORARY) and not name.startswith(REMOVAL)
-    return writing and time.time() - _modified(folder) <= ABANDONED_SECONDS
+    """Whether a run is writing its first rows, which cannot be read yet."""
+    is_new = not folder.name.startswith(".") and not (folder / META).exists() and not (folder / OLDER).exists()
+    return is_new and time.time() - _modified(folder, missing=time.time()) <= ABANDONED_SECONDS
 
 
-def _n_rows(segment: Segment) -> int:
+def _meta(segment: Segment) -> Mapping[str, Any]:
+    """What a segment says of itself; nothing if it cannot be read."""
     try:
-        return int(segment.meta["n"])
+        return segment.meta
     except (DamagedSegmentError, OSError):
-        return 0
-
-
-def _encoder_name(segment: Segment) -> str:
-    try:
-        return str(segment.meta.get("encoder", ""))
-    except (DamagedSegmentError, OSError):
-        return ""
+        return {}
 
 
 def _size(folder: Path) -> int:
@@ -224,16 +249,13 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _modified(path: Path) -> float:
+def _last_used(folder: Path) -> float:
+    """When a segment was last used, in seconds since the epoch; 0 for a damaged one and for one that is not read."""
+    return 0.0 if folder.name.startswith(".") else _modified(folder / META, missing=0.0)
+
+
+def _modified(path: Path, missing: float) -> float:
     try:
         return path.stat().st_mtime
     except OSError:
-        return time.time()
-
-
-def _last_used(folder: Path) -> float:
-    """When a segment was last used, in seconds since the epoch; 0 if unknown."""
-    try:
-        return (folder / META).stat().st_mtime
-    except OSError:
-        return 0.0
+        return missing

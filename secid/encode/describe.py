@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from secid.encode.modules import Head
 from secid.encode.protocol import Encoder
 from secid.encode.recipe import Recipe
 from secid.encode.selftest import CHECKS, Check, self_test
@@ -38,22 +37,13 @@ class Description:
 def describe(encoder: Encoder) -> Description:
     """The encoder's recipe and the outcome of its self-test, which encodes a few short texts."""
     recipe: Recipe | None = getattr(encoder, "recipe", None)
-    heads = () if recipe is None else tuple(map(_head, recipe.heads))
     checks = self_test(encoder)
     names = {check.name for check in checks}
     return Description(
         info=encoder.info,
         n_parameters=getattr(encoder, "n_parameters", None),
-        heads=heads,
+        heads=() if recipe is None else recipe.heads,
         checks=checks,
         truncate_dim=encoder.info.dim if encoder.info.rules.get("truncate_dim") == "flag" else None,
         not_asked=tuple(name for name in CHECKS if name not in names),
     )
-
-
-def _head(head: Head) -> str:
-    name = head.kind.replace("_", " ")
-    if not head.in_features:
-        return name
-    activation = "" if head.activation == "Identity" else f", {head.activation}"
-    return f"{name} {head.in_features} to {head.out_features}{activation}{', residual' if head.residual else ''}"

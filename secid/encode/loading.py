@@ -5,68 +5,76 @@ Source: FORMATS 2, METHOD 11.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
 
-from secid.encode.cache import Cache
 from secid.encode.cache_folder import hash_memory
 from secid.encode.device import choose_devices, choose_dtype, default_budget
 from secid.encode.hashes import files_sha256
 from secid.encode.locate import Located, locate, weight_files
-from secid.encode.modules import AGAIN, read_json
+from secid.encode.modules import AGAIN, Json, Repository, read_json, read_repository
 from secid.encode.parts import Parts
-from secid.encode.pooling import head_files
-from secid.encode.recipe import Recipe, resolve_recipe
+from secid.encode.protocol import Role
+from secid.encode.recipe import Prefix, Recipe, family_in, resolve_prefixes
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError
+from secid.files import write_whole
 from secid.results import EncoderInfo
-from secid.settings import Settings, flag_of
+from secid.settings import RECIPE_FIELDS, Settings, flag_of
+
+RECIPE_VERSION = 2
+"""Of the code that turns token ids into rows: one more where it changes them, so that no cached row is mixed up."""
 
 
 def load_transformer(settings: Settings) -> TransformerEncoder:
     """The encoder that `settings.encoder` names, ready on its devices.
 
-    An encoder with rows in the cache has been loaded on this machine before: its model is loaded only if some text
-    is not cached. Any other model is loaded now, so that errors come before any work.
-    Raises EncoderError, with a remedy, if anything is missing or not understood.
+    The recipe of an encoder is stored beside the cache: one that this machine has loaded before with the same files,
+    flags and libraries is loaded only if some text is not cached. Any other is loaded now, so that errors come before
+    any work. Raises EncoderError, with a remedy, if anything is missing or not understood.
     """
     located = locate(settings)
-    recipe = resolve_recipe(located.folder, located.name, settings)
-    weights = weight_files(recipe.folder, settings.allow_pickle)
+    repository = read_repository(located.folder, located.name, settings)
+    weights = weight_files(repository.inner, settings.allow_pickle)
     if not weights:
-        raise _no_weights(recipe.folder)
+        raise _no_weights(repository.inner)
+    prefixes = resolve_prefixes(repository, settings)
     devices = choose_devices(settings.device)
     dtype = choose_dtype(settings.dtype, devices[0])
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     weights_sha256 = files_sha256(weights, hash_memory(settings))
-    fingerprint = _fingerprint(recipe, weights_sha256, settings, DTYPE_NAMES[dtype])
-    parts = Parts(recipe, settings, devices, dtype)
-    dimension = Cache.open(settings, fingerprint).dimension if settings.cache and fingerprint else None
-    if dimension is None:
+    contents = _contents(repository, weights_sha256, settings, DTYPE_NAMES[dtype])
+    memory = _memory(repository, prefixes, contents, settings)
+    known = _remembered(memory, repository.inner)
+    parts = Parts(repository, prefixes, settings, devices, dtype, known)
+    if known is None:
         parts.load()
-        dimension = parts.dimension
+        _remember(memory, parts)
+    recipe = parts.recipe
     info = EncoderInfo(
         name=located.name,
         revision=located.revision,
         weights_sha256=weights_sha256,
-        pooling="+".join(recipe.pooling),
+        pooling=recipe.pooling,
         query_prefix=recipe.query_prefix,
         passage_prefix=recipe.passage_prefix,
         max_length=recipe.max_length,
         normalize=recipe.normalize,
         dtype=DTYPE_NAMES[dtype],
         device=",".join(map(str, devices)),
-        dim=dimension,
-        fingerprint=fingerprint,
+        dim=parts.dimension,
+        fingerprint=_fingerprint(recipe, contents),
         rules=dict(recipe.rules),
         notes=_notes(located, recipe, settings, weights),
     )
-    return TransformerEncoder(parts, info, settings.batch_tokens or default_budget(devices[0]))
+    return TransformerEncoder(parts, info, settings.batch_tokens or default_budget(devices[0], dtype))
 
 
 DTYPE_NAMES = {torch.float32: "float32", torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -95,34 +103,82 @@ def _no_weights(folder: Path) -> EncoderError:
 
 
 TOKENIZER_FILES = ("tokenizer*.json", "vocab*", "merges.txt", "*.model", "special_tokens_map.json", "added_tokens.json")
+VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
+"""Fields of config.json that differ between copies of one encoder."""
 
 
-def _fingerprint(recipe: Recipe, weights_sha256: str, settings: Settings, dtype: str) -> str:
-    """SHA-256 of all that determines a vector: weights, tokenizer, model and head configs, own code, recipe, dtype.
-
-    Device and name are left out: copies of an encoder share their cached rows. "" if it runs code from elsewhere.
-    """
-    if settings.trust_remote_code and _code_elsewhere(recipe.folder):
-        return ""
-    tokenizer = sorted({path for pattern in TOKENIZER_FILES for path in recipe.folder.glob(pattern)})
-    config = read_json(recipe.folder / "config.json") or {}
-    for name in ("_name_or_path", "transformers_version", "torch_dtype", "dtype"):
-        config.pop(name, None)
-    fields = asdict(recipe)
-    for name in ("folder", "rules", "notes"):
-        fields.pop(name)
-    for head in fields["heads"]:
-        head.pop("folder")
-    document = {
+def _contents(repository: Repository, weights_sha256: str, settings: Settings, dtype: str) -> Json:
+    """All files and versions that determine a vector; {} if the encoder runs code from elsewhere."""
+    inner = repository.inner
+    if settings.trust_remote_code and _code_elsewhere(inner):
+        return {}
+    places = [place for place in repository.parts if place != inner]
+    later = [path for place in places for path in weight_files(place, settings.allow_pickle)]
+    states = [read_json(place / name) for place in places for name in ("config.json", "router_config.json")]
+    return {
         "weights": weights_sha256,
-        "heads": [files_sha256([path]) for path in head_files(recipe.heads, settings.allow_pickle)],
-        "tokenizer": files_sha256(tokenizer) if tokenizer else None,
-        "config": config,
-        "recipe": fields,
+        "heads": [files_sha256([path]) for path in later],
+        "modules": [str(module["type"]).rsplit(".", 1)[-1] for module in repository.modules],
+        "parts": [state for state in states if state is not None],
+        "tokenizer": _hash(path for pattern in TOKENIZER_FILES for path in inner.glob(pattern)),
+        "config": {name: value for name, value in repository.config.items() if name not in VOLATILE},
         "dtype": dtype,
-        "code": files_sha256(recipe.folder.rglob("*.py")) if settings.trust_remote_code else None,
+        "code": _hash(repository.folder.rglob("*.py")) if settings.trust_remote_code else None,
+        "versions": [RECIPE_VERSION, ".".join(version("transformers").split(".")[:2])],
     }
+
+
+def _hash(paths: Iterable[Path]) -> str | None:
+    files = set(paths)
+    return files_sha256(files) if files else None
+
+
+def _digest(document: Json) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _fingerprint(recipe: Recipe, contents: Json) -> str:
+    """SHA-256 of all that determines a vector: files, versions, recipe and number format; "" without contents.
+
+    Device and name are left out: copies of an encoder share their cached rows.
+    """
+    if not contents:
+        return ""
+    fields = {name: value for name, value in recipe.document().items() if name not in ("rules", "notes")}
+    return _digest({**contents, "recipe": fields})
+
+
+def _memory(repository: Repository, prefixes: Mapping[Role, Prefix], contents: Json, settings: Settings) -> Path | None:
+    """The file that stores the recipe of these files, flags and libraries; None without a cache or contents."""
+    weights = hash_memory(settings)
+    if weights is None or not contents:
+        return None
+    family, rule = family_in(repository)
+    flags = {name: getattr(settings, name) for name in (*RECIPE_FIELDS, "trust_remote_code", "allow_pickle")}
+    tokenizer = read_json(repository.inner / "tokenizer_config.json")
+    stated = [repository.sentence, repository.stated, tokenizer, repository.own_code, family and family.key, rule]
+    asked = {**contents, "flags": flags, "prefixes": prefixes, "stated": stated, "st": version("sentence-transformers")}
+    return weights.parent / "recipes" / f"{_digest(asked)[:32]}.json"
+
+
+def _remembered(memory: Path | None, folder: Path) -> tuple[Recipe, int, int] | None:
+    if memory is None:
+        return None
+    try:
+        document = json.loads(memory.read_text(encoding="utf-8"))
+        recipe = Recipe.of_document(document["recipe"], folder)
+        return recipe, int(document["dimension"]), int(document["n_parameters"])
+    except (OSError, ValueError, KeyError, TypeError):  # missing, or not written by `_remember`
+        return None
+
+
+def _remember(memory: Path | None, parts: Parts) -> None:
+    if memory is None:
+        return
+    document = {"recipe": parts.recipe.document(), "dimension": parts.width, "n_parameters": parts.n_parameters}
+    with contextlib.suppress(OSError):  # a read-only folder: the encoder is loaded again next time
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(memory, json.dumps(document))
 
 
 def _code_elsewhere(folder: Path) -> bool:

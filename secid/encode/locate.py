@@ -15,7 +15,7 @@ from pathlib import Path
 from secid.encode.cache_folder import hash_memory
 from secid.encode.hashes import file_sha256
 from secid.encode.modules import AGAIN, read_json
-from secid.encode.presets import ALIASES
+from secid.encode.presets import ALIASES, REVISIONS
 from secid.errors import EncoderError, UnreachableError, plainly
 from secid.settings import Settings, flag_of
 
@@ -26,7 +26,7 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 NETWORK_SECONDS = 10.0
 """Longest wait for the hub's first answer: enough for a slow line, short enough not to look like a hang."""
 
-FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors")
+FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors", "artifact.metadata")
 RECIPE_FILES = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
 """Files that state the recipe. If the repository has one and the cache lacks it, every number changes."""
 
@@ -63,7 +63,7 @@ def locate(settings: Settings) -> Located:
         raise EncoderError(
             f"{spec!r} is neither a folder, a hub name (owner/name) nor an alias", remedy=_suggestion(folder, spec)
         )
-    return _from_hub(name, settings)
+    return _from_hub(name, settings, settings.revision or REVISIONS.get(name))
 
 
 def _suggestion(folder: Path, spec: str) -> str:
@@ -114,12 +114,11 @@ def offline_minilm(memory: Path | None = None) -> Path | None:
     return folder
 
 
-def _from_hub(name: str, settings: Settings) -> Located:
+def _from_hub(name: str, settings: Settings, revision: str | None) -> Located:
     """The cached snapshot if it is complete (without the network), else a download, else the incomplete snapshot."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    revision = settings.revision
     try:
         snapshot = Path(snapshot_download(name, revision=revision, local_files_only=True))
     except (LocalEntryNotFoundError, FileNotFoundError):

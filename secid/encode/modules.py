@@ -1,64 +1,111 @@
-"""The files in which a repository states its recipe: modules.json and the folders it names.
+"""What a repository says of itself, read before any of it is loaded: JSON files, the modules it names, its kind.
 
-Classes are matched by base name, because their import paths changed over the years. Anything unknown is
-rejected, never skipped. Source: FORMATS 2.
+Only dense text encoders pass. What would give plausible but wrong vectors is refused by name. Source: FORMATS 2.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from secid.errors import EncoderError
-from secid.settings import flag_of
+from secid.settings import Settings, flag_of
 
 Json = Mapping[str, Any]
 
+AGAIN = "download the encoder again"
+PROMPT_FILE = "config_sentence_transformers.json"
+ROUTERS = frozenset({"Router", "Asym"})
+INPUTS = ROUTERS | {"Transformer"}
+LATER = frozenset({"Pooling", "Dense", "Normalize", "LayerNorm", "WeightedLayerPooling", "Dropout"})
+"""Modules of sentence-transformers that work on batches of token ids; others need words, images or sparse vectors."""
+
+KINDS = {
+    "CrossEncoder": "a cross-encoder, which scores pairs of texts",
+    "SparseEncoder": "a sparse encoder (SPLADE)",
+    "MultiVectorEncoder": "a multi-vector encoder (ColBERT), with a vector for each token",
+}
+OWN_ATTENTION = re.compile(r"gritlm|llm2vec|modeling_\w+_encoder\.|bidirectional", re.IGNORECASE)
+"""Repositories whose own code makes a causal model bidirectional, without config.json saying so."""
+
+ELSEWHERE = "encode the texts yourself and use --encoder vectors.npz"
+
 
 @dataclass(frozen=True)
-class Head:
-    """One module after pooling. kind: dense, layer_norm or normalize.
+class Repository:
+    """The files of one encoder.
 
-    folder     : of its weights; None for normalize.
-    activation : name of a torch.nn class, for dense only.
+    folder : as located, with modules.json where there is one.   inner: of the transformer's own files.
+    parts  : folder of each module, those inside a router included; empty without modules.json.
+    config : config.json of the transformer.   sentence: sentence_bert_config.json, or {}.
+    stated : config_sentence_transformers.json, or {}.
     """
 
-    kind: str
-    folder: Path | None = None
-    in_features: int = 0
-    out_features: int = 0
-    bias: bool = True
-    activation: str = "Identity"
-    residual: bool = False
+    folder: Path
+    name: str
+    modules: tuple[Json, ...]
+    parts: tuple[Path, ...]
+    inner: Path
+    config: Json
+    sentence: Json
+    stated: Json
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """Prompts by name; an empty one is None in some files."""
+        return {name: text or "" for name, text in (self.stated.get("prompts") or {}).items()}
+
+    @property
+    def own_code(self) -> Json:
+        """auto_map of config.json: classes of the repository's own code that replace those of transformers."""
+        return dict(self.config.get("auto_map") or {})
 
 
-# Class names as sentence-transformers writes them now and wrote them before 2024.
-POOLING_BOOLEANS: Mapping[str, str] = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len",
-    "pooling_mode_weightedmean_tokens": "weighted_mean",
-    "pooling_mode_lasttoken": "last",
-}
-POOLING_NAMES: Mapping[str, str] = {
-    "cls": "cls",
-    "max": "max",
-    "mean": "mean",
-    "mean_sqrt_len_tokens": "mean_sqrt_len",
-    "weightedmean": "weighted_mean",
-    "lasttoken": "last",
-}
-ACTIVATIONS = frozenset(
-    {"Identity", "Tanh", "GELU", "ReLU", "SiLU", "Sigmoid", "Mish", "ELU", "LeakyReLU", "Softplus", "Hardtanh"}
-)
-"""Activations of torch.nn that need no arguments and act on each number alone."""
+def read_repository(folder: Path, name: str, settings: Settings) -> Repository:
+    """The repository in `folder`, known to the user as `name`. Raises EncoderError for what is no dense encoder."""
+    if not folder.is_dir():
+        raise EncoderError("no such folder", where=str(folder), remedy="give a folder that contains config.json")
+    stated = read_json(folder / PROMPT_FILE) or {}
+    prompts = stated.get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+        raise EncoderError("prompts must map names to strings", where=str(folder / PROMPT_FILE))
+    kind = stated.get("model_type", "SentenceTransformer")
+    if kind != "SentenceTransformer":
+        raise refused(KINDS.get(kind, f"model_type {kind!r}"), folder / PROMPT_FILE)
+    modules, parts, inner = _modules(folder, settings)
+    adapters = sorted(folder.rglob("adapter_config.json"))
+    if adapters:
+        raise EncoderError(
+            f"adapters that would have to be chosen: {', '.join(path.parent.name or '.' for path in adapters)}",
+            where=str(adapters[0]),
+            remedy="merge the one that training will use into its base model (peft: merge_and_unload), and save that",
+        )
+    config = read_json(inner / "config.json")
+    if config is None:
+        raise EncoderError("config.json is missing", where=str(inner), remedy="give a folder saved by transformers")
+    repository = Repository(folder, name, modules, parts, inner, config, _sentence_config(inner), stated)
+    _check_architecture(repository, settings)
+    return repository
 
 
-AGAIN = "download the encoder again"
+def _check_architecture(repository: Repository, settings: Settings) -> None:
+    architectures = [str(item) for item in repository.config.get("architectures") or ()]
+    where = repository.inner / "config.json"
+    if "HF_ColBERT" in architectures or (repository.folder / "artifact.metadata").is_file():
+        raise refused(KINDS["MultiVectorEncoder"], where)
+    if not repository.modules and any(item.endswith("ForSequenceClassification") for item in architectures):
+        raise refused(KINDS["CrossEncoder"], where)
+    code = json.dumps(repository.own_code)
+    if not settings.trust_remote_code and repository.own_code and OWN_ATTENTION.search(f"{repository.name} {code}"):
+        raise EncoderError(
+            "the repository's own code changes this model's attention, and without it all vectors are wrong",
+            where=str(where),
+            remedy=f"read that code, then use {flag_of('trust_remote_code')}",
+        )
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -78,89 +125,94 @@ def _parsed(path: Path) -> Any:
         raise EncoderError(f"not valid JSON: {error}", where=str(path), remedy=AGAIN) from error
 
 
-def read_modules(folder: Path) -> list[dict[str, Any]]:
-    """modules.json in order; [] if there is none. Raises EncoderError for an unknown class."""
+def _modules(folder: Path, settings: Settings) -> tuple[tuple[Json, ...], tuple[Path, ...], Path]:
+    """modules.json in order, the folder of every module, and that of the first transformer."""
     path = folder / "modules.json"
     try:
-        modules = sorted(_parsed(path) or [], key=lambda module: int(module.get("idx", 0)))
-    except (TypeError, ValueError, AttributeError) as error:
-        raise EncoderError("expected a list of modules, each with its idx", where=str(path), remedy=AGAIN) from error
-    for position, module in enumerate(modules):
-        base = base_name(module)
-        is_known = base == "Transformer" if position == 0 else base in {"Pooling", "Dense", "Normalize", "LayerNorm"}
-        if not is_known:
-            raise EncoderError(
-                f"module {position} has the unknown type {module.get('type')!r}",
-                where=str(path),
-                remedy="known: Transformer, then Pooling, Dense, LayerNorm, Normalize; "
-                "or encode the texts yourself and use --encoder vectors.npz",
-            )
-    names = [base_name(module) for module in modules]
-    if modules and names.count("Pooling") != 1:
-        raise EncoderError(f"expected one Pooling module, got {names.count('Pooling')}", where=str(path))
-    if modules and names[1] != "Pooling":
-        raise EncoderError(f"{names[1]} comes before Pooling, which is not supported", where=str(path))
-    return modules
+        modules = sorted(_parsed(path) or [], key=lambda module: int(module["idx"]))
+        classes = list(_classes(folder, modules))
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        message = "expected a list of modules, each with idx, type and path"
+        raise EncoderError(message, where=str(path), remedy=AGAIN) from error
+    inner = folder
+    for position, (name, place) in enumerate(classes):
+        _check_class(name, position == 0, path, settings)
+        if base_name(name) == "Transformer" and (inner == folder or position == 0):
+            inner = place
+        elif not settings.allow_pickle and _only_pickle(place):
+            remedy = f"use {flag_of('allow_pickle', True)} to load pytorch_model.bin"
+            raise EncoderError("model.safetensors is missing", where=str(place), remedy=remedy)
+    return tuple(modules), tuple(place for _, place in classes), inner
 
 
-def base_name(module: Json) -> str:
-    return str(module.get("type", "")).rsplit(".", 1)[-1]
+def _only_pickle(folder: Path) -> bool:
+    return (folder / "pytorch_model.bin").is_file() and not (folder / "model.safetensors").is_file()
 
 
-def pooling_modes(config: Json, path: Path) -> tuple[str, ...]:
-    """Modes of a Pooling config, new style (`pooling_mode`) or old (`pooling_mode_*` booleans)."""
-    if "pooling_mode" in config:
-        value = config["pooling_mode"]
-        names = (value,) if isinstance(value, str) else tuple(map(str, value or ()))
-        unknown = [item for item in names if item not in POOLING_NAMES]
-        modes = tuple(POOLING_NAMES[item] for item in names if item in POOLING_NAMES)
-    else:
-        active = [key for key, value in config.items() if key.startswith("pooling_mode_") and value is True]
-        unknown = [key for key in active if key not in POOLING_BOOLEANS]
-        modes = tuple(mode for key, mode in POOLING_BOOLEANS.items() if key in active)
-    if unknown or not modes:
+def _classes(folder: Path, modules: list[Any]) -> Iterator[tuple[str, Path]]:
+    """(class path, folder) of every module, a router followed by the modules of its routes."""
+    for module in modules:
+        name, place = str(module["type"]), _inside(folder, module["path"])
+        yield name, place
+        if base_name(name) in ROUTERS:
+            routes = read_json(place / "router_config.json") or read_json(place / "config.json") or {}
+            for part, kind in routes["types"].items():
+                yield str(kind), _inside(place, part)
+
+
+def _inside(folder: Path, path: str) -> Path:
+    if Path(path).is_absolute() or ".." in Path(path).parts:
+        raise ValueError(path)
+    return folder / path
+
+
+def _check_class(name: str, is_first: bool, path: Path, settings: Settings) -> None:
+    """Raises EncoderError for a module (full path of its class) that is not known to work on batches of token ids."""
+    if name.startswith("pylate.") or ".multi_vector_encoder." in name:
+        raise refused(KINDS["MultiVectorEncoder"], path)
+    if ".sparse_encoder." in name or base_name(name) in ("SpladePooling", "MLMTransformer"):
+        raise refused(KINDS["SparseEncoder"], path)
+    own = not name.startswith("sentence_transformers.")
+    if own and settings.trust_remote_code:
+        return
+    known = INPUTS if is_first else LATER | {"Transformer"}
+    if own or base_name(name) not in known or ".cross_encoder." in name:
+        allow = f"{flag_of('trust_remote_code')} runs the repository's own code, once you have read it; or "
+        listed = f"known: {', '.join(sorted(known))}, of sentence_transformers; "
         raise EncoderError(
-            f"unknown pooling {', '.join(unknown)}" if unknown else "no pooling mode is set",
-            where=str(path),
-            remedy=f"known: {', '.join(POOLING_NAMES)}; {flag_of('pooling', 'NAME')} overrides the file",
+            f"the module {name!r} is not supported", where=str(path), remedy=(allow if own else listed) + ELSEWHERE
         )
-    return modes
 
 
-def read_heads(folder: Path, modules: list[dict[str, Any]]) -> tuple[Head, ...]:
-    return tuple(_head(folder, module) for module in modules[2:])
+def base_name(name: str) -> str:
+    return name.rsplit(".", 1)[-1]
 
 
-def _head(folder: Path, module: Json) -> Head:
-    kind, place = base_name(module), folder / str(module.get("path", ""))
-    if kind == "Normalize":  # its folder is often missing, and has no settings
-        return Head("normalize")
-    config = read_json(place / "config.json")
-    if config is None:
-        raise EncoderError(f"the {kind} module has no config.json", where=str(place))
-    if kind == "LayerNorm":
-        width = _width(config, "dimension", place)
-        return Head("layer_norm", place, width, width)
-    for key in ("module_input_name", "module_output_name"):
-        if config.get(key) not in (None, "sentence_embedding"):
-            raise EncoderError(f"Dense with {key} = {config[key]!r} is not supported", where=str(place))
-    full = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
-    activation = full.rsplit(".", 1)[-1]
-    if not full.startswith("torch.nn.") or activation not in ACTIVATIONS:
-        raise EncoderError(f"unknown activation {full!r}", where=str(place / "config.json"))
-    return Head(
-        "dense",
-        place,
-        _width(config, "in_features", place),
-        _width(config, "out_features", place),
-        bool(config.get("bias", True)),
-        activation,
-        bool(config.get("use_residual", False)),
+def refused(kind: str, where: Path) -> EncoderError:
+    return EncoderError(
+        f"this is {kind}; secid scores dense encoders, which give each text one vector",
+        where=str(where),
+        remedy="score with the dense encoder that will be fine-tuned",
     )
 
 
-def _width(config: Json, key: str, place: Path) -> int:
-    width = config.get(key)
-    if not isinstance(width, int) or width < 1:
-        raise EncoderError(f"{key} is {width!r}, expected a number of features", where=str(place / "config.json"))
-    return width
+def _sentence_config(inner: Path) -> Json:
+    """sentence_bert_config.json (or its older name per architecture). Raises EncoderError for more than text."""
+    for path in sorted(inner.glob("sentence_*_config.json")):
+        config = read_json(path) or {}
+        length, texts = config.get("max_seq_length"), config.get("modality_config", {"text": {}})
+        if length is not None and (not isinstance(length, int) or length < 1):
+            raise EncoderError(
+                f"max_seq_length is {length!r}, expected a number of tokens",
+                where=str(path),
+                remedy="correct the file: training reads it, too",
+            )
+        plain = config.get("transformer_task", "feature-extraction") == "feature-extraction" and "text" in texts
+        if not plain or config.get("query_expansion"):
+            raise EncoderError(
+                "needs a chat template, query expansion or a task other than plain text encoding",
+                where=str(path),
+                remedy=ELSEWHERE,
+            )
+        return config
+    return {}

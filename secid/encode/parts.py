@@ -1,47 +1,80 @@
-"""The loaded parts of a transformer: its tokenizer, and its model once on every device.
+"""The loaded parts of an encoder: its tokenizer, and its chain of modules on the first device.
 
-Source: FORMATS 2, METHOD 11.
+sentence-transformers loads the modules, so they are those that training starts from. Source: FORMATS 2, METHOD 11.
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
+import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from secid.encode.allocator import keep_freed_memory
-from secid.encode.modules import AGAIN
-from secid.encode.pooling import UNREADABLE, build_heads
-from secid.encode.recipe import Recipe
-from secid.encode.replica import Replica
+from secid.encode.attention import never_wait
+from secid.encode.batching import TokenBatch, longest_first, next_batch
+from secid.encode.modules import AGAIN, ELSEWHERE, Repository
+from secid.encode.protocol import Role
+from secid.encode.recipe import POOLING_NAMES, ROLES, Prefix, Recipe, leaves, read_recipe
+from secid.encode.replica import Replica, is_out_of_memory
 from secid.encode.rows import cut_dimension
 from secid.encode.tokens import Tokeniser, load_tokeniser
 from secid.errors import EncoderError, plainly
 from secid.measure.packed_matrix import PackedMatrix, can_pack
 from secid.settings import Settings
 
+UNREADABLE = (SafetensorError, EOFError, OSError)
+"""Raised by reading a truncated or damaged weights file."""
+
+HEADS = ("pooler.", "cls.", "lm_head.", "vocab_", "generator_", "discriminator_", "head.", "mlm_head.", "decoder.bias",
+         "embeddings.position_ids")  # fmt: skip
+"""Weights that training of the backbone leaves behind and no text vector uses, after the model's own prefix."""
+
+PROBES = ["tides", "what causes tides"]
+"""Texts of different lengths that every encoder encodes once when it is loaded."""
+
 
 class Parts:
-    """Tokenizer and model of a recipe, each loaded on first use.
+    """Tokenizer and modules of a repository, each loaded on first use.
 
-    n_parameters : number of weights of the model and its heads.   dimension: length of a text's vector.
+    known : the recipe, dimension and number of parameters from an earlier run; without them all is loaded to read them.
+    n_parameters : number of weights.   width, dimension: length of a text's vector before and after truncation.
     """
 
     def __init__(
-        self, recipe: Recipe, settings: Settings, devices: tuple[torch.device, ...], dtype: torch.dtype
+        self,
+        repository: Repository,
+        prefixes: Mapping[Role, Prefix],
+        settings: Settings,
+        devices: tuple[torch.device, ...],
+        dtype: torch.dtype,
+        known: tuple[Recipe, int, int] | None = None,
     ) -> None:
-        self.recipe = recipe
-        self._settings = settings
-        self._devices = devices
-        self._dtype = dtype
+        self._repository, self._prefixes, self._settings = repository, prefixes, settings
+        self.devices, self._dtype = devices, dtype
+        self._known = known
+
+    @property
+    def recipe(self) -> Recipe:
+        return (self._known or self._loaded[1:])[0]
+
+    @property
+    def width(self) -> int:
+        return (self._known or self._loaded[1:])[1]
+
+    @property
+    def dimension(self) -> int:
+        return cut_dimension(self.width, self.recipe.truncate_dim)
+
+    @property
+    def n_parameters(self) -> int:
+        return (self._known or self._loaded[1:])[2]
 
     @cached_property
     def tokeniser(self) -> Tokeniser:
@@ -49,48 +82,53 @@ class Parts:
             return load_tokeniser(self.recipe, self._settings.trust_remote_code)
 
     @property
-    def replicas(self) -> tuple[Replica, ...]:
-        """One copy of the model per device, in the order of the devices."""
+    def replica(self) -> Replica:
+        """The modules on the first device."""
         return self._loaded[0]
-
-    @property
-    def n_parameters(self) -> int:
-        return self._loaded[1]
-
-    @property
-    def dimension(self) -> int:
-        return self._loaded[2]
 
     def load(self) -> None:
         """Loads everything now instead of on first use. Raises EncoderError if that fails."""
-        _ = self.tokeniser, self.replicas
+        _ = self.tokeniser, self._loaded
 
     @cached_property
-    def _loaded(self) -> tuple[tuple[Replica, ...], int, int]:
-        first = self._devices[0]
+    def _loaded(self) -> tuple[Replica, Recipe, int, int]:
+        """The chain on the first device, its recipe, its width and its number of weights."""
+        settings, repository = self._settings, self._repository
         with quiet():
-            model = _load_model(self.recipe, self._settings, first, self._dtype)
-        heads = build_heads(self.recipe.heads, self._settings.allow_pickle)
-        dimension = _dimension(self.recipe, int(getattr(model.config, "hidden_size", 0) or model.config.dim))
-        n_parameters = sum(value.numel() for part in (model, heads) for value in part.parameters())
-        others = [_on(device, *copy.deepcopy((model, heads)), self._dtype) for device in self._devices[1:]]
-        return (_on(first, model, heads, self._dtype), *others), n_parameters, dimension
+            if self._known is None:
+                _check_weights(repository, settings, self._dtype)
+            model = _load_chain(repository, settings, self.devices[0], self._dtype)
+            n_parameters = sum(value.numel() for value in model.parameters())
+            replica = _on(self.devices[0], model)
+            is_causal, notes = _attention(model, replica.device)
+            recipe = read_recipe(model, repository, self._prefixes, settings, is_causal)
+            recipe = replace(recipe, notes=(*recipe.notes, *notes))
+            _shape(model, settings)
+            tokeniser = load_tokeniser(recipe, settings.trust_remote_code)
+            if self._known is None:
+                _check_tokens(model, tokeniser, recipe)
+            probes = {role: _probe(tokeniser, recipe, role) for role in ROLES}
+            never_wait(model)
+            dimension = _width(replica, recipe, probes)
+            if can_pack(replica.device, self._dtype):
+                for backbone in _backbones(model):
+                    pack(backbone)
+        return replica, recipe, dimension, n_parameters
 
 
-def _on(device: torch.device, model: Any, heads: nn.Module, dtype: torch.dtype) -> Replica:
+def _on(device: torch.device, model: Any) -> Replica:
     try:
-        model, heads = model.to(device).eval(), heads.to(device).eval()
+        model = model.to(device).eval()
     except RuntimeError as error:
-        raise EncoderError(
-            f"the model cannot be moved to {device}: {plainly(error)[:200]}",
-            remedy="free memory on it, or use --dtype bf16, a smaller encoder or --device cpu",
-        ) from error
-    if device.type == "cpu":
-        keep_freed_memory()
-    device = next(model.parameters()).device  # with its index, which a thread must give
-    if can_pack(device, dtype):
-        pack(model)
-    return Replica(model, heads, device)
+        raise _no_room(device, error) from error
+    return Replica(model, next(model.parameters()).device)  # with its index, which a thread must give
+
+
+def _no_room(device: torch.device, error: Exception) -> EncoderError:
+    return EncoderError(
+        f"the model cannot be loaded to {device}: {plainly(error)[:200]}",
+        remedy="free memory on it, or use --dtype bf16, a smaller encoder or --device cpu",
+    )
 
 
 class PackedLinear(nn.Module):
@@ -117,31 +155,75 @@ def pack(model: nn.Module) -> None:
         setattr(parent, name, PackedLinear(child))
 
 
-def _load_model(recipe: Recipe, settings: Settings, device: torch.device, dtype: torch.dtype) -> Any:
-    """The bare transformer in `dtype`, on the CPU. Every weight it uses must come from the files."""
+def _check_weights(repository: Repository, settings: Settings, dtype: torch.dtype) -> None:
+    """Every weight that the model uses must come from its files, and none may be left over but of known heads.
+
+    sentence-transformers does not say which weights it missed, so they are loaded once more, for an encoder that is
+    new on this machine.
+    """
     import transformers
 
-    version = tuple(int(part) for part in transformers.__version__.split(".")[:2])
-    common = {
-        ("dtype" if version >= (4, 56) else "torch_dtype"): dtype,
-        "trust_remote_code": settings.trust_remote_code,
-        "use_safetensors": not settings.allow_pickle or None,
-        "local_files_only": not settings.trust_remote_code,
-        "output_loading_info": True,
-    }
+    if any(not str(module["type"]).startswith("sentence_transformers.") for module in repository.modules):
+        return  # the repository's own code decides what it loads
+    where = str(repository.inner)
     try:
-        model, report = _with_attention(recipe.folder, attention_choices(device, dtype), common)
+        model, report = transformers.AutoModel.from_pretrained(
+            repository.inner,
+            output_loading_info=True,
+            trust_remote_code=settings.trust_remote_code,
+            local_files_only=not settings.trust_remote_code,
+            **_options(settings, dtype),
+        )
     except (*UNREADABLE, ValueError, KeyError, ImportError, RuntimeError) as error:
-        raise _not_loaded(recipe.folder, error) from error
-    missing = [key for key in report["missing_keys"] if "pooler" not in key]
+        raise _not_loaded(where, error) from error
+    missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
     if missing:
         raise EncoderError(
-            f"weights are missing from the model's files ({len(missing)}): {', '.join(sorted(missing)[:3])}",
-            where=str(recipe.folder),
+            f"weights are missing from the model's files ({len(missing)}): {', '.join(missing[:3])}",
+            where=where,
             remedy="the files belong to another architecture: check config.json",
         )
-    if getattr(model.config, "is_encoder_decoder", False):
-        raise EncoderError("encoder-decoder models are not supported", where=str(recipe.folder))
+    own = f"{getattr(model, 'base_model_prefix', '')}."
+    strange = sorted(key for key in report["unexpected_keys"] if not key.removeprefix(own).startswith(HEADS))
+    if strange:
+        raise EncoderError(
+            f"the files hold weights that the model would not use ({len(strange)}): {', '.join(strange[:3])}",
+            where=where,
+            remedy="another kind of model (ColBERT, cross-encoder, adapters), or one that needs its own code",
+        )
+
+
+def _options(settings: Settings, dtype: torch.dtype) -> dict[str, Any]:
+    return {"dtype": dtype, "use_safetensors": not settings.allow_pickle or None}
+
+
+def _load_chain(repository: Repository, settings: Settings, device: torch.device, dtype: torch.dtype) -> Any:
+    """The chain of modules on the CPU, with the best attention that model and device accept."""
+    for choice in (*attention_choices(device, dtype), None):
+        attention = {} if choice is None else {"attn_implementation": choice}
+        try:
+            return _chain(repository, settings, dtype, attention)
+        except (*UNREADABLE, ValueError, ImportError, KeyError, RuntimeError, AttributeError, TypeError) as error:
+            if choice is None or not any(word in str(error) for word in REFUSALS):
+                raise _not_loaded(str(repository.folder), error) from error
+    raise AssertionError  # the last choice leaves the attention to the model
+
+
+def _chain(repository: Repository, settings: Settings, dtype: torch.dtype, attention: dict[str, str]) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    model: Any = SentenceTransformer(
+        str(repository.folder),
+        device="cpu",
+        trust_remote_code=settings.trust_remote_code,
+        local_files_only=not settings.trust_remote_code,
+        model_kwargs={**_options(settings, dtype), **attention},
+    )
+    if dtype != torch.float32:  # sentence-transformers casts what follows the model to its format
+        for (name, module), stated in zip(list(model.named_children())[1:], repository.modules[1:], strict=False):
+            if any(True for _ in module.parameters()):
+                place = {"subfolder": str(stated["path"]), "local_files_only": True}
+                setattr(model, name, type(module).load(str(repository.folder), **place).float())
     return model
 
 
@@ -162,59 +244,129 @@ REFUSALS = ("Flash Attention", "FlashAttention", "flash_attn", "scaled_dot_produ
 """Words of transformers' errors if the model or this machine lacks an attention implementation."""
 
 
-def _with_attention(folder: Path, choices: tuple[str, ...], common: dict[str, Any]) -> Any:
-    """The model with the first choice that it accepts, else with its own default; and the loading report."""
-    import transformers
-
-    for choice in choices:
-        try:
-            return transformers.AutoModel.from_pretrained(folder, attn_implementation=choice, **common)
-        except (ValueError, ImportError) as error:
-            if not any(word in str(error) for word in REFUSALS):
-                raise
-    return transformers.AutoModel.from_pretrained(folder, **common)
-
-
-def _not_loaded(folder: Path, error: Exception) -> EncoderError:
+def _not_loaded(where: str, error: Exception) -> EncoderError:
+    if is_out_of_memory(error):
+        return _no_room(torch.device("cpu"), error)
     text = " ".join(str(error).split())
     remedy = "check that the installed transformers knows this architecture"
     if isinstance(error, (SafetensorError, EOFError)):
         remedy = AGAIN
-    if "ignore_mismatched_sizes" in text:
+    if "ignore_mismatched_sizes" in text or "size mismatch" in text:
         text, remedy = "the shapes of the weights do not match config.json", AGAIN
     if "trust_remote_code" in text:
         text, remedy = "the repository needs its own Python code", "read that code, then use --trust-remote-code"
-    return EncoderError(f"cannot be loaded: {text[:300]}", where=str(folder), remedy=remedy)
+    return EncoderError(f"cannot be loaded: {text[:300]}", where=where, remedy=remedy)
 
 
-def _dimension(recipe: Recipe, width: int) -> int:
-    """Length of a text's vector. Raises EncoderError if a head does not match the module before it."""
-    dimension = width * len(recipe.pooling)
-    for head in recipe.heads:
-        if head.kind == "normalize":
-            continue
-        if head.in_features != dimension:
-            raise EncoderError(
-                f"{head.kind} expects {head.in_features} features, got {dimension}", where=str(head.folder)
-            )
-        dimension = head.out_features
-    return cut_dimension(dimension, recipe.truncate_dim)
+def _shape(model: Any, settings: Settings) -> None:
+    """Applies the settings to the chain. Rows are scaled last, after truncation, so a final Normalize is left out."""
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+
+    chain = list(model.named_children())
+    for name, module in chain:
+        if isinstance(module, Pooling) and settings.pooling is not None:
+            chosen = Pooling(module.embedding_dimension, POOLING_NAMES[settings.pooling], module.include_prompt)
+            setattr(model, name, chosen)
+    if isinstance(chain[-1][1], Normalize):
+        setattr(model, chain[-1][0], nn.Identity())
+    for _, module in leaves(model):
+        if hasattr(module, "auto_model"):
+            module.register_forward_hook(_to_float32)
+
+
+def _backbones(model: Any) -> list[Any]:
+    """The transformers models of the chain."""
+    return [module.auto_model for _, module in leaves(model) if hasattr(module, "auto_model")]
+
+
+def _to_float32(module: nn.Module, arguments: Any, features: dict[str, Any]) -> None:
+    """What follows a 16-bit model, pooling first, is computed in float32. Source: METHOD 11."""
+    for name, value in features.items():
+        if isinstance(value, Tensor) and value.dtype in (torch.bfloat16, torch.float16):
+            features[name] = value.float()
+
+
+def _check_tokens(model: Any, tokeniser: Tokeniser, recipe: Recipe) -> None:
+    """secid tokenises on its own, for speed and in bulk: the ids must be those of sentence-transformers."""
+    if recipe.max_length is not None:
+        model.max_seq_length = recipe.max_length
+    for role in ROLES:
+        prefix = recipe.prefix(role)
+        for text in PROBES:
+            features = model.preprocess([text], prompt=prefix or None, task=recipe.of(role).task)
+            expected = features["input_ids"][features["attention_mask"].bool()].tolist()
+            if tokeniser.tokens([prefix + text]).ids.tolist() != expected:
+                raise EncoderError(
+                    f"sentence-transformers splits a {role} into other tokens than the tokenizer: {text!r}",
+                    where=str(recipe.folder),
+                    remedy=ELSEWHERE,
+                )
+
+
+def _attention(model: Any, device: torch.device) -> tuple[bool, list[str]]:
+    """Whether every token's vector ignores the later ones, as tried, and notes.
+
+    FlashAttention that fails is replaced. Raises EncoderError if the model fails without it, too.
+    """
+    notes = []
+    for backbone in _backbones(model):
+        try:
+            _states(backbone, 7, device)
+        except RuntimeError as error:
+            if getattr(backbone.config, "_attn_implementation", "") != "flash_attention_2":
+                raise EncoderError(f"the model fails on {device}: {plainly(error)[:200]}") from error
+            backbone.set_attn_implementation("sdpa")
+            notes.append(f"FlashAttention failed on a short text; PyTorch's attention is used: {plainly(error)[:100]}")
+    pairs = [(_states(backbone, 7, device), _states(backbone, 8, device)) for backbone in _backbones(model)]
+    return bool(pairs) and all(torch.equal(one[:, :2], other[:, :2]) for one, other in pairs), notes
+
+
+@torch.inference_mode()
+def _states(backbone: Any, last: int, device: torch.device) -> Tensor:
+    """(1, 3, d) token vectors of three tokens."""
+    states: Tensor = backbone(input_ids=torch.tensor([[5, 6, last]], device=device)).last_hidden_state
+    return states
+
+
+def _probe(tokeniser: Tokeniser, recipe: Recipe, role: Role) -> tuple[TokenBatch, Recipe, int]:
+    """The probes as one padded batch, for `Replica.forward`; vectors are not truncated."""
+    tokens = tokeniser.tokens([recipe.prefix(role) + text for text in PROBES])
+    skip = 0 if recipe.include_prompt else tokeniser.prompt_length(recipe.prefix(role))
+    batch = next_batch(tokens, longest_first(tokens), 1 << 30, tokeniser.padding)
+    return batch, replace(recipe.of(role), truncate_dim=None), skip
+
+
+def _width(replica: Replica, recipe: Recipe, probes: Mapping[Role, tuple[TokenBatch, Recipe, int]]) -> int:
+    """Length of the probes' vectors. Raises EncoderError if the modules do not fit together."""
+    try:
+        widths = [replica.forward(*probe).shape[1] for probe in probes.values()]
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise _no_room(replica.device, error) from error
+        raise EncoderError(
+            f"its modules do not fit together: {plainly(error)[:200]}", where=str(recipe.folder), remedy=AGAIN
+        ) from error
+    return widths[0]
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without transformers' log lines, progress bars and warnings: what matters is in secid's errors and notes."""
+    """Without the libraries' log lines, progress bars and warnings: what matters is in secid's errors and notes."""
     from transformers.utils import logging as _logging
 
-    logging: Any = _logging  # transformers leaves these functions untyped
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    logs: Any = _logging  # transformers leaves these functions untyped
+    level, bars = logs.get_verbosity(), logs.is_progress_bar_enabled()
+    others = logging.getLogger("sentence_transformers")
+    before = others.level
+    others.setLevel(logging.ERROR)
+    logs.set_verbosity_error()
+    logs.disable_progress_bar()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.set_verbosity(level)
+        others.setLevel(before)
+        logs.set_verbosity(level)
         if bars:
-            logging.enable_progress_bar()
+            logs.enable_progress_bar()

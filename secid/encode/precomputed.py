@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from string import hexdigits
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +30,8 @@ from secid.settings import Settings
 
 VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
 TEXT_NAMES = ("text", "texts")
-WANTED = (*VECTOR_NAMES, *TEXT_NAMES, "text_sha256", "role")
+SHA256 = "text_sha256"
+WANTED = (*VECTOR_NAMES, *TEXT_NAMES, SHA256, "role")
 
 UNUSED = ("revision", "pooling", "query_prefix", "passage_prefix", "max_length", *MODEL_FIELDS)
 """Settings that were fixed when the rows were computed."""
@@ -39,7 +42,11 @@ PART_ROWS = 65_536
 STORED_UNIT_TOLERANCE = 1e-3
 """Rows within this of length 1 count as normalised: half precision rounds lengths by a few 1e-4."""
 
-SHA256_BYTES = 32
+HEX_DIGITS, NO_DIGIT = 64, 255
+HEX_VALUES = np.array([int(chr(code), 16) if chr(code) in hexdigits else NO_DIGIT for code in range(128)], np.uint8)
+
+ZIP_LENGTHS = 26
+"""Where in the header of a member the lengths of its name and its extra field are, which come behind it."""
 
 HALF_ROUNDING = 2.0**-11
 """Largest relative rounding error of a half-precision number, and so the largest error of a unit row."""
@@ -152,9 +159,17 @@ def _index(table: Table, role: str, where: str) -> tuple[Words, Words, NDArray[n
 
 def _read_npz(path: Path) -> Table:
     try:
-        zipfile.ZipFile(path).close()  # NumPy would read other files, too
+        with zipfile.ZipFile(path) as archive:  # NumPy would read other files, too
+            damaged = archive.testzip()
+            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        if damaged is not None:
+            raise ValueError(f"{damaged} has another checksum than when it was written")
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files if name in WANTED}
+            arrays = {
+                name: _mapped(path, members[name]) if name in VECTOR_NAMES and _is_plain(members[name]) else file[name]
+                for name in file.files
+                if name in WANTED
+            }
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         why = "it contains Python objects" if "allow_pickle" in str(error) else plainly(error)
         raise EncoderError(f"cannot be read: {why}", where=str(path), remedy="write it with np.savez") from error
@@ -167,7 +182,26 @@ def _read_npz(path: Path) -> Table:
     wrong = [f"{key} has shape {array.shape}" for key, array in arrays.items() if key != name and array.ndim != 1]
     if wrong:
         raise EncoderError(f"{', '.join(wrong)}, expected one value per vector", where=str(path))
-    return _table(path, vectors, {key: array.tolist() for key, array in arrays.items() if key != name})
+    columns = {key: array if key == SHA256 else array.tolist() for key, array in arrays.items() if key != name}
+    return _table(path, vectors, columns)
+
+
+def _is_plain(member: zipfile.ZipInfo) -> bool:
+    """Whether the bytes of a member are those of its array, as np.savez writes it."""
+    return member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1
+
+
+def _mapped(path: Path, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """The array of a plain member as it lies in the file, so that it takes no memory of the process."""
+    with path.open("rb") as file:
+        file.seek(member.header_offset + ZIP_LENGTHS)
+        file.seek(sum(struct.unpack("<HH", file.read(4))), 1)
+        major, _ = np.lib.format.read_magic(file)
+        read_header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+        shape, by_columns, dtype = read_header(file)
+        if dtype.hasobject:
+            raise ValueError("an array of objects, which allow_pickle would load")
+        return np.memmap(path, dtype, "r", file.tell(), shape, "F" if by_columns else "C")
 
 
 def _read_parquet(path: Path) -> Table:
@@ -191,7 +225,7 @@ def _read_parquet(path: Path) -> Table:
     vectors = numbers.reshape(len(table), -1)
     if vectors.dtype.kind != "f":
         raise EncoderError(f"{name} contains {vectors.dtype}, expected floats", where=str(path))
-    names = [key for key in ("text_sha256", "role", *TEXT_NAMES) if key in table.column_names]
+    names = [key for key in (SHA256, "role", *TEXT_NAMES) if key in table.column_names]
     return _table(path, vectors, {key: table.column(key).to_pylist() for key in names})
 
 
@@ -210,7 +244,7 @@ def _one_of(names: Sequence[str], present: Any, path: Path) -> str:
     return matches[0]
 
 
-def _table(path: Path, vectors: NDArray[Any], columns: dict[str, list[Any]]) -> Table:
+def _table(path: Path, vectors: NDArray[Any], columns: dict[str, Any]) -> Table:
     if len(vectors) == 0:
         raise EncoderError("contains no vectors", where=str(path))
     keys, rule = _keys(path, columns)
@@ -225,21 +259,10 @@ def _table(path: Path, vectors: NDArray[Any], columns: dict[str, list[Any]]) -> 
     return Table(vectors, keys, roles, rule)
 
 
-def _keys(path: Path, columns: dict[str, list[Any]]) -> tuple[Keys, str]:
+def _keys(path: Path, columns: dict[str, Any]) -> tuple[Keys, str]:
     """The keys of the rows, and the rule that they follow."""
-    if "text_sha256" in columns:
-        try:
-            digests = [bytes.fromhex(value) for value in columns["text_sha256"]]
-        except (ValueError, TypeError) as error:
-            raise EncoderError(f"text_sha256 is not a hexadecimal SHA-256: {error}", where=str(path)) from error
-        short = next((place for place, digest in enumerate(digests) if len(digest) != SHA256_BYTES), None)
-        if short is not None:
-            value = columns["text_sha256"][short]
-            raise EncoderError(
-                f"text_sha256 of row {short} is {value!r}, expected 64 hexadecimal digits", where=str(path)
-            )
-        keys = b"".join(digest[:16] for digest in digests)
-        return np.frombuffer(keys, dtype=np.uint8).reshape(len(digests), 16), "text_sha256"
+    if SHA256 in columns:
+        return _sha256_column(np.asarray(columns[SHA256], np.str_), path), SHA256
     for name in TEXT_NAMES:
         if name in columns:
             wrong = [place for place, text in enumerate(columns[name]) if not isinstance(text, str)]
@@ -256,6 +279,23 @@ def _keys(path: Path, columns: dict[str, list[Any]]) -> tuple[Keys, str]:
             remedy=f"add a column text_sha256 or text, or write the texts in row order to {text_file.name}",
         )
     return sha256_keys(_lines(text_file)), f"row order of {text_file.name}"
+
+
+def _sha256_column(values: NDArray[np.str_], path: Path) -> Keys:
+    """(n, 16) uint8, the first halves of hexadecimal SHA-256. Raises EncoderError naming the first that is none."""
+    keys = np.empty((len(values), 16), np.uint8)
+    for start in range(0, len(values), PART_ROWS):
+        part = values[start : start + PART_ROWS]
+        codes = np.ascontiguousarray(part.astype(f"<U{HEX_DIGITS}")).view(np.uint32).reshape(-1, HEX_DIGITS)
+        digits = HEX_VALUES[np.minimum(codes, len(HEX_VALUES) - 1)]
+        wrong = np.flatnonzero((np.strings.str_len(part) != HEX_DIGITS) | (digits == NO_DIGIT).any(axis=1))
+        if len(wrong):
+            raise EncoderError(
+                f"text_sha256 of row {start + wrong[0]} is {str(part[wrong[0]])!r}, expected 64 hexadecimal digits",
+                where=str(path),
+            )
+        keys[start : start + len(part)] = digits[:, 0:32:2] << 4 | digits[:, 1:32:2]
+    return keys
 
 
 def _lines(path: Path) -> list[str]:

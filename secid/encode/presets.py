@@ -19,8 +19,6 @@ ALIASES: Mapping[str, str] = {
     "multilingual-e5-small": "intfloat/multilingual-e5-small",
     "multilingual-e5-base": "intfloat/multilingual-e5-base",
     "multilingual-e5-large": "intfloat/multilingual-e5-large",
-    "contriever": "facebook/contriever",
-    "contriever-msmarco": "facebook/contriever-msmarco",
     "distilbert": "distilbert/distilbert-base-uncased",
     "mini-gte": "prdev/mini-gte",
     "minilm": "sentence-transformers/all-MiniLM-L6-v2",
@@ -45,6 +43,9 @@ ALIASES: Mapping[str, str] = {
     "qwen3-8b": "Qwen/Qwen3-Embedding-8B",
     "embeddinggemma": "google/embeddinggemma-300m",
 }
+
+REVISIONS: Mapping[str, str] = {"BAAI/bge-m3": "refs/pr/38"}
+"""Of repositories whose main branch has no safetensors weights; `revision` overrides it."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ FAMILIES: tuple[Family, ...] = (
     Family("bge", re.compile(r"bge-(small|base|large)-en(-v1\.5)?"), SEARCH_INSTRUCTION),
     Family("bge-zh", re.compile(r"bge-(small|base|large)-zh(-v1\.5)?"), "为这个句子生成表示以用于检索相关文章："),
     Family("bge-m3", re.compile(r"bge-m3"), note="dense head only"),
+    Family("gte", re.compile(r"gte-(small|base|large)|gte-modernbert-base|mini-gte")),  # trained without prefixes
+    Family("sbert", re.compile(r"(all|multi-qa|msmarco|paraphrase)-.*(minilm|mpnet|distil|bert).*")),  # likewise
     Family(
         "nomic",
         re.compile(r"nomic-embed-text-v1(\.5)?|modernbert-embed-(base|large)"),

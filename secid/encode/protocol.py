@@ -6,7 +6,7 @@ Torch-free, so that planning and caching can name these types without loading a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,13 @@ class EncodedBatch(NamedTuple):
     """Some of the requested texts, encoded, in whatever order suits the device.
 
     positions : (b,) int64, positions in the sequence of texts.
-    vectors   : (b, d) float32.
+    vectors   : (b, d) float32, an array or a torch tensor; one on a GPU has been computed when it is yielded.
     truncated : (b,) bool, whether the text was cut at the maximum length.
     n_tokens  : tokens of these texts, with special tokens and without padding; 0 if unknown.
     """
 
     positions: NDArray[np.int64]
-    vectors: Float32Rows
+    vectors: Any
     truncated: NDArray[np.bool_]
     n_tokens: int
 

@@ -1,213 +1,326 @@
-"""How token vectors become the vector of a text, read from the files an encoder ships.
+"""How token vectors become the vector of a text, read off the loaded modules and the files behind them.
 
-A wrong recipe gives wrong numbers without an error, so every field records the rule that set it,
-and anything not understood is rejected. No torch here: a recipe can be printed without a model.
+A wrong recipe gives wrong numbers without an error, so every field records the rule that set it. No torch at import.
 
 Source: FORMATS 2. Priority: flag > the repository's own files > family (presets) > default.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from secid.encode.max_length import resolve_max_length
-from secid.encode.modules import Head, Json, base_name, pooling_modes, read_heads, read_json, read_modules
+from secid.encode.modules import PROMPT_FILE, Repository, read_json
 from secid.encode.presets import Family, family_of
+from secid.encode.protocol import Role
 from secid.errors import EncoderError
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
+
+POOLING_NAMES: Mapping[str, str] = {
+    "cls": "cls",
+    "max": "max",
+    "mean": "mean",
+    "mean_sqrt_len": "mean_sqrt_len_tokens",
+    "weighted_mean": "weightedmean",
+    "last": "lasttoken",
+}
+"""Modes by secid's name and by sentence-transformers'."""
+
+POSITION_TABLES = frozenset({"position_embeddings", "embed_positions", "wpe"})
+"""Names of learned position vectors in transformers: a longer text fails inside the model."""
+
+NO_PREFIX = (
+    "no prefix: neither the repository nor secid's table of families states one. If the encoder was trained without, "
+    "confirm that with --query-prefix ''; a copy of E5, BGE or Nomic needs its own: for E5 --query-prefix 'query: ' "
+    "--passage-prefix 'passage: '"
+)
+ROLES: tuple[Role, Role] = ("query", "passage")
+PROMPT_NAMES: Mapping[Role, tuple[str, ...]] = {"query": ("query",), "passage": ("document", "passage", "corpus")}
 
 
 @dataclass(frozen=True)
 class Recipe:
     """All that determines a text's vector besides the weights.
 
-    pooling    : modes whose vectors are concatenated, nearly always one.
-    heads      : modules after pooling, in order; a final Normalize is in `normalize` instead.
-    max_length : tokens, including special ones; None without a limit.
-    folder     : of the transformer's own files (modules.json may name a subfolder).
+    folder      : of the transformer's own files (modules.json may name a subfolder).
+    pooling     : mode, or several joined by +; "own" where the repository's code pools.
+    heads       : modules after pooling in words, such as "dense 768 to 3072"; a final Normalize is in `normalize`.
+    max_length  : tokens, including special ones; None without a limit.
+    query_task  : route or adapter of queries, as sentence-transformers names it; task: of the role in question.
     """
 
     folder: Path
-    pooling: tuple[str, ...]
+    pooling: str
     include_prompt: bool
-    heads: tuple[Head, ...]
+    heads: tuple[str, ...]
     normalize: bool
     max_length: int | None
     query_prefix: str
     passage_prefix: str
+    query_task: str
+    passage_task: str
     truncate_dim: int | None
     lower_case: bool
     rules: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    task: str = ""
 
     def prefix(self, role: str) -> str:
         return self.query_prefix if role == "query" else self.passage_prefix
 
+    def of(self, role: str) -> Recipe:
+        """The same recipe for texts of one role."""
+        return replace(self, task=self.query_task if role == "query" else self.passage_task)
 
-def resolve_recipe(folder: Path, name: str, settings: Settings) -> Recipe:
-    """The recipe of the encoder in `folder`, known to the user as `name`.
+    def document(self) -> dict[str, Any]:
+        """All but the folder, as JSON."""
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("folder", "task")}
+        return {**values, "heads": list(self.heads), "rules": dict(self.rules), "notes": list(self.notes)}
 
-    Raises EncoderError for an unknown module, pooling mode or activation, and for a maximum
-    length that exceeds the model's positions.
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any], folder: Path) -> Recipe:
+        values = {**document, "heads": tuple(document["heads"]), "notes": tuple(document["notes"])}
+        return cls(folder=folder, **values)
+
+
+class Prefix(NamedTuple):
+    """What goes before each text of a role. task: the route or adapter that encodes it."""
+
+    text: str
+    rule: str
+    task: str
+
+
+def resolve_prefixes(repository: Repository, settings: Settings) -> Mapping[Role, Prefix]:
+    """Prefix of each role. Raises EncoderError if a prompt or adapter has to be named and is not.
+
+    The first of PROMPT_NAMES in the repository's prompts counts. `default_prompt_name` does not: sentence-transformers
+    uses it in neither `encode_query` nor `encode_document`. A family fills in what is missing or empty, as recent
+    sentence-transformers writes empty prompts into every model that it saves, trained with prompts or not.
     """
-    if not folder.is_dir():
-        raise EncoderError("no such folder", where=str(folder), remedy="give a folder that contains config.json")
-    modules = read_modules(folder)
-    inner = folder / str(modules[0].get("path", "")) if modules else folder
-    config = read_json(inner / "config.json")
-    if config is None:
-        raise EncoderError("config.json is missing", where=str(inner), remedy="give a folder saved by transformers")
-    rules: dict[str, str] = {}
-    notes: list[str] = []
-    family, family_rule = _family(name, config)
-    if family is not None and family.note:
-        notes.append(family.note)
-    pooling, include_prompt = _pooling(folder, modules, is_causal(config), settings, rules)
-    heads = read_heads(folder, modules)
-    normalize = _normalize(bool(modules), heads, family, family_rule, settings, rules)
-    if heads and heads[-1].kind == "normalize":
-        heads = heads[:-1]
-    query_prefix, passage_prefix = _prefixes(folder, family, family_rule, settings, rules)
-    sentence = sentence_config(inner)
-    max_length = resolve_max_length(inner, config, sentence, settings, rules, notes)
-    rules["truncate_dim"] = "default" if settings.truncate_dim is None else "flag"
-    if settings.truncate_dim is not None:
-        notes.append(f"vectors truncated to their first {settings.truncate_dim} dimensions, then scaled to unit length")
-    if not include_prompt:
-        notes.append("the prefix's tokens are excluded from pooling (include_prompt of the Pooling module)")
-    lower_case = bool((sentence or {}).get("do_lower_case", False))
-    if lower_case:
-        notes.append("texts are lower-cased first (do_lower_case of sentence_bert_config.json)")
-    if not normalize:
-        notes.append("this encoder does not normalise; scoring scales its rows to unit length (METHOD 2)")
-    return Recipe(
-        folder=inner,
-        pooling=pooling,
-        include_prompt=include_prompt,
-        heads=heads,
-        normalize=normalize,
-        max_length=max_length,
-        query_prefix=query_prefix,
-        passage_prefix=passage_prefix,
-        truncate_dim=settings.truncate_dim,
-        lower_case=lower_case,
-        rules=rules,
-        notes=tuple(dict.fromkeys(notes)),
+    found = {role: _prefix(role, repository, settings) for role in ROLES}
+    open_roles = [role for role in ROLES if found[role] is None]
+    if open_roles:
+        raise _unnamed(open_roles, repository)
+    return {role: prefix for role, prefix in found.items() if prefix is not None}
+
+
+def _prefix(role: Role, repository: Repository, settings: Settings) -> Prefix | None:
+    """None if the flags must name one."""
+    prompts, adapters = repository.prompts, _adapters(repository)
+    text, name = getattr(settings, f"{role}_prefix"), getattr(settings, f"{role}_prompt")
+    task = "query" if role == "query" else "document"
+    if name is not None:
+        if text is not None:
+            raise EncoderError(
+                f"{flag_of(f'{role}_prompt')} and {flag_of(f'{role}_prefix')} exclude each other", remedy="give one"
+            )
+        if name not in prompts and name not in adapters:
+            names = ", ".join(dict.fromkeys([*prompts, *adapters])) or "no prompts"
+            where = str(repository.folder / PROMPT_FILE)
+            raise EncoderError(f"no prompt {name!r}", where=where, remedy=f"the encoder has {names}")
+        return Prefix(prompts.get(name, ""), f"flag: {PROMPT_FILE} prompts.{name}", name if adapters else task)
+    if adapters:
+        return None
+    if text is not None:
+        return Prefix(text, "flag", task)
+    family, family_rule = family_in(repository)
+    key = next((item for item in PROMPT_NAMES[role] if item in prompts), None)
+    from_family = "" if family is None else (family.query_prefix if role == "query" else family.passage_prefix)
+    if from_family and not (key and prompts[key]):
+        return Prefix(from_family, family_rule, task)
+    usual = [item for names in PROMPT_NAMES.values() for item in names]
+    if family is None and any(prompts.values()) and not any(prompts.get(item) for item in usual):
+        return None
+    if key is not None:
+        return Prefix(prompts[key], f"{PROMPT_FILE} prompts.{key}", task)
+    return Prefix("", "default", task)
+
+
+def _adapters(repository: Repository) -> list[str]:
+    """Adapters that config.json lists by name, one of which encodes a text."""
+    return [str(item) for item in repository.config.get("lora_adaptations") or ()]
+
+
+def _unnamed(roles: list[Role], repository: Repository) -> EncoderError:
+    names = [name for name, text in repository.prompts.items() if text] or _adapters(repository)
+    flags = []
+    for role in roles:
+        near = next((name for name in names if any(word in name for word in PROMPT_NAMES[role])), None)
+        flags.append(f"{flag_of(f'{role}_prefix')} ''" if near is None else flag_of(f"{role}_prompt", near))
+    what = "adapters" if _adapters(repository) else "prompts"
+    return EncoderError(
+        f"its {what} must be chosen by name, as training will use them: {', '.join(names)}",
+        where=str(repository.folder / PROMPT_FILE),
+        remedy=f"name them, for example {' '.join(flags)}",
     )
 
 
-def is_causal(config: Json) -> bool:
-    """Whether each token attends only to earlier ones, according to config.json."""
-    if config.get("use_bidirectional_attention"):
-        return False
-    if config.get("is_decoder"):
-        return True
-    return any(str(item).endswith(("ForCausalLM", "LMHeadModel")) for item in config.get("architectures") or ())
-
-
-def _family(name: str, config: Json) -> tuple[Family | None, str]:
+def family_in(repository: Repository) -> tuple[Family | None, str]:
     """The family and how it was recognised."""
-    by_name = family_of(name)
+    by_name = family_of(repository.name)
     if by_name is not None:
         return by_name, f"registry: {by_name.key}"
-    origin = str(config.get("_name_or_path") or "")
+    origin = str(repository.config.get("_name_or_path") or "")
     by_config = family_of(origin) if origin else None
     if by_config is not None:
         return by_config, f"registry: {by_config.key} (_name_or_path {origin})"
     return None, ""
 
 
-def _pooling(
-    folder: Path, modules: list[dict[str, Any]], causal: bool, settings: Settings, rules: dict[str, str]
-) -> tuple[tuple[str, ...], bool]:
-    module = next((item for item in modules if base_name(item) == "Pooling"), None)
-    path = folder / str((module or {}).get("path", "")) / "config.json"
-    config = None if module is None else read_json(path)
-    if module is not None and config is None:
-        raise EncoderError("the Pooling module has no config.json", where=str(path))
-    modes: tuple[str, ...]
+def read_recipe(
+    model: Any, repository: Repository, prefixes: Mapping[Role, Prefix], settings: Settings, is_causal: bool
+) -> Recipe:
+    """The recipe of a loaded chain of modules (`SentenceTransformer`), before `shape` applies the settings to it."""
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+
+    family, family_rule = family_in(repository)
+    rules = {f"{role}_prefix": prefixes[role].rule for role in ROLES}
+    notes = [family.note] if family is not None and family.note else []
+    modules = list(leaves(model))
+    poolings = [(place, module) for place, module in modules if isinstance(module, Pooling)]
+    ends = bool(modules) and isinstance(modules[-1][1], Normalize)
+    transformer = next(module for _, module in leaves(model))
+    max_length = _max_length(transformer, repository, settings, rules, notes)
+    truncate_dim = settings.truncate_dim or model.truncate_dim
+    rules["truncate_dim"] = (
+        "flag" if settings.truncate_dim else "default" if truncate_dim is None else f"{PROMPT_FILE} truncate_dim"
+    )
+    rules["pooling"], pooling = _pooling([module for _, module in poolings], repository, settings, is_causal)
+    rules["normalize"], normalize = _normalize(ends, repository, family, family_rule, settings)
+    after = modules[modules.index(poolings[-1]) + 1 :] if poolings else []
+    include_prompt = all(module.include_prompt for _, module in poolings)
+    lower_case = bool(getattr(transformer, "do_lower_case", False))
+    if truncate_dim is not None:
+        notes.append(f"vectors truncated to their first {truncate_dim} dimensions, then scaled to unit length")
+    if not include_prompt:
+        notes.append("the prefix's tokens are excluded from pooling (include_prompt of the Pooling module)")
+    if lower_case:
+        notes.append("texts are lower-cased first (do_lower_case of sentence_bert_config.json)")
+    if not normalize:
+        notes.append("this encoder does not normalise; scoring scales its rows to unit length (METHOD 2)")
+    notes += _repository_notes(repository, settings)
+    decided = family is not None or any(prefixes[role].text or prefixes[role].rule.startswith("flag") for role in ROLES)
+    if not decided and not is_causal:
+        notes.append(NO_PREFIX)
+    return Recipe(
+        folder=repository.inner,
+        pooling=pooling,
+        include_prompt=include_prompt,
+        heads=tuple(_words(module) for _, module in (after[:-1] if ends else after)),
+        normalize=normalize,
+        max_length=max_length,
+        query_prefix=prefixes["query"].text,
+        passage_prefix=prefixes["passage"].text,
+        query_task=prefixes["query"].task,
+        passage_task=prefixes["passage"].task,
+        truncate_dim=truncate_dim,
+        lower_case=lower_case,
+        rules=rules,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def leaves(model: Any) -> Iterator[tuple[str, Any]]:
+    """(name, module) of the chain in order; a router's modules route by route in its place."""
+    for name, module in model.named_children():
+        if hasattr(module, "sub_modules"):
+            for route, chain in module.sub_modules.items():
+                yield from ((f"{name}.{route}", part) for part in chain)
+        else:
+            yield name, module
+
+
+def _repository_notes(repository: Repository, settings: Settings) -> Iterator[str]:
+    masked = [item for item in repository.config.get("architectures") or () if str(item).endswith("ForMaskedLM")]
+    if masked and not repository.modules:
+        yield f"config.json names {masked[0]}: a backbone to be fine-tuned, or a sparse encoder, not a dense retriever"
+    if "AutoModel" in repository.own_code and not settings.trust_remote_code:
+        yield (
+            "the repository has its own code for this architecture, which is not run: transformers' own is used; "
+            f"{flag_of('trust_remote_code')} runs it"
+        )
+
+
+def _pooling(poolings: list[Any], repository: Repository, settings: Settings, is_causal: bool) -> tuple[str, str]:
+    """(rule, modes)."""
     if settings.pooling is not None:
-        modes, rule = (settings.pooling,), "flag"
-    elif config is not None:
-        modes, rule = pooling_modes(config, path), str(path.relative_to(folder))
-    elif causal:
-        modes, rule = ("last",), "default: causal model"
-    else:
-        modes, rule = ("mean",), "default"
-    rules["pooling"] = rule
-    return modes, bool((config or {}).get("include_prompt", True))
+        return "flag", settings.pooling
+    names = {theirs: ours for ours, theirs in POOLING_NAMES.items()}
+    modes = [[pool.pooling_mode] if isinstance(pool.pooling_mode, str) else pool.pooling_mode for pool in poolings]
+    joined = {"+".join(names[mode] for mode in own) for own in modes}
+    if not repository.modules:
+        return ("default: causal model" if is_causal else "default"), "".join(joined)
+    place = next((path for path in repository.parts if (path / "config.json").is_file() and "Pool" in path.name), None)
+    rule = "modules.json" if place is None else str((place / "config.json").relative_to(repository.folder))
+    return rule, " or ".join(sorted(joined)) or "own"
 
 
 def _normalize(
-    has_modules: bool,
-    heads: tuple[Head, ...],
-    family: Family | None,
-    family_rule: str,
-    settings: Settings,
-    rules: dict[str, str],
-) -> bool:
+    ends: bool, repository: Repository, family: Family | None, family_rule: str, settings: Settings
+) -> tuple[str, bool]:
+    """(rule, whether rows are scaled). ends: the chain ends in a Normalize module."""
     if settings.normalize is not None:
-        rules["normalize"] = "flag"
-        return settings.normalize
-    if has_modules:
-        rules["normalize"] = "modules.json"
-        return bool(heads) and heads[-1].kind == "normalize"
+        return "flag", settings.normalize
+    if repository.modules:
+        return "modules.json", ends
     if family is not None and family.normalize is not None:
-        rules["normalize"] = family_rule
-        return family.normalize
-    rules["normalize"] = "default"
-    return True
+        return family_rule, family.normalize
+    return "default", True
 
 
-def _prefixes(
-    folder: Path, family: Family | None, family_rule: str, settings: Settings, rules: dict[str, str]
-) -> tuple[str, str]:
-    """Query and passage prefix.
-
-    The first key present in the repository's prompts counts, as in sentence-transformers, even if its prompt is empty.
-    Only the family overrides an empty prompt: recent sentence-transformers writes empty prompts into every model
-    that it saves, whether or not the model was trained with prompts.
-    """
-    file = "config_sentence_transformers.json"
-    config = read_json(folder / file) or {}
-    prompts = config.get("prompts") or {}
-    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
-        raise EncoderError("prompts must map names to strings", where=str(folder / file))
-    fallback = config.get("default_prompt_name")
-    prefixes = {}
-    for role, keys in (("query", ("query",)), ("passage", ("document", "passage", "corpus"))):
-        flag = settings.query_prefix if role == "query" else settings.passage_prefix
-        key = next((item for item in (*keys, fallback) if item in prompts), None)
-        from_family = "" if family is None else (family.query_prefix if role == "query" else family.passage_prefix)
-        if flag is not None:
-            text, rule = flag, "flag"
-        elif from_family and not (key and prompts[key]):
-            text, rule = from_family, family_rule
-        elif key is not None:
-            text, rule = prompts[key] or "", f"{file} prompts.{key}"
-        else:
-            text, rule = "", "default"
-        prefixes[role], rules[f"{role}_prefix"] = text, rule
-    return prefixes["query"], prefixes["passage"]
-
-
-def sentence_config(inner: Path) -> Json | None:
-    """sentence_bert_config.json (or its older name per architecture). Raises EncoderError for more than text."""
-    for path in sorted(inner.glob("sentence_*_config.json")):
-        config: Json = read_json(path) or {}
-        task = config.get("transformer_task", "feature-extraction")
-        if (
-            task != "feature-extraction"
-            or config.get("query_expansion")
-            or "message" in config.get("modality_config", {})
-        ):
+def _max_length(
+    transformer: Any, repository: Repository, settings: Settings, rules: dict[str, str], notes: list[str]
+) -> int | None:
+    """Longest input in tokens: the flag, or what the loaded tokenizer says; never more than the model's positions."""
+    room = position_room(transformer)
+    if settings.max_length is not None:
+        if room is not None and settings.max_length > room:
             raise EncoderError(
-                "needs a chat template, query expansion or a task other than plain text encoding",
-                where=str(path),
-                remedy="encode the texts yourself and use --encoder vectors.npz",
+                f"--max-length {settings.max_length} exceeds the model's {room} positions",
+                where=str(repository.inner),
+                remedy=f"use --max-length {room} or less",
             )
-        return config
+        rules["max_length"] = "flag"
+        return settings.max_length
+    length = getattr(transformer, "max_seq_length", None)
+    length = None if length is None or length >= 10**9 else int(length)  # int(1e30): no limit
+    tokenizer = read_json(repository.inner / "tokenizer_config.json") or {}
+    if length is not None and repository.sentence.get("max_seq_length") == length:
+        rule = "sentence_bert_config.json max_seq_length"
+    elif length is not None and tokenizer.get("model_max_length") == length:
+        rule = "tokenizer_config.json model_max_length"
+    else:
+        rule = "default" if length is None else "config.json max_position_embeddings"
+    if room is not None and (length is None or length > room):
+        if length is not None:
+            notes.append(f"maximum length {length} ({rule}) reduced to the model's {room} positions")
+        length, rule = room, "config.json max_position_embeddings"
+    rules["max_length"] = rule
+    return length
+
+
+def position_room(transformer: Any) -> int | None:
+    """Positions that texts may take in the model's learned table; None without one."""
+    from torch import nn
+
+    for name, module in transformer.named_modules():
+        if isinstance(module, nn.Embedding) and name.rsplit(".", 1)[-1] in POSITION_TABLES:
+            # RoBERTa and its kin start behind the padding's position, OPT at an offset.
+            start = getattr(module, "offset", 0 if module.padding_idx is None else module.padding_idx + 1)
+            return int(module.num_embeddings - start)
     return None
+
+
+def _words(module: Any) -> str:
+    """A module after pooling in words, such as "dense 768 to 3072, Tanh"."""
+    name = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in type(module).__name__).strip()
+    if not hasattr(module, "in_features"):
+        return name
+    activation = type(module.activation_function).__name__
+    return (
+        f"{name} {module.in_features} to {module.out_features}"
+        f"{'' if activation == 'Identity' else f', {activation}'}{', residual' if module.use_residual else ''}"
+    )

@@ -1,7 +1,11 @@
-"""One immutable piece of the embedding cache: a folder with sorted keys, their rows, and checksums.
+"""One piece of the embedding cache: a folder of rows in the order they came, their keys, and checksums.
 
-keys.npy (m, 16) uint8 sorted, rows.npy (m, d) float32, truncated.npy (m,) bool, segment.json.
-It is written to a temporary folder, flushed to disk, then renamed: it exists completely or not at all.
+rows.bin      (m, d) float32, or float16 of an encoder that computes in 16 bits; unit rows
+keys.bin      (m, 17) uint8: the key of 16 bytes, and 1 where the text was cut at the maximum length
+contents.json how many of the rows count, and their checksums, by blocks
+
+Files only grow, and contents.json is replaced whole once what it counts is on the disk. So a reader sees whole rows
+alone, whenever the writer is killed. Files are open only while they are read or written, and are never mapped.
 
 Source: DESIGN 5.
 """
@@ -14,7 +18,9 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,13 +28,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from secid.encode.hashes import file_sha256
-from secid.encode.keys import Keys, Words, find, key_words
+from secid.encode.keys import Keys
 from secid.encode.protocol import Float32Rows
 
-META = "segment.json"
-ARRAYS = ("keys.npy", "rows.npy", "truncated.npy")
-TEMPORARY, DAMAGED = ".new-", ".damaged-"
+META, ROWS, KEYS = "contents.json", "rows.bin", "keys.bin"
+FORMAT = 2
+DTYPES: Mapping[str, type[np.floating[Any]]] = {"float32": np.float32, "float16": np.float16}
+MARKED_KEY_BYTES = 17
+BLOCK_BYTES = 4 << 20
+"""Rows that share a checksum: what is read for one row."""
+READERS = min(8, os.cpu_count() or 1)
+"""Threads that read and check blocks: SHA-256 takes 2 to 3 s for 4 GB on one core."""
 
 
 class DamagedSegmentError(Exception):
@@ -36,90 +46,143 @@ class DamagedSegmentError(Exception):
 
 
 class Segment:
-    """A finished segment, read through memory maps. Files are opened at the first lookup."""
+    """A segment as its contents.json describes it at the first look; what is added later is not seen."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @cached_property
     def meta(self) -> Mapping[str, Any]:
+        """n, dimension, dtype, encoder, block_rows, keys (a checksum), blocks (one each)."""
         try:
             meta: dict[str, Any] = json.loads((self.folder / META).read_text(encoding="utf-8"))
-            if meta.pop("checksum") != _checksum(meta):
-                raise DamagedSegmentError(f"{META}: checksum differs")
+            if meta.pop("checksum") != _checksum(meta) or meta["format"] != FORMAT:
+                raise DamagedSegmentError(f"{META}: checksum or format differs")
             return meta
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DamagedSegmentError(f"{META}: {error}") from error
 
-    def verify(self, names: tuple[str, ...] = ARRAYS) -> None:
-        """Raises DamagedSegmentError if a file differs from what was written, OSError if it is missing."""
-        for name in names:
-            if file_sha256(self.folder / name) != self.meta["sha256"].get(name):
-                raise DamagedSegmentError(f"{name}: checksum differs")
+    def keys(self) -> tuple[Keys, NDArray[np.bool_]]:
+        """Keys (m, 16) and truncation marks (m,) of all rows."""
+        data = self._read(KEYS, 0, self.meta["n"] * MARKED_KEY_BYTES, self.meta["keys"])
+        marked = np.frombuffer(data, np.uint8).reshape(-1, MARKED_KEY_BYTES)
+        return marked[:, :-1], marked[:, -1].astype(np.bool_)
 
-    @cached_property
-    def _words(self) -> tuple[Words, Words]:
-        self.verify(("keys.npy",))
-        return key_words(np.load(self.folder / "keys.npy"))
+    def rows(self, places: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Float32Rows]]:
+        """The rows at these rising places, block by block: (places, rows). Reads and checks no other blocks.
 
-    @cached_property
-    def _values(self) -> tuple[Float32Rows, NDArray[np.bool_]]:
-        """Rows and truncation marks, verified once, at the first hit."""
-        self.verify(("rows.npy", "truncated.npy"))
-        return np.load(self.folder / "rows.npy", mmap_mode="r"), np.load(self.folder / "truncated.npy")
-
-    def places(self, high: Words, low: Words) -> NDArray[np.int64]:
-        """(n,) int64, the row of each key; -1 if it is missing. All 16 bytes are compared.
-
-        high, low : the keys' words (`key_words`), preferably sorted by high, so that memory is read in order.
+        Raises DamagedSegmentError or OSError at the first block that cannot be used.
         """
-        return find(high, low, *self._words)
+        cuts = np.flatnonzero(np.diff(places // self.meta["block_rows"])) + 1
+        parts = np.split(places, cuts)
+        with ThreadPoolExecutor(READERS, "secid-cache-read") as pool:
+            for start in range(0, len(parts), READERS):
+                yield from pool.map(self._part, parts[start : start + READERS])
 
-    def rows(self, places: NDArray[np.int64]) -> Float32Rows:
-        return np.asarray(self._values[0][places])
-
-    def truncated(self, places: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return self._values[1][places]
+    def verify(self) -> None:
+        """Reads every byte. Raises DamagedSegmentError, or OSError where a file cannot be read."""
+        self.keys()
+        for _ in self.rows(np.arange(0, self.meta["n"], self.meta["block_rows"])):
+            pass
 
     def touch(self) -> None:
         """Marks the segment as used now, for the size limit."""
-        try:
+        with suppress(OSError):  # removed, or a read-only cache: the rows are right all the same
             os.utime(self.folder / META)
-        except OSError:  # removed, or a read-only cache: the rows are right all the same
-            return
+
+    def _part(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], Float32Rows]:
+        """The rows at these places, all of one block."""
+        meta, block_rows = self.meta, self.meta["block_rows"]
+        number = int(places[0]) // block_rows
+        n_rows = min(block_rows, meta["n"] - number * block_rows)
+        dtype, d = np.dtype(DTYPES[meta["dtype"]]), meta["dimension"]
+        row_bytes = d * dtype.itemsize
+        data = self._read(ROWS, number * block_rows * row_bytes, n_rows * row_bytes, meta["blocks"][number])
+        block = np.frombuffer(data, dtype).reshape(n_rows, d)
+        rows = block if len(places) == n_rows else block[places - number * block_rows]
+        if dtype == np.float16:  # rounding left lengths off by 1e-5
+            rows = rows.astype(np.float32)
+            rows /= np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+        return places, rows
+
+    def _read(self, name: str, start: int, n_bytes: int, checksum: str) -> bytes:
+        with (self.folder / name).open("rb", buffering=0) as file:
+            file.seek(start)
+            data = file.read(n_bytes)
+        if hashlib.sha256(data).hexdigest() != checksum:
+            raise DamagedSegmentError(f"{name}: checksum differs")
+        return data
 
 
-def write_segment(parent: Path, keys: Keys, rows: Float32Rows, truncated: NDArray[np.bool_], encoder: str = "") -> Path:
-    """Writes a segment under `parent`, flushed to disk. keys (m, 16), m >= 1, in any order. Returns its folder.
+class SegmentWriter:
+    """A segment that is being written, and can be read up to its last `seal`. Every method may raise OSError.
 
-    encoder : its name, for display; encoders are identified by the folder.
-    Raises OSError if it cannot be written.
+    n_bytes : written so far.
     """
-    high, low = key_words(keys)
-    order = np.lexsort((low, high))
-    name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
-    temporary = parent / f"{TEMPORARY}{name}"
-    temporary.mkdir(parents=True)
-    try:
-        arrays: tuple[NDArray[Any], ...] = (keys[order], rows[order], truncated[order])
-        for file, array in zip(ARRAYS, arrays, strict=True):
-            with (temporary / file).open("wb") as stream:
-                np.save(stream, array, allow_pickle=False)
-                stream.flush()
-                os.fsync(stream.fileno())
-        sums = {file: file_sha256(temporary / file) for file in ARRAYS}
-        meta = {"n": len(keys), "dimension": rows.shape[1], "encoder": encoder, "sha256": sums}
-        with (temporary / META).open("w", encoding="utf-8") as text:
+
+    def __init__(self, home: Path, dimension: int, dtype: str, encoder: str) -> None:
+        self.folder = home / f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+        self.folder.mkdir(parents=True)
+        self._row_bytes = dimension * np.dtype(DTYPES[dtype]).itemsize
+        self._block_rows = max(1, BLOCK_BYTES // self._row_bytes)
+        self._meta = {"format": FORMAT, "dimension": dimension, "dtype": dtype, "encoder": encoder}
+        self._dtype = DTYPES[dtype]
+        self._blocks: list[str] = []
+        self._block, self._key_hash = hashlib.sha256(), hashlib.sha256()
+        self._n_rows = self._n_sealed = 0
+
+    @property
+    def n_bytes(self) -> int:
+        return self._n_rows * (self._row_bytes + MARKED_KEY_BYTES)
+
+    def add(self, keys: Keys, rows: Float32Rows, truncated: NDArray[np.bool_]) -> None:
+        """Appends rows (n, d) under their keys (n, 16); hashes them as it writes."""
+        rows = np.ascontiguousarray(rows, self._dtype)
+        with (self.folder / ROWS).open("ab") as file:
+            file.write(rows.data)
+        marked = np.column_stack([keys, truncated.astype(np.uint8)])
+        with (self.folder / KEYS).open("ab") as file:
+            file.write(marked.data)
+        self._key_hash.update(marked.data)
+        start = 0
+        while start < len(rows):
+            left = self._block_rows - self._n_rows % self._block_rows
+            part = rows[start : start + left]
+            self._block.update(part.data)
+            self._n_rows += len(part)
+            start += len(part)
+            if len(part) == left:
+                self._blocks.append(self._block.hexdigest())
+                self._block = hashlib.sha256()
+
+    def seal(self) -> None:
+        """Makes what was added last: after this it is on the disk, and readers see it."""
+        if self._n_rows == self._n_sealed:
+            return
+        for name in (ROWS, KEYS):
+            with (self.folder / name).open("ab") as file:
+                os.fsync(file.fileno())
+        rest = [self._block.hexdigest()] if self._n_rows % self._block_rows else []
+        sums = {"n": self._n_rows, "block_rows": self._block_rows, "keys": self._key_hash.hexdigest()}
+        meta = {**self._meta, **sums, "blocks": self._blocks + rest}
+        temporary = self.folder / f".{META}"
+        with temporary.open("w", encoding="utf-8") as text:
             json.dump({**meta, "checksum": _checksum(meta)}, text)
             text.flush()
             os.fsync(text.fileno())
-        final = parent / name
-        temporary.rename(final)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    _sync_folder(parent)
-    return final
+        temporary.replace(self.folder / META)
+        _sync_folder(self.folder)
+        if not self._n_sealed:
+            _sync_folder(self.folder.parent)
+        self._n_sealed = self._n_rows
+
+    def close(self) -> None:
+        """Ends the writing. What was not sealed is removed, which gives a full disk its space back."""
+        for name, size in ((ROWS, self._row_bytes), (KEYS, MARKED_KEY_BYTES)):
+            with suppress(OSError):
+                os.truncate(self.folder / name, self._n_sealed * size)
+        if not self._n_sealed:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _checksum(meta: Mapping[str, Any]) -> str:
@@ -127,11 +190,10 @@ def _checksum(meta: Mapping[str, Any]) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes a rename durable; Windows has no such call for folders."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Makes a new name durable, where there is such a call for folders: not on Windows and some network disks."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

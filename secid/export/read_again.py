@@ -120,11 +120,7 @@ def plan_again(
             readers[paths] = open_source(Source(f"{PLACEHOLDER}{len(readers)}", paths), settings, keep=True)
     on_disk = {reader.source: RowsOnDisk(folder / f"{reader.source.name}.rows") for reader in readers.values()}
     streams = [(reader.source, on_disk[reader.source].watch(reader.blocks())) for reader in readers.values()]
-    try:
-        plan = make_plan(streams, settings, folder, bytes_read_by(readers.values(), progress), text_rules=text_rules)
-    finally:
-        for reader in readers.values():
-            reader.close()
+    plan = make_plan(streams, settings, folder, bytes_read_by(readers.values(), progress), text_rules=text_rules)
     try:
         originals = {}
         for result in results:

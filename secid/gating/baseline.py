@@ -35,7 +35,8 @@ RECIPE = (
     "dim", "dtype", "fingerprint",
 )  # fmt: skip
 ENCODER_SETTINGS = (
-    "encoder", "revision", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "truncate_dim",
+    "encoder", "revision", "pooling", "query_prefix", "passage_prefix", "query_prompt", "passage_prompt", "max_length",
+    "normalize", "truncate_dim",
 )  # fmt: skip
 """Settings that load the same encoder again."""
 HASH_DIGITS = 64

@@ -1,10 +1,13 @@
-"""Triplets block by block with the rows of their texts at hand: few in memory at once, however many there are."""
+"""Triplets block by block with the rows of their texts at hand: few in memory at once, however many there are.
+
+Row numbers and the places of results are on the device before the first block of a window starts, so that nothing
+inside the loop over blocks waits for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -17,31 +20,66 @@ from secid.measure.side_by_side import Scratch
 
 Index = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Role = Literal["query", "passage"]
+CPU = torch.device("cpu")
 
-BLOCK_TRIPLETS = 2048
-"""Triplets of a block: its float32 rows and their float64 copies stay near the processor's cache. Measured at 768
-dimensions, one thread: a third faster than 4,096 outside the products, and 1,024 slows those down."""
-WINDOW_BYTES = 128 << 20
-"""Rows that are read from a file at once, in the file's order: of 44,000 triplets at 768 dimensions."""
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """How a device goes through triplets.
+
+    n_triplets   : of a block.
+    window_bytes : rows that are read from a file at once, in the file's order.
+    tile_bytes   : rows of some queries, scaled for every budget.
+    panels       : columns that a symmetric product is computed by, by dtype; None: whole, in one product.
+    in_threads   : blocks of the second pass side by side, a thread each, by a packed matrix.
+    """
+
+    n_triplets: int
+    window_bytes: int
+    tile_bytes: int
+    panels: Mapping[torch.dtype, int] | None
+    in_threads: bool
+
+
+PLANS = {"cpu": BlockPlan(2048, 128 << 20, 3 << 20, {torch.float32: 128, torch.float64: 384}, in_threads=True)}
+"""Of a CPU, measured at 768 dimensions with one thread: blocks stay near the cache, a third faster than 4,096 triplets
+outside the products. Panels take 0.6 of the time of the whole product. A window has 44,000 triplets."""
+LARGE = BlockPlan(32_768, 1 << 30, 512 << 20, None, in_threads=False)
+"""Of any other device: a product of 32,768 rows takes far longer than to launch it."""
+WINDOW_TRIPLETS = 1 << 22
+"""Whose row numbers are on the device at once where the rows themselves are: 100 MB."""
+
+
+def block_plan(device: torch.device) -> BlockPlan:
+    """How this device goes through triplets."""
+    return PLANS.get(device.type, LARGE)
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """Unit rows of the distinct texts: queries (n_q, d), passages (n_p, d), float32, on one device.
+    """Unit rows of the distinct texts: queries (n_q, d), passages (n_p, d), float32.
 
-    gather : for rows mapped from a file, copies the rows of these rising ids to the tensor, (n, d), with little
-             further memory, so that memory does not grow with the number of texts.
+    gather : for rows mapped from a file, copies the rows of these rising ids to the tensor on the CPU, (n, d), with
+             little further memory, so that memory does not grow with the number of texts.
     tick   : called with how many triplets a pass has just been over, block by block.
+    device : that computes; of the rows where None.
     """
 
     queries: Tensor
     passages: Tensor
-    gather: Callable[[Literal["query", "passage"], Index, Tensor], None] | None = None
+    gather: Callable[[Role, Index, Tensor], None] | None = None
     tick: Callable[[int], None] | None = None
+    device: torch.device | None = None
 
     @property
     def dimension(self) -> int:
         return int(self.passages.shape[1])
+
+    @property
+    def computes_on(self) -> torch.device:
+        """The device of every pass."""
+        return self.passages.device if self.device is None else self.device
 
 
 @dataclass(frozen=True)
@@ -87,7 +125,7 @@ class Triplets:
 
 
 @dataclass(frozen=True)
-class Block:
+class Groups:
     """Groups (records, or queries) of one block padded to k triplets each. groups: (r,) which ones.
 
     places : (r*k,) triplet of each slot; padding repeats the group's first.   real : (r*k,) not padding.
@@ -98,110 +136,135 @@ class Block:
     real: npt.NDArray[np.bool_]
     k: int
 
+    @property
+    def n_triplets(self) -> int:
+        return int(self.real.sum())
 
-def padded_blocks(offsets: Index, order: Index | None = None) -> Iterator[Block]:
-    """Blocks over groups of similar size, so that padding stays small.
+
+def padded_blocks(
+    offsets: Index, n_block: int, order: Index | None = None, stratum: Index | None = None
+) -> Iterator[Groups]:
+    """Blocks over groups of similar size and of one stratum, so that padding stays small.
 
     offsets : (G+1,) group starts among the triplets, or in `order`, (T,) triplets by group.
+    stratum : (G,) of each group; all of one where None.
     """
     counts = np.diff(offsets)
-    by_size = np.argsort(counts, kind="stable")
+    by_size = np.argsort(counts, kind="stable") if stratum is None else np.lexsort((counts, stratum))
     by_size = by_size[counts[by_size] > 0]
+    ends = [len(by_size)] if stratum is None else np.searchsorted(stratum[by_size], distinct(stratum), side="right")
     start = 0
-    while start < len(by_size):
-        candidates = counts[by_size[start : start + BLOCK_TRIPLETS]]
-        slots_needed = candidates * np.arange(1, len(candidates) + 1)  # rises, since the counts do
-        stop = start + max(1, int(np.searchsorted(slots_needed, BLOCK_TRIPLETS, side="right")))
-        records = by_size[start:stop]
-        k = int(counts[records[-1]])
-        slots = np.arange(k)
-        real = slots < counts[records][:, None]
-        places = np.where(real, offsets[records][:, None] + slots, offsets[records][:, None])
-        slots_taken = places.ravel()
-        yield Block(records, slots_taken if order is None else order[slots_taken], real.ravel(), k)
-        start = stop
+    for end in ends:
+        while start < end:
+            candidates = counts[by_size[start : min(end, start + n_block)]]
+            slots_needed = candidates * np.arange(1, len(candidates) + 1)  # rises, since the counts do
+            stop = start + max(1, int(np.searchsorted(slots_needed, n_block, side="right")))
+            groups = by_size[start:stop]
+            k = int(counts[groups[-1]])
+            slots = np.arange(k)
+            real = slots < counts[groups][:, None]
+            places = np.where(real, offsets[groups][:, None] + slots, offsets[groups][:, None]).ravel()
+            yield Groups(groups, places if order is None else order[places], real.ravel(), k)
+            start = stop
 
 
+@dataclass(frozen=True)
+class Block:
+    """The slots of one block, r groups of k, on the device.
+
+    host     : the same as arrays.   groups : (r,) which ones.
+    triplet  : (r*k,) of each slot, T for padding: results go to T + 1 places, and what the last one holds is 0.
+    query    : (r,) row in the window; of no length where queries are not read.
+    positive : (r*k,) row of each slot's, or (r,) where all of a group have one.   negative : (r*k,).
+    """
+
+    host: Groups
+    groups: Tensor
+    triplet: Tensor
+    query: Tensor
+    positive: Tensor
+    negative: Tensor
+
+
+@dataclass(frozen=True)
 class Window:
-    """Rows of the texts of some triplets, (n, d) each for (n,) triplets among them, until the next one's are read."""
+    """Some blocks, and the rows of their texts on the device until the next window's are read."""
 
-    def __init__(self, vectors: Vectors, triplets: Triplets, places: Index, scratch: Scratch) -> None:
-        self._vectors, self._triplets, self._places, self._scratch = vectors, triplets, places, scratch
-
-    def load(self) -> None:
-        """Reads the passages now: before threads share the window."""
-        self._passages  # noqa: B018
-
-    def queries(self, places: Index) -> Tensor:
-        return _rows(*self._queries, self._triplets.query[places])
-
-    def positives(self, places: Index) -> Tensor:
-        return _rows(*self._passages, self._triplets.positive[places])
-
-    def negatives(self, places: Index, out: Tensor | None = None) -> Tensor:
-        return _rows(*self._passages, self._triplets.negative[places], out)
+    queries: Tensor
+    passages: Tensor
+    blocks: list[Block]
 
     def differences(self, block: Block, out: Tensor) -> Tensor:
         """n - p of every slot of a block, written to `out`, (slots, d)."""
-        positive = self._triplets.positive[block.places].reshape(-1, block.k)
-        if (positive == positive[:, :1]).all():
-            positive = positive[:, :1]  # one row for all of a group
-        rows = self.negatives(block.places, out)
-        shape = (len(positive), -1, rows.shape[1])
-        rows.view(shape).sub_(_rows(*self._passages, positive.ravel()).view(shape))
+        rows = torch.index_select(self.passages, 0, block.negative, out=out)
+        positives = self.passages.index_select(0, block.positive)
+        rows.view(len(positives), -1, rows.shape[1]).sub_(positives.unsqueeze(1))
         return rows
-
-    @cached_property
-    def _queries(self) -> tuple[Tensor, Index | None]:
-        return self._read("query", self._vectors.queries, self._triplets.query)
-
-    @cached_property
-    def _passages(self) -> tuple[Tensor, Index | None]:
-        return self._read("passage", self._vectors.passages, self._triplets.positive, self._triplets.negative)
-
-    def _read(self, role: Literal["query", "passage"], rows: Tensor, *ids: Index) -> tuple[Tensor, Index | None]:
-        """The rows, and which ids they are of: all, or, where they are mapped from a file, a copy of the window's."""
-        if self._vectors.gather is None:
-            return rows, None
-        ids_read = distinct(np.concatenate([column[self._places] for column in ids]))
-        buffer = self._scratch.take(role, len(ids_read), self._vectors.dimension)
-        self._vectors.gather(role, ids_read, buffer)
-        return buffer, ids_read
-
-
-def _rows(matrix: Tensor, rows_read: Index | None, ids: Index, out: Tensor | None = None) -> Tensor:
-    """The rows of these ids. rows_read: (n,) rising ids of the matrix's rows; None where row i is of id i."""
-    places = ids if rows_read is None else np.searchsorted(rows_read, ids)
-    return torch.index_select(matrix, 0, torch.from_numpy(places).to(matrix.device), out=out)
 
 
 def windows(
-    vectors: Vectors, triplets: Triplets, offsets: Index, order: Index | None = None
-) -> Iterator[tuple[Block, Window]]:
-    """The blocks of all triplets, each with the window that holds its rows; `vectors.tick` is called as they are done.
+    vectors: Vectors,
+    triplets: Triplets,
+    offsets: Index,
+    order: Index | None = None,
+    stratum: Index | None = None,
+    *,
+    with_queries: bool = True,
+) -> Iterator[Window]:
+    """The windows of all triplets; those of a file write their rows to the same memory.
 
-    offsets, order : as in `padded_blocks`.
+    offsets, order, stratum : as in `padded_blocks`.
     """
-    for blocks, window in windowed(vectors, triplets, offsets, order):
-        for block in blocks:
-            yield block, window
-            if vectors.tick is not None:
-                vectors.tick(int(block.real.sum()))
+    device, scratch = vectors.computes_on, Scratch(CPU)
+    plan = block_plan(device)
+    n_window = WINDOW_TRIPLETS if vectors.gather is None else plan.window_bytes // (4 * vectors.dimension)
+    for batch in _batched(padded_blocks(offsets, plan.n_triplets, order, stratum), max(plan.n_triplets, n_window)):
+        negative = [triplets.negative[block.places] for block in batch]
+        positive = [_of_groups(triplets.positive[block.places].reshape(-1, block.k)) for block in batch]
+        query = [triplets.query[block.places[:: block.k]] for block in batch] if with_queries else []
+        passages, places = _read(vectors, "passage", vectors.passages, [*positive, *negative], scratch)
+        queries, query_places = _read(vectors, "query", vectors.queries, query, scratch)
+        blocks = [
+            Block(host, *parts)
+            for host, *parts in zip(
+                batch,
+                on_device([block.groups for block in batch], device),
+                on_device([np.where(block.real, block.places, len(triplets)) for block in batch], device),
+                query_places or [torch.empty(0, dtype=torch.int64, device=device)] * len(batch),
+                places[: len(batch)],
+                places[len(batch) :],
+                strict=True,
+            )
+        ]
+        yield Window(queries, passages, blocks)
 
 
-def windowed(
-    vectors: Vectors, triplets: Triplets, offsets: Index, order: Index | None = None
-) -> Iterator[tuple[list[Block], Window]]:
-    """The windows of all triplets, each with its blocks; all write their rows to the same memory."""
-    scratch = Scratch(vectors.passages.device)
-    n_window = max(BLOCK_TRIPLETS, WINDOW_BYTES // (4 * vectors.dimension))
-    for blocks in _batched(padded_blocks(offsets, order), n_window):
-        yield blocks, Window(vectors, triplets, np.concatenate([block.places for block in blocks]), scratch)
+def on_device(parts: list[Index], device: torch.device) -> list[Tensor]:
+    """Arrays on the device, taken there by one copy."""
+    return list(torch.split(torch.from_numpy(np.concatenate(parts)).to(device), [len(part) for part in parts]))
 
 
-def _batched(blocks: Iterator[Block], n_triplets: int) -> Iterator[list[Block]]:
+def _of_groups(ids: Index) -> Index:
+    """(r, k) ids of groups as (r*k,), or (r,) where all of a group are one."""
+    return np.ascontiguousarray(ids[:, 0]) if (ids == ids[:, :1]).all() else ids.ravel()
+
+
+def _read(
+    vectors: Vectors, role: Role, rows: Tensor, ids: list[Index], scratch: Scratch
+) -> tuple[Tensor, list[Tensor]]:
+    """Rows on the device, and where among them these ids are: all, or of rows in a file a copy of the window's."""
+    device = vectors.computes_on
+    if vectors.gather is None or not ids:
+        return rows, on_device(ids, device) if ids else []
+    ids_read = distinct(np.concatenate(ids))
+    buffer = scratch.take(role, len(ids_read), vectors.dimension)
+    vectors.gather(role, ids_read, buffer)
+    return buffer.to(device), on_device([np.searchsorted(ids_read, part) for part in ids], device)
+
+
+def _batched(blocks: Iterator[Groups], n_triplets: int) -> Iterator[list[Groups]]:
     """Blocks together, up to this many triplets and one block."""
-    batch: list[Block] = []
+    batch: list[Groups] = []
     n = 0
     for block in blocks:
         batch.append(block)

@@ -12,66 +12,65 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from secid.measure import blocks
-from secid.measure.blocks import Block, Triplets, Vectors, Window, windowed
+from secid.measure.blocks import Block, Triplets, Vectors, Window, block_plan, windows
 from secid.measure.packed_matrix import PackedMatrix, can_pack
 from secid.measure.side_by_side import Scratch, side_by_side
 
 Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
-Found = TypeVar("Found")
-
-TILE_BYTES = 3 << 20
-"""Rows of some queries, scaled for every budget: on a CPU they stay near its cache between two operations. Measured at
-768 dimensions, 10 negatives, 6 budgets: scaling all of a block at once takes twice as long."""
+Result = TypeVar("Result")
 
 
 class Forms(NamedTuple):
     """What the second pass leaves, of rows v = sqrt(amount) (n - p) in a basis where A^-1 is diagonal.
 
-    forms        : (T, B) v_i^T A^-1 v_i.
+    first        : (T,) v_i^T A^-1 v_i at the first budget.
+    per_query    : (Q, B) its sum over the query's triplets.
     pairs        : (B,) sum over queries of tr((A^-1 S)^2), S = sum over the query of v_i v_i^T.
     by_dimension : (d,) sum over triplets of v_i^2, times the excess of i's query.
     """
 
-    forms: Floats
+    first: Floats
+    per_query: Floats
     pairs: Floats
     by_dimension: Floats
 
 
 def quadratic_forms(
-    vectors: Vectors,
-    triplets: Triplets,
-    amount: Floats,
-    cluster: Index,
-    excess: Floats,
-    basis: Tensor,
-    shrink: Tensor,
+    vectors: Vectors, triplets: Triplets, amount: Floats, cluster: Index, excess: Floats, basis: Tensor, shrink: Floats
 ) -> Forms:
     """One pass over the triplets. amount: (T,); cluster: (T,) query of each; excess: (Q,); shrink: (B, d) of A^-1."""
-    device = vectors.passages.device
-    narrow, scratch = shrink.to(device, torch.float32), Scratch(device)
-    found = Forms(np.zeros((len(cluster), len(shrink))), np.zeros(len(shrink)), np.zeros(shrink.shape[1]))
+    device, (n_budgets, d) = vectors.computes_on, shrink.shape
+    narrow, scratch = torch.from_numpy(shrink).to(device, torch.float32), Scratch(device)
+    times, uneven = torch.from_numpy(excess).to(device, torch.float32), excess != 0
+    first, per_query, pairs, by_dimension = (
+        torch.zeros(shape, dtype=torch.float64, device=device)
+        for shape in (len(cluster) + 1, (len(excess), n_budgets), n_budgets, d)
+    )
 
     def work(block: Block, rows: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        forms, pairs = _forms_and_pairs(rows.view(-1, block.k, rows.shape[1]), narrow, scratch)
-        times = torch.from_numpy(np.repeat(excess[block.groups], block.k)).to(device, rows.dtype)
-        return forms, pairs, times @ rows.square_() if times.any() else None
+        forms, sums = _forms_and_pairs(rows.view(-1, block.host.k, d), narrow, scratch)
+        if not uneven[block.host.groups].any():
+            return forms, sums, None
+        return forms, sums, times[block.groups].repeat_interleave(block.host.k) @ rows.square_()
 
-    for block, (forms, pairs, by_dimension) in by_query(vectors, triplets, amount, cluster, basis, work):
-        found.forms[block.places[block.real]] = forms.cpu().numpy()[block.real]
-        found.pairs[:] += pairs.cpu().numpy()
-        if by_dimension is not None:
-            found.by_dimension[:] += by_dimension.cpu().numpy()
-    return found
+    for block, (forms, sums, of_dimensions) in by_query(vectors, triplets, amount, cluster, basis, work):
+        first.index_copy_(0, block.triplet, forms[:, 0])
+        per_query.index_copy_(0, block.groups, forms.view(-1, block.host.k, n_budgets).sum(1))
+        pairs += sums
+        if of_dimensions is not None:
+            by_dimension += of_dimensions
+    return Forms(*(part.cpu().numpy() for part in (first[:-1], per_query, pairs, by_dimension)))
 
 
-def squared_lengths(vectors: Vectors, triplets: Triplets, amount: Floats, cluster: Index, rotation: Tensor) -> Floats:
-    """(T,) squared length of each rotated row v."""
-    found = np.zeros(len(cluster))
-    for block, lengths in by_query(vectors, triplets, amount, cluster, rotation, lambda _, rows: rows.square_().sum(1)):
-        found[block.places[block.real]] = lengths.cpu().numpy()[block.real]
-    return found
+def gram(vectors: Vectors, triplets: Triplets, amount: Floats) -> Tensor:
+    """(T, T) float64 products of the rows v with each other: of few triplets, less than d x d."""
+    rows = torch.zeros(len(triplets) + 1, vectors.dimension, dtype=torch.float32, device=vectors.computes_on)
+    cluster = np.unique(triplets.query, return_inverse=True)[1]
+    for block, part in by_query(vectors, triplets, amount, cluster, None, lambda _, part: part.clone()):
+        rows.index_copy_(0, block.triplet, part)
+    wide = rows[:-1].double()
+    return wide @ wide.T
 
 
 def by_query(
@@ -79,36 +78,34 @@ def by_query(
     triplets: Triplets,
     amount: Floats,
     cluster: Index,
-    rotation: Tensor,
-    work: Callable[[Block, Tensor], Found],
-) -> Iterator[tuple[Block, Found]]:
-    """What `work` finds in each block of whole queries, given the block and its rows v rotated, (slots, d), which it
-    may write to; those of padding are 0.
+    rotation: Tensor | None,
+    work: Callable[[Block, Tensor], Result],
+) -> Iterator[tuple[Block, Result]]:
+    """What `work` makes of each block of whole queries, given the block and its rows v, (slots, d), which it may write
+    to; those of padding are 0. rotation : (d, d) that rows are multiplied by; None for none.
     """
-    device = vectors.passages.device
-    narrow, scratch = rotation.to(device, torch.float32), Scratch(device)
-    many = len(cluster) > blocks.BLOCK_TRIPLETS  # one block has nothing beside it, nor is its matrix worth a layout
-    rotate = PackedMatrix(narrow.T).product if many and can_pack(device, narrow.dtype) else partial(_product, narrow)
+    device = vectors.computes_on
+    plan, scratch = block_plan(device), Scratch(device)
+    many = plan.in_threads and len(cluster) > plan.n_triplets  # one block has nothing to run next to
+    narrow = None if rotation is None else rotation.to(device, torch.float32)
+    packed = PackedMatrix(narrow.T) if narrow is not None and many and can_pack(device, narrow.dtype) else None
     order = np.argsort(cluster, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(cluster))])
-    length = np.sqrt(amount)
+    length = torch.from_numpy(np.append(np.sqrt(amount), 0.0)).to(device, torch.float32)
 
-    def one(window: Window, block: Block) -> Found:
-        rows = window.differences(block, scratch.take("rows", len(block.places), vectors.dimension))
-        lengths = torch.from_numpy(length[block.places] * block.real).to(device, rows.dtype)
-        return work(block, rotate(rows.mul_(lengths.unsqueeze(1))))
+    def one(window: Window, block: Block) -> Result:
+        rows = window.differences(block, scratch.take("rows", len(block.triplet), vectors.dimension))
+        rows.mul_(length[block.triplet].unsqueeze(1))
+        if narrow is not None:
+            rows = rows @ narrow if packed is None else packed.product(rows)
+        return work(block, rows)
 
     with side_by_side(device) if many else nullcontext(map) as each:
-        for some, window in windowed(vectors, triplets, offsets, order):
-            window.load()
-            for block, part in zip(some, each(partial(one, window), some), strict=True):
-                yield block, part
+        for window in windows(vectors, triplets, offsets, order, with_queries=False):
+            for block, result in zip(window.blocks, each(partial(one, window), window.blocks), strict=True):
+                yield block, result
                 if vectors.tick is not None:
-                    vectors.tick(int(block.real.sum()))
-
-
-def _product(matrix: Tensor, rows: Tensor) -> Tensor:
-    return rows @ matrix
+                    vectors.tick(block.host.n_triplets)
 
 
 def _forms_and_pairs(rows: Tensor, shrink: Tensor, scratch: Scratch) -> tuple[Tensor, Tensor]:
@@ -116,10 +113,10 @@ def _forms_and_pairs(rows: Tensor, shrink: Tensor, scratch: Scratch) -> tuple[Te
 
     rows : (q, k, d), the v of each query.   shrink : (B, d), the diagonal of each C.
     """
-    (q, k, d), n = rows.shape, len(shrink)
+    (q, k, d), n, tile_bytes = rows.shape, len(shrink), block_plan(rows.device).tile_bytes
     if k * n > d:  # measured at 768 dimensions and 6 budgets: level at 150 negatives
-        return _forms_and_sums(rows, shrink)
-    tile = max(1, TILE_BYTES // (4 * k * n * d)) if rows.device.type == "cpu" else q
+        return _forms_and_sums(rows, shrink, max(1, tile_bytes // (4 * d * d)))
+    tile = max(1, tile_bytes // (4 * k * n * d))
     products = scratch.take("products", q, k, n * k)
     for start in range(0, q, tile):
         some, out = rows[start : start + tile], products[start : start + tile]
@@ -131,11 +128,11 @@ def _forms_and_pairs(rows: Tensor, shrink: Tensor, scratch: Scratch) -> tuple[Te
     return forms.double(), lengths.square().view(n, k).sum(1)
 
 
-def _forms_and_sums(rows: Tensor, shrink: Tensor) -> tuple[Tensor, Tensor]:
+def _forms_and_sums(rows: Tensor, shrink: Tensor, tile: int) -> tuple[Tensor, Tensor]:
     """By tr((C S)^2) = c^T (S o S) c, S the sum of v v^T of a query: less work where it has many triplets."""
     wide, d = shrink.double(), rows.shape[2]
     squares = torch.zeros(d, d, dtype=torch.float64, device=rows.device)
-    for some in rows:
-        squares += (some.T @ some).square_()
+    for some in torch.split(rows, tile):
+        squares += torch.bmm(some.mT, some).square_().sum(0, dtype=torch.float64)
     forms = rows.square().view(-1, d) @ shrink.T
     return forms.double(), ((wide @ squares) * wide).sum(1)

@@ -1,20 +1,29 @@
-"""The information matrix and its log-determinant."""
+"""The information matrix, its eigenvalues and its log-determinant, in float64 on the device that holds it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from secid.errors import NumericalError
+
+Floats = npt.NDArray[np.float64]
+
+NOT_PSD = "the information matrix is not positive semi-definite"
+ROUNDING = 1e-5
+"""Of the largest eigenvalue, far above what float32 products within a block leave below 0 (1e-7)."""
 
 
 @dataclass(frozen=True)
 class InformationState:
     """Sum of w u u^T over triplets, and how many: merges by addition, in any grouping.
 
-    total : (d, d) float64, symmetric PSD.   n_negatives : sum of shares, N of METHOD 1.
+    total       : (d, d) float64, symmetric PSD; of no size where it was not kept.
+    n_negatives : sum of shares, N of METHOD 1.
     """
 
     total: Tensor
@@ -28,23 +37,63 @@ class InformationState:
         return self.total / self.n_negatives if self.n_negatives else self.total
 
 
-def log_det_nats(matrix: Tensor, budget: float = 1.0) -> float:
+@dataclass(frozen=True)
+class Eigen:
+    """M = basis diag(values) basis^T, once for every budget, the spectrum and the influence.
+
+    values : (d,) float64, >= 0, rising.   basis : (d, d) float64 on the device of M.
+    """
+
+    values: Floats
+    basis: Tensor
+    n_negatives: float
+
+    @classmethod
+    def of(cls, state: InformationState, n_triplets: int) -> Eigen:
+        """Of no higher rank than there are triplets: what rounding leaves of the other eigenvalues, or below 0, is 0.
+
+        Raises NumericalError for a matrix that is not PSD.
+        """
+        values, basis = torch.linalg.eigh(state.matrix())
+        on_host = values.cpu().numpy()
+        if len(on_host) and not on_host[0] >= -ROUNDING * on_host[-1]:
+            raise NumericalError(NOT_PSD, remedy="please report this run")
+        return cls(
+            np.where(np.arange(len(on_host), 0, -1) > n_triplets, 0.0, on_host.clip(0.0)), basis, state.n_negatives
+        )
+
+
+def spectral_nats(eigenvalues: Floats, budget: float = 1.0) -> float:
+    """log det(I + budget * M) by the eigenvalues of M, >= 0, at any budget. Source: METHOD 2.8, 7."""
+    return float(np.log1p(budget * eigenvalues).sum())
+
+
+def log_det_nats(matrix: Tensor, budget: float = 1.0, n_triplets: int | None = None) -> float:
     """Information of `budget` negatives drawn from a source, log det(I + budget * matrix).
 
-    matrix : (d, d) float64, symmetric, PSD.   budget : > 0, number of negatives.
+    matrix : (d, d) float64, symmetric, PSD but for rounding.   budget : > 0, number of negatives.
+    n_triplets : of the matrix; at least d where None.
     Returns nats in [0, budget * trace]; 0.0 for the zero matrix.
-    Raises NumericalError where I + budget * matrix is not positive definite.
+    By a Cholesky factor; by eigenvalues for few triplets, and where rounding times the budget leaves no factor.
+    Raises NumericalError where the matrix is not PSD.
     Source: METHOD 2.8, 7.
     """
-    return float(2.0 * torch.log(torch.diagonal(cholesky(matrix, budget))).sum().clamp_min(0.0))
+    rank = len(matrix) if n_triplets is None else n_triplets
+    if rank >= len(matrix):
+        try:
+            return float(2.0 * torch.log(torch.diagonal(cholesky(matrix, budget))).sum().clamp_min(0.0))
+        except NumericalError:
+            pass
+    return spectral_nats(Eigen.of(InformationState(matrix, 1.0), rank).values, budget)
 
 
 def cholesky(matrix: Tensor, budget: float = 1.0) -> Tensor:
     """Lower triangular L with L L^T = I + budget * matrix. Raises NumericalError where there is none."""
-    identity = torch.eye(matrix.shape[0], dtype=matrix.dtype)
-    factor, failed = torch.linalg.cholesky_ex(identity + budget * matrix)
-    if int(failed) or not bool(torch.isfinite(factor).all()):
-        raise NumericalError("the information matrix is not positive semi-definite", remedy="please report this run")
+    shifted = budget * matrix
+    shifted.diagonal().add_(1.0)
+    factor, failed = torch.linalg.cholesky_ex(shifted)
+    if int(failed) or not bool(torch.isfinite(torch.diagonal(factor)).all()):
+        raise NumericalError(NOT_PSD, remedy="please report this run")
     lower: Tensor = factor
     return lower
 

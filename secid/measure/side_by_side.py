@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from math import prod
-from typing import Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-Given = TypeVar("Given")
-Found = TypeVar("Found")
-
-
-class Each(Protocol):
-    """What a function finds for each item, in their order."""
-
-    def __call__(self, function: Callable[[Given], Found], items: Iterable[Given], /) -> Iterator[Found]: ...
-
 
 @contextmanager
-def side_by_side(device: torch.device) -> Iterator[Each]:
-    """Work on as many items at once as torch has threads, on a CPU; one by one elsewhere."""
+def side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[Any]]]:
+    """A `map` over as many items at once as torch has threads, on a CPU; one by one elsewhere."""
     n_threads = torch.get_num_threads()
     if device.type != "cpu" or n_threads == 1 or "backend: OpenMP" not in torch.__config__.parallel_info():
         yield map  # other backends of torch have one number of threads for all threads of Python

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
+from scipy.special import xlogy
 
-from secid.measure.information import log_det_nats, trace
+from secid.measure.information import spectral_nats
+
+Floats = npt.NDArray[np.float64]
 
 TOP_EIGENVALUES = 10
 
@@ -28,16 +31,15 @@ class Spectrum:
     top_eigenvalue_shares: tuple[float, ...]
 
 
-def spectrum(matrix: Tensor) -> Spectrum:
-    """Spectrum of M, (d, d) float64 PSD."""
-    total = trace(matrix)
+def spectrum(eigenvalues: Floats) -> Spectrum:
+    """Spectrum of M by its eigenvalues, >= 0, rising."""
+    total = float(eigenvalues.sum())
     if total <= 0.0:
         return Spectrum(0.0, 0.0, 0.0, ())
-    shares = torch.linalg.eigvalsh(matrix).clamp_min(0.0).flip(0) / total
-    entropy = float(-(torch.xlogy(shares, shares)).sum())
+    shares = eigenvalues[::-1] / total
     return Spectrum(
-        frobenius=float(torch.linalg.matrix_norm(matrix)),
-        effective_rank=float(torch.tensor(entropy, dtype=torch.float64).exp()),
-        diversity_fraction=max(0.0, 1.0 - log_det_nats(matrix) / total),
-        top_eigenvalue_shares=tuple(float(share) for share in shares[:TOP_EIGENVALUES]),
+        frobenius=float(np.linalg.norm(eigenvalues)),
+        effective_rank=float(np.exp(-xlogy(shares, shares).sum())),
+        diversity_fraction=max(0.0, 1.0 - spectral_nats(eigenvalues) / total),
+        top_eigenvalue_shares=tuple(map(float, shares[:TOP_EIGENVALUES])),
     )

@@ -1,13 +1,17 @@
 """One pass over a source's triplets: dot products, gates, and the sums that every score is made of.
 
 Blocks hold whole records padded to one number of negatives, so that a record's dot products are one
-small matrix product in float64. All variants are filled from the same block.
+small matrix product in float64. All variants are filled from the same block. Samples are nested, and a block is of one
+stratum, what a sample has beyond the next smaller one: a sample's sum is that of its strata, without more products.
+Within the loop over blocks nothing waits for the device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +20,16 @@ from torch import Tensor
 
 from secid.arrays import FLOAT32_DISTANCE
 from secid.errors import NumericalError
-from secid.measure.blocks import Block, Triplets, Vectors, Window, windows
-from secid.measure.gates import WEIGHTS, Dots, gates
+from secid.measure.blocks import Block, Triplets, Vectors, Window, block_plan, windows
+from secid.measure.gates import WEIGHTS, Dots, Gates, gates
 from secid.measure.information import InformationState
 from secid.settings import DEFAULTS
 
 Index = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-PANEL_COLUMNS = {torch.float32: 128, torch.float64: 384}
-"""Columns that a symmetric product is made by. Measured at 768 dimensions: 0.6 of the time of the whole product in
-float32, where half of it would be the least; narrower panels gain nothing."""
+STORED_PANELS = 8
+"""In which the upper triangle of a sum is kept where its product is computed whole: 9/16 of the matrix."""
 DOT_ROUNDING = 1e-12
 """Far above the error of a float64 dot product of unit rows (1e-16 times sqrt d), far below any real gap."""
 
@@ -44,6 +47,42 @@ class Variant:
     sample: float = 1.0
 
 
+class SymmetricSum:
+    """Float64 sum of symmetric (d, d) products: the upper triangle, by panels of columns."""
+
+    def __init__(self, d: int, device: torch.device, dtype: torch.dtype) -> None:
+        panels = block_plan(device).panels
+        self._whole, width = panels is None, -(-d // STORED_PANELS) if panels is None else panels[dtype]
+        self._panels = [
+            torch.zeros(min(d, start + width), min(d, start + width) - start, dtype=torch.float64, device=device)
+            for start in range(0, d, width)
+        ]
+
+    def add(self, rows: Tensor, weighted: Tensor) -> None:
+        """Adds rows^T weighted."""
+        product = rows.T @ weighted if self._whole else None
+        for panel in self._panels:
+            stop, width = panel.shape
+            columns = slice(stop - width, stop)
+            panel += rows[:, :stop].T @ weighted[:, columns] if product is None else product[:stop, columns]
+
+    def merge(self, other: SymmetricSum) -> None:
+        for panel, more in zip(self._panels, other._panels, strict=True):
+            panel += more
+
+    def matrix(self) -> Tensor:
+        """(d, d), both triangles."""
+        d = len(self._panels[-1])
+        total = self._panels[-1].new_empty(d, d)
+        for panel in self._panels:
+            stop, width = panel.shape
+            square = panel[stop - width :]
+            total[:stop, stop - width : stop] = panel
+            total[stop - width : stop, :stop] = panel.T
+            total[stop - width : stop, stop - width : stop] = square.triu() + square.triu(1).T
+        return total
+
+
 @dataclass(frozen=True)
 class Sweep:
     """What one pass leaves: dot products, and the un-normalised sum of w u u^T of each variant.
@@ -52,18 +91,17 @@ class Sweep:
     record_gradient   : (R,) ||sum_k a_k (n_k - p)||^2 of each (record, positive), a the softmax weights
                         of its negatives at `temperature`; METHOD 3's record form without 1/tau^2.
     weights[variant]  : sum of share * weight, u = 0 in; n_negatives[variant] : sum of shares.
-    matrices[variant] : (d, d) float64 on the CPU, symmetric PSD; divide by n_negatives for M.
     """
 
     dots: Dots
     record_gradient: Floats
-    matrices: Mapping[Variant, Tensor]
     weights: Mapping[Variant, float]
     n_negatives: Mapping[Variant, float]
+    sums: dict[Variant, SymmetricSum]
 
     def state(self, variant: Variant) -> InformationState:
-        """The information state of one variant."""
-        return InformationState(self.matrices[variant], self.n_negatives[variant])
+        """The information state of one variant, on the device of the vectors."""
+        return InformationState(self.sums[variant].matrix(), self.n_negatives[variant])
 
 
 def sweep(
@@ -86,63 +124,114 @@ def sweep(
     sums : of the products within a block; across blocks they are float64. In float64 the states of any parts of the
            records add up to the whole's to 1e-12, in float32 only those of whole blocks.
     Same result to rounding for any order of records and any block size; zeros for no triplets.
+    Raises NumericalError where a row is zero or not finite.
     Source: METHOD 2, 11.
     """
-    d, n = vectors.dimension, len(triplets)
-    device = vectors.passages.device
-    columns = [torch.zeros(n, dtype=torch.float64, device=device) for _ in range(4)]
-    totals = {variant: torch.zeros(d, d, dtype=torch.float64, device=device) for variant in variants}
-    weights, counts = dict.fromkeys(variants, 0.0), dict.fromkeys(variants, 0.0)
-    places_in_sample = None if position is None else torch.from_numpy(position).to(device)
-    known = {name: torch.from_numpy(values).to(device) for name, values in coverages.items()}
-    share = None if triplets.share is None else torch.from_numpy(triplets.share).to(device)
-    gradient = np.zeros(len(triplets.record_offsets) - 1)
-    for block, window in windows(vectors, triplets, triplets.record_offsets):
-        places = torch.from_numpy(block.places).to(device)
-        real = torch.from_numpy(block.real).to(device)
-        dots, difference = _block_dots(window, block, d, smallest_distance)
-        for column, values in zip(columns, _columns(dots), strict=True):
-            column[places[real]] = values[real]
-        gradient[block.groups] = _record_gradient(dots, difference, real, block.k, temperature)
-        difference = difference.to(sums)
-        usable = real & (dots.squared_distance > smallest_distance**2)
-        scale = usable / torch.where(usable, dots.squared_distance, 1.0)
-        counted = real.double() if share is None else real * share[places]
-        for variant, total in totals.items():
-            triplet_gates = gates(dots, known[variant.coverage][places], variant.temperature)
-            amount = WEIGHTS[variant.weight](triplet_gates, dots, variant.temperature) * counted
-            rows, kept_amount, number = difference, amount * scale, counted
-            if variant.sample < 1.0 and places_in_sample is not None:
-                inside = torch.nonzero(places_in_sample[places] < variant.sample).squeeze(1)
-                rows, kept_amount = difference[inside], kept_amount[inside]
-                amount, number = amount[inside], counted[inside]
-            _add_upper(total, rows, rows * kept_amount.to(rows.dtype).unsqueeze(1))
-            weights[variant] += float(amount.sum())
-            counts[variant] += float(number.sum())
-    found = Dots(*(column.cpu() for column in columns))
-    matrices = {variant: _mirrored(total.cpu()) for variant, total in totals.items()}
-    return Sweep(found, gradient, matrices, weights, counts)
+    n, device = len(triplets), vectors.computes_on
+    columns = [torch.zeros(n + 1, dtype=torch.float64, device=device) for _ in range(4)]
+    gradient = torch.zeros(len(triplets.record_offsets) - 1, dtype=torch.float64, device=device)
+    totals = _Totals(vectors, triplets, coverages, variants, position, sums)
+    for window in windows(vectors, triplets, triplets.record_offsets, stratum=totals.stratum):
+        for block in window.blocks:
+            dots, difference = _block_dots(window, block, smallest_distance)
+            for column, values in zip(columns, vars(dots).values(), strict=True):
+                column.index_copy_(0, block.triplet, values)
+            of_records = _record_gradient(dots, difference, block.triplet < n, block.host.k, temperature)
+            gradient.index_copy_(0, block.groups, of_records)
+            if variants:
+                usable = dots.squared_distance > smallest_distance**2
+                totals.add(block, dots, difference, usable / torch.where(usable, dots.squared_distance, 1.0))
+            if vectors.tick is not None:
+                vectors.tick(block.host.n_triplets)
+    on_host = [column[:-1].cpu() for column in columns]
+    if not all(bool(torch.isfinite(column).all()) for column in on_host):
+        raise NumericalError("an embedding is zero or not finite", remedy="encode again, with --dtype float32")
+    return Sweep(Dots(*on_host), gradient.cpu().numpy(), *totals.of(variants))
 
 
-def _block_dots(window: Window, block: Block, d: int, smallest_distance: float) -> tuple[Dots, Tensor]:
+class _Totals:
+    """Sums of all variants. stratum : (R,) place of the smallest sample that holds a record's query."""
+
+    def __init__(
+        self,
+        vectors: Vectors,
+        triplets: Triplets,
+        coverages: Mapping[str, Floats],
+        variants: Sequence[Variant],
+        position: Floats | None,
+        dtype: torch.dtype,
+    ) -> None:
+        d, n, device = vectors.dimension, len(triplets), vectors.computes_on
+        share = np.ones(n) if triplets.share is None else triplets.share
+        # One place more, 0, is what padding reads
+        self._share = torch.from_numpy(np.append(share, 0.0)).to(device)
+        self._coverages = {name: torch.from_numpy(np.append(c, 0.0)).to(device) for name, c in coverages.items()}
+        places = np.zeros(n + 1) if position is None else np.append(position, 0.0)
+        self._samples = sorted({1.0, *(variant.sample for variant in variants if position is not None)})
+        self._counts = [float(share[places[:-1] < sample].sum()) for sample in self._samples[:-1]]
+        self._counts.append(triplets.n_negatives)
+        last = len(self._counts) - 1
+        heads = triplets.record_offsets[:-1]
+        self.stratum = np.searchsorted(self._samples, places[heads], side="right").clip(max=last)
+        sampled = {_unsampled(variant) for variant in variants if variant.sample < 1.0 and last}
+        self._sums = {
+            family: [SymmetricSum(d, device, dtype) for _ in range(1 + last if family in sampled else 1)]
+            for family in dict.fromkeys(map(_unsampled, variants))
+        }
+        self._weights = torch.zeros(len(self._sums), 1 + last, dtype=torch.float64, device=device)
+        self._dtype = dtype
+
+    def add(self, block: Block, dots: Dots, difference: Tensor, scale: Tensor) -> None:
+        """The triplets of one block. scale: (slots,) 1 / ||n - p||^2, 0 where u = 0."""
+        difference, counted = difference.to(self._dtype), self._share[block.triplet]
+        stratum = int(self.stratum[block.host.groups[0]])
+        of_gates: dict[tuple[float, str], Gates] = {}
+        for number, (family, sums) in enumerate(self._sums.items()):
+            key = family.temperature, family.coverage
+            if key not in of_gates:
+                of_gates[key] = gates(dots, self._coverages[family.coverage][block.triplet], family.temperature)
+            amount = WEIGHTS[family.weight](of_gates[key], dots, family.temperature) * counted
+            self._weights[number, stratum] += amount.sum()
+            weighted = difference * (amount * scale).to(self._dtype).unsqueeze(1)
+            sums[stratum if len(sums) > 1 else 0].add(difference, weighted)
+
+    def of(self, variants: Sequence[Variant]) -> tuple[dict[Variant, Any], ...]:
+        """Sums of weights, of shares and of products, each sample with the smaller ones in it."""
+        weights = dict(zip(self._sums, self._weights.cumsum(1).tolist(), strict=True))
+        for strata in self._sums.values():
+            for smaller, larger in pairwise(strata):
+                larger.merge(smaller)
+        last = len(self._samples) - 1
+        place = {variant: min(int(np.searchsorted(self._samples, variant.sample)), last) for variant in variants}
+        return (
+            {variant: weights[_unsampled(variant)][at] for variant, at in place.items()},
+            {variant: self._counts[at] for variant, at in place.items()},
+            {variant: self._sums[_unsampled(variant)][at - last - 1 :][0] for variant, at in place.items()},
+        )
+
+
+def _unsampled(variant: Variant) -> Variant:
+    """The variant whose products a sampled one shares."""
+    return replace(variant, sample=1.0)
+
+
+def _block_dots(window: Window, block: Block, smallest_distance: float) -> tuple[Dots, Tensor]:
     """Cosines of a block in float64, and its differences n - p in float32 (B, d).
 
-    Rows are divided by their float64 norm, so float32 rounding of a unit row does not enter. A copy of the positive
-    that another batch encoded differs from it by rounding, whose sign must not decide what is an inversion.
-    Raises NumericalError where a row is zero or not finite.
+    Rows are divided by their float64 norm, so float32 rounding of a unit row does not enter; of a zero row nothing
+    finite is left. A copy of the positive that another batch encoded differs from it by rounding, whose sign must not
+    decide what is an inversion.
     """
-    heads = block.places[:: block.k]
-    negatives, positives, queries = window.negatives(block.places), window.positives(heads), window.queries(heads)
-    anchors = torch.stack([queries, positives], dim=1).double()
-    lengths = torch.linalg.vector_norm(anchors, dim=2, keepdim=True)
-    anchors /= lengths
+    negatives = window.passages.index_select(0, block.negative)
+    positives = window.passages.index_select(0, block.positive)
+    anchors = torch.stack([window.queries.index_select(0, block.query), positives], dim=1).double()
+    anchors /= torch.linalg.vector_norm(anchors, dim=2, keepdim=True)
+    k, d = block.host.k, negatives.shape[1]
     wide = negatives.double()
     norms = torch.linalg.vector_norm(wide, dim=1)
-    if not (_usable(norms) and _usable(lengths)):
-        raise NumericalError("an embedding is zero or not finite", remedy="encode again, with --dtype float32")
-    cosines = torch.bmm(wide.view(-1, block.k, d), anchors.transpose(1, 2)).view(-1, 2) / norms.unsqueeze(1)
-    query_positive = (anchors[:, 0] * anchors[:, 1]).sum(1).repeat_interleave(block.k)
-    difference = (negatives.view(-1, block.k, d) - positives.unsqueeze(1)).view(-1, d)
+    cosines = torch.bmm(wide.view(-1, k, d), anchors.transpose(1, 2)).view(-1, 2) / norms.unsqueeze(1)
+    query_positive = (anchors[:, 0] * anchors[:, 1]).sum(1).repeat_interleave(k)
+    difference = (negatives.view(-1, k, d) - positives.unsqueeze(1)).view(-1, d)
     query_negative = _tied(cosines[:, 0], query_positive)
     positive_negative = _tied(cosines[:, 1], query_negative)
     squared = (2.0 - 2.0 * positive_negative).clamp_min(0.0)
@@ -153,38 +242,16 @@ def _block_dots(window: Window, block: Block, d: int, smallest_distance: float) 
     return Dots(query_positive, query_negative, positive_negative, squared), difference
 
 
-def _usable(lengths: Tensor) -> bool:
-    """Whether all are finite and above 0; a row with NaN or infinity has a length that is."""
-    return bool((torch.isfinite(lengths) & (lengths > 0)).all())
-
-
 def _tied(values: Tensor, others: Tensor) -> Tensor:
     """`values`, equal to `others` where they differ by rounding alone: equal rows must give a tie."""
     return torch.where((values - others).abs() <= DOT_ROUNDING, others, values)
 
 
-def _record_gradient(dots: Dots, difference: Tensor, real: Tensor, k: int, temperature: float) -> Floats:
+def _record_gradient(dots: Dots, difference: Tensor, real: Tensor, k: int, temperature: float) -> Tensor:
     """(r,) squared length of each record's softmax-weighted sum of n - p. Source: METHOD 3."""
     logits = (dots.query_negative - dots.query_positive) / temperature
     logits = torch.where(real, logits, -torch.inf).view(-1, k)
     with_positive = torch.nn.functional.pad(logits, (1, 0))  # the positive's own logit is 0
     weights = torch.softmax(with_positive, dim=1)[:, 1:]
     pulled = torch.bmm(weights.to(difference.dtype).unsqueeze(1), difference.view(-1, k, difference.shape[1]))
-    return (pulled.squeeze(1).double() ** 2).sum(1).cpu().numpy()
-
-
-def _columns(dots: Dots) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return dots.query_positive, dots.query_negative, dots.positive_negative, dots.squared_distance
-
-
-def _add_upper(total: Tensor, rows: Tensor, weighted: Tensor) -> None:
-    """Adds rows^T weighted to `total`, right in the upper triangle only: the rest is its mirror image."""
-    d, columns = rows.shape[1], PANEL_COLUMNS[rows.dtype]
-    for start in range(0, d, columns):
-        stop = min(d, start + columns)
-        total[:stop, start:stop] += rows[:, :stop].T @ weighted[:, start:stop]
-
-
-def _mirrored(total: Tensor) -> Tensor:
-    """The symmetric matrix with this upper triangle."""
-    return torch.triu(total) + torch.triu(total, 1).T
+    return (pulled.squeeze(1).double() ** 2).sum(1)

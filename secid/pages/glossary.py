@@ -36,6 +36,8 @@ EXPLANATIONS = {
     "95 % CI": "95 % confidence interval; queries are the sampling unit.",
     "P(first)": "chance of the highest score among these sources, 0 to 100 %, given the sampling of queries.",
     "new texts": "texts that are in no source and were encoded for the control alone, 0 or more; fewer cost less.",
+    "candidates": "documents of the run that the control's negatives were drawn from or searched in; at most 100,000 "
+    "are searched.",
     "negatives": "triplets (query, positive, negative) scored, 1 or more.",
     "queries": "distinct queries, 1 or more: the sampling unit; more of them narrow the intervals.",
     "tr M": "the mean weight, in which a copy of the positive counts 0, from 0 to 1: the score is at most this, "

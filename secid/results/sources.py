@@ -185,12 +185,14 @@ def control_name(kind: str, of: str | None) -> str:
 @dataclass(frozen=True, kw_only=True)
 class ControlIdentity:
     """kind: random, known_positive, shuffled, query_echo, bm25_pool, dense_pool. of: the source that a
-    shuffled control was dealt from, else None. n_new_texts: texts encoded for it alone.
+    shuffled control was dealt from, else None. n_new_texts: texts encoded for it alone. n_candidates: documents
+    that negatives were drawn from (random) or searched in (bm25_pool, dense_pool), null for other kinds.
     """
 
     kind: str
     of: str | None
     n_new_texts: int
+    n_candidates: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,6 +81,7 @@ def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
     planned, rows, columns = item.table.source, item.triplets, item.table.columns()
     paths = pa.array(map(encodable, planned.source.paths), pa.string())
     queries = np.unique(rows.query, return_inverse=True)[1].astype(np.int64)
+    flags = {name: item.table.has(name) for name in FINDINGS if name in item.table.evaluated}
     for start in range(0, len(rows), ROWS_PER_GROUP):
         part = slice(start, start + ROWS_PER_GROUP)
         record, place = rows.record[part], rows.place[part]
@@ -97,10 +98,7 @@ def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
             pa.array(item.influence.per_triplet[part]),
             pa.array(item.influence.budgets[0] / item.state.n_negatives * item.influence.information[part]),
             pa.array(np.ones(n) if rows.share is None else rows.share[part]),
-            *(
-                pa.array(item.table.has(name)[part]) if name in item.table.evaluated else pa.nulls(n, pa.bool_())
-                for name in FINDINGS
-            ),
+            *(pa.array(flags[name][part]) if name in flags else pa.nulls(n, pa.bool_()) for name in FINDINGS),
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=NEGATIVES_SCHEMA)
 

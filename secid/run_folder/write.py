@@ -16,6 +16,7 @@ from secid.progress import Progress
 from secid.records import encodable
 
 if TYPE_CHECKING:
+    from secid.scoring.clock import Clock
     from secid.scoring.run import Scored
 
 PARTIAL_PREFIX = f".partial-{platform.node()}."
@@ -84,8 +85,8 @@ class RunFolder:
             for folder in self._made:
                 folder.rmdir()
 
-    def write(self, scored: Scored, recorder: Recorder) -> None:
-        """Writes all pages and tables, then puts the folder in its place at once."""
+    def write(self, scored: Scored, recorder: Recorder, clock: Clock) -> None:
+        """Writes all tables and pages, then puts the folder in its place at once. clock: that of the run's timing."""
         if self.path is None or self._partial is None:
             return
         from secid.run_folder.read import POSITIVES, RANDOM_REFERENCE
@@ -101,14 +102,15 @@ class RunFolder:
         ready = self._partial / "ready"
         try:
             ready.mkdir()
-            for suffix, page in FORMATS.items():
+            with clock.stage("write"):
+                write_negatives(scored.measured, ready / "negatives.parquet")
+                write_state(scored.measured, ready / "state")
+                write_control_states(scored.controls, ready / "state")
+                write_frequencies(scored.frequencies, scored.run.idf, ready / "state" / "idf.safetensors")
+                reference = {} if scored.reference is None else {RANDOM_REFERENCE: scored.reference.stored()}
+                write_tables(scored.run, {POSITIVES: scored.positives, **reference}, ready / "state")
+            for suffix, page in FORMATS.items():  # last, since they name what the stages took
                 (ready / f"report{suffix}").write_text(page(scored.run), encoding="utf-8")
-            write_negatives(scored.measured, ready / "negatives.parquet")
-            write_state(scored.measured, ready / "state")
-            write_control_states(scored.controls, ready / "state")
-            write_frequencies(scored.frequencies, scored.run.idf, ready / "state" / "idf.safetensors")
-            reference = {} if scored.reference is None else {RANDOM_REFERENCE: scored.reference.stored()}
-            write_tables(scored.run, {POSITIVES: scored.positives, **reference}, ready / "state")
             lines = encodable("\n".join([*recorder.lines, *_timing_lines(scored)]))
             (ready / "log.txt").write_text(f"{lines}\n", encoding="utf-8")
             if self.path.exists() and not self._force:

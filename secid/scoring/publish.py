@@ -34,20 +34,20 @@ SHOWN_GATES = ("consistency", "locality", "coverage", "weight")
 
 def measurement(item: Measured, settings: Settings) -> dict[str, Any]:
     """The fields that sources and controls share (results.Measurement)."""
-    matrix, table = item.state.matrix(), item.table
+    table = item.table
     points = _curve(item)
     score = next(point for point in points if point.budget == 1.0)
-    shape = spectrum(matrix)
+    shape = spectrum(item.eigenvalues)
     column = item.influence.column(1.0)
     return {
         "n_queries": len(item.influence.queries),
         "n_triplets": len(table) if table.planned is None else table.planned.n_triplets,
         "eci_nats": score.nats,
-        "eci_per_dimension": score.nats / matrix.shape[0],
+        "eci_per_dimension": score.nats / len(item.eigenvalues),
         "standard_error_nats": float(item.influence.standard_errors()[column]),
         "interval_95": score.interval_95,
         "bias_nats": score.bias_nats,
-        "trace": trace(matrix),
+        "trace": trace(item.state.matrix()),
         **vars(shape),
         "budget_curve": points,
         **vars(
@@ -168,7 +168,12 @@ def control_result(
             )
         )
     return ControlResult(
-        kind=control.kind, of=control.of, n_new_texts=n_new_texts, against=tuple(against), **measurement(item, settings)
+        kind=control.kind,
+        of=control.of,
+        n_new_texts=n_new_texts,
+        n_candidates=control.n_candidates,
+        against=tuple(against),
+        **measurement(item, settings),
     )
 
 

@@ -16,13 +16,13 @@ from secid.analyses.budgets import crossings
 from secid.analyses.controls import Control, chosen_kinds
 from secid.analyses.overlap import Listed, overlaps
 from secid.analyses.ranking import chances, compare, rank_groups
-from secid.arrays import distinct
+from secid.arrays import among, distinct
 from secid.encode import Encoder
 from secid.findings.copies import Positives, stored_positives
 from secid.findings.summary import SourceFindings, text_findings_of
 from secid.findings.texts import text_masks
 from secid.measure.blocks import Triplets
-from secid.measure.information import log_det_nats
+from secid.measure.information import spectral_nats
 from secid.pool import DocumentFrequencies, Plan, PlannedSource
 from secid.pool.plan import Mask
 from secid.pool.reading import read_plan
@@ -99,14 +99,19 @@ def scored_plan(
     known: Positives | None = None,
     run_folder: str | None = None,
     reference: StoredReference | None = None,
+    clock: Clock | None = None,
 ) -> Iterator[tuple[Scored, Plan]]:
-    """What `score_sources` returns, with the texts at hand for as long as the context lasts."""
-    clock = Clock()
+    """What `score_sources` returns, with the texts at hand for as long as the context lasts.
+
+    clock : its stages are the run's timing, with those that end later.
+    """
+    clock = clock or Clock()
     plan, readers, positives, texts = read(sources, resolved.values, folder, clock, progress, known)
     try:
         measurements = measure(plan, encoder, resolved.values, folder, clock, progress, frozen, reference, texts=texts)
-        files = {path: file for reader in readers for path, file in input_files(reader).items()}
-        scored = finished(measurements, files, encoder, resolved, clock, run_folder)
+        with clock.stage("publish"):
+            files = {path: file for reader in readers for path, file in input_files(reader).items()}
+            scored = finished(measurements, files, encoder, resolved, clock, run_folder)
         yield replace(scored, positives=positives), plan
     finally:
         plan.close()
@@ -145,6 +150,10 @@ def finished(
     groups = rank_groups(names, comparisons)
     blocks = blocks_of(settings.block, names)
     pool = distinct(np.concatenate([ids for item in ranked for ids in _documents(item.triplets)]))
+
+    def n_new_texts(item: Measured) -> int:
+        return int((~among(distinct(item.triplets.negative), pool)).sum())
+
     run = Run(
         schema_version=SCHEMA_VERSION,
         secid_version=VERSION,
@@ -169,7 +178,7 @@ def finished(
             for rank, (item, own, chance) in enumerate(zip(ranked, level, chances(cut, settings), strict=True), 1)
         ),
         controls=tuple(
-            control_result(control, item, len(np.setdiff1d(item.triplets.negative, pool)), ranked, settings)
+            control_result(control, item, n_new_texts(item), ranked, settings)
             for control, item in measurements.controls
         ),
         comparisons=comparisons,
@@ -256,12 +265,11 @@ def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequ
     table: dict[str, dict[str, float | None]] = {}
     for setting, variant in aspect.variants.items():
         scores = {item.name: item.variants[variant] for item in items}
-        states = [score.state for score in scores.values() if score.state is not None]
-        n = sum(state.n_negatives for state in states)
+        n = sum(score.n_negatives for score in scores.values())
         mean = sum(score.weight_sum for score in scores.values()) / n if n else 0.0
         table[setting] = {
-            name: log_det_nats(score.state.matrix() / mean, budget)
-            if score.state is not None and mean > 0
+            name: spectral_nats(score.eigenvalues / mean, budget)
+            if score.eigenvalues is not None and mean > 0
             else score.nats
             for name, score in scores.items()
         }

@@ -11,11 +11,11 @@ import torch
 
 from secid.arrays import distinct
 from secid.measure.blocks import Triplets, Vectors
-from secid.measure.gates import UNBOUNDED_WEIGHTS, Dots
-from secid.measure.information import log_det_nats
+from secid.measure.gates import UNBOUNDED_WEIGHTS
+from secid.measure.information import Eigen, InformationState, log_det_nats, spectral_nats
 from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.sweep import Sweep, Variant, sweep
-from secid.measure.uncertainty import Influence, influence, influence_at
+from secid.measure.uncertainty import influence, influence_of_few
 from secid.pool import Plan, PlannedSource, sample_order
 from secid.settings import Settings
 from secid.triplets.coverage import CoverageBench
@@ -25,6 +25,8 @@ from secid.triplets.variants import base_variant
 
 Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
+
+NO_SUM = torch.empty(0, 0, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,13 @@ class Bench:
         position: Floats | None = None,
         *,
         budgets: Sequence[float] | None = None,
+        keep_sum: bool = True,
     ) -> Measured:
         """Gates, information and influence of one set of triplets, and its sums under further variants.
 
         position : (T,) place of each triplet's query in the nested sample.
-        budgets  : of the influence, the run's own and those of the curve where None. Source: METHOD 2, 4, 7, 8.
+        budgets  : of the influence, the run's own and those of the curve where None.
+        keep_sum : whether the state keeps its sum, for the run folder. Source: METHOD 2, 4, 7, 8.
         """
         settings, base = self.settings, base_variant(self.settings)
         all_variants = list(dict.fromkeys([base, *variants]))
@@ -58,36 +62,35 @@ class Bench:
             variant.coverage: self.coverages.negatives(rows, *variant.coverage.split("/")) for variant in all_variants
         }
         sums = self._sweep(rows, coverages, all_variants, position)
-        positive_coverage = self.coverages.positives(rows, settings.tokenizer, settings.idf)
-        table = self._table(planned, rows, sums.dots, coverages[base.coverage], positive_coverage)
+        scores = variant_scores(sums, variants, settings.budget, rows, position)
+        table = TripletTable(
+            triplets=rows,
+            planned=planned,
+            temperature=settings.temperature,
+            s_query_positive=sums.dots.query_positive.numpy()[rows.record_offsets[:-1]],
+            positive_coverage=self.coverages.positives(rows, settings.tokenizer, settings.idf),
+            s_query_negative=sums.dots.query_negative.numpy(),
+            s_positive_negative=sums.dots.positive_negative.numpy(),
+            coverage=coverages[base.coverage],
+            findings=np.zeros(len(rows), np.uint32),
+            evaluated=frozenset(),
+        )
         state = sums.state(base)
+        sums.sums.clear()
+        eigen = Eigen.of(state, len(rows))
+        if base in scores:  # the score itself, by the same sum
+            scores[base] = replace(scores[base], nats=spectral_nats(eigen.values, settings.budget))
         budgets = budgets or curve_budgets(settings.budget, state.n_negatives)
-        inputs = self.vectors, rows, sums.dots.squared_distance.numpy(), table.gates().weight.numpy(), state
+        squared, weight = sums.dots.squared_distance.numpy(), table.gates().weight.numpy()
         return Measured(
             name=name,
             table=table,
             record_gradient=sums.record_gradient,
-            state=state,
-            influence=influence(*inputs, self.smallest_distance, budgets),
+            state=InformationState(state.total.cpu() if keep_sum else NO_SUM, state.n_negatives),
+            eigenvalues=eigen.values,
+            influence=influence(self.vectors, rows, squared, weight, eigen, self.smallest_distance, budgets),
             query_keys=self.query_keys[distinct(rows.query)],
-            variants=variant_scores(sums, all_variants, settings.budget, rows, position) if variants else {},
-        )
-
-    def _table(
-        self, planned: PlannedSource | None, rows: Triplets, dots: Dots, coverage: Floats, positive_coverage: Floats
-    ) -> TripletTable:
-        """The table of one sweep. positive_coverage: (G,)."""
-        return TripletTable(
-            triplets=rows,
-            planned=planned,
-            temperature=self.settings.temperature,
-            s_query_positive=dots.query_positive.numpy()[rows.record_offsets[:-1]],
-            positive_coverage=positive_coverage,
-            s_query_negative=dots.query_negative.numpy(),
-            s_positive_negative=dots.positive_negative.numpy(),
-            coverage=coverage,
-            findings=np.zeros(len(rows), np.uint32),
-            evaluated=frozenset(),
+            variants=scores,
         )
 
     def part(self, item: Measured, keep: Index, budget: float) -> Measured:
@@ -96,20 +99,24 @@ class Bench:
         keep : rising places of triplets. Below FEWEST_QUERIES queries, where there is no interval, the influence is 0.
         """
         base, table = base_variant(self.settings), item.table.rows(keep)
-        rows = table.triplets
-        sums = self._sweep(rows, {base.coverage: table.coverage}, [base])
-        state, queries, none = sums.state(base), distinct(rows.query), np.zeros(len(rows))
-        effect = Influence((budget,), none, none, queries, np.zeros((len(queries), 1)), np.zeros(0))
-        if len(queries) >= FEWEST_QUERIES:
-            inputs = self.vectors, rows, sums.dots.squared_distance.numpy(), table.gates().weight.numpy(), state
-            effect = influence_at(*inputs, self.smallest_distance, budget)
+        rows, few = table.triplets, len(keep) <= self.vectors.dimension
+        sums = self._sweep(rows, {base.coverage: table.coverage}, [] if few else [base])
+        inputs = self.vectors, rows, sums.dots.squared_distance.numpy(), table.gates().weight.numpy()
+        if few:
+            effect, eigenvalues = influence_of_few(*inputs, self.smallest_distance, budget)
+        else:
+            eigen = Eigen.of(sums.state(base), len(rows))
+            effect, eigenvalues = influence(*inputs, eigen, self.smallest_distance, [budget]), eigen.values
+        if len(effect.queries) < FEWEST_QUERIES:
+            effect = replace(effect, per_triplet=np.zeros(len(rows)), per_query=np.zeros_like(effect.per_query))
         return replace(
             item,
             table=table,
             record_gradient=sums.record_gradient,
-            state=state,
+            state=InformationState(NO_SUM, rows.n_negatives),
+            eigenvalues=eigenvalues,
             influence=effect,
-            query_keys=self.query_keys[queries],
+            query_keys=self.query_keys[effect.queries],
             variants={},
         )
 
@@ -135,16 +142,19 @@ class Bench:
 def variant_scores(
     sums: Sweep, variants: Sequence[Variant], budget: float, rows: Triplets, position: Floats | None
 ) -> dict[Variant, VariantScore]:
-    """ECI_B of all variants of one sweep; only what later scaling needs is kept of the matrices."""
+    """ECI_B of all variants of one sweep, one matrix at a time: numbers are all that is left of each."""
     scores = {}
-    queries, first = np.unique(rows.query, return_index=True)
-    places = np.zeros(len(queries)) if position is None else position[first]
-    for variant in variants:
-        state = sums.state(variant)
-        scaled = variant.weight in UNBOUNDED_WEIGHTS
-        nats = None if scaled or not state.n_negatives else log_det_nats(state.matrix(), budget)
-        n_queries = int((places < variant.sample).sum())
-        scores[variant] = VariantScore(nats, state if scaled else None, sums.weights[variant], n_queries)
+    places = np.zeros(len(rows)) if position is None else position
+    for variant in dict.fromkeys(variants):
+        state, scaled = sums.state(variant), variant.weight in UNBOUNDED_WEIGHTS
+        inside = rows.query[places < variant.sample] if variant.sample < 1.0 else rows.query
+        scores[variant] = VariantScore(
+            nats=None if scaled or not state.n_negatives else log_det_nats(state.matrix(), budget, len(inside)),
+            eigenvalues=Eigen.of(state, len(inside)).values if scaled else None,
+            weight_sum=sums.weights[variant],
+            n_negatives=state.n_negatives,
+            n_queries=len(distinct(inside)),
+        )
     return scores
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from secid.measure.blocks import Triplets
-from secid.measure.information import InformationState, log_det_nats
+from secid.measure.information import InformationState, spectral_nats
 from secid.measure.sweep import Variant
 from secid.measure.uncertainty import Influence
 from secid.triplets.table import TripletTable
@@ -22,14 +22,15 @@ CURVE_BUDGETS = (1.0, 10.0, 100.0, 1_000.0, 10_000.0)
 
 @dataclass(frozen=True)
 class VariantScore:
-    """ECI_B of a source under one variant. A weight beyond [0, 1] is scaled over the run, so it keeps its state.
+    """ECI_B of a source under one variant. A weight beyond [0, 1] is scaled over the run, so it keeps its eigenvalues.
 
-    n_queries: distinct queries of the variant's sample.
+    eigenvalues : (d,) of M.   n_queries : distinct queries of the variant's sample.
     """
 
     nats: float | None
-    state: InformationState | None
+    eigenvalues: Floats | None
     weight_sum: float
+    n_negatives: float
     n_queries: int
 
 
@@ -37,7 +38,9 @@ class VariantScore:
 class Measured:
     """One set of triplets after both passes: its table, and the sums over it.
 
-    record_gradient : (G,) as the sweep leaves it.   state : the information matrix.
+    record_gradient : (G,) as the sweep leaves it.
+    state           : the information matrix on the CPU, without its sum where no run folder will hold it.
+    eigenvalues     : of M, >= 0, rising; zeros may be left out.
     influence       : at the run's budget first, then at the budgets of the curve.
     query_keys      : (Q, 16) text keys of influence.queries.
     """
@@ -46,10 +49,10 @@ class Measured:
     table: TripletTable
     record_gradient: Floats
     state: InformationState
+    eigenvalues: Floats
     influence: Influence
     query_keys: npt.NDArray[np.uint8]
     variants: Mapping[Variant, VariantScore]
-    _nats: dict[float, float] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     @property
     def triplets(self) -> Triplets:
@@ -57,10 +60,13 @@ class Measured:
         return self.table.triplets
 
     def nats(self, budget: float) -> float:
-        """ECI_B of this set, computed once."""
-        if budget not in self._nats:
-            self._nats[budget] = log_det_nats(self.state.matrix(), budget)
-        return self._nats[budget]
+        """ECI_B of this set."""
+        return spectral_nats(self.eigenvalues, budget)
+
+    @property
+    def trace(self) -> float:
+        """tr M."""
+        return float(self.eigenvalues.sum())
 
 
 def curve_budgets(budget: float, n_negatives: float) -> tuple[float, ...]:

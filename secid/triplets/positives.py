@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from secid.arrays import narrow
 from secid.measure.blocks import Triplets, Vectors
+from secid.measure.sweep import sweep
 from secid.pool import PlannedSource
 from secid.settings import Positives
 
@@ -41,10 +43,11 @@ def triplets_of(planned: PlannedSource, policy: Positives, vectors: Vectors | No
 def _extreme(planned: PlannedSource, vectors: Vectors, sign: float) -> Index:
     """Place of each record's positive with the smallest sign * s_qp."""
     record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
-    queries = vectors.queries[torch.from_numpy(planned.query[record]).to(vectors.queries.device)].double()
-    positives = vectors.passages[torch.from_numpy(planned.positives).to(vectors.passages.device)].double()
-    cosines = sign * torch.nn.functional.cosine_similarity(queries, positives, dim=1).cpu().numpy()
-    order = np.lexsort((np.arange(len(record)), cosines, record))
+    places = np.arange(len(record))
+    ids = planned.query[record], planned.positives, planned.positives  # any negative does: only s_qp is read
+    pairs = Triplets(*ids, record_offsets=np.arange(len(record) + 1), record=places, place=places)
+    cosines = sign * sweep(replace(vectors, tick=None), pairs, {}, ()).dots.query_positive.numpy()
+    order = np.lexsort((places, cosines, record))
     return order[np.searchsorted(record[order], np.arange(planned.n_records))]
 
 

@@ -122,7 +122,7 @@ def test_clear_asks_where_it_can_and_else_wants_a_word(cached, invoke, monkeypat
 def test_verify_sets_a_changed_byte_aside(cached, invoke):
     whole = invoke("cache", "verify", "--set", f"cache_dir={cached}")
     assert whole.code == 0
-    rows = next(cached.rglob("rows.npy"))
+    rows = next(cached.rglob("rows.bin"))
     data = bytearray(rows.read_bytes())
     data[-1] ^= 1
     rows.write_bytes(data)
@@ -134,7 +134,7 @@ def test_verify_sets_a_changed_byte_aside(cached, invoke):
 
 
 def test_a_run_tells_of_a_segment_it_found_damaged(cached, tiny, source, tmp_path, invoke):
-    meta = next(cached.rglob("segment.json"))
+    meta = next(cached.rglob("contents.json"))
     meta.write_text("{}", encoding="utf-8")
     arguments = ("--encoder", tiny, "--run", tmp_path / "again", "--set", f"cache_dir={cached}", "--controls", "none")
     outcome = invoke("score", source, *arguments)

@@ -40,9 +40,9 @@ def test_killed_runs_resume_repeat_nothing_and_end_with_the_same_report(job, exp
     generator = random.Random(SEED)
     kept = 0
     for _ in range(KILLS):
-        before = job.n_segments()
+        before = job.n_sealed()
         child = job.fork("killed")
-        job.wait_for_segments(before + generator.randint(1, 2), child)
+        job.wait_for_rows(before + generator.randint(0, 100), child)
         assert kill(child)
         rows = job.n_rows()
         assert rows > kept
@@ -57,10 +57,10 @@ def test_killed_runs_resume_repeat_nothing_and_end_with_the_same_report(job, exp
 
 
 def test_two_runs_at_once_on_one_cache_are_both_right(job, expected, invoke):
-    """One is a child, the other starts here when the child has finished its first segment."""
+    """One is a child, the other starts here when the child has sealed its first rows."""
     shutil.rmtree(job.cache, ignore_errors=True)
     child = job.fork("left")
-    job.wait_for_segments(1, child)
+    job.wait_for_rows(0, child)
     assert invoke(*job.arguments("right")).code == 0
     _, err = child.communicate(timeout=120)
     assert child.returncode == 0, err

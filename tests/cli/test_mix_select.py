@@ -53,7 +53,7 @@ def test_mix_prints_shares_certificate_and_what_it_is_not(scored, invoke):
     for text in (
         "plain",
         "terse",
-        "no allowed mixture",
+        "this is the optimum",
         "equal shares",
         "best single source",
         "plain + terse",
@@ -80,7 +80,7 @@ def test_the_default_budget_is_the_runs_and_a_mixture_beats_what_it_is_compared_
         scores = {source.name: source for source in read_run(scored).sources}
         for part in found.parts:
             point = next(p for p in scores[part.name].budget_curve if p.budget == budget)
-            assert part.single_nats == pytest.approx(point.nats, rel=1e-12)
+            assert part.single_nats == pytest.approx(point.nats, rel=1e-7)
 
 
 def test_leaving_a_source_out_costs_what_the_others_cannot_give(scored):

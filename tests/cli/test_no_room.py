@@ -55,7 +55,7 @@ def test_select_blames_the_work_directory(tmp_path, tiny, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("secid.export.rows.row_of", full)  # as a row is kept in the work directory
+    monkeypatch.setattr("secid.export.select.read_facts", full)  # before anything is written
     with pytest.raises(OutputError) as caught:
         api.select("run", "out.jsonl", drop="preamble")
     assert "out.jsonl" not in str(caught.value)

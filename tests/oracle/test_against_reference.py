@@ -13,15 +13,17 @@ from hypothesis import strategies as st
 from secid.arrays import FLOAT32_DISTANCE
 from secid.measure.blocks import Vectors
 from secid.measure.gates import gates, pair_loss_nats
-from secid.measure.information import log_det_nats, trace
+from secid.measure.information import Eigen, log_det_nats, trace
 from secid.measure.summary import gate_means
 from secid.measure.sweep import Variant, sweep
-from secid.measure.uncertainty import covariance, difference, holm, influence, influence_at
+from secid.measure.uncertainty import covariance, difference, holm, influence, influence_of_few
 from secid.pool import Lexicon, Plan, make_plan
 from secid.records import Record, Source
 from secid.settings import Settings
 from secid.triplets.positives import triplets_of
 from tests.oracle import reference
+
+pytestmark = pytest.mark.usefixtures("block_plan")
 
 Rows = list[tuple[str, list[str], list[str]]]
 BASE = Variant(0.05, "base", "full")
@@ -196,10 +198,11 @@ def test_influence_errors_and_bias_are_the_references(tmp_path, budget):
         c = lexicon.coverage(rows.query, rows.negative, idf)
         swept = sweep(vectors, rows, {"base": c}, [BASE])
         weight = gates(swept.dots, torch.from_numpy(c), 0.05).weight.numpy()
-        state = swept.state(BASE)
-        given = vectors, rows, swept.dots.squared_distance.numpy(), weight, state, FLOAT32_DISTANCE
-        ours.append(influence(*given, [budget]))
-        alone = influence_at(*given, budget)
+        eigen = Eigen.of(swept.state(BASE), len(rows))
+        columns = vectors, rows, swept.dots.squared_distance.numpy(), weight
+        ours.append(influence(*columns, eigen, FLOAT32_DISTANCE, [budget]))
+        alone, eigenvalues = influence_of_few(*columns, FLOAT32_DISTANCE, budget)
+        np.testing.assert_allclose(eigenvalues[-24:], eigen.values, rtol=1e-5)
         scale = np.abs(ours[-1].per_triplet).max()
         assert np.abs(alone.per_triplet - ours[-1].per_triplet).max() < 1e-5 * scale
         assert np.abs(alone.information - ours[-1].information).max() < 1e-5 * ours[-1].information.max()

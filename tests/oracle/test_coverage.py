@@ -7,7 +7,7 @@ import torch
 
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.gates import gates
-from secid.measure.information import log_det_nats
+from secid.measure.information import Eigen, log_det_nats
 from secid.measure.interval import reach_95
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import influence
@@ -39,7 +39,8 @@ def score(vectors: Vectors, coverage: np.ndarray, records: np.ndarray) -> tuple[
     rows = Triplets(record, record, n_all + place, offsets, record, place)
     swept = sweep(vectors, rows, {"base": coverage[place]}, [BASE])
     weight = gates(swept.dots, torch.from_numpy(coverage[place]), BASE.temperature).weight.numpy()
-    effect = influence(vectors, rows, swept.dots.squared_distance.numpy(), weight, swept.state(BASE), 1e-3)
+    eigen = Eigen.of(swept.state(BASE), len(rows))
+    effect = influence(vectors, rows, swept.dots.squared_distance.numpy(), weight, eigen, 1e-3)
     return log_det_nats(swept.state(BASE).matrix()), float(effect.standard_errors()[0])
 
 

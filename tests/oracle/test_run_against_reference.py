@@ -84,7 +84,7 @@ def sources() -> dict[str, Rows]:
 
 
 @pytest.fixture(scope="module")
-def scored(sources, tmp_path_factory) -> Scored:
+def scored(sources, tmp_path_factory, block_plan) -> Scored:
     return score(sources, tmp_path_factory.mktemp("run"), ablate=True)
 
 
@@ -173,7 +173,7 @@ def test_samples_are_nested_and_equal_a_run_on_that_sample(run, scored, sources,
         assert len(queries) == count
         assert smaller < queries
         smaller = queries
-        assert ours[f"{100 * share:g} %"]["a"] == pytest.approx(item.nats(1.0), rel=1e-9)
+        assert ours[f"{100 * share:g} %"]["a"] == pytest.approx(item.nats(1.0), rel=1e-7)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.1, 0.25, 0.5])
@@ -188,7 +188,7 @@ def test_samples_are_paired_across_sources(run, scored, sources, tmp_path, share
     ours = ablated(run, "sample")[f"{100 * share:g} %"]
     assert {name for name, value in ours.items() if value is None} == set(sources) - set(present)
     reference.assert_close(
-        {source.name: source.eci_nats for source in alone.sources}, {name: ours[name] for name in present}, rel=1e-9
+        {source.name: source.eci_nats for source in alone.sources}, {name: ours[name] for name in present}, rel=2e-7
     )
 
 
@@ -203,7 +203,7 @@ def test_samples_are_paired_across_sources(run, scored, sources, tmp_path, share
 def test_a_variant_equals_a_separate_run(run, sources, tmp_path, aspect, setting, override):
     alone = score(sources, tmp_path, controls="none", **override).run
     reference.assert_close(
-        {source.name: source.eci_nats for source in alone.sources}, ablated(run, aspect)[setting], rel=1e-9
+        {source.name: source.eci_nats for source in alone.sources}, ablated(run, aspect)[setting], rel=2e-7
     )
 
 

@@ -2,10 +2,9 @@
 
     python -m tests.perf.encoder_forward --data FOLDER --texts 2000
 
-The texts are the passages of the sources, shuffled. Each side has a process of its own, since our CPU encoder sets the
-allocator of its process (secid/encode/allocator.py). Each repeat runs ours and every batch size in turn; ratios are
-of medians, of wall time and of processor time. On a machine that does other work, only the latter means something, and
-only with one thread (OMP_NUM_THREADS=1): threads that wait for each other spin.
+The texts are the passages of the sources, shuffled. Each side has a process of its own. Each repeat runs ours and every
+batch size in turn; ratios are of medians, of wall time and of processor time. On a machine that does other work, only
+the latter means something, and only with one thread (OMP_NUM_THREADS=1): threads that wait for each other spin.
 """
 
 from __future__ import annotations

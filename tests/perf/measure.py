@@ -26,6 +26,7 @@ import torch
 
 from secid.arrays import FLOAT32_DISTANCE
 from secid.measure.blocks import Triplets, Vectors
+from secid.measure.information import Eigen
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import influence
 from secid.triplets.embedding import MappedRows
@@ -97,7 +98,13 @@ def child(folder: Path, n_queries: int, d: int, repeats: int, budgets: int) -> d
         points = curve_budgets(1.0, float(len(rows)))[:budgets]
         start = time.perf_counter()
         influence(
-            vectors, rows, swept.dots.squared_distance.numpy(), amount, swept.state(BASE), FLOAT32_DISTANCE, points
+            vectors,
+            rows,
+            swept.dots.squared_distance.numpy(),
+            amount,
+            Eigen.of(swept.state(BASE), len(rows)),
+            FLOAT32_DISTANCE,
+            points,
         )
         found["second pass"].append(time.perf_counter() - start)
         start = time.perf_counter()

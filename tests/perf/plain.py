@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
-from secid.encode.locate import locate
-from secid.encode.recipe import Recipe, resolve_recipe
+from secid.encode.loading import load_transformer
+from secid.encode.recipe import Recipe
 from secid.read import open_source, resolve_sources
 from secid.records import Record
 from secid.settings import Settings
@@ -35,9 +35,7 @@ class Scored(NamedTuple):
 
 def recipe_of(encoder: str) -> Recipe:
     """Where the encoder lies and what it puts before its texts."""
-    settings = Settings(encoder=encoder)
-    located = locate(settings)
-    return resolve_recipe(located.folder, located.name, settings)
+    return load_transformer(Settings(encoder=encoder, device="cpu")).recipe
 
 
 def load_plain(encoder: str, device: str = "cpu", dtype: torch.dtype = torch.float32) -> SentenceTransformer:

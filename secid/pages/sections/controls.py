@@ -105,7 +105,9 @@ def controls_section(run: Run) -> Section | None:
         title="Controls",
         paragraphs=(MEANING,),
         tables=(_against(run), _scores(run)),
-        terms=terms("difference", "ECI_sem", "95 % CI", "diversity fraction", "queries", "negatives", "new texts"),
+        terms=terms(
+            "difference", "ECI_sem", "95 % CI", "diversity fraction", "queries", "negatives", "candidates", "new texts"
+        ),
     )
 
 
@@ -137,11 +139,12 @@ def _scores(run: Run) -> Table:
             percent(control.diversity_fraction),
             count(control.n_queries),
             count(control.n_triplets),
+            "–" if control.n_candidates is None else count(control.n_candidates),
             count(control.n_new_texts),
         )
         for control in run.controls
     )
-    head = ("ECI_sem (nats)", "95 % CI", "diversity fraction", "queries", "negatives", "new texts")
+    head = ("ECI_sem (nats)", "95 % CI", "diversity fraction", "queries", "negatives", "candidates", "new texts")
     columns = (foreign("control"), *at, *map(number, head))
     return Table(caption="Scores of the controls", columns=columns, rows=rows)
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from secid.analyses.controls import KINDS, base_of, chosen_kinds, make_controls
+from secid.analyses import controls as module
+from secid.analyses.controls import KINDS, base_of, chosen_kinds, make_controls, nearest, rows_of_ids
 from secid.arrays import narrow
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
@@ -17,6 +18,7 @@ from secid.progress import Silent
 from secid.records import Record, Source
 from secid.settings import Settings
 from secid.triplets.positives import triplets_of
+from tests.meta import NoWait, WaitError
 from tests.snapshots import refusal
 
 
@@ -107,6 +109,62 @@ def test_the_dense_control_takes_the_nearest_documents(made):
         scores = (vectors.passages[base.pool] @ vectors.queries[query]).numpy()
         best = [int(base.pool[place]) for place in np.argsort(-scores) if (query, int(base.pool[place])) not in known]
         assert set(rows.negative[rows.query == query].tolist()) == set(best[: base.per_query])
+
+
+def test_the_candidates_are_the_same_however_many_sources_list_them(made, monkeypatch):
+    plan, triplets, vectors, _ = made
+    whole = base_of(plan, triplets, Settings())
+    assert whole.candidates.tolist() == whole.pool.tolist()
+    monkeypatch.setattr(module, "CANDIDATES", 20)
+    drawn = base_of(plan, triplets, Settings())
+    assert base_of(plan, [*triplets, *triplets], Settings()).candidates.tolist() == drawn.candidates.tolist()
+    assert base_of(plan, triplets, Settings(seed=1)).candidates.tolist() != drawn.candidates.tolist()
+    assert len(drawn.candidates) == 20
+    assert set(drawn.candidates.tolist()) < set(whole.pool.tolist())
+    assert (np.diff(drawn.rank[drawn.candidates]) > 0).all()
+    fewer = base_of(plan, triplets[:1], Settings())  # a smaller pool keeps what a larger one takes of it
+    assert set(drawn.candidates.tolist()) & set(fewer.pool.tolist()) <= set(fewer.candidates.tolist())
+    controls, _ = make_controls(plan, triplets, vectors, Settings(), Silent())
+    for control in controls:
+        expected = {"random": len(whole.pool), "bm25_pool": 20, "dense_pool": 20}.get(control.kind)
+        assert control.n_candidates == expected
+        if expected == 20:
+            assert set(control.triplets.negative.tolist()) <= set(drawn.candidates.tolist())
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_the_nearest_rows_are_those_of_one_search_whatever_the_windows(size):
+    draw = torch.Generator().manual_seed(0)
+    queries, rows = torch.randn(11, 8, generator=draw), torch.randn(300, 8, generator=draw)
+    expected = (queries @ rows.T).topk(10, dim=1).indices
+    assert torch.equal(nearest(queries.split(4), rows.split(size), 10), expected)
+
+
+def test_the_search_never_waits_for_the_device():
+    queries, rows = torch.empty(2000, 16, device="meta"), torch.empty(50_000, 16, device="meta")
+    with NoWait() as mode:
+        found = nearest(queries.split(1024), rows.split(16_384), 12)
+    assert found.shape == (2000, 12)
+    assert found.device.type == "meta"
+    assert mode.counts["mm"] == 2 * 4
+    assert sum(mode.counts.values()) <= 9 * 2 * 4 + 10
+
+
+@pytest.mark.parametrize(
+    "wait", [lambda x: x.cpu(), lambda x: x[x > 0], lambda x: x.sum().item(), lambda x: x + torch.ones(3)]
+)
+def test_the_mode_rejects_what_waits(wait):
+    with pytest.raises((WaitError, NotImplementedError, RuntimeError)), NoWait():
+        wait(torch.empty(3, device="meta"))
+
+
+def test_rows_from_a_file_come_in_the_order_asked_for(made):
+    rows = made[2].passages
+    ids = np.array([5, 2, 9, 2, 0])
+    expected = rows[torch.from_numpy(ids)]
+    mapped = Vectors(rows[:0], rows, lambda role, rising, out: out.copy_(rows[torch.from_numpy(rising)]))
+    for vectors in (made[2], mapped):
+        assert torch.equal(torch.cat(list(rows_of_ids(vectors, "passage", ids, 2))), expected)
 
 
 def test_echoes_are_the_queries_own_texts(made):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 import string
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from secid.progress import Silent
 
 TEXTS = [
     "a",
@@ -28,6 +32,18 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
 
+SHA = "0123456789abcdef0123456789abcdef01234567"
+
+
+def hub_cache(home: Path, name: str, source: Path) -> Path:
+    """A hub cache that holds `source` under `name`, as huggingface_hub lays it out."""
+    repository = home / "hub" / f"models--{name.replace('/', '--')}"
+    shutil.copytree(source, repository / "snapshots" / SHA)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(SHA, encoding="utf-8")
+    return repository / "snapshots" / SHA
+
+
 def write_json(path: Path, document: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document), encoding="utf-8")
@@ -44,7 +60,11 @@ def _tokenizer(special: list[str], template: str, **roles: str) -> Any:
 
     letters = string.ascii_lowercase + string.digits + string.punctuation
     words = ["the", "moon", "water", "ice", "bread", "query", "passage", "search", "##er", "##es"]
-    vocabulary = [*special, *letters, *(f"##{letter}" for letter in letters), *words]
+    more = (
+        "represent sentence searching relevant passages instruct given web retrieve answer evidence similar retrieval "
+        "retrieving documents document semantically text task result title none this for that"
+    )
+    vocabulary = [*special, *letters, *(f"##{letter}" for letter in letters), *words, *more.split(" ")]
     ids = {word: place for place, word in enumerate(vocabulary)}
     core = Tokenizer(WordPiece(ids, unk_token=roles["unk_token"]))
     core.normalizer, core.pre_tokenizer = Lowercase(), BertPreTokenizer()
@@ -136,6 +156,13 @@ def _model(family: str, vocabulary: int) -> Any:
         )
     if family == "nomic_bert":
         return t.NomicBertModel(t.NomicBertConfig(**common, pad_token_id=0))
+    if family == "jina_embeddings_v3":
+        longer = {**common, "max_position_embeddings": 66}
+        return t.JinaEmbeddingsV3Model(
+            t.JinaEmbeddingsV3Config(**longer, pad_token_id=1, bos_token_id=0, eos_token_id=2)
+        )
+    if family == "qwen2":
+        return t.Qwen2Model(t.Qwen2Config(**common, num_key_value_heads=2, pad_token_id=0, eos_token_id=1))
     if family == "qwen3":
         return t.Qwen3Model(t.Qwen3Config(**common, num_key_value_heads=2, head_dim=8, pad_token_id=0, eos_token_id=1))
     return t.Gemma3TextModel(
@@ -153,9 +180,9 @@ def _model(family: str, vocabulary: int) -> Any:
 
 
 def _tokenizer_of(family: str) -> Any:
-    if family in ("xlm-roberta", "mpnet"):
+    if family in ("xlm-roberta", "mpnet", "jina_embeddings_v3"):
         return _roberta_like()
-    if family == "qwen3":
+    if family in ("qwen2", "qwen3"):
         return _decoder_like("$A <eos>", padding_side="left")
     if family == "gemma3_text":
         return _decoder_like("<bos> $A <eos>")
@@ -232,8 +259,36 @@ def text_keys(texts: list[str], role: str) -> Any:
     return np.frombuffer(digests, dtype=np.uint8).reshape(len(texts), 16)
 
 
-class ListTexts(list[str]):
-    """Texts in memory with the interface of a text store."""
+class Notes(Silent):
+    """Keeps the notes of a run."""
 
-    def get(self, start: int, stop: int) -> list[str]:
-        return self[start:stop]
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def embedder(encoder: Any, texts: list[str], work: Path, role: str = "passage", **settings: Any) -> Any:
+    """An embedder of a plan that has these distinct texts in one role and none in the other. work: for its files."""
+    from secid.pool.texts import TextSpool
+    from secid.settings import Settings
+    from secid.triplets.embedding import Embedder
+
+    stores = {}
+    work.mkdir(exist_ok=True)
+    for name, own in (("query", texts if role == "query" else []), ("passage", texts if role == "passage" else [])):
+        spool = TextSpool(name, work / f"{name}.texts")
+        spool.add(own)
+        stores[name] = spool.store()[0]
+    plan = SimpleNamespace(queries=stores["query"], passages=stores["passage"])
+    return Embedder(plan, encoder, Settings(**settings), work, Notes())
+
+
+def embedded(encoder: Any, texts: list[str], work: Path, role: str = "passage", **settings: Any) -> Any:
+    """What embedding these texts leaves: rows (n, d), counts, notes."""
+    own = embedder(encoder, texts, work, role, **settings)
+    own.everything()
+    own.close()
+    rows = own.vectors.queries if role == "query" else own.vectors.passages
+    return SimpleNamespace(rows=rows.numpy().copy(), notes=own._progress.notes, truncated=own.truncated, **own.counts)

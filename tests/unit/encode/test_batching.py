@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secid.encode.batching import Feed, TokenBatch, Tokens, halves, longest_first, merged, next_batch, tokenised
+from secid.encode import batching
+from secid.encode.batching import (
+    GOOD_BATCHES,
+    Feed,
+    TokenBatch,
+    Tokens,
+    halves,
+    longest_first,
+    merged,
+    next_batch,
+    tokenised,
+    windows,
+)
 
 
 def tokens_of(lists: list[list[int]]) -> Tokens:
@@ -40,7 +53,7 @@ def test_batches_hold_every_text_once_within_the_budget(lists: list[list[int]], 
 
 def test_chunks_come_longest_first() -> None:
     texts = ["a" * (place % 7 + 1) for place in range(20)]
-    chunks = list(tokenised(texts, lambda part: tokens_of([[1] * len(text) for text in part]), chunk=6))
+    chunks = list(tokenised(texts, lambda part: tokens_of([[1] * len(text) for text in part]), 6, n_threads=3))
     assert [len(places) for places, _ in chunks] == [6, 6, 6, 2]
     assert sorted(np.concatenate([places for places, _ in chunks]).tolist()) == list(range(20))
     lengths = np.concatenate([tokens.lengths for _, tokens in chunks])
@@ -55,11 +68,17 @@ def fed(lists: list[list[int]], budget: int) -> Feed:
 LISTS = [[7] * length for length in (9, 1, 4, 4, 7, 2, 2, 5, 8)]
 
 
+def taken_from(feed: Feed) -> Iterator[TokenBatch]:
+    while (batch := feed.take()) is not None:
+        feed.done()
+        yield batch
+
+
 def test_a_feed_hands_each_text_to_one_thread() -> None:
     feed = fed(LISTS * 40, 16)
-    producers = [lambda: iter(feed.take, None)] * 4
+    producers = [lambda: taken_from(feed)] * 4
     batches: list[TokenBatch] = list(merged(producers, 3, "test"))
-    alone = list(iter(fed(LISTS * 40, 16).take, None))
+    alone = list(taken_from(fed(LISTS * 40, 16)))
     assert sorted(np.concatenate([batch.positions for batch in batches])) == list(range(len(LISTS) * 40))
     assert sorted(batch.positions.tolist() for batch in batches) == sorted(batch.positions.tolist() for batch in alone)
 
@@ -69,8 +88,89 @@ def test_a_feed_gives_smaller_batches_after_one_that_did_not_fit() -> None:
     feed.shrink(40)
     feed.shrink(40)  # the same batch size, from another worker: no reason to go lower
     assert feed.budget == 32
-    sizes = [batch.ids.size for batch in iter(feed.take, None)]
+    sizes = [batch.ids.size for batch in taken_from(feed)]
     assert max(sizes) <= 32 < sum(sizes)
+
+
+def test_a_lowered_budget_grows_back_ever_more_slowly() -> None:
+    feed = fed([[7] * 4] * 2000, 16)
+    seen = []
+    for n_failures in (1, 2):
+        for _ in range(n_failures):
+            feed.shrink(16)
+        before = 0
+        while feed.budget < 16:
+            assert feed.take() is not None
+            feed.done()
+            before += 1
+        seen.append(before)
+    assert seen == [2 * GOOD_BATCHES, 8 * GOOD_BATCHES]
+
+
+def test_what_a_thread_gives_back_another_encodes() -> None:
+    """The second thread waits for the first one's batch although the stream is at its end."""
+    feed = fed([[7] * 4], 16)
+    batch = feed.take()
+    assert batch is not None
+    assert feed.take(wait=False) is None
+    taken: list[TokenBatch | None] = []
+    other = threading.Thread(target=lambda: taken.append(feed.take()))
+    other.start()
+    time.sleep(0.02)
+    assert taken == []
+    feed.give_back(batch)
+    other.join(10)
+    assert [item is batch for item in taken] == [True]
+    feed.done()
+    assert feed.take() is None
+
+
+class Lazy(Sequence[str]):
+    """Texts of which only slices can be read; notes how many were."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self.texts, self.n_read = texts, 0
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, place: Any) -> Any:
+        assert isinstance(place, slice)
+        self.n_read += len(self.texts[place])
+        return self.texts[place]
+
+
+def test_windows_are_read_as_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "READ_TEXTS", 5)
+    monkeypatch.setattr(batching, "WINDOW_TEXTS", 20)
+    monkeypatch.setattr(batching, "WINDOW_CHARACTERS", 400)
+    lazy = Lazy(["a" * (place % 7 + 1) for place in range(50)] + ["b" * 300] * 12)
+    sizes = [(start, len(window)) for start, window in windows(lazy)]
+    assert sizes == [(0, 20), (20, 20), (40, 15), (55, 5), (60, 2)]
+    lazy.n_read = 0
+    first, window = next(windows(lazy))
+    assert (first, window, lazy.n_read) == (0, lazy.texts[:20], 20)
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_the_order_of_chunks_does_not_depend_on_the_number_of_threads(
+    n_threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batching, "READ_TEXTS", 64)
+    monkeypatch.setattr(batching, "WINDOW_TEXTS", 256)
+    lazy = Lazy(["a" * (place * 31 % 17 + 1) for place in range(1000)])
+
+    def tokenise(part: list[str]) -> Tokens:
+        time.sleep(0.005 if len(part[0]) > 12 else 0)
+        return tokens_of([[1] * len(text) for text in part])
+
+    chunks = list(tokenised(lazy, tokenise, 50, n_threads))
+    positions = np.concatenate([places for places, _ in chunks])
+    assert sorted(positions.tolist()) == list(range(1000))
+    assert [len(lazy.texts[place]) for place in positions] == np.concatenate([t.lengths for _, t in chunks]).tolist()
+    for start in range(0, 1000, 256):
+        window = positions[start : start + 256]
+        assert sorted(window.tolist()) == list(range(start, min(start + 256, 1000)))
 
 
 def test_halves_hold_the_same_texts() -> None:

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from secid.encode import Cache, CacheFolder, describe, embed, load, self_test, smallest_distance
+from secid.encode import describe, embed, load, self_test, smallest_distance
 from secid.errors import EncoderError, NonFiniteEmbeddingError
 from secid.pages.encoder import encoder_json, encoder_text
 from secid.settings import Settings
 from tests.snapshots import Snapshot, refusal, situations
 
-from .conftest import ListTexts, text_keys
+from .conftest import embedded
 
 TEXTS = ["one", "two", "drei ü", "東京"]
 HASHES = [hashlib.sha256(text.encode()).hexdigest() for text in TEXTS]
@@ -85,10 +85,8 @@ def test_texts_beside_the_file_are_part_of_it(tmp_path: Path) -> None:
     (tmp_path / "v.jsonl").write_text("\n".join(map(json.dumps, TEXTS[::-1])), encoding="utf-8")
     after = encoder(path)
     assert before.info.fingerprint != after.info.fingerprint
-    cache = Cache(CacheFolder(tmp_path / "cache", 10**9), after.info.fingerprint)
-    out = np.zeros((4, 5), dtype=np.float32)
-    embed(after, ListTexts(TEXTS), text_keys(TEXTS, "query"), "query", out, cache=cache, progress=abs)
-    assert np.abs(out - UNIT[::-1]).max() < 1e-6
+    out = embedded(after, TEXTS, tmp_path / "work", "query", cache_dir=str(tmp_path / "cache"))
+    assert np.abs(out.rows - UNIT[::-1]).max() < 1e-6
     assert not (tmp_path / "cache").exists()
 
 
@@ -120,9 +118,9 @@ def test_a_stored_row_that_is_not_finite_is_not_answered_with_a_number_format(tm
     damaged = UNIT.astype(np.float16)
     damaged[1, 1] = np.nan
     np.savez(tmp_path / "v.npz", vectors=damaged, text=np.array(TEXTS))
-    found, out = encoder(tmp_path / "v.npz"), np.zeros((4, 5), np.float32)
+    found = encoder(tmp_path / "v.npz")
     with pytest.raises(NonFiniteEmbeddingError, match="'two'") as caught:
-        embed(found, ListTexts(TEXTS), text_keys(TEXTS, "query"), "query", out, cache=None, progress=lambda n: None)
+        list(embed(found, TEXTS, "query"))
     assert caught.value.where == str(tmp_path / "v.npz")
     assert "--dtype" not in str(caught.value)
 

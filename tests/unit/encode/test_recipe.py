@@ -1,294 +1,389 @@
-"""Which rule wins for each field of a recipe, and what is rejected."""
+"""Which rule wins for each field of a recipe, and what is refused."""
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from secid.encode.presets import ALIASES, family_of
-from secid.encode.recipe import Recipe, resolve_recipe
+from secid.encode import load
+from secid.encode.modules import read_repository
+from secid.encode.presets import ALIASES, REVISIONS, family_of
+from secid.encode.recipe import NO_PREFIX, Recipe, resolve_prefixes
+from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError
 from secid.settings import Settings
 from tests.snapshots import Snapshot, refusal, situations
 
-from .conftest import write_json
+from .conftest import TEXTS, write_json
 
+Tiny = Callable[[str], Path]
 KIND = "sentence_transformers.models"
+STANDARD = [f"{KIND}.Transformer", f"{KIND}.Pooling", f"{KIND}.Normalize"]
+POOLING, DENSE = "1_Pooling/config.json", "2_Dense/config.json"
+PROMPTS, SENTENCE = "config_sentence_transformers.json", "sentence_bert_config.json"
 
 
 def repository(
-    folder: Path,
-    *,
-    modules: list[str] | None = None,
-    pooling: dict[str, Any] | None = None,
-    prompts: dict[str, str] | None = None,
-    config: dict[str, Any] | None = None,
-    sentence: dict[str, Any] | None = None,
-    tokenizer: dict[str, Any] | None = None,
+    folder: Path, modules: list[str] | None = None, prompts: dict[str, Any] | None = None, **config: Any
 ) -> Path:
     """The configuration files of an encoder, without weights."""
-    write_json(folder / "config.json", {"model_type": "bert", "max_position_embeddings": 512, **(config or {})})
+    write_json(folder / "config.json", {"model_type": "bert", "architectures": ["BertModel"], **config})
     if modules is not None:
+        places = ["" if place == 0 else f"{place}_{name.rsplit('.', 1)[-1]}" for place, name in enumerate(modules)]
+        chain = zip(places, modules, strict=True)
         write_json(
             folder / "modules.json",
-            [
-                {"idx": i, "path": "" if i == 0 else f"{i}_{name.rsplit('.', 1)[-1]}", "type": name}
-                for i, name in enumerate(modules)
-            ],
+            [{"idx": i, "name": str(i), "path": path, "type": name} for i, (path, name) in enumerate(chain)],
         )
-        write_json(folder / "1_Pooling" / "config.json", pooling or {"pooling_mode_mean_tokens": True})
     if prompts is not None:
-        write_json(folder / "config_sentence_transformers.json", {"prompts": prompts})
-    if sentence is not None:
-        write_json(folder / "sentence_bert_config.json", sentence)
-    if tokenizer is not None:
-        write_json(folder / "tokenizer_config.json", tokenizer)
+        write_json(folder / PROMPTS, {"prompts": prompts})
     return folder
 
 
-STANDARD = [f"{KIND}.Transformer", f"{KIND}.Pooling", f"{KIND}.Normalize"]
+def prefixes(folder: Path, name: str = "someone/some-model", **settings: Any) -> tuple[str, str]:
+    """(query, passage)."""
+    chosen = Settings(**settings)
+    found = resolve_prefixes(read_repository(folder, name, chosen), chosen)
+    return found["query"].text, found["passage"].text
 
 
-def recipe(folder: Path, name: str = "someone/some-model", **settings: Any) -> Recipe:
-    return resolve_recipe(folder, name, Settings(**settings))
+def rule(folder: Path, name: str = "someone/some-model", **settings: Any) -> str:
+    chosen = Settings(**settings)
+    return resolve_prefixes(read_repository(folder, name, chosen), chosen)["query"].rule
 
 
-def test_repository_files_are_followed(tmp_path: Path) -> None:
-    folder = repository(
-        tmp_path,
-        modules=STANDARD,
-        pooling={"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False, "include_prompt": False},
-        prompts={"query": "q: ", "passage": "p: ", "corpus": "c: "},
-        sentence={"max_seq_length": 128, "do_lower_case": True},
+def encoder_in(folder: Path, **settings: Any) -> TransformerEncoder:
+    encoder = load(Settings(encoder=str(folder), device="cpu", cache=False, **settings))
+    assert isinstance(encoder, TransformerEncoder)
+    return encoder
+
+
+def changed(folder: Path, to: Path, **documents: Any) -> Path:
+    """A copy with other fields in its JSON files. documents: fields by file, as in config={...}; None removes it."""
+    files = {"config": "config.json", "prompts": PROMPTS, "sentence": SENTENCE, "tokenizer": "tokenizer_config.json",
+             "pooling": POOLING, "modules": "modules.json"}  # fmt: skip
+    shutil.copytree(folder, to)
+    for name, fields in documents.items():
+        path = to / files[name]
+        if fields is None:
+            path.unlink()
+        else:
+            old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+            write_json(path, {**old, **fields} if isinstance(fields, dict) else fields)
+    return to
+
+
+def recipe(folder: Path, **settings: Any) -> Recipe:
+    return encoder_in(folder, **settings).recipe
+
+
+def test_repository_files_are_followed(tiny: Tiny, tmp_path: Path) -> None:
+    stated = {"word_embedding_dimension": 32, "pooling_mode": "cls", "include_prompt": False}
+    folder = changed(
+        tiny("bert"),
+        tmp_path / "a",
+        pooling=stated,
+        prompts={"prompts": {"query": "q: ", "passage": "p: ", "corpus": "c: "}},
+        sentence={"do_lower_case": True},
     )
     found = recipe(folder)
-    assert (found.pooling, found.include_prompt, found.normalize) == (("cls",), False, True)
-    assert (found.query_prefix, found.passage_prefix, found.max_length) == ("q: ", "p: ", 128)
+    assert (found.pooling, found.include_prompt, found.normalize) == ("cls", False, True)
+    assert (found.query_prefix, found.passage_prefix, found.max_length) == ("q: ", "p: ", 40)
     assert found.lower_case
-    assert [name for name in ("include_prompt", "do_lower_case") if any(name in note for note in found.notes)] == [
-        "include_prompt",
-        "do_lower_case",
-    ]
+    assert all(any(word in note for note in found.notes) for word in ("include_prompt", "do_lower_case"))
     assert found.rules == {
         "pooling": "1_Pooling/config.json",
         "normalize": "modules.json",
-        "query_prefix": "config_sentence_transformers.json prompts.query",
-        "passage_prefix": "config_sentence_transformers.json prompts.passage",
+        "query_prefix": f"{PROMPTS} prompts.query",
+        "passage_prefix": f"{PROMPTS} prompts.passage",
         "max_length": "sentence_bert_config.json max_seq_length",
         "truncate_dim": "default",
     }
 
 
-def test_flags_win(tmp_path: Path) -> None:
-    folder = repository(tmp_path, modules=STANDARD, prompts={"query": "q: "}, sentence={"max_seq_length": 128})
-    found = recipe(
-        folder,
-        "intfloat/e5-base",
-        pooling="last",
-        query_prefix="",
-        passage_prefix="x ",
-        max_length=7,
-        normalize=False,
-        truncate_dim=4,
-    )
-    assert (found.pooling, found.query_prefix, found.passage_prefix) == (("last",), "", "x ")
-    assert (found.max_length, found.normalize, found.truncate_dim) == (7, False, 4)
+def test_flags_win(tiny: Tiny) -> None:
+    flags = {"pooling": "last", "query_prefix": "", "passage_prefix": "x ", "max_length": 9, "normalize": False}
+    found = recipe(tiny("bert"), truncate_dim=4, **flags)
+    assert {name: getattr(found, name) for name in flags} == flags
+    assert found.truncate_dim == 4
     assert set(found.rules.values()) == {"flag"}
+    assert encoder_in(tiny("bert"), truncate_dim=4, **flags).encode(TEXTS, "query").shape == (len(TEXTS), 4)
 
 
 @pytest.mark.parametrize("prompts", [None, {}, {"query": "", "document": ""}])
 def test_the_registry_fills_in_omitted_prompts(tmp_path: Path, prompts: dict[str, str] | None) -> None:
-    found = recipe(repository(tmp_path, modules=STANDARD, prompts=prompts), "intfloat/e5-base-v2")
-    assert (found.query_prefix, found.passage_prefix) == ("query: ", "passage: ")
-    assert found.rules["query_prefix"] == "registry: e5"
+    folder = repository(tmp_path, STANDARD, prompts)
+    assert prefixes(folder, "intfloat/e5-base-v2") == ("query: ", "passage: ")
+    assert rule(folder, "intfloat/e5-base-v2") == "registry: e5"
 
 
 def test_the_repository_beats_the_registry(tmp_path: Path) -> None:
-    found = recipe(repository(tmp_path, modules=STANDARD, prompts={"query": "mine: "}), "intfloat/e5-base")
-    assert (found.query_prefix, found.passage_prefix) == ("mine: ", "passage: ")
+    folder = repository(tmp_path, STANDARD, {"query": "mine: "})
+    assert prefixes(folder, "intfloat/e5-base") == ("mine: ", "passage: ")
 
 
 def test_a_local_copy_is_recognised_by_its_origin(tmp_path: Path) -> None:
-    found = recipe(repository(tmp_path, config={"_name_or_path": "intfloat/e5-large"}), str(tmp_path))
-    assert found.query_prefix == "query: "
-    assert found.rules["query_prefix"] == "registry: e5 (_name_or_path intfloat/e5-large)"
-
-
-def test_prompt_keys_in_order_and_default_prompt(tmp_path: Path) -> None:
-    both = repository(tmp_path / "a", prompts={"document": "d: ", "passage": "p: "})
-    assert recipe(both).passage_prefix == "d: "
-    fallback = repository(tmp_path / "b")
-    write_json(fallback / "config_sentence_transformers.json", {"prompts": {"r": "r: "}, "default_prompt_name": "r"})
-    assert (recipe(fallback).query_prefix, recipe(fallback).passage_prefix) == ("r: ", "r: ")
+    folder = repository(tmp_path, _name_or_path="intfloat/e5-large")
+    assert rule(folder, str(tmp_path)) == "registry: e5 (_name_or_path intfloat/e5-large)"
 
 
 @pytest.mark.parametrize(
     ("prompts", "default", "expected"),
     [
+        ({"document": "d: ", "passage": "p: "}, None, ("", "d: ")),
         ({"query": "q: ", "document": ""}, "query", ("q: ", "")),
         ({"query": "", "document": "p: "}, "document", ("", "p: ")),
         ({"query": "q: ", "document": "", "passage": "p: "}, None, ("q: ", "")),
         ({"query": "q: ", "document": None}, "query", ("q: ", "")),
+        ({"query": "", "document": "d: ", "other": "o: "}, "other", ("", "d: ")),
     ],
 )
-def test_an_empty_prompt_is_a_prompt(
-    tmp_path: Path, prompts: dict[str, str | None], default: str | None, expected: tuple[str, str]
+def test_prompts_by_name(
+    tmp_path: Path, prompts: dict[str, Any], default: str | None, expected: tuple[str, str]
 ) -> None:
+    """An empty prompt is one, and the default prompt is used for neither role."""
     folder = repository(tmp_path)
-    write_json(folder / "config_sentence_transformers.json", {"prompts": prompts, "default_prompt_name": default})
-    assert (recipe(folder).query_prefix, recipe(folder).passage_prefix) == expected
+    write_json(folder / PROMPTS, {"prompts": prompts, "default_prompt_name": default})
+    assert prefixes(folder) == expected
 
 
-def test_without_modules(tmp_path: Path) -> None:
-    mean = recipe(repository(tmp_path / "a"))
-    assert (mean.pooling, mean.rules["pooling"], mean.normalize) == (("mean",), "default", True)
-    causal = recipe(repository(tmp_path / "b", config={"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}))
-    assert (causal.pooling, causal.rules["pooling"]) == (("last",), "default: causal model")
-    both_ways = {"architectures": ["XForCausalLM"], "use_bidirectional_attention": True}
-    assert recipe(repository(tmp_path / "c", config=both_ways)).pooling == ("mean",)
+def test_the_default_prompt_is_treated_as_sentence_transformers_does(tiny: Tiny, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    stated = {"prompts": {"query": "q: ", "document": "", "other": "o: "}, "default_prompt_name": "other"}
+    folder = changed(tiny("bert"), tmp_path / "a", prompts=stated)
+    model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    ours = encoder_in(folder)
+    for role, rows in (("query", model.encode_query(TEXTS)), ("passage", model.encode_document(TEXTS))):
+        assert np.abs(ours.encode(TEXTS, role) - rows).max() < 1e-5
+        assert np.abs(ours.encode(TEXTS, role) - model.encode(TEXTS)).max() > 1e-3
 
 
-def test_contriever_is_not_normalised_and_has_a_note(tmp_path: Path) -> None:
-    found = recipe(repository(tmp_path), "facebook/contriever")
+STELLA = {"s2p_query": "p: ", "s2s_query": "s: "}
+
+
+def test_prompts_under_other_names_must_be_chosen(tmp_path: Path) -> None:
+    folder = repository(tmp_path, STANDARD, {"query": "", **STELLA})
+    message = refusal(lambda: prefixes(folder), EncoderError, folder / PROMPTS)
+    assert all(part in message for part in ("s2p_query, s2s_query", "--set query_prompt=s2p_query --passage-prefix ''"))
+    assert prefixes(folder, query_prompt="s2p_query", passage_prefix="") == ("p: ", "")
+    assert rule(folder, query_prompt="s2p_query", passage_prefix="") == f"flag: {PROMPTS} prompts.s2p_query"
+    message = refusal(lambda: prefixes(folder, query_prompt="s2p"), EncoderError, folder / PROMPTS)
+    assert all(part in message for part in ("'s2p'", "s2p_query, s2s_query"))
+    refusal(lambda: prefixes(folder, query_prompt="s2p_query", query_prefix="x"), EncoderError, None)
+
+
+def test_adapters_must_be_chosen(tmp_path: Path) -> None:
+    names = ["retrieval.query", "retrieval.passage", "text-matching"]
+    prompts = {"retrieval.query": "q: ", "retrieval.passage": "p: "}
+    folder = repository(tmp_path, ["custom_st.Transformer", *STANDARD[1:]], prompts, lora_adaptations=names)
+    message = refusal(lambda: prefixes(folder, trust_remote_code=True), EncoderError, folder / PROMPTS)
+    assert "--set query_prompt=retrieval.query --set passage_prompt=retrieval.passage" in message
+    chosen = Settings(trust_remote_code=True, query_prompt=names[0], passage_prompt=names[2])
+    found = resolve_prefixes(read_repository(folder, "x", chosen), chosen)
+    assert [(prefix.text, prefix.task) for prefix in found.values()] == [("q: ", names[0]), ("", names[2])]
+
+
+def test_no_prefix_and_no_statement_is_a_note(tiny: Tiny, tmp_path: Path) -> None:
+    empty = {"prompts": {"query": "", "document": ""}}
+    folder = changed(tiny("bert"), tmp_path / "a", prompts=empty)
+    assert NO_PREFIX in recipe(folder).notes
+    assert NO_PREFIX not in recipe(folder, query_prefix="").notes
+    assert NO_PREFIX not in recipe(tiny("bert")).notes
+    assert NO_PREFIX not in recipe(changed(tiny("bert"), tmp_path / "gte-base", prompts=empty)).notes
+    assert NO_PREFIX not in recipe(changed(tiny("qwen3"), tmp_path / "b", prompts=empty)).notes
+
+
+def test_without_modules(tiny: Tiny, tmp_path: Path) -> None:
+    mean = recipe(changed(tiny("bert"), tmp_path / "a", modules=None))
+    assert (mean.pooling, mean.rules["pooling"], mean.normalize) == ("mean", "default", True)
+    causal = recipe(changed(tiny("qwen3"), tmp_path / "b", modules=None))
+    assert (causal.pooling, causal.rules["pooling"]) == ("last", "default: causal model")
+    config = {"is_causal": False}
+    both_ways = recipe(changed(tiny("qwen3"), tmp_path / "c", modules=None, config=config))
+    assert (both_ways.pooling, both_ways.rules["pooling"]) == ("mean", "default")
+
+
+def test_contriever_is_not_normalised_and_has_a_note(tiny: Tiny, tmp_path: Path) -> None:
+    found = recipe(changed(tiny("bert"), tmp_path / "contriever", modules=None))
     assert not found.normalize
     assert found.rules["normalize"] == "registry: contriever"
     assert "dot products" in found.notes[0]
 
 
 @pytest.mark.parametrize(
-    ("config", "sentence", "tokenizer", "expected"),
+    ("family", "sentence", "length", "expected"),
     [
-        ({}, None, {"model_max_length": 256}, 256),
-        ({}, None, {"model_max_length": int(1e30)}, 512),
-        ({}, None, None, 512),
-        ({}, {"max_seq_length": 1024}, None, 512),
-        ({"model_type": "xlm-roberta", "max_position_embeddings": 514, "pad_token_id": 1}, None, None, 512),
-        ({"model_type": "mpnet", "max_position_embeddings": 514}, {"max_seq_length": 384}, None, 384),
-        ({"model_type": "modernbert", "max_position_embeddings": 8192}, None, {"model_max_length": 9000}, 8192),
-        ({"model_type": "qwen3", "max_position_embeddings": None}, None, None, None),
-        ({"model_type": "opt", "max_position_embeddings": 64}, {"max_seq_length": 512}, None, 64),
-        ({"model_type": "deberta-v2", "max_position_embeddings": 64}, {"max_seq_length": 512}, None, 64),
-        (
-            {"model_type": "deberta-v2", "max_position_embeddings": 64, "position_biased_input": False},
-            {"max_seq_length": 512},
-            None,
-            512,
-        ),
-        ({"model_type": "roberta-prelayernorm", "max_position_embeddings": 66}, {"max_seq_length": 512}, None, 64),
+        ("bert", None, 30, (30, "tokenizer_config.json model_max_length")),
+        ("bert", None, int(1e30), (64, "config.json max_position_embeddings")),
+        ("bert", {"max_seq_length": 1024}, 64, (64, "config.json max_position_embeddings")),
+        ("xlm-roberta", None, int(1e30), (64, "config.json max_position_embeddings")),
+        ("mpnet", {"max_seq_length": 38}, 64, (38, "sentence_bert_config.json max_seq_length")),
+        ("distilbert", {"max_seq_length": 512}, 64, (64, "config.json max_position_embeddings")),
+        ("qwen3", {"max_seq_length": 512}, 64, (512, "sentence_bert_config.json max_seq_length")),
     ],
 )
 def test_max_length(
-    tmp_path: Path,
-    config: dict[str, Any],
-    sentence: dict[str, Any] | None,
-    tokenizer: dict[str, Any] | None,
-    expected: int | None,
+    tiny: Tiny, tmp_path: Path, family: str, sentence: dict[str, Any] | None, length: int, expected: tuple[int, str]
 ) -> None:
-    folder = repository(tmp_path, config=config, sentence=sentence, tokenizer=tokenizer)
-    assert recipe(folder).max_length == expected
+    folder = changed(tiny(family), tmp_path / "a", sentence=sentence, tokenizer={"model_max_length": length})
+    found = recipe(folder)
+    assert (found.max_length, found.rules["max_length"]) == expected
 
 
-def test_a_length_beyond_the_positions_is_refused(tmp_path: Path) -> None:
-    message = refusal(lambda: recipe(repository(tmp_path), max_length=513), EncoderError, tmp_path)
-    assert all(part in message for part in ("--max-length 513", "--max-length 512"))
-    assert recipe(repository(tmp_path), max_length=512).max_length == 512
+def test_a_length_beyond_the_positions_is_refused(tiny: Tiny) -> None:
+    message = refusal(lambda: recipe(tiny("bert"), max_length=65), EncoderError, tiny("bert"))
+    assert all(part in message for part in ("--max-length 65", "--max-length 64"))
+    assert recipe(tiny("bert"), max_length=64).max_length == 64
 
 
 @pytest.mark.parametrize("stated", [0, -1, "x", 1.5])
 def test_a_length_that_is_not_a_number_of_tokens_is_refused(tmp_path: Path, stated: Any) -> None:
-    folder = repository(tmp_path, sentence={"max_seq_length": stated})
-    message = refusal(lambda: recipe(folder), EncoderError, folder)
-    assert all(part in message for part in ("max_seq_length", repr(stated), "--max-length"))
-    assert recipe(folder, max_length=7).max_length == 7
+    folder = repository(tmp_path)
+    write_json(folder / SENTENCE, {"max_seq_length": stated})
+    message = refusal(lambda: prefixes(folder), EncoderError, folder / SENTENCE)
+    assert all(part in message for part in ("max_seq_length", repr(stated)))
 
 
-def test_new_pooling_style(tmp_path: Path) -> None:
-    folder = repository(tmp_path, modules=STANDARD, pooling={"pooling_mode": ["cls", "lasttoken"]})
-    assert recipe(folder).pooling == ("cls", "last")
-
-
-def test_a_module_class_is_known_by_its_base_name(tmp_path: Path) -> None:
+def test_several_poolings_and_new_class_paths(tiny: Tiny, tmp_path: Path) -> None:
     new = "sentence_transformers.sentence_transformer.modules"
-    folder = repository(tmp_path, modules=[f"{new}.transformer.Transformer", f"{new}.pooling.Pooling"])
-    assert recipe(folder).normalize is False
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": f"{new}.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{new}.pooling.Pooling"},
+    ]
+    pooling = {"word_embedding_dimension": 32, "pooling_mode": ["cls", "lasttoken"]}
+    found = encoder_in(changed(tiny("bert"), tmp_path / "a", modules=modules, pooling=pooling))
+    assert (found.recipe.pooling, found.recipe.normalize, found.dimension) == ("cls+last", False, 64)
 
 
-MODULES = {
-    "an unknown module": [*STANDARD, "custom.Whitening"],
-    "an unknown first module": [f"{KIND}.WordEmbeddings", f"{KIND}.Pooling"],
-    "no Pooling": [f"{KIND}.Transformer", f"{KIND}.Normalize"],
-    "a module before Pooling": [f"{KIND}.Transformer", f"{KIND}.Normalize", f"{KIND}.Pooling"],
+def test_a_router_encodes_each_role_by_its_route(tiny: Tiny, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Router, Transformer
+
+    routes = {
+        "query_modules": [Transformer(str(tiny("bert"))), Pooling(32, "mean"), Dense(32, 24)],
+        "document_modules": [Transformer(str(tiny("bert"))), Pooling(32, "cls"), Dense(32, 24)],
+    }
+    model = SentenceTransformer(modules=[Router.for_query_document(**routes), Normalize()], device="cpu")
+    model.save_pretrained(str(tmp_path / "router"))
+    ours = encoder_in(tmp_path / "router", query_prefix="")
+    assert ours.recipe.pooling == "cls or mean"
+    for role, rows in (("query", model.encode_query(TEXTS)), ("passage", model.encode_document(TEXTS))):
+        assert np.abs(ours.encode(TEXTS, role) - rows).max() < 1e-5
+    assert np.abs(ours.encode(TEXTS, "query") - ours.encode(TEXTS, "passage")).max() > 1e-3
+
+
+def test_what_follows_a_16_bit_model_is_float32(tiny: Tiny) -> None:
+    import torch
+
+    model = encoder_in(tiny("gemma3_text"), dtype="bf16").parts.replica.model
+    exact = encoder_in(tiny("gemma3_text")).parts.replica.model
+    assert next(model[0].parameters()).dtype == torch.bfloat16
+    assert torch.equal(model[2].linear.weight, exact[2].linear.weight)
+    pooled = model[1](model[0]({"input_ids": torch.tensor([[5, 6, 7]])}))
+    assert {pooled["token_embeddings"].dtype, pooled["sentence_embedding"].dtype} == {torch.float32}
+
+
+def test_the_backbone_of_masked_language_modelling_is_noted(tiny: Tiny, tmp_path: Path) -> None:
+    masked = {"architectures": ["BertForMaskedLM"]}
+    plain = recipe(changed(tiny("bert"), tmp_path / "a", modules=None, config=masked)).notes
+    assert any("BertForMaskedLM" in note for note in plain)
+    assert not any(
+        "BertForMaskedLM" in note for note in recipe(changed(tiny("bert"), tmp_path / "b", config=masked)).notes
+    )
+
+
+def test_weights_that_nothing_uses_are_refused_but_for_known_heads(tiny: Tiny, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    for name, is_known in (("linear.weight", False), ("classifier.weight", False), ("cls.predictions.bias", True)):
+        folder = shutil.copytree(tiny("bert"), tmp_path / name)
+        weights = load_file(folder / "model.safetensors")
+        save_file({**weights, name: weights["embeddings.LayerNorm.bias"].clone()}, folder / "model.safetensors")
+        if is_known:
+            assert recipe(folder)
+        else:
+            assert name in refusal(lambda folder=folder: recipe(folder), EncoderError, folder)
+
+
+def test_own_code_for_a_known_architecture_is_noted(tiny: Tiny, tmp_path: Path) -> None:
+    folder = changed(tiny("bert"), tmp_path / "a", config={"auto_map": {"AutoModel": "modeling_own.Own"}})
+    assert any("--trust-remote-code" in note for note in recipe(folder).notes)
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "a module of its own code": {"modules": [*STANDARD, "custom.Whitening"]},
+    "a transformer of its own code": {"modules": ["custom_st.Transformer", *STANDARD[1:]]},
+    "words": {"modules": [f"{KIND}.WordEmbeddings", f"{KIND}.Pooling"]},
+    "static vectors": {"modules": [f"{KIND}.StaticEmbedding"]},
+    "ColBERT by PyLate": {"modules": [STANDARD[0], "pylate.models.Dense.Dense"]},
+    "ColBERT": {"architectures": ["HF_ColBERT"]},
+    "SPLADE": {"modules": [STANDARD[0], "sentence_transformers.sparse_encoder.models.SpladePooling"]},
+    "a cross-encoder": {"architectures": ["BertForSequenceClassification"]},
+    "GritLM": {"auto_map": {"AutoModel": "modeling_gritlm7b.MistralModel"}},
 }
-
-
-POOLING, DENSE = "1_Pooling/config.json", "2_Dense/config.json"
-PROMPTS, SENTENCE = "config_sentence_transformers.json", "sentence_bert_config.json"
 DOCUMENTS: dict[str, tuple[str, Any]] = {
     "modules in an object": ("modules.json", {"a": 1}),
     "a module that is a number": ("modules.json", [1]),
     "a module whose place is a letter": ("modules.json", [{"idx": "x"}]),
+    "a module outside the folder": ("modules.json", [{"idx": 0, "path": "../other", "type": STANDARD[0]}]),
     "a config that is a list": ("config.json", [1]),
-    "no pooling mode": (POOLING, {"pooling_mode": None}),
-    "a pooling mode that is a list": (POOLING, {"pooling_mode": [["cls"]]}),
-    "an unknown pooling mode": (POOLING, {"pooling_mode": "attention"}),
-    "an unknown pooling mode of old": (POOLING, {"pooling_mode_new": True}),
-    "a pooling config without a mode": (POOLING, {"dimension": 3}),
-    "no width": (DENSE, {"out_features": 3}),
-    "a width of 0": (DENSE, {"in_features": 3, "out_features": 0}),
-    "an unknown activation": (DENSE, {"in_features": 2, "out_features": 2, "activation_function": "custom.Swish"}),
-    "an activation of rows": (DENSE, {"in_features": 2, "out_features": 2, "activation_function": "torch.nn.Softmax"}),
     "prompts in a list": (PROMPTS, {"prompts": ["a"]}),
     "a prompt that is a number": (PROMPTS, {"prompts": {"query": 5}}),
+    "a saved cross-encoder": (PROMPTS, {"model_type": "CrossEncoder"}),
+    "a saved sparse encoder": (PROMPTS, {"model_type": "SparseEncoder"}),
+    "a saved multi-vector encoder": (PROMPTS, {"model_type": "MultiVectorEncoder"}),
+    "prompts under other names": (PROMPTS, {"prompts": STELLA}),
     "a task other than encoding": (SENTENCE, {"transformer_task": "text-generation"}),
     "a chat template": (SENTENCE, {"modality_config": {"message": {}}}),
     "query expansion": (SENTENCE, {"query_expansion": {"a": 1}}),
 }
-TOKEN_HEAD = {"in_features": 2, "out_features": 2, "module_input_name": "token_embeddings"}
 
 
-def with_dense(folder: Path) -> Path:
-    repository(folder, modules=[*STANDARD[:2], f"{KIND}.Dense"])
-    write_json(folder / DENSE, {"in_features": 2, "out_features": 2})
-    assert recipe(folder).heads
-    return folder
-
-
-def test_what_is_not_understood_is_refused(tmp_path: Path, snapshot: Snapshot) -> None:
+def test_what_is_not_understood_is_refused(tiny: Tiny, tmp_path: Path, snapshot: Snapshot) -> None:
     texts = {}
-    for number, (name, modules) in enumerate(MODULES.items()):
-        folder = repository(tmp_path / f"modules {number}", modules=modules)
-        texts[name] = refusal(lambda folder=folder: recipe(folder), EncoderError, folder / "modules.json")
+    for number, (name, stated) in enumerate(REFUSED.items()):
+        folder = repository(tmp_path / f"kind {number}", **stated)
+        file = "modules.json" if "modules" in stated else "config.json"
+        texts[name] = refusal(lambda folder=folder: prefixes(folder), EncoderError, folder / file)
     for number, (name, (file, document)) in enumerate(DOCUMENTS.items()):
-        folder = with_dense(tmp_path / f"document {number}")
+        folder = repository(tmp_path / f"document {number}", STANDARD)
+        assert prefixes(folder) == ("", "")
         write_json(folder / file, document)
-        texts[name] = refusal(lambda folder=folder: recipe(folder), EncoderError, folder / file)
-        if "pooling=NAME" in texts[name]:
-            assert recipe(folder, pooling="cls").pooling == ("cls",)
-    folder = with_dense(tmp_path / "heads")
-    write_json(folder / DENSE, TOKEN_HEAD)
-    texts["a head of token vectors"] = refusal(lambda: recipe(folder), EncoderError, folder / "2_Dense")
-    (folder / DENSE).unlink()
-    texts["a head without a config"] = refusal(lambda: recipe(folder), EncoderError, folder / "2_Dense")
-    short = repository(tmp_path / "short")
-    texts["too long"] = refusal(lambda: recipe(short, max_length=513), EncoderError, short)
+        texts[name] = refusal(lambda folder=folder: prefixes(folder), EncoderError, folder / file)
+    folder = repository(tmp_path / "lora", STANDARD)
+    write_json(folder / "adapter_config.json", {})
+    texts["an adapter"] = refusal(lambda: prefixes(folder), EncoderError, folder / "adapter_config.json")
     (folder / "modules.json").write_text("[{", encoding="utf-8")
-    message = refusal(lambda: recipe(folder), EncoderError, folder / "modules.json")
+    message = refusal(lambda: prefixes(folder), EncoderError, folder / "modules.json")
     texts["a file that is cut"] = re.sub("JSON: .*", "JSON: …", message)
     (tmp_path / "empty").mkdir()
-    texts["an empty folder"] = refusal(lambda: recipe(tmp_path / "empty"), EncoderError, tmp_path / "empty")
-    texts["no folder"] = refusal(lambda: recipe(tmp_path / "none"), EncoderError, tmp_path / "none")
-    changed = repository(
+    texts["an empty folder"] = refusal(lambda: prefixes(tmp_path / "empty"), EncoderError, tmp_path / "empty")
+    texts["no folder"] = refusal(lambda: prefixes(tmp_path / "none"), EncoderError, tmp_path / "none")
+    noted = changed(
+        tiny("bert"),
         tmp_path / "notes",
-        modules=STANDARD[:2],
-        pooling={"pooling_mode_mean_tokens": True, "include_prompt": False},
+        modules=json.loads((tiny("bert") / "modules.json").read_text(encoding="utf-8"))[:2],
+        pooling={"include_prompt": False},
         sentence={"max_seq_length": 1024, "do_lower_case": True},
+        prompts={"prompts": {}},
+        config={"auto_map": {"AutoModel": "modeling_own.Own"}},
     )
-    texts["notes"] = "\n".join(recipe(changed, truncate_dim=4).notes)
+    texts["notes"] = "\n".join(recipe(noted, truncate_dim=4).notes)
     places = re.compile(f"{re.escape(str(tmp_path))}/[a-z]+( \\d+)?")
     snapshot("recipes.txt", situations({name: places.sub("FOLDER", text) for name, text in texts.items()}))
+
+
+def test_an_unreadable_pooling_is_refused(tiny: Tiny, tmp_path: Path) -> None:
+    folder = changed(tiny("bert"), tmp_path / "a", pooling={"pooling_mode": "attention"})
+    assert "'attention'" in refusal(lambda: recipe(folder), EncoderError, folder)
 
 
 @pytest.mark.parametrize(
@@ -305,8 +400,8 @@ def test_what_is_not_understood_is_refused(tmp_path: Path, snapshot: Snapshot) -
         ("Qwen/Qwen3-Embedding-0.6B", "qwen3"),
         ("google/embeddinggemma-300m", "embeddinggemma"),
         ("models/e5-base/", "e5"),
-        ("thenlper/gte-base", None),
-        ("prdev/mini-gte", None),
+        ("thenlper/gte-base", "gte"),
+        ("prdev/mini-gte", "gte"),
         ("me/not-e5-base", None),
     ],
 )
@@ -331,6 +426,12 @@ def test_published_prefixes() -> None:
         family = family_of(ALIASES[alias])
         assert family is not None
         assert (family.query_prefix, family.passage_prefix) == prefixes
+
+
+def test_aliases_name_revisions_with_safetensors() -> None:
+    assert set(REVISIONS) <= set(ALIASES.values())
+    assert REVISIONS["BAAI/bge-m3"] == "refs/pr/38"
+    assert not any("contriever" in name for name in ALIASES.values())  # its weights are pickle alone
 
 
 def test_recipes_need_no_torch() -> None:

@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,34 +19,25 @@ import numpy as np
 import pytest
 import torch
 
-from secid.encode import Cache, CacheFolder, embed, hashes, load, locate, parts
-from secid.encode.device import choose_devices
+from secid.encode import embed, hashes, load, locate, parts
+from secid.encode.attention import NAME
+from secid.encode.device import choose_devices, choose_dtype, n_devices
 from secid.encode.modules import AGAIN
-from secid.encode.replica import Replica
+from secid.encode.replica import Limits, Replica
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, NonFiniteEmbeddingError, UnreachableError
 from secid.settings import Settings
 from tests.snapshots import Snapshot, refusal, situations
 
-from .conftest import TEXTS, ListTexts, text_keys, write_json
+from .conftest import SHA, TEXTS, embedded, hub_cache, write_json
 
 Tiny = Callable[[str], Path]
-SHA = "0123456789abcdef0123456789abcdef01234567"
 
 
 def tiny_encoder(folder: Path, **settings: Any) -> TransformerEncoder:
     encoder = load(Settings(encoder=str(folder), **{"device": "cpu", "cache": False, **settings}))
     assert isinstance(encoder, TransformerEncoder)
     return encoder
-
-
-def hub_cache(home: Path, name: str, source: Path) -> Path:
-    """A hub cache that holds `source` under `name`, as huggingface_hub lays it out."""
-    repository = home / "hub" / f"models--{name.replace('/', '--')}"
-    shutil.copytree(source, repository / "snapshots" / SHA)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text(SHA, encoding="utf-8")
-    return repository / "snapshots" / SHA
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -115,7 +105,7 @@ class Hub:
 def partial_hub(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
     """The cache holds what plain transformers fetches of an encoder that pools its first token."""
     full = shutil.copytree(tiny("bert"), tmp_path / "full")
-    write_json(full / "1_Pooling" / "config.json", {"pooling_mode": "cls"})
+    write_json(full / "1_Pooling" / "config.json", {"word_embedding_dimension": 32, "pooling_mode": "cls"})
     snapshot = hub_cache(tmp_path, "some/encoder", full)
     for name in ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"):
         (snapshot / name).unlink()
@@ -260,7 +250,7 @@ def test_the_fingerprint_covers_the_code_that_ran(tiny: Tiny, tmp_path: Path) ->
 def test_code_of_another_repository_leaves_no_fingerprint(tiny: Tiny, tmp_path: Path) -> None:
     folder = shutil.copytree(tiny("bert"), tmp_path / "elsewhere")
     document = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    write_json(folder / "tokenizer_config.json", {**document, "auto_map": {"AutoProcessor": "other/one--code.Own"}})
+    write_json(folder / "tokenizer_config.json", {**document, "auto_map": {"AutoModelForX": "other/one--code.Own"}})
     assert tiny_encoder(folder).info.fingerprint
     plain, info = tiny_encoder(folder).info, tiny_encoder(folder, trust_remote_code=True).info
     assert info.fingerprint == ""
@@ -296,14 +286,16 @@ def test_truncate_dim_keeps_unit_rows(tiny: Tiny) -> None:
     assert all(part in message for part in ("truncate_dim=33", "truncate_dim=32"))
 
 
-def limited_to(size: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def limited_to(
+    size: int, monkeypatch: pytest.MonkeyPatch, error: type[Exception] = torch.cuda.OutOfMemoryError, text: str = ""
+) -> list[int]:
     """Makes every device run out of memory above `size` padded tokens; returns the sizes that were tried."""
     real, asked = Replica.forward, []
 
     def forward(replica: Replica, batch: Any, *rest: Any) -> Any:
         asked.append(batch.ids.size)
         if batch.ids.size > size:
-            raise torch.cuda.OutOfMemoryError("no memory")
+            raise error(text)
         return real(replica, batch, *rest)
 
     monkeypatch.setattr(Replica, "forward", forward)
@@ -341,14 +333,8 @@ def test_running_out_of_memory_elsewhere_halves_the_batch_too(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch, message: str
 ) -> None:
     encoder = tiny_encoder(tiny("bert"), batch_tokens=256)
-    expected, real = encoder.encode(TEXTS, "passage"), Replica._copy_to_host
-
-    def copy_to_host(replica: Replica, batch: Any, vectors: Any) -> Any:
-        if batch.ids.size > 64:
-            raise RuntimeError(message)
-        return real(replica, batch, vectors)
-
-    monkeypatch.setattr(Replica, "_copy_to_host", copy_to_host)
+    expected = encoder.encode(TEXTS, "passage")
+    limited_to(64, monkeypatch, RuntimeError, message)
     assert np.abs(encoder.encode(TEXTS, "passage") - expected).max() < 1e-5
     assert encoder.batch_tokens == 64
 
@@ -371,15 +357,15 @@ def test_two_devices_give_the_rows_of_one(tiny: Tiny, monkeypatch: pytest.Monkey
     two = tiny_encoder(tiny("bert"), batch_tokens=128, device="cpu,cpu")
     assert (one.info.device, two.info.device) == ("cpu", "cpu,cpu")
     assert one.info.fingerprint == two.info.fingerprint
-    first, second = two.parts.replicas
-    assert first.model is not second.model
     done: dict[int, int] = {}
     both, real = threading.Barrier(2), Replica.forward
 
     def forward(replica: Replica, *rest: Any) -> Any:
-        if id(replica.model) not in done:
+        worker = threading.get_ident()
+        if worker not in done:
+            done[worker] = 0
             both.wait(20)  # neither goes on before the other has work, too
-        done[id(replica.model)] = done.get(id(replica.model), 0) + len(rest[0].positions)
+        done[worker] += len(rest[0].positions)
         return real(replica, *rest)
 
     monkeypatch.setattr(Replica, "forward", forward)
@@ -387,24 +373,115 @@ def test_two_devices_give_the_rows_of_one(tiny: Tiny, monkeypatch: pytest.Monkey
     batches = list(two.batches(MANY, "passage"))
     places = np.concatenate([batch.positions for batch in batches])
     assert sorted(places.tolist()) == list(range(len(MANY)))
-    assert set(done) == {id(first.model), id(second.model)}
+    assert len(done) == 2
     assert sum(done.values()) == len(MANY)
     assert np.abs(np.concatenate([batch.vectors for batch in batches])[np.argsort(places)] - expected).max() < 1e-6
 
 
-def test_an_error_on_one_device_ends_the_run(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
-    second, real = encoder.parts.replicas[1].model, Replica.forward
+def fails_on(monkeypatch: pytest.MonkeyPatch, n_good: int, survivors: int) -> list[int]:
+    """Has two workers, of which all but the survivors fail after n_good batches. Returns the batches of those."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    workers: list[int] = []
+    real, calls = Replica.forward, []
 
     def forward(replica: Replica, *rest: Any) -> Any:
-        if replica.model is second:
-            raise RuntimeError("device lost")
+        if threading.get_ident() not in workers:
+            workers.append(threading.get_ident())
+        if workers.index(threading.get_ident()) >= survivors:
+            calls.append(len(rest[0].positions))
+            if len(calls) > n_good:
+                raise RuntimeError("CUDA error: unspecified launch failure")
+        time.sleep(0.002)
         return real(replica, *rest)
 
     monkeypatch.setattr(Replica, "forward", forward)
-    with pytest.raises(RuntimeError, match="device lost"):
-        encoder.encode(MANY * 20, "passage")
+    return calls
+
+
+@pytest.mark.parametrize("n_good", [0, 1, 4])
+def test_the_others_take_over_from_a_device_that_fails(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, n_good: int
+) -> None:
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
+    expected = encoder.encode(MANY * 4, "passage")
+    calls = fails_on(monkeypatch, n_good, survivors=1)
+    assert np.abs(encoder.encode(MANY * 4, "passage") - expected).max() < 1e-5  # `gather` checks: each text once
+    assert len(calls) == n_good + 1
+    assert len(encoder.failures) == 1
     assert not any(thread.name.startswith("secid-") for thread in threading.enumerate())
+
+
+def test_a_failure_is_noted_once(tiny: Tiny, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
+    expected = embedded(encoder, MANY, tmp_path / "one")
+    fails_on(monkeypatch, 2, survivors=1)
+    rows = embedded(encoder, MANY, tmp_path / "two", cache=False)
+    assert np.abs(rows.rows - expected.rows).max() < 1e-5
+    assert len(rows.notes) == len(expected.notes) + 1
+
+
+def test_when_all_devices_fail_it_is_an_error(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
+    fails_on(monkeypatch, 3, survivors=0)
+    message = refusal(lambda: encoder.encode(MANY * 20, "passage"), EncoderError, None)
+    assert "unspecified launch failure" in message
+    assert not any(thread.name.startswith("secid-") for thread in threading.enumerate())
+
+
+def test_a_rejected_input_is_not_tried_on_the_next_device(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
+    calls: list[int] = []
+
+    def forward(*_: Any) -> Any:
+        calls.append(1)
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(Replica, "forward", forward)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert "--device cpu" in refusal(lambda: encoder.encode(["a"], "passage"), EncoderError, None)
+    assert len(calls) <= 2
+
+
+def test_tokens_beyond_the_model_are_refused_before_it_runs(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_encoder(tiny("xlm-roberta"), max_length=64)
+    assert Limits.of(encoder.parts.replica.model).n_positions == 64
+    encoder.parts.tokeniser._core.add_tokens(["zyx"])
+    monkeypatch.setattr(Replica, "forward", None)
+    message = refusal(lambda: encoder.encode(["zyx"], "passage"), EncoderError, None)
+    assert str(Limits.of(encoder.parts.replica.model).n_words) in message
+
+
+def test_a_copy_of_the_model_shares_nothing_and_is_made_on_its_device(tiny: Tiny) -> None:
+    replica = tiny_encoder(tiny("qwen3"), device="cpu", dtype="bf16").parts.replica
+    meta = replica.on(torch.device("meta"))
+    tensors = [*meta.model.parameters(), *meta.model.buffers()]
+    assert tensors
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    assert {tensor.device.type for tensor in replica.model.parameters()} == {"cpu"}
+
+
+def test_a_gpu_takes_part_where_there_is_work_for_it(tiny: Tiny) -> None:
+    assert [n_devices(8, n) for n in (0, 1, 300, 32_768, 32_769, 100_000, 10**6)] == [1, 1, 1, 1, 2, 4, 8]
+    assert n_devices(1, 10**6) == 1
+
+
+@pytest.mark.parametrize(
+    ("device", "capability", "expected"),
+    [
+        ("cuda", (9, 0), torch.bfloat16),
+        ("cuda:1", (8, 0), torch.bfloat16),
+        ("cuda", (7, 5), torch.float16),
+        ("cuda", (6, 1), torch.float32),
+        ("cpu", (9, 0), torch.float32),
+        ("mps", (9, 0), torch.float32),
+    ],
+)
+def test_the_number_format_is_one_that_the_hardware_has(
+    monkeypatch: pytest.MonkeyPatch, device: str, capability: tuple[int, int], expected: torch.dtype
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert choose_dtype("auto", torch.device(device)) == expected
+    assert choose_dtype("bf16", torch.device(device)) == torch.bfloat16
 
 
 @pytest.mark.parametrize("device", ["cpu", "cpu,cpu"])
@@ -418,9 +495,8 @@ def test_a_bad_row_stops_the_run_and_names_its_text(tiny: Tiny, monkeypatch: pyt
         return vectors
 
     monkeypatch.setattr(Replica, "forward", forward)
-    out = np.zeros((len(MANY), 32), dtype=np.float32)
     with pytest.raises(NonFiniteEmbeddingError, match="'a 31'"):
-        embed(encoder, ListTexts(MANY), text_keys(MANY, "query"), "query", out, cache=None, progress=lambda count: None)
+        list(embed(encoder, MANY, "query"))
 
 
 def test_auto_takes_all_gpus_and_kinds_are_not_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -456,28 +532,88 @@ def test_a_model_without_flash_attention_takes_the_next_choice(tiny: Tiny, monke
     """flash-attn is not installed here, so that transformers itself refuses it."""
     monkeypatch.setattr(parts, "attention_choices", lambda device, dtype: ("flash_attention_2", "sdpa"))
     encoder = tiny_encoder(tiny("bert"))
-    assert encoder.parts.replicas[0].model.config._attn_implementation == "sdpa"
+    assert encoder.parts.replica.model.config._attn_implementation == NAME
 
 
 def test_texts_in_the_cache_need_no_model(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(encoder: TransformerEncoder, texts: list[str]) -> np.ndarray:
-        out = np.zeros((len(texts), 32), dtype=np.float32)
-        cache = Cache(CacheFolder(tmp_path, 10**9), encoder.info.fingerprint)
-        keys = text_keys(texts, "query")
-        embed(encoder, ListTexts(texts), keys, "query", out, cache=cache, progress=lambda count: None)
-        return out
+        return embedded(encoder, texts, tmp_path / "work", "query", **settings).rows
 
-    settings = {"cache": True, "cache_dir": str(tmp_path)}
+    settings = {"cache": True, "cache_dir": str(tmp_path / "cache")}
     first = tiny_encoder(tiny("bert"), **settings)
     expected = rows(first, TEXTS)
-    loads, real = [], parts._load_model
-    monkeypatch.setattr(parts, "_load_model", lambda *rest: loads.append(1) or real(*rest))
+    loads, real = [], parts._load_chain
+    monkeypatch.setattr(parts, "_load_chain", lambda *rest: loads.append(1) or real(*rest))
     again = tiny_encoder(tiny("bert"), **settings)
     assert again.info == first.info
     assert np.array_equal(rows(again, TEXTS), expected)
     assert loads == []
     assert np.abs(rows(again, [*TEXTS, "new"])[:-1] - expected).max() == 0
     assert loads == [1]
+
+
+def test_a_run_from_the_cache_loads_no_library_of_models(tiny: Tiny, tmp_path: Path) -> None:
+    code = f"""
+import sys
+from secid.encode import load
+from secid.settings import Settings
+load(Settings(encoder={str(tiny("bert"))!r}, device="cpu", cache_dir={str(tmp_path)!r}))
+print(sorted({{"transformers", "sentence_transformers"}} & set(sys.modules)))
+"""
+    assert run(code).stdout.strip() == "['sentence_transformers', 'transformers']"
+    assert run(code).stdout.strip() == "[]"
+
+
+OWN_MODULE = """
+from sentence_transformers.sentence_transformer.modules import Transformer as Base
+
+class Transformer(Base):
+    forward_kwargs = {"task"}
+
+    def forward(self, features, task=None, **named):
+        features = super().forward(features, **named)
+        shift = {"retrieval.query": 1.0, "retrieval.passage": 2.0}[task]
+        features["token_embeddings"][..., 0] += 10 * shift
+        return features
+"""
+
+
+def test_own_modules_run_with_the_adapter_that_was_chosen(tiny: Tiny, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny("bert"), tmp_path / "own")
+    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    modules[0]["type"] = "custom_st.Transformer"
+    write_json(folder / "modules.json", modules)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    names = ["retrieval.query", "retrieval.passage"]
+    write_json(folder / "config.json", {**config, "lora_adaptations": names})
+    write_json(folder / "config_sentence_transformers.json", {"prompts": dict.fromkeys(names, "passage: ")})
+    (folder / "custom_st.py").write_text(OWN_MODULE, encoding="utf-8")
+    assert "--trust-remote-code" in refusal(lambda: tiny_encoder(folder), EncoderError, folder / "modules.json")
+    chosen = {"query_prompt": names[0], "passage_prompt": names[1]}
+    encoder = tiny_encoder(folder, trust_remote_code=True, **chosen)
+    queries, passages = encoder.encode(TEXTS, "query"), encoder.encode(TEXTS, "passage")
+    assert np.abs(queries - passages).max() > 1e-3
+    assert (queries[:, 0] < passages[:, 0]).all()
+
+
+def test_flash_attention_that_fails_gives_way(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_chain, real_states = parts._load_chain, parts._states
+
+    def load_chain(*arguments: Any) -> Any:
+        model = real_chain(*arguments)
+        model[0].auto_model.config._attn_implementation = "flash_attention_2"
+        return model
+
+    def states(backbone: Any, *rest: Any) -> Any:
+        if backbone.config._attn_implementation == "flash_attention_2":
+            raise RuntimeError("FlashAttention only supports Ampere GPUs or newer.")
+        return real_states(backbone, *rest)
+
+    monkeypatch.setattr(parts, "_load_chain", load_chain)
+    monkeypatch.setattr(parts, "_states", states)
+    encoder = tiny_encoder(tiny("bert"))
+    assert encoder.parts.replica.model.config._attn_implementation == NAME
+    assert any("Ampere" in note for note in encoder.info.notes)
 
 
 def test_hashes_of_unchanged_files_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -547,7 +683,7 @@ def test_missing_files_of_weights_or_words_are_refused(tiny: Tiny, tmp_path: Pat
 
 
 def test_a_text_beyond_unknown_positions_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secid.encode.max_length.LEARNED_POSITIONS", frozenset())
+    monkeypatch.setattr("secid.encode.recipe.POSITION_TABLES", frozenset())
     encoder = tiny_encoder(tiny("bert"), max_length=99)
     message = refusal(lambda: encoder.encode(["ice " * 200], "passage"), EncoderError, None)
     assert all(part in message for part in ("99 tokens", "--max-length"))
@@ -629,9 +765,7 @@ def test_wording(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sn
         texts[situation] = refusal(lambda: tiny_encoder(folder, **settings), EncoderError, where)
 
     def embedding(situation: str, encoder: Any, where: Path | str) -> None:
-        arguments = ListTexts(["a"]), text_keys(["a"], "query"), "query", np.zeros((1, 32), np.float32)
-        call = partial(embed, encoder, *arguments, cache=None, progress=abs)
-        texts[situation] = refusal(call, NonFiniteEmbeddingError, where)
+        texts[situation] = refusal(lambda: list(embed(encoder, ["a"], "query")), NonFiniteEmbeddingError, where)
 
     loading("an unknown device", bert, "--device", device="gpu")
     loading("no room for the text", bert, bert, max_length=5)
@@ -640,11 +774,13 @@ def test_wording(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sn
         patch.setattr(Replica, "forward", lambda *rest: torch.full((1, 32), float("nan")))
         embedding("NaN in bf16", tiny_encoder(bert, dtype="bf16"), bert)
         embedding("NaN in float32", tiny_encoder(bert), bert)
-    limited_to(2, monkeypatch)
-    texts["out of memory"] = refusal(lambda: tiny_encoder(bert).encode(["a"], "query"), EncoderError, None)
+    encoder = tiny_encoder(bert)
+    with monkeypatch.context() as patch:
+        limited_to(2, patch)
+        texts["out of memory"] = refusal(lambda: encoder.encode(["a"], "query"), EncoderError, None)
     modules = json.loads((gemma / "modules.json").read_text(encoding="utf-8"))
     write_json(gemma / "modules.json", [module for module in modules if module["path"] != "2_Dense"])
-    loading("a head of another width", gemma, gemma / "3_Dense")
+    loading("a head of another width", gemma, gemma)
     (gemma / "3_Dense" / "model.safetensors").rename(gemma / "3_Dense" / "pytorch_model.bin")
     loading("a head with pickle alone", gemma, gemma / "3_Dense")
     shutil.copy(bert / "config.json", tmp_path)
@@ -675,6 +811,6 @@ def test_packed_layers_give_the_same_rows(tiny: Tiny, monkeypatch: pytest.Monkey
     if not parts.can_pack(torch.device("cpu"), torch.float32):
         pytest.skip("this machine has no packed linear layers")
     fast = tiny_encoder(tiny("bert"))
-    assert any(isinstance(module, parts.PackedLinear) for module in fast.parts.replicas[0].model.modules())
-    assert not any(isinstance(module, parts.PackedLinear) for module in plain.parts.replicas[0].model.modules())
+    assert any(isinstance(module, parts.PackedLinear) for module in fast.parts.replica.model.modules())
+    assert not any(isinstance(module, parts.PackedLinear) for module in plain.parts.replica.model.modules())
     assert np.abs(fast.encode(TEXTS, "query") - plain.encode(TEXTS, "query")).max() < 1e-6

@@ -13,7 +13,7 @@ from secid.arrays import FLOAT32_DISTANCE
 from secid.measure import blocks, forms
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.gates import gates
-from secid.measure.information import InformationState
+from secid.measure.information import Eigen, InformationState
 from secid.measure.packed_matrix import PackedMatrix, can_pack
 from secid.measure.side_by_side import Scratch, side_by_side
 from secid.measure.sweep import Variant, sweep
@@ -27,7 +27,7 @@ D = 24
 @pytest.mark.parametrize("k", [13, 9, 1])
 def test_forms_and_pairs_are_the_definition_with_many_negatives_or_few(k, monkeypatch):
     """Twice k above and below the 24 dimensions: two ways of computing; tiles of two queries and a rest."""
-    monkeypatch.setattr(forms, "TILE_BYTES", 2 * 4 * 2 * k * D)
+    monkeypatch.setitem(blocks.PLANS, "cpu", replace(blocks.PLANS["cpu"], tile_bytes=2 * 4 * 2 * k * D))
     generator = np.random.default_rng(8)
     drawn = generator.standard_normal((7, k, D))
     shrink = np.array([np.linspace(1.0, 0.1, D), np.ones(D)])
@@ -57,7 +57,9 @@ def measured(vectors: Vectors, rows: Triplets, state: InformationState | None = 
     swept = sweep(vectors, rows, {"base": covered}, [BASE])
     weight = gates(swept.dots, torch.from_numpy(covered), BASE.temperature).weight.numpy()
     squared = swept.dots.squared_distance.numpy()
-    return influence(vectors, rows, squared, weight, state or swept.state(BASE), FLOAT32_DISTANCE, (1.0, 300.0))
+    return influence(
+        vectors, rows, squared, weight, Eigen.of(state or swept.state(BASE), D), FLOAT32_DISTANCE, (1.0, 300.0)
+    )
 
 
 def some(rows: Triplets, start: int, stop: int) -> Triplets:
@@ -92,7 +94,7 @@ def test_the_bias_is_the_definition_and_adds_up_over_parts_under_the_state_of_th
 @pytest.mark.parametrize("counts", [[1] * 40, [40], [1, 30, 2, 7]], ids=["one negative", "one query", "k above d"])
 def test_shared_negatives_weights_of_zero_and_copies_are_the_definition(counts, monkeypatch):
     """On one thread and on more threads than blocks; d = 24, two budgets."""
-    monkeypatch.setattr(blocks, "BLOCK_TRIPLETS", 16)
+    monkeypatch.setitem(blocks.PLANS, "cpu", replace(blocks.PLANS["cpu"], n_triplets=16))
     vectors, rows = source(np.array(counts))
     generator, n = np.random.default_rng(6), len(rows)
     rows = replace(rows, share=generator.choice([0.25, 0.5, 1.0], n), negative=rows.negative.copy())
@@ -107,7 +109,9 @@ def test_shared_negatives_weights_of_zero_and_copies_are_the_definition(counts, 
     for n_threads in (1, 4):
         try:
             torch.set_num_threads(n_threads)
-            found = influence(vectors, rows, squared, weight, state, FLOAT32_DISTANCE, (1.0, 300.0))
+            found = influence(
+                vectors, rows, squared, weight, Eigen.of(state, len(rows)), FLOAT32_DISTANCE, (1.0, 300.0)
+            )
         finally:
             torch.set_num_threads(before)
         for place, budget in enumerate((1.0, 300.0)):
@@ -144,7 +148,7 @@ def test_nothing_on_a_device_is_packed_nor_worked_on_in_threads(device):
 
 
 def test_the_number_of_threads_changes_nothing(monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK_TRIPLETS", 64)
+    monkeypatch.setitem(blocks.PLANS, "cpu", replace(blocks.PLANS["cpu"], n_triplets=64))
     vectors, rows = source(np.random.default_rng(2).integers(1, 9, 400))
     before, found = torch.get_num_threads(), {}
     try:

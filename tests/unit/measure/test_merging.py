@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from secid.measure.blocks import Triplets, Vectors, padded_blocks
-from secid.measure.information import InformationState, log_det_nats, trace
+from secid.measure.blocks import PLANS, Triplets, Vectors, padded_blocks
+from secid.measure.information import Eigen, InformationState, log_det_nats, trace
 from secid.measure.spectrum import spectrum
 from secid.measure.sweep import Variant, sweep
 
@@ -49,7 +49,7 @@ def part_state(
 
 def numbers(state: InformationState) -> np.ndarray:
     """Scores at four budgets, trace, Frobenius norm, effective rank, top eigenvalues."""
-    matrix, found = state.matrix(), spectrum(state.matrix())
+    matrix, found = state.matrix(), spectrum(Eigen.of(state, len(state.total)).values)
     scores = [log_det_nats(matrix, budget) for budget in (1.0, 10.0, 1000.0, 1e5)]
     return np.array([*scores, trace(matrix), found.frobenius, found.effective_rank, *found.top_eigenvalue_shares])
 
@@ -63,7 +63,7 @@ def relative(one: InformationState, other: InformationState) -> float:
 def test_parts_of_whole_blocks_merge_to_the_last_bits():
     vectors, rows, coverage = random_source(0)
     whole = part_state(vectors, rows, coverage, np.arange(RECORDS))
-    blocks = [block.groups for block in padded_blocks(rows.record_offsets)]
+    blocks = [block.groups for block in padded_blocks(rows.record_offsets, PLANS["cpu"].n_triplets)]
     assert len(blocks) > 5
     parts = [part_state(vectors, rows, coverage, np.concatenate(blocks[start : start + 2])) for start in (0, 2, 4)]
     parts.append(part_state(vectors, rows, coverage, np.concatenate(blocks[6:])))

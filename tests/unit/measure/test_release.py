@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +11,9 @@ import torch
 from secid.arrays import FLOAT32_DISTANCE
 from secid.errors import NumericalError
 from secid.measure import blocks
-from secid.measure import sweep as sweep_module
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.gates import gates
+from secid.measure.information import Eigen
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import influence
 from secid.triplets import embedding as mapped
@@ -37,18 +39,23 @@ def both_passes(vectors: Vectors) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     swept = sweep(vectors, source, {"base": np.full(len(source), 0.25)}, [BASE])
     weight = gates(swept.dots, torch.full((len(source),), 0.25, dtype=torch.float64), BASE.temperature).weight.numpy()
     found = influence(
-        vectors, source, swept.dots.squared_distance.numpy(), weight, swept.state(BASE), FLOAT32_DISTANCE, (1.0, 50.0)
+        vectors,
+        source,
+        swept.dots.squared_distance.numpy(),
+        weight,
+        Eigen.of(swept.state(BASE), D),
+        FLOAT32_DISTANCE,
+        (1.0, 50.0),
     )
-    return swept.matrices[BASE].numpy(), found.per_query, found.bias_nats
+    return swept.state(BASE).total.numpy(), found.per_query, found.bias_nats
 
 
 def test_rows_are_gathered_by_windows_in_both_passes_and_results_stay(tmp_path, monkeypatch):
     plain = Vectors(torch.from_numpy(rows(QUERIES, 0)), torch.from_numpy(rows(QUERIES * (1 + NEGATIVES), 1)))
     whole = both_passes(plain)
-    monkeypatch.setattr(blocks, "BLOCK_TRIPLETS", 16)
-    monkeypatch.setattr(blocks, "WINDOW_BYTES", 64 * 4 * D)
+    small = replace(blocks.PLANS["cpu"], n_triplets=16, window_bytes=64 * 4 * D, panels={torch.float32: 5})
+    monkeypatch.setitem(blocks.PLANS, "cpu", small)
     monkeypatch.setattr(mapped, "PART_BYTES", 30 * 4 * D)
-    monkeypatch.setattr(sweep_module, "PANEL_COLUMNS", {torch.float32: 5})
     files = {
         name: MappedRows(tmp_path / name, len(own), D) for name, own in (("q", plain.queries), ("p", plain.passages))
     }

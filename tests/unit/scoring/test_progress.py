@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import time
+from types import SimpleNamespace
+
 import pytest
 
 import secid
+from secid.scoring import stages
+from secid.settings import Settings
 from tests.cli.conftest import rows, write_rows
 from tests.tiny_bert import save_tiny_bert
 
@@ -36,7 +42,12 @@ def test_every_stage_advances_to_its_total(tmp_path, ablate, monkeypatch):
     ]
     told = Told()
     encoder = save_tiny_bert(tmp_path / "tiny")
-    secid.score(sources, str(encoder), ablate=ablate, by="kind", progress=told, run=tmp_path / "run", cache=False)
+    start = time.perf_counter()
+    run = secid.score(sources, str(encoder), ablate=ablate, by="kind", progress=told, run=tmp_path / "run", cache=False)
+    total = sum(stage["seconds"] for stage in run.timing.values())
+    assert list(run.timing) == ["load", "read", "encode", "lex", "controls", "measure", "inspect", "publish", "write"]
+    assert total <= time.perf_counter() - start
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["timing"] == run.timing
     names = [stage for stage, _, _ in told.stages]
     assert all(any(name.startswith(expected) for name in names) for expected in ADVANCING)
     assert len([name for name in names if name.startswith("lex ")]) == (6 if ablate else 1)
@@ -54,6 +65,26 @@ class Noted(Told):
 
     def note(self, text):
         self.notes.append(text)
+
+
+@pytest.mark.parametrize(
+    ("changed", "n_texts", "has", "n_notes"),
+    [
+        ({}, 5000, True, 1),
+        ({}, 4999, True, 0),
+        ({}, 5000, False, 0),
+        ({"device": "cuda:0"}, 5000, True, 0),
+        ({"dtype": "bf16"}, 5000, True, 0),
+    ],
+)
+def test_bf16_is_offered_once_where_it_would_help(changed, n_texts, has, n_notes, monkeypatch):
+    monkeypatch.setattr(stages, "multiplies_bf16", lambda: has)
+    noted = Noted()
+    info = SimpleNamespace(**{"device": "cpu", "dtype": "float32", **changed})
+    stages.note_bf16(info, n_texts, Settings(), noted)
+    assert len(noted.notes) == n_notes
+    stages.note_bf16(info, n_texts, Settings(dtype="float32"), noted)  # asked for
+    assert len(noted.notes) == n_notes
 
 
 def test_what_is_not_read_and_flags_that_do_nothing_are_noted(tmp_path):

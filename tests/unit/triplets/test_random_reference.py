@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from secid.arrays import narrow
-from secid.measure.blocks import Triplets, Vectors
+from secid.measure.blocks import PLANS, Triplets, Vectors
 from secid.measure.sweep import sweep
 from secid.triplets import random_reference as module
 from secid.triplets.estimates import clustered_mean, paired_gap, share_interval
@@ -282,8 +282,7 @@ def test_neither_batches_nor_mapped_rows_change_the_cosines(monkeypatch):
         out.copy_((run.vectors.queries if role == "query" else run.vectors.passages)[ids])
 
     whole = random_reference(run.plan, [rows], run.vectors, seed=0)
-    monkeypatch.setattr("secid.measure.blocks.BLOCK_TRIPLETS", 64)
-    monkeypatch.setattr("secid.measure.blocks.WINDOW_BYTES", 4 * D * 100)
+    monkeypatch.setitem(PLANS, "cpu", replace(PLANS["cpu"], n_triplets=64, window_bytes=4 * D * 100))
     from_file = Vectors(run.vectors.queries, run.vectors.passages, gather, seen.append)
     parts = random_reference(run.plan, [rows], from_file, seed=0)
     assert whole is not None

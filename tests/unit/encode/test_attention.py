@@ -1,0 +1,87 @@
+"""A forward pass asks nothing of its device, and masks are those of transformers where they matter.
+
+`device="meta"` has shapes and no numbers, so it raises where a number would have to come to the host.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from secid.encode import load
+from secid.encode.attention import NAME
+from secid.encode.batching import TokenBatch, longest_first, next_batch
+from secid.encode.replica import Replica
+from secid.encode.transformer import TransformerEncoder
+from secid.settings import Settings
+
+from .conftest import FAMILIES, TEXTS
+
+Tiny = Callable[[str], Path]
+META = torch.device("meta")
+
+
+def padded(encoder: TransformerEncoder) -> TokenBatch:
+    """The texts as one batch, most of them padded."""
+    tokens = encoder.parts.tokeniser.tokens(TEXTS)
+    return next_batch(tokens, longest_first(tokens), 10_000, encoder.parts.tokeniser.padding)
+
+
+def encoder_of(folder: Path) -> tuple[TransformerEncoder, Replica, Replica]:
+    """An encoder, its model, and a copy that has transformers' own masks."""
+    encoder = load(Settings(encoder=str(folder), device="cpu", cache=False, dtype="bf16"))
+    assert isinstance(encoder, TransformerEncoder)
+    plain = copy.deepcopy(encoder.parts.replica)
+    for part in plain.model.modules():
+        if isinstance(part, PreTrainedModel) and part.config._attn_implementation == NAME:
+            part.set_attn_implementation("sdpa")
+    return encoder, encoder.parts.replica, plain
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "mpnet"])
+def test_a_padded_batch_is_launched_without_a_wait(tiny: Tiny, family: str) -> None:
+    encoder, replica, _ = encoder_of(tiny(family))
+    assert replica.on(META).forward(padded(encoder), encoder.recipe, 0).shape == (len(TEXTS), 32)
+
+
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
+def test_transformers_own_masks_wait(tiny: Tiny, family: str) -> None:
+    """MPNet's too: it has no SDPA, so its masks stay transformers'."""
+    encoder, _, plain = encoder_of(tiny(family))
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        plain.on(META).forward(padded(encoder), encoder.recipe, 0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rows_are_those_of_transformers_own_masks(tiny: Tiny, family: str) -> None:
+    encoder, replica, plain = encoder_of(tiny(family))
+    replica.model.float()
+    plain.model.float()
+    batch = padded(encoder)
+    expected = plain.forward(batch, encoder.recipe, 0)
+    assert np.abs(replica.forward(batch, encoder.recipe, 0) - expected).max() < 1e-6
+
+
+@pytest.mark.parametrize(("family", "masks"), [("qwen3", 0), ("bert", 2), ("gemma3_text", 2)])
+def test_causal_models_get_no_mask(tiny: Tiny, monkeypatch: pytest.MonkeyPatch, family: str, masks: int) -> None:
+    """Gemma's encoder is built from a causal model and sees all tokens."""
+    encoder, replica, _ = encoder_of(tiny(family))
+    seen: list[tuple[Any, bool]] = []
+    real = torch.nn.functional.scaled_dot_product_attention
+
+    def attention(*tensors: Any, attn_mask: Any = None, is_causal: bool = False, **options: Any) -> Any:
+        seen.append((attn_mask, is_causal))
+        return real(*tensors, attn_mask=attn_mask, is_causal=is_causal, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attention)
+    replica.forward(padded(encoder), encoder.recipe, 0)
+    assert len(seen) == 2
+    assert sum(mask is not None for mask, _ in seen) == masks
+    assert [is_causal for _, is_causal in seen] == [not masks] * 2

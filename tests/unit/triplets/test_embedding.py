@@ -1,0 +1,243 @@
+"""Rows of texts: one stream a role, in a reserved file or on a device, and the same whichever it is."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from secid.encode import EncodedBatch, from_callable
+from secid.errors import NonFiniteEmbeddingError, OutputError
+from secid.pool.texts import TextSpool
+from secid.progress import Silent
+from secid.settings import Settings
+from secid.triplets import embedding
+from secid.triplets.embedding import DeviceRows, Embedder, MappedRows, StoredTexts, device_for
+from tests.fake_encoder import HashEncoder
+
+D = 16
+usage = namedtuple("usage", "total used free")
+
+
+class Streaming(HashEncoder):
+    """Yields batches in an order of its own. asked: the sequences that it was given, by role."""
+
+    def __init__(self, kind: str = "array", scale: float = 1.0) -> None:
+        super().__init__(D)
+        self.kind, self.scale = kind, scale
+        self.asked: list[tuple[str, Any]] = []
+
+    def batches(self, texts: Sequence[str], role: Any) -> Iterator[EncodedBatch]:
+        self.asked.append((role, texts))
+        for start in range(0, len(texts), 30):
+            order = np.arange(start, min(start + 30, len(texts)))[::-1]
+            rows = self.encode([texts[place] for place in order.tolist()], role) * np.float32(self.scale)
+            values: Any = torch.from_numpy(rows) if self.kind == "tensor" else rows
+            yield EncodedBatch(order, values, order % 7 == 0, len(order))
+
+
+def plan_of(folder: Path, n_queries: int = 70, n_passages: int = 200) -> Any:
+    stores = []
+    for role, n in (("query", n_queries), ("passage", n_passages)):
+        spool = TextSpool(role, folder / f"{role}.texts")
+        spool.add([f"{role} {number} {'word ' * (number % 9)}" for number in range(n)])
+        stores.append(spool.store()[0])
+    return SimpleNamespace(queries=stores[0], passages=stores[1])
+
+
+def embedder(tmp_path: Path, encoder: Any, **settings: Any) -> Embedder:
+    work = tmp_path / "work"
+    work.mkdir(exist_ok=True)
+    own = Settings(**{"cache": False, "cache_dir": str(tmp_path / "cache"), **settings})
+    return Embedder(plan_of(work), encoder, own, work, Silent())
+
+
+def expected(own: Embedder, role: Any) -> np.ndarray:
+    store = own._stores[role]
+    return HashEncoder(D).encode(store.get(0, len(store)), role)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("kind", ["array", "tensor"])
+@pytest.mark.parametrize("cache", [False, True])
+def test_rows_are_those_of_the_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_device: bool, kind: str, cache: bool
+) -> None:
+    """A device is simulated by the host's memory."""
+    monkeypatch.setattr(embedding, "device_for", lambda *_: torch.device("cpu") if on_device else None)
+    for n_cached in (0, 180 if cache else 0):
+        encoder = Streaming(kind)
+        own = embedder(tmp_path, encoder, cache=cache)
+        own.need(np.array([5, 3, 5, 60]), np.arange(100)[::-1])
+        own.need(np.arange(70), np.arange(0, 200, 2))
+        own.need(np.arange(70), np.arange(0, 200, 2))
+        own.close()
+        assert (own.vectors.gather is None) == on_device
+        needed = np.unique(np.concatenate([np.arange(100), np.arange(0, 200, 2)]))
+        np.testing.assert_allclose(own.vectors.queries.numpy(), expected(own, "query"), atol=1e-6)
+        np.testing.assert_allclose(own.vectors.passages.numpy()[needed], expected(own, "passage")[needed], atol=1e-6)
+        assert not own.vectors.passages[101::2].any()
+        assert own.counts["n_texts"] == 70 + len(needed)
+        assert own.counts["n_cached"] == (own.counts["n_texts"] if n_cached else 0)
+        assert own.truncated is not None
+        if not on_device:
+            out = torch.empty((30, D))
+            own.vectors.gather("query", np.arange(40, 70), out)
+            assert torch.equal(out, own.vectors.queries[40:])
+
+
+def test_each_role_is_one_stream_of_texts_that_are_read_as_they_are_needed(tmp_path: Path) -> None:
+    encoder = Streaming()
+    own = embedder(tmp_path, encoder)
+    own.everything()
+    assert [(role, len(texts)) for role, texts in encoder.asked] == [("query", 70), ("passage", 200)]
+    assert all(isinstance(texts, StoredTexts) for _, texts in encoder.asked)
+    assert own.counts == {"n_texts": 270, "n_cached": 0, "n_encoded": 270, "n_tokens": 270, "n_truncated": 39}
+    own.everything()
+    assert len(encoder.asked) == 2
+
+
+def test_stored_texts_are_a_sequence(tmp_path: Path) -> None:
+    store = plan_of(tmp_path).passages
+    texts = StoredTexts(store, np.array([7, 3, 150, 3]))
+    expected_texts = [store.get(place, place + 1)[0] for place in (7, 3, 150, 3)]
+    assert list(texts) == expected_texts
+    assert (texts[1:3], texts[-1], texts[4:]) == (expected_texts[1:3], expected_texts[3], [])
+    with pytest.raises(IndexError):
+        texts[4]
+
+
+@pytest.mark.parametrize("kind", ["array", "tensor"])
+@pytest.mark.parametrize("scale", [1.0, 3.0, 1e-20, 1e19, 1.001])
+def test_rows_have_length_1_whatever_the_encoder_gives(tmp_path: Path, kind: str, scale: float) -> None:
+    own = embedder(tmp_path, Streaming(kind, scale))
+    own.everything()
+    lengths = torch.linalg.vector_norm(own.vectors.passages.double(), dim=1)
+    assert (lengths - 1).abs().max() < 1e-6
+    np.testing.assert_allclose(own.vectors.passages.numpy(), expected(own, "passage"), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["array", "tensor"])
+@pytest.mark.parametrize("scale", [0.0, np.nan, np.inf])
+def test_rows_without_a_direction_are_refused(tmp_path: Path, kind: str, scale: float) -> None:
+    with np.errstate(invalid="ignore"), pytest.raises(NonFiniteEmbeddingError):
+        embedder(tmp_path, Streaming(kind, scale)).everything()
+
+
+def test_rows_go_to_the_gpu_while_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    info = HashEncoder(D).info
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10**9, 2 * 10**9))
+    for name in ("cpu", "mps", "file", "endpoint"):
+        assert device_for(replace(info, device=name), 1) is None
+    gpus = replace(info, device="cuda:1,cuda:0")
+    assert device_for(gpus, 4 * 10**8) == torch.device("cuda:1")
+    assert device_for(gpus, 4 * 10**8 + 1) is None
+
+
+def test_rows_of_a_file_are_copied_to_the_device_of_the_target(tmp_path: Path) -> None:
+    rows = MappedRows(tmp_path / "rows", 10, D)
+    rows.take(np.arange(3), torch.empty((3, D), device="meta"))
+    with DeviceRows(torch.device("meta"), 10, D).writing(np.arange(2, 9)) as put:
+        put(np.arange(3), np.zeros((3, D), np.float32))
+        put(np.arange(3), torch.zeros((3, D), device="meta"))
+
+
+@pytest.mark.parametrize("n_open", [1, 2, 16])
+def test_rows_that_arrive_in_any_order_are_written_in_the_file_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_open: int
+) -> None:
+    monkeypatch.setattr(embedding, "WINDOW_BYTES", 50 * 4 * D)
+    monkeypatch.setattr(embedding, "OPEN_WINDOWS", n_open)
+    generator = np.random.default_rng(n_open)
+    values = generator.standard_normal((500, D)).astype(np.float32)
+    ids = np.sort(generator.choice(500, 430, replace=False))
+    rows = MappedRows(tmp_path / "rows", 500, D)
+    order = generator.permutation(430)
+    with rows.writing(ids) as put:
+        for start in range(0, 430, 30):
+            put(order[start : start + 30], values[ids[order[start : start + 30]]])
+    assert np.array_equal(rows.values[ids], values[ids])
+    assert not np.delete(rows.values, ids, axis=0).any()
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs posix_fallocate")
+def test_the_row_file_is_reserved_before_anything_is_encoded(tmp_path: Path) -> None:
+    rows = MappedRows(tmp_path / "rows", 1000, D)
+    status = (tmp_path / "rows").stat()
+    assert (status.st_size, status.st_blocks * 512 >= 1000 * D * 4) == (1000 * D * 4, True)
+    assert not rows.values.any()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_disk_without_room_for_the_rows_is_an_error_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def full(*_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    encoder = Streaming()
+    with pytest.raises(OutputError) as caught:
+        embedder(tmp_path, encoder).everything()
+    assert os.strerror(number) in caught.value.message
+    assert caught.value.remedy
+    assert encoder.asked == []
+
+
+@pytest.mark.parametrize("how", ["no call", "not supported"])
+def test_where_space_cannot_be_reserved_it_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    def unsupported(*_: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    if how == "no call":
+        monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    else:
+        monkeypatch.setattr(os, "posix_fallocate", unsupported, raising=False)
+    embedder(tmp_path, Streaming()).everything()
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**6, 10**6, 270 * D * 4 - 1))
+    with pytest.raises(OutputError):
+        embedder(tmp_path, Streaming())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits are POSIX")
+def test_a_limit_on_the_size_of_files_is_an_error_and_no_signal(tmp_path: Path) -> None:
+    program = """
+import resource, sys
+from pathlib import Path
+from secid.errors import OutputError
+from secid.triplets.embedding import MappedRows
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+try:
+    MappedRows(Path(sys.argv[1]), 100_000, 16)
+except OutputError:
+    print("refused")
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "rows")], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr
+
+
+def test_a_function_with_a_fingerprint_is_cached_and_one_without_is_not(tmp_path: Path) -> None:
+    for fingerprint, n_cached in (("mine", 270), ("", 0)):
+        for expected_count in (0, n_cached):
+            encoder = from_callable(
+                lambda texts, role: HashEncoder(D).encode(texts, role), "f", fingerprint=fingerprint or None
+            )
+            own = embedder(tmp_path, encoder, cache=True)
+            own.everything()
+            own.close()
+            assert own.counts["n_cached"] == expected_count
+            assert own.truncated is None
