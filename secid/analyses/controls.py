@@ -327,7 +327,8 @@ def rows_of_ids(vectors: Vectors, role: Literal["query", "passage"], ids: Index,
         rising = distinct(ids[start : start + n_rows])
         read = torch.empty(len(rising), vectors.dimension)
         vectors.gather(role, rising, read)
-        yield read.index_select(0, torch.from_numpy(np.searchsorted(rising, ids[start : start + n_rows])))
+        rows = read.index_select(0, torch.from_numpy(np.searchsorted(rising, ids[start : start + n_rows])))
+        yield rows.to(vectors.computes_on)
 
 
 def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> Tensor:

@@ -213,7 +213,7 @@ class Embedder:
         values = self._rows.values
         rows = values if isinstance(values, Tensor) else torch.from_numpy(values)
         gather = self._gather if isinstance(self._rows, MappedRows) else None
-        self.vectors = Vectors(rows[: len(plan.queries)], rows[len(plan.queries) :], gather)
+        self.vectors = Vectors(rows[: len(plan.queries)], rows[len(plan.queries) :], gather, device=gpu_of(info))
 
     @property
     def truncated(self) -> npt.NDArray[np.bool_] | None:
