@@ -159,13 +159,12 @@ def findings_table() -> str:
 
 def findings_page() -> str:
     """findings.md with its table, and a heading for each finding and caution, so that each has an anchor."""
-    from secid.pages.explain import caution_facts, drop_command
+    from secid.pages.explain import caution_facts, command_of
     from secid.results.catalogue import CAUTIONS, FINDINGS
 
     text = block(FINDINGS_PAGE.read_text(encoding="utf-8"), "findings table", findings_table())
     findings = [
-        f"### {name}\n\nNegatives that {entry.says}. {_capital(entry.do)}."
-        + (f"\n\n    {drop_command(name)}" if entry.counted else "")
+        f"### {name}\n\nNegatives that {entry.says}. {_capital(entry.do)}.\n\n    {command_of(entry)}"
         for name, entry in FINDINGS.items()
     ]
     cautions = [

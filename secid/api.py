@@ -78,11 +78,12 @@ def score(
 
     clock = Clock()
     from secid.read import open_source, passed_over, resolve_sources
+
+    specs = [fspath(source) for source in sources]
+    files = resolve_sources(specs, values)  # a missing file is an error before what takes seconds is imported
     from secid.run_folder.write import Recorder, RunFolder
     from secid.scoring.run import scored_plan
 
-    specs = [fspath(source) for source in sources]
-    files = resolve_sources(specs, values)
     recorder = Recorder(progress)
     for line in passed_over(specs):
         recorder.note(line)
@@ -237,7 +238,8 @@ def flagged(
     from secid.results.document import read_run
 
     folder, out = _folder(run), Path(path) if isinstance(path, str | PathLike) else path
-    return write_flagged(read_run(folder), folder, finding, source, out)
+    with work_folder() as work:
+        return write_flagged(read_run(folder), folder, finding, source, out, work)
 
 
 def _folder(run: str | PathLike[str]) -> Path:
@@ -318,7 +320,7 @@ def _with_other_encoders(
         loaded, _ = _load(name, own, progress)
         if loaded.info.name in table:
             raise UsageError(f"{loaded.info.name} is named twice", where="--encoder", remedy="name each encoder once")
-        table[loaded.info.name] = scores_under(plan, loaded, own, folder, progress)
+        table[loaded.info.name] = scores_under(plan, scored.findings, loaded, own, folder, progress)
     ablations = (*scored.run.ablations, over_encoders(table))
     return replace(scored, run=replace(scored.run, ablations=ablations))
 
@@ -351,11 +353,12 @@ def check(
     progress = progress or Silent()
     progress.start("load libraries", None, "")
     from secid.read import passed_over, resolve_sources
-    from secid.read.evaluation import read_evaluation
-    from secid.scoring.check import check_sources, with_commands
 
     specs = [fspath(source) for source in sources]
     files = resolve_sources(specs, values)
+    from secid.read.evaluation import read_evaluation
+    from secid.scoring.check import check_sources, with_commands
+
     for line in passed_over(specs):
         progress.note(line)
     evaluation = None if against_eval is None else read_evaluation(fspath(against_eval), titles=values.titles)

@@ -6,6 +6,7 @@ import errno
 import glob
 import os
 import platform
+import re
 import secrets
 import shutil
 import sqlite3
@@ -13,8 +14,8 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from secid.errors import OutputError, plainly
@@ -22,6 +23,8 @@ from secid.errors import OutputError, plainly
 if sys.platform != "win32":
     import fcntl
 
+PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial$")
+"""How names end that `partial_of` gives."""
 NAME_CHARACTERS = 50
 """Characters of a file's name that its partial file repeats; of four bytes each, they fit into 255."""
 
@@ -29,6 +32,32 @@ NAME_CHARACTERS = 50
 def partial_of(path: Path) -> Path:
     """A unique name in the same folder that a file has until it is whole."""
     return path.with_name(f".{path.name[:NAME_CHARACTERS]}.{secrets.token_hex(4)}.partial")
+
+
+@contextmanager
+def partial_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """New empty files to write what the paths will hold, removed at the end if they are still there.
+
+    Each is locked until then. What killed runs left in the same folders is removed too. Raises OutputError.
+    """
+    partials = [partial_of(path) for path in paths]
+    with ExitStack() as cleared:
+        for path, partial in zip(paths, partials, strict=True):
+            _clear_partials(path.parent)
+            cleared.callback(partial.unlink, missing_ok=True)
+            try:
+                partial.touch(exist_ok=False)
+            except OSError as error:
+                raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+            cleared.enter_context(_locked(partial))
+        yield partials
+
+
+def _clear_partials(folder: Path) -> None:
+    """Removes partial files in a folder that no living process has locked."""
+    for file in folder.glob(".*.partial"):
+        if PARTIAL.search(file.name):
+            _remove_abandoned(file)
 
 
 def make_folder(path: Path) -> None:
@@ -81,7 +110,8 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
                 partial.unlink(missing_ok=True)
 
 
-NO_ROOM = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
+NO_ROOM = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
+"""The disk, a quota, or the limit on the size of a file."""
 REMEDY = "free some, or use another directory: TMPDIR for work files, --run for those of a run"
 WORK_PREFIX = f"secid-{platform.node()}-"
 """Begins the names of work folders. On a shared disk, those of other machines cannot be told from abandoned ones."""
@@ -113,12 +143,12 @@ def work_folder(inside: Path | None = None) -> Iterator[Path]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[bool]:
-    """Locks a folder until the block or this process ends; False if it cannot, as when another process has."""
+def _locked(path: Path) -> Iterator[bool]:
+    """Locks a folder or file until the block or this process ends; False if it cannot, as when another process has."""
     if sys.platform == "win32":  # a folder cannot be locked there, so none is cleared
         yield False
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         locked = True
@@ -133,13 +163,22 @@ def _locked(folder: Path) -> Iterator[bool]:
 def _clear_abandoned(parent: Path) -> None:
     """Removes this user's work folders that no living process has locked."""
     for folder in parent.glob(f"{glob.escape(WORK_PREFIX)}*"):
-        with suppress(OSError):
-            status = folder.lstat()
-            old = time.time() - status.st_mtime > UNLOCKED_SECONDS
-            if sys.platform != "win32" and old and stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid():
-                with _locked(folder) as abandoned:
-                    if abandoned:
-                        shutil.rmtree(folder, ignore_errors=True)
+        if folder.is_dir():
+            _remove_abandoned(folder)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Removes a file or folder of this user that no living process has locked; no link."""
+    with suppress(OSError):
+        status = path.lstat()
+        old = time.time() - status.st_mtime > UNLOCKED_SECONDS
+        if sys.platform == "win32" or not old or stat.S_ISLNK(status.st_mode) or status.st_uid != os.getuid():
+            return
+        with _locked(path) as abandoned:
+            if abandoned and stat.S_ISDIR(status.st_mode):
+                shutil.rmtree(path, ignore_errors=True)
+            elif abandoned:
+                path.unlink()
 
 
 def _no_room(error: OSError | sqlite3.OperationalError) -> bool:

@@ -21,7 +21,7 @@ from secid.errors import SecidError
 
 DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 COMMANDS = (
     "score", "mix", "select", "flagged", "ablate", "compare", "check", "explain", "report", "schema", "gate",

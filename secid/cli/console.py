@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -36,8 +37,9 @@ class Notes(Console):
 
 
 def stdout() -> Console:
-    """The console of results: colours and width of the terminal, plain text in a pipe."""
-    return Results(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
+    """The console of results: colours and width of the terminal, plain text in a pipe. COLUMNS sets its width."""
+    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    return Results(file=sys.stdout, highlight=False, width=None if known else PIPE_COLUMNS)
 
 
 def stderr() -> Console:

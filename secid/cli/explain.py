@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+import re
 from typing import Annotated
 
 import typer
+
+LABELLED = re.compile(r"(\s*\S+:?\s{2,}|\w+:\s+|)(.*)")
+"""A line with its label, under which its further lines begin to the right."""
 
 
 def explain(
@@ -13,10 +16,20 @@ def explain(
         str | None, typer.Argument(metavar="NAME", help="A finding or caution; all are listed without it.")
     ] = None,
 ) -> None:
-    """Say what a finding is: its rule, its limit, what it needs, and what to do about it.
+    """Explain a finding: its rule, its limit, what it needs, and what to do about it.
 
     Example: secid explain false_negative
     """
+    from secid.cli.console import stdout
     from secid.pages.explain import explain_text, list_text
+    from secid.pages.terminal import command, write
 
-    sys.stdout.write(list_text() if name is None else explain_text(name))
+    console = stdout()
+    for line in (list_text() if name is None else explain_text(name)).splitlines():
+        label, text = LABELLED.match(line).groups()  # type: ignore[union-attr]
+        if label.startswith("command:"):
+            command(console, line)
+        elif text:
+            write(console, text, mark=label)
+        else:
+            console.print()

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from secid.pages.page import Table
 
 NOT_RETRIEVAL = "This mixture maximises the score, not retrieval: whether it trains a better encoder is not measured."
+OPTIMUM_NATS = 1e-10
+"""Gap below which nothing is left to gain."""
+HYBRIDS = (
+    "A hybrid is half of the draws from each of two sources: M = (M_a + M_b) / 2. Below, its score in nats by budget."
+)
 COLUMNS = (
     "alone: the source's own score in nats, higher is better. slope: nats that one more unit of its share would add, "
     "equal over all sources whose share is neither fixed nor at a bound. loss without: nats lost when it is left out "
@@ -122,18 +127,26 @@ def _print(console: Console, mixture: MixResult, written: Blend | None) -> None:
         console,
         (
             COLUMNS,
-            f"{best}; no allowed mixture is more than {mixture.gap_nats:.1e} nats above it",
+            f"{best}; {_how_near(mixture.gap_nats)}",
             f"{equal}: {mixture.equal_nats:.4f} nats",
             f"best single source: {mixture.best_single}, {mixture.best_single_nats:.4f} nats",
         ),
     )
     if mixture.hybrids:
+        print_lines(console, [HYBRIDS])
         print_table(console, _hybrids_table(mixture))
     print_lines(console, mixture.remarks)
     for part in mixture.parts:
         _print_status(console, part)
     if written is not None:
         print_lines(console, (*written_lines(written, written.path), *_drawing_lines(written, mixture.max_share)))
+
+
+def _how_near(gap_nats: float) -> str:
+    """How far the best allowed mixture may be above this one."""
+    if gap_nats < OPTIMUM_NATS:
+        return f"this is the optimum (gap below {OPTIMUM_NATS:g} nats)"
+    return f"no allowed mixture is more than {gap_nats:.1e} nats above it"
 
 
 def _print_status(console: Console, part: Part) -> None:
@@ -190,9 +203,9 @@ def _hybrids_table(mixture: MixResult) -> Table:
     pairs: dict[tuple[str, str], dict[float, float]] = {}
     for hybrid in mixture.hybrids:
         pairs.setdefault((hybrid.first, hybrid.second), {})[hybrid.budget] = hybrid.half_nats
-    columns = (foreign("half of each, nats at budget"), *(number(f"{budget:g}") for budget in budgets))
+    columns = (foreign("hybrid at budget"), *(number(f"{budget:g}") for budget in budgets))
     rows = tuple(
         (plain(f"{first} + {second}"), *(f"{values[budget]:.4f}" for budget in budgets))
         for (first, second), values in pairs.items()
     )
-    return Table(caption="Half of each", columns=columns, rows=rows)
+    return Table(caption="Hybrids", columns=columns, rows=rows)

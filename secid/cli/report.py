@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,8 @@ import typer
 
 from secid.cli.options import Legend
 from secid.errors import UsageError
+from secid.results import Run
+from secid.results.commands import in_folder
 
 
 def report(
@@ -42,7 +45,7 @@ def report(
     files = out or []
     _refuse_pages(runs)
     check_outputs(files, FORMATS, (path / "report.json" if path.is_dir() else path for path in runs))
-    named = list(zip(labels(runs), map(read_run, runs), strict=True))
+    named = [(label, _as_typed(read_run(path), path)) for label, path in zip(labels(runs), runs, strict=True)]
     run = named[0][1]
     comparison = compare(named) if len(named) > 1 else None
     for path in files:
@@ -55,6 +58,19 @@ def report(
         print_run(stdout(), run, legend=legend)
     else:
         print_page(stdout(), page_of_comparison(comparison))
+
+
+def _as_typed(run: Run, path: Path) -> Run:
+    """The run with commands that name its folder as the user did; of a report outside its folder as it is."""
+    folder = path if path.is_dir() else path.parent
+    if not (folder / "negatives.parquet").exists():
+        return run
+    name = str(folder)
+    sources = tuple(
+        replace(source, repair=None if source.repair is None else in_folder(source.repair, name))
+        for source in run.sources
+    )
+    return replace(run, folder=name, sources=sources)
 
 
 def _refuse_pages(runs: Sequence[Path]) -> None:

@@ -21,7 +21,7 @@ EASIEST = (
     "keeps those that raise the score most, which at budget 1 are nearly the same. Neither prefers hard negatives."
 )
 DEFAULT_DROP = "dropped by default with a ranking rule: {}; --drop none keeps them"
-UNSCORED = "{} of the copy are outside the scored sample, and the rows below are of the sample alone."
+UNSCORED = "{} of the copy are outside the scored sample; score, hardness and outscoring below are of the sample alone."
 TEXTS_ONLY = "Only in the sample could {} be dropped, which the encoder finds."
 SAMPLED_ONLY = (
     "{}: evaluated only for a sample of at most 1,000 queries of each source; negatives of other queries are kept"

@@ -1,47 +1,38 @@
 """The negatives of a run that have a finding, with their texts and numbers.
 
-Numbers come from negatives.parquet, in batches; texts from the files, which are read as a stream. What is looked up
-lies in a temporary database, so memory grows neither with the files nor with the number of findings. What a negative
-repeats (`match`, see `secid.results.Match`) takes one more reading of the files.
+The files are read again. Findings of the texts are those of every row, whether the run scored all of them or a sample,
+and each listing of a negative is a line; of `repeat` those that `secid select --drop repeat` leaves out. Findings that
+need the encoder are columns of negatives.parquet.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import sqlite3
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TextIO
 
-import pyarrow.parquet as pq
+import numpy as np
+import numpy.typing as npt
 
 from secid.errors import UsageError
-from secid.export.read_again import PLACEHOLDER, check_unchanged, find_source, settings_of
-from secid.export.select import refuse_not_evaluated
-from secid.export.writer import new_files
-from secid.findings.normal_form import normal_form
-from secid.read import open_source
-from secid.read.grouping import temporary_database
-from secid.records import Record, Source, encodable
-from secid.results import Match, Run
-from secid.results.catalogue import FINDINGS, known_finding
-from secid.run_folder.read import whole
+from secid.export.read_again import Original, check_unchanged, find_source, plan_again, read_labels, settings_of
+from secid.export.select import Facts, read_facts
+from secid.export.writer import new_files, writing
+from secid.findings.matches import Matcher
+from secid.findings.texts import text_masks
+from secid.pool import Plan, restricted
+from secid.progress import Silent
+from secid.results import Run
+from secid.results.catalogue import FINDINGS, TEXT_FINDINGS, known_finding
 
 NUMBERS = ("s_query_positive", "s_query_negative", "consistency", "locality", "coverage", "weight")
 """s_qp, s_qn, π, ρ, c and w of METHOD 2."""
-PLACE = ("source", "path", "line", "ordinal")
 SUFFIX = ".jsonl"
-MATCHED = frozenset({"false_negative", "repeat", "hub"})
-"""Findings whose rows say what they repeat."""
-OF_ROW = "SELECT ordinal, facts FROM flagged WHERE source = ? AND path = ? AND line = ? ORDER BY ordinal, rowid"
-MET = (
-    "UPDATE texts SET n = n + 1, path = coalesce(path, ?), line = coalesce(line, ?), ordinal = coalesce(ordinal, ?) "
-    "WHERE owner = ? AND text = ?"
-)
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +44,10 @@ class Flagged:
     n_rows: dict[str, int]
 
 
-def write_flagged(run: Run, folder: Path, finding: str, source: str | None, out: Path | TextIO) -> Flagged:
-    """Writes a JSON line for each negative with the finding, in the order of the files.
+def write_flagged(run: Run, folder: Path, finding: str, source: str | None, out: Path | TextIO, work: Path) -> Flagged:
+    """Writes a JSON line for each negative with the finding, in the order of the files, those without text last.
 
-    source : one of the run's, None for all.   out : a new file, or an open one.
+    source : one of the run's, None for all.   out : a new file, or an open one.   work : an empty folder.
     Raises UsageError for an unknown finding or one that was not evaluated, InputError where a file has changed,
     OutputError where the file exists or cannot be written.
     """
@@ -65,138 +56,114 @@ def write_flagged(run: Run, folder: Path, finding: str, source: str | None, out:
     if isinstance(out, Path):
         if not out.name.endswith(SUFFIX):
             raise UsageError(f"the rows are JSON lines: end the name in {SUFFIX}", where=str(out))
-        with new_files(out) as (partial,), partial.open("w", encoding="utf-8", newline="\n") as file:
-            return Flagged(finding=finding, path=str(out), n_rows=_write(run, folder, finding, names, file))
-    return Flagged(finding=finding, path="-", n_rows=_write(run, folder, finding, names, out))
+        with (
+            new_files(out) as (part,),
+            _sources(run, folder, finding, names, work) as sources,
+            writing(out),
+            part.open("w", encoding="utf-8", newline="\n") as file,
+        ):
+            return Flagged(finding=finding, path=str(out), n_rows=_write(sources, file))
+    with _sources(run, folder, finding, names, work) as sources:
+        return Flagged(finding=finding, path="-", n_rows=_write(sources, out))
 
 
-def _write(run: Run, folder: Path, finding: str, names: Sequence[str], file: TextIO) -> dict[str, int]:
+def _write(sources: Mapping[str, _Rows], file: TextIO) -> dict[str, int]:
+    counts = dict.fromkeys(sources, 0)
+    for name, rows in sources.items():
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            counts[name] += 1
+    return counts
+
+
+@contextmanager
+def _sources(run: Run, folder: Path, finding: str, names: Sequence[str], work: Path) -> Iterator[dict[str, _Rows]]:
+    """The lines of each source, while its texts are at hand."""
     for name in names:
         check_unchanged(find_source(run, name))
-    counts = Counter(dict.fromkeys(names, 0))
-    with closing(temporary_database()) as database:
-        _look_up(run, folder, finding, names, database)
-        _look_up_matches(run, finding, names, database)
-        for name in names:
-            for record, row in _rows(run, name, database):
-                if finding in MATCHED:
-                    row["match"] = asdict(_match(finding, record, row, database))
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
-                counts[name] += 1
-    return dict(counts)
+    settings = settings_of(run, by=None)
+    rules = partial(text_masks, known=read_labels(folder, run))
+    everything = replace(settings, max_records=None, first_k=None, positives="all")
+    with plan_again(run, names, everything, work, Silent(), rules) as (plan, originals):
+        sources = {}
+        for name, original in originals.items():
+            sample = restricted(original.planned, plan.queries, settings)
+            facts = read_facts(run, folder, original, sample, NUMBERS, tuple(FINDINGS), (finding,))
+            facts.findings["repeat"] = original.planned.has("repeat")  # not of its later copies alone
+            sources[name] = _Rows(plan, original, facts, finding, first_only=settings.positives == "first")
+        yield sources
 
 
-def _look_up(run: Run, folder: Path, finding: str, names: Sequence[str], database: sqlite3.Connection) -> None:
-    """Puts the rows of negatives.parquet that have the finding into the database."""
-    flags = {name: entry.column for name, entry in FINDINGS.items()}
-    columns = [*PLACE, *NUMBERS, *flags.values()]
-    database.execute(f"CREATE TABLE flagged ({', '.join(PLACE)}, facts)")
-    path = folder / "negatives.parquet"
-    with whole(path, folder), pq.ParquetFile(path, page_checksum_verification=True) as table:
-        for batch in table.iter_batches(columns=columns):
-            flag, sources = batch.column(flags[finding]), batch.column("source")
-            if flag.null_count:
-                missing = sources.filter(flag.is_null()).unique().to_pylist()
-                refuse_not_evaluated(
-                    run, ", ".join(missing), "--finding", [finding] if set(missing) & set(names) else []
-                )
-            facts = [
-                (
-                    *(row[column] for column in PLACE),
-                    [name for name, column in flags.items() if row[column]],
-                    {name: row[name] for name in NUMBERS},
-                )
-                for row in batch.filter(flag).to_pylist()
-                if row["source"] in names
-            ]
-            rows = ((*place, json.dumps({"findings": own, **numbers})) for *place, own, numbers in facts)
-            database.executemany("INSERT INTO flagged VALUES (?, ?, ?, ?, ?)", rows)
-    database.execute("CREATE INDEX place ON flagged (source, path, line)")
+@dataclass(frozen=True)
+class _Rows:
+    """The lines of one source."""
 
+    plan: Plan
+    original: Original
+    facts: Facts
+    finding: str
+    first_only: bool
 
-def _rows(run: Run, name: str, database: sqlite3.Connection) -> Iterator[tuple[Record, dict[str, Any]]]:
-    """The rows of one source in the order of its files, each with the record that lists it."""
-    first_only = settings_of(run, by=None).positives == "first"
-    if database.execute("SELECT 1 FROM flagged WHERE source = ? LIMIT 1", (name,)).fetchone() is None:
-        return
-    for item in _records(run, name):
-        for ordinal, facts in database.execute(OF_ROW, (name, encodable(item.path), item.line)):
-            yield (
-                item,
-                {
-                    "source": name,
-                    "path": item.path,
-                    "line": item.line,
-                    "ordinal": ordinal,
-                    "query": item.query,
-                    # Of several positives the table does not name the one that a policy scored.
-                    "positive": item.positives[0] if first_only else None,
-                    **({"positives": item.positives} if len(item.positives) > 1 else {}),
-                    "negative": item.negatives[ordinal],
-                    **json.loads(facts),
-                },
-            )
-
-
-def _records(run: Run, name: str) -> Iterator[Record]:
-    """The records of one source as its files list them."""
-    source = Source(PLACEHOLDER, tuple(file.path for file in find_source(run, name).paths))
-    for item in open_source(source, settings_of(run, by=None)):
-        if isinstance(item, Record) and (item.split == "" or name.endswith(f":{item.split}")):
-            yield item
-
-
-def _look_up_matches(run: Run, finding: str, names: Sequence[str], database: sqlite3.Connection) -> None:
-    """Puts what the flagged negatives repeat into the database, among the rows of the named sources.
-
-    texts: a flagged text by what it may be met under, its query or record, with the first place and the number met.
-    """
-    if finding not in MATCHED:
-        return
-    database.execute("CREATE TABLE texts (owner, text, path, line, ordinal, n DEFAULT 0, PRIMARY KEY (owner, text))")
-    database.execute("CREATE TABLE served (text, query, PRIMARY KEY (text, query))")
-    for name in names:
-        for record, row in _rows(run, name, database):
-            owner, text = _owner(finding, name, record), _key(normal_form(row["negative"]))
-            if finding == "hub":
-                database.execute("INSERT OR IGNORE INTO served VALUES (?, ?)", (owner + text, _query_key(record)))
-            else:
-                database.execute("INSERT OR IGNORE INTO texts (owner, text) VALUES (?, ?)", (owner, text))
-    for name in names if finding != "hub" else ():
-        for item in _records(run, name):
-            owner = _owner(finding, name, item)
-            if database.execute("SELECT 1 FROM texts WHERE owner = ? LIMIT 1", (owner,)).fetchone() is None:
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        listed, match_of = self._listed(), self._matches()
+        planned = self.original.planned
+        for place, row, part in self.original.rows():
+            if row is None:
                 continue
-            for ordinal, passage in enumerate(item.positives if finding == "false_negative" else item.negatives):
-                database.execute(MET, (encodable(item.path), item.line, ordinal, owner, _key(normal_form(passage))))
+            for ordinal in np.flatnonzero(listed[part]).tolist():
+                triplet = int(planned.listed[part][ordinal])
+                positives = [passage.text for passage in row.positives]
+                # Of several positives nothing here names the one that a policy scored.
+                positive = positives[0] if self.first_only else None
+                more = {"positives": positives} if len(positives) > 1 else {}
+                match = match_of(triplet)
+                yield {
+                    **self._start(place.path, place.line, ordinal),
+                    "query": row.query,
+                    "positive": positive,
+                    **more,
+                    "negative": row.negatives[ordinal].text,
+                    "findings": [name for name, flags in self.facts.findings.items() if flags[triplet]],
+                    **self._numbers(triplet),
+                    **({} if match is None else {"match": asdict(match)}),
+                }
+        yield from self._blanks()
 
+    def _start(self, path: str, line: int, ordinal: int | None) -> dict[str, Any]:
+        return {"source": self.original.name, "path": path, "line": line, "ordinal": ordinal}
 
-def _match(finding: str, record: Record, row: dict[str, Any], database: sqlite3.Connection) -> Match:
-    """What a flagged negative repeats."""
-    owner = _owner(finding, row["source"], record)
-    text = _key(normal_form(row["negative"]))
-    if finding == "hub":
-        (n,) = database.execute("SELECT count(*) FROM served WHERE text = ?", (owner + text,)).fetchone()
-        return Match(kind="queries", n=n)
-    place = "SELECT path, line, ordinal, n FROM texts WHERE owner = ? AND text = ?"
-    path, line, ordinal, n = database.execute(place, (owner, text)).fetchone()
-    if finding == "false_negative":
-        return Match(kind="positive", path=path, line=line)
-    if (path, line, ordinal) == (encodable(row["path"]), row["line"], row["ordinal"]):
-        return Match(kind="copies", n=n)
-    return Match(kind="earlier", path=path, line=line, n=ordinal + 1)
+    def _numbers(self, triplet: int) -> Mapping[str, float | None]:
+        """None for a negative outside the sample."""
+        scored = self.facts.scored[triplet]
+        return {name: float(of[triplet]) if scored else None for name, of in self.facts.numbers.items()}
 
+    def _listed(self) -> Flags:
+        """(L,) which listed negatives have a line: of a finding of the texts all listings, else the first."""
+        planned = self.original.planned
+        again = np.ones(len(planned.listed), np.bool_)
+        again[np.unique(planned.listed, return_index=True)[1]] = False
+        if self.finding == "repeat":
+            return np.asarray(again | planned.again()[planned.listed])
+        flags = self.facts.findings[self.finding][planned.listed]
+        return np.asarray(flags if self.finding in TEXT_FINDINGS else flags & ~again)
 
-def _owner(finding: str, source: str, record: Record) -> bytes:
-    """Under what a text is met: a positive under its query, a repeat in its record, a hub in its source."""
-    if finding == "false_negative":
-        return _query_key(record)
-    return _key(source, record.query, record.positives[0]) if finding == "repeat" else _key(source)
+    def _matches(self) -> Any:
+        """Gives what the negative of a triplet repeats; None for a finding that repeats nothing."""
+        matcher, planned = Matcher(self.plan), self.original.planned
+        if self.finding == "repeat":
+            return partial(matcher.earlier, planned)
+        if self.finding != "hub":
+            return lambda triplet: matcher.of(self.finding, planned, triplet)
+        first = {text: place for place, text in reversed(list(enumerate(planned.negatives.tolist())))}
+        served = cache(lambda place: matcher.of("hub", planned, place))
+        return lambda triplet: served(first[int(planned.negatives[triplet])])
 
-
-def _query_key(record: Record) -> bytes:
-    return _key(normal_form(record.query))
-
-
-def _key(*texts: str) -> bytes:
-    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=16).digest()
+    def _blanks(self) -> Iterator[dict[str, Any]]:
+        """Negatives without text: a line each, with the row that lists it."""
+        planned, none = self.original.planned, dict.fromkeys(NUMBERS)
+        blanks = planned.blanks if self.finding == "empty" else planned.blanks.only(planned.blanks.count < 0)
+        places = zip(blanks.file.tolist(), blanks.line.tolist(), blanks.count.tolist(), strict=True)
+        for file, line, count in places:
+            texts = {"query": None, "positive": None, "negative": ""}
+            for _ in range(count):
+                yield {**self._start(planned.source.paths[file], line, None), **texts, "findings": ["empty"], **none}

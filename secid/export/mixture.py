@@ -27,7 +27,7 @@ import numpy.typing as npt
 from secid.errors import UsageError
 from secid.export.read_again import Original, find_source, plan_again, read_labels, settings_of
 from secid.export.rows import Passage, Row
-from secid.export.writer import Written, new_files, schema_of, suffix_of, write_rows
+from secid.export.writer import Written, new_files, schema_of, suffix_of, write_rows, writing
 from secid.findings.copies import CopyFinder, Positives
 from secid.findings.normal_form import text_forms
 from secid.findings.texts import mask_of
@@ -126,8 +126,9 @@ def write_blend(
         sources = {name: originals[name].planned for name in names}
         drawn, counts = _drawn(plan, sources, shares, planned, seed, bounds)
         deal = _Deal(plan, originals, base, drawn)
-        written = write_rows(deal.rows, schema, mixed, suffix)
-        with log.open("w", encoding="utf-8", newline="\n") as lines:
+        with writing(out):
+            written = write_rows(deal.rows, schema, mixed, suffix)
+        with writing(provenance), log.open("w", encoding="utf-8", newline="\n") as lines:
             n_drawn = deal.write_provenance(lines, one_each=written.layout == "triplets")
     return Blend(
         **vars(written),

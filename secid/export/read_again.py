@@ -24,7 +24,8 @@ from secid.settings import FIELDS, Settings
 
 PLACEHOLDER = "source"
 """Name a source is planned under: its own may end in the split that the plan adds to it."""
-MOVED = "run secid in the folder where the run was made, with its files in place"
+MOVED = "this path is relative to the folder in which `secid score` was run: run secid there, with the file in place"
+RESTORE = "put the file back, or score it where it is now"
 CHANGED = "score it again, or restore the file that was scored"
 
 
@@ -76,7 +77,8 @@ def check_present(source: SourceResult) -> None:
         try:
             n_bytes = Path(file.path).stat().st_size
         except OSError as error:
-            raise InputError(f"cannot be read again ({error.strerror})", where=file.path, remedy=MOVED) from error
+            remedy = RESTORE if Path(file.path).is_absolute() else MOVED
+            raise InputError(f"cannot be read again ({error.strerror})", where=file.path, remedy=remedy) from error
         if n_bytes != file.n_bytes:
             raise _changed(file.path)
 

@@ -22,8 +22,9 @@ from secid.encode import Encoder, load
 from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
 from secid.export.read_again import Original, find_source, plan_again, read_labels, settings_of
 from secid.export.rows import Row
-from secid.export.writer import Written, new_files, schema_of, suffix_of, write_rows
+from secid.export.writer import Written, new_files, schema_of, suffix_of, write_rows, writing
 from secid.findings.rows import SAMPLED
+from secid.findings.summary import text_findings_of
 from secid.findings.texts import text_masks
 from secid.pool import Plan, PlannedSource, plan_with, restricted
 from secid.pool import select as part_of
@@ -42,6 +43,8 @@ Flags = npt.NDArray[np.bool_]
 Strings = npt.NDArray[np.object_]
 
 PLACE = ("source", "record", "negative")
+SUMMED = ("influence", "information")
+"""Columns of negatives.parquet that add up over the positives that a negative is scored against."""
 RULES = ("top", "min_weight", "max")
 """Why a ranking rule leaves a negative out."""
 UNSCORED = "not scored: outside the sample or the first K"
@@ -186,13 +189,15 @@ def select(
         ),
     ):
         original = originals[result.name]
-        facts = _read_facts(run, folder, original, restricted(original.planned, plan.queries, settings), rule)
+        sample = restricted(original.planned, plan.queries, settings)
+        facts = read_facts(run, folder, original, sample, get_args(By), rule.drop, rule.drop, "--drop")
         reasons = reasons_left_out(original.planned, facts, rule)
         selected = _Selected(original, facts, reasons, _listed_reasons(original.planned, reasons, rule))
         selected.refuse_nothing()
-        with log.open("w", encoding="utf-8", newline="\n") as lines:
+        with writing(left_out_path), log.open("w", encoding="utf-8", newline="\n") as lines:
             left_out, rows_skipped = selected.write_left_out(lines)
-        written = write_rows(selected.rows, schema, copy, suffix)
+        with writing(out):
+            written = write_rows(selected.rows, schema, copy, suffix)
         encoder = encoder or load(settings_of(run), progress)
         scored = _scored_again(run, folder, plan, selected, settings, "repeat" in rule.drop, encoder, work, progress)
     return Selection(
@@ -212,28 +217,38 @@ def select(
 
 
 @dataclass(frozen=True)
-class _Facts:
+class Facts:
     """What is known of a source's negatives, (T,) each, in the order of the plan's triplets.
 
-    scored  : those that the run scored.   numbers : their weight, influence and information; NaN for the others.
-    findings : of the rule's names, in its order. Of the others no finding that needs the encoder is known.
+    scored   : those that the run scored.   numbers : columns of negatives.parquet; NaN for the others.
+    findings : by name, in the order given. One that needs the encoder is False for the others.
     """
 
     scored: Flags
     numbers: Mapping[str, Floats]
-    findings: Mapping[str, Flags]
+    findings: dict[str, Flags]
 
 
-def _read_facts(run: Run, folder: Path, original: Original, sample: PlannedSource, rule: Rule) -> _Facts:
-    """Findings of the texts, and a source's columns of negatives.parquet: the mean weight and any finding of a
-    negative that is scored against several positives.
+def read_facts(
+    run: Run,
+    folder: Path,
+    original: Original,
+    sample: PlannedSource,
+    numbers: Sequence[str],
+    findings: Sequence[str],
+    needed: Collection[str],
+    flag: str = "--finding",
+) -> Facts:
+    """Findings of the texts, and a source's columns of negatives.parquet: the mean of a number and any finding of a
+    negative that is scored against several positives; influence and information are sums.
 
-    sample : the part of the source that the run scored. Raises UsageError for a finding that was not evaluated,
-    InputError where the table is damaged, or is not that of these files.
+    sample : the part of the source that the run scored.   needed : findings that must have been evaluated, else
+    UsageError; of the others none is known. flag : names them. Raises InputError where the table is damaged, or is not
+    that of these files.
     """
     planned, name = original.planned, original.name
-    columns = {finding: FINDINGS[finding].column for finding in rule.drop if finding not in TEXT_FINDINGS}
-    table = read_negatives(folder, [*PLACE, *get_args(By), *columns.values()], name)
+    columns = {finding: FINDINGS[finding].column for finding in findings if finding not in TEXT_FINDINGS}
+    table = read_negatives(folder, [*PLACE, *numbers, *columns.values()], name)
     record, negative = table["record"].to_numpy(), table["negative"].to_numpy()
     fits = len(record) > 0 and int(record.max()) < sample.n_records
     place = sample.negative_offsets[record] + negative if fits else record
@@ -243,27 +258,33 @@ def _read_facts(run: Run, folder: Path, original: Original, sample: PlannedSourc
             where=str(folder / "negatives.parquet"),
             remedy="score the source again",
         )
-    refuse_not_evaluated(
-        run, name, "--drop", [finding for finding, column in columns.items() if table[column].null_count]
-    )
+    missing = [finding for finding, column in columns.items() if table[column].null_count]
+    refuse_not_evaluated(run, name, flag, [finding for finding in missing if finding in needed])
     triplet = np.full(planned.n_triplets, -1)
     triplet[planned.listed] = sample.listed
     scored = triplet >= 0
 
     def summed(column: str) -> Floats:
-        values: Floats = np.bincount(place, table[column].to_numpy(), sample.n_triplets).astype(np.float64)[triplet]
-        return values
+        values = table[column].cast("float64").fill_null(0.0).to_numpy()
+        sums: Floats = np.bincount(place, values, sample.n_triplets).astype(np.float64)[triplet]
+        return sums
 
-    numbers = {column: np.where(scored, summed(column), np.nan) for column in get_args(By)}
-    numbers["weight"] /= np.bincount(place, minlength=sample.n_triplets)[triplet]
-    of_texts = {"repeat": planned.again()}
-    findings = {
-        finding: scored & (summed(columns[finding]) > 0)
-        if finding in columns
-        else of_texts.get(finding, planned.has(finding))
-        for finding in rule.drop
-    }
-    return _Facts(scored, numbers, findings)
+    n_positives = np.bincount(place, minlength=sample.n_triplets)[triplet]
+    return Facts(
+        scored,
+        {
+            column: np.where(scored, summed(column) / (1 if column in SUMMED else n_positives), np.nan)
+            for column in numbers
+        },
+        {
+            finding: scored & (summed(columns[finding]) > 0)
+            if finding in columns
+            else planned.again()
+            if finding == "repeat"
+            else planned.has(finding)
+            for finding in findings
+        },
+    )
 
 
 def refuse_not_evaluated(run: Run, source: str, flag: str, findings: Collection[str]) -> None:
@@ -277,7 +298,7 @@ def refuse_not_evaluated(run: Run, source: str, flag: str, findings: Collection[
         )
 
 
-def reasons_left_out(planned: PlannedSource, facts: _Facts, rule: Rule) -> Strings:
+def reasons_left_out(planned: PlannedSource, facts: Facts, rule: Rule) -> Strings:
     """(T,) why each negative is left out; "" for those that stay. Of equals the one listed first stays."""
     reasons = np.full(planned.n_triplets, "", dtype=object)
     for finding, flags in reversed(list(facts.findings.items())):  # the catalogue's first one counts
@@ -313,7 +334,7 @@ class _Selected:
     """What stays of a source.   reasons : (T,) as `reasons_left_out` gives them.   listed : (L,) of what rows list."""
 
     original: Original
-    facts: _Facts
+    facts: Facts
     reasons: Strings
     listed: Strings
 
@@ -408,13 +429,19 @@ def _scored_again(
     stays = (selected.reasons == "") & selected.facts.scored
     if not stays.any():  # only negatives outside the sample are left
         raise NothingToScoreError("none of the negatives that the run scored is left", where=name)
-    records = np.isin(np.arange(planned.n_records), planned.triplet_record()[stays])
-    plan = plan_with(plan, (part_of(planned, records, stays),))
+    copy = replace(plan, sources=(_part(planned, selected.reasons == ""),))
+    texts = text_findings_of(copy, settings)
+    plan = plan_with(plan, (_part(planned, stays),))
     pool, reference = read_frequencies(folder, run), read_reference(folder, run)
-    measured = measure(plan, encoder, settings, work, Clock(), progress, pool, reference)
+    measured = measure(plan, encoder, settings, work, Clock(), progress, pool, reference, texts=texts)
     files = {file.path: file for file in find_source(run, name).paths}
     scored = finished(measured, files, encoder, Resolved(settings, dict.fromkeys(FIELDS, "run")), Clock(), None)
     return scored.run.sources[0]
+
+
+def _part(planned: PlannedSource, stays: Flags) -> PlannedSource:
+    """The source with some of its negatives, and the records that have one of them. stays: (T,)."""
+    return part_of(planned, np.isin(np.arange(planned.n_records), planned.triplet_record()[stays]), stays)
 
 
 def _answer(source: SourceResult, budget: float) -> Answer:

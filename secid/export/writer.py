@@ -15,7 +15,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from io import TextIOWrapper
@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, Literal, cast, get_args
 
 from secid.errors import InputError, OutputError, UsageError
 from secid.export.rows import QUERY_ID, SCORE_COLUMNS, Row
-from secid.files import partial_of
+from secid.files import partial_files
 from secid.read.reader import HEAD_ROWS
 from secid.read.schemas.detect import detect
 from secid.records import Scalar
@@ -105,17 +105,20 @@ def new_files(*paths: Path) -> Iterator[list[Path]]:
             raise OutputError("no such directory", where=str(path.parent), remedy="create it first")
         if path.exists() or path.is_symlink():
             raise OutputError("already exists", where=str(path), remedy="name another file; nothing is overwritten")
-    partials = [partial_of(path) for path in paths]
-    try:
+    with partial_files(paths) as partials:
         yield partials
         for partial, path in zip(partials, paths, strict=True):
-            partial.replace(path)
+            with writing(path):
+                partial.replace(path)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Blames `path` for errors of the block, which does no more than write it. Raises OutputError."""
+    try:
+        yield
     except OSError as error:
-        raise OutputError(f"cannot be written: {error.strerror}", where=str(paths[0])) from error
-    finally:
-        for partial in partials:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
+        raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
 
 
 @dataclass

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from secid.findings.matches import Matcher
 from secid.findings.rows import SAMPLED, Rule, Thresholds, row_rules
 from secid.findings.summary import (
+    RowPlace,
     SourceFindings,
     cut,
     one_a_query,
     overlaps_of,
     source_finding,
     text_example,
-    text_findings,
-    text_places,
 )
 from secid.pool import SPLITTERS, Plan, splitter
 from secid.results import TripletExample
@@ -43,6 +41,7 @@ class Inspector:
     truncated : (n_passages,) which passages the encoder cut; None where it does not say.
     unknown   : (n_passages,) which are in a script that the encoder's tokenizer does not know; None where it has none.
     reference : random passages to compare with, where there are any.
+    texts     : findings of the texts by source, of all rows read.
     """
 
     def __init__(
@@ -52,17 +51,17 @@ class Inspector:
         truncated: Flags | None,
         unknown: Flags | None,
         reference: RandomReference | None,
+        texts: Mapping[str, SourceFindings],
         settings: Settings,
     ) -> None:
-        self._plan, self._coverages, self._settings = plan, coverages, settings
+        self._plan, self._coverages, self._texts, self._settings = plan, coverages, texts, settings
         self._truncated, self._unknown, self._reference = truncated, unknown, reference
-        self._matcher = Matcher(plan)
         self._wordless = coverages.lexicon(settings.tokenizer).queries_without_tokens()
 
     def inspect(self, item: Measured) -> tuple[TripletTable, SourceFindings]:
         """The table with all findings as columns, and what they come to. Source: METHOD 4, 14."""
         table, settings = item.table, self._settings
-        texts = text_findings(self._plan, table.source, self._matcher, settings)
+        texts = self._texts[item.name]
         thresholds = Thresholds(settings.high_coverage, settings.valid, settings.far)
         rules = row_rules(table, thresholds, self._reference, self._truncated, self._unknown, self._wordless)
         table = table.with_findings({name: table.source.has(name)[table.triplets.place] for name in TEXT_FINDINGS})
@@ -70,29 +69,34 @@ class Inspector:
         names = names_of(item.query_keys)
         sample = None if self._reference is None else sampled(table.triplets.query, self._reference)
         shares = {
-            **texts.shares,
+            **{name: texts.shares[name] for name in TEXT_FINDINGS},
             **{
                 name: table.share_of(rule.flags, names, sample if name in SAMPLED else None)
                 for name, rule in rules.items()
             },
         }
         shares = {name: shares[name] for name in FINDINGS if name in shares}
-        examples = {result.name: result.examples for result in texts.findings}
+        of_texts = {result.name: result for result in texts.findings if result.name in TEXT_FINDINGS}
         writer = _ExampleWriter(self._plan, item, table, self._coverages, settings)
-        places = {name: text_places(self._plan, table.source, name, settings) for name in TEXT_FINDINGS}
         return table, SourceFindings(
             tuple(
-                source_finding(
-                    name,
-                    share,
-                    writer.measured(examples[name], places[name]) if name in examples else writer.worst(rules[name]),
-                    *_parts(item, table, name),
+                replace(
+                    source_finding(
+                        name,
+                        share,
+                        writer.measured(of_texts[name].examples, texts.places[name])
+                        if name in of_texts
+                        else writer.worst(rules[name]),
+                        *_parts(item, table, name),
+                    ),
+                    n_rows=of_texts[name].n_rows if name in of_texts else None,
                 )
                 for name, share in shares.items()
             ),
             overlaps_of({name: table.has(name) for name in shares}, table.share),
             shares,
             texts.status,
+            texts.places,
         )
 
 
@@ -126,11 +130,21 @@ class _ExampleWriter:
         chosen = one_a_query(self._plan, self._table.triplets.query[inside], rule.severity[inside], self._settings)
         return tuple(self._example(int(row)) for row in inside[chosen])
 
-    def measured(self, examples: Sequence[TripletExample], places: Sequence[int]) -> tuple[TripletExample, ...]:
-        """Examples of a finding of the texts as their triplets are scored. places: of the first examples."""
-        rows = [int(np.flatnonzero(self._table.triplets.place == place)[0]) for place in places[: len(examples)]]
-        shown = (replace(self._example(row), match=example.match) for row, example in zip(rows, examples, strict=False))
-        return (*shown, *examples[len(rows) :])
+    def measured(self, examples: Sequence[TripletExample], places: Sequence[RowPlace]) -> tuple[TripletExample, ...]:
+        """Examples of a finding of the texts, with the numbers of those that are scored. places: of the first ones."""
+        shown = [
+            example if row is None else replace(self._example(row), match=example.match, negative=example.negative)
+            for example, row in zip(examples, map(self._row, places), strict=False)
+        ]
+        return (*shown, *examples[len(shown) :])
+
+    def _row(self, place: RowPlace) -> int | None:
+        """The first row of the table that is of this negative; None for one outside the sample."""
+        planned = self._table.source
+        same = (planned.negative_file, planned.negative_line, planned.negative_ordinal)
+        (places,) = np.nonzero(np.logical_and.reduce([own == value for own, value in zip(same, place, strict=True)]))
+        rows = np.flatnonzero(np.isin(self._table.triplets.place, places))
+        return int(rows[0]) if len(rows) else None
 
     def _example(self, row: int) -> TripletExample:
         rows, planned = self._table.triplets, self._table.source

@@ -205,6 +205,19 @@ def is_mojibake(text: str) -> bool:
     return n_unlikely >= MIN_BADNESS * before.total() or n_replaced >= MIN_REPAIRED * before.total()
 
 
+def damage_start(text: str) -> int:
+    """Where the damage of a text begins: the first character that repairing changes, else the first beyond ASCII.
+
+    >>> damage_start("on the DÃ¤chern")
+    8
+    """
+    fixed = ftfy.fix_encoding(text)
+    if fixed != text:
+        return next((at for at, pair in enumerate(zip(text, fixed, strict=False)) if pair[0] != pair[1]), 0)
+    first = BEYOND_ASCII.search(text)
+    return first.start() if first else 0
+
+
 def _beyond_ascii(text: str) -> Counter[str]:
     return Counter(BEYOND_ASCII.findall(text))
 

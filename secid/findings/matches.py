@@ -25,7 +25,7 @@ class Matcher:
         if name == "false_negative":
             return self._positive(planned, place)
         if name == "repeat":
-            return self._earlier(planned, place)
+            return self.copies(planned, place) or self.earlier(planned, place)
         return self._served(planned, place) if name == "hub" else None
 
     def _positive(self, planned: PlannedSource, place: int) -> Match:
@@ -43,21 +43,27 @@ class Matcher:
             kind="positive", path=plan.label_paths[plan.label_path[first]], line=int(plan.label_line[first]) or None
         )
 
-    def _earlier(self, planned: PlannedSource, place: int) -> Match:
-        """Where the record lists the text first; how often, where that is this place."""
-        record = _record(planned, place)
-        low, high = planned.negative_offsets[record : record + 2]
-        forms = self._forms(planned.negatives[low:high])
-        same = low + np.flatnonzero(forms == forms[place - low])
-        first = int(same[0])
-        if first == place:
-            return Match(kind="copies", n=int(planned.copies[same].sum()))
+    def copies(self, planned: PlannedSource, place: int) -> Match | None:
+        """How often the record lists the text; None where it does so before `place`."""
+        same = self._same(planned, place)
+        return Match(kind="copies", n=int(planned.copies[same].sum())) if same[0] == place else None
+
+    def earlier(self, planned: PlannedSource, place: int) -> Match:
+        """Where the record lists the text first."""
+        first = self._same(planned, place)[0]
         return Match(
             kind="earlier",
             path=planned.source.paths[int(planned.negative_file[first])],
             line=int(planned.negative_line[first]),
             n=int(planned.negative_ordinal[first]) + 1,
         )
+
+    def _same(self, planned: PlannedSource, place: int) -> Index:
+        """Rising places of the text in its record."""
+        record = _record(planned, place)
+        low, high = planned.negative_offsets[record : record + 2]
+        forms = self._forms(planned.negatives[low:high])
+        return np.asarray(low + np.flatnonzero(forms == forms[place - low]))
 
     def _served(self, planned: PlannedSource, place: int) -> Match:
         """How many queries have the text as a negative. Every triplet of a hub has the finding."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from secid.findings.languages import damage_start
 from secid.findings.matches import Matcher
 from secid.findings.shares import ListedNegatives
 from secid.findings.status import SourceStatus, source_status
@@ -19,9 +20,12 @@ from secid.triplets.estimates import Share, names_of, share_interval
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.int64]
+RowPlace = tuple[int, int, int]
 
 EXAMPLE_CHARACTERS = 600
 """A passage is cut to this length in the report: enough to judge it, small enough for a page."""
+BEFORE_CHARACTERS = 20
+"""Shown before what a finding is about."""
 SEVERITY_DECIMALS = 5
 """Of how bad a triplet is: copies of one text differ in the seventh, by the batch they were encoded in."""
 
@@ -41,32 +45,59 @@ class Case:
 
 @dataclass(frozen=True)
 class SourceFindings:
-    """Findings of one source. shares: of each, by name.   status: by its counted defects."""
+    """Findings of one source. shares: of each, by name.   status: by its counted defects.
+
+    places : of the examples of the texts' findings, by name.
+    """
 
     findings: tuple[SourceFinding, ...]
     overlaps: Mapping[str, Mapping[str, int]]
     shares: Mapping[str, Share]
     status: SourceStatus
+    places: Mapping[str, Sequence[RowPlace]] = field(default_factory=dict)
+
+
+def text_findings_of(plan: Plan, settings: Settings) -> dict[str, SourceFindings]:
+    """Findings of the texts of all sources of a plan, by name."""
+    matcher = Matcher(plan)
+    return {planned.name: text_findings(plan, planned, matcher, settings) for planned in plan.sources}
 
 
 def text_findings(plan: Plan, planned: PlannedSource, matcher: Matcher, settings: Settings) -> SourceFindings:
     """Findings of the texts of one source, while the plan's texts are at hand. matcher: of the plan."""
     listed = ListedNegatives(planned, plan.queries.keys)
     shares = listed.shares()
+    places = {name: text_places(plan, planned, name, settings) for name in shares}
 
     def shown(name: str) -> tuple[TripletExample, ...]:
         examples = [
-            replace(text_example(plan, planned, place), match=matcher.of(name, planned, place))
-            for place in text_places(plan, planned, name, settings)
+            replace(
+                text_example(plan, planned, place, damage_start if name == "mojibake" else None),
+                match=matcher.of(name, planned, place),
+            )
+            for place in places[name]
         ]
         return tuple([*examples, *(_blanks(planned) if name == "empty" else ())][: settings.examples])
 
     return SourceFindings(
-        tuple(source_finding(name, share, shown(name)) for name, share in shares.items()),
+        tuple(
+            replace(
+                source_finding(name, share, shown(name)),
+                n_rows=planned.tally.n_repeated_rows if name == "repeat" else None,
+            )
+            for name, share in shares.items()
+        ),
         overlaps_of({name: planned.has(name) for name in shares}, None),
         shares,
         source_status(planned, shares, listed.flagged()),
+        {name: [row_place(planned, place) for place in own] for name, own in places.items()},
     )
+
+
+def row_place(planned: PlannedSource, place: int) -> RowPlace:
+    """File, line, and place in its row of the negative at `place`, as it is first listed."""
+    file, line, ordinal = planned.negative_file, planned.negative_line, planned.negative_ordinal
+    return int(file[place]), int(line[place]), int(ordinal[place])
 
 
 def wordless_finding(plan: Plan, planned: PlannedSource, wordless: Flags, settings: Settings) -> SourceFinding:
@@ -119,8 +150,13 @@ def text_places(plan: Plan, planned: PlannedSource, name: str, settings: Setting
     return [int(place) for place in places[one_a_query(plan, query, np.zeros(len(places)), settings)]]
 
 
-def text_example(plan: Plan, planned: PlannedSource, place: int) -> TripletExample:
-    """A negative with its query and the first positive of its record."""
+def text_example(
+    plan: Plan, planned: PlannedSource, place: int, start_of: Callable[[str], int] | None = None
+) -> TripletExample:
+    """A negative with its query and the first positive of its record.
+
+    start_of : where in the negative begins what a finding is about.
+    """
     record = int(np.searchsorted(planned.negative_offsets, place, side="right")) - 1
     ids = np.array([planned.positives[planned.positive_offsets[record]], planned.negatives[place]])
     positive, negative = plan.passages.take(ids)
@@ -129,7 +165,7 @@ def text_example(plan: Plan, planned: PlannedSource, place: int) -> TripletExamp
         line=int(planned.negative_line[place]),
         query=cut(plan.queries.take(planned.query[[record]])[0]),
         positive=cut(positive),
-        negative=cut(negative),
+        negative=cut(negative, start_of(negative) if start_of else 0),
     )
 
 
@@ -150,5 +186,8 @@ def one_a_query(plan: Plan, query: Index, severity: Floats, settings: Settings) 
     return order[np.sort(first)][: settings.examples]
 
 
-def cut(text: str) -> str:
+def cut(text: str, at: int = 0) -> str:
+    """The text as an example shows it: from a few words before `at`, so that pages that cut further still show it."""
+    if at > BEFORE_CHARACTERS:
+        text = f"…{text[at - BEFORE_CHARACTERS :]}"
     return text if len(text) <= EXAMPLE_CHARACTERS else text[: EXAMPLE_CHARACTERS - 1] + "…"

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from secid.pages.findings import STATUS, above_limit, heat_table, sentence, statuses_line
 from secid.pages.formats import formats
-from secid.pages.glossary import by_reason, in_plain_words
+from secid.pages.glossary import ONE_POSITIVE, by_reason, in_plain_words
 from secid.pages.numbers import capital, count, fraction, listed, percent, plural
 from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import code, named, plain, short
@@ -16,6 +16,7 @@ from secid.pages.sections.origin import overlap_section
 from secid.records import encodable
 from secid.results.catalogue import CAUTIONS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution, Spread
+from secid.results.commands import hidden
 
 SHOWN_PLACES = 3
 """Rows that a caution names."""
@@ -48,8 +49,23 @@ def verdict(check: Check) -> list[str]:
             f"Compared with {plural(evaluation.n_queries, 'evaluation query', 'evaluation queries')} and "
             f"{plural(evaluation.n_relevant_passages, 'relevant passage')} of {named(evaluation.folder)}."
         )
-    lines.append("False negatives are found by the labelled positives of these files.")
+    if check.one_positive:
+        lines.append(ONE_POSITIVE)
+    else:
+        more = f" and in the qrels ({count(check.n_of_qrels)} more)" if check.n_of_qrels else ""
+        lines.append(f"Only passages labelled positive in these files{more} count as false negatives.")
+    lines += filter(None, [_why_no_command(check)])
     return lines if check.score else [*lines, "Hardness, inversions and the score need an encoder: run secid score."]
+
+
+def _why_no_command(check: Check) -> str:
+    """Why no command repairs the sources that need it."""
+    paths = [file.path for source in check.sources for file in source.files]
+    if check.score or all(source.status != "repair" for source in check.sources):
+        return ""
+    if any(map(hidden, paths)):
+        return "A file name holds control characters, so no command can name it: rename the file."
+    return "Standard input cannot be read again, so no command can repair it: save it to a file and check that."
 
 
 def _answer(sources: Sequence[CheckedSource]) -> Table:
@@ -77,7 +93,7 @@ def _findings(source: CheckedSource) -> SourceFindings:
             examples=item.examples,
             n_negatives=item.n_negatives,
         )
-        for item in sorted(source.findings, key=lambda item: FINDINGS[item.name].urgency)
+        for item in sorted(source.findings, key=lambda item: (FINDINGS[item.name].urgency, -item.share))
         if above_limit(item)
     ]
     items += [_caution(item) for item in source.cautions if item.exceeded]

@@ -9,14 +9,14 @@ from typing import NamedTuple, TypeVar
 from rich.console import Console
 
 from secid.pages.check_page import TO_REPAIR, left_out, verdict
-from secid.pages.findings import STATUS, above_limit, match_words
+from secid.pages.findings import STATUS, above_limit, match_words, repeated_rows, says
 from secid.pages.glossary import in_plain_words
 from secid.pages.numbers import capital, count, listed, percent
 from secid.pages.page import Table, foreign, number, status, text
 from secid.pages.sanitize import named, plain, short
 from secid.pages.terminal import SHOWN_FINDINGS, command, print_table, write
 from secid.results import SourceFinding
-from secid.results.catalogue import CAUTIONS, FINDINGS
+from secid.results.catalogue import BITS, CAUTIONS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution
 
 Item = TypeVar("Item")
@@ -26,9 +26,9 @@ EXAMPLE_CHARACTERS = 60
 
 
 class Problem(NamedTuple):
-    """A finding or caution above its limit in a source, with its place among all: urgency, then the larger share."""
+    """A finding or caution above its limit in a source, by urgency, then the larger share, then the catalogue."""
 
-    place: tuple[int, float]
+    place: tuple[int, float, int]
     source: CheckedSource
     item: SourceFinding | SourceCaution
 
@@ -76,11 +76,11 @@ def _of(source: CheckedSource) -> list[Problem]:
     """What is above its limit in a source, the most urgent first; cautions after the findings."""
     problems = [
         *(
-            Problem((FINDINGS[item.name].urgency, -item.share), source, item)
+            Problem((FINDINGS[item.name].urgency, -item.share, BITS[item.name]), source, item)
             for item in source.findings
             if above_limit(item)
         ),
-        *(Problem((len(FINDINGS), -item.fraction), source, item) for item in source.cautions if item.exceeded),
+        *(Problem((len(FINDINGS), -item.fraction, 0), source, item) for item in source.cautions if item.exceeded),
     ]
     return sorted(problems, key=lambda one: one.place)
 
@@ -108,7 +108,10 @@ def _print_group(console: Console, group: Sequence[Problem]) -> None:
             for name, item in _items(group, SourceFinding)
         ]
         shares[0] = shares[0].replace(" of ", " negative of " if worst.item.n_negatives == 1 else " negatives of ", 1)
-        what = f"{_listed(shares)} {finding.says}. {capital(finding.do)}."
+        predicate = says(worst.item) if len(group) == 1 else finding.says
+        rows = sum(item.n_rows or 0 for _, item in _items(group, SourceFinding))
+        also = f", and {repeated_rows(rows)}" if rows else ""
+        what = f"{_listed(shares)} {predicate}{also}. {capital(finding.do)}."
         examples = [(item.path, item.line, item.negative, match_words(item.match)) for item in worst.item.examples[:1]]
     write(console, f"{in_plain_words(worst.item.name)}: {what}", mark="- ")
     for path, line, negative, match in examples:

@@ -171,6 +171,7 @@ def _findings(runs: RunComparison) -> Table | None:
             *([_difference(shares, points)] if two else ()),
         )
         for item in runs.sources
+        if None not in item.ranks
         for name, shares in item.findings.items()
         if _is_shown(name, [share or 0.0 for share in shares])
     )

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from secid.pages.glossary import EXPLANATIONS
 from secid.pages.numbers import SPACE, listed, percent
 from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding, known_finding
 
 DOCS = "docs/findings.md"
 NEEDS = {"texts": "the texts alone", "tokens": "a tokenizer", "rows": "an encoder"}
 """What a finding needs, by its entry."""
+SYMBOLS: Mapping[str, str] = {
+    "π": EXPLANATIONS["π"],
+    "ρ": EXPLANATIONS["ρ"],
+    "λ": "1 − c, 0 to 1: c is the IDF share of the query's words that the negative repeats; the score rewards more.",
+}
 WIDTH = 9
 """Of the labels of facts."""
 CHECKS: Mapping[str, str] = {
@@ -41,7 +47,8 @@ def explain_text(name: str) -> str:
     entry = known_finding(name, "secid explain", (*CAUTIONS, *CHECKS))
     facts = caution_facts(CAUTIONS[name]) if entry is None else finding_facts(entry)
     title = name.replace("_", " ") if entry is None else entry.title
-    lines = [f"{label + ':':<{WIDTH}} {text}" for label, text in facts.items()]
+    symbols = {symbol: text for symbol, text in SYMBOLS.items() if any(symbol in fact for fact in facts.values())}
+    lines = [f"{label + ':':<{WIDTH}} {text}" for label, text in (facts | symbols).items()]
     return "\n".join([title, *lines, f"{'docs:':<{WIDTH}} {DOCS}#{name}"]) + "\n"
 
 
@@ -62,7 +69,7 @@ def list_text() -> str:
     return "\n\n".join([*blocks, "`secid explain NAME` says more about one."]) + "\n"
 
 
-def finding_facts(entry: Finding) -> Mapping[str, str]:
+def finding_facts(entry: Finding) -> dict[str, str]:
     """The facts of a finding by their labels."""
     settings = f"; thresholds are the settings {listed(entry.settings)}" if entry.settings else ""
     return {
@@ -71,11 +78,11 @@ def finding_facts(entry: Finding) -> Mapping[str, str]:
         "defect": "yes" if entry.counted else "no: it may be intended",
         "limit": limit_text(entry.limit),
         "do": entry.do,
-        "command": drop_command(entry.name),
+        "command": command_of(entry),
     }
 
 
-def caution_facts(caution: Caution) -> Mapping[str, str]:
+def caution_facts(caution: Caution) -> dict[str, str]:
     """The facts of a caution by their labels."""
     limit = "max_bad_fraction" if caution.limit is None else percent(caution.limit).replace(SPACE, " ")
     return {
@@ -87,9 +94,11 @@ def caution_facts(caution: Caution) -> Mapping[str, str]:
     }
 
 
-def drop_command(finding: str) -> str:
-    """What writes a source without the negatives that have a finding."""
-    return f"secid select RUN --source NAME --drop {finding} -o FILE"
+def command_of(entry: Finding) -> str:
+    """What writes a source without the negatives that have a defect, or the rows of a trait."""
+    if entry.counted:
+        return f"secid select RUN --source NAME --drop {entry.name} -o FILE"
+    return f"secid flagged RUN --source NAME --finding {entry.name} -o rows.jsonl"
 
 
 def limit_text(limit: float | None) -> str:

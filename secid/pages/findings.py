@@ -14,10 +14,11 @@ from secid.pages.page import Item, SourceFindings, Table, foreign, number
 from secid.pages.sanitize import named, plain, short
 from secid.results import Match, Run, SourceFinding, SourceResult, Status
 from secid.results.catalogue import DEFECTS, FINDINGS
-from secid.results.commands import flagged_command
+from secid.results.commands import flagged_command, no_command
 
 STATUS = {"usable": "usable", "repair": "repair first", "unusable": "do not use"}
 """The status of a source as pages write it."""
+REPAIR_FIRST: tuple[Status, ...] = ("repair", "unusable", "usable")
 NOTICED_SKIPPED = 0.01
 """Share of a source's rows left out from which that is a finding."""
 NOTICED_OVERLAP = 0.9
@@ -27,11 +28,19 @@ EXACT = 1e-5
 """Relative: a share rounded to six digits is still that of a whole number of negatives."""
 DEFECT_TITLES = frozenset(FINDINGS[name].title for name in DEFECTS)
 
-DOUBTS = {"random_like": "as easy as random passages", "inversion": "outscore their positive"}
+DOUBTS = {
+    "random_like": "as easy as random passages",
+    "inversion": "outscore their positive",
+    "hub": "used for many queries",
+    "shared_opening": "begin alike",
+    "other_language": "in another language",
+    "unknown_script": "in a script that the encoder does not know",
+}
 """Findings that are no defects, yet to be read before a source is trained on."""
 SHADES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
 """Least share of each shade, from 0 to 9: shares differ by orders of magnitude."""
 
+SINGULAR = {"are": "is", "were": "was"}
 Ranked = tuple[tuple[int, float], Item]
 """A finding with its place: urgency by the catalogue, then the larger share."""
 
@@ -48,8 +57,9 @@ class Listed(Protocol):
 
 
 def findings_of(run: Run) -> tuple[SourceFindings, ...]:
-    """The findings above their limit by source, defects first; sources without one are left out."""
-    grouped = ((source, tuple(item for _, item in ranked(run, source))) for source in run.sources)
+    """The findings above their limit by source, those to repair first; sources without one are left out."""
+    sources = sorted(run.sources, key=lambda source: REPAIR_FIRST.index(source.status))
+    grouped = ((source, tuple(item for _, item in ranked(run, source))) for source in sources)
     return tuple(
         SourceFindings(
             source=plain(source.name), status=STATUS[source.status], items=items, command=plain(source.repair or "")
@@ -157,20 +167,20 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[SourceFindings, ...], int]:
 def ranked(run: Run, source: SourceResult) -> list[Ranked]:
     """What stands out in one source, the most urgent first."""
     entries = [entry for finding in source.findings if (entry := _above_limit(run, source, finding)) is not None]
-    return sorted([*entries, *_read_once(source, entries), *_skipped(source), *_same(run, source)], key=itemgetter(0))
+    return sorted([*entries, *_no_command(source, entries), *_skipped(source), *_same(run, source)], key=itemgetter(0))
 
 
-def _read_once(source: SourceResult, entries: Sequence[Ranked]) -> list[Ranked]:
+def _no_command(source: SourceResult, entries: Sequence[Ranked]) -> list[Ranked]:
     """Why the findings of a source have no command."""
-    if not entries or not _is_read_once(source):
+    text = _why_no_command(source)
+    if not entries or not text:
         return []
-    text = "Its rows cannot be read again, so no command can list or drop them: save them to a file and score that."
-    item = Item(name="not a file", sentence=text, command="", examples=(), n_negatives=0)
+    item = Item(name="no command", sentence=text, command="", examples=(), n_negatives=0)
     return [(max(key for key, _ in entries), item)]
 
 
-def _is_read_once(source: SourceResult) -> bool:
-    return any(file.read_once for file in source.paths)
+def _why_no_command(source: SourceResult) -> str:
+    return no_command(source.name, read_once=any(file.read_once for file in source.paths))
 
 
 def above_limit(finding: SourceFinding) -> bool:
@@ -182,7 +192,19 @@ def above_limit(finding: SourceFinding) -> bool:
 def sentence(finding: SourceFinding, n_scored: int | None = None) -> str:
     """What a finding comes to, and what to do about it."""
     entry = FINDINGS[finding.name]
-    return f"{negatives(finding, n_scored)} ({percent(finding.share)}) {entry.says}. {capital(entry.do)}."
+    rows = f", and {repeated_rows(finding.n_rows)}" if finding.n_rows else ""
+    return f"{negatives(finding, n_scored)} ({percent(finding.share)}) {says(finding)}{rows}. {capital(entry.do)}."
+
+
+def says(finding: SourceFinding) -> str:
+    """What the catalogue says of the negatives, in the number of the verb that they have."""
+    verb, _, rest = FINDINGS[finding.name].says.partition(" ")
+    return f"{SINGULAR.get(verb, f'{verb}s')} {rest}" if finding.n_negatives == 1 else f"{verb} {rest}"
+
+
+def repeated_rows(n: int) -> str:
+    """How many whole rows occur again."""
+    return f"{plural(n, 'whole row repeats', 'whole rows repeat')} earlier ones"
 
 
 def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Ranked | None:
@@ -190,12 +212,12 @@ def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Rank
         return None
     entry = FINDINGS[finding.name]
     repaired = entry.counted and source.repair is not None
-    # A name that no line can hold is in no command.
-    has_command = not repaired and not _is_read_once(source) and plain(source.name) == source.name
+    rows = "" if _why_no_command(source) else flagged_command(run.folder, source.name, entry.name)
     item = Item(
         name=entry.title,
         sentence=sentence(finding, source.n_triplets),
-        command=flagged_command(run.folder, source.name, entry.name) if has_command else "",
+        command="" if repaired else rows,
+        rows=rows if repaired else "",
         examples=finding.examples,
         n_negatives=finding.n_negatives,
     )

@@ -14,6 +14,10 @@ CAUTION = (
     "The score prefers safe negatives near the positive; it does not reward hardness. Whether it predicts the "
     "result of training is not yet established."
 )
+ONE_POSITIVE = (
+    "Every query has one labelled positive: a false negative is found only where a negative repeats it, so other "
+    "relevant passages are not ruled out."
+)
 EXPLANATIONS = {
     "status": "usable: no defect that was evaluated is above its limit. repair first: one is, but at least half of the "
     "records keep a negative without the defects. do not use: fewer do.",
@@ -178,7 +182,7 @@ def by_reason(reasons: Mapping[str, int]) -> str:
 def missing_lines(run: Run) -> list[str]:
     """A line per part that was not evaluated, with the reason."""
     return [
-        f"Not evaluated: {in_plain_words(name)} ({plain(reason).rstrip('.')})."
+        f"Not evaluated: {plain(name) if ' ' in name else in_plain_words(name)} ({plain(reason).rstrip('.')})."
         for name, reason in run.not_evaluated.items()
     ]
 

@@ -60,7 +60,11 @@ def _source(group: SourceFindings) -> list[str]:
     """The findings of one source, the repair after its name."""
     blocks = [f"### {safe(group.source)}: {safe(group.status)}", code_block(group.command)]
     for item in group.items:
-        blocks += [f"- **{safe(item.name)}**: {_sentence(item.sentence)}", code_block(item.command), _examples(item)]
+        blocks += [
+            f"- **{safe(item.name)}**: {_sentence(item.sentence)}",
+            code_block(item.command or item.rows),
+            _examples(item),
+        ]
     return blocks
 
 

@@ -73,13 +73,17 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """One finding of one source. sentence: with its numbers and what to do. command: acts on it; "" where none does."""
+    """One finding of one source. sentence: with its numbers and what to do. command: acts on it; "" where none does.
+
+    rows : writes its rows where the source's own command acts on it.
+    """
 
     name: str
     sentence: str
     command: str
     examples: tuple[TripletExample, ...]
     n_negatives: int
+    rows: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

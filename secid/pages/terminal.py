@@ -99,7 +99,7 @@ def _without_flagged(run: Run) -> str:
     scores = [
         f"{named(source.name)} {score_without(source)} ({own_score(run, source)} as listed)"
         for source in run.sources
-        if source.status == "repair"
+        if source.status == "repair" and score_without(source) != own_score(run, source)
     ]
     at = "" if run.budget == 1.0 else " at B = 1"
     return f"Score{at} without the flagged negatives: {', '.join(scores)}." if scores else ""

@@ -42,6 +42,7 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index, query_keys: npt.ND
             {reason: count for reason, count in sorted(dropped.items()) if count},
             tuple(example for examples in rows.examples.values() for example in examples),
             len(distinct(record[slices != slices[first_row][record]])),
+            len(distinct(negative_row)) - len(distinct(negative_row[kept_negative])),
         ),
         n_queries_read=len(np.unique(query)),
         query=query[first_row],

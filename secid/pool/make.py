@@ -27,6 +27,9 @@ from secid.settings import Settings
 TextRules = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[Mask]]
 """Queries, passages and sources, as they were read, to a mask of findings for each source's negatives. A last source
 without negatives holds labels alone."""
+Look = Callable[[Plan], None]
+"""Takes all that was read, before a sample leaves records or negatives out; each source has a triplet in the sample.
+Its texts are at hand during the call alone."""
 
 
 def make_plan(
@@ -57,6 +60,7 @@ def plan_of(
     with_positives: bool = False,
     with_echoes: bool = False,
     text_rules: TextRules | None = None,
+    look: Look | None = None,
 ) -> Plan:
     """Plans what has to be encoded of all that was read.
 
@@ -64,6 +68,7 @@ def plan_of(
               labelled positives that are not scored, and the queries' own texts as passages.
     text_rules : gives the findings of every source's negatives, from all that was read: before a sample or a policy
                  leaves records and positives out.
+    look : is called with all that was read, its findings included.
     Raises BadRecordsError (settings.on_bad, settings.max_bad_fraction) and NothingToScoreError.
     Source: METHOD 1, DESIGN 1.
     """
@@ -87,6 +92,7 @@ def plan_of(
     if text_rules is not None:
         masks = text_rules(query_store, passage_store, [*sources, *labels])[: len(sources)]
         sources = [replace(planned, findings=mask) for planned, mask in zip(sources, masks, strict=True)]
+    whole = sources
     sources = [restricted(planned, query_store, settings) for planned in sources]
     empty = {
         f"source {p.name}": f"no triplet: {left_out_text(p.tally)}"
@@ -98,6 +104,10 @@ def plan_of(
     refuse_empty(sources)
     if not sources:
         raise NothingToScoreError("no source given", remedy="secid score negatives/*.parquet --encoder e5-base")
+    if look is not None:
+        names = {planned.name for planned in sources}
+        everything = tuple(planned for planned in whole if planned.name in names)
+        look(Plan(query_store, passage_store, everything, known.pairs, echoes, (), {}, n_queries_read, *known[1:]))
     sources = [with_scorable_positives(planned, query_store, settings) for planned in sources]
     extra = known.pairs[np.isin(known.pairs // len(passage_store), sampled)] if with_positives else known.pairs[:0]
     plan = _compacted(query_store, passage_store, sources, known, extra, echoes)

@@ -24,6 +24,7 @@ class Tally:
     """What became of the rows of one source: n_read = n_used + sum(skipped).
 
     n_records : records that the used rows form, before any sample.
+    n_repeated_rows : rows that list no negative but those which earlier rows of their record list.
     n_mixed_slices : records whose rows have more than one value of --by; the first row's counts.
     """
 
@@ -34,6 +35,7 @@ class Tally:
     dropped: dict[str, int]
     examples: tuple[Example, ...]
     n_mixed_slices: int = 0
+    n_repeated_rows: int = 0
 
     @property
     def n_malformed_rows(self) -> int:

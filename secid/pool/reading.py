@@ -9,7 +9,7 @@ from pathlib import Path
 from secid.errors import UsageError
 from secid.pool import Plan, gather, plan_of
 from secid.pool.labels import add_labels, judgement_files
-from secid.pool.make import TextRules
+from secid.pool.make import Look, TextRules
 from secid.progress import Progress
 from secid.read import Reader, open_source
 from secid.records import Source
@@ -32,10 +32,12 @@ def read_plan(
     with_positives: bool = False,
     with_echoes: bool = False,
     text_rules: TextRules | None = None,
+    look: Look | None = None,
 ) -> tuple[Plan, list[Reader]]:
     """Reads all sources into a plan, and reports what was understood of each file.
 
-    sources : opened already, or else opened here.   folder, with_positives, with_echoes, text_rules : as in `plan_of`.
+    sources : opened already, or else opened here.
+    folder, with_positives, with_echoes, text_rules, look : as in `plan_of`.
     Raises what opening and planning raise (SecidError), and UsageError for a collection that no source needs.
     """
     with ExitStack() as on_error:
@@ -60,7 +62,7 @@ def read_plan(
             if gathered.labels is None:
                 _refuse_unused_collection(readers, settings)
         plan = plan_of(
-            gathered, settings, with_positives=with_positives, with_echoes=with_echoes, text_rules=text_rules
+            gathered, settings, with_positives=with_positives, with_echoes=with_echoes, text_rules=text_rules, look=look
         )
     except BaseException:
         gathered.close()

@@ -17,7 +17,7 @@ from secid.errors import UsageError
 Needs = Literal["texts", "tokens", "rows"]
 """texts: known after pooling. tokens: the tokenizer of the run or of the encoder. rows: the encoder's rows."""
 
-TITLES: Mapping[str, str] = {"random_like": "as easy as random"}
+TITLES: Mapping[str, str] = {"random_like": "as easy as random", "duplicate_negative": "exact repeat"}
 """Names that mean little in their own words, as pages write them."""
 DEFECT_LIMIT = 0.01
 """Share of a source's negatives above which a counted defect stands out. Source: METHOD 14."""
@@ -65,14 +65,14 @@ FINDINGS: Mapping[str, Finding] = _entries(
         name="false_negative", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=0,
         rule="the negative has the same text as a labelled positive of its query, anywhere in the run or the baseline; "
         "case, spaces and punctuation do not count",
-        says="are labelled positives of their query",
+        says="equal a labelled positive of the query",
         do="remove them: training would push relevant passages away from the query",
     ),
     Finding(
         name="near_copy", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=0,
         rule="at least 80 % of the negative's five-word runs occur in one labelled positive of its query, or at least "
         "80 % of that positive's runs occur in the negative",
-        says="are near copies of a labelled positive of their query",
+        says="are nearly the same as a labelled positive of the query",
         do="remove them, or check that the copies are not relevant",
     ),
     Finding(
@@ -98,7 +98,7 @@ FINDINGS: Mapping[str, Finding] = _entries(
     Finding(
         name="query_echo", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=1,
         rule="the negative has the same text as its query; case, spaces and punctuation do not count",
-        says="are the text of their query",
+        says="equal the query",
         do="remove them: a query is no passage",
     ),
     Finding(
@@ -111,19 +111,19 @@ FINDINGS: Mapping[str, Finding] = _entries(
         name="shared_opening", needs="texts", counted=False, limit=0.01, urgency=2,
         rule="the negative's first five words open at least 1 % of the source's negatives and five times the share of "
         "its positives, in at least 5 texts and for at least 3 queries",
-        says="share their opening with many others, and few positives open so",
+        says="begin like many other negatives but few positives",
         do="cut the opening off: it gives negatives away without reading on",
     ),
     Finding(
         name="hub", needs="texts", counted=False, limit=0.01, urgency=2,
         rule="the same text is a negative of more than 5 % of the queries, estimated for samples of 100 queries",
-        says="are passages that serve as negatives of more than 5 % of the queries",
-        do="cap how often a passage is drawn: else the model learns to avoid the passage itself",
+        says="belong to passages that are negatives of more than 5 % of the queries",
+        do="limit how often one passage is used; otherwise the model learns to avoid it everywhere",
     ),
     Finding(
         name="other_language", needs="texts", counted=False, limit=0.01, urgency=2,
         rule="the negative is in another language than the positive of its record",
-        says="are in another language than their positive",
+        says="are in another language than the positive",
         do="mine negatives in the positive's language, unless the mixture is intended",
     ),
     Finding(
@@ -148,7 +148,7 @@ FINDINGS: Mapping[str, Finding] = _entries(
     Finding(
         name="inversion", needs="rows", counted=False, limit=0.2, urgency=2,
         rule="the encoder scores the negative above its positive (π < 0.5)",
-        says="outscore their positive",
+        says="outscore the positive",
         do="read the examples: remove those that answer the query and keep the rest, which training should fix",
     ),
     Finding(
@@ -229,8 +229,8 @@ CAUTIONS: Mapping[str, Caution] = {
             do="score with --tokenizer multilingual, which separates the words of every script",
         ),
         Caution(
-            name="inactive_lexical_gate", of="IDF weight", limit=0.95,
-            says="weight of the queries' tokens that their labelled positives lack, on average",
+            name="inactive_lexical_gate", of="queries' IDF weight", limit=0.95,
+            says="missing from the labelled positives on average, so λ has no effect",
             do="choose a --tokenizer under which positives cover more of their query: λ is near 1 for every negative",
         ),
         Caution(
@@ -262,7 +262,7 @@ def known_finding(name: str, where: str, others: Iterable[str] = ()) -> Finding 
     """
     if name in FINDINGS:
         return FINDINGS[name]
-    names = [*others, *FINDINGS]
+    names = [*FINDINGS, *others]
     if name in names:
         return None
     near = difflib.get_close_matches(name, names, n=1)

@@ -131,6 +131,8 @@ class Evaluation:
 class Check:
     """One check. tokens_by: how tokens were counted. failed: "source: finding" above a limit of --fail-on.
 
+    one_positive : whether no query has a second labelled positive.   n_of_qrels : labelled positives that only
+    the qrels of a collection name.
     score : the command that scores the sources, read as here; None unless a source has a repair.
     """
 
@@ -142,6 +144,8 @@ class Check:
     sources: tuple[CheckedSource, ...]
     overlaps: tuple[Overlap, ...]
     failed: tuple[str, ...]
+    one_positive: bool
+    n_of_qrels: int
     score: str | None = None
     seconds: float
 

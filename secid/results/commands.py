@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from hashlib import sha256
+from unicodedata import category
 
 NO_RUN_FOLDER = "RUN"
 """Stands in a command for a run folder that was not written."""
+HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+JOINERS = "\u200c\u200d"
+"""Spell words in Persian and Indic scripts."""
 COPY_SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 """Suffixes of the files that `secid select` and `secid mix` write."""
 
@@ -26,14 +31,43 @@ def flagged_command(run: str | None, source: str, finding: str) -> str:
     """The command that writes the rows that have a finding, with their texts.
 
     >>> flagged_command(None, "-a/b", "hub")
-    'secid flagged RUN --source=-a/b --finding hub -o a_b-hub.jsonl'
+    'secid flagged RUN --source=-a/b --finding hub -o a_b-b5e0-hub.jsonl'
     """
     return _on_source("flagged", run, source, ("--finding", finding), f"{finding}.jsonl")
 
 
 def _on_source(command: str, run: str | None, source: str, options: tuple[str, ...], end: str) -> str:
     """A command on one source of a run that writes a file named after both."""
-    folder = f"./{run}" if run and run.startswith("-") else run or NO_RUN_FOLDER
     named = (f"--source={source}",) if source.startswith("-") else ("--source", source)
     stem = "".join(char if char.isalnum() or char in "_-." else "_" for char in source).lstrip("-") or "source"
-    return shlex.join(["secid", command, folder, *named, *options, "-o", f"{stem}-{end}"])
+    if stem != source:  # "a b" and "a_b" are two sources, and need two files
+        stem += f"-{sha256(source.encode()).hexdigest()[:4]}"
+    return shlex.join(["secid", command, _typed(run), *named, *options, "-o", f"{stem}-{end}"])
+
+
+def in_folder(command: str, run: str) -> str:
+    """A command of these, on the same run under another name of its folder.
+
+    >>> in_folder("secid select RUN --source a -o a.jsonl", "/runs/x y")
+    "secid select '/runs/x y' --source a -o a.jsonl"
+    """
+    words = shlex.split(command)
+    return shlex.join([*words[:2], _typed(run), *words[3:]])
+
+
+def _typed(run: str | None) -> str:
+    return f"./{run}" if run and run.startswith("-") else run or NO_RUN_FOLDER
+
+
+def hidden(name: str) -> bool:
+    """Whether a name holds characters that no line shows: control, bidi or unassigned ones."""
+    return any(category(char) in HIDDEN and char not in JOINERS for char in name)
+
+
+def no_command(source: str, *, read_once: bool) -> str:
+    """Why no command can act on the rows of a source; "" where one can."""
+    if read_once:
+        return "Its rows cannot be read again, so no command can list or drop them: save them to a file and score that."
+    if not hidden(source):
+        return ""
+    return "Its name holds control characters, so no command can name it: give it another with NAME=FILE."

@@ -14,11 +14,13 @@ class SourceFinding:
     """What one finding of the catalogue comes to in a source. Findings overlap. Source: METHOD 14.
 
     n_negatives : negatives that have it. Of a text finding the negatives as the source's records list them, those
-                  without text included; of one that needs the encoder the scored ones, in its sample where it has one.
+                  without text included, of all rows read; of one that needs the encoder the scored ones, in its
+                  sample where it has one.
     share       : of all such negatives.   interval_95, standard_error : of the share, queries being the sampling unit.
     weight_fraction : share of the source's total weight that they hold; None without an encoder.
     score_nats  : their part of the score, by the first-order split w u^T A^-1 u / N scaled so that all triplets add up
                   to ECI; 0.0 where ECI is 0, None without an encoder.
+    n_rows      : of `repeat`, rows that list no negative but those which earlier rows of their record list.
     """
 
     name: str
@@ -28,6 +30,7 @@ class SourceFinding:
     standard_error: float
     weight_fraction: float | None = None
     score_nats: float | None = None
+    n_rows: int | None = None
     examples: tuple[TripletExample, ...]
 
 
@@ -142,7 +145,7 @@ class SourceResult(Measurement, SourceIdentity):
 
     status          : from counted defects alone.   n_flagged, flagged_share : listed negatives with at least one
                       counted defect, and their share of all.   repair : the command that drops all counted defects that
-                      the source has, of a sample all that it may have; None unless the status is "repair".
+                      the source has; None unless the status is "repair".
     gate_histograms : by gate (consistency, locality, coverage, weight) the triplets in 20 equal bins of [0, 1].
     findings        : every finding that was evaluated, in the order of the catalogue.
     finding_overlaps : triplets that have two findings at once, by the names of both.

@@ -28,7 +28,7 @@ from secid.read.evaluation import EvaluationSet
 from secid.records import Source
 from secid.results.catalogue import CAUTIONS, DEFECTS
 from secid.results.check import CHECK_SCHEMA_VERSION, Check, CheckedSource, Evaluation, FileRead, SourceCaution
-from secid.results.commands import repair_command
+from secid.results.commands import hidden, repair_command
 from secid.settings import DEFAULTS, FIELDS, Settings, flag_of, value_text
 from secid.version import VERSION
 
@@ -63,6 +63,7 @@ def check_sources(
         files = {reader.source.name: reader for reader in readers}
         checked = tuple(checker.source(planned, files[planned.source.name]) for planned in plan.sources)
         checker.close()
+        labelled = distinct(plan.known_positives // max(1, len(plan.passages)))
     finally:
         plan.close()
     listed = [Listed(item.name, item.query[item.triplet_record()], item.negatives) for item in plan.sources]
@@ -75,6 +76,8 @@ def check_sources(
         sources=checked,
         overlaps=overlaps(listed),
         failed=(),
+        one_positive=len(labelled) == len(plan.known_positives),
+        n_of_qrels=plan.n_labelled[1],
         seconds=round(time.perf_counter() - began, 3),
     )
 
@@ -84,7 +87,8 @@ def with_commands(check: Check, specs: Sequence[str], given: Mapping[str, object
 
     specs, given : the sources, and the settings that are not left to files and environment, as for `score`.
     """
-    if STANDARD_INPUT in specs or all(source.status != "repair" for source in check.sources):
+    unusable = STANDARD_INPUT in specs or any(map(hidden, specs))
+    if unusable or all(source.status != "repair" for source in check.sources):
         return check
     flags = [word for name, value in given.items() if value is not None for word in _typed(name, value)]
     sources = tuple(

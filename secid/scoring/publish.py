@@ -19,8 +19,7 @@ from secid.measure.spectrum import spectrum
 from secid.measure.summary import gate_means
 from secid.measure.uncertainty import difference
 from secid.results import Against, BudgetPoint, ControlResult, InputFile, Proxies, SourceResult, WithoutFlagged
-from secid.results.catalogue import DEFECTS
-from secid.results.commands import repair_command
+from secid.results.commands import no_command, repair_command
 from secid.settings import Settings
 from secid.triplets.estimates import Estimate
 from secid.triplets.measure_set import Bench
@@ -100,15 +99,13 @@ def source_result(
     planned = item.table.source
     inputs = tuple(files[path] for path in planned.source.paths)
     tally, answer = planned.tally, findings.status
-    # `select` applies the rules of the texts to all rows: others than those scored may have other defects
-    defects = DEFECTS if (planned.listed < 0).any() else answer.defects
     return SourceResult(
         name=planned.name,
         status=answer.status,
         n_flagged=answer.flagged.n,
         flagged_share=answer.flagged.estimate.value,
-        repair=repair_command(run, planned.name, defects, inputs[0].path)
-        if answer.status == "repair" and not any(file.read_once for file in inputs)
+        repair=repair_command(run, planned.name, answer.defects, inputs[0].path)
+        if answer.status == "repair" and not no_command(planned.name, read_once=any(file.read_once for file in inputs))
         else None,
         without_flagged=without_flagged,
         rank=rank,

@@ -19,7 +19,7 @@ from secid.analyses.ranking import chances, compare, rank_groups
 from secid.arrays import among, distinct
 from secid.encode import Encoder
 from secid.findings.copies import Positives, stored_positives
-from secid.findings.summary import SourceFindings
+from secid.findings.summary import SourceFindings, text_findings_of
 from secid.findings.texts import text_masks
 from secid.measure.blocks import Triplets
 from secid.measure.information import spectral_nats
@@ -106,9 +106,9 @@ def scored_plan(
     clock : its stages are the run's timing, with those that end later.
     """
     clock = clock or Clock()
-    plan, readers, positives = read(sources, resolved.values, folder, clock, progress, known)
+    plan, readers, positives, texts = read(sources, resolved.values, folder, clock, progress, known)
     try:
-        measurements = measure(plan, encoder, resolved.values, folder, clock, progress, frozen, reference)
+        measurements = measure(plan, encoder, resolved.values, folder, clock, progress, frozen, reference, texts=texts)
         with clock.stage("publish"):
             files = {path: file for reader in readers for path, file in input_files(reader).items()}
             scored = finished(measurements, files, encoder, resolved, clock, run_folder)
@@ -118,10 +118,15 @@ def scored_plan(
 
 
 def scores_under(
-    plan: Plan, encoder: Encoder, settings: Settings, folder: Path, progress: Progress
+    plan: Plan,
+    findings: Mapping[str, SourceFindings],
+    encoder: Encoder,
+    settings: Settings,
+    folder: Path,
+    progress: Progress,
 ) -> dict[str, float]:
     """ECI_B of each source of a plan under another encoder, at the run's budget. folder: an empty one."""
-    measurements = measure(plan, encoder, settings, folder, Clock(), progress, None)
+    measurements = measure(plan, encoder, settings, folder, Clock(), progress, None, texts=findings)
     ranked = ranked_sets(measurements.items, measurements.level, settings.budget)
     return {item.name: item.nats(settings.budget) for item in ranked}
 
@@ -219,8 +224,11 @@ def read(
     clock: Clock,
     progress: Progress,
     known: Positives | None = None,
-) -> tuple[Plan, list[Reader], dict[str, npt.NDArray[Any]]]:
-    """Reads all sources into a plan, with the texts that controls need; and their labelled positives, to be kept."""
+) -> tuple[Plan, list[Reader], dict[str, npt.NDArray[Any]], dict[str, SourceFindings]]:
+    """Reads all sources into a plan, with the texts that controls need; their labelled positives, to be kept; and the
+    findings of the texts of all rows.
+    """
+    texts: dict[str, SourceFindings] = {}
     positives: dict[str, npt.NDArray[Any]] = {}
 
     def rules(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> Sequence[Mask]:
@@ -237,11 +245,12 @@ def read(
             with_positives="known_positive" in kinds,
             with_echoes="query_echo" in kinds,
             text_rules=rules,
+            look=lambda whole: texts.update(text_findings_of(whole, settings)),
         )
         counts["n_rows"] = sum(planned.tally.n_read for planned in plan.sources)
         counts["n_distinct_queries"] = len(plan.queries)
         counts["n_distinct_passages"] = len(plan.source_passages())
-    return plan, readers, positives
+    return plan, readers, positives, texts
 
 
 def equal_numbers(items: Sequence[Measured], level: Sequence[Measured] | None) -> EqualNumbers | None:

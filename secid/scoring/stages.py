@@ -86,10 +86,13 @@ def measure(
     progress: Progress,
     frozen: DocumentFrequencies | None,
     stored: StoredReference | None = None,
+    *,
+    texts: Mapping[str, SourceFindings],
 ) -> Measurements:
     """Embeds what is needed and measures sources, controls and variants.
 
     frozen, stored : document frequencies and random reference of an earlier run, in place of this run's own.
+    texts : findings of the texts by source, of all rows read.
     """
     refuse(plan, encoder, settings)
     if settings.threads is not None:
@@ -135,7 +138,7 @@ def measure(
         shares = getattr(encoder, "unknown_shares", None)
         negatives = distinct(np.concatenate([item.triplets.negative for item in items]))
         unknown = None if shares is None else unknown_scripts(plan.passages, negatives, shares)
-        inspector = Inspector(plan, coverages, embedder.truncated, unknown, reference, settings)
+        inspector = Inspector(plan, coverages, embedder.truncated, unknown, reference, texts, settings)
         inspected_items, findings = inspected(inspector, items, progress)
         if level is not None:  # where nothing is cut of a source, the set is the source
             level = [new if cut is old else cut for cut, old, new in zip(level, items, inspected_items, strict=True)]

@@ -260,7 +260,7 @@ def test_explain_says_what_each_finding_is(invoke):
         assert code == 0
         assert name in listed
         for part in (entry.says if name in CAUTIONS else entry.rule, entry.do, f"docs/findings.md#{name}"):
-            assert part in out
+            assert part in " ".join(out.split())
     defects = listed.split("\n\n")[0]
     assert {name for name in FINDINGS if f"  {name} " in defects} == {
         n for n, entry in FINDINGS.items() if entry.counted
@@ -300,3 +300,36 @@ def test_a_line_of_another_encoding_has_a_remedy_of_its_own(tmp_path, invoke):
     (command,) = re.findall(r"cat .* > records.jsonl", outcome.err)
     subprocess.run(["/bin/sh", "-c", command], check=True, cwd=tmp_path)
     assert invoke("check", tmp_path / "records.jsonl").code == 0
+
+
+def test_an_example_shows_what_its_rule_matched(tmp_path, invoke):
+    """Damage far into a passage is in the few characters that the terminal shows."""
+    table = list(rows(20))
+    table[3]["neg"].append(f"{'Plain words of a passage. ' * 60}Ã¼ber den DÃ¤chern")
+    write_rows(tmp_path / "in.jsonl", table)
+    out = json.loads(invoke("check", "in.jsonl", "--json", "--quiet").out)
+    (example,) = next(item for item in out["sources"][0]["findings"] if item["name"] == "mojibake")["examples"]
+    assert "Ã¼ber" in example["negative"][:40]
+
+
+def test_a_name_with_control_characters_has_no_command(tmp_path, invoke):
+    write_rows(tmp_path / "a\x1b[1m.jsonl", [{**row, "neg": row["neg"] * 2} for row in rows(20)])
+    code, out, _ = invoke("check", "a\x1b[1m.jsonl")
+    assert code == 0
+    assert "control characters" in " ".join(out.split())
+    assert not any(line.strip().startswith("secid s") for line in out.splitlines())
+
+
+def test_labels_are_counted(tmp_path, invoke):
+    table = list(rows(20))
+    write_rows(tmp_path / "one.jsonl", table)
+    write_rows(tmp_path / "two.jsonl", [{**table[0], "pos": [*table[0]["pos"], "another answer"]}, *table[1:]])
+    for name, expected in (("one", True), ("two", False)):
+        report = json.loads(invoke("check", f"{name}.jsonl", "--json", "--quiet").out)
+        assert (report["one_positive"], report["n_of_qrels"]) == (expected, 0)
+
+
+def test_a_trait_is_in_the_first_line(tmp_path, invoke):
+    write_rows(tmp_path / "in.jsonl", [{**row, "neg": [*row["neg"], "One passage for all"]} for row in rows(20)])
+    out = invoke("check", "in.jsonl").out
+    assert "33.3 %" in " ".join(out.splitlines()[:2])

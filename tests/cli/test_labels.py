@@ -53,6 +53,7 @@ def test_a_negative_that_the_qrels_call_relevant_is_a_false_negative(collection,
     """d2 is relevant to q1 by the train split; d4 has grade 0, and d1 is relevant to other queries alone."""
     file = written("in.jsonl", ROWS, texts=texts)
     report = api.check([file], collection=str(collection))
+    assert (report.n_of_qrels, report.one_positive) == (1, False)
     assert {f.name: f.n_negatives for f in report.sources[0].findings if f.n_negatives} == {"false_negative": 1}
     if texts:
         plain = api.check([file])

@@ -53,7 +53,7 @@ def test_mix_prints_shares_certificate_and_what_it_is_not(scored, invoke):
     for text in (
         "plain",
         "terse",
-        "no allowed mixture",
+        "this is the optimum",
         "equal shares",
         "best single source",
         "plain + terse",

@@ -92,3 +92,14 @@ def test_a_report_that_is_none_is_refused_in_harmless_words(tmp_path, invoke, mo
     assert (outcome.code, outcome.out) == (2, "")
     assert said in outcome.err
     assert "\x1b" not in outcome.err
+
+
+def test_commands_name_the_folder_as_it_was_typed(run, tmp_path, invoke):
+    (tmp_path / run / "negatives.parquet").touch()
+    for folder in (run, str(tmp_path / run)):
+        out = invoke("report", folder).out
+        commands = [
+            line.split() for line in out.splitlines() if line.strip().startswith(("secid select", "secid flag"))
+        ]
+        assert {words[2] for words in commands} == {folder}
+        assert f"report: {folder}/report.html" in out

@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from secid.results.catalogue import TEXT_FINDINGS
 from secid.results.check import CHECKED
 from tests.cli.conftest import FIXTURES, Invoke, rows, write_rows
 from tests.unit.findings.test_summary import with_everything
@@ -47,3 +50,25 @@ def test_the_poisoned_fixture_among_the_others(fixture_run, invoke: Invoke):
         assert stated(report, name) == stated(check, name)
     counts = {name: n for name, (n, *_) in stated(check, "poisoned").items() if n}
     assert counts == {"false_negative": 37, "repeat": 16, "hub": 21}
+
+
+@pytest.mark.parametrize("sample", [("--max-records", 7), ("--set", "first_k=1")])
+def test_a_sample_has_the_findings_of_the_whole_file(tiny, tmp_path, invoke: Invoke, sample):
+    """One query drawn twice does not turn a clean source into one to repair."""
+    clean = list(rows(400))
+    sources = {"own": with_everything(), "clean": [*clean, {**clean[0], "neg": [*clean[0]["neg"]] * 2}]}
+    files = [write_rows(tmp_path / f"{name}.jsonl", table) for name, table in sources.items()]
+    check = invoke("check", *files, "--json", "--quiet").out
+    options = ("--encoder", tiny, "--set", "max_bad_fraction=1", "--quiet", "--controls", "none")
+    score = invoke("score", *files, "--json", "--run", "run", *options, *sample)
+    assert score.code == 0, score.err
+    for name in sources:
+        checked, scored = stated(check, name), stated(score.out, name)
+        assert {key: scored[key] for key in TEXT_FINDINGS} == {key: checked[key] for key in TEXT_FINDINGS}
+        status, again = (
+            [{key: own[key] for key in ("status", "n_flagged", "flagged_share")} for own in json.loads(out)["sources"]]
+            for out in (check, score.out)
+        )
+        assert sorted(status, key=str) == sorted(again, key=str)
+    assert {own["name"]: own["status"] for own in json.loads(score.out)["sources"]}["clean"] == "usable"
+    assert {item["n_rows"] for own in json.loads(score.out)["sources"] for item in own["findings"]} == {None, 0, 1}

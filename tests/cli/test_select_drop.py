@@ -259,14 +259,16 @@ def test_defects_of_the_texts_are_dropped_from_every_row_of_the_file(tmp_path, t
     assert found.before.n_triplets == len(scored_rows())
     assert found.after.flagged_share == 0.0
     _, out, _ = invoke("select", "run", "--drop", "preamble", "-o", "again.jsonl")
-    assert ("sample alone" in out) == bool(sample)
+    assert ("sample alone" in " ".join(out.split())) == bool(sample)
 
 
-@pytest.mark.parametrize(("sample", "names"), [({}, ["false_negative"]), ({"max_records": 10}, DEFECTS)])
-def test_the_repair_of_a_sample_names_every_defect_that_other_rows_may_have(tmp_path, tiny, sample, names):
-    write_rows(tmp_path / "in.jsonl", [{**row, "neg": [*row["pos"], *row["neg"]]} for row in rows(20)])
+@pytest.mark.parametrize("sample", [{}, {"max_records": 10}, {"first_k": 1}])
+def test_the_repair_names_the_defects_of_all_rows(tmp_path, tiny, sample):
+    table = [{**row, "neg": [*row["neg"], *row["pos"]]} for row in rows(20)]
+    table[15]["neg"].append(table[15]["neg"][0])
+    write_rows(tmp_path / "in.jsonl", table)
     (source,) = api.score(["in.jsonl"], str(tiny), run="run", controls="none", **sample).sources
-    assert source.repair == f"secid select run --source in --drop {','.join(names)} -o in-clean.jsonl"
+    assert source.repair == "secid select run --source in --drop false_negative,repeat -o in-clean.jsonl"
 
 
 def scored_rows() -> list[dict[str, Any]]:

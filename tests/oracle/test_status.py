@@ -233,9 +233,9 @@ def test_the_command_names_every_defect_and_only_a_repairable_source_has_one(tmp
 @pytest.mark.parametrize(
     ("run", "source", "file", "last"),
     [
-        ("my runs/x", "it's", "a.jsonl.gz", ["my runs/x", "--source", "it's", "-o", "it_s-clean.jsonl.gz"]),
-        ("-x", "-s", "a.parquet", ["./-x", "--source=-s", "-o", "s-clean.parquet"]),
-        (None, "f.jsonl:a/b", "-", ["RUN", "--source", "f.jsonl:a/b", "-o", "f.jsonl_a_b-clean.jsonl"]),
+        ("my runs/x", "it's", "a.jsonl.gz", ["my runs/x", "--source", "it's", "-o", "it_s-24ce-clean.jsonl.gz"]),
+        ("-x", "-s", "a.parquet", ["./-x", "--source=-s", "-o", "s-922e-clean.parquet"]),
+        (None, "f.jsonl:a/b", "-", ["RUN", "--source", "f.jsonl:a/b", "-o", "f.jsonl_a_b-bf39-clean.jsonl"]),
     ],
 )
 def test_the_command_survives_a_shell(run, source, file, last):

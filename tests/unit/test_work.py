@@ -15,7 +15,7 @@ import pytest
 
 from secid import api
 from secid.errors import InputError, OutputError
-from secid.files import UNLOCKED_SECONDS, WORK_PREFIX, work_folder
+from secid.files import UNLOCKED_SECONDS, WORK_PREFIX, partial_files, partial_of, work_folder
 from secid.pool.texts import TextSpool
 from secid.read.grouping import temporary_database
 from tests.unit.scoring.made_rows import clean_rows, write
@@ -134,3 +134,17 @@ def test_check_reports_a_full_disk(tmp_path, monkeypatch):
     with pytest.raises(OutputError) as caught:
         api.check([Path(path)])
     assert caught.value.__cause__.errno == errno.ENOSPC
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files cannot be locked there")
+def test_partial_files_of_killed_runs_are_removed_and_of_living_ones_kept(tmp_path):
+    old = time.time() - OLD
+    dead, other = partial_of(tmp_path / "a.jsonl"), tmp_path / ".mine.partial"
+    for path in (dead, other):
+        path.write_text("half", encoding="utf-8")
+        os.utime(path, (old, old))
+    with partial_files([tmp_path / "b.jsonl"]) as (living,):
+        os.utime(living, (old, old))
+        with partial_files([tmp_path / "c.jsonl"]) as (second,):
+            assert sorted(tmp_path.iterdir()) == sorted([living, second, other])
+    assert list(tmp_path.iterdir()) == [other]

@@ -30,6 +30,10 @@ TOP, HEIGHT, BELOW, LEFT = 24.0, 240.0, 42.0, 46.0
 """Heights of the title of the upward axis, of the plot with the names of its ends, and of the axis across; and the
 room of the upward axis, which page.css leaves.
 """
+CLEAR = 2.5 * FONT
+"""Below the top, room for the names of both ends."""
+COVERED = 0.25
+"""Share of a name's room that may be covered; a name without such a place is left to the tip and the table."""
 NARROW, CHARACTER = 280.0, 0.65 * FONT
 """Widths of the plot on a phone, where names are placed apart (wider plots part them more), and of a character."""
 SPOTS = tuple((side, dy) for dy in (-8, 17, -23, 32, -38, 47, -53, -68, -83) for side in (1, -1))
@@ -38,8 +42,8 @@ ANCHORS = {1: None, -1: "end"}
 ENDS = {0.0: ("random", "random passages"), 1.0: ("known_positive", "positives")}
 """Hardness of the controls that mark the ends of the scale, by definition; and what an end is called."""
 NOTE = (
-    "Whiskers: 95 % CI. Hardness: 0 as near to the query as random passages, 1 as near as the positives. Hollow "
-    "circles: controls."
+    "Whiskers: 95 % CI, cut at the edge. Hardness: 0 as near to the query as random passages, 1 as near as the "
+    "positives. Hollow circles: controls."
 )
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
@@ -89,11 +93,10 @@ def _source(source: SourceResult) -> _Point | None:
 
 
 def _draw(points: Sequence[_Point], title: str, description: str) -> Markup:
-    xs = [value for item in points for value in (item.x, *(item.x_ends or ()))]
-    ys = [value for item in points for value in (item.y, *(item.y_ends or ()))]
+    xs, ys = [item.x for item in points], [item.y for item in points]
     bottom = TOP + HEIGHT
     x_scale = Scale(min(-0.08, min(xs) - 0.05), max(1.08, max(xs) + 0.05), 0.0, 100.0)
-    y_scale = Scale(0.0, max(0.1, *ys), bottom, TOP + 1.5 * FONT)
+    y_scale = Scale(0.0, min(1.0, max(0.1, 1.2 * max(ys))), bottom, TOP + CLEAR)
     parts = [
         words("0%", FONT, "negatives that outscore their positive", dx=-LEFT, class_="tick"),
         *grid_across(x_scale, bottom, TOP),
@@ -104,10 +107,10 @@ def _draw(points: Sequence[_Point], title: str, description: str) -> Markup:
         y = y_scale(value)
         parts.append(line("0%", y, "100%", y, "grid", opacity=0.2))
         parts.append(words(-6.0, y + 4, f"{100 * value:g} %", anchor="end", class_="tick"))
-    for x, (_, name) in ENDS.items():
-        at, side = across(x_scale, x), -1 if x else 1
+    for row, (x, (_, name)) in enumerate(ENDS.items(), 1):  # each name has a line of its own
+        at, side = across(x_scale, x), 1 if x_scale(x) < 50.0 else -1
         parts.append(line(at, TOP, at, bottom, "ref", "3 3"))
-        parts.append(words(at, TOP + FONT, name, dx=5.0 * side, anchor=ANCHORS[side], class_="tick"))
+        parts.append(words(at, TOP + row * FONT, name, dx=5.0 * side, anchor=ANCHORS[side], class_="tick"))
     for item in points:
         parts += _cross(item, x_scale, y_scale)
     parts += _names(points, x_scale, y_scale)
@@ -119,19 +122,25 @@ def _cross(item: _Point, x_scale: Scale, y_scale: Scale) -> list[Markup]:
     x, y, class_ = across(x_scale, item.x), y_scale(item.y), "ctl" if item.is_control else "src"
     parts = []
     if item.x_ends is not None:
-        ends = [across(x_scale, end) for end in item.x_ends]
-        parts.append(line(ends[0], y, ends[1], y, f"{class_} whisker", opacity=0.6))
+        low, high = max(item.x_ends[0], x_scale.low), min(item.x_ends[1], x_scale.high)
+        parts.append(line(across(x_scale, low), y, across(x_scale, high), y, f"{class_} whisker", opacity=0.6))
+        parts += [words("0%", y + 4, "‹", class_=class_)] if low > item.x_ends[0] else []
+        parts += [words("100%", y + 4, "›", anchor="end", class_=class_)] if high < item.x_ends[1] else []
     if item.y_ends is not None:
-        parts.append(line(x, y_scale(item.y_ends[0]), x, y_scale(item.y_ends[1]), f"{class_} whisker", opacity=0.6))
+        ends = (y_scale(item.y_ends[0]), y_scale(min(item.y_ends[1], y_scale.high)))
+        parts.append(line(x, ends[0], x, ends[1], f"{class_} whisker", opacity=0.6))
+        parts += [words(x, ends[1] + 4, "ˆ", anchor="middle", class_=class_)] if item.y_ends[1] > y_scale.high else []
     return [*parts, dot(x, y, class_, f"{short(item.name)}: hardness {fraction(item.x)}, outscoring {percent(item.y)}")]
 
 
 def _names(points: Sequence[_Point], x_scale: Scale, y_scale: Scale) -> list[Markup]:
-    """The name of each source where, on a phone, it is near and covers little of points, intervals and other names."""
+    """The name of each source where, on a phone, it is near and covers little of points, intervals and other names; how
+    many have no such place.
+    """
     places = [(item, x_scale(item.x) / 100 * NARROW, y_scale(item.y)) for item in points]
     taken = [(x - 6, y - 6, x + 6, y + 6) for _, x, y in places]
     taken += [(x - 3, y_scale(item.y_ends[1]), x + 3, y_scale(item.y_ends[0])) for item, x, y in places if item.y_ends]
-    parts = []
+    parts, n_more = [], 0
     for item, x, y in places:
         if item.is_control:
             continue
@@ -142,10 +151,14 @@ def _names(points: Sequence[_Point], x_scale: Scale, y_scale: Scale) -> list[Mar
             for room, (_, dy) in zip(rooms, SPOTS, strict=True)
         ]
         best = costs.index(min(costs))
+        if costs[best] - 3.0 * abs(SPOTS[best][1]) > COVERED * _shared(rooms[best], rooms[best]):
+            n_more += 1
+            continue
         taken.append(rooms[best])
         side, dy = SPOTS[best]
         parts.append(words(across(x_scale, item.x), y + dy, text, dx=5.0 * side, anchor=ANCHORS[side]))
-    return parts
+    more = [words("100%", TOP + HEIGHT - 6, f"and {n_more} more", anchor="end", class_="tick")] if n_more else []
+    return [*parts, *more]
 
 
 def _room(width: float, x: float, y: float, side: int) -> Box:
@@ -155,7 +168,7 @@ def _room(width: float, x: float, y: float, side: int) -> Box:
 
 def _outside(box: Box) -> float:
     """How far a name leaves the plot, which is worse than covering another."""
-    ends = (0.0 - box[0], box[2] - NARROW, TOP + 1.5 * FONT - box[1], box[3] - TOP - HEIGHT)
+    ends = (0.0 - box[0], box[2] - NARROW, TOP + CLEAR - box[1], box[3] - TOP - HEIGHT)
     return 1e4 * sum(max(0.0, end) for end in ends)
 
 

@@ -74,7 +74,7 @@ def controls_line(run: Run) -> str:
     if not clauses:
         return "No control could be compared with a source."
     at = "" if run.budget == 1.0 else "at B = 1, "
-    return capital(f"{at}{'; '.join(clauses)}.")
+    return f"{capital(f'{at}{clauses[0]}')}. {' '.join(f'{capital(clause)}.' for clause in clauses[1:])}".rstrip()
 
 
 def _placed(item: Outcome) -> str:

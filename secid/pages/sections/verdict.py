@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from secid.pages.findings import statuses_line
-from secid.pages.glossary import CAUTION, equal_numbers, in_plain_words
+from secid.pages.glossary import CAUTION, ONE_POSITIVE, equal_numbers, in_plain_words
 from secid.pages.numbers import budget, fraction, listed, plural
 from secid.pages.sanitize import named
 from secid.pages.sections.controls import names_of, outcome
@@ -50,16 +50,16 @@ def _labels(run: Run) -> str:
     """How far false negatives can be found, where no query of the run has a second labelled positive."""
     if "control known positive" not in run.not_evaluated:
         return ""
-    return (
-        "Every query has one labelled positive: a false negative is found only where a negative repeats it, so other "
-        "relevant passages are not ruled out."
-    )
+    return ONE_POSITIVE
 
 
 def _sampled(run: Run) -> str:
     if not any(source.n_not_sampled for source in run.sources):
         return ""
-    return "Findings are of the sampled queries only. `secid select --drop` finds defects of the texts in every row."
+    return (
+        "Scores, hardness and findings of the encoder are of the sampled queries; findings of the texts are of every "
+        "row."
+    )
 
 
 def ranking(run: Run) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from secid.pages.answer import own_score
-from secid.pages.glossary import EXPLANATIONS, SETTINGS, score_point
+from secid.pages.glossary import EXPLANATIONS, SETTINGS, missing_lines, score_point
 from secid.pages.page import foreign, text
 from secid.pages.sections import page_of
 from secid.pages.sections.ablations import ablation_section
@@ -126,3 +126,12 @@ def test_names_have_their_own_direction_and_settings_are_ours():
     table = page_of(RUN).answer
     assert table.columns[0] == foreign("source")
     assert ablation_section(RUN).tables[0].columns[0] == text("temperature")
+
+
+def test_names_keep_their_underscores():
+    run = replace(
+        RUN, not_evaluated={"hardness of a_b": "too few passages", "source a_b": "empty", "near_copy": "none"}
+    )
+    text = " ".join(missing_lines(run))
+    assert text.count("a_b") == 2
+    assert "near copy" in text
