@@ -22,6 +22,8 @@ UNLIKE = (
     "pooling",
     "query_prefix",
     "passage_prefix",
+    "query_prompt",
+    "passage_prompt",
     "normalize",
     "truncate_dim",
     "budget",

@@ -37,7 +37,7 @@ def start_encoding(slow, cwd: Path) -> subprocess.Popen[str]:
         "score", source, "--encoder", encoder, "--no-cache", "--controls", "none", "--run", "runs/one", cwd=cwd
     )
     end = time.monotonic() + PATIENCE_SECONDS
-    while not list(cwd.glob("runs/.partial-*/*/passage.f32")):
+    while not list(cwd.glob("runs/.partial-*/*/rows.f32")):
         assert child.poll() is None, child.communicate()[1]
         assert time.monotonic() < end, "it never began to encode"
         time.sleep(0.05)

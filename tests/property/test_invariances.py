@@ -7,6 +7,7 @@ import hashlib
 import json
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from safetensors.torch import load_file
 
 import secid
 from secid.encode import from_callable
+from secid.measure.blocks import PLANS
 
 DIMENSION = 16
 RELATIVE = 1e-9
@@ -213,7 +215,7 @@ def test_the_number_of_threads_changes_nothing(base, tmp_path):
 
 @pytest.mark.parametrize("block", [1, 5, 64])
 def test_the_size_of_a_block_changes_nothing(base, tmp_path, block, monkeypatch):
-    monkeypatch.setattr("secid.measure.blocks.BLOCK_TRIPLETS", block)
+    monkeypatch.setitem(PLANS, "cpu", replace(PLANS["cpu"], n_triplets=block))
     assert_same(score(tmp_path / "blocks", SOURCES), base, FLOAT32_RELATIVE)
 
 
