@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import distinct, pairs
+from secid.arrays import among, distinct, pairs
 from secid.results import Overlap
 
 Index = npt.NDArray[np.int64]
@@ -27,12 +27,13 @@ def overlaps(sources: Sequence[Listed]) -> tuple[Overlap, ...]:
     """What each pair of sources shares, over the smaller of the two; no pair gives the empty tuple."""
     result = []
     for a, b in combinations(sources, 2):
-        queries = np.intersect1d(a.query, b.query)
+        asked, also = distinct(a.query), distinct(b.query)
+        queries = asked[among(asked, also)]
         result.append(
             Overlap(
                 first=a.name,
                 second=b.name,
-                shared_query_fraction=len(queries) / min(len(distinct(a.query)), len(distinct(b.query))),
+                shared_query_fraction=len(queries) / min(len(asked), len(also)),
                 negative_jaccard_mean=_jaccard(a, b, queries),
                 shared_document_fraction=_shared(a.negative, b.negative),
             )
@@ -42,7 +43,7 @@ def overlaps(sources: Sequence[Listed]) -> tuple[Overlap, ...]:
 
 def _shared(first: Index, second: Index) -> float:
     a, b = distinct(first), distinct(second)
-    return len(np.intersect1d(a, b)) / min(len(a), len(b))
+    return int(among(a, b).sum()) / min(len(a), len(b))
 
 
 def _jaccard(a: Listed, b: Listed, queries: Index) -> float | None:
@@ -53,5 +54,5 @@ def _jaccard(a: Listed, b: Listed, queries: Index) -> float | None:
     first, second = (distinct(pairs(rows.query, rows.negative, top)) for rows in (a, b))
     n_queries = int(queries[-1]) + 1
     counts = [np.bincount(pair // top, minlength=n_queries)[queries] for pair in (first, second)]
-    both = np.bincount(np.intersect1d(first, second) // top, minlength=n_queries)[queries]
+    both = np.bincount(first[among(first, second)] // top, minlength=n_queries)[queries]
     return float((both / (counts[0] + counts[1] - both)).mean())
