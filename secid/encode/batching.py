@@ -92,6 +92,10 @@ def halves(batch: TokenBatch) -> tuple[TokenBatch, TokenBatch]:
     return first, TokenBatch(ids, batch.positions[middle:], batch.lengths[middle:], batch.truncated[middle:])
 
 
+class FeedError(Exception):
+    """Reading or tokenising the texts failed, by the error that is its cause: no fault of a device."""
+
+
 class Feed:
     """Batches of a stream of tokenised chunks, handed to any number of threads, each text once.
 
@@ -107,21 +111,31 @@ class Feed:
         self._n_taken = self._n_good = 0
         self._n_wanted = GOOD_BATCHES
         self._changed = threading.Condition()
+        self._error: Exception | None = None
 
     def take(self, wait: bool = True) -> TokenBatch | None:
-        """The next batch; None when none is left. Errors from tokenising the chunks are raised here.
+        """The next batch; None when none is left.
 
         wait : for the batches that other threads have taken, as one of them may be given back.
+        Raises FeedError in every thread once reading or tokenising the texts has failed.
         """
         with self._changed:
             while True:
-                batch = self._returned.pop() if self._returned else next(self._batches, None)
+                batch = self._returned.pop() if self._returned else self._next()
                 if batch is not None:
                     self._n_taken += 1
                     return batch
                 if not wait or not self._n_taken:
                     return None
                 self._changed.wait()
+
+    def _next(self) -> TokenBatch | None:
+        try:
+            if self._error is None:
+                return next(self._batches, None)
+        except Exception as error:
+            self._error = error
+        raise FeedError from self._error
 
     def done(self, n: int = 1) -> None:
         """n of the batches taken are encoded, or lost to an error that ends the stream."""

@@ -176,7 +176,7 @@ class Cache:
                 self._in_use.add(self._writer.folder)
                 self._sealed = time.monotonic()
             self._writer.add(keys, host_rows(rows), truncated)
-        except OSError as error:
+        except Exception as error:  # memory too: half a batch must not be sealed
             self._fail(error)
             return
         self._room -= size
@@ -202,7 +202,7 @@ class Cache:
             self._writer.close()
             self._writer = None
 
-    def _fail(self, error: OSError) -> None:
+    def _fail(self, error: Exception) -> None:
         """Ends the writing for this run: what was sealed stays. If another run has removed the segment, starts anew."""
         writer, self._writer = self._writer, None
         if writer is not None:

@@ -22,7 +22,7 @@ from secid.encode.batching import TokenBatch, longest_first, next_batch
 from secid.encode.modules import AGAIN, ELSEWHERE, Repository
 from secid.encode.protocol import Role
 from secid.encode.recipe import POOLING_NAMES, ROLES, Prefix, Recipe, leaves, read_recipe
-from secid.encode.replica import Replica, is_out_of_memory
+from secid.encode.replica import Limits, Replica, is_out_of_memory
 from secid.encode.rows import cut_dimension
 from secid.encode.tokens import Tokeniser, load_tokeniser
 from secid.errors import EncoderError, plainly
@@ -339,6 +339,8 @@ def _probe(tokeniser: Tokeniser, recipe: Recipe, role: Role) -> tuple[TokenBatch
 def _width(replica: Replica, recipe: Recipe, probes: Mapping[Role, tuple[TokenBatch, Recipe, int]]) -> int:
     """Length of the probes' vectors. Raises EncoderError if the modules do not fit together."""
     try:
+        for batch, *_ in probes.values():
+            Limits.of(replica.model).check(batch)
         widths = [replica.forward(*probe).shape[1] for probe in probes.values()]
     except RuntimeError as error:
         if is_out_of_memory(error):

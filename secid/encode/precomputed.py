@@ -68,6 +68,7 @@ class PrecomputedEncoder:
         self.info = info
         self.rounding = HALF_ROUNDING if table.vectors.dtype == np.float16 else 0.0
         self._vectors = table.vectors
+        self._stamp = _stamp(table.vectors)
         self._truncate_dim = truncate_dim
         self._index = {role: _index(table, role, info.name) for role in ("query", "passage")}
 
@@ -91,10 +92,26 @@ class PrecomputedEncoder:
                 where=self.info.name,
                 remedy="add vectors for the exact texts that secid reads: with the title in front and without a prefix",
             )
-        return self._finish(self._vectors[rows[places]])
+        self._refuse_changed()  # also before: reading beyond the end of a mapped file ends the process
+        vectors = self._vectors[rows[places]]
+        self._refuse_changed()
+        return self._finish(vectors)
+
+    def _refuse_changed(self) -> None:
+        """Raises EncoderError if the file that the vectors are mapped from was written to since."""
+        if self._stamp != _stamp(self._vectors):
+            raise EncoderError("the file of vectors changed during the run", where=self.info.name, remedy="run again")
 
     def _finish(self, rows: NDArray[Any]) -> Float32Rows:
         return finish_rows(rows.astype(np.float32), self._truncate_dim, self.info.normalize)
+
+
+def _stamp(vectors: NDArray[Any]) -> tuple[int, int] | None:
+    """Size and time of change of the file that an array is mapped from; None for one in memory."""
+    if not isinstance(vectors, np.memmap) or vectors.filename is None:
+        return None
+    status = Path(vectors.filename).stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def load_precomputed(settings: Settings) -> PrecomputedEncoder:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, Tokens, merged, tokenised
+from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, FeedError, Tokens, merged, tokenised
 from secid.encode.device import n_devices
 from secid.encode.embed import host_rows
 from secid.encode.parts import Parts
@@ -99,6 +99,8 @@ class TransformerEncoder:
             yield from merged(
                 [partial(work, number) for number in numbers], ENCODED_AHEAD * len(numbers), "secid-encode"
             )
+        except FeedError as error:
+            raise error.__cause__ or error from None
         finally:
             chunks.close()
             self.batch_tokens = feed.budget

@@ -16,6 +16,8 @@ Floats = npt.NDArray[np.float64]
 NOT_PSD = "the information matrix is not positive semi-definite"
 ROUNDING = 1e-5
 """Of the largest eigenvalue, far above what float32 products within a block leave below 0 (1e-7)."""
+NOISE = 2.0
+"""Rounding leaves eigenvalues of nearly the same size above and below 0."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +54,16 @@ class Eigen:
     def of(cls, state: InformationState, n_triplets: int) -> Eigen:
         """Of no higher rank than there are triplets: what rounding leaves of the other eigenvalues, or below 0, is 0.
 
+        So is what is no larger than NOISE times the lowest one below 0, which is there by rounding alone.
         Raises NumericalError for a matrix that is not PSD.
         """
         values, basis = torch.linalg.eigh(state.matrix())
         on_host = values.cpu().numpy()
         if len(on_host) and not on_host[0] >= -ROUNDING * on_host[-1]:
             raise NumericalError(NOT_PSD, remedy="please report this run")
-        return cls(
-            np.where(np.arange(len(on_host), 0, -1) > n_triplets, 0.0, on_host.clip(0.0)), basis, state.n_negatives
-        )
+        noise = NOISE * max(0.0, -on_host[0]) if len(on_host) else 0.0
+        is_zero = (np.arange(len(on_host), 0, -1) > n_triplets) | (on_host <= noise)
+        return cls(np.where(is_zero, 0.0, on_host), basis, state.n_negatives)
 
 
 def spectral_nats(eigenvalues: Floats, budget: float = 1.0) -> float:

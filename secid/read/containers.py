@@ -35,7 +35,7 @@ OTHER_MAGIC = {
 """What files of other kinds start with, and what they are."""
 UNPACKERS = {ZIP: "unzip -p", b"BZh": "bzip2 -dc <", b"\xfd7zXZ": "xz -dc <"}
 TAR_PLACE, TAR = 257, b"ustar"
-TAR_FLAG = {"gz": "-xzf", "zst": "--zstd -xf", "": "-xf"}
+TAR_FLAG = {"gz": "-xzf", "zst": "-I zstd -xf", "": "-xf"}
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
 PICKLE_REMEDY = "where it was written, write it as Parquet or JSON lines instead"
 

@@ -9,7 +9,7 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, overload
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from secid.arrays import distinct
 from secid.encode import Cache, Encoder, Role, embed, host_rows, own_stream
-from secid.errors import OutputError, plainly
+from secid.errors import EncoderError, OutputError, plainly
 from secid.files import REMEDY
 from secid.measure.blocks import Vectors
 from secid.pool import Plan
@@ -249,7 +249,8 @@ class Embedder:
                 self._encode(role, ids)
         except BaseException:  # also on Ctrl-C, and this error is the one reported
             if self._cache is not None:
-                self._cache.flush()
+                with suppress(Exception):
+                    self._cache.flush()
             raise
         if self._cache is not None:
             self._cache.seal()
@@ -290,6 +291,8 @@ class Embedder:
                 self._mark(rows[batch.positions], batch.truncated)
                 self.counts["n_encoded"] += len(batch.positions)
                 self.counts["n_tokens"] += batch.n_tokens
+        if n_missing := len(self._missing(role, ids)):
+            raise EncoderError(f"no row came back for {n_missing} of {len(ids)} texts", where=self._encoder.info.name)
 
     def _mark(self, places: Index, truncated: npt.NDArray[np.bool_]) -> None:
         self._truncated[places] = truncated

@@ -298,7 +298,7 @@ def test_navigation_stays_in_sight_and_covers_no_heading(visit, pages):
 
 
 def test_words_that_leave_a_chart_are_noticed(visit, pages):
-    with visit(pages["golden"].replace(">counterfactual</text>", f">{'W' * 60}</text>")) as seen:
+    with visit(pages["golden"].replace(">poisoned</text>", f">{'W' * 120}</text>")) as seen:
         assert seen.page.evaluate(OUTSIDE) != []
 
 

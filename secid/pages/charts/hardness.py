@@ -34,8 +34,10 @@ CLEAR = 2.5 * FONT
 """Below the top, room for the names of both ends."""
 COVERED = 0.25
 """Share of a name's room that may be covered; a name without such a place is left to the tip and the table."""
-NARROW, CHARACTER = 280.0, 0.65 * FONT
-"""Widths of the plot on a phone, where names are placed apart (wider plots part them more), and of a character."""
+NARROW = 280.0
+"""Width of the plot on a phone, where names are placed apart (wider plots part them more)."""
+CHARACTER, BROAD = 0.65 * FONT, frozenset("mwMW@%")
+"""Width of a character, which half as much again holds for a broad one."""
 SPOTS = tuple((side, dy) for dy in (-8, 17, -23, 32, -38, 47, -53, -68, -83) for side in (1, -1))
 """Where a name may be: right or left of its point, and how far below; the first is the best."""
 ANCHORS = {1: None, -1: "end"}
@@ -145,7 +147,9 @@ def _names(points: Sequence[_Point], x_scale: Scale, y_scale: Scale) -> list[Mar
         if item.is_control:
             continue
         text = short(item.name, NAME_CHARACTERS)
-        rooms = [_room(CHARACTER * len(text), x, y + dy, side) for side, dy in SPOTS]
+        rooms = [
+            _room(CHARACTER * (len(text) + 0.5 * sum(map(text.count, BROAD))), x, y + dy, side) for side, dy in SPOTS
+        ]
         costs = [
             _outside(room) + sum(_shared(room, other) for other in taken) + 3.0 * abs(dy)
             for room, (_, dy) in zip(rooms, SPOTS, strict=True)

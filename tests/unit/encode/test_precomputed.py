@@ -68,6 +68,15 @@ def test_a_text_without_a_vector_is_named(tmp_path: Path) -> None:
     assert all(part in message for part in ("2 of 3", "query", "'unseen'"))
 
 
+def test_a_file_that_changes_during_the_run_is_an_error(tmp_path: Path) -> None:
+    path = save(tmp_path, "npz text")
+    encoder_of_file = encoder(path)
+    encoder_of_file.encode(TEXTS, "query")
+    with path.open("r+b") as file:
+        file.truncate(16)
+    refusal(lambda: encoder_of_file.encode(TEXTS, "query"), EncoderError, str(path))
+
+
 def test_roles_tell_two_vectors_of_a_text_apart(tmp_path: Path) -> None:
     path = tmp_path / "v.npz"
     np.savez(path, vectors=UNIT[:2], text=np.array(["same", "same"]), role=np.array(["query", "passage"]))

@@ -428,6 +428,25 @@ def test_when_all_devices_fail_it_is_an_error(tiny: Tiny, monkeypatch: pytest.Mo
     assert not any(thread.name.startswith("secid-") for thread in threading.enumerate())
 
 
+@pytest.mark.parametrize("device", ["cpu", "cpu,cpu"])
+def test_an_error_of_the_tokenizer_is_no_failure_of_a_device(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device=device)
+    tokenise, calls = encoder.parts.tokeniser.tokens, []
+
+    def fails_later(chunk: list[str]) -> Any:
+        calls.append(1)
+        if len(calls) > 1:
+            raise RuntimeError("can't start new thread")
+        return tokenise(chunk)
+
+    monkeypatch.setattr(encoder.parts.tokeniser, "tokens", fails_later)
+    with pytest.raises(RuntimeError, match="new thread"):
+        encoder.encode([f"text {number}" for number in range(3000)], "passage")
+    assert encoder.failures == ()
+
+
 def test_a_rejected_input_is_not_tried_on_the_next_device(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
     calls: list[int] = []

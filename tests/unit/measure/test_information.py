@@ -35,6 +35,18 @@ def test_large_budgets_of_few_triplets_have_a_score(budget):
         assert log_det_nats(item.matrix(), budget, 40) == pytest.approx(exact, rel=1e-6)
 
 
+@pytest.mark.parametrize("budget", [1e4, 1e8, 1e10])
+def test_large_budgets_of_few_directions_have_a_score(budget):
+    """Many triplets, few directions: what float32 leaves in the others is noise, as large above 0 as below."""
+    rows = unit(20, 96)[torch.arange(1000) % 20]
+    upper = torch.triu(rows.T @ rows).double()
+    item = InformationState(upper + torch.triu(upper, 1).T, 1000.0)
+    few = unit(20, 96).double()
+    exact = np.linalg.slogdet(np.eye(20) + budget / 20 * (few @ few.T).numpy())[1]
+    assert float(torch.linalg.eigvalsh(item.matrix())[0]) < 0.0
+    assert spectral_nats(Eigen.of(item, 1000).values, budget) == pytest.approx(exact, rel=1e-6)
+
+
 def test_one_decomposition_gives_every_budget():
     item = state(300, 32)
     eigen = Eigen.of(item, 300)
