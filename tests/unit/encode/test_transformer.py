@@ -408,7 +408,7 @@ def test_the_others_take_over_from_a_device_that_fails(
     assert np.abs(encoder.encode(MANY * 4, "passage") - expected).max() < 1e-5  # `gather` checks: each text once
     assert len(calls) == n_good + 1
     assert len(encoder.failures) == 1
-    assert not any(thread.name.startswith("secid-") for thread in threading.enumerate())
+    assert not any(thread.name.startswith(("secid-encode", "secid-tokenise")) for thread in threading.enumerate())
 
 
 def test_a_failure_is_noted_once(tiny: Tiny, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -425,7 +425,7 @@ def test_when_all_devices_fail_it_is_an_error(tiny: Tiny, monkeypatch: pytest.Mo
     fails_on(monkeypatch, 3, survivors=0)
     message = refusal(lambda: encoder.encode(MANY * 20, "passage"), EncoderError, None)
     assert "unspecified launch failure" in message
-    assert not any(thread.name.startswith("secid-") for thread in threading.enumerate())
+    assert not any(thread.name.startswith(("secid-encode", "secid-tokenise")) for thread in threading.enumerate())
 
 
 @pytest.mark.parametrize("device", ["cpu", "cpu,cpu"])
