@@ -97,9 +97,7 @@ class Settings:
         gt=0,
         le=1e12,
     )
-    sums: Sums = setting(
-        "float32", "Number format of block sums; float64 makes scores of parts add up to 1e-12.", "Score"
-    )
+    sums: Sums = setting("float32", "Number format of block sums; float64 makes scores of parts add up to 1e-12.")
     valid: float = setting(0.9, "Consistency and locality from which a negative counts as valid.", ge=0, le=1)
     far: float = setting(0.1, "Locality below which a valid negative counts as far.", ge=0, le=1)
     high_coverage: float = setting(0.5, "Coverage from which a negative counts as highly covered.", ge=0, le=1)
@@ -116,12 +114,10 @@ class Settings:
     tie: float | None = setting(
         None, "With until_ranked: differences below this many nats count as ties, which may take more queries.", gt=0
     )
-    seed: int = setting(0, "Seed of every sample and draw.", "Statistics", ge=0, le=2**32 - 1)
+    seed: int = setting(0, "Seed of every sample and draw.", ge=0, le=2**32 - 1)
     controls: str = setting(
         "all",
         "all, none, or some of random, known_positive, shuffled, query_echo, bm25_pool and dense_pool, with commas.",
-        "Statistics",
-        "NAMES",
     )
     control_queries: int = setting(1000, "Queries that controls are sampled on.", ge=2)
     ablate: bool = setting(

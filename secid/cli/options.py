@@ -76,10 +76,11 @@ class GroupedCommand(TyperCommand):
                     formatter.write_dl([(label.ljust(width), text) for label, text in groups[name]])
 
 
-def takes_settings(*names: str) -> Callable[[Command], Command]:
+def takes_settings(*names: str, **fixed: object) -> Callable[[Command], Command]:
     """Replaces a command's `**settings` by a flag for each named setting that has one, and --set for all of them.
 
-    A setting that is not given stays None, so that files and environment decide.
+    A setting that is not given stays None, so that files and environment decide. fixed : settings that the command
+    sets itself.
     """
 
     def decorate(command: Command) -> Command:
@@ -99,7 +100,7 @@ def takes_settings(*names: str) -> Callable[[Command], Command]:
             for name in values:
                 if given.get(name) is not None:
                     raise UsageError(f"{name} is set twice", where="--set", remedy=f"leave out {flag_of(name)}")
-            return command(**{**given, **values})
+            return command(**{**given, **values, **fixed})
 
         with_settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         with_settings.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

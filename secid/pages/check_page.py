@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from secid.pages.findings import STATUS, above_limit, heat_table, sentence, statuses_line
 from secid.pages.formats import formats
@@ -13,6 +14,7 @@ from secid.pages.numbers import capital, count, fraction, listed, percent, plura
 from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import code, named, plain, short
 from secid.pages.sections.origin import overlap_section
+from secid.pages.sections.warnings import MISREADS
 from secid.records import encodable
 from secid.results.catalogue import CAUTIONS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution, Spread
@@ -103,7 +105,8 @@ def _findings(source: CheckedSource) -> SourceFindings:
 
 def _caution(item: SourceCaution) -> Item:
     entry = CAUTIONS[item.name]
-    detail = f": {plain(item.detail)}" if item.detail else ""
+    words = caution_words(item)
+    detail = f": {words}" if words else ""
     places = [f"{named(example.path)}:{example.line}" for example in item.examples[:SHOWN_PLACES]]
     where = f" For example {listed(places)}." if places else ""
     return Item(
@@ -113,6 +116,25 @@ def _caution(item: SourceCaution) -> Item:
         examples=(),
         n_negatives=0,
     )
+
+
+def caution_words(item: SourceCaution) -> str:
+    """What distinguishes the cases of a caution; "" where nothing does."""
+    values: Mapping[str, Any] = item.values
+    if not item.n:
+        return ""
+    if item.name == "tokenizer_misfit":
+        does = MISREADS.get(values["effect"], "misreads words")
+        return f"in a sample of {plural(values['n_texts'], 'text')}, {plain(values['tokenizer'])} {does}"
+    if item.name == "inactive_lexical_gate":
+        better = f"; {fraction(values['best_coverage'])} with --tokenizer {values['best']}" if "best" in values else ""
+        return f"mean coverage {fraction(values['coverage'])}{better}"
+    if item.name in ("eval_query", "eval_passage"):
+        n, of = values["n_exact"], f"{count(values['n_evaluation'])} of {count(values['n_evaluation_all'])}"
+        roles = [f"{count(values[f'n_{role}s'])} as {role}s" for role in ROLES if f"n_{role}s" in values]
+        words = f"{count(n)} exactly, {count(item.n - n)} nearly; {of} of the evaluation set"
+        return "; ".join([words, *([", ".join(roles)] if roles else [])])
+    return by_reason(values) if item.name == "malformed_rows" else ""
 
 
 def _files(sources: Sequence[CheckedSource]) -> Section:

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from rich.console import Console
 
-from secid.pages.check_page import TO_REPAIR, left_out, verdict
+from secid.pages.check_page import TO_REPAIR, caution_words, left_out, verdict
 from secid.pages.findings import STATUS, above_limit, match_words, repeated_rows, says
 from secid.pages.glossary import in_plain_words
 from secid.pages.numbers import capital, count, listed, percent
@@ -98,7 +98,8 @@ def _print_group(console: Console, group: Sequence[Problem]) -> None:
     if isinstance(worst.item, SourceCaution):
         caution = CAUTIONS[worst.item.name]
         shares = [f"{percent(item.fraction)} of {named(name)}" for name, item in _items(group, SourceCaution)]
-        detail = f" ({named(worst.source.name)}: {plain(worst.item.detail)})" if worst.item.detail else ""
+        words = caution_words(worst.item)
+        detail = f" ({named(worst.source.name)}: {words})" if words else ""
         what = f"of the {caution.of}, {_listed(shares)}: {caution.says}{detail}. {capital(caution.do)}."
         examples = [(item.path, item.line, "", "") for item in worst.item.examples[:1]]
     else:

@@ -48,10 +48,12 @@ def words(
     return tag("text", text or " ", x=x, y=y, dx=dx or None, text_anchor=anchor, class_=class_)
 
 
-def dot(x: str, y: float, class_: str, tip: str) -> Markup:
+def dot(x: str, y: float, class_: str, tip: str, radius: float = 4.5) -> Markup:
     """A source's filled dot, or a control's hollow one. tip: shown under the pointer."""
     fill = "none" if class_ == "ctl" else None
-    return tag("circle", tag("title", plain(tip)), cx=x, cy=y, r=4.5, class_=class_, stroke="currentColor", fill=fill)
+    return tag(
+        "circle", tag("title", plain(tip)), cx=x, cy=y, r=radius, class_=class_, stroke="currentColor", fill=fill
+    )
 
 
 def line(
