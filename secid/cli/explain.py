@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from secid.cli.options import Json
+
 LABELLED = re.compile(r"(\s*\S+:?\s{2,}|\w+:\s+|)(.*)")
 """A line with its label, under which its further lines begin to the right."""
 
@@ -15,15 +17,20 @@ def explain(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="A finding or caution; all are listed without it.")
     ] = None,
+    json: Json = False,
 ) -> None:
     """Explain a finding: its rule, its limit, what it needs, and what to do about it.
 
     Example: secid explain false_negative
     """
     from secid.cli.console import stdout
-    from secid.pages.explain import explain_text, list_text
+    from secid.cli.outputs import print_json
+    from secid.pages.explain import explain_text, explained, list_text
     from secid.pages.terminal import command, write
 
+    if json:
+        print_json(explained(name))
+        return
     console = stdout()
     for line in (list_text() if name is None else explain_text(name)).splitlines():
         label, text = LABELLED.match(line).groups()  # type: ignore[union-attr]

@@ -9,7 +9,7 @@ from typing import Any
 
 from secid.pages.findings import STATUS, above_limit, heat_table, sentence, statuses_line
 from secid.pages.formats import formats
-from secid.pages.glossary import ONE_POSITIVE, by_reason, in_plain_words
+from secid.pages.glossary import ONE_POSITIVE, by_reason, in_plain_words, left_out_lines
 from secid.pages.numbers import capital, count, fraction, listed, percent, plural
 from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import code, named, plain, short
@@ -149,12 +149,8 @@ def _files(sources: Sequence[CheckedSource]) -> Section:
 
 
 def left_out(sources: Sequence[CheckedSource]) -> tuple[str, ...]:
-    """A line per source that left rows out."""
-    return tuple(
-        f"Left out of {named(source.name)}: {plural(n, 'row')} ({by_reason(source.skipped)})."
-        for source in sources
-        if (n := sum(source.skipped.values()))
-    )
+    """The rows that sources left out."""
+    return tuple(left_out_lines((source.name, {"row": source.skipped}) for source in sources))
 
 
 def _lengths(sources: Sequence[CheckedSource]) -> Section:

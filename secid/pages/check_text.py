@@ -11,7 +11,7 @@ from rich.console import Console
 from secid.pages.check_page import TO_REPAIR, caution_words, left_out, verdict
 from secid.pages.findings import STATUS, above_limit, match_words, repeated_rows, says
 from secid.pages.glossary import in_plain_words
-from secid.pages.numbers import capital, count, listed, percent
+from secid.pages.numbers import capital, count, listed, percent, plural
 from secid.pages.page import Table, foreign, number, status, text
 from secid.pages.sanitize import named, plain, short
 from secid.pages.terminal import SHOWN_FINDINGS, command, print_table, write
@@ -22,6 +22,8 @@ from secid.results.check import Check, CheckedSource, SourceCaution
 Item = TypeVar("Item")
 SHOWN_SOURCES = 3
 """Sources that a finding names."""
+MOST_ROWS = 10
+"""Sources in the table; of more, only those with a finding above its limit."""
 EXAMPLE_CHARACTERS = 60
 
 
@@ -39,7 +41,11 @@ def print_check(console: Console, check: Check) -> None:
     write(console, headline, "bold")
     write(console, " ".join(others))
     console.print()
-    print_table(console, _table(check.sources))
+    rows = check.sources if len(check.sources) <= MOST_ROWS else [one for one in check.sources if _of(one)]
+    if rows:
+        print_table(console, _table(rows[:MOST_ROWS]))
+    write(console, _folded("Rows of the page alone", rows[MOST_ROWS:]))
+    write(console, _folded("Nothing above its limit", [one for one in check.sources if one not in rows]))
     groups = _groups(check.sources)
     if groups:
         console.print()
@@ -52,9 +58,19 @@ def print_check(console: Console, check: Check) -> None:
     console.print()
     if check.score:
         write(console, f"{TO_REPAIR}:")
-        for line in (check.score, *(source.repair or "" for source in check.sources)):
+        repairs = [source.repair for source in check.sources if source.repair]
+        for line in (check.score, *repairs[:SHOWN_FINDINGS]):
             command(console, line, indent=2)
+        if len(repairs) > SHOWN_FINDINGS:
+            write(console, f"The page has {plural(len(repairs) - SHOWN_FINDINGS, 'more such command')}.", indent=2)
     write(console, "All examples, lengths and overlaps: add -o check.html.")
+
+
+def _folded(what: str, sources: Sequence[CheckedSource]) -> str:
+    """A line for sources without a row; "" for none."""
+    names = _listed([named(source.name) for source in sources])
+    n = sum(source.n_triplets for source in sources)
+    return f"{what}: {plural(len(sources), 'source')} ({names}; {plural(n, 'negative')})." if sources else ""
 
 
 def _table(sources: Sequence[CheckedSource]) -> Table:

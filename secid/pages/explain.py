@@ -36,20 +36,31 @@ CHECKS: Mapping[str, str] = {
 GATE_DOCS = "docs/gate.md"
 
 
-def explain_text(name: str) -> str:
-    """Everything about one finding, caution or check, ending in a line feed. Raises UsageError for an unknown name."""
+def explained(name: str | None) -> dict[str, dict[str, str]]:
+    """The facts of a finding, caution or check by their labels, under its name; of all of them for None.
+
+    Raises UsageError for an unknown name.
+    """
+    if name is None:
+        return {each: facts for each in (*FINDINGS, *CAUTIONS, *CHECKS) for facts in explained(each).values()}
     family, _, part = name.partition(".")
     if family == "findings" and part:
         name = part
     elif family in CHECKS:
-        lines = [f"{family.replace('_', ' ')}, a check of secid gate", f"{'asks:':<{WIDTH}} {CHECKS[family]}"]
-        return "\n".join([*lines, f"{'docs:':<{WIDTH}} {GATE_DOCS}"]) + "\n"
+        title = f"{family.replace('_', ' ')}, a check of secid gate"
+        return {family: {"title": title, "asks": CHECKS[family], "docs": GATE_DOCS}}
     entry = known_finding(name, "secid explain", (*CAUTIONS, *CHECKS))
     facts = caution_facts(CAUTIONS[name]) if entry is None else finding_facts(entry)
     title = name.replace("_", " ") if entry is None else entry.title
     symbols = {symbol: text for symbol, text in SYMBOLS.items() if any(symbol in fact for fact in facts.values())}
-    lines = [f"{label + ':':<{WIDTH}} {text}" for label, text in (facts | symbols).items()]
-    return "\n".join([title, *lines, f"{'docs:':<{WIDTH}} {DOCS}#{name}"]) + "\n"
+    return {name: {"title": title, **facts, **symbols, "docs": f"{DOCS}#{name}"}}
+
+
+def explain_text(name: str) -> str:
+    """Everything about one finding, caution or check, ending in a line feed. Raises UsageError for an unknown name."""
+    (facts,) = explained(name).values()
+    title, *lines = (f"{label + ':':<{WIDTH}} {text}" for label, text in facts.items())
+    return "\n".join([title.removeprefix("title:").lstrip(), *lines]) + "\n"
 
 
 def list_text() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from secid.pages.numbers import budget as budget_text
 from secid.pages.numbers import count, listed, plural
@@ -186,17 +186,27 @@ def score_point(item: Measurement, budget: float) -> BudgetPoint:
 
 
 def skipped_lines(run: Run) -> list[str]:
-    """A line per source that left something out: rows by reason, then negatives by reason."""
-    lines = []
-    for source in run.sources:
+    """What sources left out: rows by reason, then negatives by reason."""
+    return left_out_lines(
+        (source.name, {"row": source.skipped, "negative": source.dropped_negatives}) for source in run.sources
+    )
+
+
+def left_out_lines(sources: Iterable[tuple[str, Mapping[str, Mapping[str, int]]]]) -> list[str]:
+    """A line for all sources that left out the same. sources: their names, and of each thing how many by reason."""
+    names: dict[str, list[str]] = {}
+    for name, things in sources:
         parts = [
-            f"{plural(sum(reasons.values()), one)} ({by_reason(reasons)})"
-            for one, reasons in (("row", source.skipped), ("negative", source.dropped_negatives))
+            f"{plural(sum(reasons.values()), thing)} ({by_reason(reasons)})"
+            for thing, reasons in things.items()
             if any(reasons.values())
         ]
         if parts:
-            lines.append(f"Left out of {named(source.name)}: {' and '.join(parts)}.")
-    return lines
+            names.setdefault(" and ".join(parts), []).append(named(name))
+    return [
+        f"Left out of {'each of ' if len(own) > 1 else ''}{listed(own, len(own))}: {what}."
+        for what, own in names.items()
+    ]
 
 
 def by_reason(reasons: Mapping[str, int]) -> str:

@@ -135,7 +135,7 @@ def print_page(console: Console, page: Page) -> None:
         for sentence in (*section.paragraphs, *section.bullets):
             write(console, sentence)
         for table in section.tables:
-            print_table(console, table)
+            print_table(console, table, heads=2)
 
 
 def write(console: Console, text: str, style: str = "", indent: int = 0, mark: str = "") -> None:

@@ -24,7 +24,7 @@ BROKEN = FIXTURES / "broken"
         (["score", "small.jsonl", "--bogus", "1"], ["No such option", "--bogus"]),
         (["score", "small.jsonl", "--temperature", "warm"], ["--temperature", "valid number"]),
         (["score", "small.jsonl", "--temperature", "0"], ["--temperature", "at least 1e-06"]),
-        (["score", "small.jsonl", "--first-k", "3"], ["No such option", "--first-k"]),
+        (["score", "small.jsonl", "--first-k", "3"], ["--first-k", "--set first_k=VALUE"]),
         (["score", "small.jsonl", "--set", "first_k=0"], ["--set first_k", "at least 1"]),
         (["score", "small.jsonl", "--set", "frist_k=3"], ["--set", "'frist_k'", "'first_k'"]),
         (
