@@ -15,7 +15,8 @@ LABELLED = re.compile(r"(\s*\S+:?\s{2,}|\w+:\s+|)(.*)")
 
 def explain(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A finding or caution; all are listed without it.")
+        str | None,
+        typer.Argument(metavar="NAME", help="A finding, caution or check of the gate; without it all are listed."),
     ] = None,
     json: Json = False,
 ) -> None:

@@ -50,7 +50,7 @@ Sources = Annotated[
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `secid score`.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
-Legend = Annotated[bool, typer.Option("--legend", help="Explain the columns below the table.")]
+Legend = Annotated[bool, typer.Option("--legend", help="Also print what the columns and numbers mean.")]
 
 
 class GroupedCommand(TyperCommand):
@@ -134,8 +134,8 @@ def _option(name: str) -> inspect.Parameter:
 def _assignments(names: Sequence[str]) -> inspect.Parameter:
     others = ", ".join(sorted(name for name in names if not FIELDS[name].metadata["group"]))
     text = (
-        f"Any setting, repeatable; NAME alone prints what it takes. Without a flag of their own: {others}. "
-        "They can also be kept in secid.toml, or as SECID_NAME."
+        f"Any setting; repeatable. NAME alone prints the values it takes. Settings without a flag: {others}. "
+        "Settings can also be kept in secid.toml, or in the environment as SECID_NAME."
     )
 
     def print_allowed(typed: list[str] | None) -> list[str] | None:

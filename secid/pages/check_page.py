@@ -55,7 +55,7 @@ def verdict(check: Check) -> list[str]:
         lines.append(ONE_POSITIVE)
     else:
         more = f" and in the qrels ({count(check.n_of_qrels)} more)" if check.n_of_qrels else ""
-        lines.append(f"Only passages labelled positive in these files{more} count as false negatives.")
+        lines.append(f"Only negatives that are labelled positive in these files{more} count as false negatives.")
     lines += filter(None, [_why_no_command(check)])
     return lines if check.score else [*lines, "Hardness, inversions and the score need an encoder: run secid score."]
 

@@ -16,8 +16,8 @@ CAUTION = (
     "result of training is not yet established."
 )
 ONE_POSITIVE = (
-    "Every query has one labelled positive: a false negative is found only where a negative repeats it, so other "
-    "relevant passages are not ruled out."
+    "Every query has one labelled positive, so only negatives that repeat it count as false negatives; other relevant "
+    "passages among the negatives are not ruled out."
 )
 EXPLANATIONS = {
     "status": "usable: no defect that was evaluated is above its limit. repair first: one is, but at least half of the "

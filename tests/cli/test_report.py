@@ -30,7 +30,7 @@ def test_one_run_gives_several_pages(run, arguments, invoke):
     outcome = invoke("report", *arguments)
     assert outcome.code == 0
     sizes = [f"wrote {name}: {Path(name).stat().st_size:,} bytes" for name in ("a.html", "b.md")]
-    assert outcome.out.splitlines() == sizes
+    assert (outcome.out, outcome.err.splitlines()) == ("", sizes)
     assert listing(".") == ["a.html", "b.md", "run"]
 
 

@@ -79,7 +79,7 @@ def _unequal(_: str, values: Mapping[str, Any]) -> str:
 
 
 def _no_value(source: str, values: Mapping[str, Any]) -> str:
-    return f"{named(source)} has no value of {named(values['column'])} in any row: all are in the slice without one."
+    return f"No row of {named(source)} has a value of {named(values['column'])}: all are in the slice without one."
 
 
 def _mixed(source: str, values: Mapping[str, Any]) -> str:
@@ -93,7 +93,7 @@ def _mixed(source: str, values: Mapping[str, Any]) -> str:
 def _no_common_value(_: str, values: Mapping[str, Any]) -> str:
     own = [f"{named(name)} has {listed([named(value) for value in of])}" for name, of in values["sources"].items()]
     return (
-        f"No slice compares some of the sources: write the values of {named(values['column'])} alike in all "
+        f"Some sources share no slice: write the values of {named(values['column'])} the same way in all "
         f"({listed(own, SHOWN_NAMES)})."
     )
 

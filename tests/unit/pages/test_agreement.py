@@ -42,7 +42,7 @@ def agreement(**changes):
 
 def printed(*items, width=80):
     stream = io.StringIO()
-    print_agreement(Console(file=stream, width=width, highlight=False), items)
+    print_agreement(Console(file=stream, width=width, highlight=False), items, legend=True)
     return stream.getvalue()
 
 
