@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from secid.pages.findings import STATUS, above_limit, heat_table, sentence, statuses_line
 from secid.pages.formats import formats
@@ -16,7 +16,8 @@ from secid.pages.sanitize import code, named, plain, short
 from secid.pages.sections.origin import overlap_section
 from secid.pages.sections.warnings import MISREADS
 from secid.records import encodable
-from secid.results.catalogue import CAUTIONS, FINDINGS
+from secid.results import SourceFinding
+from secid.results.catalogue import BITS, CAUTIONS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution, Spread
 from secid.results.commands import hidden
 
@@ -32,7 +33,7 @@ def check_page(check: Check) -> Page:
         title="Check of hard negatives",
         subtitle=f"{plural(len(check.sources), 'source')}, tokens by {plain(check.tokens_by)}, nothing encoded",
         verdict=(*verdict(check), *([f"{TO_REPAIR}: {code(plain(check.score))}."] if check.score else [])),
-        answer=_answer(check.sources),
+        answer=answer(check.sources),
         findings=tuple(group for source in check.sources if (group := _findings(source)).items),
         heat=heat_table(check.sources),
         details=(_files(check.sources), _lengths(check.sources), *overlap_section(check.overlaps)),
@@ -70,37 +71,60 @@ def _why_no_command(check: Check) -> str:
     return "Standard input cannot be read again, so no command can repair it: save it to a file and check that."
 
 
-def _answer(sources: Sequence[CheckedSource]) -> Table:
+class Problem(NamedTuple):
+    """A finding or caution above its limit in a source, by urgency, then the larger share, then the catalogue."""
+
+    place: tuple[int, float, int]
+    source: CheckedSource
+    item: SourceFinding | SourceCaution
+
+
+def problems(source: CheckedSource) -> list[Problem]:
+    """What is above its limit in a source, the most urgent first; cautions after the findings."""
+    every = [
+        *(
+            Problem((FINDINGS[item.name].urgency, -item.share, BITS[item.name]), source, item)
+            for item in source.findings
+            if above_limit(item)
+        ),
+        *(Problem((len(FINDINGS), -item.fraction, 0), source, item) for item in source.cautions if item.exceeded),
+    ]
+    return sorted(every, key=lambda one: one.place)
+
+
+def answer(sources: Sequence[CheckedSource]) -> Table:
+    """The status of each source; it fits a terminal of 80 columns."""
     rows = tuple(
         (
             short(source.name),
             STATUS[source.status],
             percent(source.flagged_share),
-            *map(count, (source.n_triplets, source.n_queries, source.n_records, source.n_read - source.n_used)),
+            *map(count, (source.n_triplets, source.n_queries)),
+            next((in_plain_words(one.item.name) for one in problems(source)), "none above its limit"),
         )
         for source in sources
     )
-    heads = ("defects", "n", "queries", "records", "rows left out")
-    columns = (foreign("source"), status("status"), *map(number, heads))
+    columns = (foreign("source"), status("status"), *map(number, ("defects", "n", "queries")), text("top problem"))
     return Table(caption="Defects: negatives with at least one counted defect", columns=columns, rows=rows)
 
 
 def _findings(source: CheckedSource) -> SourceFindings:
-    """What is above its limit: findings of the negatives in the order of the catalogue, then cautions."""
-    items = [
-        Item(
-            name=FINDINGS[item.name].title,
-            sentence=sentence(item),
-            command="" if FINDINGS[item.name].counted and source.repair else f"secid explain {item.name}",
-            examples=item.examples,
-            n_negatives=item.n_negatives,
-        )
-        for item in sorted(source.findings, key=lambda item: (FINDINGS[item.name].urgency, -item.share))
-        if above_limit(item)
-    ]
-    items += [_caution(item) for item in source.cautions if item.exceeded]
+    """What is above its limit, the most urgent first; cautions after the findings."""
+    items = tuple(
+        _caution(item) if isinstance(item, SourceCaution) else _finding(source, item) for _, _, item in problems(source)
+    )
     command = plain(source.repair or "")
-    return SourceFindings(source=short(source.name), status=STATUS[source.status], items=tuple(items), command=command)
+    return SourceFindings(source=short(source.name), status=STATUS[source.status], items=items, command=command)
+
+
+def _finding(source: CheckedSource, item: SourceFinding) -> Item:
+    return Item(
+        name=FINDINGS[item.name].title,
+        sentence=sentence(item),
+        command="" if FINDINGS[item.name].counted and source.repair else f"secid explain {item.name}",
+        examples=item.examples,
+        n_negatives=item.n_negatives,
+    )
 
 
 def _caution(item: SourceCaution) -> Item:

@@ -190,11 +190,7 @@ def _is_shown(name: str, shares: Sequence[float]) -> bool:
 
 def _differences(runs: RunComparison) -> Section:
     """Settings, encoder, IDF and numbers; which sources and files differ, the verdict and the answer table say."""
-    rows = tuple(
-        (_what(change), _words(change.name), *map(_shown, change.values))
-        for change in runs.changes
-        if change.what not in ("source", "files")
-    )
+    rows = tuple((_what(change), _words(change.name), *map(_shown, change.values)) for change in runs.changes)
     columns = (text("what"), foreign("name"), *_heads(runs, foreign))
     table = Table(caption="Settings, encoder and numbers that are not the same in all runs", columns=columns, rows=rows)
     return Section(

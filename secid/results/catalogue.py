@@ -109,8 +109,8 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="shared_opening", needs="texts", counted=False, limit=0.01, urgency=2,
-        rule="at least 1 % of the source's negatives start with the negative's first five words, five times the share of "
-        "its positives that do, in at least 5 texts and for at least 3 queries",
+        rule="at least 1 % of the source's negatives start with the negative's first five words, five times the share "
+        "of its positives that do, in at least 5 texts and for at least 3 queries",
         says="start like many other negatives but few positives",
         do="strip the opening: a model can tell negatives by it alone",
     ),

@@ -37,10 +37,7 @@ RADIUS = 10.0
 ANCHORS = {1: None, -1: "end"}
 ENDS = {0.0: ("random", "random passages"), 1.0: ("known_positive", "positives")}
 """Hardness of the controls that mark the ends of the scale, by definition; and what an end is called."""
-NOTE = (
-    "Whiskers: 95 % CI, cut at the edge. Hardness: 0 as near to the query as random passages, 1 as near as the "
-    "positives. Hollow circles: controls."
-)
+NOTE = "Whiskers: 95 % CI, cut at the edge. Hollow circles: controls."
 
 
 @dataclass(frozen=True)
