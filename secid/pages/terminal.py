@@ -40,7 +40,7 @@ def print_run(console: Console, run: Run, legend: bool = False) -> None:
     write(console, headline, "bold")
     write(console, " ".join(others))
     console.print()
-    print_table(console, answer_table(run), heads=2)
+    print_table(console, answer_table(run, full=False), heads=2)
     console.print()
     if legend:
         for term in ANSWER_TERMS:

@@ -70,7 +70,7 @@ def _forest(run: Run, controls: Sequence[ControlResult], title: str, description
     """A row for each source and control: its letter, its name, and a strip as wide as the rest of the page."""
     items: list[Measurement] = [*run.sources, *controls]
     points = [score_point(item, run.budget) for item in items]
-    low, high = around([value for point in points for value in (*_ends(point, run.budget), point.nats)], zero=True)
+    low, high = around([value for point in points for value in (*_ends(point, run.budget), point.nats)])
     scale = Scale(low, high, 0.0, 100.0)
     places = [across(scale, score_point(item, run.budget).nats) for item in controls if item.kind in REFERENCES]
     grid = [*grid_across(scale, ROW), *(line(at, 0.0, at, ROW, "ref", "3 3") for at in places)]

@@ -131,12 +131,12 @@ class Scale:
         return self.start + (self.end - self.start) * ((value - low) / (high - low) if high > low else 0.5)
 
 
-def around(values: Sequence[float], *, zero: bool = False) -> tuple[float, float]:
-    """A range that holds all values with some air; from zero where asked; never empty."""
-    known = [value for value in values if isfinite(value)] or [0.0, 1.0]
-    low, high = (min(0.0, *known), max(known)) if zero else (min(known), max(known))
-    air = (high - low) * 0.06 or abs(high) * 0.05 or 1.0
-    return (low if zero and low >= 0 else low - air, high + air)
+def around(values: Sequence[float]) -> tuple[float, float]:
+    """A range from zero that holds all values with some air; never empty."""
+    known = [0.0, *(value for value in values if isfinite(value))]
+    low, high = min(known), max(known)
+    air = (high - low) * 0.06 or 1.0
+    return (low - air if low < 0 else low, high + air)
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
