@@ -93,18 +93,18 @@ def problems(source: CheckedSource) -> list[Problem]:
 
 
 def answer(sources: Sequence[CheckedSource]) -> Table:
-    """The status of each source; it fits a terminal of 80 columns."""
+    """The status of each source; it fits a terminal of 60 columns."""
     rows = tuple(
         (
             short(source.name),
             STATUS[source.status],
             percent(source.flagged_share),
-            *map(count, (source.n_triplets, source.n_queries)),
+            count(source.n_triplets),
             next((in_plain_words(one.item.name) for one in problems(source)), "none above its limit"),
         )
         for source in sources
     )
-    columns = (foreign("source"), status("status"), *map(number, ("defects", "n", "queries")), text("top problem"))
+    columns = (foreign("source"), status("status"), number("defects"), number("n"), text("top problem"))
     return Table(caption="Defects: negatives with at least one counted defect", columns=columns, rows=rows)
 
 
