@@ -79,7 +79,8 @@ def _print_group(console: Console, group: Sequence[Problem]) -> None:
         shares = [f"{percent(item.fraction)} of {named(name)}" for name, item in _items(group, SourceCaution)]
         words = caution_words(worst.item)
         detail = f" ({named(worst.source.name)}: {words})" if words else ""
-        what = f"of the {caution.of}, {_listed(shares)}: {caution.says}{detail}. {capital(caution.do)}."
+        shares[0] = shares[0].replace(" of ", f" of the {caution.of} of ", 1)
+        what = f"{_listed(shares)}: {caution.says}{detail}. {capital(caution.do)}."
         examples = [(item.path, item.line, "", "") for item in worst.item.examples[:1]]
     else:
         finding = FINDINGS[worst.item.name]

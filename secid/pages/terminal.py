@@ -121,7 +121,7 @@ def print_page(console: Console, page: Page) -> None:
     for sentence in others:
         write(console, sentence)
     console.print()
-    print_table(console, page.answer)
+    print_table(console, page.answer, heads=2)
     for group in page.findings:
         console.print()
         print_findings(console, group, SHOWN_EXAMPLES)
