@@ -28,7 +28,7 @@ from secid.files import write_whole
 from secid.results import EncoderInfo
 from secid.settings import RECIPE_FIELDS, Settings, flag_of
 
-RECIPE_VERSION = 2
+RECIPE_VERSION = 3
 """Of the code that turns token ids into rows: one more where it changes them, so that no cached row is mixed up."""
 
 

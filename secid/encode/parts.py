@@ -21,7 +21,7 @@ from secid.encode.attention import never_wait
 from secid.encode.batching import TokenBatch, longest_first, next_batch
 from secid.encode.modules import AGAIN, ELSEWHERE, Repository
 from secid.encode.protocol import Role
-from secid.encode.recipe import POOLING_NAMES, ROLES, Prefix, Recipe, leaves, read_recipe
+from secid.encode.recipe import POOLING_NAMES, ROLES, Prefix, Recipe, read_recipe, routes
 from secid.encode.replica import Limits, Replica, is_out_of_memory
 from secid.encode.rows import cut_dimension
 from secid.encode.tokens import Tokeniser, load_tokeniser
@@ -103,7 +103,7 @@ class Parts:
             is_causal, notes = _attention(model, replica.device)
             recipe = read_recipe(model, repository, self._prefixes, settings, is_causal)
             recipe = replace(recipe, notes=(*recipe.notes, *notes))
-            _shape(model, settings)
+            _shape(model, recipe)
             tokeniser = load_tokeniser(recipe, settings.trust_remote_code)
             if self._known is None:
                 _check_tokens(model, tokeniser, recipe)
@@ -258,25 +258,27 @@ def _not_loaded(where: str, error: Exception) -> EncoderError:
     return EncoderError(f"cannot be loaded: {text[:300]}", where=where, remedy=remedy)
 
 
-def _shape(model: Any, settings: Settings) -> None:
-    """Applies the settings to the chain. Rows are scaled last, after truncation, so a final Normalize is left out."""
+def _shape(model: Any, recipe: Recipe) -> None:
+    """Applies the recipe to the modules. Rows are scaled last, after truncation, so a final Normalize is left out."""
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
-    chain = list(model.named_children())
-    for name, module in chain:
-        if isinstance(module, Pooling) and settings.pooling is not None:
-            chosen = Pooling(module.embedding_dimension, POOLING_NAMES[settings.pooling], module.include_prompt)
-            setattr(model, name, chosen)
-    if isinstance(chain[-1][1], Normalize):
-        setattr(model, chain[-1][0], nn.Identity())
-    for _, module in leaves(model):
-        if hasattr(module, "auto_model"):
-            module.register_forward_hook(_to_float32)
+    if recipe.max_length is not None:
+        model.max_seq_length = recipe.max_length
+    ends = {id(chain[-1]) for chain in routes(model).values()}
+    for parent in list(model.modules()):
+        for name, module in list(parent.named_children()):
+            if isinstance(module, Pooling) and recipe.pooling in POOLING_NAMES:
+                mode = POOLING_NAMES[recipe.pooling]
+                setattr(parent, name, Pooling(module.embedding_dimension, mode, module.include_prompt))
+            elif isinstance(module, Normalize) and id(module) in ends:
+                setattr(parent, name, nn.Identity())
+            elif hasattr(module, "auto_model"):
+                module.register_forward_hook(_to_float32)
 
 
 def _backbones(model: Any) -> list[Any]:
     """The transformers models of the chain."""
-    return [module.auto_model for _, module in leaves(model) if hasattr(module, "auto_model")]
+    return [module.auto_model for module in model.modules() if hasattr(module, "auto_model")]
 
 
 def _to_float32(module: nn.Module, arguments: Any, features: dict[str, Any]) -> None:
@@ -288,8 +290,6 @@ def _to_float32(module: nn.Module, arguments: Any, features: dict[str, Any]) -> 
 
 def _check_tokens(model: Any, tokeniser: Tokeniser, recipe: Recipe) -> None:
     """secid tokenises on its own, for speed and in bulk: the ids must be those of sentence-transformers."""
-    if recipe.max_length is not None:
-        model.max_seq_length = recipe.max_length
     for role in ROLES:
         prefix = recipe.prefix(role)
         for text in PROBES:
