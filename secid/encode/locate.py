@@ -30,6 +30,9 @@ FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors", "artifact.met
 RECIPE_FILES = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
 """Files that state the recipe. If the repository has one and the cache lacks it, every number changes."""
 
+DATA = frozenset({".npy", ".jsonl", ".csv", ".tsv", ".pt"})
+"""Names of files that hold vectors without their texts."""
+
 UNWANTED = ("onnx/*", "openvino/*", "*.onnx", "coreml/*", "*/onnx/*")
 
 
@@ -59,16 +62,16 @@ def locate(settings: Settings) -> Located:
         if packaged is not None:
             return Located(packaged, ALIASES["minilm"], None, f"weights from the package {OFFLINE_PACKAGE}")
     name = ALIASES.get(spec, spec)
-    if name.count("/") != 1 or name.startswith((".", "/", "~")):
+    if folder.is_file() or folder.suffix in DATA or name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise EncoderError(
-            f"{spec!r} is neither a folder, a hub name (owner/name) nor an alias", remedy=_suggestion(folder, spec)
+            f"{spec!r} is no folder, hub name (owner/name), alias, .npz or .parquet file", remedy=_suggestion(folder, spec)
         )
     return _from_hub(name, settings, settings.revision or REVISIONS.get(name))
 
 
 def _suggestion(folder: Path, spec: str) -> str:
-    if folder.suffix in {".npy", ".jsonl", ".csv", ".tsv", ".pt"}:
-        return "vectors must be in a .npz or .parquet file that says which text each row belongs to"
+    if folder.suffix in DATA:
+        return "write the vectors with their texts: np.savez('vectors.npz', vector=rows, text=texts), row i of text i"
     if "/" in spec:
         return "check the path"
     near = difflib.get_close_matches(spec, ALIASES, n=1)

@@ -17,7 +17,7 @@ from secid.settings import Settings, flag_of
 
 Json = Mapping[str, Any]
 
-AGAIN = "download the encoder again"
+AGAIN = "save or download the encoder again"
 PROMPT_FILE = "config_sentence_transformers.json"
 ROUTERS = frozenset({"Router", "Asym"})
 INPUTS = ROUTERS | {"Transformer"}
@@ -80,9 +80,9 @@ def read_repository(folder: Path, name: str, settings: Settings) -> Repository:
     adapters = sorted(folder.rglob("adapter_config.json"))
     if adapters:
         raise EncoderError(
-            f"adapters that would have to be chosen: {', '.join(path.parent.name or '.' for path in adapters)}",
-            where=str(adapters[0]),
-            remedy="merge the one that training will use into its base model (peft: merge_and_unload), and save that",
+            f"holds adapters (LoRA) that are not merged into a model: {', '.join(path.parent.name for path in adapters)}",
+            where=str(folder),
+            remedy="merge the one that training will start from (peft: merge_and_unload), and save the merged model",
         )
     config = read_json(inner / "config.json")
     if config is None:
