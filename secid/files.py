@@ -140,7 +140,9 @@ def work_folder(inside: Path | None = None) -> Iterator[Path]:
         except (OSError, sqlite3.OperationalError) as error:
             if not _no_room(error):
                 raise
-            raise OutputError(f"no room left for work files ({plainly(error)})", where=name, remedy=remedy_of(error)) from error
+            raise OutputError(
+                f"no room left for work files ({plainly(error)})", where=name, remedy=remedy_of(error)
+            ) from error
 
 
 def remedy_of(error: Exception) -> str:

@@ -66,8 +66,8 @@ class Http:
     def ask(self, url: str, document: Mapping[str, Any] | None = None) -> Any:
         """The JSON answer to a GET, or to a POST of `document`.
 
-        Raises EncoderError: at once if the request is rejected, or no server takes the first connection; after `tries` if the server is busy (429),
-        broken (5xx), unreachable or silent, or if its response is not JSON.
+        Raises EncoderError: at once if the request is rejected, or the first connection refused; after `tries` if the
+        server is busy (429), broken (5xx), unreachable or silent, or if its response is not JSON.
         """
         problem, wait = "", 0.0
         for attempt in range(self._tries):
@@ -82,7 +82,9 @@ class Http:
                 problem = self._scrub(str(error) or type(error).__name__)
                 if not self._answered and isinstance(error, (httpx2.ConnectError, httpx2.InvalidURL)):
                     raise EncoderError(
-                        f"cannot be reached: {problem}", where=url, remedy="check the address and that a server runs there"
+                        f"cannot be reached: {problem}",
+                        where=url,
+                        remedy="check the address and that a server runs there",
                     ) from None
                 continue
             self._answered = True

@@ -64,7 +64,8 @@ def locate(settings: Settings) -> Located:
     name = ALIASES.get(spec, spec)
     if folder.is_file() or folder.suffix in DATA or name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise EncoderError(
-            f"{spec!r} is no folder, hub name (owner/name), alias, .npz or .parquet file", remedy=_suggestion(folder, spec)
+            f"{spec!r} is neither a folder, a hub name (owner/name), an alias nor a .npz or .parquet file",
+            remedy=_suggestion(folder, spec),
         )
     return _from_hub(name, settings, settings.revision or REVISIONS.get(name))
 

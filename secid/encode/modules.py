@@ -80,7 +80,7 @@ def read_repository(folder: Path, name: str, settings: Settings) -> Repository:
     adapters = sorted(folder.rglob("adapter_config.json"))
     if adapters:
         raise EncoderError(
-            f"holds adapters (LoRA) that are not merged into a model: {', '.join(path.parent.name for path in adapters)}",
+            f"holds adapters (LoRA) that no model has merged: {', '.join(path.parent.name for path in adapters)}",
             where=str(folder),
             remedy="merge the one that training will start from (peft: merge_and_unload), and save the merged model",
         )

@@ -135,7 +135,8 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
         raise EncoderError("no such file", where=str(path), remedy="give a .npz or .parquet file of vectors")
     table = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path)
     parts = np.array_split(table.vectors, len(table.vectors) // PART_ROWS + 1)
-    lengths = np.concatenate([np.linalg.norm(part.astype(np.float32), axis=1) for part in parts])
+    with np.errstate(over="ignore"):
+        lengths = np.concatenate([np.linalg.norm(part.astype(np.float32), axis=1) for part in parts])
     unit = bool((np.abs(lengths - 1) <= STORED_UNIT_TOLERANCE).all())
     suspects = np.flatnonzero(~((lengths > 0) & (lengths < np.inf)))  # squares in float32 overflow early
     bad = [row for row in suspects if not (np.isfinite(table.vectors[row]).all() and table.vectors[row].any())]

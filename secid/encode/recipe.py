@@ -32,10 +32,9 @@ POSITION_TABLES = frozenset({"position_embeddings", "embed_positions", "wpe"})
 """Names of learned position vectors in transformers: a longer text fails inside the model."""
 
 NO_PREFIX = (
-    "no prefix: secid's table of families has none for this name, and the repository has none or an empty one, which "
-    "sentence-transformers writes into every model that it saves. If the encoder was trained without, confirm that with "
-    "--query-prefix ''; a copy of E5, BGE or Nomic needs its own: for E5 --query-prefix 'query: ' --passage-prefix "
-    "'passage: '"
+    "no prefix: secid knows none for this name, and the repository states none, or the empty one that "
+    "sentence-transformers writes into every model. If the encoder was trained without, confirm that by --query-prefix "
+    "''; a copy of E5, BGE or Nomic needs its own: for E5 --query-prefix 'query: ' --passage-prefix 'passage: '"
 )
 ROLES: tuple[Role, Role] = ("query", "passage")
 PLURALS: Mapping[Role, str] = {"query": "queries", "passage": "passages"}

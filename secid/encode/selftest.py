@@ -108,7 +108,7 @@ def _scaled(rows: Float32Rows) -> Float32Rows:
 def _finite(encoder: Encoder, rows: Float32Rows) -> Check:
     bad = int((~np.isfinite(rows)).any(axis=1).sum())
     detail = f"{bad} of {len(rows)} rows contain NaN or infinity"
-    if bad and encoder.info.dtype in ("bf16", "fp16"):
+    if bad and encoder.info.dtype in ("bf16", "fp16") and not isinstance(encoder, PrecomputedEncoder):
         detail += f"; use --dtype float32 (now {encoder.info.dtype})"
     return Check("finite", "pass" if bad == 0 else "fail", detail)
 

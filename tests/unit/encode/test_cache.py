@@ -646,8 +646,11 @@ def test_an_interrupted_run_keeps_what_was_done(folder: Path) -> None:
         return rows_of(texts)
 
     encoder = from_callable(function, "interrupted", fingerprint=FINGERPRINT)
+    own = embedder(encoder, TEXTS, folder.with_name("work"), cache_dir=str(folder))
     with pytest.raises(KeyboardInterrupt):
-        embedded(encoder, TEXTS, folder.with_name("work"), cache_dir=str(folder))
+        own.everything()
+    (note,) = own._progress.notes
+    assert " 512 " in note
     assert run(folder, TEXTS).n_cached == 512
 
 
