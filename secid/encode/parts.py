@@ -43,7 +43,7 @@ PROBES = ["tides", "what causes tides"]
 class Parts:
     """Tokenizer and modules of a repository, each loaded on first use.
 
-    known : the recipe, dimension and number of parameters from an earlier run; without them all is loaded to read them.
+    earlier : recipe, dimension and number of parameters from an earlier run; without them all is loaded to read them.
     n_parameters : number of weights.   width, dimension: length of a text's vector before and after truncation.
     """
 
@@ -54,19 +54,19 @@ class Parts:
         settings: Settings,
         devices: tuple[torch.device, ...],
         dtype: torch.dtype,
-        known: tuple[Recipe, int, int] | None = None,
+        earlier: tuple[Recipe, int, int] | None = None,
     ) -> None:
         self._repository, self._prefixes, self._settings = repository, prefixes, settings
         self.devices, self._dtype = devices, dtype
-        self._known = known
+        self._earlier = earlier
 
     @property
     def recipe(self) -> Recipe:
-        return (self._known or self._loaded[1:])[0]
+        return (self._earlier or self._loaded[1:])[0]
 
     @property
     def width(self) -> int:
-        return (self._known or self._loaded[1:])[1]
+        return (self._earlier or self._loaded[1:])[1]
 
     @property
     def dimension(self) -> int:
@@ -74,7 +74,7 @@ class Parts:
 
     @property
     def n_parameters(self) -> int:
-        return (self._known or self._loaded[1:])[2]
+        return (self._earlier or self._loaded[1:])[2]
 
     @cached_property
     def tokeniser(self) -> Tokeniser:
@@ -95,7 +95,7 @@ class Parts:
         """The chain on the first device, its recipe, its width and its number of weights."""
         settings, repository = self._settings, self._repository
         with quiet():
-            if self._known is None:
+            if self._earlier is None:
                 _check_weights(repository, settings, self._dtype)
             model = _load_chain(repository, settings, self.devices[0], self._dtype)
             n_parameters = sum(value.numel() for value in model.parameters())
@@ -105,7 +105,7 @@ class Parts:
             recipe = replace(recipe, notes=(*recipe.notes, *notes))
             _shape(model, recipe)
             tokeniser = load_tokeniser(recipe, settings.trust_remote_code)
-            if self._known is None:
+            if self._earlier is None:
                 _check_tokens(model, tokeniser, recipe)
             probes = {role: _probe(tokeniser, recipe, role) for role in ROLES}
             never_wait(model)
@@ -220,9 +220,9 @@ def _chain(repository: Repository, settings: Settings, dtype: torch.dtype, atten
         model_kwargs={**_options(settings, dtype), **attention},
     )
     if dtype != torch.float32:  # sentence-transformers casts what follows the model to its format
-        for (name, module), stated in zip(list(model.named_children())[1:], repository.modules[1:], strict=False):
+        for (name, module), entry in zip(list(model.named_children())[1:], repository.modules[1:], strict=False):
             if any(True for _ in module.parameters()):
-                place = {"subfolder": str(stated["path"]), "local_files_only": True}
+                place = {"subfolder": str(entry["path"]), "local_files_only": True}
                 setattr(model, name, type(module).load(str(repository.folder), **place).float())
     return model
 

@@ -204,7 +204,11 @@ def read_recipe(
             f"{flag_of('pooling', saved)} if training starts from that"
         )
     rules["normalize"], normalize = _normalize(ends, repository, family, family_rule, settings)
-    heads = {route: _heads(chain, ends) for route, chain in chains.items()}
+    after = {
+        route: chain[chain.index(poolings[route][-1]) + 1 :] if poolings[route] else []
+        for route, chain in chains.items()
+    }
+    heads = {route: tuple(map(_words, parts[:-1] if ends else parts)) for route, parts in after.items()}
     include_prompt = all(part.include_prompt for parts in poolings.values() for part in parts)
     lower_case = bool(getattr(transformer, "do_lower_case", False))
     if truncate_dim is not None:
@@ -216,8 +220,8 @@ def read_recipe(
     if not normalize:
         notes.append("this encoder does not normalise; scoring scales its rows to unit length (METHOD 2)")
     notes += _repository_notes(repository, settings)
-    decided = family is not None or any(prefixes[role].text or prefixes[role].rule.startswith("flag") for role in ROLES)
-    if not decided and not is_causal:
+    decides = any(prefix.text or prefix.rule.startswith("flag") for prefix in prefixes.values())
+    if family is None and not decides and not is_causal:
         notes.append(NO_PREFIX)
     return Recipe(
         folder=repository.inner,
@@ -251,15 +255,6 @@ def _by_route(words: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(f"{route}: {word}" for route, own in words.items() for word in own)
 
 
-def _heads(chain: Sequence[Any], ends: bool) -> tuple[str, ...]:
-    """The modules after the last pooling in words. ends: without the last."""
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
-    places = [place for place, part in enumerate(chain) if isinstance(part, Pooling)]
-    after = chain[places[-1] + 1 :] if places else ()
-    return tuple(map(_words, after[:-1] if ends else after))
-
-
 def _modes(poolings: Sequence[Any]) -> str:
     """The pooling of one route by secid's names; "own" where the repository's code pools."""
     names = {theirs: ours for ours, theirs in POOLING_NAMES.items()}
@@ -268,9 +263,9 @@ def _modes(poolings: Sequence[Any]) -> str:
 
 
 def _repository_notes(repository: Repository, settings: Settings) -> Iterator[str]:
-    masked = [item for item in repository.config.get("architectures") or () if str(item).endswith("ForMaskedLM")]
-    if masked and not repository.modules:
-        yield f"config.json names {masked[0]}: a backbone to be fine-tuned, or a sparse encoder, not a dense retriever"
+    models = [item for item in repository.config.get("architectures") or () if str(item).endswith("ForMaskedLM")]
+    if models and not repository.modules:
+        yield f"config.json names {models[0]}: a backbone to be fine-tuned, or a sparse encoder, not a dense retriever"
     if "AutoModel" in repository.own_code and not settings.trust_remote_code:
         yield (
             "the repository has its own code for this architecture, which is not run: transformers' own is used; "

@@ -58,14 +58,12 @@ class TransformerEncoder:
 
         One text at a time: `attention.mask` leaves out padding on the left, with which some tokenizers would batch.
         """
-        model, prefix = self.parts.replica.model, self.recipe.prefix(role)
-        options = {"prompt": prefix, "batch_size": 1, "truncate_dim": self.recipe.truncate_dim}
-        task = self.recipe.of(role).task
-        encode = {"query": model.encode_query, "document": model.encode_document}.get(task)
+        model, recipe = self.parts.replica.model, self.recipe.of(role)
+        known = {"query": model.encode_query, "document": model.encode_document}
+        encode = known.get(recipe.task, partial(model.encode, task=recipe.task))
+        options = {"prompt": recipe.prefix(role), "truncate_dim": recipe.truncate_dim, "batch_size": 1}
         with quiet():
-            rows: Float32Rows = (encode or partial(model.encode, task=task))(
-                list(texts), show_progress_bar=False, **options
-            )
+            rows: Float32Rows = encode(list(texts), show_progress_bar=False, **options)
         return rows
 
     def word_pieces(self, texts: list[str]) -> list[list[int]]:
