@@ -6,9 +6,8 @@ order of files nor of rows changes them. Source: METHOD 6.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import bm25s
 import numpy as np
@@ -23,6 +22,7 @@ from secid.pool import SPLITTERS, Plan, key_ranks, sample_order, splitter
 from secid.progress import Progress
 from secid.results import control_name
 from secid.settings import Settings, flag_of
+from secid.triplets.embedding import rows_of_ids
 
 Index = npt.NDArray[np.int64]
 
@@ -310,29 +310,13 @@ def _dense(base: Base, vectors: Vectors) -> Triplets | str:
     """The nearest candidates for each query by the encoder, its positives left out."""
     k = min(len(base.candidates), base.per_query + _most_known(base))
     queries = rows_of_ids(vectors, "query", base.query, QUERY_BLOCK)
-    best = nearest(list(queries), rows_of_ids(vectors, "passage", base.candidates, WINDOW_CANDIDATES), k)
+    _, best = nearest(list(queries), rows_of_ids(vectors, "passage", base.candidates, WINDOW_CANDIDATES), k)
     table = base.candidates[best.cpu().numpy()]
     return _from_table(base, table, ~_is_pair(base.known, base, base.query[:, None], table))
 
 
-def rows_of_ids(vectors: Vectors, role: Literal["query", "passage"], ids: Index, n_rows: int) -> Iterator[Tensor]:
-    """The rows of these ids in their order, (n_rows, d) or fewer at once, from a file or where they are."""
-    rows = vectors.queries if role == "query" else vectors.passages
-    if vectors.gather is None:
-        places = torch.from_numpy(ids).to(rows.device)
-        for start in range(0, len(ids), n_rows):
-            yield rows.index_select(0, places[start : start + n_rows])
-        return
-    for start in range(0, len(ids), n_rows):
-        rising = distinct(ids[start : start + n_rows])
-        read = torch.empty(len(rising), vectors.dimension)
-        vectors.gather(role, rising, read)
-        rows = read.index_select(0, torch.from_numpy(np.searchsorted(rising, ids[start : start + n_rows])))
-        yield rows.to(vectors.computes_on)
-
-
-def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> Tensor:
-    """(n, k) places of the k rows with the largest dot product with each query, best first.
+def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> tuple[Tensor, Tensor]:
+    """(n, k) dot products and places of the k rows with the largest dot product with each query, best first.
 
     queries : (q, d) each, n in all.   parts : the rows, (w, d) each, at least k in all. Nothing waits for the device.
     """
@@ -350,7 +334,8 @@ def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> Tenso
             else:
                 best.append((scores, places))
         n_before += len(part)
-    return torch.cat([places for _, places in best])
+    scores, places = (torch.cat(parts) for parts in zip(*best, strict=True))
+    return scores, places
 
 
 def _most_known(base: Base) -> int:

@@ -36,7 +36,6 @@ def proxies(triplets: Triplets, dots: Dots, gates: Gates, record_gradient: Float
     heads = triplets.record_offsets[:-1]
     record_share = None if share is None else share[heads]
     energy = ((gates.negative_probability / temperature) ** 2 * dots.squared_distance).numpy()
-    logits = ((dots.query_negative - dots.query_positive) / temperature).numpy()
     inverted = gates.consistency.numpy() < INVERSION
     above = np.maximum.reduceat(inverted, heads)
 
@@ -47,7 +46,15 @@ def proxies(triplets: Triplets, dots: Dots, gates: Gates, record_gradient: Float
         gradient_energy_pair=mean(energy, share),
         gradient_energy_record=mean(record_gradient, record_share) / temperature**2,
         mnrl_loss_pair=mean(pair_loss_nats(dots, temperature).numpy(), share),
-        mnrl_loss_record=mean(np.logaddexp(0.0, np.logaddexp.reduceat(logits, heads)), record_share),
+        mnrl_loss_record=contrastive_loss(triplets, dots, temperature),
         ambiguity_pair=mean(inverted, share),
         ambiguity_record=mean(above, record_share),
     )
+
+
+def contrastive_loss(triplets: Triplets, dots: Dots, temperature: float) -> float:
+    """MNRL loss in record form: mean over records of -log softmax of the positive among it and its negatives."""
+    heads = triplets.record_offsets[:-1]
+    logits = ((dots.query_negative - dots.query_positive) / temperature).numpy()
+    losses = np.logaddexp(0.0, np.logaddexp.reduceat(logits, heads))
+    return float(np.average(losses, weights=None if triplets.share is None else triplets.share[heads]))

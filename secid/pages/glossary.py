@@ -76,6 +76,18 @@ EXPLANATIONS = {
     "nothing about variety.",
     "‖M‖": "Frobenius norm of M, 0 to tr M; nearer to tr M means fewer directions.",
     "eigenvalue share": "share of tr M on one direction, 0 to 100 %, largest first; flatter is more varied.",
+    "AUC": "chance that a positive scores above a negative, over all pairs of all queries (ties count half), 0 to 1; 0.5 "
+    "is no separation.",
+    "AUC within queries": "the same over pairs of one query.",
+    "gap": "AUC within queries minus AUC: scores of different queries are on different levels, which losses within a query "
+    "cannot see. Near 0 one threshold serves all queries.",
+    "MW loss": "mean of log(1 + exp(−(s⁺ − s⁻)/τ)) over all pairs of all queries, 0 or more; lower separates better. It "
+    "bounds the errors of AUC; its counterpart within a query is the MNRL loss, record.",
+    "largest batch below 1 %": "most rows of the source in one batch such that less than 1 % of them are affected.",
+    "affected": "share of rows whose query meets one of its labelled positives as a passage of another row in a batch of so "
+    "many rows drawn at random, 0 to 100 %.",
+    "flagged in batch": "share of the passages of other rows whose cosine to the query is above 95 % of its positive's, 0 to "
+    "100 %: what a mask such as GIST's would remove with this encoder as its own guide. It includes sound negatives.",
     "shared": "queries and documents in both sources over the smaller one's, 0 to 100 %.",
     "rows, records": "rows read are used or left out; used rows of the same query and positive form one record.",
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
@@ -131,6 +143,8 @@ REASONS: Mapping[str, str] = {
     "no_tokenizer": "a vectors file, an endpoint or a function has no tokenizer to ask",
     "no_reference": "no query has 10 passages of the run, other than its positives, to draw at random",
     "not_stored": "the reference given has none of the queries",
+    "corpus_not_encoded": "the cache holds too few passages of the corpus, and scoring encodes at most 1 % more texts",
+    "low_temperature": "the temperature is below 0.0004, where the sum over pairs needs too much memory",
     "no_span": "the positives are no nearer to their queries than random passages",
 }
 """Why a part was not evaluated, by the kind that Run.not_evaluated holds."""

@@ -68,6 +68,7 @@ class Section:
     paragraphs: tuple[str, ...] = ()
     bullets: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
+    charts: tuple[Chart, ...] = ()
     terms: tuple[tuple[str, str], ...] = ()
 
 

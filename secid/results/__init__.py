@@ -15,9 +15,12 @@ from secid.results.between import (
     Slice,
     SliceSource,
 )
+from secid.results.cost import Cost
+from secid.results.in_batch import BatchSize, InBatch
 from secid.results.inputs import EncoderInfo, Example, IdfInfo, InputFile, Match, TripletExample
 from secid.results.orders import Ablation, AblationRow, Agreement
 from secid.results.run import SCHEMA_VERSION, Run, RunWarning
+from secid.results.separation import CorpusSeparation, Separated, SourceSeparation
 from secid.results.sources import (
     Against,
     BudgetPoint,
@@ -39,10 +42,13 @@ __all__ = [
     "AblationRow",
     "Against",
     "Agreement",
+    "BatchSize",
     "BudgetPoint",
     "Comparison",
     "ControlIdentity",
     "ControlResult",
+    "CorpusSeparation",
+    "Cost",
     "Crossing",
     "EarlyPair",
     "EarlyStop",
@@ -50,6 +56,7 @@ __all__ = [
     "EqualNumbers",
     "Example",
     "IdfInfo",
+    "InBatch",
     "InputFile",
     "Look",
     "Match",
@@ -58,11 +65,13 @@ __all__ = [
     "Proxies",
     "Run",
     "RunWarning",
+    "Separated",
     "Slice",
     "SliceSource",
     "SourceFinding",
     "SourceIdentity",
     "SourceResult",
+    "SourceSeparation",
     "Status",
     "TripletExample",
     "WithoutFlagged",

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from secid.results.between import Comparison, Crossing, EarlyStop, EqualNumbers, Overlap, Slice
+from secid.results.cost import Cost
+from secid.results.in_batch import InBatch
 from secid.results.inputs import EncoderInfo, IdfInfo
 from secid.results.orders import Ablation
+from secid.results.separation import CorpusSeparation, SourceSeparation
 from secid.results.sources import ControlResult, SourceResult
 
 SCHEMA_VERSION = "1.0"
@@ -37,6 +40,7 @@ class Run:
     budget: the B that the ranking was made at; 1 is the paper's score.
     equal_numbers: to which sources are cut where they are compared at budgets beyond 1; None where they have the
     same numbers, or cannot be cut.
+    corpus_separation: with --collection alone.   cost: None unless all texts were encoded by this run.
     folder: the run folder as it was named; None where none was written.
     warnings: what changes how the scores are to be read.
     not_evaluated: name of a part that could not be computed, and the kind of reason (pages.glossary.REASONS).
@@ -58,6 +62,10 @@ class Run:
     equal_numbers: EqualNumbers | None = None
     slices: tuple[Slice, ...] = ()
     early_stop: EarlyStop | None = None
+    separation: tuple[SourceSeparation, ...] = ()
+    corpus_separation: CorpusSeparation | None = None
+    in_batch: tuple[InBatch, ...] = ()
+    cost: Cost | None = None
     folder: str | None = None
     warnings: tuple[RunWarning, ...] = ()
     not_evaluated: Mapping[str, str]

@@ -13,7 +13,10 @@ import torch
 
 from secid.analyses.ablations import blocks_of
 from secid.analyses.controls import Control, chosen_kinds, make_controls
+from secid.analyses.cost import cost_of
 from secid.analyses.early_stopping import rank_early
+from secid.analyses.in_batch import in_batch
+from secid.analyses.separation import corpus_separation, separations
 from secid.analyses.slices import MOST_SLICES, slices
 from secid.arrays import distinct
 from secid.encode import Encoder, smallest_distance
@@ -27,7 +30,19 @@ from secid.measure.blocks import Triplets
 from secid.measure.sweep import Variant
 from secid.pool import DocumentFrequencies, Plan
 from secid.progress import Progress
-from secid.results import EarlyStop, EncoderInfo, IdfInfo, RunWarning, Slice, WithoutFlagged
+from secid.read.collection import open_collection
+from secid.results import (
+    CorpusSeparation,
+    Cost,
+    EarlyStop,
+    EncoderInfo,
+    IdfInfo,
+    InBatch,
+    RunWarning,
+    Slice,
+    SourceSeparation,
+    WithoutFlagged,
+)
 from secid.scoring.clock import Clock
 from secid.scoring.publish import without_flagged
 from secid.scoring.warnings import NOT_LEVEL, few_queries, noisy, not_level, odd_slices
@@ -72,6 +87,10 @@ class Measurements:
     idf: IdfInfo
     frequencies: DocumentFrequencies
     slices: tuple[Slice, ...]
+    separation: tuple[SourceSeparation, ...]
+    corpus_separation: CorpusSeparation | None
+    in_batch: tuple[InBatch, ...]
+    cost: Cost | None
     warnings: tuple[RunWarning, ...]
     early_stop: EarlyStop | None
     suite: tuple[Aspect, ...]
@@ -149,6 +168,22 @@ def measure(
         warnings += few_queries(items) + not_level(level, settings) + odd_slices(plan, settings)
         whole = {item.name: item.nats(settings.budget) for item in ranked_sets(items, level, settings.budget)}
         by_slice = slices(plan, items, bench, whole, settings, progress)
+    with clock.stage("separation"):
+        separation, unseparated = separations(
+            [(item.name, item.table) for item in items], plan, bench.vectors.computes_on
+        )
+        corpus = None
+        if settings.collection is not None and open_collection(settings).has("passages"):
+            queries = np.concatenate([item.triplets.query for item in items])
+            against = corpus_separation(
+                open_collection(settings), plan, queries, embedder, settings.temperature, settings.seed
+            )
+            if isinstance(against, str):
+                unseparated["separation from the corpus"] = against
+            else:
+                corpus = against
+    with clock.stage("in_batch"):
+        batches = tuple(in_batch(plan, item.name, item.triplets, bench.vectors, settings.seed) for item in items)
     embedder.close()
     return Measurements(
         items=items,
@@ -162,6 +197,7 @@ def measure(
             **({"unknown_script": NO_TOKENIZER} if unknown is None else {}),
             **({"hardness": NO_REFERENCE if stored is None else NOT_STORED} if reference is None else {}),
             **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},
+            **unseparated,
         },
         findings=findings,
         hardness={name: estimate for name, estimate in hard.items() if estimate is not None},
@@ -170,6 +206,10 @@ def measure(
         idf=idf,
         frequencies=coverages.table(settings.tokenizer, settings.idf),
         slices=by_slice,
+        separation=separation,
+        corpus_separation=corpus,
+        in_batch=batches,
+        cost=cost_of(plan, clock.stages) if early is None else None,
         warnings=warnings,
         early_stop=early,
         suite=suite,

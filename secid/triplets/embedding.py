@@ -33,8 +33,10 @@ from secid.settings import Settings
 Index = npt.NDArray[np.int64]
 Put = Callable[[Index, Any], None]
 """Takes positions (n,) and their rows (n, d), an array or a tensor on any device."""
+CachedRows = Callable[[Index, npt.NDArray[np.float32], npt.NDArray[np.bool_]], None]
+"""Takes positions (n,), their rows (n, d), and whether each text was cut."""
 
-COUNTED = ("n_texts", "n_cached", "n_encoded", "n_tokens", "n_truncated")
+COUNTED = ("n_texts", "n_cached", "n_encoded", "n_bytes", "n_tokens", "n_truncated")
 CUTS_UNKNOWN = "cuts_unknown"
 PART_BYTES = 256 << 20
 """Of the file, mapped at once by `take`: a system may map far more around a row than the row."""
@@ -258,6 +260,28 @@ class Embedder:
             self._cache.seal()
         self._say()
 
+    def cached(self, keys: npt.NDArray[np.uint8], put: CachedRows) -> npt.NDArray[np.bool_]:
+        """Hands over the rows of passages outside the plan that the cache holds; (n,) which they are."""
+        if self._cache is None:
+            return np.zeros(len(keys), np.bool_)
+        return self._cache.lookup(keys, self._encoder.dimension, put)
+
+    def may_add(self, n_texts: int, share: float) -> bool:
+        """Whether so many texts outside the plan are few: up to this share of its own, of an encoder that runs here."""
+        return not n_texts or (self._reports_cuts and n_texts <= share * len(self._done))
+
+    def add_passages(self, texts: Sequence[str], keys: npt.NDArray[np.uint8]) -> Tensor:
+        """(n, d) rows of passages outside the plan, encoded and put in the cache."""
+        rows = torch.empty(len(texts), self._encoder.dimension)
+        if self._cache is not None:
+            self._cache.expect(len(texts), self._encoder.dimension)
+        with closing(embed(self._encoder, texts, "passage")) as batches:
+            for batch in batches:
+                if self._cache is not None:
+                    self._cache.add(keys[batch.positions], batch.vectors, batch.truncated)
+                rows[torch.from_numpy(batch.positions)] = torch.from_numpy(host_rows(batch.vectors))
+        return rows
+
     def close(self) -> None:
         """Returns when what was encoded is in the cache. Nothing can be embedded afterwards."""
         if self._cache is not None:
@@ -292,6 +316,7 @@ class Embedder:
                 put(batch.positions, batch.vectors)
                 self._mark(rows[batch.positions], batch.truncated)
                 self.counts["n_encoded"] += len(batch.positions)
+                self.counts["n_bytes"] += int(store.lengths[ids[batch.positions]].sum())
                 self.counts["n_tokens"] += batch.n_tokens
         if n_missing := len(self._missing(role, ids)):
             raise EncoderError(f"no row came back for {n_missing} of {len(ids)} texts", where=self._encoder.info.name)
@@ -322,6 +347,22 @@ def _cache(info: EncoderInfo, settings: Settings) -> Cache | None:
     if not settings.cache or not info.fingerprint or info.pooling == "precomputed":
         return None
     return Cache.open(settings, info.fingerprint, info.name, half=info.dtype in ("bf16", "fp16"))
+
+
+def rows_of_ids(vectors: Vectors, role: Role, ids: Index, n_rows: int) -> Iterator[Tensor]:
+    """The rows of these ids in their order, (n_rows, d) or fewer at once, from a file or where they are."""
+    rows = vectors.queries if role == "query" else vectors.passages
+    if vectors.gather is None:
+        places = torch.from_numpy(ids).to(rows.device)
+        for start in range(0, len(ids), n_rows):
+            yield rows.index_select(0, places[start : start + n_rows])
+        return
+    for start in range(0, len(ids), n_rows):
+        rising = distinct(ids[start : start + n_rows])
+        read = torch.empty(len(rising), vectors.dimension)
+        vectors.gather(role, rising, read)
+        rows = read.index_select(0, torch.from_numpy(np.searchsorted(rising, ids[start : start + n_rows])))
+        yield rows.to(vectors.computes_on)
 
 
 def gpu_of(info: EncoderInfo) -> torch.device | None:

@@ -16,8 +16,10 @@ from secid.pages.sections.controls import controls_line, controls_section
 from secid.pages.sections.early import early_section
 from secid.pages.sections.findings import findings_section
 from secid.pages.sections.gates import gates_section
+from secid.pages.sections.in_batch import in_batch_section
 from secid.pages.sections.origin import origin_section, overlap_section, read_section
 from secid.pages.sections.ranking import pairs_section, ranking_section
+from secid.pages.sections.separation import separation_section
 from secid.pages.sections.slices import slices_section
 from secid.pages.sections.verdict import verdict
 from secid.results import Run
@@ -37,6 +39,8 @@ def page_of(run: Run) -> Page:
         budget_section(run),
         gates_section(run),
         directions_section(run),
+        separation_section(run),
+        in_batch_section(run),
         *overlap_section(run.overlaps),
         read_section(run),
         origin_section(run),

@@ -10,7 +10,7 @@ from secid.pages.numbers import count, fraction, percent, seconds
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.sanitize import named, plain, short
 from secid.records import REASONS
-from secid.results import Overlap, Run
+from secid.results import Cost, Overlap, Run
 from secid.settings import value_text
 
 PATH_LIMIT, VALUE_LIMIT, DETAIL_LIMIT = 120, 200, 160
@@ -141,7 +141,16 @@ def origin_section(run: Run) -> Section:
         anchor="origin",
         link="Origin",
         title="How this run was made",
+        paragraphs=() if run.cost is None else (_cost(run.cost, len(run.sources)),),
         tables=tuple(Table(caption=caption, columns=columns, rows=rows) for caption, columns, rows in tables if rows),
+    )
+
+
+def _cost(cost: Cost, n_sources: int) -> str:
+    what = "Scoring" if n_sources == 1 else f"Scoring all {count(n_sources)} sources"
+    return (
+        f"{what} took about {percent(cost.epoch_share)} of the time of one training epoch on {'the source' if n_sources == 1 else 'one of them'} on "
+        "this machine: an estimate from the tokens encoded per second, three forward passes for a step of training."
     )
 
 

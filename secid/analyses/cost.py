@@ -1,0 +1,46 @@
+"""What scoring took as a share of an epoch of training: an estimate from the run's own tokens and rate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from secid.pool import Plan
+from secid.results import Cost
+
+FORWARD_PASSES = 3.0
+"""Of a step of training: forward, and a backward pass of about twice the arithmetic (arXiv 2001.08361, section 2.1)."""
+
+
+def cost_of(plan: Plan, timing: Mapping[str, Mapping[str, float]]) -> Cost | None:
+    """Scoring against training on this machine; None where the rate of encoding was not measured.
+
+    timing : seconds and counts by stage so far. The rate counts where every text was encoded, none cached, and the
+             encoder says how many tokens that were.
+    """
+    encode = timing.get("encode", {})
+    if encode.get("n_cached") or not encode.get("n_tokens") or not encode["seconds"]:
+        return None
+    rate, tokens_per_byte = encode["n_tokens"] / encode["seconds"], encode["n_tokens"] / encode["n_bytes"]
+    tokens = {
+        planned.name: round(tokens_per_byte * n) for planned, n in zip(plan.sources, epoch_bytes(plan), strict=True)
+    }
+    scoring = sum(stage["seconds"] for stage in timing.values())
+    epoch = FORWARD_PASSES * float(np.mean(list(tokens.values()))) / rate
+    return Cost(
+        scoring_seconds=scoring,
+        tokens_per_second=rate,
+        epoch_tokens=tokens,
+        epoch_seconds=epoch,
+        epoch_share=scoring / epoch,
+    )
+
+
+def epoch_bytes(plan: Plan) -> Sequence[int]:
+    """Bytes of the queries, positives and negatives of every record of each source."""
+    queries, passages = (store.lengths.astype(np.int64) for store in (plan.queries, plan.passages))
+    return [
+        int(queries[item.query].sum() + passages[item.positives].sum() + passages[item.negatives].sum())
+        for item in plan.sources
+    ]

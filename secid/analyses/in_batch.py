@@ -1,0 +1,115 @@
+"""Labelled positives that other rows of a batch bring as negatives, and what a mask by similarity would remove."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from secid.arrays import among, distinct, pairs
+from secid.measure.blocks import Triplets, Vectors
+from secid.measure.in_batch import Batch, Conflicts, flagged_share
+from secid.pool import Plan, sample_order
+from secid.results import BatchSize, InBatch
+from secid.triplets.embedding import rows_of_ids
+
+Index = npt.NDArray[np.int64]
+
+SIZES = tuple(2**power for power in range(5, 16))
+"""32 to 32,768. Source: METHOD 10."""
+FEW = 0.01
+"""Of the rows: what the largest batch stays below. Source: METHOD 10."""
+RELATIVE_MARGIN = 0.05
+"""NV-Retriever's best. Source: METHOD 10."""
+BATCH_ROWS, BATCHES = 64, 8
+"""Of the sample: with 10 negatives a row 360,000 pairs, 1 % of a cold score of SciFact together with `conflicts`."""
+PAIRS_AT_ONCE = 1 << 22
+"""Pairs of a query and a row that are held at once."""
+
+
+def in_batch(plan: Plan, name: str, rows: Triplets, vectors: Vectors, seed: int) -> InBatch:
+    """What a source's rows are to each other in batches. rows: the triplets of a source. Source: METHOD 10."""
+    found = conflicts(rows, plan.known_positives, len(plan.passages))
+    n_rows = len(found.n_rows)
+    n_batches, batch_rows = max(1, min(BATCHES, n_rows // BATCH_ROWS)), min(BATCH_ROWS, n_rows)
+    return InBatch(
+        source=name,
+        n_rows=n_rows,
+        sizes=tuple(
+            BatchSize(batch_size=size, false_negatives_mean=found.mean(size), affected_share=found.affected(size))
+            for size in SIZES
+            if size <= n_rows
+        ),
+        largest_batch=found.largest_batch(FEW),
+        relative_margin=RELATIVE_MARGIN,
+        flagged_share=flagged_share(_batches(plan, rows, vectors, seed, n_batches, batch_rows), RELATIVE_MARGIN),
+        n_batches=n_batches,
+        batch_rows=batch_rows,
+    )
+
+
+def conflicts(rows: Triplets, known: Index, n_passages: int) -> Conflicts:
+    """What the other rows of a source hold for each row's query. known: sorted query * n_passages + passage.
+
+    A row is a record; it holds its scored positives and its negatives.
+    """
+    _, heads, record = np.unique(rows.record, return_index=True, return_inverse=True)
+    queries, query = np.unique(rows.query[heads], return_inverse=True)
+    n_rows = len(heads)
+    held = distinct(np.concatenate([pairs(ids, record, n_rows) for ids in (rows.positive, rows.negative)]))
+    own = among(pairs(rows.query[heads][held % n_rows], held // n_rows, n_passages), known)
+    n_own = np.bincount(held[own] % n_rows, minlength=n_rows)
+    known = known[among(known // n_passages, queries)]
+    asking, passage = np.searchsorted(queries, known // n_passages), known % n_passages
+    start, stop = np.searchsorted(held, passage * n_rows), np.searchsorted(held, (passage + 1) * n_rows)
+    n_holding = np.bincount(asking, stop - start, len(queries)).astype(np.int64)
+    n_holders = _distinct_rows(asking, start, stop, held, len(queries), n_rows)
+    return Conflicts(n_holding[query] - n_own, n_holders[query] - (n_own > 0))
+
+
+def _distinct_rows(asking: Index, start: Index, stop: Index, held: Index, n_queries: int, n_rows: int) -> Index:
+    """(n_queries,) rows that hold at least one positive of a query: held[start:stop] of each of its positives.
+
+    asking : (K,) query of each known positive, rising.
+    """
+    counts = stop - start
+    result = np.zeros(n_queries, np.int64)
+    ends = np.searchsorted(asking, np.arange(n_queries), side="right")  # whole queries go together
+    totals = np.concatenate([[0], np.cumsum(counts)])[ends]
+    first = 0
+    while first < n_queries:
+        before = totals[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(totals, before + PAIRS_AT_ONCE, side="right")))
+        part = slice(ends[first - 1] if first else 0, ends[last - 1])
+        n = counts[part]
+        places = np.repeat(start[part] - (np.cumsum(n) - n), n) + np.arange(n.sum())
+        found = distinct(pairs(np.repeat(asking[part], n), held[places] % n_rows, n_rows))
+        result += np.bincount(found // n_rows, minlength=n_queries)
+        first = last
+    return result
+
+
+def _batches(
+    plan: Plan, rows: Triplets, vectors: Vectors, seed: int, n_batches: int, batch_rows: int
+) -> Iterator[Batch]:
+    """Batches of different rows, drawn by the hash of the seed and the row's query and positive.
+
+    Under the policy "all" a row has the first of its positives; its other ones are passages of it.
+    """
+    _, heads, record = np.unique(rows.record, return_index=True, return_inverse=True)
+    query, positive = rows.query[heads], rows.positive[heads]
+    draw = sample_order(plan.queries.keys[query], seed) ^ sample_order(plan.passages.keys[positive], seed + 1)
+    for part in np.split(np.argsort(draw, kind="stable")[: n_batches * batch_rows], n_batches):
+        place = np.full(len(heads), -1, np.int64)
+        place[part] = np.arange(len(part))
+        inside = np.flatnonzero(place[record] >= 0)
+        ids = np.concatenate(
+            [pairs(place[record[inside]], own[inside], len(plan.passages)) for own in (rows.positive, rows.negative)]
+        )
+        row, passage = np.divmod(distinct(ids), len(plan.passages))
+        (queries,) = rows_of_ids(vectors, "query", query[part], len(part))
+        (positives,) = rows_of_ids(vectors, "passage", positive[part], len(part))
+        (passages,) = rows_of_ids(vectors, "passage", passage, len(passage))
+        yield Batch(queries, positives, passages, torch.from_numpy(row).to(passages.device))

@@ -1,0 +1,164 @@
+"""How well the encoder's scores separate positives from negatives: of each source, and of the whole corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite, log
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from secid.analyses.controls import nearest
+from secid.arrays import among, distinct, pairs
+from secid.errors import NumericalError
+from secid.measure.proxies import contrastive_loss
+from secid.measure.separation import MW_BOUND, Scores, histogram, mw_loss, separation
+from secid.pool import Plan, sample_order
+from secid.read.collection import Collection
+from secid.results import CorpusSeparation, SourceSeparation
+from secid.triplets.corpus import Corpus, query_positives, unit
+from secid.triplets.embedding import Embedder, rows_of_ids
+from secid.triplets.estimates import Estimate, Names, combined, names_of
+from secid.triplets.table import TripletTable
+
+Floats = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+
+BINS = 60
+"""Of the histograms: the ROC curve has a point at each edge."""
+BEST = 500
+"""Non-positives of each query from the whole corpus. Source: METHOD 10."""
+CORPUS_QUERIES, CORPUS_SCORES = 500, 200_000_000
+"""Queries that the corpus is searched for, fewer where it has more than 400,000 passages: at most so many scores. Of
+SciFact's 5,183 passages that takes 1 % of a cold score."""
+ROUNDING = 1e-9
+"""Relative, of sums over pairs, in the check of AoC against the MW loss."""
+NOT_ENCODED, TOO_COLD = "corpus_not_encoded", "low_temperature"
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Positives and negatives of the same queries. names : (Q,) of the queries, by their number in both."""
+
+    positive: Scores
+    negative: Scores
+    names: Names
+
+
+def separations(
+    tables: Sequence[tuple[str, TripletTable]], plan: Plan, device: torch.device
+) -> tuple[tuple[SourceSeparation, ...], dict[str, str]]:
+    """Each source's positives against its negatives; and what could not be computed, with the kind of reason.
+
+    A positive counts one each record; a negative counts as it does in the score. Source: METHOD 10.
+    """
+    pools = {name: pool_of(table, plan, device) for name, table in tables}
+    ends = [end for pool in pools.values() for part in (pool.positive, pool.negative) for end in part.values.aminmax()]
+    low, high = float(torch.stack(ends).min()), float(torch.stack(ends).max())
+    high = max(high, low + 1e-6)
+    result = tuple(
+        SourceSeparation(
+            source=name,
+            contrastive_loss=contrastive_loss(table.triplets, table.dots(), table.temperature),
+            low=low,
+            high=high,
+            positive_histogram=_whole(histogram(pools[name].positive, low, high, BINS)),
+            negative_histogram=_whole(histogram(pools[name].negative, low, high, BINS)),
+            **separated(pools[name], table.temperature, name),
+        )
+        for name, table in tables
+    )
+    return result, {f"MW loss of {item.source}": TOO_COLD for item in result if item.mw_loss is None}
+
+
+def pool_of(table: TripletTable, plan: Plan, device: torch.device) -> Pool:
+    """The positives and negatives of a source."""
+    rows = table.triplets
+    queries, query = np.unique(rows.query, return_inverse=True)
+    heads = rows.record_offsets[:-1]
+    return Pool(
+        positive=_scores(table.s_query_positive, query[heads], None, device),
+        negative=_scores(table.s_query_negative, query, rows.share, device),
+        names=names_of(plan.queries.keys[queries]),
+    )
+
+
+def _scores(values: Floats, query: Index, weight: Floats | None, device: torch.device) -> Scores:
+    arrays = (values, query.astype(np.int64), np.ones(len(values)) if weight is None else weight)
+    return Scores(*(torch.from_numpy(array).to(device) for array in arrays))
+
+
+def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
+    """The fields of `Separated`. Raises NumericalError where AoC is above its bound: one of both is then wrong."""
+    parts = separation(pool.positive, pool.negative, len(pool.names))
+    loss = mw_loss(pool.positive, pool.negative, temperature)
+    if loss is not None and not parts.aoc <= (loss / log(2)) * (1 + ROUNDING) + ROUNDING:
+        raise NumericalError(
+            f"internal error: AoC {parts.aoc} is above MW loss / log 2 = {loss / log(2)}",
+            where=where,
+            remedy="please report this run",
+        )
+    order = np.argsort(pool.names)
+    auc, within = (
+        Estimate(value, pool.names[order], influence.cpu().numpy()[order])
+        for value, influence in ((parts.auc, parts.auc_influence), (parts.within_auc, parts.within_influence))
+    )
+    fields = {"auc": auc, "within_auc": within, "gap": combined(within, auc)}
+    return {
+        "n_queries": len(pool.names),
+        "n_positives": len(pool.positive.values),
+        "n_negatives": round(float(pool.negative.weight.sum())),
+        **{name: estimate.value for name, estimate in fields.items()},
+        **{f"{name}_interval_95": _finite(estimate.interval) for name, estimate in fields.items()},
+        "aoc": parts.aoc,
+        "mw_loss": loss,
+        "mw_bound": MW_BOUND,
+    }
+
+
+def _finite(interval: tuple[float, float]) -> tuple[float, float] | None:
+    return interval if all(map(isfinite, interval)) else None
+
+
+def _whole(counts: torch.Tensor) -> tuple[int, ...]:
+    """Counts of weights, rounded as they add up."""
+    return tuple(np.diff(np.rint(np.cumsum(counts.cpu().numpy())).astype(np.int64), prepend=0).tolist())
+
+
+def corpus_separation(
+    collection: Collection, plan: Plan, queries: Index, embedder: Embedder, temperature: float, seed: int
+) -> CorpusSeparation | str:
+    """All labelled positives of a sample of the queries against each one's best non-positives of the whole corpus,
+    pooled; or the kind of reason why not.
+
+    queries : ids of those with a triplet. Source: METHOD 10.
+    """
+    embedder.everything()
+    corpus, vectors = Corpus(collection, plan, embedder), embedder.vectors
+    n_queries = min(CORPUS_QUERIES, max(1, CORPUS_SCORES // corpus.n_passages))
+    queries = distinct(queries)
+    queries = queries[np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")[:n_queries]]
+    place, passage = query_positives(plan, queries)
+    most = BEST + int(np.bincount(place).max())
+    anchors = unit(torch.cat(list(rows_of_ids(vectors, "query", queries, len(queries)))))
+    scores, best = nearest([anchors], corpus.windows(), most)
+    if not corpus.complete:
+        return NOT_ENCODED
+    ids = np.concatenate(corpus.ids)[best.cpu().numpy()]
+    known = distinct(pairs(queries[place], passage, len(plan.passages)))
+    keep = (ids < 0) | ~among(pairs(queries[:, None], ids, len(plan.passages)).ravel(), known).reshape(ids.shape)
+    keep &= np.cumsum(keep, axis=1) <= BEST
+    rows = unit(torch.cat(list(rows_of_ids(vectors, "passage", passage, len(passage)))))
+    positive = (anchors[torch.from_numpy(place).to(rows.device)] * rows).sum(1).cpu().numpy()
+    device, asking = vectors.computes_on, np.repeat(np.arange(len(queries)), keep.sum(axis=1))
+    pool = Pool(
+        positive=_scores(positive, place, None, device),
+        negative=_scores(scores.cpu().numpy()[keep], asking, None, device),
+        names=names_of(plan.queries.keys[queries]),
+    )
+    return CorpusSeparation(
+        n_passages=corpus.n_passages, n_per_query=BEST, **separated(pool, temperature, "the corpus")
+    )

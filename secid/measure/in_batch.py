@@ -1,0 +1,92 @@
+"""Labelled positives that a batch of other rows brings a query as negatives: how many, and how often any.
+
+A batch of B distinct rows out of N holds each other row with a chance of (B - 1) / (N - 1). Source: METHOD 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from secid.measure.margins import flagged
+
+Index = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Conflicts:
+    """What the other rows hold for the query of each row, N rows.
+
+    n_passages : (N,) pairs of another row and a labelled positive of the query that it holds.
+    n_rows     : (N,) other rows that hold at least one, at most N - 1.
+    """
+
+    n_passages: Index
+    n_rows: Index
+
+    def mean(self, batch_size: int) -> float:
+        """Labelled positives among the negatives of a row's query, on average over rows. batch_size: 1 to N."""
+        others = len(self.n_rows) - 1
+        return float((batch_size - 1) / others * self.n_passages.mean()) if others else 0.0
+
+    def affected(self, batch_size: int) -> float:
+        """Share of rows whose query meets at least one: 1 - C(N-1-h, B-1) / C(N-1, B-1), with h = n_rows.
+
+        The quotient is the product of 1 - (B-1)/(N-1-i) for i below h. batch_size: 1 to N.
+        """
+        others, most = len(self.n_rows) - 1, int(self.n_rows.max())
+        drawn = np.minimum(1.0, (batch_size - 1) / (others - np.arange(most)))
+        with np.errstate(divide="ignore"):
+            log_none = np.concatenate([[0.0], np.cumsum(np.log1p(-drawn))])
+        return float(-np.expm1(log_none[self.n_rows]).mean())
+
+    def largest_batch(self, share: float) -> int | None:
+        """The largest batch of at most N rows in which fewer than this share of rows are affected; None for none.
+
+        One row alone is no batch: the smallest has two.
+        """
+        low, high = 1, len(self.n_rows)  # `affected` rises with the batch
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.affected(middle) < share else (low, middle - 1)
+        return low if low > 1 else None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of one batch of b rows with m passages, on one device.
+
+    queries, positives : (b, d) of each row.   passages : (m, d) of all rows.   row : (m,) which row each is of.
+    """
+
+    queries: Tensor
+    positives: Tensor
+    passages: Tensor
+    row: Tensor
+
+
+def flagged_share(batches: Iterable[Batch], relative: float) -> float | None:
+    """Share of the passages of other rows that the relative margin flags for a row's query; None without any.
+
+    Dot products in float64. Nothing waits for the device before the last batch. Source: METHOD 10, 11.
+    """
+    counts: list[Tensor] = []
+    for batch in batches:
+        queries, positives, passages = map(_unit, (batch.queries, batch.positives, batch.passages))
+        others = batch.row != torch.arange(len(queries), device=queries.device).unsqueeze(1)
+        limits = (queries * positives).sum(1, keepdim=True)
+        hits = flagged(queries @ passages.T, limits, "relative", relative) & others
+        counts.append(torch.stack([hits.sum(), others.sum()]))
+    n_flagged, n_compared = torch.stack(counts).sum(0).tolist() if counts else (0, 0)
+    return n_flagged / n_compared if n_compared else None
+
+
+def _unit(rows: Tensor) -> Tensor:
+    wide = rows.double()
+    return wide / torch.linalg.vector_norm(wide, dim=1, keepdim=True)

@@ -1,0 +1,56 @@
+"""How well the scores tell positives from negatives, pooled and within queries."""
+
+from __future__ import annotations
+
+from secid.pages.charts.separation import separation_chart
+from secid.pages.glossary import terms
+from secid.pages.numbers import count, fraction, nats, plural
+from secid.pages.page import Section, Table, foreign, number, wrapped
+from secid.pages.sanitize import plain
+from secid.results import CorpusSeparation, Run
+
+ESTIMATES = {"auc": "AUC", "within_auc": "AUC within queries", "gap": "gap"}
+
+
+def separation_section(run: Run) -> Section | None:
+    """AUC of each source, and of the corpus where there is one; None for a run without."""
+    chart = separation_chart(run)
+    if chart is None:
+        return None
+    rows = tuple(
+        (
+            plain(item.source),
+            *(_estimate(getattr(item, name), getattr(item, f"{name}_interval_95")) for name in ESTIMATES),
+            nats(item.mw_loss),
+        )
+        for item in run.separation
+    )
+    columns = (foreign("source"), *map(wrapped, ESTIMATES.values()), number("MW loss"))
+    corpus = run.corpus_separation
+    return Section(
+        anchor="separation",
+        link="Separation",
+        title="How well scores separate positives from negatives",
+        paragraphs=() if corpus is None else (_corpus(corpus),),
+        tables=(Table(caption="Separation by source, with 95 % CI", columns=columns, rows=rows),),
+        charts=(chart,),
+        terms=terms(*ESTIMATES.values(), "MW loss"),
+    )
+
+
+def _estimate(value: float, ends: tuple[float, float] | None) -> str:
+    return fraction(value) if ends is None else f"{fraction(value)}\n({fraction(ends[0])} to {fraction(ends[1])})"
+
+
+def _corpus(item: CorpusSeparation) -> str:
+    """What the sources' negatives may be compared with: the best of all passages."""
+    loss = "" if item.mw_loss is None else f", MW loss {nats(item.mw_loss)}"
+    auc, within = (
+        _estimate(item.auc, item.auc_interval_95).replace("\n(", " (95 % CI "),
+        _estimate(item.within_auc, item.within_auc_interval_95).replace("\n(", " (95 % CI "),
+    )
+    return (
+        f"Against the {count(item.n_per_query)} best passages of the whole corpus that are not labelled relevant: AUC "
+        f"{auc}, within queries {within}{loss} ({plural(item.n_queries, 'query', 'queries')} sampled, "
+        f"{plural(item.n_passages, 'passage')} searched)."
+    )
