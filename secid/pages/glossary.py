@@ -76,18 +76,19 @@ EXPLANATIONS = {
     "nothing about variety.",
     "‖M‖": "Frobenius norm of M, 0 to tr M; nearer to tr M means fewer directions.",
     "eigenvalue share": "share of tr M on one direction, 0 to 100 %, largest first; flatter is more varied.",
-    "AUC": "chance that a positive scores above a negative, over all pairs of all queries (ties count half), 0 to 1; 0.5 "
-    "is no separation.",
+    "AUC": "chance that a positive scores above a negative, over all pairs of all queries, ties by half; 0 to 1, and "
+    "0.5 is no separation.",
     "AUC within queries": "the same over pairs of one query.",
-    "gap": "AUC within queries minus AUC: scores of different queries are on different levels, which losses within a query "
-    "cannot see. Near 0 one threshold serves all queries.",
-    "MW loss": "mean of log(1 + exp(−(s⁺ − s⁻)/τ)) over all pairs of all queries, 0 or more; lower separates better. It "
-    "bounds the errors of AUC; its counterpart within a query is the MNRL loss, record.",
+    "gap": "AUC within queries minus AUC: how far the levels of scores differ between queries, which losses within a "
+    "query cannot see. Near 0 one threshold serves all queries.",
+    "MW loss": "mean of log(1 + exp(−(s⁺ − s⁻)/τ)) over all pairs of all queries, 0 or more; lower separates better. "
+    "Divided by log 2 it bounds the pairs in wrong order; within a record its counterpart is the MNRL loss.",
     "largest batch below 1 %": "most rows of the source in one batch such that less than 1 % of them are affected.",
-    "affected": "share of rows whose query meets one of its labelled positives as a passage of another row in a batch of so "
-    "many rows drawn at random, 0 to 100 %.",
-    "flagged in batch": "share of the passages of other rows whose cosine to the query is above 95 % of its positive's, 0 to "
-    "100 %: what a mask such as GIST's would remove with this encoder as its own guide. It includes sound negatives.",
+    "affected": "share of rows whose query meets one of its labelled positives in another row of the batch, for "
+    "batches of so many rows drawn at random; 0 to 100 %.",
+    "flagged in batch": "share of the passages of other rows whose cosine to the query is within 5 % of its "
+    "positive's, or above; 0 to 100 %. A mask such as GIST's would remove them, with this encoder as its own guide; "
+    "sound negatives are among them.",
     "shared": "queries and documents in both sources over the smaller one's, 0 to 100 %.",
     "rows, records": "rows read are used or left out; used rows of the same query and positive form one record.",
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
@@ -144,7 +145,7 @@ REASONS: Mapping[str, str] = {
     "no_reference": "no query has 10 passages of the run, other than its positives, to draw at random",
     "not_stored": "the reference given has none of the queries",
     "corpus_not_encoded": "the cache holds too few passages of the corpus, and scoring encodes at most 1 % more texts",
-    "low_temperature": "the temperature is below 0.0004, where the sum over pairs needs too much memory",
+    "low_temperature": "the temperature is so low that the sum over pairs needs too much memory",
     "no_span": "the positives are no nearer to their queries than random passages",
 }
 """Why a part was not evaluated, by the kind that Run.not_evaluated holds."""

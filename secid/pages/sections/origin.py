@@ -147,10 +147,12 @@ def origin_section(run: Run) -> Section:
 
 
 def _cost(cost: Cost, n_sources: int) -> str:
-    what = "Scoring" if n_sources == 1 else f"Scoring all {count(n_sources)} sources"
+    what, where = (
+        ("Scoring the source", "it") if n_sources == 1 else (f"Scoring all {count(n_sources)} sources", "one of them")
+    )
     return (
-        f"{what} took about {percent(cost.epoch_share)} of the time of one training epoch on {'the source' if n_sources == 1 else 'one of them'} on "
-        "this machine: an estimate from the tokens encoded per second, three forward passes for a step of training."
+        f"{what} took about {percent(cost.epoch_share)} of the time of one training epoch on {where} on this machine. "
+        "This is an estimate: from the tokens encoded per second, with three forward passes for a step of training."
     )
 
 

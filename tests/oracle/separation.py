@@ -1,0 +1,53 @@
+"""Reference for METHOD 10's separation and in-batch false negatives: definitions, in plain loops over float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+
+Passage = tuple[str, float, float]
+"""Query, score, and what it counts."""
+
+
+def softplus(x: float) -> float:
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+def of_pairs(positives: Sequence[Passage], negatives: Sequence[Passage], tau: float) -> dict[str, float]:
+    """auc, within_auc, aoc and mw_loss by a double loop."""
+    sums = dict.fromkeys(("right", "all", "right_within", "all_within", "wrong", "loss"), 0.0)
+    for query, high, many in positives:
+        for other, low, more in negatives:
+            weight, right = many * more, 1.0 if high > low else 0.5 if high == low else 0.0
+            sums["all"] += weight
+            sums["right"] += weight * right
+            sums["wrong"] += weight * (high <= low)
+            sums["loss"] += weight * softplus((low - high) / tau)
+            if query == other:
+                sums["all_within"] += weight
+                sums["right_within"] += weight * right
+    return {
+        "auc": sums["right"] / sums["all"],
+        "within_auc": sums["right_within"] / sums["all_within"],
+        "aoc": sums["wrong"] / sums["all"],
+        "mw_loss": sums["loss"] / sums["all"],
+    }
+
+
+Row = tuple[str, frozenset[str]]
+"""Query of a row, and the texts that the row holds."""
+
+
+def bought_in(rows: Sequence[Row], positives: Mapping[str, set[str]], row: int, others: Iterable[int]) -> int:
+    """Labelled positives of a row's query in the other rows of its batch, each as often as a row holds it."""
+    own = positives[rows[row][0]]
+    return sum(text in own for other in others if other != row for text in rows[other][1])
+
+
+def of_batches(rows: Sequence[Row], positives: Mapping[str, set[str]], size: int) -> dict[str, float]:
+    """Mean number and share of rows affected, over all batches of this size there are and their rows."""
+    numbers = [
+        bought_in(rows, positives, row, batch) for batch in combinations(range(len(rows)), size) for row in batch
+    ]
+    return {"mean": sum(numbers) / len(numbers), "affected": sum(map(bool, numbers)) / len(numbers)}

@@ -1,0 +1,194 @@
+"""Separation, batches and cost of whole runs: against the corpus by definition, and what a run says it lacks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import log
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from secid.analyses import separation as module
+from secid.analyses.cost import FORWARD_PASSES, cost_of
+from secid.errors import NumericalError
+from secid.results import Run
+from secid.results.document import from_json, to_json
+from secid.triplets import corpus
+from tests.fake_encoder import PieceEncoder
+from tests.oracle import separation as oracle
+from tests.oracle.closeness import assert_close
+from tests.unit.scoring.made_rows import clean_rows, passage
+from tests.unit.scoring.runs import scored
+
+QUERIES, NEGATIVES, FURTHER = 24, 4, 30
+ENCODER = PieceEncoder()
+
+
+def collection(folder: Path, rows: list[dict], further: list[str]) -> Path:
+    """A collection of the rows' texts and further passages. Every third query has a further one as second positive.
+
+    One text has two ids.
+    """
+    folder.mkdir()
+    texts = list(dict.fromkeys(text for row in rows for text in (*row["pos"], *row["neg"]))) + further
+    ids = {text: f"d{number}" for number, text in enumerate(texts)}
+    lines = [{"_id": key, "text": text} for text, key in ids.items()] + [{"_id": "again", "text": texts[0]}]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    queries = [{"_id": f"q{number}", "text": row["query"]} for number, row in enumerate(rows)]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in queries), encoding="utf-8")
+    pairs = [(number, row["pos"][0]) for number, row in enumerate(rows)]
+    pairs += [(number, further[number]) for number in range(0, len(rows), 3)]
+    labels = "".join(f"q{number}\t{ids[text]}\t1\n" for number, text in pairs)
+    (folder / "qrels.tsv").write_text(labels, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def rows() -> list[dict]:
+    return clean_rows(QUERIES, NEGATIVES)
+
+
+FURTHER_TEXTS = [passage(7_000 + number) for number in range(FURTHER)]
+
+
+def expected(rows: list[dict], best: int) -> dict[str, float]:
+    """The protocol in loops: of all distinct passages that are no positive of a query, its nearest."""
+    texts = list(dict.fromkeys(text for row in rows for text in (*row["pos"], *row["neg"]))) + FURTHER_TEXTS
+    passages = ENCODER.table(texts, "passage")
+    queries = ENCODER.table([row["query"] for row in rows], "query")
+    positives, negatives = [], []
+    for number, row in enumerate(rows):
+        own = {row["pos"][0], *([FURTHER_TEXTS[number]] if number % 3 == 0 else [])}
+        cosines = {text: float(queries[row["query"]] @ vector) for text, vector in passages.items()}
+        positives += [(str(number), cosines[text], 1.0) for text in own]
+        others = sorted((cosine for text, cosine in cosines.items() if text not in own), reverse=True)
+        negatives += [(str(number), cosine, 1.0) for cosine in others[:best]]
+    return {**oracle.of_pairs(positives, negatives, 0.05), "n_positives": len(positives), "n_negatives": len(negatives)}
+
+
+@pytest.mark.parametrize("controls", ["none", "known_positive"])
+@pytest.mark.parametrize("best", [7, 500])
+def test_the_best_of_the_corpus_are_those_of_a_search_by_definition(tmp_path, monkeypatch, rows, best, controls):
+    monkeypatch.setattr(module, "BEST", best)
+    monkeypatch.setattr(corpus, "WINDOW", 11)
+    monkeypatch.setattr(corpus, "MOST_NEW", 1.0)
+    folder = collection(tmp_path / "collection", rows, FURTHER_TEXTS)
+    run = scored(tmp_path / "run", {"a": rows}, collection=str(folder), controls=controls).run
+    found = run.corpus_separation
+    ours = {
+        name: getattr(found, name) for name in ("auc", "within_auc", "aoc", "mw_loss", "n_positives", "n_negatives")
+    }
+    assert_close(ours, expected(rows, best), rel=1e-6, abs=1e-7)
+    assert (found.n_queries, found.n_passages) == (QUERIES, QUERIES * (1 + NEGATIVES) + FURTHER)
+    assert found.gap == pytest.approx(found.within_auc - found.auc)
+    with pytest.raises(AssertionError):
+        assert_close(ours, expected(rows, best - 1 if best < 500 else 100), rel=1e-6, abs=1e-7)
+
+
+def test_a_corpus_that_is_not_encoded_is_no_part_of_the_run_until_the_cache_has_it(tmp_path, monkeypatch, rows):
+    folder = collection(tmp_path / "collection", rows, FURTHER_TEXTS)
+    given = {"collection": str(folder), "cache": True, "cache_dir": str(tmp_path / "cache")}
+    encoder = PieceEncoder()
+    run = scored(tmp_path / "run", {"a": rows}, encoder, **given).run
+    assert run.corpus_separation is None
+    assert run.not_evaluated["separation from the corpus"] == module.NOT_ENCODED
+    assert encoder.n_encoded <= QUERIES * (2 + NEGATIVES) + QUERIES // 3  # nothing but the run's texts, and positives
+    monkeypatch.setattr(corpus, "MOST_NEW", 1.0)
+    first = scored(tmp_path / "run", {"a": rows}, **given).run.corpus_separation
+    monkeypatch.setattr(corpus, "MOST_NEW", 0.0)
+    again = PieceEncoder()
+    second = scored(tmp_path / "run", {"a": rows}, again, **given).run
+    assert second.corpus_separation == first
+    assert again.n_encoded == 0
+    assert "separation from the corpus" not in second.not_evaluated
+
+
+def test_a_run_without_a_collection_says_nothing_of_one(tmp_path, rows):
+    run = scored(tmp_path, {"a": rows}).run
+    assert run.corpus_separation is None
+    assert not any("corpus" in name for name in run.not_evaluated)
+
+
+@pytest.mark.parametrize("policy", ["first", "all"])
+def test_a_source_s_numbers_are_those_of_its_own_scores(tmp_path, rows, policy):
+    for number, row in enumerate(rows):
+        row["pos"] += [passage(9_000 + number)] if number % 2 else []
+        row["neg"] += row["pos"][:1] if number == 5 else []  # a tie
+    result = scored(tmp_path, {"a": rows, "b": rows[:9]}, positives=policy)
+    table, run = result.measured[0].table, result.run
+    found = next(item for item in run.separation if item.source == result.measured[0].name)
+    triplets = table.triplets
+    share = np.ones(len(table)) if table.share is None else table.share
+    heads = triplets.record_offsets[:-1]
+    positives = [(str(q), s, 1.0) for q, s in zip(triplets.query[heads], table.s_query_positive, strict=True)]
+    negatives = [(str(q), s, n) for q, s, n in zip(triplets.query, table.s_query_negative, share, strict=True)]
+    ours = {name: getattr(found, name) for name in ("auc", "within_auc", "aoc", "mw_loss")}
+    assert_close(ours, oracle.of_pairs(positives, negatives, 0.05), rel=1e-9, abs=1e-7)
+    assert found.contrastive_loss == run.sources[0].proxies.mnrl_loss_record
+    assert sum(found.positive_histogram) == found.n_positives == len(positives)
+    assert abs(sum(found.negative_histogram) - found.n_negatives) <= 1
+    assert {item.source for item in run.in_batch} == {"a", "b"}
+    again = from_json(to_json(run))
+    assert (again.separation, again.in_batch) == (run.separation, run.in_batch)
+
+
+def test_an_area_above_its_bound_is_an_error_that_names_the_source(tmp_path, monkeypatch, rows):
+    real = module.separation
+    monkeypatch.setattr(module, "separation", lambda *given: replace(real(*given), aoc=100.0))
+    with pytest.raises(NumericalError) as caught:
+        scored(tmp_path, {"a": rows})
+    assert caught.value.where == "a"
+
+
+def test_every_source_keeps_the_bound_and_a_cold_temperature_is_named(tmp_path, rows):
+    run = scored(tmp_path, {"a": rows, "b": rows[::-1]}).run
+    assert all(item.aoc <= item.mw_loss / log(2) for item in run.separation)
+    cold = scored(tmp_path, {"a": rows}, temperature=1e-5).run
+    assert cold.separation[0].mw_loss is None
+    assert cold.not_evaluated["MW loss of a"] == module.TOO_COLD
+
+
+def test_batches_depend_on_no_order_of_rows_and_on_the_seed(tmp_path):
+    rows = clean_rows(200, 2)
+    found = [scored(tmp_path, {"a": part}).run.in_batch[0] for part in (rows, rows[::-1])]
+    assert found[0] == found[1]
+    assert (found[0].n_rows, found[0].batch_rows, found[0].n_batches) == (200, 64, 3)
+    assert [size.batch_size for size in found[0].sizes] == [32, 64, 128]
+    assert found[0].largest_batch == 200
+    assert scored(tmp_path, {"a": rows}, seed=1).run.in_batch[0].flagged_share != found[0].flagged_share
+
+
+def plan(lengths: list[int]) -> SimpleNamespace:
+    """Two queries of 10 and 30 bytes, passages of these lengths; a source of two records, and one of the first."""
+    store = SimpleNamespace(lengths=np.array(lengths, np.int32))
+    both = SimpleNamespace(
+        name="both", query=np.array([0, 1]), positives=np.array([0, 1]), negatives=np.array([1, 2, 2])
+    )
+    one = SimpleNamespace(name="one", query=np.array([0]), positives=np.array([0]), negatives=np.array([1]))
+    return SimpleNamespace(queries=SimpleNamespace(lengths=np.array([10, 30])), passages=store, sources=(both, one))
+
+
+def test_the_cost_by_hand():
+    """840 bytes gave 210 tokens in 2 s; the epochs have 40 + 300 + 1,100 and 10 + 300 bytes."""
+    timing = {"encode": {"seconds": 2.0, "n_cached": 0, "n_bytes": 840, "n_tokens": 210}, "measure": {"seconds": 1.0}}
+    found = cost_of(plan([100, 200, 450]), timing)
+    assert found.tokens_per_second == 105.0
+    assert found.epoch_tokens == {"both": 360, "one": 78}
+    assert found.epoch_seconds == pytest.approx(FORWARD_PASSES * (360 + 78) / 2 / 105)
+    assert found.epoch_share == pytest.approx(3.0 / found.epoch_seconds)
+
+
+@pytest.mark.parametrize("changed", [{"n_cached": 3}, {"n_tokens": 0}, {"seconds": 0.0}])
+def test_without_a_measured_rate_there_is_no_cost(changed):
+    timing = {"encode": {"seconds": 2.0, "n_cached": 0, "n_bytes": 840, "n_tokens": 210, **changed}}
+    assert cost_of(plan([1, 2, 3]), timing) is None
+    assert cost_of(plan([1, 2, 3]), {}) is None
+
+
+def test_an_encoder_that_counts_no_tokens_has_no_cost(tmp_path, rows):
+    run: Run = scored(tmp_path, {"a": rows}).run
+    assert run.cost is None
+    assert run.timing["encode"]["n_bytes"] > 0
