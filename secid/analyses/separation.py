@@ -136,12 +136,12 @@ def corpus_separation(
 
     queries : ids of those with a triplet. Source: METHOD 10.
     """
-    embedder.everything()
     corpus, vectors = Corpus(collection, plan, embedder), embedder.vectors
     n_queries = min(CORPUS_QUERIES, max(1, CORPUS_SCORES // corpus.n_passages))
     queries = distinct(queries)
     queries = queries[np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")[:n_queries]]
     place, passage = query_positives(plan, queries)
+    embedder.need(queries, passage)
     most = BEST + int(np.bincount(place).max())
     anchors = unit(torch.cat(list(rows_of_ids(vectors, "query", queries, len(queries)))))
     scores, best = nearest([anchors], corpus.windows(), most)

@@ -29,6 +29,7 @@ from secid.pool.reading import read_plan
 from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.read import Reader
+from secid.read.collection import open_collection
 from secid.records import Source
 from secid.results import SCHEMA_VERSION, Ablation, EqualNumbers, InputFile, Run
 from secid.run_folder.environment import environment
@@ -108,7 +109,19 @@ def scored_plan(
     clock = clock or Clock()
     plan, readers, positives, texts = read(sources, resolved.values, folder, clock, progress, known)
     try:
-        measurements = measure(plan, encoder, resolved.values, folder, clock, progress, frozen, reference, texts=texts)
+        collection = None if resolved.values.collection is None else open_collection(resolved.values)
+        measurements = measure(
+            plan,
+            encoder,
+            resolved.values,
+            folder,
+            clock,
+            progress,
+            frozen,
+            reference,
+            texts=texts,
+            collection=collection,
+        )
         with clock.stage("publish"):
             files = {path: file for reader in readers for path, file in input_files(reader).items()}
             scored = finished(measurements, files, encoder, resolved, clock, run_folder)

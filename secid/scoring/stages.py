@@ -30,7 +30,7 @@ from secid.measure.blocks import Triplets
 from secid.measure.sweep import Variant
 from secid.pool import DocumentFrequencies, Plan
 from secid.progress import Progress
-from secid.read.collection import open_collection
+from secid.read.collection import Collection
 from secid.results import (
     CorpusSeparation,
     Cost,
@@ -107,11 +107,13 @@ def measure(
     stored: StoredReference | None = None,
     *,
     texts: Mapping[str, SourceFindings],
+    collection: Collection | None = None,
 ) -> Measurements:
     """Embeds what is needed and measures sources, controls and variants.
 
     frozen, stored : document frequencies and random reference of an earlier run, in place of this run's own.
     texts : findings of the texts by source, of all rows read.
+    collection : whose whole corpus the positives are separated from.
     """
     refuse(plan, encoder, settings)
     if settings.threads is not None:
@@ -168,20 +170,14 @@ def measure(
         warnings += few_queries(items) + not_level(level, settings) + odd_slices(plan, settings)
         whole = {item.name: item.nats(settings.budget) for item in ranked_sets(items, level, settings.budget)}
         by_slice = slices(plan, items, bench, whole, settings, progress)
+    corpus: CorpusSeparation | str | None = None
     with clock.stage("separation"):
         separation, unseparated = separations(
             [(item.name, item.table) for item in items], plan, bench.vectors.computes_on
         )
-        corpus = None
-        if settings.collection is not None and open_collection(settings).has("passages"):
+        if collection is not None:
             queries = np.concatenate([item.triplets.query for item in items])
-            against = corpus_separation(
-                open_collection(settings), plan, queries, embedder, settings.temperature, settings.seed
-            )
-            if isinstance(against, str):
-                unseparated["separation from the corpus"] = against
-            else:
-                corpus = against
+            corpus = corpus_separation(collection, plan, queries, embedder, settings.temperature, settings.seed)
     with clock.stage("in_batch"):
         batches = tuple(in_batch(plan, item.name, item.triplets, bench.vectors, settings.seed) for item in items)
     embedder.close()
@@ -198,6 +194,7 @@ def measure(
             **({"hardness": NO_REFERENCE if stored is None else NOT_STORED} if reference is None else {}),
             **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},
             **unseparated,
+            **({"separation from the corpus": corpus} if isinstance(corpus, str) else {}),
         },
         findings=findings,
         hardness={name: estimate for name, estimate in hard.items() if estimate is not None},
@@ -207,7 +204,7 @@ def measure(
         frequencies=coverages.table(settings.tokenizer, settings.idf),
         slices=by_slice,
         separation=separation,
-        corpus_separation=corpus,
+        corpus_separation=None if isinstance(corpus, str) else corpus,
         in_batch=batches,
         cost=cost_of(plan, clock.stages) if early is None else None,
         warnings=warnings,

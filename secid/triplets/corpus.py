@@ -73,11 +73,12 @@ class Corpus:
         self.complete = True
 
     def _places(self) -> Index:
-        """(n_passages,) id of each passage in the plan, -1 for none."""
+        """(n_passages,) id in the plan of each passage that has a row there, -1 for the others."""
         high, low = key_words(self._plan.passages.keys)
         order = np.lexsort((low, high))
         place = find(*key_words(self._keys), high[order], low[order])
-        return np.where(place >= 0, order[place], -1)
+        ids = order[place]
+        return np.where((place >= 0) & self._embedder.has(ids), ids, -1)
 
     def _cached(self, part: Index) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
         """Rows of these passages, and which of them the cache holds."""

@@ -260,6 +260,10 @@ class Embedder:
             self._cache.seal()
         self._say()
 
+    def has(self, passages: Index) -> npt.NDArray[np.bool_]:
+        """(n,) which of these passages have a row."""
+        return self._done[passages + self._first["passage"]]
+
     def cached(self, keys: npt.NDArray[np.uint8], put: CachedRows) -> npt.NDArray[np.bool_]:
         """Hands over the rows of passages outside the plan that the cache holds; (n,) which they are."""
         if self._cache is None:

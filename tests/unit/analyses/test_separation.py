@@ -192,3 +192,19 @@ def test_an_encoder_that_counts_no_tokens_has_no_cost(tmp_path, rows):
     run: Run = scored(tmp_path, {"a": rows}).run
     assert run.cost is None
     assert run.timing["encode"]["n_bytes"] > 0
+
+
+def test_an_early_stop_encodes_no_text_for_the_corpus(tmp_path, rows):
+    rows = clean_rows(300, 2)
+    other = [{**row, "neg": row["neg"][:1]} for row in rows]
+    folder = collection(tmp_path / "collection", rows, [passage(7_000 + number) for number in range(300)])
+    given = {"until_ranked": 0.6, "tie": 0.5, "collection": str(folder)}
+    with_corpus, without = PieceEncoder(), PieceEncoder()
+    run = scored(tmp_path / "run", {"a": rows, "b": other}, with_corpus, **given).run
+    scored(tmp_path / "run", {"a": rows, "b": other}, without, until_ranked=0.6, tie=0.5)
+    assert run.early_stop.n_texts_encoded < run.early_stop.n_texts
+    assert (
+        with_corpus.n_encoded <= without.n_encoded + 60
+    )  # second positives of the 100 queries scored, of about a third of them
+    assert run.not_evaluated["separation from the corpus"] == module.NOT_ENCODED
+    assert run.cost is None

@@ -9,16 +9,21 @@ from typing import Any
 
 from secid.results import (
     Against,
+    BatchSize,
     Comparison,
     ControlResult,
+    CorpusSeparation,
+    Cost,
     EarlyPair,
     EarlyStop,
     Example,
+    InBatch,
     Look,
     Run,
     Slice,
     SliceSource,
     SourceResult,
+    SourceSeparation,
 )
 from secid.results.document import from_json
 
@@ -254,3 +259,59 @@ def compared(run: Run, established: bool) -> Run:
 
 
 EXAMPLE = Example(reason="broken_line", path="a.jsonl", line=3, detail="cut")
+
+
+COMMON = {
+    "n_queries": 40,
+    "n_positives": 40,
+    "n_negatives": 400,
+    "auc": 0.871,
+    "auc_interval_95": (0.85, 0.892),
+    "within_auc": 0.954,
+    "within_auc_interval_95": (0.94, 0.968),
+    "gap": 0.083,
+    "gap_interval_95": (0.07, 0.096),
+    "aoc": 0.13,
+    "mw_loss": 0.412,
+    "mw_bound": 1e-7,
+}
+SEPARATION = SourceSeparation(
+    source="dense",
+    contrastive_loss=1.5,
+    low=-0.2,
+    high=1.0,
+    positive_histogram=(0, 0, 10, 30),
+    negative_histogram=(100, 200, 90, 10),
+    **COMMON,
+)
+SIZES = tuple(
+    BatchSize(batch_size=size, false_negatives_mean=size / 1e5, affected_share=size / 1e5) for size in (32, 64, 128)
+)
+BATCHES = InBatch(
+    source="dense",
+    n_rows=200,
+    sizes=SIZES,
+    largest_batch=140,
+    relative_margin=0.05,
+    flagged_share=0.0123,
+    n_batches=3,
+    batch_rows=64,
+)
+COST = Cost(
+    scoring_seconds=12.0, tokens_per_second=1e4, epoch_tokens={"dense": 400_000}, epoch_seconds=120.0, epoch_share=0.1
+)
+
+
+def separated(run: Run) -> Run:
+    """The run with separation, batches and cost, one source of each by a hostile name."""
+    return replace(
+        run,
+        separation=(SEPARATION, replace(SEPARATION, source=HOSTILE[0], mw_loss=None, auc_interval_95=None)),
+        corpus_separation=CorpusSeparation(n_passages=5183, n_per_query=500, **COMMON),
+        in_batch=(
+            BATCHES,
+            replace(BATCHES, source=HOSTILE[0], largest_batch=200, flagged_share=None),
+            replace(BATCHES, source="bm25", largest_batch=None, sizes=SIZES[:1]),
+        ),
+        cost=COST,
+    )

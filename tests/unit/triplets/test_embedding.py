@@ -104,7 +104,10 @@ def test_each_role_is_one_stream_of_texts_that_are_read_as_they_are_needed(tmp_p
     own.everything()
     assert [(role, len(texts)) for role, texts in encoder.asked] == [("query", 70), ("passage", 200)]
     assert all(isinstance(texts, StoredTexts) for _, texts in encoder.asked)
-    assert own.counts == {"n_texts": 270, "n_cached": 0, "n_encoded": 270, "n_tokens": 270, "n_truncated": 39}
+    n_bytes = sum(len(text.encode()) for _, texts in encoder.asked for text in texts)
+    assert own.counts == {
+        "n_texts": 270, "n_cached": 0, "n_encoded": 270, "n_bytes": n_bytes, "n_tokens": 270, "n_truncated": 39,
+    }  # fmt: skip
     own.everything()
     assert len(encoder.asked) == 2
 
