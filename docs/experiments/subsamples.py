@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from secid.analyses.controls import rows_of_ids
 from secid.analyses.early_stopping import FIRST_LOOK, _decided, _first_queries, look_sizes, rank_early
 from secid.encode import load, smallest_distance
 from secid.measure.information import InformationState, log_det_nats
@@ -80,10 +81,13 @@ def run(names: list[str], encoder: object, arguments: argparse.Namespace) -> Non
 
 def directions(item: object, vectors: object, epsilon: float) -> np.ndarray:
     """(T, d) residual directions, 0 where negative and positive are no further apart than epsilon (METHOD 2.6)."""
-    rows, passages = item.triplets, vectors.passages.numpy()
+    rows = item.triplets
+    negative, positive = (
+        next(rows_of_ids(vectors, "passage", ids, len(rows))) for ids in (rows.negative, rows.positive)
+    )
     length = np.sqrt(item.table.dots().squared_distance.numpy())
     factor = np.divide(1.0, length, out=np.zeros_like(length), where=length > epsilon)
-    return ((passages[rows.negative] - passages[rows.positive]) * factor[:, None]).astype(np.float32)
+    return ((negative - positive).numpy() * factor[:, None]).astype(np.float32)
 
 
 def coverage(items: list, vectors: object, epsilon: float, n_subsamples: int) -> None:

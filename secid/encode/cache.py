@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secid.encode.cache_folder import CacheFolder, finished, quarantine
-from secid.encode.embed import host_rows
 from secid.encode.keys import Keys, Words, find, key_words
 from secid.encode.protocol import Float32Rows
 from secid.encode.segment import MARKED_KEY_BYTES, DamagedSegmentError, Segment, SegmentWriter
+from secid.encode.transfer import host_rows
 from secid.errors import plainly
 from secid.settings import Settings, flag_of
 

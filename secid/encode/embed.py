@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from secid.encode.protocol import EncodedBatch, Encoder, Role, StreamingEncoder
+from secid.encode.transfer import host_rows, own_stream
 from secid.errors import NonFiniteEmbeddingError
 
 TEXTS_PER_CALL = 256
@@ -29,32 +28,6 @@ def embed(encoder: Encoder, texts: Sequence[str], role: Role) -> Generator[Encod
         with own_stream(batch.vectors):
             batch = batch._replace(vectors=_unit(batch, texts, encoder))
         yield batch
-
-
-def host_rows(rows: Any) -> NDArray[Any]:
-    """A tensor's values in host memory; an array as it is."""
-    if isinstance(rows, np.ndarray):
-        return rows
-    with own_stream(rows):
-        values: NDArray[Any] = rows.cpu().numpy()
-    return values
-
-
-@contextmanager
-def own_stream(rows: Any) -> Iterator[None]:
-    """Has work on a batch of a GPU done when the block ends, without waiting for the batches queued behind it.
-
-    A batch is computed when it arrives. Nothing is to be done for rows in host memory.
-    """
-    if isinstance(rows, np.ndarray) or rows.device.type != "cuda":
-        yield
-        return
-    import torch
-
-    stream = torch.cuda.Stream(rows.device)  # type: ignore[no-untyped-call]
-    with torch.cuda.stream(stream):
-        yield
-    stream.synchronize()
 
 
 def _batches(encoder: Encoder, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:

@@ -14,10 +14,10 @@ import torch
 
 from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, FeedError, Tokens, merged, tokenised
 from secid.encode.device import n_devices
-from secid.encode.embed import host_rows
 from secid.encode.parts import Parts
 from secid.encode.protocol import EncodedBatch, Float32Rows, Role, gather
 from secid.encode.replica import DeviceError, Replica
+from secid.encode.transfer import host_rows
 from secid.errors import EncoderError, plainly
 from secid.results import EncoderInfo
 

@@ -58,9 +58,9 @@ def block_plan(device: torch.device) -> BlockPlan:
 
 @dataclass(frozen=True)
 class Vectors:
-    """Unit rows of the distinct texts: queries (n_q, d), passages (n_p, d), float32.
+    """Unit rows of the distinct texts: queries (n_q, d), passages (n_p, d), float32; (0, d) where `gather` is given.
 
-    gather : for rows mapped from a file, copies the rows of these rising ids to the tensor on the CPU, (n, d), with
+    gather : for rows in a file, copies the rows of these rising ids to the tensor on the CPU, (n, d), with
              little further memory, so that memory does not grow with the number of texts.
     tick   : called with how many triplets a pass has just been over, block by block.
     device : that computes; of the rows where None.
