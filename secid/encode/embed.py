@@ -14,6 +14,9 @@ from secid.errors import NonFiniteEmbeddingError
 TEXTS_PER_CALL = 256
 """Texts per call to an encoder that does not stream."""
 
+TEXTS_PER_LOOKUP = 8192
+"""The same where rows are looked up in a file: neighbours in it are read together."""
+
 UNIT_TOLERANCE = 2e-6
 """How far the squared length of a row may be from 1: float32 rounding of 4,096 numbers that were scaled to it."""
 
@@ -34,8 +37,9 @@ def _batches(encoder: Encoder, texts: Sequence[str], role: Role) -> Iterator[Enc
     if isinstance(encoder, StreamingEncoder):
         yield from encoder.batches(texts, role)
         return
-    for start in range(0, len(texts), TEXTS_PER_CALL):
-        part = texts[start : start + TEXTS_PER_CALL]
+    n = TEXTS_PER_LOOKUP if encoder.info.pooling == "precomputed" else TEXTS_PER_CALL
+    for start in range(0, len(texts), n):
+        part = texts[start : start + n]
         positions = np.arange(start, start + len(part))
         yield EncodedBatch(positions, encoder.encode(part, role), np.zeros(len(part), dtype=np.bool_), 0)
 
