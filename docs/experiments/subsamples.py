@@ -17,7 +17,7 @@ import numpy as np
 from secid.analyses.controls import rows_of_ids
 from secid.analyses.early_stopping import FIRST_LOOK, _decided, _first_queries, look_sizes, rank_early
 from secid.encode import load, smallest_distance
-from secid.measure.information import InformationState, log_det_nats
+from secid.measure.information import Eigen, InformationState, spectral_nats
 from secid.measure.interval import reach_95
 from secid.measure.uncertainty import influence
 from secid.progress import Silent
@@ -107,9 +107,10 @@ def coverage(items: list, vectors: object, epsilon: float, n_subsamples: int) ->
                 keep = np.flatnonzero(np.isin(item.triplets.query, chosen))
                 part = item.triplets.take(keep)
                 state = sample_state(u, weight, keep)
-                effect = influence(vectors, part, squared[keep], weight[keep], state, epsilon)
+                eigen = Eigen.of(state, len(part))
+                effect = influence(vectors, part, squared[keep], weight[keep], eigen, epsilon)
                 half = reach_95(size) * effect.standard_errors()[0] * np.sqrt(1 - size / len(queries))
-                nats = log_det_nats(state.matrix())
+                nats = spectral_nats(eigen.values)
                 inside += abs(nats - truth) <= half
                 corrected += abs(nats + effect.bias_nats[0] * (1 - size / len(queries)) - truth) <= half
             line.append(f"{size}: {inside / n_subsamples:.3f} ({corrected / n_subsamples:.3f})")

@@ -108,7 +108,7 @@ class CacheFolder:
         """Counts and sizes, by encoder; reads no rows."""
         encoders = []
         for home in self._homes():
-            segments = [Segment(folder) for folder in finished(home)]
+            segments = [Segment(folder) for folder in readable_segments(home)]
             if not segments:
                 continue
             encoders.append(
@@ -143,7 +143,7 @@ class CacheFolder:
         """Reads every byte of every segment; quarantines the damaged ones."""
         whole, damaged, unreadable = 0, [], []
         for home in self._homes():
-            for folder in finished(home):
+            for folder in readable_segments(home):
                 try:
                     Segment(folder).verify()
                     whole += 1
@@ -202,7 +202,7 @@ def quarantine(folder: Path) -> None:
         return
 
 
-def finished(home: Path) -> list[Path]:
+def readable_segments(home: Path) -> list[Path]:
     """Folders of segments that can be read, oldest first. Names of removed and quarantined ones start with a dot."""
     return sorted(path for path in _pieces(home) if not path.name.startswith(".") and (path / META).exists())
 

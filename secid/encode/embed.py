@@ -15,7 +15,7 @@ TEXTS_PER_CALL = 256
 """Texts per call to an encoder that does not stream."""
 
 TEXTS_PER_LOOKUP = 8192
-"""The same where rows are looked up in a file: neighbours in it are read together."""
+"""The same where rows are looked up in a file."""
 
 UNIT_TOLERANCE = 2e-6
 """How far the squared length of a row may be from 1: float32 rounding of 4,096 numbers that were scaled to it."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import struct
 import zipfile
 import zlib
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from secid.encode.hashes import file_sha256
 from secid.encode.keys import Keys, Words, find, key_words, sha256_keys
 from secid.encode.protocol import Float32Rows, Role
-from secid.encode.rows import MODEL_FIELDS, StoredRows, as_rows, cut_dimension, finish_rows, unused_flags
+from secid.encode.rows import MODEL_FIELDS, as_rows, cut_dimension, finish_rows, unused_flags
 from secid.errors import EncoderError, plainly
 from secid.results import EncoderInfo
 from secid.settings import Settings
@@ -56,7 +55,7 @@ HALF_ROUNDING = 2.0**-11
 class Table(NamedTuple):
     """Contents of a file. keys (n, 16) uint8; vectors (n, d); roles (n,) str or None; rule: what assigns texts."""
 
-    vectors: NDArray[Any] | StoredRows
+    vectors: NDArray[Any]
     keys: Keys
     roles: NDArray[np.str_] | None
     rule: str
@@ -69,6 +68,7 @@ class PrecomputedEncoder:
         self.info = info
         self.rounding = HALF_ROUNDING if table.vectors.dtype == np.float16 else 0.0
         self._vectors = table.vectors
+        self._stamp = _stamp(table.vectors)
         self._truncate_dim = truncate_dim
         self._index = {role: _index(table, role, info.name) for role in ("query", "passage")}
 
@@ -78,7 +78,7 @@ class PrecomputedEncoder:
 
     def stored(self) -> Float32Rows:
         """All rows as `encode` would return them, for the self-test: (n, dimension) float32."""
-        return self._finish(self._vectors[:])
+        return self._finish(self._vectors)
 
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
         """(n, dimension) float32. Raises EncoderError naming a text that has no vector."""
@@ -92,10 +92,26 @@ class PrecomputedEncoder:
                 where=self.info.name,
                 remedy="add vectors for the exact texts that secid reads: with the title in front and without a prefix",
             )
-        return self._finish(self._vectors[rows[places]])
+        self._refuse_changed()  # also before: reading beyond the end of a mapped file ends the process
+        vectors = np.take(self._vectors, rows[places], axis=0)
+        self._refuse_changed()
+        return self._finish(vectors)
+
+    def _refuse_changed(self) -> None:
+        """Raises EncoderError if the file that the vectors are mapped from was written to since."""
+        if self._stamp != _stamp(self._vectors):
+            raise EncoderError("the file of vectors changed during the run", where=self.info.name, remedy="run again")
 
     def _finish(self, rows: NDArray[Any]) -> Float32Rows:
         return finish_rows(rows.astype(np.float32, copy=False), self._truncate_dim, self.info.normalize)
+
+
+def _stamp(vectors: NDArray[Any]) -> tuple[int, int] | None:
+    """Size and time of change of the file that an array is mapped from; None for one in memory."""
+    if not isinstance(vectors, np.memmap) or vectors.filename is None:
+        return None
+    status = Path(vectors.filename).stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def load_precomputed(settings: Settings) -> PrecomputedEncoder:
@@ -109,7 +125,7 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
     table = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path)
     unit = all(
         bool((np.abs(np.linalg.norm(part.astype(np.float32), axis=1) - 1) <= STORED_UNIT_TOLERANCE).all())
-        for part in (table.vectors[start : start + PART_ROWS] for start in range(0, len(table.vectors), PART_ROWS))
+        for part in np.array_split(table.vectors, len(table.vectors) // PART_ROWS + 1)
     )
     normalize = settings.normalize if settings.normalize is not None else unit or settings.truncate_dim is not None
     sha256 = file_sha256(path)
@@ -167,7 +183,7 @@ def _read_npz(path: Path) -> Table:
             raise ValueError(f"{damaged} has another checksum than when it was written")
         with np.load(path, allow_pickle=False) as file:
             arrays = {
-                name: _array(path, members[name]) if name in VECTOR_NAMES and _is_plain(members[name]) else file[name]
+                name: _mapped(path, members[name]) if name in VECTOR_NAMES and _is_plain(members[name]) else file[name]
                 for name in file.files
                 if name in WANTED
             }
@@ -192,8 +208,8 @@ def _is_plain(member: zipfile.ZipInfo) -> bool:
     return member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1
 
 
-def _array(path: Path, member: zipfile.ZipInfo) -> NDArray[Any] | StoredRows:
-    """The array of a plain member, left in the file if that has it row by row."""
+def _mapped(path: Path, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """The array of a plain member as it lies in the file, so that it takes no memory of the process."""
     with path.open("rb") as file:
         file.seek(member.header_offset + ZIP_LENGTHS)
         file.seek(sum(struct.unpack("<HH", file.read(4))), 1)
@@ -202,9 +218,7 @@ def _array(path: Path, member: zipfile.ZipInfo) -> NDArray[Any] | StoredRows:
         shape, by_columns, dtype = read_header(file)
         if dtype.hasobject:
             raise ValueError("an array of objects, which allow_pickle would load")
-        if len(shape) == 2 and not by_columns:
-            return StoredRows(file, shape, dtype)
-        return np.fromfile(file, dtype, math.prod(shape)).reshape(shape, order="F" if by_columns else "C")
+        return np.memmap(path, dtype, "r", file.tell(), shape, "F" if by_columns else "C")
 
 
 def _read_parquet(path: Path) -> Table:
@@ -247,7 +261,7 @@ def _one_of(names: Sequence[str], present: Any, path: Path) -> str:
     return matches[0]
 
 
-def _table(path: Path, vectors: NDArray[Any] | StoredRows, columns: dict[str, Any]) -> Table:
+def _table(path: Path, vectors: NDArray[Any], columns: dict[str, Any]) -> Table:
     if len(vectors) == 0:
         raise EncoderError("contains no vectors", where=str(path))
     keys, rule = _keys(path, columns)

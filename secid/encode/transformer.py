@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, FeedError, Tokens, merged, tokenised
+from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, FeedError, Tokens, merge, token_chunks
 from secid.encode.device import n_devices
 from secid.encode.parts import Parts
 from secid.encode.protocol import EncodedBatch, Float32Rows, Role, gather
@@ -77,7 +77,7 @@ class TransformerEncoder:
 
         on_cpu = self.parts.replica.device.type == "cpu"
         chunk, n_tokenisers = (CPU_CHUNK, 1) if on_cpu else (GPU_CHUNK, GPU_TOKENISERS)
-        chunks = merged([lambda: tokenised(texts, tokenise, chunk, n_tokenisers)], AHEAD, "secid-tokenise")
+        chunks = merge([lambda: token_chunks(texts, tokenise, chunk, n_tokenisers)], AHEAD, "secid-tokenise")
         feed = Feed(chunks, self.batch_tokens, tokeniser.padding)
         threads = torch.get_num_threads()
         numbers = self._device_numbers(len(texts))
@@ -96,7 +96,7 @@ class TransformerEncoder:
                     ) from error.__cause__
 
         try:
-            yield from merged(
+            yield from merge(
                 [partial(work, number) for number in numbers], ENCODED_AHEAD * len(numbers), "secid-encode"
             )
         except FeedError as error:

@@ -24,7 +24,7 @@ import pytest
 from secid.encode import Cache, CacheFolder, EncodedBatch, from_callable
 from secid.encode import cache as cache_module
 from secid.encode import segment as segment_module
-from secid.encode.cache_folder import DAMAGED, OLDER, REMOVAL, finished
+from secid.encode.cache_folder import DAMAGED, OLDER, REMOVAL, readable_segments
 from secid.encode.keys import find, key_words
 from secid.encode.segment import DamagedSegmentError, Segment, SegmentWriter
 from secid.errors import NonFiniteEmbeddingError
@@ -67,7 +67,7 @@ def run(folder: Path, texts: list[str], *, limit: float = 10**9, role: str = "pa
 
 
 def segments(folder: Path) -> list[Path]:
-    return finished(folder / FINGERPRINT)
+    return readable_segments(folder / FINGERPRINT)
 
 
 def cached_rows(
