@@ -151,8 +151,8 @@ def best_mixture(matrices: Sequence[Tensor], budget: float, bounds: Bounds) -> M
         if longer is None:
             break
         best, factor = evaluate(matrices, longer, budget, bounds)
-    values = eigenvalues(InformationState(mixed(matrices, best.proportions), 1.0), len(matrices[0]))
-    return replace(best, nats=spectral_nats(values, budget))
+    optimum = InformationState(mixed(matrices, best.proportions), 1.0)
+    return replace(best, nats=spectral_nats(eigenvalues(optimum, len(optimum.total)), budget))
 
 
 def _factor(matrix: Tensor, budget: float) -> Tensor:

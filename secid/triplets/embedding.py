@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from secid.arrays import distinct
-from secid.encode import Cache, Encoder, Role, embed
+from secid.encode import Cache, Encoder, Role, StreamingEncoder, embed
 from secid.encode.device import gpu_of, gpu_with_room
 from secid.errors import EncoderError
 from secid.measure.blocks import Vectors
@@ -150,7 +150,7 @@ class Embedder:
         """Passes on the cache's notes, and each failure of a device once."""
         while self._cache is not None and self._cache.notes:
             self._progress.note(self._cache.notes.pop(0))
-        failures = getattr(self._encoder, "failures", ())
+        failures = self._encoder.failures if isinstance(self._encoder, StreamingEncoder) else ()
         for failure in failures[self._n_failures :]:
             self._progress.note(failure)
         self._n_failures = len(failures)

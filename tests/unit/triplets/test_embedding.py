@@ -36,6 +36,8 @@ usage = namedtuple("usage", "total used free")
 class Streaming(HashEncoder):
     """Yields batches in an order of its own. asked: the sequences that it was given, by role."""
 
+    failures = ()
+
     def __init__(self, kind: str = "array", scale: float = 1.0) -> None:
         super().__init__(D)
         self.kind, self.scale = kind, scale
