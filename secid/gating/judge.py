@@ -28,6 +28,7 @@ from secid.gating.policy import Policy
 from secid.gating.sample import Sample, folder_samples, measured_sample
 from secid.gating.subject import EXAMPLES, Reference, Subject
 from secid.measure.interval import FEWEST_QUERIES
+from secid.pages.glossary import why_not
 from secid.pool import Plan
 from secid.progress import Progress
 from secid.read import resolve_sources
@@ -213,9 +214,9 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: Against) -> Su
         return Reference(name, baseline.sources[name], against.samples.get(name))
 
     reasons: dict[str, str] = {
-        kind: reason
+        kind: why_not(why)
         for kind in policy.controls.differ_from
-        for label, reason in scored.run.not_evaluated.items()
+        for label, why in scored.run.not_evaluated.items()
         if label in (f"control {control_name(kind, of)}" for of in (None, item.name))
     }
     unavailable = {name: scored.run.not_evaluated.get(label) for name, label in REASON_NAMES.items()}
@@ -229,7 +230,7 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: Against) -> Su
         reference=reference(reference_name(item.name, policy, baseline)),
         previous=reference(item.name) if item.name in baseline.sources else None,
         controls=_controls_of(item, scored),
-        missing=reasons | {name: reason for name, reason in unavailable.items() if reason is not None},
+        missing=reasons | {name: why_not(why) for name, why in unavailable.items() if why is not None},
         rank=effective_rank(item, float(policy.diversity.budget)),
         example=example,
         left_out=tuple(

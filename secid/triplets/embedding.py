@@ -23,7 +23,7 @@ from secid.settings import Settings
 from secid.triplets.rows import DeviceRows, FileRows, Index
 
 COUNTED = ("n_texts", "n_cached", "n_encoded", "n_tokens", "n_truncated")
-CUTS_UNKNOWN = "a vectors file, an endpoint or a function does not say which texts it cut"
+CUTS_UNKNOWN = "cuts_unknown"
 
 
 class Embedder:
@@ -86,6 +86,8 @@ class Embedder:
             if self._cache is not None:
                 with suppress(Exception):
                     self._cache.flush()
+                if n := self._cache.n_written:
+                    self._progress.note(f"the cache has kept the {n:,} texts that this run encoded: the next continues")
             raise
         if self._cache is not None:
             self._cache.seal()

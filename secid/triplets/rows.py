@@ -19,7 +19,7 @@ from torch import Tensor
 from secid.encode.device import is_gpu
 from secid.encode.transfer import host_rows, own_stream, to_device
 from secid.errors import OutputError, plainly
-from secid.files import REMEDY
+from secid.files import remedy_of
 
 Index = npt.NDArray[np.int64]
 Put = Callable[[Index, Any], None]
@@ -123,5 +123,5 @@ class FileRows:
                 f"no room for the rows of the texts: {n_bytes / 1e9:,.2f} GB needed, {free / 1e9:,.2f} GB free "
                 f"({plainly(error)})",
                 where=str(self._path.parent),
-                remedy=REMEDY,
+                remedy=remedy_of(error),
             ) from error
