@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +11,6 @@ import torch
 from torch import Tensor
 
 from secid.arrays import pairs
-from secid.encode import host_rows
 from secid.encode.keys import find, key_words
 from secid.measure.blocks import Vectors
 from secid.pool import Plan
@@ -84,8 +82,8 @@ class Corpus:
         """Rows of these passages, and which of them the cache holds."""
         rows = np.zeros((len(part), self._embedder.vectors.dimension), np.float32)
 
-        def put(positions: Index, values: Any, _: npt.NDArray[np.bool_]) -> None:
-            rows[positions] = host_rows(values)
+        def put(positions: Index, values: npt.NDArray[np.float32], _: npt.NDArray[np.bool_]) -> None:
+            rows[positions] = values
 
         return rows, self._embedder.cached(self._keys[part], put)
 
