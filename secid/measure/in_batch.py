@@ -78,7 +78,7 @@ def flagged_share(batches: Iterable[Batch], relative: float) -> float | None:
     """
     counts: list[Tensor] = []
     for batch in batches:
-        queries, positives, passages = map(_unit, (batch.queries, batch.positives, batch.passages))
+        queries, positives, passages = map(unit, (batch.queries, batch.positives, batch.passages))
         others = batch.row != torch.arange(len(queries), device=queries.device).unsqueeze(1)
         limits = (queries * positives).sum(1, keepdim=True)
         hits = flagged(queries @ passages.T, limits, "relative", relative) & others
@@ -87,6 +87,8 @@ def flagged_share(batches: Iterable[Batch], relative: float) -> float | None:
     return n_flagged / n_compared if n_compared else None
 
 
-def _unit(rows: Tensor) -> Tensor:
+def unit(rows: Tensor) -> Tensor:
+    """(n, d) float64 rows of length 1."""
     wide = rows.double()
-    return wide / torch.linalg.vector_norm(wide, dim=1, keepdim=True)
+    scaled: Tensor = wide / torch.linalg.vector_norm(wide, dim=1, keepdim=True)
+    return scaled

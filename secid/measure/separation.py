@@ -71,9 +71,8 @@ def separation(positive: Scores, negative: Scores, n_queries: int) -> Separation
     influence += torch.bincount(negative.query, negative.weight * (other_place - auc), n_queries) / all_negatives
     right, all_pairs = _within(positive, negative, high, low, n_levels, n_queries)
     within = right.sum() / all_pairs.sum()
-    return Separation(
-        *(float(value) for value in (auc, within, aoc)), influence, (right - within * all_pairs) / all_pairs.sum()
-    )
+    within_influence = (right - within * all_pairs) / all_pairs.sum()
+    return Separation(float(auc), float(within), float(aoc), influence, within_influence)
 
 
 def _within(

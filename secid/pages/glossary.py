@@ -145,6 +145,7 @@ REASONS: Mapping[str, str] = {
     "no_reference": "no query has 10 passages of the run, other than its positives, to draw at random",
     "not_stored": "the reference given has none of the queries",
     "corpus_not_encoded": "the cache holds too few passages of the corpus, and scoring encodes at most 1 % more texts",
+    "one_row": "one record makes no batch",
     "low_temperature": "the temperature is so low that the sum over pairs needs too much memory",
     "no_span": "the positives are no nearer to their queries than random passages",
 }

@@ -15,7 +15,7 @@ from secid.analyses.ablations import blocks_of
 from secid.analyses.controls import Control, chosen_kinds, make_controls
 from secid.analyses.cost import cost_of
 from secid.analyses.early_stopping import rank_early
-from secid.analyses.in_batch import in_batch
+from secid.analyses.in_batch import ONE_ROW, in_batch
 from secid.analyses.separation import corpus_separation, separations
 from secid.analyses.slices import MOST_SLICES, slices
 from secid.arrays import distinct
@@ -194,6 +194,7 @@ def measure(
             **({"hardness": NO_REFERENCE if stored is None else NOT_STORED} if reference is None else {}),
             **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},
             **unseparated,
+            **{f"batches of {item.source}": ONE_ROW for item in batches if item.n_rows == 1},
             **({"separation from the corpus": corpus} if isinstance(corpus, str) else {}),
         },
         findings=findings,

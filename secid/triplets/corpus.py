@@ -13,6 +13,7 @@ from torch import Tensor
 from secid.arrays import pairs
 from secid.encode.keys import find, key_words
 from secid.measure.blocks import Vectors
+from secid.measure.in_batch import unit
 from secid.pool import Plan
 from secid.pool.texts import KEY_BYTES, text_key
 from secid.read.collection import Collection
@@ -61,11 +62,11 @@ class Corpus:
         missing = [np.zeros(0, np.int64)]
         for start in range(0, len(others), at_once):
             part = others[start : start + at_once]
-            rows, present = self._cached(part)
+            cached, present = self._cached(part)
             missing.append(part[~present])
             if not self._embedder.may_add(sum(map(len, missing)), MOST_NEW):
                 return
-            yield from self._pieces(torch.from_numpy(rows[present]), vectors)
+            yield from self._pieces(torch.from_numpy(cached[present]), vectors)
         if len(unknown := np.concatenate(missing)):
             yield from self._pieces(self._embedder.add_passages(self._texts(unknown), self._keys[unknown]), vectors)
         self.complete = True
@@ -94,18 +95,13 @@ class Corpus:
         return [by_row[row] for row in self._row[places].tolist()]
 
     def _pieces(self, rows: Tensor, vectors: Vectors) -> Iterator[Tensor]:
-        for part in rows.split(WINDOW):
-            yield self._given(np.full(len(part), -1, np.int64), part.to(vectors.computes_on))
+        for start in range(0, len(rows), WINDOW):
+            part = rows[start : start + WINDOW].to(vectors.computes_on)
+            yield self._given(np.full(len(part), -1, np.int64), part)
 
     def _given(self, ids: Index, rows: Tensor) -> Tensor:
         self.ids.append(ids)
         return unit(rows)
-
-
-def unit(rows: Tensor) -> Tensor:
-    """(n, d) float64 rows of length 1."""
-    wide = rows.double()
-    return wide / torch.linalg.vector_norm(wide, dim=1, keepdim=True)
 
 
 def query_positives(plan: Plan, queries: Index) -> tuple[Index, Index]:

@@ -161,6 +161,13 @@ def test_batches_depend_on_no_order_of_rows_and_on_the_seed(tmp_path):
     assert scored(tmp_path, {"a": rows}, seed=1).run.in_batch[0].flagged_share != found[0].flagged_share
 
 
+def test_one_record_makes_no_batch(tmp_path, rows):
+    run = scored(tmp_path, {"a": rows[:1], "b": rows}).run
+    alone = next(item for item in run.in_batch if item.source == "a")
+    assert (alone.n_rows, alone.sizes, alone.largest_batch, alone.flagged_share) == (1, (), None, None)
+    assert {name: why for name, why in run.not_evaluated.items() if "batch" in name} == {"batches of a": "one_row"}
+
+
 def plan(lengths: list[int]) -> SimpleNamespace:
     """Two queries of 10 and 30 bytes, passages of these lengths; a source of two records, and one of the first."""
     store = SimpleNamespace(lengths=np.array(lengths, np.int32))

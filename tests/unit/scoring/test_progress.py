@@ -45,7 +45,20 @@ def test_every_stage_advances_to_its_total(tmp_path, ablate, monkeypatch):
     start = time.perf_counter()
     run = secid.score(sources, str(encoder), ablate=ablate, by="kind", progress=told, run=tmp_path / "run", cache=False)
     total = sum(stage["seconds"] for stage in run.timing.values())
-    assert list(run.timing) == ["load", "read", "encode", "lex", "controls", "measure", "inspect", "publish", "write"]
+    stages = [
+        "load",
+        "read",
+        "encode",
+        "lex",
+        "controls",
+        "measure",
+        "inspect",
+        "separation",
+        "in_batch",
+        "publish",
+        "write",
+    ]
+    assert list(run.timing) == stages
     assert total <= time.perf_counter() - start
     assert json.loads((tmp_path / "run" / "report.json").read_text())["timing"] == run.timing
     names = [stage for stage, _, _ in told.stages]
