@@ -65,32 +65,39 @@ def conflicts(rows: Triplets, known: Index, n_passages: int) -> Conflicts:
     n_own = np.bincount(held[own] % n_rows, minlength=n_rows)
     known = known[among(known // n_passages, queries)]
     asking, passage = np.searchsorted(queries, known // n_passages), known % n_passages
-    start, stop = np.searchsorted(held, passage * n_rows), np.searchsorted(held, (passage + 1) * n_rows)
-    n_holding = np.bincount(asking, stop - start, len(queries)).astype(np.int64)
-    n_holders = _distinct_rows(asking, start, stop, held, len(queries), n_rows)
+    counts = np.searchsorted(held, (passage + 1) * n_rows) - np.searchsorted(held, passage * n_rows)
+    n_holding = np.bincount(asking, counts, len(queries)).astype(np.int64)
+    n_holders = _distinct_rows(asking, passage, held, len(queries), n_rows)
     return Conflicts(n_holding[query] - n_own, n_holders[query] - (n_own > 0))
 
 
-def _distinct_rows(asking: Index, start: Index, stop: Index, held: Index, n_queries: int, n_rows: int) -> Index:
-    """(n_queries,) rows that hold at least one positive of a query: held[start:stop] of each of its positives.
+def _distinct_rows(asking: Index, passage: Index, held: Index, n_queries: int, n_rows: int) -> Index:
+    """(n_queries,) rows that hold at least one positive of each query; queries of the same positives are counted once.
 
-    asking : (K,) query of each known positive, rising.
+    asking, passage : (K,) query and passage of each known positive, rising by query.   held : passage * n_rows + row.
     """
-    counts = stop - start
-    result = np.zeros(n_queries, np.int64)
-    ends = np.searchsorted(asking, np.arange(n_queries), side="right")  # whole queries go together
-    totals = np.concatenate([[0], np.cumsum(counts)])[ends]
+    _, number = np.unique(passage, return_inverse=True)
+    codes = np.random.default_rng(0).integers(2**63, size=number.max(initial=0) + 1, dtype=np.uint64)
+    of_query = np.zeros(n_queries, np.uint64)
+    np.add.at(of_query, asking, codes[number])  # a set of positives has one sum of 64 bits
+    _, chosen, same = np.unique(of_query, return_index=True, return_inverse=True)
+    kept = np.isin(asking, chosen)
+    asking, passage = np.searchsorted(np.sort(chosen), asking[kept]), passage[kept]
+    start, stop = (np.searchsorted(held, (passage + more) * n_rows) for more in (0, 1))
+    result = np.zeros(len(chosen), np.int64)
+    ends = np.searchsorted(asking, np.arange(len(chosen)), side="right")  # whole queries go together
+    totals = np.concatenate([[0], np.cumsum(stop - start)])[ends]
     first = 0
-    while first < n_queries:
+    while first < len(chosen):
         before = totals[first - 1] if first else 0
         last = max(first + 1, int(np.searchsorted(totals, before + PAIRS_AT_ONCE, side="right")))
         part = slice(ends[first - 1] if first else 0, ends[last - 1])
-        n = counts[part]
+        n = stop[part] - start[part]
         places = np.repeat(start[part] - (np.cumsum(n) - n), n) + np.arange(n.sum())
         found = distinct(pairs(np.repeat(asking[part], n), held[places] % n_rows, n_rows))
-        result += np.bincount(found // n_rows, minlength=n_queries)
+        result[first:last] = np.bincount(found // n_rows - first, minlength=last - first)
         first = last
-    return result
+    return result[np.argsort(np.argsort(chosen))][same]
 
 
 def _batches(
