@@ -72,7 +72,10 @@ def conflicts(rows: Triplets, known: Index, n_passages: int) -> Conflicts:
 
 
 def _distinct_rows(asking: Index, passage: Index, held: Index, n_queries: int, n_rows: int) -> Index:
-    """(n_queries,) rows that hold at least one positive of each query; queries of the same positives are counted once.
+    """(n_queries,) rows that hold at least one positive of each query.
+
+    Queries of the same positives are counted once, and the rows of its most frequent positive are not gone through, so
+    that labels which serve as passages of thousands of queries take no time.
 
     asking, passage : (K,) query and passage of each known positive, rising by query.   held : passage * n_rows + row.
     """
@@ -84,7 +87,11 @@ def _distinct_rows(asking: Index, passage: Index, held: Index, n_queries: int, n
     kept = np.isin(asking, chosen)
     asking, passage = np.searchsorted(np.sort(chosen), asking[kept]), passage[kept]
     start, stop = (np.searchsorted(held, (passage + more) * n_rows) for more in (0, 1))
-    result = np.zeros(len(chosen), np.int64)
+    order = np.lexsort((stop - start, asking))
+    largest = order[np.flatnonzero(np.diff(asking[order], append=-1))]  # of each query, held by the most rows
+    base, result = np.zeros((2, len(chosen)), np.int64)
+    base[asking[largest]], result[asking[largest]] = passage[largest], (stop - start)[largest]
+    asking, start, stop = (np.delete(values, largest) for values in (asking, start, stop))
     ends = np.searchsorted(asking, np.arange(len(chosen)), side="right")  # whole queries go together
     totals = np.concatenate([[0], np.cumsum(stop - start)])[ends]
     first = 0
@@ -95,7 +102,9 @@ def _distinct_rows(asking: Index, passage: Index, held: Index, n_queries: int, n
         n = stop[part] - start[part]
         places = np.repeat(start[part] - (np.cumsum(n) - n), n) + np.arange(n.sum())
         found = distinct(pairs(np.repeat(asking[part], n), held[places] % n_rows, n_rows))
-        result[first:last] = np.bincount(found // n_rows - first, minlength=last - first)
+        query, row = np.divmod(found, n_rows)
+        further = query[~among(pairs(base[query], row, n_rows), held)]
+        result[first:last] += np.bincount(further - first, minlength=last - first)
         first = last
     return result[np.argsort(np.argsort(chosen))][same]
 
