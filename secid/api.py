@@ -407,12 +407,12 @@ def gate(
 
     prepared = prepare(Path(against), rules, origin, None if paired is None else Path(paired))
     loaded = None if encoder is None or isinstance(encoder, str) else encoder
-    verdict = judge([fspath(source) for source in sources], prepared, resolved, progress, loaded)
-    if loaded is None:
-        return verdict
-    from secid.encode import ignored
+    if loaded is not None:
+        from secid.encode import ignored
 
-    return replace(verdict, notes=(*verdict.notes, *ignored(resolved.values)))
+        for line in ignored(resolved.values):
+            progress.note(line)
+    return judge([fspath(source) for source in sources], prepared, resolved, progress, loaded)
 
 
 def baseline(
