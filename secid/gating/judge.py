@@ -140,7 +140,7 @@ def judge(
             timing = dict(scored.run.timing)
             with clock.stage("judge"):
                 items = sorted(scored.measured, key=lambda item: item.name)
-                verdicts = [_source_verdict(item, scored, plan, against) for item in items]
+                verdicts = [source_verdict(item, scored, plan, against) for item in items]
     return GateVerdict(
         schema_version=VERDICT_SCHEMA_VERSION,
         secid_version=VERSION,
@@ -155,7 +155,7 @@ def judge(
     )
 
 
-def _source_verdict(item: Measured, scored: Scored, plan: Plan, against: Against) -> SourceVerdict:
+def source_verdict(item: Measured, scored: Scored, plan: Plan, against: Against) -> SourceVerdict:
     planned = item.table.source
     subject = _subject(item, scored, plan, against)
     checks = tuple(all_checks(subject))

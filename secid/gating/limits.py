@@ -32,9 +32,10 @@ GROSS = 0.7
 """Largest share of damaged negatives that a check must detect to be worth its place."""
 ESTIMATED = ("random_like", "weak_positive", "other_language")
 """Findings that can fail every source."""
-NOTICED = ("inversion", "shared_opening", "hub", "high_coverage")
+NOTICED = ("inversion", "shared_opening", "high_coverage", "hub")
 """Findings that can fail a source with a predecessor. Of a new one they are a notice: whether a new kind of miner may
-have them is for a person to judge."""
+have them is for a person to judge. Hubs are a notice always: a text just above or just below the limit moves the share
+of a sound sample by a point."""
 LEAST, MOST, WITHIN = "at least", "at most", "within ±"
 
 
@@ -186,7 +187,7 @@ def _share(sources: Mapping[str, BaselineSource], name: str, n: int, previous: s
         basis=_basis(sources, "every"),
         reference=largest,
         before=before.value,
-        notice=previous is None and name in NOTICED,
+        notice=name == "hub" or (previous is None and name in NOTICED),
         detects=_detects(lambda share: _beyond(before, before.value + share * (full - before.value), limit)),
     )
 
