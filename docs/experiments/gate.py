@@ -47,7 +47,7 @@ PREAMBLES = (
 )
 Row = dict[str, Any]
 BASELINES = {"bm25": ("bm25", "dense"), "dense": ("dense", "dense_win"), "dense_win": ("dense", "bm25")}
-"""Sources of the baseline by the source that is gated. The last is new to its baseline: a miner that it does not know."""
+"""Sources of the baseline by the source that is gated. The last is a miner that its baseline does not know."""
 FILES = {"dense_win": ("dense_win", "dense_rank_10_20")}
 
 
@@ -283,7 +283,7 @@ def run(options: argparse.Namespace) -> None:
             with tempfile.TemporaryDirectory() as temporary:
                 folder, against = Path(temporary), None
                 for size in options.sizes:
-                    for place, label in enumerate(labels):
+                    for label in labels:
                         for number in range(options.draws * (2 if label == "fresh" else 1)):
                             key = (collection, split, source, size, label, number)
                             if key in done or (source == "dense_win" and label != "fresh"):
@@ -334,7 +334,7 @@ def main() -> None:
     parser.add_argument("collection", type=Path, nargs="?")
     parser.add_argument("--foreign", type=Path, help="corpus.jsonl of a collection in another language")
     parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--draws", type=int, default=5, help="samples of a split, source and damage; twice as many fresh")
+    parser.add_argument("--draws", type=int, default=5, help="samples of a cell and split; twice as many fresh")
     parser.add_argument("--unseen", type=int, default=600, help="queries that a split keeps from its baseline")
     parser.add_argument("--sizes", type=int, nargs="+", default=[60, 200, 500], help="queries of a sample")
     parser.add_argument("--what", nargs="+", help="only these")
