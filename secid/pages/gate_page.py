@@ -97,7 +97,6 @@ def _checks(place: int, source: SourceVerdict) -> Section:
             measured(check.measured, check.unit),
             interval_text(check),
             limit_text(check),
-            "–" if check.detects is None else f"{100 * check.detects:.0f} %",
         )
         for check in by_urgency(source)
     )

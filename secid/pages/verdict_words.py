@@ -81,7 +81,7 @@ def sentence(check: Check) -> str:
         return f"not evaluated: {check.reason}"
     if check.measured is None:
         return "the measured number is not finite"
-    bounds = "" if check.interval_95 is None or check.name in TEXTS else f" (95 % CI {interval_text(check)})"
+    bounds = "" if check.interval_95 is None else f" (95 % CI {interval_text(check)})"
     scale = ", where random passages are 0 and the positives are 1" if check.name == "hardness" else ""
     return f"{_measured(check)}{bounds}{scale}; limit: {limit_text(check)}{_origin(check)}"
 
