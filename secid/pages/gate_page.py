@@ -106,7 +106,6 @@ def _checks(place: int, source: SourceVerdict) -> Section:
         number("measured"),
         number("95 % CI"),
         text("limit"),
-        number("sees from"),
     )
     return Section(
         anchor=f"checks-{place}",
