@@ -55,7 +55,7 @@ def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
 def _limits(limits: Limits) -> str:
     """The limits of the baseline that are not the defects', and the checks that it has no power for."""
     texts = [
-        f"{check} {bound.side} {bound.value:g}{_detects(bound)}"
+        f"{check} {bound.side} {bound.value:g}{_detects(bound)}".replace("± ", "±")
         for check, bound in limits.bounds.items()
         if not bound.counted
     ]

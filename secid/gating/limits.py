@@ -21,6 +21,8 @@ from secid.results.gate import Basis
 
 Z_ROOM = 1.6448536269514722
 """95 % point of the normal distribution: where the estimate of a fresh sample may fall."""
+Z_95 = 1.959963984540054
+"""The same where it may fall on either side."""
 DECIDABLE_QUERIES = 100
 """Queries from which limits of the baseline are decided."""
 RANDOM_LIKE_OF_RANDOM = 0.87
@@ -41,6 +43,8 @@ NOTICED = ("inversion", "shared_opening", "high_coverage", "hub")
 """Findings that can fail a source with a predecessor. Of a new one they are a notice: whether a new kind of miner may
 have them is for a person to judge. Hubs are a notice always: a text just above or just below the limit moves the share
 of a sound sample by a point."""
+COUNTED = (*DEFECTS, "languages", "encoding")
+"""Of these the number decides, not its interval."""
 LEAST, MOST, WITHIN = "at least", "at most", "within ±"
 
 
@@ -101,7 +105,7 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Limi
             continue
         if isinstance(own, float | int):
             side = WITHIN if drift else LEAST if name == "hardness" else MOST
-            bound = Bound(side=side, value=float(own), basis="policy", counted=finding_of(name) in DEFECTS)
+            bound = Bound(side=side, value=float(own), basis="policy", counted=(finding_of(name) or name) in COUNTED)
             bounds[name] = replace(bound, reference=previous or "") if drift else bound
         elif name in derived:
             bound = derived[name]
@@ -231,7 +235,8 @@ def _tolerance(name: str, source: BaselineSource, metric: str, n: int) -> Bound:
         score = Measurement(
             value=source.score_nats, standard_error=source.standard_error_nats, n_queries=source.n_queries
         )
-        return Bound(side=WITHIN, value=up(margin(score, n)), basis="previous", reference=name, before=score.value)
+        limit = up(margin(score, n, Z_95))
+        return Bound(side=WITHIN, value=limit, basis="previous", reference=name, before=score.value)
     tail = source.tails[metric].share
     limit = up(max(share_margin(tail, n), _least_share(n) - tail.value))
 
@@ -250,9 +255,9 @@ def _basis(sources: Mapping[str, BaselineSource], of_all: Basis) -> Basis:
     return "previous" if len(sources) == 1 else of_all
 
 
-def margin(known: Measurement, n: int) -> float:
-    """How far from the reference the interval of a fresh sample of n queries may reach."""
-    return (_reach(known, n) + Z_ROOM) * known.standard_error * sqrt(1.0 + known.n_queries / n)
+def margin(known: Measurement, n: int, room: float = Z_ROOM) -> float:
+    """How far from the reference the interval of a fresh sample of n queries may reach. room: Z_95 for two sides."""
+    return (_reach(known, n) + room) * known.standard_error * sqrt(1.0 + known.n_queries / n)
 
 
 def _reach(known: Measurement, n: int) -> float:
@@ -305,9 +310,6 @@ def _detects(beyond: Callable[[float], tuple[float, float]]) -> float:
         if distance > 0.0 and distance >= Z_95 * error:
             return percent / 100.0
     return inf
-
-
-Z_95 = 1.959963984540054
 
 
 def above_advice(baseline: Baseline) -> dict[str, dict[str, float]]:

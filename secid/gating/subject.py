@@ -106,16 +106,24 @@ def decided(
         return replace(check, outcome="pass", notice=beyond)
     if beyond:
         return replace(check, outcome="fail")
-    return replace(check, n_queries_needed=_needed(measured, bounds, (bottom, top), n_queries))
+    return replace(check, n_queries_needed=_needed(measured, bounds, (bottom, top), n_queries, bool(check.finding)))
 
 
-def _needed(measured: float, bounds: tuple[float, float], allowed: tuple[float, float], n_queries: int) -> int | None:
-    """Queries with which the interval would no longer reach the nearest end of what is allowed."""
-    half = max(measured - bounds[0], bounds[1] - measured)
-    distance = min(abs(measured - end) for end in allowed)
-    if not distance > 0 or half > distance * MOST_NEEDED**0.5:
+def _needed(
+    measured: float, bounds: tuple[float, float], allowed: tuple[float, float], n_queries: int, share: bool
+) -> int | None:
+    """Queries with which the interval would no longer reach the nearest end of what is allowed.
+
+    Wilson's interval of a share p ends at b where (p - b)^2 / (b (1 - b)) is z^2 / n.
+    """
+    end = min(allowed, key=lambda end: abs(measured - end))
+    reached = bounds[1] if end > measured else bounds[0]
+    if measured == end:
         return None
-    return ceil(n_queries * (half / distance) ** 2)
+    times = ((reached - measured) / (end - measured)) ** 2
+    if share:
+        times *= end * (1.0 - end) / (reached * (1.0 - reached))
+    return None if times > MOST_NEEDED else ceil(n_queries * times)
 
 
 def with_worst(check: Check, subject: Subject, severity: Floats) -> Check:

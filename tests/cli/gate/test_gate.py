@@ -561,7 +561,7 @@ def test_the_fixtures_pass_the_gate_that_they_are_the_baseline_of(fixture_run, t
     result = invoke("gate", f"other={FIXTURES / 'sources' / 'poisoned.jsonl'}", "--against", "b.json", "--json")
     (source,) = json.loads(result.out)["sources"]
     assert (result.code, source["previous"]) == (1, None)
-    assert {"findings.false_negative", "findings.near_copy"} <= {
+    assert {"findings.false_negative", "findings.repeat"} <= {
         check["name"] for check in source["checks"] if check["outcome"] == "fail"
     }
 
