@@ -42,6 +42,11 @@ def mark(check: Check) -> str:
     return "excused" if check.excused else "notice" if check.notice else MARKS[check.outcome]
 
 
+def worst_first(verdict: GateVerdict) -> list[SourceVerdict]:
+    """Rejected sources, undecided ones, accepted ones; by name within."""
+    return sorted(verdict.sources, key=lambda source: ORDER.index(source.outcome))
+
+
 def by_urgency(source: SourceVerdict) -> list[Check]:
     """What keeps the source from passing first, then notices; checks of one outcome in their own order."""
     return sorted(source.checks, key=lambda check: (not check.holds_up, ORDER.index(check.outcome), not check.notice))
