@@ -253,7 +253,7 @@ def line_of(key: tuple[Any, ...], name: str, verdict: SourceVerdict) -> str:
         "undecided": [check.name for check in checks if check.outcome == "undecided"],
         "notices": [check.name for check in checks if check.notice],
         "left_out": list(verdict.left_out),
-        "numbers": {check.name: [check.measured, check.limit] for check in checks if check.measured},
+        "numbers": {check.name: [check.measured, check.limit, check.before] for check in checks if check.measured},
     })  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from typer.main import get_command
 from secid import __version__
 from secid.cli.options import GroupedCommand, refuse_repeated
 from secid.errors import SecidError
+from secid.settings import FIELDS
 
 DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
@@ -98,7 +99,13 @@ def _no_room(error: OSError) -> int:
 
 
 def _unexpected(error: Any) -> int:
-    """Typer's usage errors can show themselves; anything else is our mistake."""
+    """Typer's usage errors can show themselves, but for the name of a setting; anything else is our mistake."""
+    name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
+    setting = next((one for one in (name, name.removeprefix("no_")) if one in FIELDS), None)
+    if setting and any(parameter.name == "assignments" for parameter in error.ctx.command.params):
+        value = "no" if setting != name else "VALUE"
+        _say(f"secid: {error.option_name}: a setting without a flag of its own\n  write --set {setting}={value}")
+        return WRONG_USE
     if hasattr(error, "show") and hasattr(error, "exit_code"):
         error.show()
         return WRONG_USE

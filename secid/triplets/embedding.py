@@ -35,7 +35,7 @@ Put = Callable[[Index, Any], None]
 """Takes positions (n,) and their rows (n, d), an array or a tensor on any device."""
 
 COUNTED = ("n_texts", "n_cached", "n_encoded", "n_tokens", "n_truncated")
-CUTS_UNKNOWN = "a vectors file, an endpoint or a function does not say which texts it cut"
+CUTS_UNKNOWN = "cuts_unknown"
 PART_BYTES = 256 << 20
 """Of the file, mapped at once by `take`: a system may map far more around a row than the row."""
 WINDOW_BYTES, OPEN_WINDOWS = 64 << 20, 16

@@ -79,7 +79,7 @@ def test_a_long_prefix_and_a_hostile_name_stay_within_the_columns():
 def cached(tiny, source, tmp_path, invoke):
     """A cache with one encoder's rows in it."""
     folder = tmp_path / "cache"
-    arguments = ("--encoder", tiny, "--run", tmp_path / "run", "--set", f"cache_dir={folder}", "--controls", "none")
+    arguments = ("--encoder", tiny, "--run", tmp_path / "run", "--set", f"cache_dir={folder}", "--set", "controls=none")
     assert invoke("score", source, *arguments).code == 0
     return folder
 
@@ -136,7 +136,16 @@ def test_verify_sets_a_changed_byte_aside(cached, invoke):
 def test_a_run_tells_of_a_segment_it_found_damaged(cached, tiny, source, tmp_path, invoke):
     meta = next(cached.rglob("contents.json"))
     meta.write_text("{}", encoding="utf-8")
-    arguments = ("--encoder", tiny, "--run", tmp_path / "again", "--set", f"cache_dir={cached}", "--controls", "none")
+    arguments = (
+        "--encoder",
+        tiny,
+        "--run",
+        tmp_path / "again",
+        "--set",
+        f"cache_dir={cached}",
+        "--set",
+        "controls=none",
+    )
     outcome = invoke("score", source, *arguments)
     assert outcome.code == 0
     assert outcome.err.count("damaged cache segment") == 1
