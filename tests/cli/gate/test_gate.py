@@ -111,10 +111,7 @@ def test_what_a_damaged_source_fails_is_what_is_wrong_with_it(prepared, tmp_path
 def test_a_harder_miner_passes_with_notices(prepared, tmp_path, invoke):
     code, checks = gated(prepared, invoke, variant(tmp_path, "harder", "new"))
     assert code == 0
-    assert {name for name, check in checks.items() if check["notice"]} == {
-        "findings.inversion",
-        "findings.high_coverage",
-    }
+    assert [name for name, check in checks.items() if check["notice"]] == ["findings.inversion"]
     code, checks = gated(prepared, invoke, variant(tmp_path, "harder", "used-2025-11"))
     assert (code, checks["drift.close"]["outcome"]) == (1, "fail")
 
@@ -211,6 +208,15 @@ def test_undecided_is_three_and_may_be_excused(prepared, tmp_path, invoke):
     Path("secid.toml").write_text(text, encoding="utf-8")
     code, checks = gated(prepared, invoke, source)
     assert (code, checks["hardness"]["excused"]) == (0, True)
+
+
+def test_a_finding_that_was_not_evaluated_is_undecided_with_the_reason(prepared, tmp_path, invoke):
+    (tmp_path / "p.toml").write_text("findings.truncated = 0.1\n", encoding="utf-8")
+    source = variant(tmp_path, "fresh")
+    code, checks = gated(prepared, invoke, source, "--policy", "p.toml")
+    assert (code, checks["findings.truncated"]["outcome"]) == (3, "undecided")
+    assert checks["findings.truncated"]["reason"]
+    assert "too few" not in invoke("gate", source, "--against", prepared.baseline, "--policy", "p.toml").out
 
 
 def test_a_new_source_is_held_where_the_policy_says_so(prepared, tmp_path, invoke):
