@@ -31,7 +31,10 @@ def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
         f"minimum_queries = {minimum_queries(policy, baseline)}",
         *_comment("A source with fewer distinct queries is undecided, unless a check fails."),
         f"defect_tolerance = {policy.defect_tolerance:g}",
-        *_comment(f"For defects that are counted ({', '.join(DEFECTS)}): this much above the predecessor's share."),
+        *_comment(
+            f"For defects that are counted ({', '.join(DEFECTS)}): this much above the predecessor's share, or for "
+            "a new source above the median of the baseline."
+        ),
         f"new_source = {json.dumps(policy.new_source)}",
         *_comment('"hold" keeps a source without a predecessor undecided until somebody reviews it.'),
         "",

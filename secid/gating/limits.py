@@ -106,7 +106,7 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Limi
         if isinstance(own, float | int):
             side = WITHIN if drift else LEAST if name == "hardness" else MOST
             bound = Bound(side=side, value=float(own), basis="policy", counted=(finding_of(name) or name) in COUNTED)
-            bounds[name] = replace(bound, reference=previous or "") if drift else bound
+            bounds[name] = replace(bound, reference=previous or "") if drift or name == "languages" else bound
         elif name in derived:
             bound = derived[name]
             if bound.detects is not None and bound.detects > GROSS:
@@ -146,7 +146,9 @@ def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -
     """Limits that the baseline gives, by check."""
     sources = {previous: baseline.sources[previous]} if previous else dict(baseline.sources)
     limits: dict[str, Bound | None] = {"hardness": _hardness(sources, n)}
-    limits["languages"] = Bound(side=MOST, value=TEXT_TOLERANCE, basis=_basis(sources, "every"), counted=True)
+    limits["languages"] = Bound(
+        side=MOST, value=TEXT_TOLERANCE, basis=_basis(sources, "every"), reference=previous or "", counted=True
+    )
     damaged = max(sources, key=lambda name: sources[name].mojibake)
     before = sources[damaged].mojibake
     limits["encoding"] = Bound(

@@ -50,7 +50,7 @@ def _within(level: str, lines: list[str], verdict: GateVerdict) -> list[str]:
     if len(lines) <= PER_LEVEL:
         return lines
     left_out = len(lines) - PER_LEVEL + 1
-    more = f"{left_out} more not shown; {summary(verdict)}. The step summary and the log hold them all."
+    more = f"{left_out} more not shown. {summary(verdict)} The step summary and the log hold them all."
     return [*lines[: PER_LEVEL - 1], _command(level, more, title="secid gate")]
 
 

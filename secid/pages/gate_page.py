@@ -18,6 +18,7 @@ from secid.pages.verdict_words import (
     left_out,
     limit_text,
     mark,
+    measured_text,
     summary,
     too_few,
     too_few_sentence,
@@ -95,7 +96,7 @@ def _checks(place: int, source: SourceVerdict) -> Section:
         (
             check.name,
             mark(check),
-            measured(check.measured, check.unit),
+            measured_text(check),
             interval_text(check),
             limit_text(check),
         )

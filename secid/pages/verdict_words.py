@@ -17,12 +17,9 @@ DECISIONS: Mapping[Outcome, str] = {"pass": "accepted", "fail": "rejected", "und
 ORDER: tuple[Outcome, ...] = ("fail", "undecided", "pass")
 EXAMPLE_CHARACTERS = 160
 BLIND_SPOT = (
-    "Relevant passages that nobody labelled are not detected: no check failed when they were 10 % of the negatives."
+    "Relevant passages that nobody labelled are not detected: in simulations no check failed where they were 10 % of "
+    "the negatives."
 )
-TEXTS: Mapping[str, str] = {
-    "languages": "are in a language that the baseline does not have",
-    "encoding": "were decoded with the wrong character encoding, whatever their positives",
-}
 DRIFT: Mapping[str, str] = {
     "drift.score_nats": "ECI_sem",
     "drift.unrelated": "the share of negatives less related to their query than 98 % of the predecessor's",
@@ -73,7 +70,8 @@ def too_few_sentence(source: SourceVerdict) -> str:
     text = f"{plural(source.n_queries, 'query', 'queries')} {'is' if source.n_queries == 1 else 'are'} too few{of}"
     if least is None:
         return f"{text}: the numbers are too near to their limits; more queries may decide"
-    return f"{text}: about {count(least)} would decide{'' if None not in needed else ' most of them'}"
+    rest = [check.name for check in checks if check.n_queries_needed is None]
+    return f"{text}: about {count(least)} would decide{f' all but {listed(rest, len(rest))}' if rest else ''}"
 
 
 def sentence(check: Check) -> str:
@@ -94,16 +92,14 @@ def sentence(check: Check) -> str:
 def _measured(check: Check) -> str:
     if check.finding:
         return f"{number(check.measured, 'share')} of {plural(check.n or 0, 'negative')} {FINDINGS[check.finding].says}"
-    if check.name in TEXTS:
-        sampled = plural(check.n or 0, "sampled negative")
-        return f"{number(check.measured, 'share')} of {sampled} {TEXTS[check.name]}"
+    if check.name in ("languages", "encoding"):
+        language = f"in a language that {check.reference or 'the baseline'} does not have"
+        what = language if check.name == "languages" else "decoded with the wrong character encoding"
+        return f"{number(check.measured, 'share')} of {plural(check.n or 0, 'sampled negative')} are {what}"
     if check.name == "hardness":
         return f"hardness {number(check.measured, 'hardness')}"
     paired = f", paired over {plural(check.n_shared, 'shared query', 'shared queries')}" if check.n_shared else ""
-    change = nats(check.measured, signed=True)
-    if check.unit == "share":
-        change = f"{100 * (check.measured or 0.0):+.2f} points".replace("-", "−")
-    return f"{DRIFT[check.name]} changed by {change} from {number(check.before, check.unit)}{paired}"
+    return f"{DRIFT[check.name]} changed by {measured_text(check)} from {number(check.before, check.unit)}{paired}"
 
 
 def _origin(check: Check) -> str:
@@ -117,8 +113,10 @@ def _origin(check: Check) -> str:
         return f" (median of the baseline: {before})"
     if check.name in DRIFT:
         return f" ({check.reference} in the baseline)"
-    most = ", the most permissive source of the baseline" if check.basis == "every" else " in the baseline"
-    return f" ({check.reference}{most}: {before})"
+    extreme = "the easiest" if check.name == "hardness" else "the highest"
+    if check.basis == "every":
+        return f" ({extreme} in the baseline is {check.reference}: {before})"
+    return f" ({check.reference} in the baseline: {before})"
 
 
 def limit_text(check: Check) -> str:
@@ -141,7 +139,7 @@ def advice(check: Check) -> str:
         return 'set it to "off" in the policy, or list it in allow_undecided'
     if check.outcome == "undecided":
         needed = check.n_queries_needed
-        return f"about {count(needed)} queries would decide" if needed else "more queries may decide"
+        return f"add queries: about {count(needed)} would decide" if needed else "add queries: more may decide"
     if check.finding:
         return FINDINGS[check.finding].do
     return {"hardness": EASY, "languages": LANGUAGE, "encoding": ENCODING}.get(check.name, MOVED)
@@ -201,7 +199,7 @@ def left_out(source: SourceVerdict) -> str:
     if not source.left_out:
         return ""
     return (
-        f"Not checked, since with this baseline not even {GROSS} of damaged negatives would fail: "
+        f"Not checked, since with this baseline not even {GROSS} damaged negatives would make a source fail: "
         f"{listed(source.left_out, len(source.left_out))}."
     )
 
@@ -225,10 +223,23 @@ def number(value: float | None, unit: str) -> str:
     return f"{value:.2f}".replace("-", "−") if unit == "hardness" else nats(value)
 
 
+def measured_text(check: Check) -> str:
+    """The measured value in its unit; a change has its sign, and that of a share is in points."""
+    if check.name not in DRIFT or check.measured is None:
+        return number(check.measured, check.unit)
+    return f"{_change(check.measured, check.unit)}{' points' if check.unit == 'share' else ''}"
+
+
+def _change(value: float, unit: str) -> str:
+    return f"{100 * value:+.2f}".replace("-", "−") if unit == "share" else nats(value, signed=True)
+
+
 def interval_text(check: Check) -> str:
     """The interval of a measured value, in its unit."""
     if check.interval_95 is None:
         return "–"
+    if check.name in DRIFT:
+        return " to ".join(_change(bound, check.unit) for bound in check.interval_95)
     return " to ".join(number(bound, check.unit) for bound in check.interval_95)
 
 
