@@ -80,7 +80,6 @@ def test_a_policy_fits_where_the_program_takes_it(invoke):
     [
         {"minimum_querie": 5},
         {"findings": {"duplicates": 0.1}},
-        {"findings": {"empty": 1.5}},
         {"drift": {"score_nats": "none"}},
         {"new_source": "review"},
         {"minimum_queries": 0},

@@ -216,6 +216,8 @@ def test_a_check_that_would_not_see_gross_damage_is_left_out():
     assert weak.left_out == ("findings.random_like",)
     assert "findings.random_like" not in weak.bounds
     assert strong.bounds["findings.random_like"].detects < GROSS
+    assert bounds_of(own=source_of(random_like=0.5)).bounds["findings.random_like"].detects == 0.69
+    assert bounds_of(own=source_of(random_like=0.58)).left_out == ("findings.random_like",)  # 0.86 would do
     given = bounds_of("own", {"findings": {"random_like": 0.8}}, own=source_of(random_like=0.75))
     assert (given.left_out, given.bounds["findings.random_like"].value) == ((), 0.8)
     tails = {name: Tail(bound=0.0, share=measured(0.02, 8, 0.2)) for name in ("unrelated", "close")}
