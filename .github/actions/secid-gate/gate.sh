@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Judges the sources of negatives that a change adds, alters or renames. The GitHub action and the GitLab job run it.
 #
-#   gate.sh changed   counts them                                         outputs: count, encoder
+#   gate.sh changed   counts them; outputs: count, encoder
 #   gate.sh install   installs secid from the checkout of this script, so that pinning one pins both
-#   gate.sh judge     runs `secid gate` on them                           outputs: outcome; model, embeddings: true where there is a cache
+#   gate.sh judge     runs `secid gate` on them; outputs: outcome, and model and embeddings where there is such a cache
 #   gate.sh           all three; installs and judges nothing where no source changed
 #
 # Exit codes: 0 pass, 1 fail, 2 no verdict, 3 undecided. All inputs are environment variables:
@@ -11,7 +11,7 @@
 #   GATE_BASE        commit that the change is compared with  GATE_POLICY     policy file ([gate] of secid.toml)
 #   GATE_SOURCES     sources to judge instead, one a line     GATE_PAIRED     run folder of the baseline
 #   GATE_ENCODER     encoder (the baseline's)                 GATE_REPORTS    folder of the reports (secid-gate)
-#   GATE_UNDECIDED   fail or warn                             GATE_EXIT_ZERO  true: always exits 0 (or 2)
+#   GATE_UNDECIDED   fail or warn                             GATE_EXIT_ZERO  true: 1 and 3 become 0
 set -euo pipefail
 
 folder="${GATE_FOLDER:-negatives}"
@@ -31,7 +31,7 @@ no_verdict() {
   exit 2
 }
 
-# Sets sources: the files of records that HEAD has and the base has not, or has differently. A renamed file counts as new.
+# Sets sources: the files of records that HEAD adds to the base or changes. A renamed file counts as new.
 find_sources() {
   sources=()
   local name base="${GATE_BASE:-}"
@@ -47,7 +47,8 @@ find_sources() {
   base="${base:-${GATE_BEFORE:-}}"
   [[ -n "$base" ]] || no_verdict "no commit to compare with: set the input base, or GATE_BASE"
   git --literal-pathspecs diff --name-only --no-renames --diff-filter=d -z "$base...HEAD" -- "$folder" \
-    >"$scratch/changed" || no_verdict "no comparison with $base: check out the whole history (fetch-depth or GIT_DEPTH: 0)"
+    >"$scratch/changed" ||
+    no_verdict "no comparison with $base: check out the whole history (fetch-depth or GIT_DEPTH: 0)"
   while IFS= read -r -d '' name; do
     [[ ! "$name" =~ $records ]] || sources+=("$name")
   done <"$scratch/changed"
@@ -69,7 +70,7 @@ changed() {
 install() {
   local root
   root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)"
-  pip install --quiet --constraint "$root/constraints.txt" "${root}[offline]"
+  pip install --quiet --constraint "$root/constraints.txt" "${root}[offline]" || no_verdict "installation failed"
 }
 
 judge() {
