@@ -71,6 +71,7 @@ class BaselineSource:
     """One source of the baseline.
 
     hardness : None where the run could not compute it.   findings: shares of the negatives, by name.   tails: by name.
+    languages, mojibake : shares of a sample of its negatives, by ISO 639-1 code, and of damaged texts.
     files    : SHA-256 by file name.
     """
 
@@ -83,6 +84,8 @@ class BaselineSource:
     hardness: Measurement | None
     findings: Mapping[str, Measurement]
     tails: Mapping[str, Tail]
+    languages: Mapping[str, float]
+    mojibake: float
     schema: str
     files: Mapping[str, str]
 

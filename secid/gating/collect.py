@@ -120,6 +120,8 @@ def _source(source: SourceResult, sample: Sample) -> BaselineSource:
             name: Tail(bound=bound, share=_measurement(sample.tail(name, bound)))
             for name, bound in zip(TAILS, (low, high), strict=True)
         },
+        languages={code: share for code, share in source.languages.shares.items() if code},
+        mojibake=source.languages.mojibake,
         schema=source.schema,
         files=file_hashes(source),
     )

@@ -20,7 +20,7 @@ from secid.gating.baseline import (
 )
 from secid.gating.checks import all_checks, cut
 from secid.gating.collect import file_hashes, read_table
-from secid.gating.limits import limits_for
+from secid.gating.limits import known_languages, limits_for
 from secid.gating.names import predecessor
 from secid.gating.policy import Policy
 from secid.gating.sample import Sample, folder_samples, measured_sample
@@ -140,7 +140,7 @@ def judge(
             timing = dict(scored.run.timing)
             with clock.stage("judge"):
                 items = sorted(scored.measured, key=lambda item: item.name)
-                verdicts = [_source_verdict(item, scored, plan, against) for item in items]
+                verdicts = [source_verdict(item, scored, plan, against) for item in items]
     return GateVerdict(
         schema_version=VERDICT_SCHEMA_VERSION,
         secid_version=VERSION,
@@ -155,7 +155,7 @@ def judge(
     )
 
 
-def _source_verdict(item: Measured, scored: Scored, plan: Plan, against: Against) -> SourceVerdict:
+def source_verdict(item: Measured, scored: Scored, plan: Plan, against: Against) -> SourceVerdict:
     planned = item.table.source
     subject = _subject(item, scored, plan, against)
     checks = tuple(all_checks(subject))
@@ -180,6 +180,7 @@ def _source_verdict(item: Measured, scored: Scored, plan: Plan, against: Against
         hardness=result.hardness,
         hardness_interval_95=result.hardness_interval_95,
         findings=result.findings,
+        languages=result.languages,
         checks=checks,
         left_out=subject.limits.left_out,
     )
@@ -206,6 +207,7 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: Against) -> Su
         findings=scored.findings[item.name],
         policy=against.policy,
         limits=limits_for(against.policy, baseline, name),
+        known_languages=known_languages(baseline, name),
         previous=None if name is None else Reference(name, baseline.sources[name], against.samples.get(name)),
         hardness=None if reference is None else item.table.hardness(reference),
         missing={**scored.run.not_evaluated, **_hardness_missing(scored.run.not_evaluated, item.name)},

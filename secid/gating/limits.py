@@ -28,13 +28,19 @@ RANDOM_LIKE_OF_RANDOM = 0.87
 SHUFFLED_BELOW = 0.7
 """Share of negatives of other queries that lie in the lower tail; 0.76 to 0.83 were measured. Source:
 docs/experiments/gate.md."""
+TEXT_TOLERANCE = 0.05
+"""How many more texts than in the baseline may be damaged, or in a language that it does not have: a share of a sample
+of 1,000."""
+KNOWN_LANGUAGE = 0.01
+"""Share of a source from which the baseline has a language."""
 GROSS = 0.7
 """Largest share of damaged negatives that a check must detect to be worth its place."""
 ESTIMATED = ("random_like", "weak_positive", "other_language")
 """Findings that can fail every source."""
-NOTICED = ("inversion", "shared_opening", "hub", "high_coverage")
+NOTICED = ("inversion", "shared_opening", "high_coverage", "hub")
 """Findings that can fail a source with a predecessor. Of a new one they are a notice: whether a new kind of miner may
-have them is for a person to judge."""
+have them is for a person to judge. Hubs are a notice always: a text just above or just below the limit moves the share
+of a sound sample by a point."""
 LEAST, MOST, WITHIN = "at least", "at most", "within ±"
 
 
@@ -106,7 +112,13 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Limi
     return Limits(n, bounds, tuple(left_out))
 
 
-CHECKS = ("hardness", *(f"findings.{name}" for name in FINDINGS), *(f"drift.{name}" for name in DRIFT_METRICS))
+CHECKS = (
+    "hardness",
+    "languages",
+    "encoding",
+    *(f"findings.{name}" for name in FINDINGS),
+    *(f"drift.{name}" for name in DRIFT_METRICS),
+)
 """Every check that has a limit."""
 
 
@@ -117,14 +129,30 @@ def finding_of(check: str) -> str:
 
 def _of_policy(policy: Policy, check: str) -> float | str | None:
     table, _, key = check.rpartition(".")
-    value: float | str | None = getattr(getattr(policy, table), key) if table else policy.hardness_minimum
-    return value
+    if table:
+        return getattr(getattr(policy, table), key)  # type: ignore[no-any-return]
+    return {
+        "hardness": policy.hardness_minimum,
+        "languages": policy.languages_maximum,
+        "encoding": policy.encoding_maximum,
+    }[check]
 
 
 def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -> dict[str, Bound]:
     """Limits that the baseline gives, by check."""
     sources = {previous: baseline.sources[previous]} if previous else dict(baseline.sources)
     limits: dict[str, Bound | None] = {"hardness": _hardness(sources, n)}
+    limits["languages"] = Bound(side=MOST, value=TEXT_TOLERANCE, basis=_basis(sources, "every"), counted=True)
+    damaged = max(sources, key=lambda name: sources[name].mojibake)
+    before = sources[damaged].mojibake
+    limits["encoding"] = Bound(
+        side=MOST,
+        value=round(before + TEXT_TOLERANCE, 6),
+        basis=_basis(sources, "every"),
+        reference=damaged,
+        before=before,
+        counted=True,
+    )
     for name in DEFECTS:
         limits[f"findings.{name}"] = _defect(sources, name, policy.defect_tolerance)
     for name in (*ESTIMATED, *NOTICED):
@@ -133,6 +161,12 @@ def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -
         for metric in DRIFT_METRICS:
             limits[f"drift.{metric}"] = _tolerance(previous, sources[previous], metric, n)
     return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def known_languages(baseline: Baseline, previous: str | None) -> set[str]:
+    """Languages of the predecessor, else of any source of the baseline."""
+    sources = [baseline.sources[previous]] if previous else baseline.sources.values()
+    return {code for source in sources for code, share in source.languages.items() if share >= KNOWN_LANGUAGE}
 
 
 def _hardness(sources: Mapping[str, BaselineSource], n: int) -> Bound | None:
@@ -186,7 +220,7 @@ def _share(sources: Mapping[str, BaselineSource], name: str, n: int, previous: s
         basis=_basis(sources, "every"),
         reference=largest,
         before=before.value,
-        notice=previous is None and name in NOTICED,
+        notice=name == "hub" or (previous is None and name in NOTICED),
         detects=_detects(lambda share: _beyond(before, before.value + share * (full - before.value), limit)),
     )
 

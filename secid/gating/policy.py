@@ -86,6 +86,12 @@ class Policy(Table):
     hardness_minimum: Annotated[float, Field(strict=True)] | Off | None = Field(
         None, description="Least hardness: 0 as easy as random passages, 1 as near to the query as the positive."
     )
+    languages_maximum: Fraction | Off | None = Field(
+        None, description="Largest share of the negatives in languages that the baseline does not have."
+    )
+    encoding_maximum: Fraction | Off | None = Field(
+        None, description="Largest share of the negatives decoded with the wrong character encoding, positives or not."
+    )
     names: Mapping[str, str] = Field(
         default_factory=dict, description='New names of sources of the baseline: new = "known".'
     )
@@ -239,6 +245,8 @@ DRIFT_METRICS = tuple(DriftPolicy.model_fields)
 CHECK_NAMES = (
     "queries",
     "hardness",
+    "languages",
+    "encoding",
     *(f"findings.{name}" for name in FINDINGS),
     "new_source",
     *(f"drift.{name}" for name in DRIFT_METRICS),

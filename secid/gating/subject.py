@@ -46,6 +46,7 @@ class Subject:
     """One source and everything that its checks look at.
 
     previous  : its predecessor; None for a new source.   limits: what it is held against.
+    known_languages : of what it is compared with.
     hardness  : None where it cannot be computed, or not with an interval.
     missing   : why hardness or a finding could not be evaluated, by name.
     example   : the row and the texts of a triplet, without a note.   left_out: rows that were not used.
@@ -56,6 +57,7 @@ class Subject:
     findings: SourceFindings
     policy: Policy
     limits: Limits
+    known_languages: set[str]
     previous: Reference | None
     hardness: Estimate | None
     missing: Mapping[str, str]
@@ -88,7 +90,7 @@ def decided(
         outcome="undecided",
         unit=unit,
         measured=float(measured) if np.isfinite(measured) else None,
-        interval_95=(float(bounds[0]), float(bounds[1])) if finite else None,
+        interval_95=(float(bounds[0]), float(bounds[1])) if finite and not bound.counted else None,
         side=bound.side,
         limit=bound.value,
         basis=bound.basis,

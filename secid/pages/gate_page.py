@@ -97,7 +97,6 @@ def _checks(place: int, source: SourceVerdict) -> Section:
             measured(check.measured, check.unit),
             interval_text(check),
             limit_text(check),
-            "–" if check.detects is None else f"{100 * check.detects:.0f} %",
         )
         for check in by_urgency(source)
     )
@@ -107,7 +106,6 @@ def _checks(place: int, source: SourceVerdict) -> Section:
         number("measured"),
         number("95 % CI"),
         text("limit"),
-        number("sees from"),
     )
     return Section(
         anchor=f"checks-{place}",

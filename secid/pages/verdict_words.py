@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from secid.pages.glossary import by_reason
-from secid.pages.numbers import capital, count, interval, listed, nats, plural
+from secid.pages.numbers import capital, count, interval, listed, nats, percent, plural
 from secid.pages.sanitize import plain
 from secid.results.catalogue import FINDINGS
 from secid.results.gate import Check, GateVerdict, Outcome, SourceVerdict
@@ -19,12 +19,18 @@ EXAMPLE_CHARACTERS = 160
 BLIND_SPOT = (
     "Relevant passages that nobody labelled are not detected: no check failed when they were 10 % of the negatives."
 )
+TEXTS: Mapping[str, str] = {
+    "languages": "are in a language that the baseline does not have",
+    "encoding": "were decoded with the wrong character encoding, whatever their positives",
+}
 DRIFT: Mapping[str, str] = {
     "drift.score_nats": "ECI_sem",
     "drift.unrelated": "the share of negatives less related to their query than 98 % of the predecessor's",
     "drift.close": "the share of negatives more related to their query than 98 % of the predecessor's",
 }
 EASY = "mine negatives that are nearer to the query: in-batch training gives passages like these for free"
+LANGUAGE = "if the language is intended, score the source with the others and run `secid baseline update RUN`"
+ENCODING = "read the source again in its own encoding"
 MOVED = (
     "find out what changed in how the source is made; if the change is intended, score the sources again and run "
     "`secid baseline update RUN`"
@@ -83,6 +89,9 @@ def sentence(check: Check) -> str:
 def _measured(check: Check) -> str:
     if check.finding:
         return f"{number(check.measured, 'share')} of {plural(check.n or 0, 'negative')} {FINDINGS[check.finding].says}"
+    if check.name in TEXTS:
+        sampled = plural(check.n or 0, "sampled negative")
+        return f"{number(check.measured, 'share')} of {sampled} {TEXTS[check.name]}"
     if check.name == "hardness":
         return f"hardness {number(check.measured, 'hardness')}"
     paired = f", paired over {plural(check.n_shared, 'shared query', 'shared queries')}" if check.n_shared else ""
@@ -96,6 +105,8 @@ def _origin(check: Check) -> str:
     """Where the limit comes from."""
     if check.basis == "policy":
         return " (policy)"
+    if check.before is None:
+        return ""
     before = number(check.before, check.unit)
     if check.basis == "median":
         return f" (median of the baseline: {before})"
@@ -128,7 +139,7 @@ def advice(check: Check) -> str:
         return f"about {count(needed)} queries would decide" if needed else "more queries may decide"
     if check.finding:
         return FINDINGS[check.finding].do
-    return EASY if check.name == "hardness" else MOVED
+    return {"hardness": EASY, "languages": LANGUAGE, "encoding": ENCODING}.get(check.name, MOVED)
 
 
 def full_sentence(check: Check) -> str:
@@ -170,10 +181,12 @@ def facts(source: SourceVerdict) -> str:
     parts = [f"left out {number} ({by_reason(reasons)})" for number, reasons in left_out if any(reasons.values())]
     parts += [f"{plural(source.n_not_sampled, 'record')} not sampled"] if source.n_not_sampled else []
     rest = f"; {'; '.join(parts)}" if parts else ""
+    languages = [f"{code or 'undecided'} {percent(share)}" for code, share in source.languages.shares.items()]
     follows = "new to the baseline" if source.previous is None else f"follows {source.previous} of the baseline"
     return (
         f"{capital(follows)}. {plural(source.n_read, 'row')} read, {plural(source.n_records, 'record')}, "
         f"{plural(source.n_queries, 'query', 'queries')}, {plural(source.n_negatives, 'negative')}{rest}. "
+        f"Languages of {source.languages.n_texts:,} of them: {listed(languages, 4)}. "
         f"ECI_sem {nats(source.eci_nats)} nats (95 % CI {interval(source.interval_95)})"
     )
 

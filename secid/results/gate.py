@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from secid.results.sources import SourceFinding
+from secid.results.sources import Languages, SourceFinding
 
 VERDICT_SCHEMA_VERSION = "2.0"
 
@@ -34,7 +34,7 @@ class CheckExample:
 class Check:
     """One question put to a source.
 
-    name         : "queries", "hardness", "findings.NAME", "drift.NAME" or "new_source".
+    name         : "queries", "hardness", "languages", "encoding", "findings.NAME", "drift.NAME" or "new_source".
     measured, interval_95, limit, before : in the unit of `unit` ("nats", "hardness", "share", "count"; a share is a
                    fraction of the negatives that pages show in percent); None where there is none.
                    before: the reference's number; of drift, `measured` is the difference from it.
@@ -105,6 +105,7 @@ class SourceVerdict:
     hardness: float | None
     hardness_interval_95: tuple[float, float] | None
     findings: tuple[SourceFinding, ...]
+    languages: Languages
     checks: tuple[Check, ...]
     left_out: tuple[str, ...]
 

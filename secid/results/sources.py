@@ -35,6 +35,19 @@ class SourceFinding:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Languages:
+    """What a seeded sample of a source's distinct negatives is written in, whatever their positives are.
+
+    n_texts  : sampled, at most 1,000.   shares: of these by ISO 639-1 code, "" where the language is undecided.
+    mojibake : share that was decoded with the wrong character encoding.
+    """
+
+    n_texts: int
+    shares: Mapping[str, float]
+    mojibake: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Proxies:
     """Numbers that others rank by, in pair form and in record form (softmax over a record). Source: METHOD 3."""
 
@@ -149,6 +162,7 @@ class SourceResult(Measurement, SourceIdentity):
     gate_histograms : by gate (consistency, locality, coverage, weight) the triplets in 20 equal bins of [0, 1].
     findings        : every finding that was evaluated, in the order of the catalogue.
     finding_overlaps : triplets that have two findings at once, by the names of both.
+    languages       : of a sample of its negatives.
     hardness        : 0 as near to the query as random passages, 1 as near as the positive; None where it cannot be
                       computed, with the reason in Run.not_evaluated. Source: METHOD 10.
     equal_curve     : its budget curve on the run's equal numbers; empty where nothing is cut of it.
@@ -163,6 +177,7 @@ class SourceResult(Measurement, SourceIdentity):
     gate_histograms: Mapping[str, tuple[int, ...]]
     findings: tuple[SourceFinding, ...]
     finding_overlaps: Mapping[str, Mapping[str, int]]
+    languages: Languages
     hardness: float | None = None
     hardness_interval_95: tuple[float, float] | None = None
     equal_curve: tuple[BudgetPoint, ...] = ()

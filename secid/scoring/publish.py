@@ -123,6 +123,7 @@ def source_result(
         equal_curve=() if level is None or level is item else _curve(level),
         findings=findings.findings,
         finding_overlaps=findings.overlaps,
+        languages=findings.languages,
         hardness=None if hardness is None else hardness.value,
         hardness_interval_95=None if hardness is None else _finite(hardness.interval),
         proxies=Proxies(**vars(_proxies(item))),
