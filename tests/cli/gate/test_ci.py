@@ -124,6 +124,7 @@ def make(tmp_path):
         commit(folder, "change")
         git(folder, "switch", "-q", "main")
         write_rows(folder / "negatives" / "of-another-change.jsonl", items(5))
+        write_rows(folder / "negatives" / "same.jsonl", items(31))
         commit(folder, "another change")
         git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
         git(folder, "switch", "-q", "--detach")
@@ -248,7 +249,7 @@ def test_a_change_without_a_source_succeeds_in_one_line(make, deletes):
 
 def test_each_event_has_its_commit_to_compare_with(make):
     repository = make({"new.jsonl": items(3)})
-    both = ["negatives/new.jsonl", "negatives/of-another-change.jsonl"]
+    both = [f"negatives/{name}.jsonl" for name in ("new", "of-another-change", "same")]
     main = git(repository.folder, "rev-parse", "origin/main")
     for event, inputs, sources in (
         ({**PULL_REQUEST, "github.event.before": repository.base}, {}, both[:1]),
@@ -470,6 +471,13 @@ def test_the_gitlab_job_compares_a_branch_with_where_it_began(make):
     repository = make({"new.jsonl": items(3)})
     git(repository.folder, "switch", "-q", "--detach", "change")
     assert gitlab(repository).returncode == 0
+    assert repository.sources() == ["negatives/new.jsonl"]
+
+
+def test_the_action_compares_a_branch_with_where_it_began(make):
+    repository = make({"new.jsonl": items(3)})
+    git(repository.folder, "switch", "-q", "--detach", "change")
+    assert act(repository).code == 0
     assert repository.sources() == ["negatives/new.jsonl"]
 
 
