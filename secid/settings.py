@@ -38,20 +38,24 @@ class Settings:
     """All settings of a run, resolved. Frozen; every field has a default, a range and a help text."""
 
     # input
-    format: str | None = setting(None, "Schema of the files, instead of detecting it.", "Input", "NAME")
+    format: str | None = setting(None, "Schema of the files; auto-detected if not given.", "Input", "NAME")
     query_column: str | None = setting(None, "Column that holds the query.", "Input", "COLUMN")
     positive_column: str | None = setting(None, "Column that holds the positive.", "Input", "COLUMN")
-    negative_column: str | None = setting(None, "Column, or prefix of numbered ones, of negatives.", "Input", "COLUMN")
+    negative_column: str | None = setting(
+        None, "Column of negatives, or the prefix of numbered columns.", "Input", "COLUMN"
+    )
     label_column: str | None = setting(
-        None, "Column of labels that make the passages of --positive-column positives or negatives.", "Input", "COLUMN"
+        None, "Column of labels: whether a passage of --positive-column is a positive or a negative.", "Input", "COLUMN"
     )
-    positive_score: float | None = setting(None, "Smallest label or score of a positive.", "Input")
-    source_column: str | None = setting(None, "Splits a file into sources, named file:value.", "Input", "COLUMN")
+    positive_score: float | None = setting(None, "Lowest label or score that counts as positive.", "Input")
+    source_column: str | None = setting(
+        None, "Column that splits a file into sources, named file:value.", "Input", "COLUMN"
+    )
     collection: str | None = setting(
-        None, "BEIR folder: corpus and queries turn ids into texts, qrels are labelled positives.", "Input", "DIR"
+        None, "BEIR folder: its corpus and queries resolve ids, its qrels are labelled positives.", "Input", "DIR"
     )
-    corpus: str | None = setting(None, "File that turns passage ids into texts.")
-    queries: str | None = setting(None, "File that turns query ids into texts.")
+    corpus: str | None = setting(None, "File with the texts of passage ids.")
+    queries: str | None = setting(None, "File with the texts of query ids.")
     titles: bool = setting(True, "Put a passage's title before its text.")
     header: bool | None = setting(None, "Whether the first line of a CSV or TSV names its columns; auto-detected.")
     on_bad: OnBad = setting("skip", "What happens to a malformed row: skip and count it, or fail at the first one.")
@@ -69,8 +73,8 @@ class Settings:
     pooling: Pooling | None = setting(None, "Pooling of token vectors, instead of the encoder's own.")
     query_prefix: str | None = setting(None, "Text before each query, not the encoder's own.", "Encoder")
     passage_prefix: str | None = setting(None, "Text before each passage, not the encoder's own.", "Encoder")
-    query_prompt: str | None = setting(None, "Which of the encoder's prompts goes before queries.")
-    passage_prompt: str | None = setting(None, "Which of the encoder's prompts goes before passages.")
+    query_prompt: str | None = setting(None, "Name of the encoder's prompt for queries.", "Encoder", "NAME")
+    passage_prompt: str | None = setting(None, "Name of the encoder's prompt for passages.", "Encoder", "NAME")
     max_length: int | None = setting(None, "Longest input in tokens; longer texts are cut.", "Encoder", ge=1)
     normalize: bool | None = setting(None, "Whether vectors are scaled to unit length by the encoder's recipe.")
     truncate_dim: int | None = setting(None, "Keep only the first dimensions of a vector.", ge=1)
@@ -88,18 +92,16 @@ class Settings:
 
     # score
     temperature: float = setting(0.05, "Softmax temperature of the gates.", "Score", ge=1e-6, le=1e6)
-    tokenizer: Tokenizer = setting("alphanumeric", "Splits texts into words for the lexical gate.", "Score")
+    tokenizer: Tokenizer = setting("alphanumeric", "Splits texts for the lexical gate.", "Score")
     idf: IdfCorpus = setting("pooled", "Documents over which the inverse document frequencies are counted.")
     budget: float = setting(
         1.0,
-        "Negatives to be drawn from a source, B in log det(I + B M); 1 is the paper's score.",
+        "Number of negatives drawn from a source, B in log det(I + B M); 1 is the paper's score.",
         "Score",
         gt=0,
         le=1e12,
     )
-    sums: Sums = setting(
-        "float32", "Number format of block sums; float64 makes scores of parts add up to 1e-12.", "Score"
-    )
+    sums: Sums = setting("float32", "Number format of block sums; float64 makes scores of parts add up to 1e-12.")
     valid: float = setting(0.9, "Consistency and locality from which a negative counts as valid.", ge=0, le=1)
     far: float = setting(0.1, "Locality below which a valid negative counts as far.", ge=0, le=1)
     high_coverage: float = setting(0.5, "Coverage from which a negative counts as highly covered.", ge=0, le=1)
@@ -116,18 +118,18 @@ class Settings:
     tie: float | None = setting(
         None, "With until_ranked: differences below this many nats count as ties, which may take more queries.", gt=0
     )
-    seed: int = setting(0, "Seed of every sample and draw.", "Statistics", ge=0, le=2**32 - 1)
+    seed: int = setting(0, "Seed of every sample and draw.", ge=0, le=2**32 - 1)
     controls: str = setting(
         "all",
         "all, none, or some of random, known_positive, shuffled, query_echo, bm25_pool and dense_pool, with commas.",
-        "Statistics",
-        "NAMES",
     )
     control_queries: int = setting(1000, "Queries that controls are sampled on.", ge=2)
     ablate: bool = setting(
         False, "Also score under other temperatures, tokenizers, IDF corpora, weights and samples.", "Statistics"
     )
-    by: str | None = setting(None, "Repeat scores and findings by this column's values.", "Statistics", "COLUMN")
+    by: str | None = setting(
+        None, "Also report scores and findings for each value of this column.", "Statistics", "COLUMN"
+    )
     block: tuple[str, ...] = setting(
         (), "With ablate: also report how stable the order is within NAME=source,source; several parted by ;"
     )

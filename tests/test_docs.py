@@ -146,13 +146,13 @@ def test_every_control_weight_and_tokenizer_is_described():
 
 
 def test_every_finding_and_caution_has_an_anchor_that_explain_names():
-    from secid.pages.explain import explain_text
+    from secid.pages.explain import explained
     from secid.results.catalogue import CAUTIONS, FINDINGS
 
     headings = set(re.findall(r"^#+ (\w+)$", text_of(builder().FINDINGS_PAGE), re.MULTILINE))
     assert {*FINDINGS, *CAUTIONS} <= headings
     for name in (*FINDINGS, *CAUTIONS):
-        page, anchor = re.findall(r"docs: +(\S+)#(\S+)", explain_text(name))[0]
+        page, _, anchor = explained(name)[name]["docs"].partition("#")
         assert (ROOT / page, anchor) == (builder().FINDINGS_PAGE, name)
 
 

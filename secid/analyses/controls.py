@@ -22,12 +22,12 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.pool import SPLITTERS, Plan, key_ranks, sample_order, splitter
 from secid.progress import Progress
 from secid.results import control_name
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 
 Index = npt.NDArray[np.int64]
 
 KINDS = ("random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool")
-TOO_FEW = "fewer than two queries, so there is nothing to draw from"
+TOO_FEW = "too_few_queries"
 CANDIDATES = 100_000
 """Documents that the controls of the pool search: a larger pool is sampled. Source: METHOD 6."""
 WINDOW_CANDIDATES = 16_384
@@ -48,7 +48,7 @@ def chosen_kinds(text: str) -> tuple[str, ...]:
             alone = (
                 f"{name!r} cannot be combined, got {text!r}" if name in ("all", "none") else f"unknown control {name!r}"
             )
-            raise UsageError(alone, where="--controls", remedy=f"all, none, or some of {', '.join(KINDS)}")
+            raise UsageError(alone, where=flag_of("controls"), remedy=f"all, none, or some of {', '.join(KINDS)}")
     return tuple(kind for kind in KINDS if kind in names)
 
 
@@ -134,7 +134,7 @@ def _candidates(plan: Plan, pool: Index, seed: int) -> Index:
 def make_controls(
     plan: Plan, triplets: Sequence[Triplets], vectors: Vectors, settings: Settings, progress: Progress
 ) -> tuple[list[Control], dict[str, str]]:
-    """The controls that the settings ask for; those that cannot be made, with the reason."""
+    """The controls that the settings ask for; those that cannot be made, with the kind of reason."""
     kinds = chosen_kinds(settings.controls)
     controls: list[Control] = []
     missing: dict[str, str] = {}
@@ -188,7 +188,7 @@ def _from_table(base: Base, table: Index, wanted: npt.NDArray[np.bool_]) -> Trip
     keep = wanted & (np.cumsum(wanted, axis=1) <= base.per_query)
     pair = np.repeat(np.arange(len(table)), keep.sum(axis=1))
     if not len(pair):
-        return "no document of the run may be a negative of these queries"
+        return "no_document"
     return rows_of(pair, base.query[pair], base.positive[pair], table[keep])
 
 
@@ -228,7 +228,7 @@ def _known_positive(base: Base) -> Triplets | str:
     keep = pair >= 0
     keep[keep] = passage[keep] != base.positive[pair[keep]]
     if not keep.any():
-        return "no query has two labelled positives"
+        return "no_second_positive"
     order = np.argsort(pair[keep], kind="stable")
     pair, passage = pair[keep][order], passage[keep][order]
     return rows_of(pair, base.query[pair], base.positive[pair], passage)
@@ -242,7 +242,7 @@ def _query_echo(base: Base, plan: Plan, tokenizer: str) -> Triplets | str:
     texts = plan.queries.take(base.query)
     usable = np.array([bool(split(text)) for text in texts], np.bool_) & (plan.echoes[base.query] >= 0)
     if not usable.any():
-        return "no query has a token"
+        return "no_query_token"
     pair = np.flatnonzero(usable)
     return rows_of(pair, base.query[pair], base.positive[pair], plan.echoes[base.query[pair]])
 
@@ -258,14 +258,14 @@ def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Tri
     _, counts = np.unique(rows.query, return_counts=True)
     largest = int(counts.max())
     if len(rows) < 2 * largest:
-        return "one query has more than half of the negatives, so they cannot all go to others"
+        return "one_large_query"
     shift = int(np.random.default_rng([settings.seed, 2]).integers(largest, len(rows) - largest + 1))
     negative = rows.negative[order][(np.arange(len(rows)) + shift) % len(rows)]
     query, positive, record = rows.query[order], rows.positive[order], rows.record[order]
     sampled = np.isin(query, base.query)
     keep = sampled & ~_is_pair(base.own, base, query, negative)
     if not keep.any():
-        return "the sources give every query the same negatives"
+        return "same_negatives"
     group = pairs(record[keep], positive[keep], base.n_passages)
     new = np.concatenate([[True], group[1:] != group[:-1]])
     share = None if rows.share is None else rows.share[order][keep]
@@ -282,7 +282,7 @@ def _bm25(base: Base, plan: Plan) -> Triplets | str:
     # A query without tokens retrieves nothing that is better than anything else
     pair = np.flatnonzero([bool(tokens) for tokens in queries])
     if not len(pair):
-        return "no query has a token"
+        return "no_query_token"
     words = dict.fromkeys(token for tokens in queries for token in tokens)
     vocabulary = {word: number for number, word in enumerate([*words, OTHER_WORD])}
     number, other = vocabulary.get, vocabulary[OTHER_WORD]
@@ -292,7 +292,7 @@ def _bm25(base: Base, plan: Plan) -> Triplets | str:
         for text in plan.passages.take(base.candidates[start : start + TEXTS_AT_ONCE])
     ]
     if not any(documents):
-        return "no document has a token"
+        return "no_document_token"
     index = bm25s.BM25()
     index.index((documents, vocabulary), show_progress=False)
     k = min(len(base.candidates), base.per_query + _most_known(base))
@@ -302,7 +302,7 @@ def _bm25(base: Base, plan: Plan) -> Triplets | str:
     table[pair] = base.candidates[ranking]
     keep[pair] = (scores > 0) & ~_is_pair(base.known, base, base.query[pair][:, None], table[pair])
     if not keep.any():
-        return "no query shares a token with a document other than its positives"
+        return "no_shared_token"
     return _from_table(base, table, keep)
 
 

@@ -18,6 +18,7 @@ from typer.main import get_command
 from secid import __version__
 from secid.cli.options import GroupedCommand, refuse_repeated
 from secid.errors import SecidError
+from secid.settings import FIELDS
 
 DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
@@ -93,12 +94,21 @@ def main(arguments: list[str]) -> int:
 
 def _no_room(error: OSError) -> int:
     """A full disk is nobody's mistake."""
-    _say(f"secid: cannot write: {error.strerror}\n  free space for the output and temporary files, and run it again")
+    from secid.files import LIMITED
+
+    remedy = LIMITED if error.errno == errno.EFBIG else "free space for the output and temporary files"
+    _say(f"secid: cannot write: {error.strerror}\n  {remedy}, and run it again")
     return WRONG_USE
 
 
 def _unexpected(error: Any) -> int:
-    """Typer's usage errors can show themselves; anything else is our mistake."""
+    """Typer's usage errors can show themselves, but for the name of a setting; anything else is our mistake."""
+    name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
+    setting = next((one for one in (name, name.removeprefix("no_")) if one in FIELDS), None)
+    if setting and any(parameter.name == "assignments" for parameter in error.ctx.command.params):
+        value = "no" if setting != name else "VALUE"
+        _say(f"secid: {error.option_name}: a setting without a flag of its own\n  write --set {setting}={value}")
+        return WRONG_USE
     if hasattr(error, "show") and hasattr(error, "exit_code"):
         error.show()
         return WRONG_USE

@@ -25,7 +25,7 @@ def check(
         typer.Option(
             "--against-eval",
             metavar="DIR",
-            help="BEIR folder whose queries and relevant passages must not be in the sources.",
+            help="BEIR folder whose queries and relevant passages must not occur in the sources.",
             rich_help_panel="Input",
         ),
     ] = None,
@@ -34,7 +34,7 @@ def check(
         typer.Option(
             "--fail-on",
             metavar="NAME[=LIMIT]",
-            help="Exit 1 if this finding is above its limit, by default that of `secid explain NAME`; repeatable. One "
+            help="Exit 1 if this finding is above its limit (default: see `secid explain NAME`); repeatable. One "
             f"of {ANY} (all of them), {', '.join((*CHECKED, *CAUTIONS))}.",
         ),
     ] = None,
@@ -50,7 +50,7 @@ def check(
 
     It needs no encoder.
 
-    Exit codes: 0 unless a finding of --fail-on is above its limit (1); 2 wrong use, a file that cannot be read or
+    Exit codes: 0 unless a finding of --fail-on is above its limit (1); 2 wrong usage, a file that cannot be read or
     understood, too many malformed rows, or a source without a triplet.
 
     Example: secid check negatives/*.jsonl --fail-on false_negative

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from secid.cli.options import Json
+from secid.cli.options import Json, Legend
 
 
 def compare(
@@ -19,18 +19,19 @@ def compare(
         typer.Option(
             "--against",
             metavar="FILE",
-            help="CSV file: a column source, then one for each metric, split and run (and <column>_se, its standard "
-            "error).",
+            help="CSV file with a column source, and a column for each metric, split and run (its standard error, if "
+            "known, in <column>_se).",
         ),
     ],
     json: Json = False,
+    legend: Legend = False,
 ) -> None:
     """Compare a ranking with downstream results: Kendall, Spearman, pairs in order, top-1 regret.
 
-    Intervals hold the true value with a chance of 95 % or more, where errors are known: those of the metric
-    (<column>_se), and for the correlations of the score that the run ranks by those of the scores.
+    Intervals cover the true value with a probability of at least 95 %. They include the standard errors of the metric
+    (<column>_se) and, for the score that the run ranks by, those of the scores; without errors there is no interval.
 
-    Results of a single split and training run prove nothing, and neither does a split whose test queries share
+    Results of a single split and training run prove nothing. Nor do results on a split whose test queries share
     relevant passages with training queries: secid check --against-eval counts these passages.
 
     Example: secid compare secid-runs/mine --against results.csv
@@ -55,4 +56,4 @@ def compare(
         print_json([asdict(item) for item in agreements])
         stderr().print(Text(conclusion(agreements)))
         return
-    print_agreement(stdout(), agreements)
+    print_agreement(stdout(), agreements, legend)

@@ -53,7 +53,9 @@ def mix(
     base: Annotated[
         str | None,
         typer.Option(
-            "--base", metavar="SOURCE", help="Source whose rows are written [default: first in rank with a share]."
+            "--base",
+            metavar="SOURCE",
+            help="Source whose rows are written [default: the highest-ranked source with a share].",
         ),
     ] = None,
     seed: Annotated[

@@ -50,7 +50,7 @@ Sources = Annotated[
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `secid score`.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
-Legend = Annotated[bool, typer.Option("--legend", help="Explain the columns below the table.")]
+Legend = Annotated[bool, typer.Option("--legend", help="Also print what the columns and numbers mean.")]
 
 
 class GroupedCommand(TyperCommand):
@@ -76,10 +76,11 @@ class GroupedCommand(TyperCommand):
                     formatter.write_dl([(label.ljust(width), text) for label, text in groups[name]])
 
 
-def takes_settings(*names: str) -> Callable[[Command], Command]:
+def takes_settings(*names: str, **fixed: object) -> Callable[[Command], Command]:
     """Replaces a command's `**settings` by a flag for each named setting that has one, and --set for all of them.
 
-    A setting that is not given stays None, so that files and environment decide.
+    A setting that is not given stays None, so that files and environment decide. fixed : settings that the command
+    sets itself.
     """
 
     def decorate(command: Command) -> Command:
@@ -99,7 +100,7 @@ def takes_settings(*names: str) -> Callable[[Command], Command]:
             for name in values:
                 if given.get(name) is not None:
                     raise UsageError(f"{name} is set twice", where="--set", remedy=f"leave out {flag_of(name)}")
-            return command(**{**given, **values})
+            return command(**{**given, **values, **fixed})
 
         with_settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         with_settings.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -133,8 +134,8 @@ def _option(name: str) -> inspect.Parameter:
 def _assignments(names: Sequence[str]) -> inspect.Parameter:
     others = ", ".join(sorted(name for name in names if not FIELDS[name].metadata["group"]))
     text = (
-        f"Any setting, repeatable; NAME alone prints what it takes. Without a flag of their own: {others}. "
-        "They can also be kept in secid.toml, or as SECID_NAME."
+        f"Any setting; repeatable. NAME alone prints the values it takes. Settings without a flag: {others}. "
+        "Settings can also be kept in secid.toml, or in the environment as SECID_NAME."
     )
 
     def print_allowed(typed: list[str] | None) -> list[str] | None:

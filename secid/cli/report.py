@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from secid.cli.options import Legend
+from secid.cli.options import Json, Legend
 from secid.errors import UsageError
 from secid.results import Run
 from secid.results.commands import in_folder
@@ -18,12 +19,13 @@ from secid.results.commands import in_folder
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(help="Run folders, or their report.json files.", metavar="RUN...", show_default=False),
+        typer.Argument(help="Run folders, or their report.json files.", metavar="RUN", show_default=False),
     ],
     out: Annotated[
         list[Path] | None,
         typer.Option("-o", "--out", help="File to write; .html, .md or .json picks the format.", metavar="FILE"),
     ] = None,
+    json: Json = False,
     legend: Legend = False,
 ) -> None:
     """Render a run's pages again, or compare several runs.
@@ -32,7 +34,7 @@ def report(
 
     Example: secid report secid-runs/monday secid-runs/friday -o changes.html -o changes.md
     """
-    from secid.cli.console import stdout
+    from secid.cli.console import stderr, stdout
     from secid.cli.outputs import check_outputs
     from secid.files import write_whole
     from secid.pages.comparison import compare, labels
@@ -48,13 +50,18 @@ def report(
     named = [(label, _as_typed(read_run(path), path)) for label, path in zip(labels(runs), runs, strict=True)]
     run = named[0][1]
     comparison = compare(named) if len(named) > 1 else None
+
+    def rendered(suffix: str) -> str:
+        return FORMATS[suffix](run) if comparison is None else COMPARISON_FORMATS[suffix](comparison)
+
     for path in files:
-        text = FORMATS[path.suffix](run) if comparison is None else COMPARISON_FORMATS[path.suffix](comparison)
-        write_whole(path, text)
-        stdout().print(f"wrote {plain(str(path))}: {path.stat().st_size:,} bytes", markup=False, soft_wrap=True)
-    if files:
+        write_whole(path, rendered(path.suffix))
+        stderr().print(f"wrote {plain(str(path))}: {path.stat().st_size:,} bytes", markup=False)
+    if json:
+        sys.stdout.write(rendered(".json"))
+    elif files:
         return
-    if comparison is None:
+    elif comparison is None:
         print_run(stdout(), run, legend=legend)
     else:
         print_page(stdout(), page_of_comparison(comparison))

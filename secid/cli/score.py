@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,58 +34,21 @@ Encoders = Annotated[
 SETTINGS = (*READING, *ENCODING, *SCORING, *STATISTICS)
 
 
-def _scoring(text: str, names: Sequence[str], **fixed: Any) -> Callable[..., None]:
-    """A command that scores, with a flag for each named setting. text : its help.   fixed : settings it sets itself."""
-
-    @takes_settings(*names)
-    def command(
-        sources: Sources,
-        encoder: Encoders = None,
-        run: RunOption = None,
-        force: Force = False,
-        out: Out = None,
-        json: Json = False,
-        legend: Legend = False,
-        quiet: Quiet = False,
-        **settings: Any,
-    ) -> None:
-        _score(sources, encoder, run, force, out or [], json, legend, quiet, {**settings, **fixed})
-
-    command.__doc__ = text
-    return command
-
-
-score = _scoring(
+def _score(
+    sources: Sources,
+    encoder: Encoders = None,
+    run: RunOption = None,
+    force: Force = False,
+    out: Out = None,
+    json: Json = False,
+    legend: Legend = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
     """Rank sources of hard negatives and write a run folder.
 
     Example: secid score negatives/*.parquet --encoder e5-base
-    """,
-    SETTINGS,
-)
-ablate = _scoring(
-    """Score, and see whether the order survives other settings.
-
-    These are other temperatures, tokenizers, IDF corpora, weights and samples. The same as `secid score --ablate`.
-
-    Example: secid ablate *.parquet --encoder e5-base --encoder e5-large
-    """,
-    [name for name in SETTINGS if name != "ablate"],
-    ablate=True,
-)
-
-
-def _score(
-    sources: list[str],
-    encoders: list[str] | None,
-    run: Path | None,
-    force: bool,
-    out: list[Path],
-    json: bool,
-    legend: bool,
-    quiet: bool,
-    settings: dict[str, Any],
-) -> None:
-    """Scores, prints, and says where the pages are. What cannot be written is an error after the result."""
+    """
     from dataclasses import replace
 
     from secid import api
@@ -98,9 +60,11 @@ def _score(
     from secid.pages.terminal import print_run
     from secid.results.document import to_json
 
-    if encoders:
-        settings |= {"encoder": encoders[0], "other_encoders": encoders[1:]}
-    check_outputs(out, FORMATS, files_read(sources, settings), "; a run folder is named by --run")
+    # What cannot be written is an error after the result.
+    if encoder:
+        settings |= {"encoder": encoder[0], "other_encoders": encoder[1:]}
+    outputs = out or []
+    check_outputs(outputs, FORMATS, files_read(sources, settings), "; a run folder is named by --run")
     problem: OutputError | None = None
     folder = run
     if run is None:
@@ -114,7 +78,7 @@ def _score(
             result = api.score(sources, run=folder, force=force, progress=progress, **settings)
         except RunNotWrittenError as error:
             folder, problem, result = None, error, replace(error.run, folder=None)
-    for path in out:
+    for path in outputs:
         try:
             write_whole(path, FORMATS[path.suffix](result))
             progress.note(f"wrote {path}")
@@ -129,6 +93,16 @@ def _score(
     if problem is not None:
         sys.stdout.flush()
         raise problem
+
+
+score = takes_settings(*SETTINGS)(_score)
+ablate = takes_settings(*(name for name in SETTINGS if name != "ablate"), ablate=True)(_score)
+ablate.__doc__ = """Score, and see whether the order survives other settings.
+
+These are other temperatures, tokenizers, IDF corpora, weights and samples. The same as `secid score --ablate`.
+
+Example: secid ablate *.parquet --encoder e5-base --encoder e5-large
+"""
 
 
 def default_run(sources: list[str]) -> Path:

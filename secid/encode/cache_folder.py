@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from secid.encode.segment import META, DamagedSegmentError, Segment
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 
 DAMAGED, REMOVAL = ".damaged-", ".gone-"
 NAME = re.compile(r"\d{20}-[0-9a-f]{8}")
@@ -98,6 +98,13 @@ class CacheFolder:
             disk = shutil.disk_usage(next(parent for parent in parents if parent.exists()))
             return min(int(FREE_SHARE * (disk.free + n_bytes)), LARGEST_DEFAULT)
         return LARGEST_DEFAULT
+
+    @property
+    def remedy(self) -> str:
+        """What makes room: where no limit is set, it follows the free space of the disk."""
+        if self._limit_bytes is None and self.limit(sum(self._sizes().values())) < LARGEST_DEFAULT:
+            return f"free space on the disk of {self.folder}, or use another one by {flag_of('cache_dir', 'DIR')}"
+        return f"{flag_of('cache_gb', 'N')} raises the limit"
 
     def room(self, in_use: Collection[Path]) -> int:
         """Bytes that can be written without removing these segments."""

@@ -27,7 +27,7 @@ from secid.settings import Settings
 
 KEY_VARIABLES = ("SECID_API_KEY", "OPENAI_API_KEY")
 
-UNUSED = ("revision", "pooling", "max_length", *MODEL_FIELDS)
+UNUSED = ("revision", "pooling", "query_prompt", "passage_prompt", "max_length", *MODEL_FIELDS)
 """Settings that only the server can choose."""
 
 TEXTS_PER_REQUEST = 64

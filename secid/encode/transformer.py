@@ -15,7 +15,7 @@ import torch
 from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, FeedError, Tokens, merged, tokenised
 from secid.encode.device import n_devices
 from secid.encode.embed import host_rows
-from secid.encode.parts import Parts
+from secid.encode.parts import Parts, quiet
 from secid.encode.protocol import EncodedBatch, Float32Rows, Role, gather
 from secid.encode.replica import DeviceError, Replica
 from secid.errors import EncoderError, plainly
@@ -52,6 +52,19 @@ class TransformerEncoder:
         """(n, dimension) float32 in the order of the texts; unit rows where `info.normalize`."""
         batches = (batch._replace(vectors=host_rows(batch.vectors)) for batch in self.batches(texts, role))
         return gather(batches, len(texts), self.dimension)
+
+    def reference(self, texts: Sequence[str], role: Role) -> Float32Rows:
+        """(n, dimension) float32 of sentence-transformers' encode_query or encode_document, not scaled.
+
+        One text at a time: `attention.mask` leaves out padding on the left, with which some tokenizers would batch.
+        """
+        model, recipe = self.parts.replica.model, self.recipe.of(role)
+        known = {"query": model.encode_query, "document": model.encode_document}
+        encode = known.get(recipe.task, partial(model.encode, task=recipe.task))
+        options = {"prompt": recipe.prefix(role), "truncate_dim": recipe.truncate_dim, "batch_size": 1}
+        with quiet():
+            rows: Float32Rows = encode(list(texts), show_progress_bar=False, **options)
+        return rows
 
     def word_pieces(self, texts: list[str]) -> list[list[int]]:
         """Word-piece ids of each text as the encoder sees it, without prefix and special tokens."""

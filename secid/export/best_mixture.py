@@ -115,7 +115,7 @@ def mix(
     states = read_states(folder, run)
     controls = read_control_states(folder, run) if with_controls else {}
     if with_controls and not controls:
-        raise UsageError("this run holds no states of controls", remedy="score with --controls all")
+        raise UsageError("this run holds no states of controls", remedy=f"score with {flag_of('controls', 'all')}")
     named = {_apart(label, states): state for label, state in controls.items()}
     mixture = mix_states({**states, **named}, set(named), budget, max_share, fixed or {})
     sources = {source.name: source for source in run.sources}

@@ -26,6 +26,7 @@ from secid.export.writer import Written, new_files, schema_of, suffix_of, write_
 from secid.findings.rows import SAMPLED
 from secid.findings.summary import text_findings_of
 from secid.findings.texts import text_masks
+from secid.pages.glossary import why_not
 from secid.pool import Plan, PlannedSource, plan_with, restricted
 from secid.pool import select as part_of
 from secid.progress import Progress
@@ -292,7 +293,7 @@ def refuse_not_evaluated(run: Run, source: str, flag: str, findings: Collection[
     for finding in findings:
         why = run.not_evaluated.get("hardness" if finding in SAMPLED else finding)
         raise UsageError(
-            f"the run did not evaluate {finding} for {source}{f': {why}' if why else ''}",
+            f"the run did not evaluate {finding} for {source}{f': {why_not(why)}' if why else ''}",
             where=flag,
             remedy=f"leave {finding} out of {flag}, or score again so that it is evaluated",
         )

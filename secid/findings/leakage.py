@@ -174,14 +174,14 @@ class Leaks:
         n_positives, n_negatives = (
             len(self._passages.of(distinct(part))) for part in (planned.positives, planned.negatives)
         )
-        roles = f"; {n_positives} as positives, {n_negatives} as negatives"
+        roles = {"n_positives": n_positives, "n_negatives": n_negatives}
         places = {
-            "eval_query": (self._queries, planned.query, planned.file, planned.line, self._plan.queries, ""),
+            "eval_query": (self._queries, planned.query, planned.file, planned.line, self._plan.queries, {}),
             "eval_passage": (self._passages, ids, file, line, self._plan.passages, roles),
         }
         texts = {"eval_query": self._evaluation.queries, "eval_passage": self._evaluation.passages}
         cases = {}
-        for name, (matches, listed, files, lines, store, suffix) in places.items():
+        for name, (matches, listed, files, lines, store, by_role) in places.items():
             all_ids = distinct(listed)
             leaked = matches.of(all_ids)
             examples = tuple(
@@ -193,14 +193,14 @@ class Leaks:
                 )
                 for place in matches.first_places(listed)[:n_examples].tolist()
             )
-            detail = _detail(matches, leaked, len(texts[name])) + suffix if len(leaked) else ""
-            cases[name] = Case(len(leaked), len(leaked) / max(1, len(all_ids)), detail, examples)
+            values = {
+                "n_exact": int(matches.exact[leaked].sum()),
+                "n_evaluation": len(distinct(matches.which[leaked])),
+                "n_evaluation_all": len(texts[name]),
+                **by_role,
+            }
+            cases[name] = Case(len(leaked), len(leaked) / max(1, len(all_ids)), values, examples)
         return cases
-
-
-def _detail(matches: Matches, leaked: Index, n_all: int) -> str:
-    n_exact, n_met = int(matches.exact[leaked].sum()), len(distinct(matches.which[leaked]))
-    return f"{n_exact} exactly, {len(leaked) - n_exact} nearly; {n_met} of {n_all} of the evaluation set"
 
 
 def _example(matches: Matches, texts: Mapping[str, str], store: TextStore, text_id: int) -> str:

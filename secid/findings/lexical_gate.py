@@ -16,6 +16,7 @@ import numpy.typing as npt
 from secid.arrays import distinct
 from secid.findings.summary import Case
 from secid.pool import Lexicon, Plan, PlannedSource, sample_order, select, token_stream
+from secid.pool.scripts import Fault
 from secid.pool.texts import TextStore, pieces
 from secid.pool.tokenizer_fit import BETTER, NOTICED_MISREAD, misread
 from secid.results import RunWarning
@@ -98,10 +99,10 @@ def inactive_gate(planned: PlannedSource, sample: CoverageSample, tokenizer: str
     """How much of the queries' weight the labelled positives lack, and their mean coverage."""
     coverage = sample.positives(planned.name, tokenizer)
     mean = float(coverage.mean())
-    detail = f"mean coverage {mean:.3f}"
+    values: dict[str, float | str] = {"coverage": mean}
     if not mean >= INACTIVE_COVERAGE and tokenizer != BETTER:
-        detail += f"; {float(sample.positives(planned.name, BETTER).mean()):.3f} with --tokenizer {BETTER}"
-    return Case(int((coverage == 0).sum()), 1 - mean, detail), mean
+        values |= {"best": BETTER, "best_coverage": float(sample.positives(planned.name, BETTER).mean())}
+    return Case(int((coverage == 0).sum()), 1 - mean, values), mean
 
 
 def queries_without_tokens(queries: TextStore, tokenizer: str) -> npt.NDArray[np.bool_]:
@@ -220,18 +221,18 @@ def _under_others(
 
 def _misread_sources(
     plan: Plan, items: Sequence[Measured], tokenizer: str, seed: int
-) -> dict[str, list[tuple[float, str]]]:
+) -> dict[Fault, list[tuple[float, str]]]:
     """What a tokenizer does to words -> the sources in which it does so noticeably, each with its share of texts."""
-    by_what: dict[str, list[tuple[float, str]]] = {}
+    by_what: dict[Fault, list[tuple[float, str]]] = {}
     for item in items:
         if item.table.planned is not None:
             fit = misread(plan, item.table.planned, tokenizer, seed)
-            if fit.fraction >= NOTICED_MISREAD:
-                by_what.setdefault(fit.effect(), []).append((fit.fraction, item.name))
+            if fit.effect is not None and fit.fraction >= NOTICED_MISREAD:
+                by_what.setdefault(fit.effect, []).append((fit.fraction, item.name))
     return by_what
 
 
-def _misread(words: Mapping[str, Sequence[tuple[float, str]]], tokenizer: str) -> tuple[RunWarning, ...]:
+def _misread(words: Mapping[Fault, Sequence[tuple[float, str]]], tokenizer: str) -> tuple[RunWarning, ...]:
     """One warning for all sources in which the tokenizer does the same to words."""
     return tuple(
         RunWarning(

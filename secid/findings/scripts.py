@@ -13,7 +13,7 @@ from secid.pool.texts import TextStore
 
 UnknownShares = Callable[[list[str]], npt.NDArray[np.float64]]
 """Texts to the share of each one's letters that a tokenizer does not know."""
-NO_TOKENIZER = "a vectors file, an endpoint or a function has no tokenizer to ask"
+NO_TOKENIZER = "no_tokenizer"
 READ_CHARACTERS = 300
 """Of each passage: enough to see its script."""
 UNKNOWN = 0.5

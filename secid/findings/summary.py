@@ -34,12 +34,12 @@ SEVERITY_DECIMALS = 5
 class Case:
     """n things that a caution of the catalogue is about, and the share of all in [0, 1].
 
-    detail : what distinguishes them, in words; may be empty.
+    values : as SourceCaution's.
     """
 
     n: int
     fraction: float
-    detail: str = ""
+    values: Mapping[str, float | str] = field(default_factory=dict)
     examples: tuple[Example, ...] = ()
 
 

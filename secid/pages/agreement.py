@@ -7,6 +7,7 @@ from math import factorial
 
 from rich.console import Console
 
+from secid.pages.glossary import EXPLANATIONS, SETTINGS
 from secid.pages.numbers import SPACE, count, plural
 from secid.pages.page import Table, foreign, number
 from secid.pages.sanitize import named, plain
@@ -15,11 +16,15 @@ from secid.results import Agreement
 from secid.settings import in_words
 
 ALPHA = 0.05
-LEGEND = (
-    "tau: Kendall's, −1 reversed, 1 the same order as the metric. regret: what is lost of the metric by taking the "
-    "source that the number puts first; lower is better. --json adds Spearman, pairs in order and the intervals of "
-    "every number."
-)
+LEGEND = {
+    "tau": "Kendall's τ-b, −1 to 1: 1 is the order of the metric, −1 its reverse.",
+    "regret": "what the metric loses where the source is used that the number puts first, 0 or more; lower is better.",
+    "ECI_sem": EXPLANATIONS["ECI_sem"],
+    "ECI at B": EXPLANATIONS["ECI_B"],
+    "weight": SETTINGS["weight"][1],
+    **{name: EXPLANATIONS[name] for name in ("gradient energy", "MNRL loss", "ambiguity", "pair, record")},
+    "--json": "adds Spearman, pairs in order and the intervals of every number.",
+}
 ONE_COLUMN = (
     "One result for each source, if from one split and one training run, proves nothing: give one column for each "
     "split and run."
@@ -81,8 +86,8 @@ def permutation_p(item: Agreement) -> float:
     return min(1.0, 2 * sum(orders[: n_extreme + 1]) / factorial(item.n_sources))
 
 
-def print_agreement(console: Console, items: Sequence[Agreement]) -> None:
-    """Prints the conclusion, one table a metric with the numbers in the order of the run, and the legend."""
+def print_agreement(console: Console, items: Sequence[Agreement], legend: bool) -> None:
+    """Prints the conclusion, one table a metric with the numbers in the order of the run, and the legend if wanted."""
     write(console, chance(items), "bold")
     write(console, advice(items))
     for metric in dict.fromkeys(item.metric for item in items):
@@ -92,8 +97,10 @@ def print_agreement(console: Console, items: Sequence[Agreement]) -> None:
         write(console, f"{plain(metric)}: {plural(rows[0].n_sources, 'source')}, {best}", "bold")
         write(console, _intervals(rows[0]))
         print_table(console, _table(rows), heads=2)
-    console.print()
-    write(console, LEGEND)
+    if legend:
+        console.print()
+        for term, meaning in LEGEND.items():
+            write(console, f"{term}: {meaning}")
 
 
 def _intervals(item: Agreement) -> str:

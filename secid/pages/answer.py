@@ -14,17 +14,9 @@ from secid.results import Run, SourceResult
 Cell = Callable[[Run, SourceResult], str]
 
 
-def answer_table(run: Run) -> Table:
-    """The columns that fit a terminal of 80 columns."""
-    return _table(run, COLUMNS)
-
-
-def full_answer_table(run: Run) -> Table:
-    """The answer table of report.md and report.html: also the score without flagged negatives, and the top problem."""
-    return _table(run, COLUMNS | MORE_COLUMNS)
-
-
-def _table(run: Run, columns: dict[Column, Cell]) -> Table:
+def answer_table(run: Run, *, full: bool) -> Table:
+    """The columns that fit a terminal of 80 columns; full: also the score without defects, and the top problem."""
+    columns = COLUMNS | MORE_COLUMNS if full else COLUMNS
     rows = tuple(tuple(cell(run, source) for cell in columns.values()) for source in run.sources)
     return Table(caption="Sources by score", columns=tuple(columns), rows=rows)
 

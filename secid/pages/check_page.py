@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any, NamedTuple
 
 from secid.pages.findings import STATUS, above_limit, heat_table, sentence, statuses_line
 from secid.pages.formats import formats
-from secid.pages.glossary import ONE_POSITIVE, by_reason, in_plain_words
+from secid.pages.glossary import ONE_POSITIVE, by_reason, in_plain_words, left_out_lines
 from secid.pages.numbers import capital, count, fraction, listed, percent, plural
 from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import code, named, plain, short
 from secid.pages.sections.origin import overlap_section
+from secid.pages.sections.warnings import MISREADS
 from secid.records import encodable
-from secid.results.catalogue import CAUTIONS, FINDINGS
+from secid.results import SourceFinding
+from secid.results.catalogue import BITS, CAUTIONS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution, Spread
 from secid.results.commands import hidden
 
@@ -30,7 +33,7 @@ def check_page(check: Check) -> Page:
         title="Check of hard negatives",
         subtitle=f"{plural(len(check.sources), 'source')}, tokens by {plain(check.tokens_by)}, nothing encoded",
         verdict=(*verdict(check), *([f"{TO_REPAIR}: {code(plain(check.score))}."] if check.score else [])),
-        answer=_answer(check.sources),
+        answer=answer(check.sources),
         findings=tuple(group for source in check.sources if (group := _findings(source)).items),
         heat=heat_table(check.sources),
         details=(_files(check.sources), _lengths(check.sources), *overlap_section(check.overlaps)),
@@ -53,7 +56,7 @@ def verdict(check: Check) -> list[str]:
         lines.append(ONE_POSITIVE)
     else:
         more = f" and in the qrels ({count(check.n_of_qrels)} more)" if check.n_of_qrels else ""
-        lines.append(f"Only passages labelled positive in these files{more} count as false negatives.")
+        lines.append(f"Only negatives that are labelled positive in these files{more} count as false negatives.")
     lines += filter(None, [_why_no_command(check)])
     return lines if check.score else [*lines, "Hardness, inversions and the score need an encoder: run secid score."]
 
@@ -68,42 +71,66 @@ def _why_no_command(check: Check) -> str:
     return "Standard input cannot be read again, so no command can repair it: save it to a file and check that."
 
 
-def _answer(sources: Sequence[CheckedSource]) -> Table:
+class Problem(NamedTuple):
+    """A finding or caution above its limit in a source, by urgency, then the larger share, then the catalogue."""
+
+    place: tuple[int, float, int]
+    source: CheckedSource
+    item: SourceFinding | SourceCaution
+
+
+def problems(source: CheckedSource) -> list[Problem]:
+    """What is above its limit in a source, the most urgent first; cautions after the findings."""
+    every = [
+        *(
+            Problem((FINDINGS[item.name].urgency, -item.share, BITS[item.name]), source, item)
+            for item in source.findings
+            if above_limit(item)
+        ),
+        *(Problem((len(FINDINGS), -item.fraction, 0), source, item) for item in source.cautions if item.exceeded),
+    ]
+    return sorted(every, key=lambda one: one.place)
+
+
+def answer(sources: Sequence[CheckedSource]) -> Table:
+    """The status of each source; it fits a terminal of 60 columns."""
     rows = tuple(
         (
             short(source.name),
             STATUS[source.status],
             percent(source.flagged_share),
-            *map(count, (source.n_triplets, source.n_queries, source.n_records, source.n_read - source.n_used)),
+            count(source.n_triplets),
+            next((in_plain_words(one.item.name) for one in problems(source)), "none above its limit"),
         )
         for source in sources
     )
-    heads = ("defects", "n", "queries", "records", "rows left out")
-    columns = (foreign("source"), status("status"), *map(number, heads))
+    columns = (foreign("source"), status("status"), number("defects"), number("n"), text("top problem"))
     return Table(caption="Defects: negatives with at least one counted defect", columns=columns, rows=rows)
 
 
 def _findings(source: CheckedSource) -> SourceFindings:
-    """What is above its limit: findings of the negatives in the order of the catalogue, then cautions."""
-    items = [
-        Item(
-            name=FINDINGS[item.name].title,
-            sentence=sentence(item),
-            command="" if FINDINGS[item.name].counted and source.repair else f"secid explain {item.name}",
-            examples=item.examples,
-            n_negatives=item.n_negatives,
-        )
-        for item in sorted(source.findings, key=lambda item: (FINDINGS[item.name].urgency, -item.share))
-        if above_limit(item)
-    ]
-    items += [_caution(item) for item in source.cautions if item.exceeded]
+    """What is above its limit, the most urgent first; cautions after the findings."""
+    items = tuple(
+        _caution(item) if isinstance(item, SourceCaution) else _finding(source, item) for _, _, item in problems(source)
+    )
     command = plain(source.repair or "")
-    return SourceFindings(source=short(source.name), status=STATUS[source.status], items=tuple(items), command=command)
+    return SourceFindings(source=short(source.name), status=STATUS[source.status], items=items, command=command)
+
+
+def _finding(source: CheckedSource, item: SourceFinding) -> Item:
+    return Item(
+        name=FINDINGS[item.name].title,
+        sentence=sentence(item),
+        command="" if FINDINGS[item.name].counted and source.repair else f"secid explain {item.name}",
+        examples=item.examples,
+        n_negatives=item.n_negatives,
+    )
 
 
 def _caution(item: SourceCaution) -> Item:
     entry = CAUTIONS[item.name]
-    detail = f": {plain(item.detail)}" if item.detail else ""
+    words = caution_words(item)
+    detail = f": {words}" if words else ""
     places = [f"{named(example.path)}:{example.line}" for example in item.examples[:SHOWN_PLACES]]
     where = f" For example {listed(places)}." if places else ""
     return Item(
@@ -113,6 +140,25 @@ def _caution(item: SourceCaution) -> Item:
         examples=(),
         n_negatives=0,
     )
+
+
+def caution_words(item: SourceCaution) -> str:
+    """What distinguishes the cases of a caution; "" where nothing does."""
+    values: Mapping[str, Any] = item.values
+    if not item.n:
+        return ""
+    if item.name == "tokenizer_misfit":
+        does = MISREADS.get(values["effect"], "misreads words")
+        return f"in a sample of {plural(values['n_texts'], 'text')}, {plain(values['tokenizer'])} {does}"
+    if item.name == "inactive_lexical_gate":
+        better = f"; {fraction(values['best_coverage'])} with --tokenizer {values['best']}" if "best" in values else ""
+        return f"mean coverage {fraction(values['coverage'])}{better}"
+    if item.name in ("eval_query", "eval_passage"):
+        n, of = values["n_exact"], f"{count(values['n_evaluation'])} of {count(values['n_evaluation_all'])}"
+        roles = [f"{count(values[f'n_{role}s'])} as {role}s" for role in ROLES if f"n_{role}s" in values]
+        words = f"{count(n)} exactly, {count(item.n - n)} nearly; {of} of the evaluation set"
+        return "; ".join([words, *([", ".join(roles)] if roles else [])])
+    return by_reason(values) if item.name == "malformed_rows" else ""
 
 
 def _files(sources: Sequence[CheckedSource]) -> Section:
@@ -127,12 +173,8 @@ def _files(sources: Sequence[CheckedSource]) -> Section:
 
 
 def left_out(sources: Sequence[CheckedSource]) -> tuple[str, ...]:
-    """A line per source that left rows out."""
-    return tuple(
-        f"Left out of {named(source.name)}: {plural(n, 'row')} ({by_reason(source.skipped)})."
-        for source in sources
-        if (n := sum(source.skipped.values()))
-    )
+    """The rows that sources left out."""
+    return tuple(left_out_lines((source.name, {"row": source.skipped}) for source in sources))
 
 
 def _lengths(sources: Sequence[CheckedSource]) -> Section:

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from rich.console import Console
 
-from secid.pages.check_page import TO_REPAIR, left_out, verdict
-from secid.pages.findings import STATUS, above_limit, match_words, repeated_rows, says
+from secid.pages.check_page import TO_REPAIR, Problem, answer, caution_words, left_out, problems, verdict
+from secid.pages.findings import match_words, repeated_rows, says
 from secid.pages.glossary import in_plain_words
-from secid.pages.numbers import capital, count, listed, percent
-from secid.pages.page import Table, foreign, number, status, text
-from secid.pages.sanitize import named, plain, short
+from secid.pages.numbers import capital, count, listed, percent, plural
+from secid.pages.sanitize import named, plain
 from secid.pages.terminal import SHOWN_FINDINGS, command, print_table, write
 from secid.results import SourceFinding
-from secid.results.catalogue import BITS, CAUTIONS, FINDINGS
+from secid.results.catalogue import CAUTIONS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution
 
 Item = TypeVar("Item")
 SHOWN_SOURCES = 3
 """Sources that a finding names."""
+MOST_ROWS = 10
+"""Sources in the table; of more, only those with a finding above its limit."""
 EXAMPLE_CHARACTERS = 60
-
-
-class Problem(NamedTuple):
-    """A finding or caution above its limit in a source, by urgency, then the larger share, then the catalogue."""
-
-    place: tuple[int, float, int]
-    source: CheckedSource
-    item: SourceFinding | SourceCaution
 
 
 def print_check(console: Console, check: Check) -> None:
@@ -39,7 +32,11 @@ def print_check(console: Console, check: Check) -> None:
     write(console, headline, "bold")
     write(console, " ".join(others))
     console.print()
-    print_table(console, _table(check.sources))
+    rows = check.sources if len(check.sources) <= MOST_ROWS else [one for one in check.sources if problems(one)]
+    if rows:
+        print_table(console, answer(rows[:MOST_ROWS]))
+    write(console, _folded("Rows of the page alone", rows[MOST_ROWS:]))
+    write(console, _folded("Nothing above its limit", [one for one in check.sources if one not in rows]))
     groups = _groups(check.sources)
     if groups:
         console.print()
@@ -52,43 +49,25 @@ def print_check(console: Console, check: Check) -> None:
     console.print()
     if check.score:
         write(console, f"{TO_REPAIR}:")
-        for line in (check.score, *(source.repair or "" for source in check.sources)):
+        repairs = [source.repair for source in check.sources if source.repair]
+        for line in (check.score, *repairs[:SHOWN_FINDINGS]):
             command(console, line, indent=2)
+        if len(repairs) > SHOWN_FINDINGS:
+            write(console, f"The page has {plural(len(repairs) - SHOWN_FINDINGS, 'more such command')}.", indent=2)
     write(console, "All examples, lengths and overlaps: add -o check.html.")
 
 
-def _table(sources: Sequence[CheckedSource]) -> Table:
-    rows = tuple(
-        (
-            short(source.name),
-            STATUS[source.status],
-            percent(source.flagged_share),
-            count(source.n_triplets),
-            next((in_plain_words(one.item.name) for one in _of(source)), "none above its limit"),
-        )
-        for source in sources
-    )
-    columns = (foreign("source"), status("status"), number("defects"), number("n"), text("top problem"))
-    return Table(caption="Sources", columns=columns, rows=rows)
-
-
-def _of(source: CheckedSource) -> list[Problem]:
-    """What is above its limit in a source, the most urgent first; cautions after the findings."""
-    problems = [
-        *(
-            Problem((FINDINGS[item.name].urgency, -item.share, BITS[item.name]), source, item)
-            for item in source.findings
-            if above_limit(item)
-        ),
-        *(Problem((len(FINDINGS), -item.fraction, 0), source, item) for item in source.cautions if item.exceeded),
-    ]
-    return sorted(problems, key=lambda one: one.place)
+def _folded(what: str, sources: Sequence[CheckedSource]) -> str:
+    """A line for sources without a row; "" for none."""
+    names = _listed([named(source.name) for source in sources])
+    n = sum(source.n_triplets for source in sources)
+    return f"{what}: {plural(len(sources), 'source')} ({names}; {plural(n, 'negative')})." if sources else ""
 
 
 def _groups(sources: Sequence[CheckedSource]) -> list[list[Problem]]:
     """The findings of all sources by name, the most urgent first, in each the source with the largest share first."""
-    problems = sorted((one for source in sources for one in _of(source)), key=lambda one: (one.item.name, one.place))
-    groups = [list(group) for _, group in groupby(problems, key=lambda one: one.item.name)]
+    every = sorted((one for source in sources for one in problems(source)), key=lambda one: (one.item.name, one.place))
+    groups = [list(group) for _, group in groupby(every, key=lambda one: one.item.name)]
     return sorted(groups, key=lambda group: group[0].place)
 
 
@@ -98,8 +77,10 @@ def _print_group(console: Console, group: Sequence[Problem]) -> None:
     if isinstance(worst.item, SourceCaution):
         caution = CAUTIONS[worst.item.name]
         shares = [f"{percent(item.fraction)} of {named(name)}" for name, item in _items(group, SourceCaution)]
-        detail = f" ({named(worst.source.name)}: {plain(worst.item.detail)})" if worst.item.detail else ""
-        what = f"of the {caution.of}, {_listed(shares)}: {caution.says}{detail}. {capital(caution.do)}."
+        words = caution_words(worst.item)
+        detail = f" ({named(worst.source.name)}: {words})" if words else ""
+        shares[0] = shares[0].replace(" of ", f" of the {caution.of} of ", 1)
+        what = f"{_listed(shares)}: {caution.says}{detail}. {capital(caution.do)}."
         examples = [(item.path, item.line, "", "") for item in worst.item.examples[:1]]
     else:
         finding = FINDINGS[worst.item.name]

@@ -47,7 +47,7 @@ class Change:
     """Something that is not the same in all runs. values: one a run, as text.
 
     what: "setting", "encoder", "idf", "secid", "numbers" (queries and negatives that the runs' common sources are
-    compared on); "source" (values: read, absent) and "files" (hashes of their contents) have the source's name.
+    compared on). Which sources and files differ, SourceAcross says.
     """
 
     what: str
@@ -134,7 +134,6 @@ def _changes(runs: Sequence[Run]) -> tuple[Change, ...]:
         ("idf", "IDF table", [run.idf.sha256 for run in runs]),
         ("secid", "version", [run.secid_version for run in runs]),
         ("numbers", "number of negatives compared", _numbers(runs)),
-        *_changed_sources(runs),
     ]
     return tuple(
         Change(what=what, name=name, values=tuple(values)) for what, name, values in rows if len(set(values)) > 1
@@ -155,20 +154,6 @@ def _numbers(runs: Sequence[Run]) -> list[str]:
         alike = len(set(counts.values())) == 1
         texts.append("; ".join(dict.fromkeys(text if alike else f"{name}: {text}" for name, text in counts.items())))
     return texts
-
-
-def _changed_sources(runs: Sequence[Run]) -> list[tuple[str, str, list[str]]]:
-    """Sources that a run lacks, and those whose files have other contents."""
-    tables = [_by_name(run) for run in runs]
-    rows = []
-    for name in dict.fromkeys(name for table in tables for name in table):
-        items = [table.get(name) for table in tables]
-        if None in items:
-            rows.append(("source", name, ["absent" if item is None else "read" for item in items]))
-        if _same_files(items) is False:
-            hashes = ["" if item is None else ", ".join(file.sha256 for file in item.paths) for item in items]
-            rows.append(("files", name, [text or "none" for text in hashes]))
-    return rows
 
 
 def _value(entry: Any) -> str:

@@ -92,8 +92,8 @@ def _changed(runs: RunComparison) -> str:
     fields = kinds.get("encoder", [])
     encoder = f"the encoder's {listed(fields)}" if SAME_ENCODER.issuperset(fields) else "the encoder"
     lists = {
-        "settings ({})": [_words(name) for name in settings if name not in HARMLESS],
-        "settings that change no score ({})": [_words(name) for name in settings if name in HARMLESS],
+        "settings ({})": [in_plain_words(name) for name in settings if name not in HARMLESS],
+        "settings that change no score ({})": [in_plain_words(name) for name in settings if name in HARMLESS],
         encoder: fields,
         "the IDF table": kinds.get("idf", []),
         "the version of secid": kinds.get("secid", []),
@@ -189,9 +189,10 @@ def _is_shown(name: str, shares: Sequence[float]) -> bool:
 
 
 def _differences(runs: RunComparison) -> Section:
-    rows = tuple((_what(change), _name(change), *map(_shown, change.values)) for change in runs.changes)
+    """Settings, encoder, IDF and numbers; which sources and files differ, the verdict and the answer table say."""
+    rows = tuple((_what(change), in_plain_words(change.name), *map(_shown, change.values)) for change in runs.changes)
     columns = (text("what"), foreign("name"), *_heads(runs, foreign))
-    table = Table(caption="Everything that is not the same in all runs", columns=columns, rows=rows)
+    table = Table(caption="Settings, encoder and numbers that are not the same in all runs", columns=columns, rows=rows)
     return Section(
         anchor="changes",
         title="What differs between the runs",
@@ -204,14 +205,6 @@ def _differences(runs: RunComparison) -> Section:
 def _what(change: Change) -> str:
     harmless = change.what == "setting" and change.name in HARMLESS
     return "setting (changes no score)" if harmless else "IDF" if change.what == "idf" else change.what
-
-
-def _name(change: Change) -> str:
-    return short(change.name) if change.what in ("source", "files") else _words(change.name)
-
-
-def _words(name: str) -> str:
-    return plain(name.replace("_", " "))
 
 
 def _shown(value: str) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rich.console import Console
+
 from secid.pages.glossary import EXPLANATIONS
 from secid.pages.numbers import SPACE, listed, percent
+from secid.pages.terminal import command, write
 from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding, known_finding
 
 DOCS = "docs/findings.md"
@@ -36,37 +39,57 @@ CHECKS: Mapping[str, str] = {
 GATE_DOCS = "docs/gate.md"
 
 
-def explain_text(name: str) -> str:
-    """Everything about one finding, caution or check, ending in a line feed. Raises UsageError for an unknown name."""
+def explained(name: str | None) -> dict[str, dict[str, str]]:
+    """The facts of a finding, caution or check by their labels, under its name; of all of them for None.
+
+    Raises UsageError for an unknown name.
+    """
+    if name is None:
+        return {each: facts for each in (*FINDINGS, *CAUTIONS, *CHECKS) for facts in explained(each).values()}
     family, _, part = name.partition(".")
     if family == "findings" and part:
         name = part
     elif family in CHECKS:
-        lines = [f"{family.replace('_', ' ')}, a check of secid gate", f"{'asks:':<{WIDTH}} {CHECKS[family]}"]
-        return "\n".join([*lines, f"{'docs:':<{WIDTH}} {GATE_DOCS}"]) + "\n"
+        title = f"{family.replace('_', ' ')}, a check of secid gate"
+        return {family: {"title": title, "asks": CHECKS[family], "docs": GATE_DOCS}}
     entry = known_finding(name, "secid explain", (*CAUTIONS, *CHECKS))
     facts = caution_facts(CAUTIONS[name]) if entry is None else finding_facts(entry)
     title = name.replace("_", " ") if entry is None else entry.title
     symbols = {symbol: text for symbol, text in SYMBOLS.items() if any(symbol in fact for fact in facts.values())}
-    lines = [f"{label + ':':<{WIDTH}} {text}" for label, text in (facts | symbols).items()]
-    return "\n".join([title, *lines, f"{'docs:':<{WIDTH}} {DOCS}#{name}"]) + "\n"
+    return {name: {"title": title, **facts, **symbols, "docs": f"{DOCS}#{name}"}}
 
 
-def list_text() -> str:
-    """The names of all findings, cautions and checks, defects first, each with what it says of a source."""
-    groups = {
+def groups() -> dict[str, dict[str, str]]:
+    """What all findings, cautions and checks say of a source, by name within their groups, defects first."""
+    return {
         "Defects: negatives that": {name: entry.says for name, entry in FINDINGS.items() if entry.counted},
         "Other findings, which may be intended: negatives that": {
             name: entry.says for name, entry in FINDINGS.items() if not entry.counted
         },
         "Cautions about a whole source, from `secid check`": {name: caution.says for name, caution in CAUTIONS.items()},
-        "Checks of `secid gate`": CHECKS,
+        "Checks of `secid gate`": dict(CHECKS),
     }
+
+
+def print_explained(console: Console, name: str | None) -> None:
+    """Prints the facts of one name, or for None every name with what it says of a source."""
+    if name is not None:
+        (facts,) = explained(name).values()
+        write(console, facts["title"])
+        for label, text in facts.items():
+            line = f"{label + ':':<{WIDTH}} "
+            if label == "command":
+                command(console, line + text)
+            elif label != "title":
+                write(console, text, mark=line)
+        return
     width = max(map(len, (*FINDINGS, *CAUTIONS, *CHECKS)))
-    blocks = [
-        "\n".join([head, *(f"  {name:<{width}}  {says}" for name, says in own.items())]) for head, own in groups.items()
-    ]
-    return "\n\n".join([*blocks, "`secid explain NAME` says more about one."]) + "\n"
+    for head, own in groups().items():
+        write(console, head)
+        for each, says in own.items():
+            write(console, says, mark=f"  {each:<{width}}  ")
+        console.print()
+    write(console, "`secid explain NAME` says more about one.")
 
 
 def finding_facts(entry: Finding) -> dict[str, str]:

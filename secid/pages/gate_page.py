@@ -21,6 +21,7 @@ from secid.pages.verdict_words import (
     summary,
     too_few,
     too_few_sentence,
+    worst_first,
 )
 from secid.pages.verdict_words import number as measured
 from secid.results import TripletExample
@@ -35,15 +36,15 @@ def gate_page(verdict: GateVerdict) -> Page:
         subtitle=f"Against {named(verdict.baseline)}, scored with {named(verdict.encoder)}",
         verdict=(plain(summary(verdict)), plain(basis(verdict)), BLIND_SPOT),
         answer=_answer(verdict),
-        findings=tuple(group for source in verdict.sources if (group := _findings(source)).items),
-        details=tuple(_checks(place, source) for place, source in enumerate(verdict.sources)),
+        findings=tuple(group for source in worst_first(verdict) if (group := _findings(source)).items),
+        details=tuple(_checks(place, source) for place, source in enumerate(worst_first(verdict))),
         footer=f"Made by secid {plain(verdict.secid_version)}, verdict schema {plain(verdict.schema_version)}.",
     )
 
 
 def _answer(verdict: GateVerdict) -> Table:
     rows = []
-    for source in verdict.sources:
+    for source in worst_first(verdict):
         marks = [mark(check) for check in source.checks]
         numbers = (*map(marks.count, ("fail", "undecided", "notice")), source.n_queries)
         rows.append(

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from secid.pages.numbers import budget as budget_text
 from secid.pages.numbers import count, listed, plural
 from secid.pages.sanitize import named, plain
 from secid.results import BudgetPoint, ControlResult, EncoderInfo, Measurement, Run, SourceResult, control_name
 from secid.results.catalogue import FINDINGS, TITLES
+from secid.settings import flag_of
 
 CAUTION = (
     "The score prefers safe negatives near the positive; it does not reward hardness. Whether it predicts the "
     "result of training is not yet established."
 )
 ONE_POSITIVE = (
-    "Every query has one labelled positive: a false negative is found only where a negative repeats it, so other "
-    "relevant passages are not ruled out."
+    "Every query has one labelled positive, so only negatives that repeat it count as false negatives; other relevant "
+    "passages among the negatives are not ruled out."
 )
 EXPLANATIONS = {
     "status": "usable: no defect that was evaluated is above its limit. repair first: one is, but at least half of the "
@@ -116,6 +117,30 @@ SETTINGS = {
 """What an ablation varies: the plural, and what its settings are."""
 
 
+REASONS: Mapping[str, str] = {
+    "too_few_queries": "fewer than two queries, so there is nothing to draw from",
+    "no_document": "no document of the run may be a negative of these queries",
+    "no_second_positive": "no query has two labelled positives",
+    "no_query_token": "no query has a token",
+    "no_document_token": "no document has a token",
+    "no_shared_token": "no query shares a token with a document other than its positives",
+    "one_large_query": "one query has more than half of the negatives, so they cannot all go to others",
+    "same_negatives": "the sources give every query the same negatives",
+    "not_level": f"the sources differ in size, and {flag_of('positives', 'all')} does not cut them to equal numbers",
+    "cuts_unknown": "a vectors file, an endpoint or a function does not say which texts it cut",
+    "no_tokenizer": "a vectors file, an endpoint or a function has no tokenizer to ask",
+    "no_reference": "no query has 10 passages of the run, other than its positives, to draw at random",
+    "not_stored": "the reference given has none of the queries",
+    "no_span": "the positives are no nearer to their queries than random passages",
+}
+"""Why a part was not evaluated, by the kind that Run.not_evaluated holds."""
+
+
+def why_not(kind: str) -> str:
+    """Why a part was not evaluated; what is no kind, such as the rows left out of a source, as it is."""
+    return REASONS.get(kind) or plain(kind).rstrip(".")
+
+
 def terms(*names: str) -> tuple[tuple[str, str], ...]:
     """The named explanations, in order. A page says each once, where it is first needed."""
     return tuple((name, EXPLANATIONS[name]) for name in names)
@@ -161,17 +186,27 @@ def score_point(item: Measurement, budget: float) -> BudgetPoint:
 
 
 def skipped_lines(run: Run) -> list[str]:
-    """A line per source that left something out: rows by reason, then negatives by reason."""
-    lines = []
-    for source in run.sources:
+    """What sources left out: rows by reason, then negatives by reason."""
+    return left_out_lines(
+        (source.name, {"row": source.skipped, "negative": source.dropped_negatives}) for source in run.sources
+    )
+
+
+def left_out_lines(sources: Iterable[tuple[str, Mapping[str, Mapping[str, int]]]]) -> list[str]:
+    """A line for all sources that left out the same. sources: their names, and of each thing how many by reason."""
+    names: dict[str, list[str]] = {}
+    for name, things in sources:
         parts = [
-            f"{plural(sum(reasons.values()), one)} ({by_reason(reasons)})"
-            for one, reasons in (("row", source.skipped), ("negative", source.dropped_negatives))
+            f"{plural(sum(reasons.values()), thing)} ({by_reason(reasons)})"
+            for thing, reasons in things.items()
             if any(reasons.values())
         ]
         if parts:
-            lines.append(f"Left out of {named(source.name)}: {' and '.join(parts)}.")
-    return lines
+            names.setdefault(" and ".join(parts), []).append(named(name))
+    return [
+        f"Left out of {'each of ' if len(own) > 1 else ''}{listed(own, len(own))}: {what}."
+        for what, own in names.items()
+    ]
 
 
 def by_reason(reasons: Mapping[str, int]) -> str:
@@ -182,8 +217,8 @@ def by_reason(reasons: Mapping[str, int]) -> str:
 def missing_lines(run: Run) -> list[str]:
     """A line per part that was not evaluated, with the reason."""
     return [
-        f"Not evaluated: {plain(name) if ' ' in name else in_plain_words(name)} ({plain(reason).rstrip('.')})."
-        for name, reason in run.not_evaluated.items()
+        f"Not evaluated: {plain(name) if ' ' in name else in_plain_words(name)} ({why_not(why)})."
+        for name, why in run.not_evaluated.items()
     ]
 
 

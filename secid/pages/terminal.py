@@ -40,7 +40,7 @@ def print_run(console: Console, run: Run, legend: bool = False) -> None:
     write(console, headline, "bold")
     write(console, " ".join(others))
     console.print()
-    print_table(console, answer_table(run), heads=2)
+    print_table(console, answer_table(run, full=False), heads=2)
     console.print()
     if legend:
         for term in ANSWER_TERMS:
@@ -121,7 +121,7 @@ def print_page(console: Console, page: Page) -> None:
     for sentence in others:
         write(console, sentence)
     console.print()
-    print_table(console, page.answer)
+    print_table(console, page.answer, heads=2)
     for group in page.findings:
         console.print()
         print_findings(console, group, SHOWN_EXAMPLES)
@@ -135,7 +135,7 @@ def print_page(console: Console, page: Page) -> None:
         for sentence in (*section.paragraphs, *section.bullets):
             write(console, sentence)
         for table in section.tables:
-            print_table(console, table)
+            print_table(console, table, heads=2)
 
 
 def write(console: Console, text: str, style: str = "", indent: int = 0, mark: str = "") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from secid.pages.glossary import by_reason
+from secid.pages.glossary import by_reason, why_not
 from secid.pages.numbers import capital, count, interval, listed, nats, percent, plural
 from secid.pages.sanitize import plain
 from secid.results.catalogue import FINDINGS
@@ -40,6 +40,11 @@ MOVED = (
 def mark(check: Check) -> str:
     """The outcome in one word."""
     return "excused" if check.excused else "notice" if check.notice else MARKS[check.outcome]
+
+
+def worst_first(verdict: GateVerdict) -> list[SourceVerdict]:
+    """Rejected sources, undecided ones, accepted ones; by name within."""
+    return sorted(verdict.sources, key=lambda source: ORDER.index(source.outcome))
 
 
 def by_urgency(source: SourceVerdict) -> list[Check]:
@@ -78,7 +83,7 @@ def sentence(check: Check) -> str:
     if check.name == "queries":
         return f"{plural(round(check.measured or 0), 'distinct query', 'distinct queries')}; limit: {limit_text(check)}"
     if check.reason:
-        return f"not evaluated: {check.reason}"
+        return f"not evaluated: {why_not(check.reason)}"
     if check.measured is None:
         return "the measured number is not finite"
     bounds = "" if check.interval_95 is None else f" (95 % CI {interval_text(check)})"

@@ -25,11 +25,6 @@ BETTER = "multilingual"
 """The tokenizer that does none of this."""
 SPLIT_AS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
 """Tokenizers of words. The others make pieces of a text, whatever its script."""
-DOES = {
-    "cut": "cuts words at their vowel signs or other marks",
-    "fused": "makes one word of many in scripts without spaces",
-    "decomposed": "takes decomposed letters (NFD) for other ones than composed ones",
-}
 
 
 @dataclass(frozen=True)
@@ -49,9 +44,10 @@ class Misread:
         """Their share of the sample."""
         return self.n / self.n_texts if self.n_texts else 0.0
 
-    def effect(self) -> str:
-        """What is done to most of them; "" where there are none."""
-        return DOES[max(self.counts, key=lambda name: self.counts[name])] if self.counts else ""
+    @property
+    def effect(self) -> Fault | None:
+        """What is done to most of them; None where there are none."""
+        return max(self.counts, key=self.counts.__getitem__, default=None)
 
 
 def misread(plan: Plan, planned: PlannedSource, tokenizer: str, seed: int) -> Misread:

@@ -170,14 +170,14 @@ def _expand(pattern: str) -> list[str]:
     raise InputError(problem, where=pattern, remedy=_near(Path(pattern)))
 
 
-def _near(path: Path) -> str:
-    """What the user may have meant."""
+def _near(path: Path) -> str | None:
+    """What the user may have meant; None where no name is similar."""
     if not path.parent.is_dir():
         return f"no such directory: {path.parent}"
     names = {child.name: stem(child.name) for child in sorted(path.parent.iterdir()) if child.name[0] != "."}
     near = difflib.get_close_matches(stem(path.name), names.values(), n=3, cutoff=0.6)
     near = [name for name in names if names[name] in near][:3]
-    return f"similar names in {path.parent}: {', '.join(near)}" if near else f"no similar name in {path.parent}"
+    return f"similar names in {path.parent}: {', '.join(near)}" if near else None
 
 
 def _folder(path: str) -> list[tuple[str, list[str]]]:

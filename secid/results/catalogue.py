@@ -77,9 +77,9 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="preamble", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=0,
-        rule="within its first 12 words the negative speaks of the task that it was generated for, in words with which "
-        "no positive of the run opens",
-        says="open with a generator's words instead of a passage",
+        rule="the first 12 words of the negative mention the task that it was generated for, in wording with which no "
+        "positive of the run starts",
+        says="start with a generator's preamble instead of the passage",
         do="remove them, and fix the parsing of the generator's output",
     ),
     Finding(
@@ -91,7 +91,7 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="repeat", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=1,
-        rule="the same record lists the negative before; case, spaces and punctuation do not count",
+        rule="the record already lists the negative; case, spaces and punctuation do not count",
         says="repeat a negative of the same record",
         do="list each negative once",
     ),
@@ -99,20 +99,20 @@ FINDINGS: Mapping[str, Finding] = _entries(
         name="query_echo", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=1,
         rule="the negative has the same text as its query; case, spaces and punctuation do not count",
         says="equal the query",
-        do="remove them: a query is no passage",
+        do="remove them: a query is not a passage",
     ),
     Finding(
         name="mojibake", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=1,
         rule="the negative was decoded with the wrong character encoding, and the positive of its record was not",
         says="were decoded with the wrong character encoding",
-        do="read the source again in its own encoding: the damage gives negatives away",
+        do="read the source again in the right encoding: a model can tell negatives by the damage",
     ),
     Finding(
         name="shared_opening", needs="texts", counted=False, limit=0.01, urgency=2,
-        rule="the negative's first five words open at least 1 % of the source's negatives and five times the share of "
-        "its positives, in at least 5 texts and for at least 3 queries",
-        says="begin like many other negatives but few positives",
-        do="cut the opening off: it gives negatives away without reading on",
+        rule="at least 1 % of the source's negatives start with the negative's first five words, five times the share "
+        "of its positives that do, in at least 5 texts and for at least 3 queries",
+        says="start like many other negatives but few positives",
+        do="strip the opening: a model can tell negatives by it alone",
     ),
     Finding(
         name="hub", needs="texts", counted=False, limit=0.01, urgency=2,
@@ -122,13 +122,13 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="other_language", needs="texts", counted=False, limit=0.01, urgency=2,
-        rule="the negative is in another language than the positive of its record",
-        says="are in another language than the positive",
+        rule="the negative and the positive of its record are in different languages",
+        says="are in a different language from the positive",
         do="mine negatives in the positive's language, unless the mixture is intended",
     ),
     Finding(
         name="query_without_tokens", needs="tokens", counted=False, limit=0.01, urgency=3,
-        rule="the query has no token, so that the coverage is 0 by definition",
+        rule="the query has no token, so the coverage is 0 by definition",
         says="belong to a query without tokens",
         do="choose another --tokenizer: the lexical gate says nothing about these queries",
     ),
@@ -137,13 +137,13 @@ FINDINGS: Mapping[str, Finding] = _entries(
         rule="the encoder's tokenizer turns at least half of the negative's letters into unknown tokens or pieces of a "
         "single letter (a single Chinese character is a word)",
         says="are in a script that the encoder's tokenizer does not know",
-        do="score with an encoder trained on this script: what this one says of them means little",
+        do="score with an encoder that was trained on this script: the numbers of this one mean little",
     ),
     Finding(
         name="truncated", needs="tokens", counted=False, limit=0.1, urgency=3,
         rule="the negative is longer than the encoder's maximum length",
         says="are longer than the encoder's maximum length",
-        do="raise --max-length or split long passages: the encoder does not see their ends",
+        do="raise --max-length or split long passages: the encoder never sees their ends",
     ),
     Finding(
         name="inversion", needs="rows", counted=False, limit=0.2, urgency=2,
@@ -168,27 +168,27 @@ FINDINGS: Mapping[str, Finding] = _entries(
         name="low_locality", needs="rows", counted=False, limit=None, urgency=4,
         rule="the negative is nearer to the query than to the positive (ρ < 0.5)",
         says="are nearer to the query than to the positive",
-        do="nothing by itself: ρ suppresses them in the score",
+        do="nothing: the gate ρ already suppresses them in the score",
     ),
     Finding(
         name="high_coverage", needs="rows", counted=False, limit=None, urgency=4,
         rule="the negative repeats much of the query's wording (c at or above high_coverage)",
         says="repeat much of the query's wording",
-        do="nothing by itself: λ suppresses them in the score",
+        do="nothing: the gate λ already suppresses them in the score",
         settings=("high_coverage",),
     ),
     Finding(
         name="valid_but_lexical", needs="rows", counted=False, limit=None, urgency=4,
         rule="π and ρ are high, and so is the coverage: λ alone suppresses the negative",
         says="are suppressed by λ alone",
-        do="nothing by itself: compare with the weights without λ",
+        do="nothing: --ablate shows the scores without λ",
         settings=("valid", "high_coverage"),
     ),
     Finding(
         name="valid_but_far", needs="rows", counted=False, limit=None, urgency=4,
         rule="π is high and the coverage is not, but ρ is low: ρ alone suppresses the negative",
         says="are suppressed by ρ alone",
-        do="nothing by itself: compare with the weights without ρ",
+        do="nothing: --ablate shows the scores without ρ",
         settings=("valid", "high_coverage", "far"),
     ),
 )  # fmt: skip
@@ -221,7 +221,7 @@ CAUTIONS: Mapping[str, Caution] = {
         Caution(
             name="rows_without_negatives", of="rows", limit=0.05,
             says="rows without an explicit negative",
-            do="mine negatives for them, or leave them to in-batch negatives: they give no triplet",
+            do="mine negatives for them, or train on them with in-batch negatives only: they give no triplet",
         ),
         Caution(
             name="tokenizer_misfit", of="texts", limit=0.05,
@@ -236,12 +236,12 @@ CAUTIONS: Mapping[str, Caution] = {
         Caution(
             name="eval_query", of="queries", limit=0.0,
             says="queries of the evaluation set, exactly or nearly",
-            do="leave their records out, or the evaluation measures memory",
+            do="leave their records out; otherwise the evaluation measures memorisation",
         ),
         Caution(
             name="eval_passage", of="texts", limit=0.0,
             says="passages that are relevant to an evaluation query, exactly or nearly",
-            do="leave them out: as positives they leak, as negatives they push evaluated passages away",
+            do="leave them out: as positives they leak answers, as negatives they train against them",
         ),
     )
 }  # fmt: skip

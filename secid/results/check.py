@@ -27,7 +27,11 @@ class SourceCaution:
     """One caution of the catalogue for one source.
 
     n, fraction : how many of the things that the caution is of, and their share.   exceeded : fraction > limit.
-    detail      : what distinguishes the cases, in words; may be empty.
+    values      : numbers and names by what they are. malformed_rows, rows_without_negatives: rows by reason.
+    tokenizer_misfit: n_texts (of the sample), tokenizer, effect where n > 0 (cut, fused, decomposed).
+    inactive_lexical_gate: coverage; best, best_coverage where another tokenizer was tried. eval_query, eval_passage:
+    n_exact, n_evaluation (texts of the evaluation set that are met), n_evaluation_all; eval_passage also n_positives,
+    n_negatives.
     """
 
     name: str
@@ -35,7 +39,7 @@ class SourceCaution:
     fraction: float
     limit: float
     exceeded: bool
-    detail: str
+    values: Mapping[str, float | str]
     examples: tuple[Example, ...]
 
 

@@ -45,7 +45,7 @@ class Check:
     notice       : beyond the limit without failing the source: for a person to look at.
     n_queries_needed : of an undecided check, distinct queries with which its interval would be narrow enough, should
                    the number stay; None where that is unknown.
-    reason       : why it could not be evaluated, in the words of the report's not_evaluated; else "".
+    reason       : why it could not be evaluated, a kind of the report's not_evaluated; else "".
     excused      : undecided, and the policy lets it stay so.
     """
 

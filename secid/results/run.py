@@ -20,9 +20,9 @@ class RunWarning:
 
     values : its numbers and names, by kind. noisy_encoder: distance, limit. inactive_lexical_gate: tokenizer, coverage
     of the positives, best (another tokenizer), best_positives, best_negatives, helps, for_all. misread_words:
-    tokenizer, effect, best, sources (shares of texts). few_queries: n_queries. few_shared_queries: first, second,
-    n_shared_queries, n_apart, n_pairs. unequal_sizes: budget. no_slice_value, mixed_slice_values: column, n_records.
-    no_common_slice_value: column, sources (values of each).
+    tokenizer, effect (cut, fused, decomposed), best, sources (shares of texts). few_queries: n_queries.
+    few_shared_queries: first, second, n_shared_queries, n_apart, n_pairs. unequal_sizes: budget. no_slice_value,
+    mixed_slice_values: column, n_records. no_common_slice_value: column, sources (values of each).
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Run:
     same numbers, or cannot be cut.
     folder: the run folder as it was named; None where none was written.
     warnings: what changes how the scores are to be read.
-    not_evaluated: name of a part that could not be computed, and why.
+    not_evaluated: name of a part that could not be computed, and the kind of reason (pages.glossary.REASONS).
     Parts with a default are absent from older reports.
     """
 

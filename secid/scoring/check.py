@@ -197,8 +197,8 @@ class _Checker:
     def _misfit(self, planned: PlannedSource) -> Case:
         """Sampled texts of a source whose words the tokenizer misreads."""
         fit = misread(self._plan, planned, self._settings.tokenizer, self._settings.seed)
-        detail = f"in a sample of {fit.n_texts}: {self._settings.tokenizer} {fit.effect()}" if fit.n else ""
-        return Case(fit.n, fit.fraction, detail)
+        values = {"n_texts": fit.n_texts, "tokenizer": self._settings.tokenizer}
+        return Case(fit.n, fit.fraction, values if fit.effect is None else {**values, "effect": fit.effect})
 
 
 def _caution(name: str, case: Case, settings: Settings) -> SourceCaution:
@@ -210,7 +210,7 @@ def _caution(name: str, case: Case, settings: Settings) -> SourceCaution:
         fraction=case.fraction,
         limit=limit,
         exceeded=not case.fraction <= limit,
-        detail=case.detail,
+        values=case.values,
         examples=case.examples,
     )
 
@@ -220,11 +220,8 @@ def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, Case]:
     tally = planned.tally
     bad, bare = bad_reasons(tally), {"no_negatives": tally.skipped.get("no_negatives", 0)}
 
-    def case(reasons: Mapping[str, int], detail: str) -> Case:
+    def case(reasons: Mapping[str, int]) -> Case:
         n, examples = sum(reasons.values()), (example for example in tally.examples if example.reason in reasons)
-        return Case(n, min(1.0, n / max(1, tally.n_read)), detail, tuple(examples)[:n_examples])
+        return Case(n, min(1.0, n / max(1, tally.n_read)), reasons, tuple(examples)[:n_examples])
 
-    return {
-        "malformed_rows": case(bad, ", ".join(f"{reason} {count}" for reason, count in bad.items())),
-        "rows_without_negatives": case(bare, ""),
-    }
+    return {"malformed_rows": case(bad), "rows_without_negatives": case(bare)}

@@ -45,9 +45,9 @@ Set = TypeVar("Set", Triplets, Measured)
 Frozen = dict[tuple[str, str], DocumentFrequencies]
 StoredReference = Mapping[str, npt.NDArray[Any]]
 """Arrays as `RandomReference.stored` gives them."""
-NO_REFERENCE = "no query has 10 passages of the run, other than its positives, to draw at random"
-NOT_STORED = "the reference given has none of the queries"
-NO_SPAN = "the positives are no nearer to their queries than random passages"
+NO_REFERENCE = "no_reference"
+NOT_STORED = "not_stored"
+NO_SPAN = "no_span"
 MANY_TEXTS = 5_000
 """Texts from which bf16 on a CPU is worth a note: minutes of encoding."""
 PASSES = 2

@@ -9,10 +9,10 @@ from secid.encode.selftest import LARGEST_NOISE, NOISE_FACTOR
 from secid.measure.interval import FEWEST_QUERIES
 from secid.pool import Plan
 from secid.results import Comparison, RunWarning
-from secid.settings import Settings, flag_of
+from secid.settings import Settings
 from secid.triplets.measured import Measured
 
-NOT_LEVEL = f"the sources differ in size, and with {flag_of('positives', 'all')} they are not cut to equal numbers"
+NOT_LEVEL = "not_level"
 """Why no budget curves are compared. Source: METHOD 7."""
 FEW_SHARED = 0.05
 """Share of the smaller source's queries below which the pairing of two sources rests on nothing."""

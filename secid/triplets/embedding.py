@@ -22,7 +22,7 @@ from torch import Tensor
 from secid.arrays import distinct
 from secid.encode import Cache, Encoder, Role, embed, host_rows, own_stream
 from secid.errors import EncoderError, OutputError, plainly
-from secid.files import REMEDY
+from secid.files import remedy_of
 from secid.measure.blocks import Vectors
 from secid.pool import Plan
 from secid.pool.texts import TextStore
@@ -35,7 +35,7 @@ Put = Callable[[Index, Any], None]
 """Takes positions (n,) and their rows (n, d), an array or a tensor on any device."""
 
 COUNTED = ("n_texts", "n_cached", "n_encoded", "n_tokens", "n_truncated")
-CUTS_UNKNOWN = "a vectors file, an endpoint or a function does not say which texts it cut"
+CUTS_UNKNOWN = "cuts_unknown"
 PART_BYTES = 256 << 20
 """Of the file, mapped at once by `take`: a system may map far more around a row than the row."""
 WINDOW_BYTES, OPEN_WINDOWS = 64 << 20, 16
@@ -251,6 +251,8 @@ class Embedder:
             if self._cache is not None:
                 with suppress(Exception):
                     self._cache.flush()
+                if n := self._cache.n_written:
+                    self._progress.note(f"the cache has kept the {n:,} texts that this run encoded: the next continues")
             raise
         if self._cache is not None:
             self._cache.seal()
@@ -354,5 +356,5 @@ def _reserve(path: Path, n_bytes: int) -> None:
             raise OutputError(
                 f"no room for the rows of the texts: {need} needed, {free} free ({plainly(error)})",
                 where=str(path.parent),
-                remedy=REMEDY,
+                remedy=remedy_of(error),
             ) from error

@@ -333,3 +333,22 @@ def test_a_trait_is_in_the_first_line(tmp_path, invoke):
     write_rows(tmp_path / "in.jsonl", [{**row, "neg": [*row["neg"], "One passage for all"]} for row in rows(20)])
     out = invoke("check", "in.jsonl").out
     assert "33.3 %" in " ".join(out.splitlines()[:2])
+
+
+def test_many_sources_take_one_screen_and_sound_ones_a_line(invoke, tmp_path):
+    sound, damaged = FIXTURES / "sources" / "random.jsonl", POISONED
+    for n in range(30):
+        (tmp_path / f"s{n:02}.jsonl").write_bytes((damaged if n in (3, 17) else sound).read_bytes())
+    lines = invoke("check", *sorted(tmp_path.glob("s*.jsonl"))).out.splitlines()
+    assert len(lines) <= 40
+    assert [line.split()[0] for line in lines if " repair first " in line] == ["s03", "s17"]
+    assert sum(" usable " in line for line in lines) == 0
+    assert any("28 sources" in line for line in lines)
+
+
+def test_cautions_hold_no_sentence(tmp_path):
+    write_rows(tmp_path / "a.jsonl", rows(3))
+    check = api.check([tmp_path / "a.jsonl"])
+    values = [value for source in check.sources for item in source.cautions for value in item.values.values()]
+    assert values
+    assert all(isinstance(value, int | float) or value.isidentifier() for value in values)

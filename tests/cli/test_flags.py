@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typer.main import get_command
 from secid import api
 from secid.cli.app import COMMANDS, program
 from secid.results import Run
+from secid.results.catalogue import CAUTIONS, FINDINGS
 from secid.settings import DEFAULTS, FIELDS, GROUPS, TYPES, flag_of, resolve
 from tests.cli.conftest import ROOT
 
@@ -47,8 +49,8 @@ def flags_of(name: str) -> list[str]:
     return [item.name for item in command.params if item.param_type_name == "option"]
 
 
-def test_score_has_at_most_33_flags():
-    assert len(flags_of("score")) <= 33
+def test_score_has_at_most_35_flags():
+    assert len(flags_of("score")) <= 32
     assert set(flags_of("score")) - set(flags_of("ablate")) == {"ablate"}
 
 
@@ -127,3 +129,25 @@ def test_a_setting_typed_as_it_is_named_has_its_value(name, invoke, monkeypatch)
 def test_every_command_is_listed(invoke):
     lines = invoke("--help").out.splitlines()
     assert {line.split()[0] for line in lines if re.match(r"  [a-z]+ ", line)} >= set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", [name for name in FIELDS if not FIELDS[name].metadata["group"]])
+def test_a_flag_of_a_setting_without_one_is_answered_with_what_to_type(name, invoke):
+    for flag, value in ((name, "VALUE"), (f"no_{name}", "no")):
+        outcome = invoke("score", "a.jsonl", f"--{flag.replace('_', '-')}")
+        assert outcome.code == 2
+        assert f"--set {name}={value}" in outcome.err
+
+
+def test_score_has_thirty_flags():
+    flags = [item for item in get_command(program(["score"])).params if item.param_type_name == "option"]
+    assert len(flags) <= 31  # with --set
+
+
+def test_explain_prints_the_same_facts_as_json(invoke):
+    everything = json.loads(invoke("explain", "--json").out)
+    assert {*FINDINGS, *CAUTIONS} <= {*everything}
+    (facts,) = json.loads(invoke("explain", "hub", "--json").out).values()
+    assert facts == everything["hub"]
+    printed = "".join(invoke("explain", "hub").out.split())
+    assert all("".join(text.split()) in printed for text in facts.values())

@@ -30,7 +30,7 @@ def test_one_run_gives_several_pages(run, arguments, invoke):
     outcome = invoke("report", *arguments)
     assert outcome.code == 0
     sizes = [f"wrote {name}: {Path(name).stat().st_size:,} bytes" for name in ("a.html", "b.md")]
-    assert outcome.out.splitlines() == sizes
+    assert (outcome.out, outcome.err.splitlines()) == ("", sizes)
     assert listing(".") == ["a.html", "b.md", "run"]
 
 
@@ -103,3 +103,12 @@ def test_commands_name_the_folder_as_it_was_typed(run, tmp_path, invoke):
         ]
         assert {words[2] for words in commands} == {folder}
         assert f"report: {folder}/report.html" in out
+
+
+def test_json_is_the_document_that_a_file_would_hold(run, tmp_path, invoke):
+    shutil.copytree(tmp_path / run, tmp_path / "other")
+    for runs in ((run,), (run, "other")):
+        outcome = invoke("report", *runs, "--json", "-o", f"{len(runs)}.json")
+        assert outcome.code == 0
+        assert outcome.out == Path(f"{len(runs)}.json").read_text(encoding="utf-8")
+        assert json.loads(outcome.out)["schema_version"]

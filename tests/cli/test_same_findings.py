@@ -59,7 +59,7 @@ def test_a_sample_has_the_findings_of_the_whole_file(tiny, tmp_path, invoke: Inv
     sources = {"own": with_everything(), "clean": [*clean, {**clean[0], "neg": [*clean[0]["neg"]] * 2}]}
     files = [write_rows(tmp_path / f"{name}.jsonl", table) for name, table in sources.items()]
     check = invoke("check", *files, "--json", "--quiet").out
-    options = ("--encoder", tiny, "--set", "max_bad_fraction=1", "--quiet", "--controls", "none")
+    options = ("--encoder", tiny, "--set", "max_bad_fraction=1", "--quiet", "--set", "controls=none")
     score = invoke("score", *files, "--json", "--run", "run", *options, *sample)
     assert score.code == 0, score.err
     for name in sources:

@@ -197,7 +197,7 @@ def test_the_winner_of_every_setting_is_recorded(tiny, tmp_path, source, invoke,
     (tmp_path / "secid.toml").write_text("seed = 1\ntemperature = 0.1\nfirst-k = 1\n", encoding="utf-8")
     monkeypatch.setenv("SECID_TEMPERATURE", "0.2")
     monkeypatch.setenv("SECID_SEED", "5")
-    outcome = invoke("score", source, "--encoder", tiny, "--seed", 9, "--json", "--run", "run")
+    outcome = invoke("score", source, "--encoder", tiny, "--set", "seed=9", "--json", "--run", "run")
     settings = json.loads(outcome.out)["settings"]
     assert settings["seed"] == {"value": 9, "from": "flag"}
     assert settings["temperature"] == {"value": 0.2, "from": "SECID_TEMPERATURE"}

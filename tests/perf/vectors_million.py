@@ -105,7 +105,7 @@ def run(sources: list[Path], vectors: Path, controls: str, profile: Path | None,
     """One `secid score`: wall and processor seconds, peak memory, and the stages it reports."""
     with tempfile.TemporaryDirectory() as folder:
         start = [sys.executable, *(["-m", "cProfile", "-o", str(profile)] if profile else []), "-m", "secid"]
-        command = [*start, "score", *map(str, sources), "--encoder", str(vectors), "--controls", controls]
+        command = [*start, "score", *map(str, sources), "--encoder", str(vectors), "--set", f"controls={controls}"]
         before, began, most = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter(), 0
         environment = {**os.environ, "PYTHONPATH": str(tree)}
         with subprocess.Popen(

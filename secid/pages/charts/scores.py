@@ -17,7 +17,6 @@ from secid.pages.charts.svg import (
     numbers_across,
     tag,
     wide,
-    words,
 )
 from secid.pages.glossary import compares, kind_name, score_point
 from secid.pages.numbers import interval, is_unknown, letter, nats
@@ -25,10 +24,10 @@ from secid.pages.page import Chart, described
 from secid.pages.sanitize import short
 from secid.results import BudgetPoint, ControlResult, Measurement, Run
 
-ROW, NAME_ROW = 24.0, 16.0
-"""Heights of a row, and of the name of a control above."""
+ROW = 24.0
+"""Height of a row."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
-"""Controls whose score is drawn through the rows of the sources, by the words that label them."""
+"""Controls whose score is drawn through all rows, as the words that label them."""
 
 
 def forest_chart(run: Run) -> Chart | None:
@@ -45,7 +44,7 @@ def forest_chart(run: Run) -> Chart | None:
     note = (
         "Whiskers: 95 % CI.",
         "Sources with the same letter are statistically tied." if run.comparisons else "",
-        "Hollow circles: controls." if controls else "",
+        "Hollow circles: controls; dashed lines: random passages and known positives." if controls else "",
     )
     return Chart(
         title=title,
@@ -71,17 +70,14 @@ def _forest(run: Run, controls: Sequence[ControlResult], title: str, description
     """A row for each source and control: its letter, its name, and a strip as wide as the rest of the page."""
     items: list[Measurement] = [*run.sources, *controls]
     points = [score_point(item, run.budget) for item in items]
-    low, high = around([value for point in points for value in (*_ends(point, run.budget), point.nats)], zero=True)
+    low, high = around([value for point in points for value in (*_ends(point, run.budget), point.nats)])
     scale = Scale(low, high, 0.0, 100.0)
-    crossing = [item for item in controls if item.kind in REFERENCES]
-    places = [across(scale, score_point(item, run.budget).nats) for item in crossing]
-    top = NAME_ROW * len(crossing) + 3
-    names = [part for row, at in enumerate(places) for part in _head(REFERENCES[crossing[row].kind], at, row, top)]
-    grid, lines = grid_across(scale, ROW), [line(at, 0.0, at, ROW, "ref", "3 3") for at in places]
-    rows = [_row("", "", names, top)]
+    places = [across(scale, score_point(item, run.budget).nats) for item in controls if item.kind in REFERENCES]
+    grid = [*grid_across(scale, ROW), *(line(at, 0.0, at, ROW, "ref", "3 3") for at in places)]
+    rows = []
     for source, point in zip(run.sources, points, strict=False):
         group = source.rank_group if run.comparisons else 0
-        strip = [*grid, *lines, *_bar(point, run.budget, scale, "src")]
+        strip = [*grid, *_bar(point, run.budget, scale, "src")]
         band = "band" if group % 2 else None
         rows.append(_row(letter(group), short(source.name, NAME_CHARACTERS), strip, class_=band))
     for control, point in zip(controls, points[len(run.sources) :], strict=True):
@@ -93,16 +89,6 @@ def _forest(run: Run, controls: Sequence[ControlResult], title: str, description
 def _row(group: str, name: str, strip: Sequence[Markup], height: float = ROW, class_: str | None = None) -> Markup:
     cells = (tag("span", group or " "), tag("bdi", name or " "), wide(strip, height))
     return tag("div", Markup("").join(cells), class_=class_)
-
-
-def _head(name: str, at: str, row: int, bottom: float) -> list[Markup]:
-    """The name of a control that crosses the rows of the sources, next to its line, on the side with more room."""
-    y = NAME_ROW * (row + 1)
-    side = -1 if float(at[:-1]) > 50 else 1
-    return [
-        line(at, y - 12.0, at, bottom, "ref", "3 3"),
-        words(at, y, name, dx=5.0 * side, anchor="end" if side < 0 else None, class_="tick"),
-    ]
 
 
 def _bar(point: BudgetPoint, budget: float, scale: Scale, class_: str) -> list[Markup]:

@@ -48,10 +48,12 @@ def words(
     return tag("text", text or " ", x=x, y=y, dx=dx or None, text_anchor=anchor, class_=class_)
 
 
-def dot(x: str, y: float, class_: str, tip: str) -> Markup:
+def dot(x: str, y: float, class_: str, tip: str, radius: float = 4.5) -> Markup:
     """A source's filled dot, or a control's hollow one. tip: shown under the pointer."""
     fill = "none" if class_ == "ctl" else None
-    return tag("circle", tag("title", plain(tip)), cx=x, cy=y, r=4.5, class_=class_, stroke="currentColor", fill=fill)
+    return tag(
+        "circle", tag("title", plain(tip)), cx=x, cy=y, r=radius, class_=class_, stroke="currentColor", fill=fill
+    )
 
 
 def line(
@@ -129,12 +131,12 @@ class Scale:
         return self.start + (self.end - self.start) * ((value - low) / (high - low) if high > low else 0.5)
 
 
-def around(values: Sequence[float], *, zero: bool = False) -> tuple[float, float]:
-    """A range that holds all values with some air; from zero where asked; never empty."""
-    known = [value for value in values if isfinite(value)] or [0.0, 1.0]
-    low, high = (min(0.0, *known), max(known)) if zero else (min(known), max(known))
-    air = (high - low) * 0.06 or abs(high) * 0.05 or 1.0
-    return (low if zero and low >= 0 else low - air, high + air)
+def around(values: Sequence[float]) -> tuple[float, float]:
+    """A range from zero that holds all values with some air; never empty."""
+    known = [0.0, *(value for value in values if isfinite(value))]
+    low, high = min(known), max(known)
+    air = (high - low) * 0.06 or 1.0
+    return (low - air if low < 0 else low, high + air)
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from secid.pages.answer import full_answer_table
+from secid.pages.answer import answer_table
 from secid.pages.charts.hardness import hardness_chart
 from secid.pages.charts.scores import forest_chart
 from secid.pages.findings import findings_of, heat_table
@@ -50,7 +50,7 @@ def page_of(run: Run) -> Page:
             f"{named(run.encoder.name)}"
         ),
         verdict=verdict(run),
-        answer=full_answer_table(run),
+        answer=answer_table(run, full=True),
         pictures=tuple(chart for chart in charts if chart is not None),
         findings=findings_of(run),
         controls=controls_line(run),

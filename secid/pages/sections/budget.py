@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from secid.pages.glossary import equal_numbers, terms
+from secid.pages.glossary import equal_numbers, terms, why_not
 from secid.pages.numbers import SPACE, budget, count, fraction, listed, nats, percent
 from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.sanitize import named, plain
@@ -78,7 +78,7 @@ def _meaning(run: Run) -> str:
 def _crossings(run: Run) -> str:
     """Where sources change places, from B = 1 to the largest budget of the curves that compare."""
     if "crossings" in run.not_evaluated:
-        return f"Crossings were not evaluated: {plain(run.not_evaluated['crossings']).rstrip('.')}."
+        return f"Crossings were not evaluated: {why_not(run.not_evaluated['crossings'])}."
     if len(run.sources) < 2:
         return ""
     if not run.crossings:

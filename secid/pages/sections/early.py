@@ -17,7 +17,7 @@ def early_sentences(run: Run, stop: EarlyStop) -> list[str]:
     """What the looks needed, what is decided of these files, and what would decide more."""
     pairs = [f"{named(first)} and {named(second)}" for first, second in stop.undecided]
     tie = "" if stop.tie_nats is None else f" Differences below {nats(stop.tie_nats)} nats count as ties."
-    counted = _limited(run) and run.idf.corpus != "uniform"
+    counted = _limit(run) is not None and run.idf.corpus != "uniform"
     files = f"these files, with the document frequencies of {_max_records(run)}" if counted else "these files"
     needed = (
         f"Scoring stopped after {count(stop.n_texts_encoded)} of {count(stop.n_texts)} distinct texts, cached ones "
@@ -39,18 +39,17 @@ def _more_queries(run: Run, stop: EarlyStop) -> str:
     return " All queries were scored: only other files could decide."
 
 
-def _limited(run: Run) -> bool:
-    """Whether --max-records left anything out or may have."""
+def _limit(run: Run) -> int | None:
+    """The number of --max-records, where it left anything out or may have."""
     entry = run.settings.get("max_records")
-    is_set = isinstance(entry, Mapping) and entry.get("value") is not None
-    return is_set and any(source.n_not_sampled for source in run.sources)
+    limit = entry.get("value") if isinstance(entry, Mapping) else None
+    return limit if isinstance(limit, int) and any(source.n_not_sampled for source in run.sources) else None
 
 
 def _max_records(run: Run) -> str:
-    """The flag with its number; without, where an edited report holds none."""
-    entry = run.settings.get("max_records")
-    limit = entry.get("value") if isinstance(entry, Mapping) else None
-    return f"--max-records {count(limit)}" if isinstance(limit, int) else "--max-records"
+    """The flag with its number; without, where there is none."""
+    limit = _limit(run)
+    return "--max-records" if limit is None else f"--max-records {count(limit)}"
 
 
 def _whole(run: Run, stop: EarlyStop) -> str:
@@ -59,7 +58,7 @@ def _whole(run: Run, stop: EarlyStop) -> str:
     if not n_tied or not any(source.n_not_sampled for source in run.sources):
         return ""
     all_looks = len(stop.looks) >= len(stop.planned_looks)
-    how = f"raise {_max_records(run)}" if _limited(run) and all_looks else "score without --until-ranked"
+    how = f"raise {_max_records(run)}" if _limit(run) is not None and all_looks else "score without --until-ranked"
     return f" {plural(n_tied, 'pair')} tied in this way: to narrow the intervals, {how}."
 
 

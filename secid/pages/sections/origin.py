@@ -8,7 +8,7 @@ from typing import Any
 from secid.pages.glossary import by_reason, in_plain_words, missing_lines, recipe_line, terms
 from secid.pages.numbers import count, fraction, percent, seconds
 from secid.pages.page import Section, Table, foreign, number, text
-from secid.pages.sanitize import named, plain
+from secid.pages.sanitize import named, plain, short
 from secid.records import REASONS
 from secid.results import Overlap, Run
 from secid.settings import value_text
@@ -82,7 +82,7 @@ def _left_out(run: Run) -> tuple[Table, ...]:
         (
             plain(source.name),
             in_plain_words(item.reason),
-            plain(f"{_tail(item.path)}:{item.line}"),
+            plain(f"{short(item.path, PATH_LIMIT)}:{item.line}"),
             plain(item.detail, DETAIL_LIMIT),
         )
         for source in run.sources
@@ -94,17 +94,18 @@ def _left_out(run: Run) -> tuple[Table, ...]:
 
 def _files(run: Run) -> Table:
     rows = tuple(
-        (_tail(file.path), plain(source.name), plain(file.mapping, VALUE_LIMIT), count(file.n_bytes), file.sha256[:16])
+        (
+            short(file.path, PATH_LIMIT),
+            plain(source.name),
+            plain(file.mapping, VALUE_LIMIT),
+            count(file.n_bytes),
+            file.sha256[:16],
+        )
         for source in run.sources
         for file in source.paths
     )
     columns = (foreign("file"), foreign("source"), foreign("columns"), number("bytes"), text("SHA-256, its start"))
     return Table(caption="Files", columns=columns, rows=rows)
-
-
-def _tail(path: str) -> str:
-    """A path that keeps its end, the file's name."""
-    return plain(path if len(path) <= PATH_LIMIT else "…" + path[len(path) - PATH_LIMIT + 1 :])
 
 
 def origin_section(run: Run) -> Section:
@@ -170,12 +171,12 @@ def _number(value: Any) -> str:
 
 
 def _environment(run: Run) -> tuple[tuple[str, str], ...]:
-    rows = []
-    for name, value in run.environment.items():
-        if isinstance(value, Mapping):
-            rows.append(
-                (plain(str(name)), ", ".join(f"{plain(str(key))} {plain(str(item))}" for key, item in value.items()))
-            )
-        else:
-            rows.append((plain(str(name)), plain(str(value), VALUE_LIMIT)))
-    return tuple(rows)
+    return tuple(
+        (
+            plain(str(name)),
+            ", ".join(f"{plain(str(key))} {plain(str(item))}" for key, item in value.items())
+            if isinstance(value, Mapping)
+            else plain(str(value), VALUE_LIMIT),
+        )
+        for name, value in run.environment.items()
+    )

@@ -57,8 +57,8 @@ def _sampled(run: Run) -> str:
     if not any(source.n_not_sampled for source in run.sources):
         return ""
     return (
-        "Scores, hardness and findings of the encoder are of the sampled queries; findings of the texts are of every "
-        "row."
+        "Scores, hardness, and findings that need tokens or the encoder are of the sampled queries; findings of the "
+        "texts are of every row."
     )
 
 

@@ -11,6 +11,12 @@ from secid.results import Run
 from secid.settings import flag_of
 
 SHOWN_NAMES = 4
+MISREADS: Mapping[str, str] = {
+    "cut": "cuts words at their vowel signs or other marks",
+    "fused": "makes one word of a whole sentence in scripts without spaces",
+    "decomposed": "takes decomposed letters (NFD) for other letters than composed ones",
+}
+"""What a tokenizer does to words, by the kind of a warning or caution."""
 
 
 def warning_sentences(run: Run) -> tuple[str, ...]:
@@ -45,7 +51,8 @@ def _inactive(source: str, values: Mapping[str, Any]) -> str:
 def _misread(_: str, values: Mapping[str, Any]) -> str:
     shares = [f"{percent(share)} of the texts of {named(name)}" for name, share in values["sources"].items()]
     where = listed(shares, SHOWN_NAMES)
-    return f"Use --tokenizer {values['best']}: {plain(values['tokenizer'])} {plain(values['effect'])} ({where})."
+    does = MISREADS.get(values["effect"], "misreads words")
+    return f"Use --tokenizer {values['best']}: {plain(values['tokenizer'])} {does} ({where})."
 
 
 def _few_queries(source: str, values: Mapping[str, Any]) -> str:
@@ -72,7 +79,7 @@ def _unequal(_: str, values: Mapping[str, Any]) -> str:
 
 
 def _no_value(source: str, values: Mapping[str, Any]) -> str:
-    return f"{named(source)} has no value of {named(values['column'])} in any row: all are in the slice without one."
+    return f"No row of {named(source)} has a value of {named(values['column'])}: all are in the slice without one."
 
 
 def _mixed(source: str, values: Mapping[str, Any]) -> str:
@@ -86,7 +93,7 @@ def _mixed(source: str, values: Mapping[str, Any]) -> str:
 def _no_common_value(_: str, values: Mapping[str, Any]) -> str:
     own = [f"{named(name)} has {listed([named(value) for value in of])}" for name, of in values["sources"].items()]
     return (
-        f"No slice compares some of the sources: write the values of {named(values['column'])} alike in all "
+        f"Some sources share no slice: write the values of {named(values['column'])} the same way in all "
         f"({listed(own, SHOWN_NAMES)})."
     )
 

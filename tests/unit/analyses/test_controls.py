@@ -193,4 +193,4 @@ def test_controls_are_chosen_by_name():
     assert chosen_kinds("shuffled, random") == ("random", "shuffled")
     assert chosen_kinds("dense pool, known-positive,bm25_pool") == ("known_positive", "bm25_pool", "dense_pool")
     for wrong in ("rnadom", "all,random"):
-        assert f"'{wrong}'" in refusal(lambda wrong=wrong: chosen_kinds(wrong), UsageError, "--controls")
+        assert f"'{wrong}'" in refusal(lambda wrong=wrong: chosen_kinds(wrong), UsageError, "--set controls")

@@ -66,6 +66,19 @@ def run(folder: Path, texts: list[str], *, limit: float = 10**9, role: str = "pa
     return outcome
 
 
+def in_parts(folder: Path, cleared_at: int | None = None) -> Any:
+    """A closed embedder that has encoded TEXTS in parts. cleared_at: the part after which the cache is cleared."""
+    encoder = from_callable(Counting(), "counting", fingerprint=FINGERPRINT)
+    own = embedder(encoder, TEXTS, folder.with_name("work"), cache_dir=str(folder))
+    for start in range(0, 700, 100):
+        own.passages(np.arange(start, start + 100))
+        if start == cleared_at:
+            own._cache.flush()
+            assert CacheFolder(folder, 10**9).clear() > 0
+    own.close()
+    return own
+
+
 def segments(folder: Path) -> list[Path]:
     return finished(folder / FINGERPRINT)
 
@@ -293,11 +306,8 @@ def test_a_segment_grows_and_readers_see_whole_rows(folder: Path, small_blocks: 
 
 def test_one_run_leaves_one_segment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "SEAL_SECONDS", 0.0)
-    encoder = from_callable(Counting(), "counting", fingerprint=FINGERPRINT)
-    own = embedder(encoder, TEXTS, folder.with_name("work"), cache_dir=str(folder))
-    for start in range(0, 700, 100):
-        own.passages(np.arange(start, start + 100))
-    own.close()
+    own = in_parts(folder)
+    assert own._progress.notes == []
     assert len(segments(folder)) == 1
     assert run(folder, TEXTS).n_cached == 700
 
@@ -314,14 +324,7 @@ def test_clear_leaves_what_is_not_sealed(folder: Path) -> None:
 
 def test_a_segment_that_is_cleared_while_it_grows_ends_no_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "SEAL_SECONDS", 0.0)
-    encoder = from_callable(Counting(), "counting", fingerprint=FINGERPRINT)
-    own = embedder(encoder, TEXTS, folder.with_name("work"), cache_dir=str(folder))
-    for start in range(0, 700, 100):
-        own.passages(np.arange(start, start + 100))
-        own._cache.flush()
-        if start == 300:
-            assert CacheFolder(folder, 10**9).clear() > 0
-    own.close()
+    own = in_parts(folder, cleared_at=300)
     assert own._progress.notes == []
     assert run(folder, TEXTS).n_cached in (200, 300)
 
@@ -440,6 +443,15 @@ def test_no_room_at_all(folder: Path) -> None:
     outcome = run(folder, TEXTS, limit=10)
     assert len(outcome.notes) == 1
     assert CacheFolder(folder, 10).info().n_bytes == 0
+
+
+def test_a_full_disk_is_not_blamed_on_the_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**6, 10**6, 0))
+    cache = Cache(CacheFolder(folder, None), FINGERPRINT)
+    cache.expect(700, 16)
+    (note,) = cache.notes
+    assert (" 0 of 700 " in note, flag_of("cache_gb") in note, flag_of("cache_dir") in note) == (True, False, True)
 
 
 def test_the_default_limit_follows_the_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -646,8 +658,11 @@ def test_an_interrupted_run_keeps_what_was_done(folder: Path) -> None:
         return rows_of(texts)
 
     encoder = from_callable(function, "interrupted", fingerprint=FINGERPRINT)
+    own = embedder(encoder, TEXTS, folder.with_name("work"), cache_dir=str(folder))
     with pytest.raises(KeyboardInterrupt):
-        embedded(encoder, TEXTS, folder.with_name("work"), cache_dir=str(folder))
+        own.everything()
+    (note,) = own._progress.notes
+    assert " 512 " in note
     assert run(folder, TEXTS).n_cached == 512
 
 

@@ -171,10 +171,10 @@ def test_leaks_are_counted_by_query_and_role_with_their_places(tmp_path):
     source = api.check([write(tmp_path / "own.jsonl", rows)], against_eval=against).sources[0]
     queries, passages = source.caution("eval_query"), source.caution("eval_passage")
     assert queries.n == 2
-    assert queries.detail.startswith("1 exactly, 1 nearly; 2 of 3")
+    assert queries.values == {"n_exact": 1, "n_evaluation": 2, "n_evaluation_all": 3}
     assert [example.line for example in queries.examples] == [1, 6]
     assert passages.n == 2
-    assert passages.detail.endswith("1 as positives, 1 as negatives")
+    assert (passages.values["n_positives"], passages.values["n_negatives"]) == (1, 1)
     assert {example.line for example in passages.examples} == {1, 10}
     assert "resembles" in passages.examples[1].detail
 

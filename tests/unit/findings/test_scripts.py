@@ -9,6 +9,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from secid.encode.locate import offline_minilm
 from secid.encode.tokens import Tokeniser
 from secid.findings.scripts import READ_CHARACTERS, UNKNOWN, unknown_scripts
+from secid.pages.glossary import REASONS
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.unit.findings.planned import pool_of
 from tests.unit.scoring.made_rows import clean_rows
@@ -104,4 +105,5 @@ def test_a_run_counts_such_negatives_and_says_why_it_cannot(tmp_path):
     assert run.sources[0].status == "usable"
     without = scored(tmp_path, {"a": rows}, HashEncoder()).run
     assert without.sources[0].finding("unknown_script") is None
-    assert "tokenizer" in without.not_evaluated["unknown_script"]
+    assert without.not_evaluated["unknown_script"] == "no_tokenizer"
+    assert {*without.not_evaluated.values()} <= {*REASONS}

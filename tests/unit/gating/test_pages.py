@@ -14,7 +14,7 @@ from rich.console import Console
 from secid.errors import UsageError
 from secid.gating.policy import CHECK_NAMES
 from secid.pages.annotations import PER_LEVEL, SUMMARY_BYTES, append_step_summary, github_annotations
-from secid.pages.explain import explain_text
+from secid.pages.explain import explained
 from secid.pages.gate_page import GATE_FORMATS, gate_page, verdict_json
 from secid.pages.junit import to_junit
 from secid.pages.terminal import print_page
@@ -195,9 +195,9 @@ def test_a_row_that_was_left_out_has_its_reason():
 
 def test_names_of_checks_are_explained():
     for name in CHECK_NAMES:
-        assert explain_text(name).count("\n") > 1
+        assert len(*explained(name).values()) > 1
     with pytest.raises(UsageError):
-        explain_text("findings.nothing")
+        explained("findings.nothing")
 
 
 def test_every_page_marks_a_trial_period_and_vacuous_limits():

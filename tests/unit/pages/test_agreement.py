@@ -40,9 +40,9 @@ def agreement(**changes):
     return Agreement(**{**fields, **changes})
 
 
-def printed(*items, width=80):
+def printed(*items, width=80, legend=False):
     stream = io.StringIO()
-    print_agreement(Console(file=stream, width=width, highlight=False), items)
+    print_agreement(Console(file=stream, width=width, highlight=False), items, legend=legend)
     return stream.getvalue()
 
 
@@ -50,6 +50,11 @@ def test_the_conclusion_comes_first_and_once():
     text = " ".join(printed(agreement(), agreement(metric="mrr")).split())
     assert text.startswith(chance((agreement(), agreement(metric="mrr"))))
     assert text.count(SEVERAL_COLUMNS) == text.count(LEAKAGE) == 1
+
+
+def test_the_legend_has_every_number():
+    text = printed(*(agreement(number=name) for name in ("ECI_sem", "ECI at B = 10", "mnrl_loss_pair")), legend=True)
+    assert all(f"\n{term}: " in text for term in ("tau", "regret", "ECI_sem", "ECI at B", "MNRL loss", "pair, record"))
 
 
 def test_all_three_have_their_intervals():

@@ -21,9 +21,9 @@ def test_ticks_are_round_few_and_inside(low, width):
     assert all(low - width * 1e-6 <= tick <= low + width * (1 + 1e-6) for tick in found)
 
 
-@given(st.lists(st.floats(-1e6, 1e6), max_size=5), st.booleans())
-def test_a_range_holds_its_values_and_is_never_empty(values, zero):
-    low, high = around(values, zero=zero)
+@given(st.lists(st.floats(-1e6, 1e6), max_size=5))
+def test_a_range_holds_its_values_and_is_never_empty(values):
+    low, high = around(values)
     assert low < high
     assert all(low <= value <= high for value in values)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from secid.pages.answer import answer_table, full_answer_table
+from secid.pages.answer import answer_table
 from secid.pages.findings import findings_of, heat_table, most_urgent, negatives, ranked, statuses_line
 from secid.pages.sanitize import without_isolates
 from secid.pages.sections import page_of
@@ -87,7 +87,7 @@ def test_where_random_passages_are_not_below_every_source_nothing_is_said_of_the
 def test_a_single_source_has_no_rank():
     (source,) = ONE.sources
     assert "rank" in ranking(random_passages(ONE, 0.3))
-    assert column(answer_table(ONE), "tie") == ["–"]
+    assert column(answer_table(ONE, full=False), "tie") == ["–"]
     assert source.name in verdict(ONE)[0]
 
 
@@ -111,7 +111,7 @@ def test_warnings_come_right_after_the_headline_and_are_counted():
 
 
 def test_the_answer_has_a_row_a_source_with_its_numbers():
-    table = full_answer_table(RUN)
+    table = answer_table(RUN, full=True)
     assert column(table, "source") == list(NAMES)
     assert column(table, "status") == ["usable", "usable", "usable", "repair first", "usable"]
     assert column(table, "score ± CI")[0] == "0.546 ±0.035"
@@ -216,7 +216,7 @@ def test_the_most_urgent_findings_are_chosen_over_all_sources():
 
 def test_a_source_without_a_sound_negative_has_none_left():
     rest = replace(RUN.sources[3].without_flagged, n_triplets=0, eci_nats=None, interval_95=None)
-    table = full_answer_table(replace(RUN, sources=(replace(RUN.sources[3], without_flagged=rest),)))
+    table = answer_table(replace(RUN, sources=(replace(RUN.sources[3], without_flagged=rest),)), full=True)
     assert column(table, "score without defects") == ["none left"]
 
 

@@ -159,7 +159,7 @@ def test_labelled_pairs_count_as_the_rows_that_they_are(tmp_path):
     assert (source.n_read, source.n_used, source.n_records) == (160, 155, 39)
     assert source.skipped == {"empty_negative": 1, "no_positive": 4}
     bad = source.caution("malformed_rows")
-    assert (bad.n, bad.fraction, bad.detail) == (4, 4 / 160, "no_positive 4")
+    assert (bad.n, bad.fraction, bad.values) == (4, 4 / 160, {"no_positive": 4})
     assert source.finding("empty").n_negatives == 1  # no malformed row, but a finding
 
 
@@ -217,7 +217,7 @@ def test_unsegmented_text_leaves_the_gate_inactive_and_the_remedy_works(tmp_path
     source = check_one(tmp_path, CHINESE)
     gate = source.caution("inactive_lexical_gate")
     assert (gate.exceeded, gate.fraction, source.positive_coverage_mean) == (True, 1.0, 0.0)
-    assert "with --tokenizer multilingual" in gate.detail
+    assert gate.values["best"] == "multilingual"
     other = check_one(tmp_path, CHINESE, tokenizer="multilingual")
     assert not other.caution("inactive_lexical_gate").exceeded
     assert other.positive_coverage_mean > 0.1
@@ -230,7 +230,7 @@ def test_words_that_the_tokenizer_cuts_are_a_caution(tmp_path):
     ]
     misfit = check_one(tmp_path, hindi).caution("tokenizer_misfit")
     assert (misfit.n, misfit.fraction, misfit.exceeded) == (24, 1.0, True)
-    assert "alphanumeric " in misfit.detail
+    assert (misfit.values["tokenizer"], misfit.values["effect"]) == ("alphanumeric", "cut")
     assert check_one(tmp_path, hindi, tokenizer="multilingual").caution("tokenizer_misfit").n == 0
 
 

@@ -1,0 +1,18 @@
+"""Which negatives are so near to their query that they may be relevant: the margins of METHOD 10.
+
+s_qn, s_qp : scores of the negative and of its positive for one query, of any scorer; tensors or arrays of one shape.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+Margin = Literal["absolute", "relative", "maximum"]
+
+
+def flagged(s_qn: Any, s_qp: Any, margin: Margin, value: float) -> Any:
+    """Booleans of the same shape: absolute s_qn >= s_qp - m, relative s_qn >= s_qp - r |s_qp|, maximum s_qn >= M.
+
+    The relative margin equals s_qp (1 - r) for positive scores and stays meaningful below zero. Source: METHOD 10.
+    """
+    return s_qn >= {"absolute": s_qp - value, "relative": s_qp - value * abs(s_qp), "maximum": value}[margin]
