@@ -286,12 +286,12 @@ def _refuse_invalid_combinations(settings: Settings, others: Sequence[str]) -> N
 
 def _refuse_one_encoder_twice(encoders: Sequence[str | Encoder | None]) -> None:
     """Raises UsageError if two names mean one encoder, before anything is read or encoded."""
-    from secid.encode.locate import meant
+    from secid.encode.locate import full_name
 
     names: dict[str, str] = {}
     for encoder in encoders:
         typed = encoder if isinstance(encoder, str) or encoder is None else encoder.info.name
-        name = meant(typed or "")
+        name = full_name(typed or "")
         if name in names:
             raise UsageError(
                 f"{names[name]} and {typed} are one encoder", where="--encoder", remedy="name each encoder once"

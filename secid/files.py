@@ -113,6 +113,7 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
 NO_ROOM = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
 """The disk, a quota, or the limit on the size of a file."""
 REMEDY = "free some, or use another directory: TMPDIR for work files, --run for those of a run"
+LIMITED = "raise the limit on the size of a file: ulimit -f unlimited"
 WORK_PREFIX = f"secid-{platform.node()}-"
 """Begins the names of work folders. On a shared disk, those of other machines cannot be told from abandoned ones."""
 UNLOCKED_SECONDS = 60.0
@@ -139,7 +140,14 @@ def work_folder(inside: Path | None = None) -> Iterator[Path]:
         except (OSError, sqlite3.OperationalError) as error:
             if not _no_room(error):
                 raise
-            raise OutputError(f"no room left for work files ({plainly(error)})", where=name, remedy=REMEDY) from error
+            raise OutputError(
+                f"no room left for work files ({plainly(error)})", where=name, remedy=remedy_of(error)
+            ) from error
+
+
+def remedy_of(error: Exception) -> str:
+    """What to do where there is no room for work files."""
+    return LIMITED if isinstance(error, OSError) and error.errno == errno.EFBIG else REMEDY
 
 
 @contextmanager

@@ -73,8 +73,8 @@ class Settings:
     pooling: Pooling | None = setting(None, "Pooling of token vectors, instead of the encoder's own.")
     query_prefix: str | None = setting(None, "Text before each query, not the encoder's own.", "Encoder")
     passage_prefix: str | None = setting(None, "Text before each passage, not the encoder's own.", "Encoder")
-    query_prompt: str | None = setting(None, "Which of the encoder's prompts goes before queries.")
-    passage_prompt: str | None = setting(None, "Which of the encoder's prompts goes before passages.")
+    query_prompt: str | None = setting(None, "Name of the encoder's prompt for queries.", "Encoder", "NAME")
+    passage_prompt: str | None = setting(None, "Name of the encoder's prompt for passages.", "Encoder", "NAME")
     max_length: int | None = setting(None, "Longest input in tokens; longer texts are cut.", "Encoder", ge=1)
     normalize: bool | None = setting(None, "Whether vectors are scaled to unit length by the encoder's recipe.")
     truncate_dim: int | None = setting(None, "Keep only the first dimensions of a vector.", ge=1)
@@ -92,7 +92,7 @@ class Settings:
 
     # score
     temperature: float = setting(0.05, "Softmax temperature of the gates.", "Score", ge=1e-6, le=1e6)
-    tokenizer: Tokenizer = setting("alphanumeric", "Splits texts into words for the lexical gate.", "Score")
+    tokenizer: Tokenizer = setting("alphanumeric", "Splits texts for the lexical gate.", "Score")
     idf: IdfCorpus = setting("pooled", "Documents over which the inverse document frequencies are counted.")
     budget: float = setting(
         1.0,

@@ -94,7 +94,10 @@ def main(arguments: list[str]) -> int:
 
 def _no_room(error: OSError) -> int:
     """A full disk is nobody's mistake."""
-    _say(f"secid: cannot write: {error.strerror}\n  free space for the output and temporary files, and run it again")
+    from secid.files import LIMITED
+
+    remedy = LIMITED if error.errno == errno.EFBIG else "free space for the output and temporary files"
+    _say(f"secid: cannot write: {error.strerror}\n  {remedy}, and run it again")
     return WRONG_USE
 
 

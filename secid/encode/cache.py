@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from secid.encode.cache_folder import CacheFolder, finished, quarantine
-from secid.encode.embed import host_rows
+from secid.encode.cache_folder import CacheFolder, quarantine, readable_segments
 from secid.encode.keys import Keys, Words, find, key_words
 from secid.encode.protocol import Float32Rows
 from secid.encode.segment import MARKED_KEY_BYTES, DamagedSegmentError, Segment, SegmentWriter
+from secid.encode.transfer import host_rows
 from secid.errors import plainly
 from secid.settings import Settings, flag_of
 
@@ -49,6 +49,7 @@ class Cache:
     """The cached rows of one encoder: looked up in segments, and added to a segment by a thread in the background.
 
     name  : the encoder's, for `secid cache info`.   half: keep rows in 16 bits, as the encoder computes them.
+    n_written : rows of this run in it, all of them sealed after `flush`.
     notes : what the user should know: damaged segments, failures of the disk, the limit. Each is said once.
     """
 
@@ -60,6 +61,7 @@ class Cache:
         self.notes: list[str] = []
         self._in_use: set[Path] = set()  # segments that this run read or wrote: never removed by it
         self._own: set[Path] = set()
+        self.n_written = 0
         self._room = self._expected = 0  # bytes: that this run may write, and that are to come
         self._is_short = False
         self._writer: SegmentWriter | None = None
@@ -77,7 +79,7 @@ class Cache:
     @property
     def dimension(self) -> int | None:
         """Length of a cached row; None if no segment can be read."""
-        for folder in finished(self._home):
+        for folder in readable_segments(self._home):
             with suppress(DamagedSegmentError, OSError):
                 return int(Segment(folder).meta["dimension"])
         return None
@@ -95,7 +97,7 @@ class Cache:
         order = np.argsort(high, kind="stable")
         asked = order, high[order], low[order]
         unread: list[OSError] = []
-        for folder in finished(self._home):
+        for folder in readable_segments(self._home):
             if folder in self._own or cached.all():
                 continue
             try:
@@ -124,8 +126,8 @@ class Cache:
         if n_bytes > self._room and self._writes and not self._is_short:
             self._is_short = True
             self.notes.append(
-                f"the embedding cache has room for {self._room / 1e9:,.1f} of {n_bytes / 1e9:,.1f} GB of new rows: a "
-                f"next run encodes the rest again; {flag_of('cache_gb', 'N')} raises the limit"
+                f"the embedding cache has room for {self._room // self._size(1, dimension):,} of {n_rows:,} new rows: "
+                f"a next run encodes the rest again; {self._folder.remedy}"
             )
 
     def add(self, keys: Keys, rows: Any, truncated: NDArray[np.bool_]) -> None:
@@ -179,6 +181,7 @@ class Cache:
         except Exception as error:  # memory too: half a batch must not be sealed
             self._fail(error)
             return
+        self.n_written += len(keys)
         self._room -= size
         self._expected = max(0, self._expected - size)
         if self._writer.n_bytes >= SEAL_BYTES:

@@ -18,7 +18,7 @@ class Description:
     heads        : modules after the pooling, in order, such as "dense 768 to 3072"; a final normalisation
                    is in info.normalize instead.
     truncate_dim : number of leading dimensions that are used; None for all.
-    not_asked    : checks of the self-test that do not apply to stored rows.
+    not_asked    : checks of the self-test that do not apply: to stored rows, or to rows that are not finite.
     """
 
     info: EncoderInfo

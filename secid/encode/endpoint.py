@@ -27,7 +27,7 @@ from secid.settings import Settings
 
 KEY_VARIABLES = ("SECID_API_KEY", "OPENAI_API_KEY")
 
-UNUSED = ("revision", "pooling", "max_length", *MODEL_FIELDS)
+UNUSED = ("revision", "pooling", "query_prompt", "passage_prompt", "max_length", *MODEL_FIELDS)
 """Settings that only the server can choose."""
 
 TEXTS_PER_REQUEST = 64
@@ -40,6 +40,8 @@ REQUESTS_AT_ONCE = 4
 
 class EndpointEncoder:
     """Sends texts with their prefix in batches; checks, truncates and scales the rows that come back."""
+
+    failures: tuple[str, ...] = ()
 
     def __init__(self, http: Http, url: str, model: str, info: EncoderInfo, truncate_dim: int | None) -> None:
         self.info = info

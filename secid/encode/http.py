@@ -44,7 +44,7 @@ class Http:
     ) -> None:
         self._key = key
         self._notify = notify
-        self._notified = False
+        self._notified = self._answered = False
         self._tries = tries
         self._sleep = sleep
         try:
@@ -66,8 +66,8 @@ class Http:
     def ask(self, url: str, document: Mapping[str, Any] | None = None) -> Any:
         """The JSON answer to a GET, or to a POST of `document`.
 
-        Raises EncoderError: at once if the request is rejected, after `tries` if the server is busy (429),
-        broken (5xx), unreachable or silent, or if its response is not JSON.
+        Raises EncoderError: at once if the request is rejected, or the first connection refused; after `tries` if the
+        server is busy (429), broken (5xx), unreachable or silent, or if its response is not JSON.
         """
         problem, wait = "", 0.0
         for attempt in range(self._tries):
@@ -80,7 +80,14 @@ class Http:
                 answer = self._client.request("GET" if body is None else "POST", url, content=body)
             except (httpx2.HTTPError, httpx2.InvalidURL) as error:
                 problem = self._scrub(str(error) or type(error).__name__)
+                if not self._answered and isinstance(error, (httpx2.ConnectError, httpx2.InvalidURL)):
+                    raise EncoderError(
+                        f"cannot be reached: {problem}",
+                        where=url,
+                        remedy="check the address and that a server runs there",
+                    ) from None
                 continue
+            self._answered = True
             if answer.is_success:
                 try:
                     return json.loads(answer.content)

@@ -17,7 +17,7 @@ import torch
 from secid.encode.cache_folder import hash_memory
 from secid.encode.device import choose_devices, choose_dtype, default_budget
 from secid.encode.hashes import files_sha256
-from secid.encode.locate import Located, locate, weight_files
+from secid.encode.locate import Location, locate, weight_files
 from secid.encode.modules import AGAIN, Json, Repository, read_json, read_repository
 from secid.encode.parts import Parts
 from secid.encode.protocol import Role
@@ -28,7 +28,7 @@ from secid.files import write_whole
 from secid.results import EncoderInfo
 from secid.settings import RECIPE_FIELDS, Settings, flag_of
 
-RECIPE_VERSION = 2
+RECIPE_VERSION = 3
 """Of the code that turns token ids into rows: one more where it changes them, so that no cached row is mixed up."""
 
 
@@ -39,8 +39,8 @@ def load_transformer(settings: Settings) -> TransformerEncoder:
     flags and libraries is loaded only if some text is not cached. Any other is loaded now, so that errors come before
     any work. Raises EncoderError, with a remedy, if anything is missing or not understood.
     """
-    located = locate(settings)
-    repository = read_repository(located.folder, located.name, settings)
+    location = locate(settings)
+    repository = read_repository(location.folder, location.name, settings)
     weights = weight_files(repository.inner, settings.allow_pickle)
     if not weights:
         raise _no_weights(repository.inner)
@@ -52,15 +52,15 @@ def load_transformer(settings: Settings) -> TransformerEncoder:
     weights_sha256 = files_sha256(weights, hash_memory(settings))
     contents = _contents(repository, weights_sha256, settings, DTYPE_NAMES[dtype])
     memory = _memory(repository, prefixes, contents, settings)
-    known = _remembered(memory, repository.inner)
-    parts = Parts(repository, prefixes, settings, devices, dtype, known)
-    if known is None:
+    earlier = _recall(memory, repository.inner)
+    parts = Parts(repository, prefixes, settings, devices, dtype, earlier)
+    if earlier is None:
         parts.load()
         _remember(memory, parts)
     recipe = parts.recipe
     info = EncoderInfo(
-        name=located.name,
-        revision=located.revision,
+        name=location.name,
+        revision=location.revision,
         weights_sha256=weights_sha256,
         pooling=recipe.pooling,
         query_prefix=recipe.query_prefix,
@@ -72,7 +72,7 @@ def load_transformer(settings: Settings) -> TransformerEncoder:
         dim=parts.dimension,
         fingerprint=_fingerprint(recipe, contents),
         rules=dict(recipe.rules),
-        notes=_notes(located, recipe, settings, weights),
+        notes=_notes(location, recipe, settings, weights),
     )
     return TransformerEncoder(parts, info, settings.batch_tokens or default_budget(devices[0], dtype))
 
@@ -80,10 +80,10 @@ def load_transformer(settings: Settings) -> TransformerEncoder:
 DTYPE_NAMES = {torch.float32: "float32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
-def _notes(located: Located, recipe: Recipe, settings: Settings, weights: list[Path]) -> tuple[str, ...]:
+def _notes(location: Location, recipe: Recipe, settings: Settings, weights: list[Path]) -> tuple[str, ...]:
     notes = [*recipe.notes]
-    if located.note:
-        notes.append(located.note)
+    if location.note:
+        notes.append(location.note)
     if settings.trust_remote_code:
         notes.append("the repository's own Python code was allowed to run")
         if _code_elsewhere(recipe.folder):
@@ -156,12 +156,13 @@ def _memory(repository: Repository, prefixes: Mapping[Role, Prefix], contents: J
     family, rule = family_in(repository)
     flags = {name: getattr(settings, name) for name in (*RECIPE_FIELDS, "trust_remote_code", "allow_pickle")}
     tokenizer = read_json(repository.inner / "tokenizer_config.json")
-    stated = [repository.sentence, repository.stated, tokenizer, repository.own_code, family and family.key, rule]
-    asked = {**contents, "flags": flags, "prefixes": prefixes, "stated": stated, "st": version("sentence-transformers")}
-    return weights.parent / "recipes" / f"{_digest(asked)[:32]}.json"
+    files = [repository.sentence, repository.prompt_config, tokenizer, repository.own_code]
+    rules = {"flags": flags, "prefixes": prefixes, "family": [family and family.key, rule]}
+    identity = {**contents, **rules, "files": files, "st": version("sentence-transformers")}
+    return weights.parent / "recipes" / f"{_digest(identity)[:32]}.json"
 
 
-def _remembered(memory: Path | None, folder: Path) -> tuple[Recipe, int, int] | None:
+def _recall(memory: Path | None, folder: Path) -> tuple[Recipe, int, int] | None:
     if memory is None:
         return None
     try:

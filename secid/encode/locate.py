@@ -30,11 +30,14 @@ FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors", "artifact.met
 RECIPE_FILES = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
 """Files that state the recipe. If the repository has one and the cache lacks it, every number changes."""
 
+DATA = frozenset({".npy", ".jsonl", ".csv", ".tsv", ".pt"})
+"""Names of files that hold vectors without their texts."""
+
 UNWANTED = ("onnx/*", "openvino/*", "*.onnx", "coreml/*", "*/onnx/*")
 
 
 @dataclass(frozen=True)
-class Located:
+class Location:
     """A folder that holds an encoder. name: hub name or folder as typed; revision: commit, for a hub encoder."""
 
     folder: Path
@@ -43,7 +46,7 @@ class Located:
     note: str | None = None
 
 
-def locate(settings: Settings) -> Located:
+def locate(settings: Settings) -> Location:
     """The folder of `settings.encoder`.
 
     Raises EncoderError, with a remedy, for an unknown name and for an encoder that is neither cached nor reachable.
@@ -57,25 +60,26 @@ def locate(settings: Settings) -> Located:
     if spec == "minilm" and settings.revision is None:
         packaged = offline_minilm(hash_memory(settings))
         if packaged is not None:
-            return Located(packaged, ALIASES["minilm"], None, f"weights from the package {OFFLINE_PACKAGE}")
+            return Location(packaged, ALIASES["minilm"], None, f"weights from the package {OFFLINE_PACKAGE}")
     name = ALIASES.get(spec, spec)
-    if name.count("/") != 1 or name.startswith((".", "/", "~")):
+    if folder.is_file() or folder.suffix in DATA or name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise EncoderError(
-            f"{spec!r} is neither a folder, a hub name (owner/name) nor an alias", remedy=_suggestion(folder, spec)
+            f"{spec!r} is neither a folder, a hub name (owner/name), an alias nor a .npz or .parquet file",
+            remedy=_suggestion(folder, spec),
         )
     return _from_hub(name, settings, settings.revision or REVISIONS.get(name))
 
 
 def _suggestion(folder: Path, spec: str) -> str:
-    if folder.suffix in {".npy", ".jsonl", ".csv", ".tsv", ".pt"}:
-        return "vectors must be in a .npz or .parquet file that says which text each row belongs to"
+    if folder.suffix in DATA:
+        return "write the vectors with their texts: np.savez('vectors.npz', vector=rows, text=texts), row i of text i"
     if "/" in spec:
         return "check the path"
     near = difflib.get_close_matches(spec, ALIASES, n=1)
     return f"did you mean {near[0]!r}?" if near else f"aliases: {', '.join(ALIASES)}"
 
 
-def meant(spec: str) -> str:
+def full_name(spec: str) -> str:
     """One name for all spellings of an encoder: alias or hub name, folder or its path in the hub cache."""
     folder = Path(spec).expanduser()
     if spec and folder.is_dir():
@@ -83,15 +87,15 @@ def meant(spec: str) -> str:
     return ALIASES.get(spec, spec)
 
 
-def _local(folder: Path, spec: str) -> Located:
+def _local(folder: Path, spec: str) -> Location:
     """A local folder; one inside a hub cache keeps its hub name, so that its family is recognised."""
     parts = folder.resolve().parts
     for index, part in enumerate(parts[:-2]):
         if part.startswith("models--") and parts[index + 1] == "snapshots":
             name = part.removeprefix("models--").replace("--", "/")
             unknown = unknown_files(Path(*parts[: index + 3]))
-            return Located(folder, name, parts[index + 2], _incomplete(unknown) if unknown else None)
-    return Located(folder, spec, None)
+            return Location(folder, name, parts[index + 2], _incomplete(unknown) if unknown else None)
+    return Location(folder, spec, None)
 
 
 def offline_minilm(memory: Path | None = None) -> Path | None:
@@ -114,7 +118,7 @@ def offline_minilm(memory: Path | None = None) -> Path | None:
     return folder
 
 
-def _from_hub(name: str, settings: Settings, revision: str | None) -> Located:
+def _from_hub(name: str, settings: Settings, revision: str | None) -> Location:
     """The cached snapshot if it is complete (without the network), else a download, else the incomplete snapshot."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
@@ -127,11 +131,11 @@ def _from_hub(name: str, settings: Settings, revision: str | None) -> Located:
         return _download(name, settings, revision)
     unknown = unknown_files(snapshot)
     if not unknown:
-        return Located(snapshot, name, snapshot.name)
+        return Location(snapshot, name, snapshot.name)
     try:
         return _download(name, settings, snapshot.name)
     except UnreachableError:
-        return Located(snapshot, name, snapshot.name, _incomplete(unknown))
+        return Location(snapshot, name, snapshot.name, _incomplete(unknown))
 
 
 def _incomplete(unknown: list[str]) -> str:
@@ -166,7 +170,7 @@ def _absence(snapshot: Path, file: str) -> Path:
     return snapshot.parents[1] / ".no_exist" / snapshot.name / file
 
 
-def _download(name: str, settings: Settings, revision: str | None) -> Located:
+def _download(name: str, settings: Settings, revision: str | None) -> Location:
     """Raises EncoderError; UnreachableError if the hub cannot be reached."""
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import (
@@ -213,7 +217,7 @@ def _download(name: str, settings: Settings, revision: str | None) -> Located:
             if names and file not in names:
                 _absence(Path(folder), file).parent.mkdir(parents=True, exist_ok=True)
                 _absence(Path(folder), file).touch()
-    return Located(Path(folder), name, info.sha)
+    return Location(Path(folder), name, info.sha)
 
 
 def _no_network(name: str, why: str, settings: Settings) -> UnreachableError:

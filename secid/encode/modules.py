@@ -17,7 +17,7 @@ from secid.settings import Settings, flag_of
 
 Json = Mapping[str, Any]
 
-AGAIN = "download the encoder again"
+AGAIN = "save or download the encoder again"
 PROMPT_FILE = "config_sentence_transformers.json"
 ROUTERS = frozenset({"Router", "Asym"})
 INPUTS = ROUTERS | {"Transformer"}
@@ -42,7 +42,7 @@ class Repository:
     folder : as located, with modules.json where there is one.   inner: of the transformer's own files.
     parts  : folder of each module, those inside a router included; empty without modules.json.
     config : config.json of the transformer.   sentence: sentence_bert_config.json, or {}.
-    stated : config_sentence_transformers.json, or {}.
+    prompt_config : config_sentence_transformers.json, or {}.
     """
 
     folder: Path
@@ -52,12 +52,12 @@ class Repository:
     inner: Path
     config: Json
     sentence: Json
-    stated: Json
+    prompt_config: Json
 
     @property
     def prompts(self) -> dict[str, str]:
         """Prompts by name; an empty one is None in some files."""
-        return {name: text or "" for name, text in (self.stated.get("prompts") or {}).items()}
+        return {name: text or "" for name, text in (self.prompt_config.get("prompts") or {}).items()}
 
     @property
     def own_code(self) -> Json:
@@ -69,25 +69,24 @@ def read_repository(folder: Path, name: str, settings: Settings) -> Repository:
     """The repository in `folder`, known to the user as `name`. Raises EncoderError for what is no dense encoder."""
     if not folder.is_dir():
         raise EncoderError("no such folder", where=str(folder), remedy="give a folder that contains config.json")
-    stated = read_json(folder / PROMPT_FILE) or {}
-    prompts = stated.get("prompts") or {}
+    prompt_config = read_json(folder / PROMPT_FILE) or {}
+    prompts = prompt_config.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
         raise EncoderError("prompts must map names to strings", where=str(folder / PROMPT_FILE))
-    kind = stated.get("model_type", "SentenceTransformer")
+    kind = prompt_config.get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
-        raise refused(KINDS.get(kind, f"model_type {kind!r}"), folder / PROMPT_FILE)
+        raise refusal(KINDS.get(kind, f"model_type {kind!r}"), folder / PROMPT_FILE)
     modules, parts, inner = _modules(folder, settings)
-    adapters = sorted(folder.rglob("adapter_config.json"))
-    if adapters:
+    if adapters := sorted(folder.rglob("adapter_config.json")):
         raise EncoderError(
-            f"adapters that would have to be chosen: {', '.join(path.parent.name or '.' for path in adapters)}",
+            "an adapter (LoRA) that is not merged into its model",
             where=str(adapters[0]),
-            remedy="merge the one that training will use into its base model (peft: merge_and_unload), and save that",
+            remedy="merge the one that training will start from (peft: merge_and_unload), and save the merged model",
         )
     config = read_json(inner / "config.json")
     if config is None:
         raise EncoderError("config.json is missing", where=str(inner), remedy="give a folder saved by transformers")
-    repository = Repository(folder, name, modules, parts, inner, config, _sentence_config(inner), stated)
+    repository = Repository(folder, name, modules, parts, inner, config, _sentence_config(inner), prompt_config)
     _check_architecture(repository, settings)
     return repository
 
@@ -96,9 +95,9 @@ def _check_architecture(repository: Repository, settings: Settings) -> None:
     architectures = [str(item) for item in repository.config.get("architectures") or ()]
     where = repository.inner / "config.json"
     if "HF_ColBERT" in architectures or (repository.folder / "artifact.metadata").is_file():
-        raise refused(KINDS["MultiVectorEncoder"], where)
+        raise refusal(KINDS["MultiVectorEncoder"], where)
     if not repository.modules and any(item.endswith("ForSequenceClassification") for item in architectures):
-        raise refused(KINDS["CrossEncoder"], where)
+        raise refusal(KINDS["CrossEncoder"], where)
     code = json.dumps(repository.own_code)
     if not settings.trust_remote_code and repository.own_code and OWN_ATTENTION.search(f"{repository.name} {code}"):
         raise EncoderError(
@@ -169,18 +168,18 @@ def _inside(folder: Path, path: str) -> Path:
 def _check_class(name: str, is_first: bool, path: Path, settings: Settings) -> None:
     """Raises EncoderError for a module (full path of its class) that is not known to work on batches of token ids."""
     if name.startswith("pylate.") or ".multi_vector_encoder." in name:
-        raise refused(KINDS["MultiVectorEncoder"], path)
+        raise refusal(KINDS["MultiVectorEncoder"], path)
     if ".sparse_encoder." in name or base_name(name) in ("SpladePooling", "MLMTransformer"):
-        raise refused(KINDS["SparseEncoder"], path)
+        raise refusal(KINDS["SparseEncoder"], path)
     own = not name.startswith("sentence_transformers.")
     if own and settings.trust_remote_code:
         return
-    known = INPUTS if is_first else LATER | {"Transformer"}
-    if own or base_name(name) not in known or ".cross_encoder." in name:
+    classes = INPUTS if is_first else LATER | {"Transformer"}
+    if own or base_name(name) not in classes or ".cross_encoder." in name:
         allow = f"{flag_of('trust_remote_code')} runs the repository's own code, once you have read it; or "
-        listed = f"known: {', '.join(sorted(known))}, of sentence_transformers; "
+        supported = f"known: {', '.join(sorted(classes))}, of sentence_transformers; "
         raise EncoderError(
-            f"the module {name!r} is not supported", where=str(path), remedy=(allow if own else listed) + ELSEWHERE
+            f"the module {name!r} is not supported", where=str(path), remedy=(allow if own else supported) + ELSEWHERE
         )
 
 
@@ -188,7 +187,7 @@ def base_name(name: str) -> str:
     return name.rsplit(".", 1)[-1]
 
 
-def refused(kind: str, where: Path) -> EncoderError:
+def refusal(kind: str, where: Path) -> EncoderError:
     return EncoderError(
         f"this is {kind}; secid scores dense encoders, which give each text one vector",
         where=str(where),

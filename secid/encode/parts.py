@@ -21,7 +21,7 @@ from secid.encode.attention import never_wait
 from secid.encode.batching import TokenBatch, longest_first, next_batch
 from secid.encode.modules import AGAIN, ELSEWHERE, Repository
 from secid.encode.protocol import Role
-from secid.encode.recipe import POOLING_NAMES, ROLES, Prefix, Recipe, leaves, read_recipe
+from secid.encode.recipe import POOLING_NAMES, ROLES, Prefix, Recipe, read_recipe, routes
 from secid.encode.replica import Limits, Replica, is_out_of_memory
 from secid.encode.rows import cut_dimension
 from secid.encode.tokens import Tokeniser, load_tokeniser
@@ -43,7 +43,7 @@ PROBES = ["tides", "what causes tides"]
 class Parts:
     """Tokenizer and modules of a repository, each loaded on first use.
 
-    known : the recipe, dimension and number of parameters from an earlier run; without them all is loaded to read them.
+    earlier : recipe, dimension and number of parameters from an earlier run; without them all is loaded to read them.
     n_parameters : number of weights.   width, dimension: length of a text's vector before and after truncation.
     """
 
@@ -54,19 +54,19 @@ class Parts:
         settings: Settings,
         devices: tuple[torch.device, ...],
         dtype: torch.dtype,
-        known: tuple[Recipe, int, int] | None = None,
+        earlier: tuple[Recipe, int, int] | None = None,
     ) -> None:
         self._repository, self._prefixes, self._settings = repository, prefixes, settings
         self.devices, self._dtype = devices, dtype
-        self._known = known
+        self._earlier = earlier
 
     @property
     def recipe(self) -> Recipe:
-        return (self._known or self._loaded[1:])[0]
+        return (self._earlier or self._loaded[1:])[0]
 
     @property
     def width(self) -> int:
-        return (self._known or self._loaded[1:])[1]
+        return (self._earlier or self._loaded[1:])[1]
 
     @property
     def dimension(self) -> int:
@@ -74,7 +74,7 @@ class Parts:
 
     @property
     def n_parameters(self) -> int:
-        return (self._known or self._loaded[1:])[2]
+        return (self._earlier or self._loaded[1:])[2]
 
     @cached_property
     def tokeniser(self) -> Tokeniser:
@@ -95,7 +95,7 @@ class Parts:
         """The chain on the first device, its recipe, its width and its number of weights."""
         settings, repository = self._settings, self._repository
         with quiet():
-            if self._known is None:
+            if self._earlier is None:
                 _check_weights(repository, settings, self._dtype)
             model = _load_chain(repository, settings, self.devices[0], self._dtype)
             n_parameters = sum(value.numel() for value in model.parameters())
@@ -103,9 +103,9 @@ class Parts:
             is_causal, notes = _attention(model, replica.device)
             recipe = read_recipe(model, repository, self._prefixes, settings, is_causal)
             recipe = replace(recipe, notes=(*recipe.notes, *notes))
-            _shape(model, settings)
+            _shape(model, recipe)
             tokeniser = load_tokeniser(recipe, settings.trust_remote_code)
-            if self._known is None:
+            if self._earlier is None:
                 _check_tokens(model, tokeniser, recipe)
             probes = {role: _probe(tokeniser, recipe, role) for role in ROLES}
             never_wait(model)
@@ -220,9 +220,9 @@ def _chain(repository: Repository, settings: Settings, dtype: torch.dtype, atten
         model_kwargs={**_options(settings, dtype), **attention},
     )
     if dtype != torch.float32:  # sentence-transformers casts what follows the model to its format
-        for (name, module), stated in zip(list(model.named_children())[1:], repository.modules[1:], strict=False):
+        for (name, module), entry in zip(list(model.named_children())[1:], repository.modules[1:], strict=False):
             if any(True for _ in module.parameters()):
-                place = {"subfolder": str(stated["path"]), "local_files_only": True}
+                place = {"subfolder": str(entry["path"]), "local_files_only": True}
                 setattr(model, name, type(module).load(str(repository.folder), **place).float())
     return model
 
@@ -258,25 +258,27 @@ def _not_loaded(where: str, error: Exception) -> EncoderError:
     return EncoderError(f"cannot be loaded: {text[:300]}", where=where, remedy=remedy)
 
 
-def _shape(model: Any, settings: Settings) -> None:
-    """Applies the settings to the chain. Rows are scaled last, after truncation, so a final Normalize is left out."""
+def _shape(model: Any, recipe: Recipe) -> None:
+    """Applies the recipe to the modules. Rows are scaled last, after truncation, so a final Normalize is left out."""
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
-    chain = list(model.named_children())
-    for name, module in chain:
-        if isinstance(module, Pooling) and settings.pooling is not None:
-            chosen = Pooling(module.embedding_dimension, POOLING_NAMES[settings.pooling], module.include_prompt)
-            setattr(model, name, chosen)
-    if isinstance(chain[-1][1], Normalize):
-        setattr(model, chain[-1][0], nn.Identity())
-    for _, module in leaves(model):
-        if hasattr(module, "auto_model"):
-            module.register_forward_hook(_to_float32)
+    if recipe.max_length is not None:
+        model.max_seq_length = recipe.max_length
+    ends = {id(chain[-1]) for chain in routes(model).values()}
+    for parent in list(model.modules()):
+        for name, module in list(parent.named_children()):
+            if isinstance(module, Pooling) and recipe.pooling in POOLING_NAMES:
+                mode = POOLING_NAMES[recipe.pooling]
+                setattr(parent, name, Pooling(module.embedding_dimension, mode, module.include_prompt))
+            elif isinstance(module, Normalize) and id(module) in ends:
+                setattr(parent, name, nn.Identity())
+            elif hasattr(module, "auto_model"):
+                module.register_forward_hook(_to_float32)
 
 
 def _backbones(model: Any) -> list[Any]:
     """The transformers models of the chain."""
-    return [module.auto_model for _, module in leaves(model) if hasattr(module, "auto_model")]
+    return [module.auto_model for module in model.modules() if hasattr(module, "auto_model")]
 
 
 def _to_float32(module: nn.Module, arguments: Any, features: dict[str, Any]) -> None:
@@ -288,8 +290,6 @@ def _to_float32(module: nn.Module, arguments: Any, features: dict[str, Any]) -> 
 
 def _check_tokens(model: Any, tokeniser: Tokeniser, recipe: Recipe) -> None:
     """secid tokenises on its own, for speed and in bulk: the ids must be those of sentence-transformers."""
-    if recipe.max_length is not None:
-        model.max_seq_length = recipe.max_length
     for role in ROLES:
         prefix = recipe.prefix(role)
         for text in PROBES:

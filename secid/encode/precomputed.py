@@ -12,7 +12,7 @@ import json
 import struct
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from string import hexdigits
 from typing import Any, NamedTuple
@@ -26,14 +26,14 @@ from secid.encode.protocol import Float32Rows, Role
 from secid.encode.rows import MODEL_FIELDS, as_rows, cut_dimension, finish_rows, unused_flags
 from secid.errors import EncoderError, plainly
 from secid.results import EncoderInfo
-from secid.settings import Settings
+from secid.settings import RECIPE_FIELDS, Settings
 
 VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
 TEXT_NAMES = ("text", "texts")
 SHA256 = "text_sha256"
 WANTED = (*VECTOR_NAMES, *TEXT_NAMES, SHA256, "role")
 
-UNUSED = ("revision", "pooling", "query_prefix", "passage_prefix", "max_length", *MODEL_FIELDS)
+UNUSED = (*(name for name in RECIPE_FIELDS if name not in ("normalize", "truncate_dim")), *MODEL_FIELDS)
 """Settings that were fixed when the rows were computed."""
 
 PART_ROWS = 65_536
@@ -62,14 +62,17 @@ class Table(NamedTuple):
 
 
 class PrecomputedEncoder:
-    """Looks rows up by text. rounding: largest error of a unit row from the number format of the file."""
+    """Looks rows up by text. rounding: largest error of a unit row from the number format of the file.
 
-    def __init__(self, table: Table, info: EncoderInfo, truncate_dim: int | None) -> None:
+    bad : rows of the file that no text may need, since they are NaN, infinite or zero.
+    """
+
+    def __init__(self, table: Table, info: EncoderInfo, truncate_dim: int | None, bad: NDArray[np.int64]) -> None:
         self.info = info
         self.rounding = HALF_ROUNDING if table.vectors.dtype == np.float16 else 0.0
         self._vectors = table.vectors
         self._stamp = _stamp(table.vectors)
-        self._truncate_dim = truncate_dim
+        self._truncate_dim, self._bad = truncate_dim, bad
         self._index = {role: _index(table, role, info.name) for role in ("query", "passage")}
 
     @property
@@ -81,7 +84,7 @@ class PrecomputedEncoder:
         return self._finish(self._vectors)
 
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
-        """(n, dimension) float32. Raises EncoderError naming a text that has no vector."""
+        """(n, dimension) float32. Raises EncoderError naming a text that has no vector, or none that can be used."""
         high, low, rows = self._index[role]
         places = find(*key_words(sha256_keys(texts)), high, low)
         missing = np.flatnonzero(places < 0)
@@ -91,6 +94,14 @@ class PrecomputedEncoder:
                 f"starting with {texts[int(missing[0])][:80]!r}",
                 where=self.info.name,
                 remedy="add vectors for the exact texts that secid reads: with the title in front and without a prefix",
+            )
+        wrong = np.flatnonzero(np.isin(rows[places], self._bad))
+        if len(wrong):
+            raise EncoderError(
+                f"row {rows[places[wrong[0]]]} of the file is NaN, infinite or zero: the vector of "
+                f"{texts[int(wrong[0])][:80]!r} (of {len(self._bad):,} such rows)",
+                where=self.info.name,
+                remedy="compute these vectors again",
             )
         self._refuse_changed()  # also before: reading beyond the end of a mapped file ends the process
         vectors = self._vectors[rows[places]]
@@ -123,10 +134,12 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
     if not path.is_file():
         raise EncoderError("no such file", where=str(path), remedy="give a .npz or .parquet file of vectors")
     table = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path)
-    unit = all(
-        bool((np.abs(np.linalg.norm(part.astype(np.float32), axis=1) - 1) <= STORED_UNIT_TOLERANCE).all())
-        for part in np.array_split(table.vectors, len(table.vectors) // PART_ROWS + 1)
-    )
+    parts = np.array_split(table.vectors, len(table.vectors) // PART_ROWS + 1)
+    with np.errstate(over="ignore"):
+        lengths = np.concatenate([np.linalg.norm(part.astype(np.float32), axis=1) for part in parts])
+    unit = bool((np.abs(lengths - 1) <= STORED_UNIT_TOLERANCE).all())
+    suspects = np.flatnonzero(~((lengths > 0) & (lengths < np.inf)))  # squares in float32 overflow early
+    bad = [row for row in suspects if not (np.isfinite(table.vectors[row]).all() and table.vectors[row].any())]
     normalize = settings.normalize if settings.normalize is not None else unit or settings.truncate_dim is not None
     sha256 = file_sha256(path)
     keys = hashlib.sha256(table.keys.tobytes()).hexdigest()  # texts may be in a separate file
@@ -153,7 +166,7 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
         },
         notes=tuple(notes),
     )
-    return PrecomputedEncoder(table, info, settings.truncate_dim)
+    return PrecomputedEncoder(table, info, settings.truncate_dim, np.array(bad, np.int64))
 
 
 def _index(table: Table, role: str, where: str) -> tuple[Words, Words, NDArray[np.int64]]:
@@ -190,7 +203,7 @@ def _read_npz(path: Path) -> Table:
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         why = "it contains Python objects" if "allow_pickle" in str(error) else plainly(error)
         raise EncoderError(f"cannot be read: {why}", where=str(path), remedy="write it with np.savez") from error
-    name = _one_of(VECTOR_NAMES, arrays, path)
+    name = _one_of(VECTOR_NAMES, members, path)
     vectors = arrays[name]
     if vectors.ndim != 2 or vectors.dtype.kind != "f":
         raise EncoderError(
@@ -200,7 +213,7 @@ def _read_npz(path: Path) -> Table:
     if wrong:
         raise EncoderError(f"{', '.join(wrong)}, expected one value per vector", where=str(path))
     columns = {key: array if key == SHA256 else array.tolist() for key, array in arrays.items() if key != name}
-    return _table(path, vectors, columns)
+    return _table(path, vectors, columns, members)
 
 
 def _is_plain(member: zipfile.ZipInfo) -> bool:
@@ -243,7 +256,7 @@ def _read_parquet(path: Path) -> Table:
     if vectors.dtype.kind != "f":
         raise EncoderError(f"{name} contains {vectors.dtype}, expected floats", where=str(path))
     names = [key for key in (SHA256, "role", *TEXT_NAMES) if key in table.column_names]
-    return _table(path, vectors, {key: table.column(key).to_pylist() for key in names})
+    return _table(path, vectors, {key: table.column(key).to_pylist() for key in names}, table.column_names)
 
 
 def _offsets(column: Any) -> NDArray[np.int64]:
@@ -254,17 +267,21 @@ def _offsets(column: Any) -> NDArray[np.int64]:
     return np.asarray(column.offsets, dtype=np.int64)
 
 
-def _one_of(names: Sequence[str], present: Any, path: Path) -> str:
+def _one_of(names: Sequence[str], present: Collection[str], path: Path) -> str:
     matches = [name for name in names if name in present]
     if len(matches) != 1:
-        raise EncoderError(f"expected one of {', '.join(names)}, got {sorted(present)}", where=str(path))
+        raise EncoderError(
+            f"expected one array of vectors named {', '.join(names)}, got {', '.join(sorted(present)) or 'nothing'}",
+            where=str(path),
+            remedy="name it vector, and the array of their texts text (or text_sha256)",
+        )
     return matches[0]
 
 
-def _table(path: Path, vectors: NDArray[Any], columns: dict[str, Any]) -> Table:
+def _table(path: Path, vectors: NDArray[Any], columns: dict[str, Any], present: Iterable[str]) -> Table:
     if len(vectors) == 0:
         raise EncoderError("contains no vectors", where=str(path))
-    keys, rule = _keys(path, columns)
+    keys, rule = _keys(path, columns, present)
     if len(keys) != len(vectors):
         raise EncoderError(f"{len(vectors)} vectors but {len(keys)} texts ({rule})", where=str(path))
     as_rows(vectors[:1], 1, None, str(path))
@@ -276,7 +293,7 @@ def _table(path: Path, vectors: NDArray[Any], columns: dict[str, Any]) -> Table:
     return Table(vectors, keys, roles, rule)
 
 
-def _keys(path: Path, columns: dict[str, Any]) -> tuple[Keys, str]:
+def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[Keys, str]:
     """The keys of the rows, and the rule that they follow."""
     if SHA256 in columns:
         return _sha256_column(np.asarray(columns[SHA256], np.str_), path), SHA256
@@ -291,7 +308,7 @@ def _keys(path: Path, columns: dict[str, Any]) -> tuple[Keys, str]:
     text_file = path.with_suffix(".jsonl")
     if not text_file.is_file():
         raise EncoderError(
-            "nothing says which text a row belongs to",
+            f"nothing says which text a row belongs to; it has {', '.join(sorted(present))}",
             where=str(path),
             remedy=f"add a column text_sha256 or text, or write the texts in row order to {text_file.name}",
         )

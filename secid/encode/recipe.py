@@ -7,7 +7,7 @@ Source: FORMATS 2. Priority: flag > the repository's own files > family (presets
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,11 +32,12 @@ POSITION_TABLES = frozenset({"position_embeddings", "embed_positions", "wpe"})
 """Names of learned position vectors in transformers: a longer text fails inside the model."""
 
 NO_PREFIX = (
-    "no prefix: neither the repository nor secid's table of families states one. If the encoder was trained without, "
-    "confirm that with --query-prefix ''; a copy of E5, BGE or Nomic needs its own: for E5 --query-prefix 'query: ' "
-    "--passage-prefix 'passage: '"
+    "no prefix: secid knows none for this name, and the repository states none, or the empty one that "
+    "sentence-transformers writes into every model. If the encoder was trained without, confirm that by --query-prefix "
+    "''; a copy of E5, BGE or Nomic needs its own: for E5 --query-prefix 'query: ' --passage-prefix 'passage: '"
 )
 ROLES: tuple[Role, Role] = ("query", "passage")
+PLURALS: Mapping[Role, str] = {"query": "queries", "passage": "passages"}
 PROMPT_NAMES: Mapping[Role, tuple[str, ...]] = {"query": ("query",), "passage": ("document", "passage", "corpus")}
 
 
@@ -45,7 +46,8 @@ class Recipe:
     """All that determines a text's vector besides the weights.
 
     folder      : of the transformer's own files (modules.json may name a subfolder).
-    pooling     : mode, or several joined by +; "own" where the repository's code pools.
+    pooling     : mode, or several joined by +; "own" where the repository's code pools. Where the routes of a router
+                  differ, each is named, here and in heads: "query: mean; document: cls".
     heads       : modules after pooling in words, such as "dense 768 to 3072"; a final Normalize is in `normalize`.
     max_length  : tokens, including special ones; None without a limit.
     query_task  : route or adapter of queries, as sentence-transformers names it; task: of the role in question.
@@ -100,11 +102,11 @@ def resolve_prefixes(repository: Repository, settings: Settings) -> Mapping[Role
     uses it in neither `encode_query` nor `encode_document`. A family fills in what is missing or empty, as recent
     sentence-transformers writes empty prompts into every model that it saves, trained with prompts or not.
     """
-    found = {role: _prefix(role, repository, settings) for role in ROLES}
-    open_roles = [role for role in ROLES if found[role] is None]
+    prefixes = {role: _prefix(role, repository, settings) for role in ROLES}
+    open_roles = [role for role in ROLES if prefixes[role] is None]
     if open_roles:
         raise _unnamed(open_roles, repository)
-    return {role: prefix for role, prefix in found.items() if prefix is not None}
+    return {role: prefix for role, prefix in prefixes.items() if prefix is not None}
 
 
 def _prefix(role: Role, repository: Repository, settings: Settings) -> Prefix | None:
@@ -118,9 +120,8 @@ def _prefix(role: Role, repository: Repository, settings: Settings) -> Prefix | 
                 f"{flag_of(f'{role}_prompt')} and {flag_of(f'{role}_prefix')} exclude each other", remedy="give one"
             )
         if name not in prompts and name not in adapters:
-            names = ", ".join(dict.fromkeys([*prompts, *adapters])) or "no prompts"
             where = str(repository.folder / PROMPT_FILE)
-            raise EncoderError(f"no prompt {name!r}", where=where, remedy=f"the encoder has {names}")
+            raise EncoderError(f"no prompt {name!r}", where=where, remedy=f"the encoder has {_listed(repository)}")
         return Prefix(prompts.get(name, ""), f"flag: {PROMPT_FILE} prompts.{name}", name if adapters else task)
     if adapters:
         return None
@@ -144,17 +145,25 @@ def _adapters(repository: Repository) -> list[str]:
     return [str(item) for item in repository.config.get("lora_adaptations") or ()]
 
 
+def _listed(repository: Repository) -> str:
+    """All names that a flag may choose."""
+    names = dict.fromkeys([*repository.prompts, *_adapters(repository)])
+    empty = [name for name, text in repository.prompts.items() if not text and name not in _adapters(repository)]
+    return ", ".join(f"{name} (empty)" if name in empty else name for name in names) or "no prompts"
+
+
 def _unnamed(roles: list[Role], repository: Repository) -> EncoderError:
     names = [name for name, text in repository.prompts.items() if text] or _adapters(repository)
     flags = []
     for role in roles:
         near = next((name for name in names if any(word in name for word in PROMPT_NAMES[role])), None)
         flags.append(f"{flag_of(f'{role}_prefix')} ''" if near is None else flag_of(f"{role}_prompt", near))
-    what = "adapters" if _adapters(repository) else "prompts"
+    what = "adapter" if _adapters(repository) else "prompt"
     return EncoderError(
-        f"its {what} must be chosen by name, as training will use them: {', '.join(names)}",
+        f"choose the {what} of {' and '.join(PLURALS[role] for role in roles)} by name, as training will use it: "
+        f"{_listed(repository)}",
         where=str(repository.folder / PROMPT_FILE),
-        remedy=f"name them, for example {' '.join(flags)}",
+        remedy=f"for example {' '.join(flags)}",
     )
 
 
@@ -179,19 +188,28 @@ def read_recipe(
     family, family_rule = family_in(repository)
     rules = {f"{role}_prefix": prefixes[role].rule for role in ROLES}
     notes = [family.note] if family is not None and family.note else []
-    modules = list(leaves(model))
-    poolings = [(place, module) for place, module in modules if isinstance(module, Pooling)]
-    ends = bool(modules) and isinstance(modules[-1][1], Normalize)
-    transformer = next(module for _, module in leaves(model))
+    chains = routes(model)
+    poolings = {route: [part for part in chain if isinstance(part, Pooling)] for route, chain in chains.items()}
+    ends = all(isinstance(chain[-1], Normalize) for chain in chains.values())
+    transformer = next(iter(chains.values()))[0]
     max_length = _max_length(transformer, repository, settings, rules, notes)
     truncate_dim = settings.truncate_dim or model.truncate_dim
     rules["truncate_dim"] = (
         "flag" if settings.truncate_dim else "default" if truncate_dim is None else f"{PROMPT_FILE} truncate_dim"
     )
-    rules["pooling"], pooling = _pooling([module for _, module in poolings], repository, settings, is_causal)
+    rules["pooling"], pooling = _pooling(poolings, repository, settings, is_causal)
+    if rules["pooling"].startswith("default") and (saved := _modes(poolings[""])) not in (pooling, "own"):
+        notes.append(
+            f"sentence-transformers would pool this folder by {saved}, from `architectures` of its config.json: "
+            f"{flag_of('pooling', saved)} if training starts from that"
+        )
     rules["normalize"], normalize = _normalize(ends, repository, family, family_rule, settings)
-    after = modules[modules.index(poolings[-1]) + 1 :] if poolings else []
-    include_prompt = all(module.include_prompt for _, module in poolings)
+    after = {
+        route: chain[chain.index(poolings[route][-1]) + 1 :] if poolings[route] else []
+        for route, chain in chains.items()
+    }
+    heads = {route: tuple(map(_words, parts[:-1] if ends else parts)) for route, parts in after.items()}
+    include_prompt = all(part.include_prompt for parts in poolings.values() for part in parts)
     lower_case = bool(getattr(transformer, "do_lower_case", False))
     if truncate_dim is not None:
         notes.append(f"vectors truncated to their first {truncate_dim} dimensions, then scaled to unit length")
@@ -202,14 +220,14 @@ def read_recipe(
     if not normalize:
         notes.append("this encoder does not normalise; scoring scales its rows to unit length (METHOD 2)")
     notes += _repository_notes(repository, settings)
-    decided = family is not None or any(prefixes[role].text or prefixes[role].rule.startswith("flag") for role in ROLES)
-    if not decided and not is_causal:
+    decides = any(prefix.text or prefix.rule.startswith("flag") for prefix in prefixes.values())
+    if family is None and not decides and not is_causal:
         notes.append(NO_PREFIX)
     return Recipe(
         folder=repository.inner,
         pooling=pooling,
         include_prompt=include_prompt,
-        heads=tuple(_words(module) for _, module in (after[:-1] if ends else after)),
+        heads=_by_route(heads),
         normalize=normalize,
         max_length=max_length,
         query_prefix=prefixes["query"].text,
@@ -223,20 +241,31 @@ def read_recipe(
     )
 
 
-def leaves(model: Any) -> Iterator[tuple[str, Any]]:
-    """(name, module) of the chain in order; a router's modules route by route in its place."""
-    for name, module in model.named_children():
-        if hasattr(module, "sub_modules"):
-            for route, chain in module.sub_modules.items():
-                yield from ((f"{name}.{route}", part) for part in chain)
-        else:
-            yield name, module
+def routes(model: Any) -> dict[str, list[Any]]:
+    """The modules that a text passes, in order: by the routes of a router, which comes first; otherwise under ""."""
+    first, *later = model.children()
+    starts = getattr(first, "sub_modules", {"": [first]})
+    return {route: [*start, *later] for route, start in starts.items()}
+
+
+def _by_route(words: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The words of all routes if they agree, else each with its route in front."""
+    if len(set(words.values())) == 1:
+        return next(iter(words.values()))
+    return tuple(f"{route}: {word}" for route, own in words.items() for word in own)
+
+
+def _modes(poolings: Sequence[Any]) -> str:
+    """The pooling of one route by secid's names; "own" where the repository's code pools."""
+    names = {theirs: ours for ours, theirs in POOLING_NAMES.items()}
+    modes = [[pool.pooling_mode] if isinstance(pool.pooling_mode, str) else pool.pooling_mode for pool in poolings]
+    return "+".join(names[mode] for own in modes for mode in own) or "own"
 
 
 def _repository_notes(repository: Repository, settings: Settings) -> Iterator[str]:
-    masked = [item for item in repository.config.get("architectures") or () if str(item).endswith("ForMaskedLM")]
-    if masked and not repository.modules:
-        yield f"config.json names {masked[0]}: a backbone to be fine-tuned, or a sparse encoder, not a dense retriever"
+    models = [item for item in repository.config.get("architectures") or () if str(item).endswith("ForMaskedLM")]
+    if models and not repository.modules:
+        yield f"config.json names {models[0]}: a backbone to be fine-tuned, or a sparse encoder, not a dense retriever"
     if "AutoModel" in repository.own_code and not settings.trust_remote_code:
         yield (
             "the repository has its own code for this architecture, which is not run: transformers' own is used; "
@@ -244,18 +273,17 @@ def _repository_notes(repository: Repository, settings: Settings) -> Iterator[st
         )
 
 
-def _pooling(poolings: list[Any], repository: Repository, settings: Settings, is_causal: bool) -> tuple[str, str]:
-    """(rule, modes)."""
+def _pooling(
+    poolings: Mapping[str, Sequence[Any]], repository: Repository, settings: Settings, is_causal: bool
+) -> tuple[str, str]:
+    """(rule, modes). A causal model's last token is the only one that sees the whole text (FORMATS 2)."""
     if settings.pooling is not None:
         return "flag", settings.pooling
-    names = {theirs: ours for ours, theirs in POOLING_NAMES.items()}
-    modes = [[pool.pooling_mode] if isinstance(pool.pooling_mode, str) else pool.pooling_mode for pool in poolings]
-    joined = {"+".join(names[mode] for mode in own) for own in modes}
     if not repository.modules:
-        return ("default: causal model" if is_causal else "default"), "".join(joined)
-    place = next((path for path in repository.parts if (path / "config.json").is_file() and "Pool" in path.name), None)
-    rule = "modules.json" if place is None else str((place / "config.json").relative_to(repository.folder))
-    return rule, " or ".join(sorted(joined)) or "own"
+        return ("default: causal model", "last") if is_causal else ("default", "mean")
+    places = [path for path in repository.parts if (path / "config.json").is_file() and "Pool" in path.name]
+    rule = "; ".join(str((place / "config.json").relative_to(repository.folder)) for place in places) or "modules.json"
+    return rule, "; ".join(_by_route({route: (_modes(parts),) for route, parts in poolings.items()}))
 
 
 def _normalize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -52,14 +52,20 @@ class Check:
 
 
 def self_test(encoder: Encoder) -> tuple[Check, ...]:
-    """The checks of CHECKS. They pass only on evidence; roles and batch do not apply to stored rows."""
+    """The checks of CHECKS, which pass only on evidence. Roles and batch do not apply to stored rows; rows that are not
+    finite fail as such, and no other check is made of them.
+    """
     if isinstance(encoder, PrecomputedEncoder):  # it has rows for its own texts only
         rows = encoder.stored()
-        return (_finite(rows), _unit(encoder, rows), _stored_texts(rows))
+        finite = _finite(encoder, rows)
+        return (finite, _unit(encoder, rows), _stored_texts(rows)) if finite.outcome == "pass" else (finite,)
     queries = encoder.encode(list(TEXTS), "query")
     passages = encoder.encode(list(TEXTS), "passage")
+    finite = _finite(encoder, np.concatenate([queries, passages]))
+    if finite.outcome == "fail":
+        return (finite,)
     return (
-        _finite(np.concatenate([queries, passages])),
+        finite,
         _unit(encoder, np.concatenate([queries, passages])),
         _texts(passages),
         _roles(encoder, queries, passages),
@@ -86,7 +92,12 @@ def smallest_distance(encoder: Encoder) -> float:
 
 def _noise(encoder: Encoder, together: Float32Rows) -> float:
     alone = np.concatenate([encoder.encode([text], "passage") for text in TEXTS])
-    return float(np.linalg.norm(_scaled(alone) - _scaled(together), axis=1).max())
+    return _farthest(alone, together)
+
+
+def _farthest(rows: Float32Rows, others: Float32Rows) -> float:
+    """Largest length of the difference between two rows of one text, at unit length."""
+    return float(np.linalg.norm(_scaled(rows) - _scaled(others), axis=1).max())
 
 
 def _scaled(rows: Float32Rows) -> Float32Rows:
@@ -94,9 +105,12 @@ def _scaled(rows: Float32Rows) -> Float32Rows:
     return scaled
 
 
-def _finite(rows: Float32Rows) -> Check:
+def _finite(encoder: Encoder, rows: Float32Rows) -> Check:
     bad = int((~np.isfinite(rows)).any(axis=1).sum())
-    return Check("finite", "pass" if bad == 0 else "fail", f"{bad} of {len(rows)} rows contain NaN or infinity")
+    detail = f"{bad} of {len(rows)} rows contain NaN or infinity"
+    if bad and encoder.info.dtype in ("bf16", "fp16") and not isinstance(encoder, PrecomputedEncoder):
+        detail += f"; use --dtype float32 (now {encoder.info.dtype})"
+    return Check("finite", "pass" if bad == 0 else "fail", detail)
 
 
 def _unit(encoder: Encoder, rows: Float32Rows) -> Check:
@@ -127,17 +141,23 @@ def _stored_texts(rows: Float32Rows) -> Check:
 
 
 def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> Check:
-    info = encoder.info
+    """Of a chain of modules each role is compared with sentence-transformers', so that routes and tasks count, too."""
+    info, limit = encoder.info, _tolerance(encoder)
+    reference: Any = getattr(encoder, "reference", None)
+    if reference is not None:
+        farthest = max(_farthest(queries, reference(TEXTS, "query")), _farthest(passages, reference(TEXTS, "passage")))
+        detail = f"rows differ from encode_query and encode_document by at most {farthest:.1e} (limit {limit:.2g})"
+        return Check("roles", "pass" if farthest <= limit else "fail", detail, farthest)
     distances = np.linalg.norm(_scaled(queries) - _scaled(passages), axis=1)
     if info.query_prefix != info.passage_prefix:
         nearest = float(distances.min())
-        detail = f"query and passage rows differ by at least {nearest:.2g}"
+        detail = f"query and passage rows differ by at least {nearest:.2g} (limit {FLOAT32_DISTANCE:.2g})"
         return Check("roles", "pass" if nearest > FLOAT32_DISTANCE else "fail", detail, nearest)
     if info.rules.get("query_prefix") == "function":
         return Check("roles", "not evaluated", "the function sets its own prefixes")
     farthest = float(distances.max())
-    detail = f"prefixes are the same; query and passage rows differ by at most {farthest:.1g}"
-    return Check("roles", "pass" if farthest <= _tolerance(encoder) else "fail", detail, farthest)
+    detail = f"prefixes are the same; query and passage rows differ by at most {farthest:.1g} (limit {limit:.2g})"
+    return Check("roles", "pass" if farthest <= limit else "fail", detail, farthest)
 
 
 def _batch(encoder: Encoder, passages: Float32Rows) -> Check:

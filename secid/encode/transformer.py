@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, FeedError, Tokens, merged, tokenised
+from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, FeedError, Tokens, merge, token_chunks
 from secid.encode.device import n_devices
-from secid.encode.embed import host_rows
-from secid.encode.parts import Parts
+from secid.encode.parts import Parts, quiet
 from secid.encode.protocol import EncodedBatch, Float32Rows, Role, gather
 from secid.encode.replica import DeviceError, Replica
+from secid.encode.transfer import host_rows
 from secid.errors import EncoderError, plainly
 from secid.results import EncoderInfo
 
@@ -53,6 +53,19 @@ class TransformerEncoder:
         batches = (batch._replace(vectors=host_rows(batch.vectors)) for batch in self.batches(texts, role))
         return gather(batches, len(texts), self.dimension)
 
+    def reference(self, texts: Sequence[str], role: Role) -> Float32Rows:
+        """(n, dimension) float32 of sentence-transformers' encode_query or encode_document, not scaled.
+
+        One text at a time: `attention.mask` leaves out padding on the left, with which some tokenizers would batch.
+        """
+        model, recipe = self.parts.replica.model, self.recipe.of(role)
+        known = {"query": model.encode_query, "document": model.encode_document}
+        encode = known.get(recipe.task, partial(model.encode, task=recipe.task))
+        options = {"prompt": recipe.prefix(role), "truncate_dim": recipe.truncate_dim, "batch_size": 1}
+        with quiet():
+            rows: Float32Rows = encode(list(texts), show_progress_bar=False, **options)
+        return rows
+
     def word_pieces(self, texts: list[str]) -> list[list[int]]:
         """Word-piece ids of each text as the encoder sees it, without prefix and special tokens."""
         return self.parts.tokeniser.pieces(texts)
@@ -77,7 +90,7 @@ class TransformerEncoder:
 
         on_cpu = self.parts.replica.device.type == "cpu"
         chunk, n_tokenisers = (CPU_CHUNK, 1) if on_cpu else (GPU_CHUNK, GPU_TOKENISERS)
-        chunks = merged([lambda: tokenised(texts, tokenise, chunk, n_tokenisers)], AHEAD, "secid-tokenise")
+        chunks = merge([lambda: token_chunks(texts, tokenise, chunk, n_tokenisers)], AHEAD, "secid-tokenise")
         feed = Feed(chunks, self.batch_tokens, tokeniser.padding)
         threads = torch.get_num_threads()
         numbers = self._device_numbers(len(texts))
@@ -96,7 +109,7 @@ class TransformerEncoder:
                     ) from error.__cause__
 
         try:
-            yield from merged(
+            yield from merge(
                 [partial(work, number) for number in numbers], ENCODED_AHEAD * len(numbers), "secid-encode"
             )
         except FeedError as error:

@@ -77,7 +77,7 @@ def decided(
 ) -> Check:
     """A check of a number: pass if its whole interval is allowed, fail if all of it is beyond one end, else undecided.
 
-    Of a counted share the number itself decides. A number that is not finite decides nothing, nor does an infinite
+    Of a counted share, and for a notice, the number itself decides. A number that is not finite decides nothing, nor does an infinite
     interval, which fewer than five queries have.
     """
     bottom, top = bound.allowed()
@@ -102,8 +102,10 @@ def decided(
     )
     if not (finite or bound.counted):
         return check
-    if inside or (beyond and bound.notice) or (bound.notice and not beyond):
-        return replace(check, outcome="pass", notice=beyond)
+    if bound.notice:
+        return replace(check, outcome="pass", notice=not bottom <= measured <= top)
+    if inside:
+        return replace(check, outcome="pass")
     if beyond:
         return replace(check, outcome="fail")
     return replace(check, n_queries_needed=_needed(measured, bounds, (bottom, top), n_queries, bool(check.finding)))

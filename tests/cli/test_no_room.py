@@ -33,6 +33,7 @@ def test_a_limit_on_the_size_of_files_is_no_internal_error(tmp_path):
     )
     assert child.returncode == 2, child.stderr
     assert "internal error" not in child.stderr
+    assert "ulimit" in child.stderr
     assert "Traceback" not in child.stderr
     assert listing(tmp_path) == ["in.jsonl"]
 

@@ -24,7 +24,7 @@ import pytest
 from secid.encode import Cache, CacheFolder, EncodedBatch, from_callable
 from secid.encode import cache as cache_module
 from secid.encode import segment as segment_module
-from secid.encode.cache_folder import DAMAGED, OLDER, REMOVAL, finished
+from secid.encode.cache_folder import DAMAGED, OLDER, REMOVAL, readable_segments
 from secid.encode.keys import find, key_words
 from secid.encode.segment import DamagedSegmentError, Segment, SegmentWriter
 from secid.errors import NonFiniteEmbeddingError
@@ -66,8 +66,21 @@ def run(folder: Path, texts: list[str], *, limit: float = 10**9, role: str = "pa
     return outcome
 
 
+def in_parts(folder: Path, cleared_at: int | None = None) -> Any:
+    """A closed embedder that has encoded TEXTS in parts. cleared_at: the part after which the cache is cleared."""
+    encoder = from_callable(Counting(), "counting", fingerprint=FINGERPRINT)
+    own = embedder(encoder, TEXTS, folder.with_name("work"), cache_dir=str(folder))
+    for start in range(0, 700, 100):
+        own.passages(np.arange(start, start + 100))
+        if start == cleared_at:
+            own._cache.flush()
+            assert CacheFolder(folder, 10**9).clear().n_bytes_freed > 0
+    own.close()
+    return own
+
+
 def segments(folder: Path) -> list[Path]:
-    return finished(folder / FINGERPRINT)
+    return readable_segments(folder / FINGERPRINT)
 
 
 def cached_rows(
@@ -243,7 +256,7 @@ def test_a_fingerprint_is_no_path(tmp_path: Path, fingerprint: str) -> None:
     assert [use.n_rows for use in folder.info().encoders] == [700]
     assert Cache(folder, fingerprint).dimension == 16
     assert Cache(folder, fingerprint + "x").dimension is None
-    assert folder.clear() > 0
+    assert folder.clear().n_bytes_freed > 0
 
 
 def test_rows_of_another_dimension_stay(folder: Path) -> None:
@@ -293,11 +306,8 @@ def test_a_segment_grows_and_readers_see_whole_rows(folder: Path, small_blocks: 
 
 def test_one_run_leaves_one_segment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "SEAL_SECONDS", 0.0)
-    encoder = from_callable(Counting(), "counting", fingerprint=FINGERPRINT)
-    own = embedder(encoder, TEXTS, folder.with_name("work"), cache_dir=str(folder))
-    for start in range(0, 700, 100):
-        own.passages(np.arange(start, start + 100))
-    own.close()
+    own = in_parts(folder)
+    assert own._progress.notes == []
     assert len(segments(folder)) == 1
     assert run(folder, TEXTS).n_cached == 700
 
@@ -306,7 +316,9 @@ def test_clear_leaves_what_is_not_sealed(folder: Path) -> None:
     run(folder, TEXTS)
     writer = write(folder, ["new"], seal=False)
     own = CacheFolder(folder, 10**9)
-    assert own.clear() > 0
+    cleared = own.clear()
+    assert cleared.n_bytes_freed > 0
+    assert (cleared.n_unsealed, cleared.n_bytes_unsealed) == (1, 16 * 4 + 17)
     assert segments(folder) == []
     writer.seal()
     assert [use.n_rows for use in own.info().encoders] == [1]
@@ -314,14 +326,7 @@ def test_clear_leaves_what_is_not_sealed(folder: Path) -> None:
 
 def test_a_segment_that_is_cleared_while_it_grows_ends_no_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "SEAL_SECONDS", 0.0)
-    encoder = from_callable(Counting(), "counting", fingerprint=FINGERPRINT)
-    own = embedder(encoder, TEXTS, folder.with_name("work"), cache_dir=str(folder))
-    for start in range(0, 700, 100):
-        own.passages(np.arange(start, start + 100))
-        own._cache.flush()
-        if start == 300:
-            assert CacheFolder(folder, 10**9).clear() > 0
-    own.close()
+    own = in_parts(folder, cleared_at=300)
     assert own._progress.notes == []
     assert run(folder, TEXTS).n_cached in (200, 300)
 
@@ -373,7 +378,7 @@ def test_info_and_clear(folder: Path) -> None:
     assert (info.limit_bytes, info.n_damaged, info.n_older) == (123, 0, 0)
     assert [(use.fingerprint, use.n_segments, use.n_rows) for use in info.encoders] == [(FINGERPRINT, 1, 700)]
     assert info.n_bytes == info.encoders[0].n_bytes > 700 * ROW_BYTES
-    assert own.clear() == info.n_bytes
+    assert own.clear().n_bytes_freed == info.n_bytes
     assert own.info().n_bytes == 0
 
 
@@ -387,7 +392,7 @@ def test_what_the_cache_did_not_make_is_left_alone(tmp_path: Path) -> None:
     folder = CacheFolder(tmp_path, 1)
     assert folder.info().n_bytes < 10_000
     folder.shrink()
-    assert folder.clear() == 0  # the segment went by the limit
+    assert folder.clear().n_bytes_freed == 0  # the segment went by the limit
     assert (mine / "two.txt").exists()
     assert (tmp_path / "letters" / "2026" / "one.txt").exists()
 
@@ -440,6 +445,15 @@ def test_no_room_at_all(folder: Path) -> None:
     outcome = run(folder, TEXTS, limit=10)
     assert len(outcome.notes) == 1
     assert CacheFolder(folder, 10).info().n_bytes == 0
+
+
+def test_a_full_disk_is_not_blamed_on_the_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**6, 10**6, 0))
+    cache = Cache(CacheFolder(folder, None), FINGERPRINT)
+    cache.expect(700, 16)
+    (note,) = cache.notes
+    assert (" 0 of 700 " in note, flag_of("cache_gb") in note, flag_of("cache_dir") in note) == (True, False, True)
 
 
 def test_the_default_limit_follows_the_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -558,6 +572,8 @@ def test_rows_that_wait_for_the_disk_are_limited(folder: Path, monkeypatch: pyte
 class Halves:
     """An encoder that computes in 16 bits and yields torch tensors in a stream."""
 
+    failures = ()
+
     def __init__(self, dtype: str) -> None:
         encoder = from_callable(Counting(), "halves", fingerprint=FINGERPRINT)
         self.info, self.dimension = replace(encoder.info, dtype=dtype, pooling="mean"), 16
@@ -646,8 +662,11 @@ def test_an_interrupted_run_keeps_what_was_done(folder: Path) -> None:
         return rows_of(texts)
 
     encoder = from_callable(function, "interrupted", fingerprint=FINGERPRINT)
+    own = embedder(encoder, TEXTS, folder.with_name("work"), cache_dir=str(folder))
     with pytest.raises(KeyboardInterrupt):
-        embedded(encoder, TEXTS, folder.with_name("work"), cache_dir=str(folder))
+        own.everything()
+    (note,) = own._progress.notes
+    assert " 512 " in note
     assert run(folder, TEXTS).n_cached == 512
 
 
@@ -662,6 +681,7 @@ WORKER = """
 import sys, time
 from pathlib import Path
 import numpy as np
+import torch
 from secid.encode import cache as cache_module
 from secid.encode import from_callable
 from tests.unit.encode.conftest import embedder
@@ -678,7 +698,10 @@ own = embedder(from_callable(rows, "worker", fingerprint=FINGERPRINT), [f"text {
 print("ready", flush=True)
 own.everything()
 own.close()
-assert np.allclose(own.vectors.passages.numpy()[::50], rows_of([f"text {n}" for n in range(0, n_texts, 50)]), atol=1e-6)
+some = np.arange(0, n_texts, 50)
+stored = torch.empty((len(some), own.vectors.dimension))
+own.vectors.gather("passage", some, stored)
+assert np.allclose(stored.numpy(), rows_of([f"text {n}" for n in some]), atol=1e-6)
 print(int(own.counts["n_cached"]), flush=True)
 """
 

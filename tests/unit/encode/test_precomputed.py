@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from secid.encode import describe, embed, load, self_test, smallest_distance
-from secid.errors import EncoderError, NonFiniteEmbeddingError
+from secid.errors import EncoderError
 from secid.pages.encoder import encoder_json, encoder_text
 from secid.settings import Settings
 from tests.snapshots import Snapshot, refusal, situations
@@ -123,15 +123,22 @@ def test_flags_of_a_recipe_that_a_file_cannot_follow_are_named(tmp_path: Path) -
     assert [note.partition(": ")[2] for note in found] == ["--set pooling, --query-prefix, --max-length, --dtype"]
 
 
-def test_a_stored_row_that_is_not_finite_is_not_answered_with_a_number_format(tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
+def test_a_stored_row_that_cannot_be_used_is_named_where_a_text_needs_it(tmp_path: Path, value: float) -> None:
     damaged = UNIT.astype(np.float16)
-    damaged[1, 1] = np.nan
+    damaged[1] = value
     np.savez(tmp_path / "v.npz", vectors=damaged, text=np.array(TEXTS))
-    found = encoder(tmp_path / "v.npz")
-    with pytest.raises(NonFiniteEmbeddingError, match="'two'") as caught:
-        list(embed(found, TEXTS, "query"))
-    assert caught.value.where == str(tmp_path / "v.npz")
-    assert "--dtype" not in str(caught.value)
+    damaged_file = encoder(tmp_path / "v.npz")
+    message = refusal(lambda: damaged_file.encode(TEXTS, "query"), EncoderError, tmp_path / "v.npz")
+    assert all(part in message for part in (" row 1 ", f"{TEXTS[1]!r}"))
+    assert "--dtype" not in message
+    assert len(damaged_file.encode([TEXTS[0], *TEXTS[2:]], "query")) == len(TEXTS) - 1
+
+
+def test_large_and_small_numbers_are_rows_as_any(tmp_path: Path) -> None:
+    np.savez(tmp_path / "v.npz", vectors=UNIT.astype(np.float64) * [[1e30], [1e-30], [1], [1]], text=np.array(TEXTS))
+    batches = list(embed(encoder(tmp_path / "v.npz", normalize=False), TEXTS, "query"))
+    assert np.abs(np.concatenate([batch.vectors for batch in batches]) - UNIT).max() < 1e-6
 
 
 def test_half_precision_has_a_wider_noise_limit(tmp_path: Path) -> None:

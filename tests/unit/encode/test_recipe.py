@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secid.encode import load
+from secid.encode import load, self_test
 from secid.encode.modules import read_repository
 from secid.encode.presets import ALIASES, REVISIONS, family_of
 from secid.encode.recipe import NO_PREFIX, Recipe, resolve_prefixes
@@ -172,11 +172,14 @@ STELLA = {"s2p_query": "p: ", "s2s_query": "s: "}
 def test_prompts_under_other_names_must_be_chosen(tmp_path: Path) -> None:
     folder = repository(tmp_path, STANDARD, {"query": "", **STELLA})
     message = refusal(lambda: prefixes(folder), EncoderError, folder / PROMPTS)
-    assert all(part in message for part in ("s2p_query, s2s_query", "--set query_prompt=s2p_query --passage-prefix ''"))
+    assert all(part in message for part in ("s2p_query, s2s_query", "--query-prompt s2p_query --passage-prefix ''"))
     assert prefixes(folder, query_prompt="s2p_query", passage_prefix="") == ("p: ", "")
     assert rule(folder, query_prompt="s2p_query", passage_prefix="") == f"flag: {PROMPTS} prompts.s2p_query"
-    message = refusal(lambda: prefixes(folder, query_prompt="s2p"), EncoderError, folder / PROMPTS)
-    assert all(part in message for part in ("'s2p'", "s2p_query, s2s_query"))
+    rest = refusal(lambda: prefixes(folder, query_prompt="s2p_query"), EncoderError, folder / PROMPTS)
+    assert ("passages" in rest, "queries" in rest, "--query-prompt" in rest) == (True, False, False)
+    unknown = refusal(lambda: prefixes(folder, query_prompt="s2p"), EncoderError, folder / PROMPTS)
+    assert "'s2p'" in unknown
+    assert all("query (empty), s2p_query, s2s_query" in text for text in (message, rest, unknown))
     refusal(lambda: prefixes(folder, query_prompt="s2p_query", query_prefix="x"), EncoderError, None)
 
 
@@ -185,7 +188,7 @@ def test_adapters_must_be_chosen(tmp_path: Path) -> None:
     prompts = {"retrieval.query": "q: ", "retrieval.passage": "p: "}
     folder = repository(tmp_path, ["custom_st.Transformer", *STANDARD[1:]], prompts, lora_adaptations=names)
     message = refusal(lambda: prefixes(folder, trust_remote_code=True), EncoderError, folder / PROMPTS)
-    assert "--set query_prompt=retrieval.query --set passage_prompt=retrieval.passage" in message
+    assert "--query-prompt retrieval.query --passage-prompt retrieval.passage" in message
     chosen = Settings(trust_remote_code=True, query_prompt=names[0], passage_prompt=names[2])
     found = resolve_prefixes(read_repository(folder, "x", chosen), chosen)
     assert [(prefix.text, prefix.task) for prefix in found.values()] == [("q: ", names[0]), ("", names[2])]
@@ -206,6 +209,11 @@ def test_without_modules(tiny: Tiny, tmp_path: Path) -> None:
     assert (mean.pooling, mean.rules["pooling"], mean.normalize) == ("mean", "default", True)
     causal = recipe(changed(tiny("qwen3"), tmp_path / "b", modules=None))
     assert (causal.pooling, causal.rules["pooling"]) == ("last", "default: causal model")
+    plain = recipe(changed(tiny("qwen3"), tmp_path / "d", modules=None, config={"architectures": ["Qwen3Model"]}))
+    assert (plain.pooling, plain.rules["pooling"]) == ("last", "default: causal model")
+    assert [note for note in plain.notes if "--set pooling=mean" in note] == list(set(plain.notes) - set(causal.notes))
+    rows = [encoder_in(tmp_path / name).encode(TEXTS, "query") for name in ("b", "d")]
+    assert np.abs(rows[0] - rows[1]).max() < 1e-6
     config = {"is_causal": False}
     both_ways = recipe(changed(tiny("qwen3"), tmp_path / "c", modules=None, config=config))
     assert (both_ways.pooling, both_ways.rules["pooling"]) == ("mean", "default")
@@ -263,18 +271,26 @@ def test_several_poolings_and_new_class_paths(tiny: Tiny, tmp_path: Path) -> Non
     assert (found.recipe.pooling, found.recipe.normalize, found.dimension) == ("cls+last", False, 64)
 
 
+EACH_HEAD = ("query: dense 32 to 24, Tanh", "document: dense 32 to 48, Tanh", "document: dense 48 to 24, Tanh")
+
+
 def test_a_router_encodes_each_role_by_its_route(tiny: Tiny, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Router, Transformer
 
     routes = {
         "query_modules": [Transformer(str(tiny("bert"))), Pooling(32, "mean"), Dense(32, 24)],
-        "document_modules": [Transformer(str(tiny("bert"))), Pooling(32, "cls"), Dense(32, 24)],
+        "document_modules": [Transformer(str(tiny("bert"))), Pooling(32, "cls"), Dense(32, 48), Dense(48, 24)],
     }
     model = SentenceTransformer(modules=[Router.for_query_document(**routes), Normalize()], device="cpu")
     model.save_pretrained(str(tmp_path / "router"))
     ours = encoder_in(tmp_path / "router", query_prefix="")
-    assert ours.recipe.pooling == "cls or mean"
+    assert (ours.recipe.pooling, ours.recipe.heads) == ("query: mean; document: cls", EACH_HEAD)
+    checks = {check.name: check for check in self_test(ours)}
+    assert checks["roles"].outcome == "pass"
+    assert checks["roles"].measured < 1e-5
+    chosen = encoder_in(tmp_path / "router", query_prefix="", pooling="max")
+    assert np.abs(chosen.encode(TEXTS, "query") - ours.encode(TEXTS, "query")).max() > 1e-3
     for role, rows in (("query", model.encode_query(TEXTS)), ("passage", model.encode_document(TEXTS))):
         assert np.abs(ours.encode(TEXTS, role) - rows).max() < 1e-5
     assert np.abs(ours.encode(TEXTS, "query") - ours.encode(TEXTS, "passage")).max() > 1e-3

@@ -710,7 +710,13 @@ def test_a_text_beyond_unknown_positions_is_refused(tiny: Tiny, monkeypatch: pyt
 
 @pytest.mark.parametrize(
     ("name", "remedy"),
-    [("./nothing", "path"), ("minilmx", "'minilm'"), ("v.npy", ".parquet"), ("q", "e5-base, ")],
+    [
+        ("./nothing", "path"),
+        ("minilmx", "'minilm'"),
+        ("v.npy", "savez("),
+        ("folder/v.npy", "savez("),
+        ("q", "e5-base, "),
+    ],
 )
 def test_a_misspelt_encoder_gets_a_suggestion(name: str, remedy: str) -> None:
     with pytest.raises(EncoderError, match=f"^{name!r} ") as caught:
