@@ -77,8 +77,8 @@ def decided(
 ) -> Check:
     """A check of a number: pass if its whole interval is allowed, fail if all of it is beyond one end, else undecided.
 
-    Of a counted share, and for a notice, the number itself decides. A number that is not finite decides nothing, nor does an infinite
-    interval, which fewer than five queries have.
+    Of a counted share, and for a notice, the number itself decides. A number that is not finite decides nothing, nor
+    does an infinite interval, which fewer than five queries have.
     """
     bottom, top = bound.allowed()
     low, high = (measured, measured) if bound.counted else bounds
@@ -100,10 +100,10 @@ def decided(
         n=n,
         n_shared=n_shared,
     )
+    if bound.notice and np.isfinite(measured):
+        return replace(check, outcome="pass", notice=not bottom <= measured <= top)
     if not (finite or bound.counted):
         return check
-    if bound.notice:
-        return replace(check, outcome="pass", notice=not bottom <= measured <= top)
     if inside:
         return replace(check, outcome="pass")
     if beyond:

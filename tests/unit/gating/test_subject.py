@@ -44,8 +44,15 @@ def test_a_counted_share_decides_alone(measured, expected):
 
 
 def test_a_notice_neither_fails_nor_stays_undecided():
-    for interval, noticed in (((0.4, 0.6), True), ((0.2, 0.4), False), ((0.1, 0.2), False)):
-        check = outcome("at most", interval, notice=True)
+    infinite = (-inf, inf)
+    for measured, interval, noticed in (
+        (0.5, (0.4, 0.6), True),
+        (0.31, (0.2, 0.4), True),
+        (0.3, (0.2, 0.4), False),
+        (0.5, infinite, True),
+        (0.1, infinite, False),
+    ):
+        check = outcome("at most", interval, measured=measured, notice=True)
         assert (check.outcome, check.notice) == ("pass", noticed)
 
 
