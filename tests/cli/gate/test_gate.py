@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -135,7 +136,9 @@ def test_a_small_sound_sample_is_undecided_and_says_so_once(prepared, tmp_path, 
     code, checks = gated(prepared, invoke, source)
     assert code == 3
     assert {check["outcome"] for check in checks.values()} == {"pass", "undecided"}
-    assert (checks["queries"]["measured"], checks["queries"]["limit"]) == (30.0, 100.0)
+    assert [checks["queries"][field] for field in ("outcome", "measured", "limit", "n_queries_needed")] == [
+        "undecided", 30.0, 100.0, 100,
+    ]  # fmt: skip
     printed = " ".join(invoke("gate", source, "--against", prepared.baseline).out.split())
     assert printed.count("too few") == 1
     assert printed.count("would decide") == 1
@@ -557,7 +560,10 @@ def halves(path: Path) -> list[list[dict[str, Any]]]:
 
 def test_the_fixtures_pass_the_gate_that_they_are_the_baseline_of(fixture_run, tiny, invoke):
     """The poisoned one too: its defects are the predecessor's. Under a new name they are not."""
-    assert invoke("baseline", fixture_run.folder, "-o", "b.json").code == 0
+    listed = invoke("baseline", fixture_run.folder, "-o", "b.json")
+    assert listed.code == 0
+    (poisoned,) = [line for line in listed.out.splitlines() if line.startswith("poisoned: ")]
+    assert re.search(r"\d+(\.\d+)? % false_negative \(", poisoned)
     sources = sorted((FIXTURES / "sources").iterdir())
     result = invoke("gate", *sources, "--against", "b.json", "--json", "--encoder", tiny)
     assert result.code == 0, result.out + result.err

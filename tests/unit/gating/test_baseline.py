@@ -20,7 +20,7 @@ from secid.gating.baseline import (
     table_path,
     to_json,
 )
-from tests.snapshots import refusal
+from tests.snapshots import Snapshot, refusal, situations
 from tests.unit.gating.conftest import ENCODER, baseline_of, source_of
 
 
@@ -184,3 +184,27 @@ def test_a_pipe_is_not_a_baseline(tmp_path):
 def test_an_unset_value_is_not_shown_as_none(baseline):
     before = replace(baseline, settings={**baseline.settings, "first_k": None})
     assert differences(before, {**before.settings, "first_k": 3}) == ["first_k: baseline not set, now 3"]
+
+
+def test_baselines_that_are_refused(tmp_path, baseline, snapshot: Snapshot):
+    whole, path = to_json(baseline), tmp_path / "b.json"
+    texts = {
+        "no version": "{}",
+        "an earlier version": '{"schema_version": "1.0"}',
+        "another document": '{"schema_version": "2.9"}',
+        "a number that is none": whole.replace('"score_nats": 0.3', '"score_nats": NaN'),
+    }
+    messages = {
+        name: refusal(lambda text=text: from_json(text, "b.json"), InputError, "b.json") for name, text in texts.items()
+    }
+    messages["no file"] = refusal(lambda: read_baseline(path), InputError, path)
+    messages["a folder"] = refusal(lambda: read_baseline(tmp_path), InputError, tmp_path)
+    messages["no table"] = refusal(lambda: check_table(path, baseline), InputError, table_path(path))
+    table_path(path).write_bytes(b"other")
+    messages["another table"] = refusal(lambda: check_table(path, baseline), InputError, table_path(path))
+    lines = differences(baseline, {**baseline.settings, "seed": 3}, replace(ENCODER, fingerprint="g"))
+    messages["another seed"] = refusal(lambda: refuse_differences(lines, "b.json"), UsageError, "b.json")
+    snapshot(
+        "baseline-refusals.txt",
+        situations({name: text.replace(str(tmp_path), "WORK") for name, text in messages.items()}),
+    )

@@ -14,7 +14,7 @@ from secid.gating.policy import CHECK_NAMES, Policy, parse_policy, read_policy
 from secid.pages.explain import explained
 from secid.results.document import schema_of
 from secid.settings import resolve
-from tests.snapshots import refusal
+from tests.snapshots import Snapshot, refusal, situations
 
 
 @pytest.mark.parametrize(
@@ -158,3 +158,26 @@ def test_settings_and_tables_of_other_tools_are_allowed_outside_the_policy(tmp_p
 def test_a_pipe_is_not_a_policy(tmp_path):
     os.mkfifo(tmp_path / "p.toml")
     assert "pipe" in refusal(lambda: read_policy(tmp_path / "p.toml"), UsageError, tmp_path / "p.toml")
+
+
+POLICIES = {
+    "secid.toml without a table": ("secid.toml", "seed = 1\n"),
+    "a table with letters swapped": ("p.toml", "[gaet]\nminimum_queries = 9\n"),
+    "a limit outside the policy": ("p.toml", "[gate]\n[findings]\nempty = 0.0\n"),
+    "an unknown finding": ("p.toml", "[gate.findings]\npreambles = 0.1\n"),
+    "a key of an older version": ("p.toml", "[gate]\nminimum_records = 9\n"),
+    "off where a number is needed": ("p.toml", '[gate]\nminimum_queries = "off"\n'),
+    "a share above 1": ("p.toml", "[gate.findings]\nempty = 1.5\n"),
+    "off for a table": ("p.toml", '[gate]\ndrift = "off"\n'),
+    "a table that is a number": ("p.toml", "gate = 3\n"),
+    "an unknown check": ("p.toml", '[gate]\nallow_undecided = ["hardnes"]\n'),
+}
+
+
+def test_policies_that_are_refused(tmp_path, snapshot: Snapshot):
+    texts = {}
+    for name, (file, text) in POLICIES.items():
+        path = tmp_path / file
+        path.write_text(text, encoding="utf-8")
+        texts[name] = refusal(lambda path=path: read_policy(path), SettingsError, path).replace(str(tmp_path), "WORK")
+    snapshot("policy-refusals.txt", situations(texts))
