@@ -146,9 +146,10 @@ def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -
     """Limits that the baseline gives, by check."""
     sources = {previous: baseline.sources[previous]} if previous else dict(baseline.sources)
     limits: dict[str, Bound | None] = {"hardness": _hardness(sources, n)}
-    limits["languages"] = Bound(
-        side=MOST, value=TEXT_TOLERANCE, basis=_basis(sources, "every"), reference=previous or "", counted=True
-    )
+    if known_languages(baseline, previous):
+        limits["languages"] = Bound(
+            side=MOST, value=TEXT_TOLERANCE, basis=_basis(sources, "every"), reference=previous or "", counted=True
+        )
     damaged = max(sources, key=lambda name: sources[name].mojibake)
     before = sources[damaged].mojibake
     limits["encoding"] = Bound(

@@ -162,7 +162,7 @@ class SourceResult(Measurement, SourceIdentity):
     gate_histograms : by gate (consistency, locality, coverage, weight) the triplets in 20 equal bins of [0, 1].
     findings        : every finding that was evaluated, in the order of the catalogue.
     finding_overlaps : triplets that have two findings at once, by the names of both.
-    languages       : of a sample of its negatives.
+    languages       : of a sample of its negatives; None in a report of an earlier version.
     hardness        : 0 as near to the query as random passages, 1 as near as the positive; None where it cannot be
                       computed, with the reason in Run.not_evaluated. Source: METHOD 10.
     equal_curve     : its budget curve on the run's equal numbers; empty where nothing is cut of it.
@@ -177,9 +177,9 @@ class SourceResult(Measurement, SourceIdentity):
     gate_histograms: Mapping[str, tuple[int, ...]]
     findings: tuple[SourceFinding, ...]
     finding_overlaps: Mapping[str, Mapping[str, int]]
-    languages: Languages
     hardness: float | None = None
     hardness_interval_95: tuple[float, float] | None = None
+    languages: Languages | None = None
     equal_curve: tuple[BudgetPoint, ...] = ()
 
     @property
