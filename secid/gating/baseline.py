@@ -42,11 +42,9 @@ ENCODER_SETTINGS = (
 """Settings that load the same encoder again."""
 HASH_DIGITS = 64
 """Hexadecimal digits of a SHA-256."""
-TAILS = ("unrelated", "close")
-"""Negatives in the lower and in the upper tail."""
-LOW_POINT, HIGH_POINT = 0.02, 0.98
-"""Quantiles of the relation of query and negative (Sample.relation); a later version is compared by its shares beyond
-them. If a tenth of a source loses its relation to its queries, its lower tail grows to several times 2 %."""
+LOW_POINT = 0.02
+"""Quantile of the relation of query and negative (Sample.relation); a later version is compared by its share below it.
+If a tenth of a source loses its relation to its queries, the share grows to several times 2 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +58,7 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Tail:
-    """The bound of a tail of the relation of query and negative, and the share of the negatives beyond it."""
+    """The lower tail of the relation of query and negative: its bound, and the share of the negatives below it."""
 
     bound: float
     share: Measurement
@@ -70,7 +68,7 @@ class Tail:
 class BaselineSource:
     """One source of the baseline.
 
-    hardness : None where the run could not compute it.   findings: shares of the negatives, by name.   tails: by name.
+    hardness : None where the run could not compute it.   findings: shares of the negatives, by name.
     languages, mojibake : shares of a sample of its negatives, by ISO 639-1 code, and of damaged texts.
     files    : SHA-256 by file name.
     """
@@ -83,11 +81,15 @@ class BaselineSource:
     standard_error_nats: float
     hardness: Measurement | None
     findings: Mapping[str, Measurement]
-    tails: Mapping[str, Tail]
+    unrelated: Tail
     languages: Mapping[str, float]
     mojibake: float
     schema: str
     files: Mapping[str, str]
+
+    def score(self) -> Measurement:
+        """ECI_sem."""
+        return Measurement(value=self.score_nats, standard_error=self.standard_error_nats, n_queries=self.n_queries)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +180,6 @@ def _invalid_fields(source: BaselineSource) -> Iterator[str]:
         numbers = value if isinstance(value, tuple) else (value,)
         if any(isinstance(number, float) and not isfinite(number) for number in numbers):
             yield ".".join(key)
-    yield from (f"tails.{name}" for name in TAILS if name not in source.tails)
     yield from (f"findings.{name}" for name in source.findings if name not in FINDINGS)
 
 

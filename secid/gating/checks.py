@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-
 from secid.findings.rows import SAMPLED
-from secid.gating.baseline import TAILS
 from secid.gating.limits import LEAST, Bound, finding_of
 from secid.gating.subject import (
     EXAMPLES,
@@ -135,28 +132,17 @@ def cut(text: str) -> str:
 
 def _drift(subject: Subject, previous: Reference, name: str, bound: Bound) -> Check:
     """How far the source lies from its predecessor."""
-    metric = name.removeprefix("drift.")
-    known, theirs = previous.source, previous.sample
-    if metric in TAILS:
-        tail = known.tails[metric]
-        severity = subject.sample.relation() * (1.0 if metric == "unrelated" else -1.0)
-        gap = gap_between(
-            subject.sample.tail(metric, tail.bound),
-            tail.share.value,
-            tail.share.standard_error,
-            tail.share.n_queries,
-            None if theirs is None else theirs.tail(metric, tail.bound),
-        )
+    known, theirs, sample = previous.source, previous.sample, subject.sample
+    if name == "drift.unrelated":
+        tail = known.unrelated
+        own, before, severity = sample.unrelated(tail.bound), tail.share, sample.relation()
+        paired = None if theirs is None else theirs.unrelated(tail.bound)
     else:
-        gap = gap_between(
-            subject.sample.score,
-            known.score_nats,
-            known.standard_error_nats,
-            known.n_queries,
-            None if theirs is None else theirs.score,
-        )
-        severity = subject.sample.columns["consistency"] * np.sign(-gap.value or 1.0)
-    bound = replace(bound, before=known.tails[metric].share.value if metric in TAILS else known.score_nats)
-    unit = "share" if metric in TAILS else "nats"
+        own, before, severity = sample.score, known.score(), sample.columns["consistency"]
+        paired = None if theirs is None else theirs.score
+    gap = gap_between(own, before.value, before.standard_error, before.n_queries, paired)
+    if name == "drift.score_nats" and gap.value > 0.0:
+        severity = -severity
+    unit = "share" if name == "drift.unrelated" else "nats"
     check = decided(name, gap.value, gap.interval, unit, bound, gap.n_queries, n=gap.n_queries, n_shared=gap.n_shared)
-    return with_worst(check, subject, severity)
+    return with_worst(replace(check, before=before.value), subject, severity)

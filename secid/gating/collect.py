@@ -18,10 +18,8 @@ from secid.findings.rows import SAMPLED
 from secid.gating.baseline import (
     BASELINE_SCHEMA_VERSION,
     ENCODER_SETTINGS,
-    HIGH_POINT,
     LOW_POINT,
     METHOD_SETTINGS,
-    TAILS,
     Baseline,
     BaselineSource,
     Measurement,
@@ -32,7 +30,7 @@ from secid.gating.baseline import (
 from secid.gating.sample import Sample, folder_samples
 from secid.measure.interval import reach_95
 from secid.pool import DocumentFrequencies
-from secid.results import IdfInfo, SourceResult
+from secid.results import IdfInfo, Languages, SourceResult
 from secid.results.document import read_run
 from secid.run_folder.read import read_frequencies, read_positives
 from secid.triplets.estimates import Estimate
@@ -98,7 +96,8 @@ def read_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, Positives
 
 
 def _source(source: SourceResult, sample: Sample) -> BaselineSource:
-    low, high = (float(point) for point in np.quantile(sample.relation(), (LOW_POINT, HIGH_POINT)))
+    languages = source.languages or Languages(n_texts=0, shares={}, mojibake=0.0)
+    low = float(np.quantile(sample.relation(), LOW_POINT))
     n_queries = source.n_queries
     return BaselineSource(
         n_records=source.n_records,
@@ -116,12 +115,9 @@ def _source(source: SourceResult, sample: Sample) -> BaselineSource:
             )
             for finding in source.findings
         },
-        tails={
-            name: Tail(bound=bound, share=_measurement(sample.tail(name, bound)))
-            for name, bound in zip(TAILS, (low, high), strict=True)
-        },
-        languages={code: share for code, share in source.languages.shares.items() if code},
-        mojibake=source.languages.mojibake,
+        unrelated=Tail(bound=low, share=_measurement(sample.unrelated(low))),
+        languages={code: share for code, share in languages.shares.items() if code},
+        mojibake=languages.mojibake,
         schema=source.schema,
         files=file_hashes(source),
     )

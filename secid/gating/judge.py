@@ -180,7 +180,7 @@ def source_verdict(item: Measured, scored: Scored, plan: Plan, against: Against)
         hardness=result.hardness,
         hardness_interval_95=result.hardness_interval_95,
         findings=result.findings,
-        languages=result.languages,
+        languages=subject.findings.languages,
         checks=checks,
         left_out=subject.limits.left_out,
     )

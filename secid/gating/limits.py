@@ -235,12 +235,10 @@ def _share(sources: Mapping[str, BaselineSource], name: str, n: int, previous: s
 def _tolerance(name: str, source: BaselineSource, metric: str, n: int) -> Bound:
     """How far from its predecessor a source may lie."""
     if metric == "score_nats":
-        score = Measurement(
-            value=source.score_nats, standard_error=source.standard_error_nats, n_queries=source.n_queries
-        )
+        score = source.score()
         limit = up(margin(score, n, Z_95))
         return Bound(side=WITHIN, value=limit, basis="previous", reference=name, before=score.value)
-    tail = source.tails[metric].share
+    tail = source.unrelated.share
     limit = up(max(share_margin(tail, n), _least_share(n) - tail.value))
 
     def beyond(share: float) -> tuple[float, float]:

@@ -57,11 +57,6 @@ class DriftPolicy(Table):
         description="Share of negatives less related to their query (cosine plus coverage) than 98 % of the "
         "predecessor's.",
     )
-    close: Tolerance = Field(
-        None,
-        description="Share of negatives more related to their query (cosine plus coverage) than 98 % of the "
-        "predecessor's.",
-    )
 
 
 class Policy(Table):

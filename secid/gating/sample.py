@@ -60,10 +60,9 @@ class Sample:
         """
         return self.table.s_query_negative + self.table.coverage
 
-    def tail(self, name: str, bound: float) -> Estimate:
-        """Share of negatives whose relation is below the bound ("unrelated") or above it ("close")."""
-        relation = self.relation()
-        return self.mean((relation < bound if name == "unrelated" else relation > bound).astype(np.float64))
+    def unrelated(self, bound: float) -> Estimate:
+        """Share of negatives whose relation is below the bound."""
+        return self.mean((self.relation() < bound).astype(np.float64))
 
 
 def measured_sample(item: Measured) -> Sample:

@@ -29,8 +29,8 @@ CHECKS: Mapping[str, str] = {
     "encoding": "at most so many negatives are decoded with the wrong character encoding, whatever their positives",
     "findings": "the share of negatives with the finding is at most its limit; `secid explain NAME` says what it is",
     "new_source": "the source has a predecessor in the baseline, where the policy holds new sources for review",
-    "drift": "the source is like its predecessor in the baseline: ECI_sem and the shares of unusually close and "
-    "unusually unrelated negatives have not moved by more than the tolerance",
+    "drift": "the source is like its predecessor in the baseline: ECI_sem and the share of unusually unrelated "
+    "negatives have not moved by more than the tolerance",
 }
 """What a check of the gate asks; the names before the first point. Limits are in the policy, `[gate]`."""
 GATE_DOCS = "docs/gate.md"

@@ -23,7 +23,6 @@ BLIND_SPOT = (
 DRIFT: Mapping[str, str] = {
     "drift.score_nats": "ECI_sem",
     "drift.unrelated": "the share of negatives less related to their query than 98 % of the predecessor's",
-    "drift.close": "the share of negatives more related to their query than 98 % of the predecessor's",
 }
 EASY = "mine negatives that are nearer to the query: in-batch training gives passages like these for free"
 LANGUAGE = "if the language is intended, score the source with the others and run `secid baseline update RUN`"

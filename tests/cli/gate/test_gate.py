@@ -114,16 +114,16 @@ def test_a_harder_miner_passes_with_notices(prepared, tmp_path, invoke):
     assert code == 0
     assert [name for name, check in checks.items() if check["notice"]] == ["findings.inversion"]
     code, checks = gated(prepared, invoke, variant(tmp_path, "harder", "used-2025-11"))
-    assert (code, checks["drift.close"]["outcome"]) == (1, "fail")
+    assert (code, checks["findings.inversion"]["outcome"]) == (1, "fail")
 
 
 def test_a_dated_name_is_compared_with_its_predecessor(prepared, tmp_path, invoke):
-    for name, n_drift in (("used-2025-11", 3), ("used-v2", 3), ("used2", 0)):
+    for name, n_drift in (("used-2025-11", 2), ("used-v2", 2), ("used2", 0)):
         _, checks = gated(prepared, invoke, variant(tmp_path, "fresh", name))
         assert sum(check.startswith("drift.") for check in checks) == n_drift, name
     Path("secid.toml").write_text('[gate.names]\nmined = "used"\n', encoding="utf-8")
     _, checks = gated(prepared, invoke, variant(tmp_path, "fresh", "mined"))
-    assert checks["drift.close"]["reference"] == "used"
+    assert checks["drift.unrelated"]["reference"] == "used"
     Path("secid.toml").write_text('[gate.names]\nother = "nothing"\n', encoding="utf-8")
     result = invoke("gate", "mined.jsonl", "--against", prepared.baseline)
     assert result.code == 2
@@ -159,8 +159,8 @@ def without_times(text: str) -> dict[str, Any]:
 
 
 def test_the_functions_return_what_the_commands_print(prepared, tmp_path, invoke):
-    source, policy = fresh(tmp_path, known=2), {"minimum_queries": 9, "drift": {"close": "off"}}
-    (tmp_path / "p.toml").write_text('minimum_queries = 9\ndrift.close = "off"\n', encoding="utf-8")
+    source, policy = fresh(tmp_path, known=2), {"minimum_queries": 9, "drift": {"unrelated": "off"}}
+    (tmp_path / "p.toml").write_text('minimum_queries = 9\ndrift.unrelated = "off"\n', encoding="utf-8")
     printed = invoke("gate", source, "--against", prepared.baseline, "--policy", "p.toml", "--json")
     named = secid.gate([source], prepared.baseline, policy="p.toml")
     assert without_times(secid.verdict_json(named)) == without_times(printed.out)
@@ -238,7 +238,7 @@ def test_the_same_file_paired_with_its_own_run_differs_by_nothing(prepared, invo
     source = prepared.folder / "used.jsonl"
     code, checks = gated(prepared, invoke, source, "--paired", prepared.run)
     assert code == 0
-    for name in ("drift.score_nats", "drift.unrelated", "drift.close"):
+    for name in ("drift.score_nats", "drift.unrelated"):
         assert checks[name]["n_shared"] == 160
         assert checks[name]["measured"] == pytest.approx(0.0, abs=1e-8)
         assert checks[name]["interval_95"] == pytest.approx([0.0, 0.0], abs=1e-8)

@@ -37,9 +37,7 @@ def source_of(
         standard_error_nats=0.2 / sqrt(n),
         hardness=None if hardness is None else measured(hardness, n, 0.2 / sqrt(n)),
         findings={name: measured(shares.get(name, 0.0), n) for name in FINDINGS if name != "truncated"},
-        tails={
-            name: Tail(bound=bound, share=measured(0.02, n)) for name, bound in (("unrelated", 0.1), ("close", 0.9))
-        },
+        unrelated=Tail(bound=0.1, share=measured(0.02, n)),
         languages={"en": 0.98, "fr": 0.005},
         mojibake=mojibake,
         schema="flagembedding",

@@ -102,9 +102,7 @@ def test_a_fresh_sample_passes_each_check(n_known, times, least):
         both = reach(min(n, n_known)) * spread * np.sqrt(1 / n + 1 / n_known)
         inside["drift.score_nats"] += abs(mean(n_known)[0] - value) + both <= limits.bounds["drift.score_nats"].value
         tail = draw.binomial(n, 0.02) / n
-        both = reach(min(n, n_known)) * np.sqrt(
-            tail * (1 - tail) / n + own.tails["unrelated"].share.standard_error ** 2
-        )
+        both = reach(min(n, n_known)) * np.sqrt(tail * (1 - tail) / n + own.unrelated.share.standard_error**2)
         inside["drift.unrelated"] += abs(tail - 0.02) + both <= limits.bounds["drift.unrelated"].value
         for name, share in shares.items():
             own_share = draw.binomial(5 * n, share) / (5 * n)
@@ -154,7 +152,7 @@ def test_what_a_new_kind_of_miner_may_have_is_a_notice():
     noticed = {name for name, bound in new.items() if bound.notice}
     assert noticed == {f"findings.{name}" for name in ("inversion", "shared_opening", "hub")}
     assert {name for name, bound in known.items() if bound.notice} == {"findings.hub"}
-    assert set(known.keys() - new.keys()) == {"drift.score_nats", "drift.unrelated", "drift.close"}
+    assert set(known.keys() - new.keys()) == {"drift.score_nats", "drift.unrelated"}
 
 
 def test_texts_are_held_against_the_most_damaged_source():
@@ -196,7 +194,7 @@ def test_the_damage_that_is_detected_is_that_of_a_simulation(n):
 
     def unrelated(share):
         p = draw.binomial(n, 0.02 + share * (0.7 - 0.02), DRAWS) / n
-        error = np.sqrt(p * (1 - p) / n + sources.tails["unrelated"].share.standard_error ** 2)
+        error = np.sqrt(p * (1 - p) / n + sources.unrelated.share.standard_error**2)
         return (p - 0.02 - reach(n) * error > bounds["drift.unrelated"].value).mean()
 
     simulated = {
@@ -220,8 +218,8 @@ def test_a_check_that_would_not_see_gross_damage_is_left_out():
     assert bounds_of(own=source_of(random_like=0.58)).left_out == ("findings.random_like",)  # 0.86 would do
     given = bounds_of("own", {"findings": {"random_like": 0.8}}, own=source_of(random_like=0.75))
     assert (given.left_out, given.bounds["findings.random_like"].value) == ((), 0.8)
-    tails = {name: Tail(bound=0.0, share=measured(0.02, 8, 0.2)) for name in ("unrelated", "close")}
-    assert {"drift.unrelated", "drift.close"} <= {*bounds_of(own=replace(source_of(8), tails=tails)).left_out}
+    tail = Tail(bound=0.0, share=measured(0.02, 8, 0.2))
+    assert "drift.unrelated" in bounds_of(own=replace(source_of(8), unrelated=tail)).left_out
 
 
 def test_the_policy_s_value_wins_and_off_drops():
@@ -231,11 +229,11 @@ def test_the_policy_s_value_wins_and_off_drops():
         "languages_maximum": "off",
         "encoding_maximum": 0.3,
         "findings": {"preamble": 0.2, "inversion": "off", "truncated": 0.4, "hub": 0.1},
-        "drift": {"close": "off", "unrelated": 0.5},
+        "drift": {"score_nats": "off", "unrelated": 0.5},
     }
     limits, free = bounds_of("own", policy), bounds_of()
     assert limits.minimum_queries == 101
-    assert free.bounds.keys() - limits.bounds.keys() == {"languages", "findings.inversion", "drift.close"}
+    assert free.bounds.keys() - limits.bounds.keys() == {"languages", "findings.inversion", "drift.score_nats"}
     assert limits.bounds.keys() - free.bounds.keys() == {"findings.truncated"}
     given = {name: bound for name, bound in limits.bounds.items() if bound.basis == "policy"}
     assert {name: (bound.side, bound.value, bound.counted) for name, bound in given.items()} == {

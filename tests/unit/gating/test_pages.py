@@ -66,7 +66,7 @@ CHECKS = (
         before=0.5, basis="previous", side="within ±",
     ),
     check(
-        "drift.close", "undecided", unit="share", measured=0.04, interval_95=(0.01, 0.07), limit=0.042, n_shared=55,
+        "drift.unrelated", "undecided", unit="share", measured=0.04, interval_95=(0.01, 0.07), limit=0.042, n_shared=55,
         reference="dense", before=0.02, basis="previous", side="within ±",
     ),
     check("new_source", "undecided", unit="", measured=None, interval_95=None, side="", limit=None),

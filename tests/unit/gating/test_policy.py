@@ -75,7 +75,7 @@ def test_the_schema_names_every_key():
 
 
 def test_names_of_checks():
-    names = {"queries", "hardness", "languages", "encoding", "findings.empty", "new_source", "drift.close"}
+    names = {"queries", "hardness", "languages", "encoding", "findings.empty", "new_source", "drift.unrelated"}
     assert names <= {*CHECK_NAMES}
     assert {*CHECKS} == {*CHECK_NAMES} - {"queries", "new_source"}
     for name in CHECK_NAMES:
@@ -127,11 +127,11 @@ def test_a_table_with_letters_swapped_is_refused(tmp_path):
         ("p.toml", "[gate]\n[findings]\nempty = 0.0\n", "'findings'", "did you mean 'gate.findings'?"),
         ("p.toml", "[gate]\n[finding]\nempty = 0.0\n", "'finding'", "did you mean 'gate.findings'?"),
         ("p.toml", "minimum_queries = 9\n[gate]\n", "'minimum_queries'", "did you mean 'gate.minimum_queries'?"),
-        ("p.toml", "[gate]\n[drift]\nclose = 0.5\n", "'drift'", "did you mean 'gate.drift'?"),
+        ("p.toml", "[gate]\n[drift]\nunrelated = 0.5\n", "'drift'", "did you mean 'gate.drift'?"),
         ("secid.toml", "[gate]\n[findings]\nempty = 0.0\n", "'findings'", "did you mean 'gate.findings'?"),
         (
             "pyproject.toml",
-            "[tool.secid.gate]\n[tool.secid.drift]\nclose = 0.1\n",
+            "[tool.secid.gate]\n[tool.secid.drift]\nunrelated = 0.1\n",
             "'tool.secid.drift'",
             "did you mean 'tool.secid.gate.drift'?",
         ),
