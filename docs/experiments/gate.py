@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta
 
 import secid
 from secid.encode import from_callable, load
@@ -237,10 +236,10 @@ def verdicts(rows: list[Row], source: str, against: Against, memory: Memory, fol
             resolve_sources([str(gated)], resolved.values), encoder, resolved, Path(work), Silent(), frequencies, known
         ) as (scored, plan),
     ):
-        yield "new", source_verdict(scored.measured[0], scored, plan, against)
+        yield "new", source_verdict(scored, plan, against)
         if source in against.baseline.sources:
             as_known = replace(against, policy=Policy(names={"incoming": source}))
-            yield "known", source_verdict(scored.measured[0], scored, plan, as_known)
+            yield "known", source_verdict(scored, plan, as_known)
 
 
 def line_of(key: tuple[Any, ...], name: str, verdict: SourceVerdict) -> str:
@@ -253,7 +252,7 @@ def line_of(key: tuple[Any, ...], name: str, verdict: SourceVerdict) -> str:
         "undecided": [check.name for check in checks if check.outcome == "undecided"],
         "notices": [check.name for check in checks if check.notice],
         "left_out": list(verdict.left_out),
-        "numbers": {check.name: [check.measured, check.limit, check.before] for check in checks if check.measured},
+        "numbers": {check.name: [check.measured, check.limit, check.before] for check in checks},
     })  # fmt: skip
 
 
@@ -322,11 +321,6 @@ def table(paths: list[Path]) -> str:
         )
         text += f"| {' | '.join(map(str, key))} | {len(cell)} | {counts} | {failed or '–'} | {undecided or '–'} |\n"
     return text
-
-
-def lower_bound(right: int, runs: int) -> float:
-    """One-sided 95 % bound of the share of right verdicts, as if runs were independent. Source: Clopper 1934."""
-    return float(beta.ppf(0.05, right, runs - right + 1)) if right else 0.0
 
 
 def main() -> None:

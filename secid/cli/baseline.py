@@ -47,10 +47,10 @@ def baseline(
     after = write(folders[0], path, update=is_update)
     if quiet:
         return
+    from secid.gating.init import above_sentence
     from secid.gating.limits import above_advice
     from secid.pages.numbers import plural
     from secid.pages.sanitize import plain
-    from secid.results.catalogue import FINDINGS
 
     if before is None:
         typer.echo(plain(f"{path}: {plural(len(after.sources), 'source')}: {', '.join(after.sources)}"))
@@ -60,8 +60,4 @@ def baseline(
         for line in lines:
             typer.echo(f"  {plain(line)}")
     for name, above in above_advice(after).items():
-        shares = [
-            f"{100 * share:.2g} % {finding} (advice: at most {100 * (FINDINGS[finding].limit or 0.0):g} %)"
-            for finding, share in above.items()
-        ]
-        typer.echo(plain(f"{name}: {', '.join(shares)}: the gate lets as much pass"))
+        typer.echo(plain(above_sentence(name, above)))

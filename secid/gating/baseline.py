@@ -18,7 +18,7 @@ from typing import Any
 from secid.errors import InputError, SettingsError, UsageError
 from secid.records import encodable
 from secid.results import EncoderInfo, IdfInfo
-from secid.results.catalogue import FINDINGS
+from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.document import adapter_of
 from secid.settings import FIELDS, checked, value_text
 
@@ -180,6 +180,7 @@ def _invalid_fields(source: BaselineSource) -> Iterator[str]:
         numbers = value if isinstance(value, tuple) else (value,)
         if any(isinstance(number, float) and not isfinite(number) for number in numbers):
             yield ".".join(key)
+    yield from (f"findings.{name}" for name in DEFECTS if name not in source.findings)
     yield from (f"findings.{name}" for name in source.findings if name not in FINDINGS)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from secid.findings.rows import SAMPLED
-from secid.gating.limits import LEAST, Bound, finding_of
+from secid.gating.limits import LEAST, Bound
 from secid.gating.subject import (
     EXAMPLES,
     SHOWN_NUMBERS,
@@ -19,7 +19,7 @@ from secid.gating.subject import (
 )
 from secid.measure.interval import FEWEST_QUERIES
 from secid.results import SourceFinding, TripletExample
-from secid.results.gate import Check, CheckExample
+from secid.results.gate import Check, CheckExample, finding_of
 from secid.triplets.estimates import UNBOUNDED, share_interval
 
 CUT = 300
@@ -72,9 +72,16 @@ def _limits(subject: Subject) -> Iterator[Check]:
 
 def _missing(name: str, bound: Bound, reason: str) -> Check:
     return Check(
-        name=name, outcome="undecided", side=bound.side, limit=bound.value, basis=bound.basis,
-        reference=bound.reference, before=bound.before, reason=reason,
-    )  # fmt: skip
+        name=name,
+        outcome="undecided",
+        unit="share" if finding_of(name) else "hardness",
+        side=bound.side,
+        limit=bound.value,
+        basis=bound.basis,
+        reference=bound.reference,
+        before=bound.before,
+        reason=reason,
+    )
 
 
 def _hardness(subject: Subject, bound: Bound) -> Check:
@@ -140,9 +147,13 @@ def _drift(subject: Subject, previous: Reference, name: str, bound: Bound) -> Ch
     else:
         own, before, severity = sample.score, known.score(), sample.columns["consistency"]
         paired = None if theirs is None else theirs.score
-    gap = gap_between(own, before.value, before.standard_error, before.n_queries, paired)
+    gap = gap_between(own, before, paired)
     if name == "drift.score_nats" and gap.value > 0.0:
         severity = -severity
     unit = "share" if name == "drift.unrelated" else "nats"
-    check = decided(name, gap.value, gap.interval, unit, bound, gap.n_queries, n=gap.n_queries, n_shared=gap.n_shared)
+    n = len(own.queries)
+    fixed = 0.0 if gap.n_shared else before.standard_error
+    check = decided(
+        name, gap.value, gap.interval, unit, bound, n, n=gap.n_queries, n_shared=gap.n_shared, fixed_error=fixed
+    )
     return with_worst(replace(check, before=before.value), subject, severity)

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from secid.errors import InputError, UsageError
 from secid.files import write_together
 from secid.findings.copies import Positives, restored
-from secid.findings.rows import SAMPLED
 from secid.gating.baseline import (
     BASELINE_SCHEMA_VERSION,
     ENCODER_SETTINGS,
@@ -34,7 +33,6 @@ from secid.results import IdfInfo, Languages, SourceResult
 from secid.results.document import read_run
 from secid.run_folder.read import read_frequencies, read_positives
 from secid.triplets.estimates import Estimate
-from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
 from secid.version import VERSION
 
 
@@ -111,7 +109,7 @@ def _source(source: SourceResult, sample: Sample) -> BaselineSource:
             finding.name: Measurement(
                 value=finding.share,
                 standard_error=finding.standard_error,
-                n_queries=min(n_queries, SAMPLED_QUERIES) if finding.name in SAMPLED else n_queries,
+                n_queries=finding.n_queries or n_queries,
             )
             for finding in source.findings
         },
@@ -132,7 +130,7 @@ def _hardness(source: SourceResult) -> Measurement | None:
     if source.hardness is None or source.hardness_interval_95 is None:
         return None
     low, high = source.hardness_interval_95
-    n_queries = min(source.n_queries, SAMPLED_QUERIES)
+    n_queries = source.hardness_queries or source.n_queries
     error = (high - low) / (2.0 * reach_95(n_queries))
     return Measurement(value=source.hardness, standard_error=error, n_queries=n_queries)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 from secid.errors import OutputError, SettingsError, UsageError
@@ -28,7 +29,7 @@ def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
         *_comment(HEAD),
         "",
         f"[{table}]",
-        f"minimum_queries = {minimum_queries(policy, baseline)}",
+        f"# minimum_queries = {minimum_queries(policy, baseline)}",
         *_comment("A source with fewer distinct queries is undecided, unless a check fails."),
         f"defect_tolerance = {policy.defect_tolerance:g}",
         *_comment(
@@ -39,19 +40,18 @@ def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
         *_comment('"hold" keeps a source without a predecessor undecided until somebody reviews it.'),
         "",
         f"[{table}.names]",
-        *_comment('"new-name" = "name in the baseline". Dates, versions and shard numbers are left out by themselves.'),
+        *_comment('"new-name" = "name in the baseline". Dates, versions and shard numbers are ignored automatically.'),
         "",
         *_comment(
-            f"What follows from {where}. In brackets the least share of damaged negatives (random ones, those of other "
-            "queries, or with the finding) that fails in half of the samples as large as the baseline's:"
+            f"What follows from {where}. (detects X %): about half of the samples as large as the baseline's fail if "
+            "X % of their negatives are random passages, those of other queries, or have the finding."
         ),
         *_comment(f"- a new source: {_limits(limits_for(policy, baseline, None))}"),
     ]
     for name in baseline.sources:
         lines += _comment(f"- {name} and what follows it: {_limits(limits_for(policy, baseline, name))}")
     for name, above in above_advice(baseline).items():
-        shares = ", ".join(f"{finding} {100 * share:.2g} % ({_advice(finding)})" for finding, share in above.items())
-        lines += _comment(f"Above the advice of the catalogue already: {name}: {shares}. The gate lets as much pass.")
+        lines += _comment(above_sentence(name, above))
     return "\n".join(lines) + "\n"
 
 
@@ -62,18 +62,23 @@ def _limits(limits: Limits) -> str:
         for check, bound in limits.bounds.items()
         if not bound.counted
     ]
-    return "; ".join([*texts, *([f"left out, too weak: {', '.join(limits.left_out)}"] if limits.left_out else [])])
+    return "; ".join([*texts, *([f"not checked, too weak: {', '.join(limits.left_out)}"] if limits.left_out else [])])
 
 
 def _detects(bound: Bound) -> str:
     """From what share of damaged negatives it acts."""
     notes = ["notice"] if bound.notice else []
-    notes += [] if bound.detects is None else [f"sees {100 * bound.detects:.0f} %"]
+    notes += [] if bound.detects is None else [f"detects {100 * bound.detects:.0f} %"]
     return f" ({', '.join(notes)})" if notes else ""
 
 
-def _advice(finding: str) -> str:
-    return f"advice: at most {100 * (FINDINGS[finding].limit or 0.0):g} %"
+def above_sentence(name: str, above: Mapping[str, float]) -> str:
+    """What a source of the baseline has more of than the catalogue recommends."""
+    shares = [
+        f"{finding} {100 * share:.1f} % (recommended: at most {100 * (FINDINGS[finding].limit or 0.0):g} %)"
+        for finding, share in above.items()
+    ]
+    return f"{name}: {', '.join(shares)}. Later versions of {name} may have as much."
 
 
 def write_policy(baseline: Baseline, where: str, path: Path) -> None:

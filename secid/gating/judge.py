@@ -120,7 +120,7 @@ def judge(
     progress: Progress,
     encoder: Encoder | None = None,
 ) -> GateVerdict:
-    """Scores the sources in the baseline's pool and judges each by the policy.
+    """Scores each source alone in the baseline's pool and judges it by the policy: a verdict depends on no other file.
 
     resolved : the user's settings; others are the baseline's.
     encoder  : a loaded one; by default the baseline's is loaded.
@@ -136,11 +136,13 @@ def judge(
 
             encoder = load(resolved.values, progress)
         refuse_differences(differences(baseline, vars(resolved.values), encoder.info), against.where)
-        with scored_plan(sources, encoder, resolved, work, progress, frequencies, known) as (scored, plan):
-            timing = dict(scored.run.timing)
-            with clock.stage("judge"):
-                items = sorted(scored.measured, key=lambda item: item.name)
-                verdicts = [source_verdict(item, scored, plan, against) for item in items]
+        verdicts = []
+        for number, source in enumerate(sorted(sources, key=lambda source: source.name)):
+            folder = work / str(number)
+            folder.mkdir()
+            plans = scored_plan([source], encoder, resolved, folder, progress, frequencies, known, clock=clock)
+            with plans as (scored, plan), clock.stage("judge"):
+                verdicts.append(source_verdict(scored, plan, against))
     return GateVerdict(
         schema_version=VERDICT_SCHEMA_VERSION,
         secid_version=VERSION,
@@ -151,17 +153,19 @@ def judge(
         paired=against.paired,
         encoder=encoder.info.name,
         sources=tuple(verdicts),
-        timing={**timing, **clock.stages},
+        timing=clock.stages,
     )
 
 
-def source_verdict(item: Measured, scored: Scored, plan: Plan, against: Against) -> SourceVerdict:
+def source_verdict(scored: Scored, plan: Plan, against: Against) -> SourceVerdict:
+    """The verdict on the only source of a run."""
+    (item,) = scored.measured
+    (result,) = scored.run.sources
     planned = item.table.source
     subject = _subject(item, scored, plan, against)
     checks = tuple(all_checks(subject))
     fails = [check for check in checks if check.outcome == "fail"]
     blocking = [check for check in checks if check.holds_up]
-    result = next(source for source in scored.run.sources if source.name == item.name)
     return SourceVerdict(
         name=item.name,
         paths=planned.source.paths,

@@ -9,15 +9,16 @@ large as the baseline's is left out and named.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, floor, hypot, inf, log10, sqrt
 from statistics import median
 
 from secid.gating.baseline import Baseline, BaselineSource, Measurement
-from secid.gating.policy import DRIFT_METRICS, Policy
+from secid.gating.policy import LIMITED, Policy
 from secid.measure.interval import FEWEST_QUERIES, reach_95
 from secid.results.catalogue import DEFECTS, FINDINGS
-from secid.results.gate import Basis
+from secid.results.gate import GROSS, Basis, finding_of
+from secid.triplets.estimates import NO_SPREAD
 
 Z_ROOM = 1.6448536269514722
 """95 % point of the normal distribution: where the estimate of a fresh sample may fall."""
@@ -30,13 +31,13 @@ RANDOM_LIKE_OF_RANDOM = 0.87
 SHUFFLED_BELOW = 0.7
 """Share of negatives of other queries that lie in the lower tail; 0.76 to 0.83 were measured. Source:
 docs/experiments/gate.md."""
+LEAST_SAMPLE = 30
+"""Queries of the smallest samples that limits are made for, whatever the policy's minimum."""
 TEXT_TOLERANCE = 0.05
 """How many more texts than in the baseline may be damaged, or in a language that it does not have: a share of a sample
 of 1,000."""
 KNOWN_LANGUAGE = 0.01
 """Share of a source from which the baseline has a language."""
-GROSS = 0.7
-"""Largest share of damaged negatives that a check must detect to be worth its place."""
 ESTIMATED = ("random_like", "weak_positive", "other_language")
 """Findings that can fail every source."""
 NOTICED = ("inversion", "shared_opening", "hub")
@@ -94,41 +95,33 @@ def minimum_queries(policy: Policy, baseline: Baseline, previous: str | None = N
 
 def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Limits:
     """The limits of a source. previous: its predecessor in the baseline, None for a new source."""
-    n = minimum_queries(policy, baseline, previous)
-    derived = _derived(policy, baseline, previous, n)
+    least = minimum_queries(policy, baseline, previous)
+    derived = _derived(policy, baseline, previous, max(least, LEAST_SAMPLE))
     bounds: dict[str, Bound] = {}
     left_out: list[str] = []
-    for name in CHECKS:
+    for name in LIMITED:
         own = _of_policy(policy, name)
-        drift = name.startswith("drift.")
-        if own == "off" or (drift and previous is None):
+        if own == "off" or (previous is None and name.startswith("drift.")):
             continue
+        bound = derived.get(name)
         if isinstance(own, float | int):
-            side = WITHIN if drift else LEAST if name == "hardness" else MOST
-            bound = Bound(side=side, value=float(own), basis="policy", counted=(finding_of(name) or name) in COUNTED)
-            bounds[name] = replace(bound, reference=previous or "") if drift or name == "languages" else bound
-        elif name in derived:
-            bound = derived[name]
-            if bound.detects is not None and bound.detects > GROSS:
-                left_out.append(name)
-            else:
-                bounds[name] = bound
-    return Limits(n, bounds, tuple(left_out))
+            bounds[name] = _given(name, float(own), previous)
+        elif bound is None:
+            left_out += [name] if name == "hardness" else []
+        elif bound.notice or bound.detects is None or bound.detects <= GROSS:
+            bounds[name] = bound
+        else:
+            left_out.append(name)
+    return Limits(least, bounds, tuple(left_out))
 
 
-CHECKS = (
-    "hardness",
-    "languages",
-    "encoding",
-    *(f"findings.{name}" for name in FINDINGS),
-    *(f"drift.{name}" for name in DRIFT_METRICS),
-)
-"""Every check that has a limit."""
-
-
-def finding_of(check: str) -> str:
-    """The finding that a check is about; "" for another check."""
-    return check.removeprefix("findings.") if check.startswith("findings.") else ""
+def _given(check: str, value: float, previous: str | None) -> Bound:
+    """A limit of the policy. Nothing estimated can be shown to be 0, so the number itself decides there."""
+    drift = check.startswith("drift.")
+    side = WITHIN if check == "drift.score_nats" else LEAST if check == "hardness" else MOST
+    counted = (finding_of(check) or check) in COUNTED or (value == 0.0 and side == MOST)
+    reference = previous or "" if drift or check == "languages" else ""
+    return Bound(side=side, value=value, basis="policy", reference=reference, counted=counted)
 
 
 def _of_policy(policy: Policy, check: str) -> float | str | None:
@@ -145,28 +138,22 @@ def _of_policy(policy: Policy, check: str) -> float | str | None:
 def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -> dict[str, Bound]:
     """Limits that the baseline gives, by check."""
     sources = {previous: baseline.sources[previous]} if previous else dict(baseline.sources)
-    limits: dict[str, Bound | None] = {"hardness": _hardness(sources, n)}
-    if known_languages(baseline, previous):
-        limits["languages"] = Bound(
-            side=MOST, value=TEXT_TOLERANCE, basis=_basis(sources, "every"), reference=previous or "", counted=True
+    known = known_languages(baseline, previous)
+    limits: dict[str, Bound | None] = {
+        "hardness": _hardness(sources, n),
+        "encoding": _texts(sources, lambda source: source.mojibake),
+    }
+    if known:
+        limits["languages"] = _texts(
+            sources, lambda source: sum(share for code, share in source.languages.items() if code not in known)
         )
-    damaged = max(sources, key=lambda name: sources[name].mojibake)
-    before = sources[damaged].mojibake
-    limits["encoding"] = Bound(
-        side=MOST,
-        value=round(before + TEXT_TOLERANCE, 6),
-        basis=_basis(sources, "every"),
-        reference=damaged,
-        before=before,
-        counted=True,
-    )
     for name in DEFECTS:
         limits[f"findings.{name}"] = _defect(sources, name, policy.defect_tolerance)
     for name in (*ESTIMATED, *NOTICED):
-        limits[f"findings.{name}"] = _share(sources, name, n, previous)
+        limits[f"findings.{name}"] = _share(sources, name, n, notice=name == "hub" or previous is None)
     if previous:
-        for metric in DRIFT_METRICS:
-            limits[f"drift.{metric}"] = _tolerance(previous, sources[previous], metric, n)
+        limits["drift.score_nats"] = _score(previous, sources[previous], n)
+        limits["drift.unrelated"] = _unrelated(previous, sources[previous], n)
     return {name: limit for name, limit in limits.items() if limit is not None}
 
 
@@ -176,31 +163,45 @@ def known_languages(baseline: Baseline, previous: str | None) -> set[str]:
     return {code for source in sources for code, share in source.languages.items() if share >= KNOWN_LANGUAGE}
 
 
+def _extreme(known: Mapping[str, Measurement], n: int, sign: float) -> tuple[str, Measurement]:
+    """The source with the largest number, or with sign -1 the smallest, among those that have n queries, if any have:
+    a tiny source loosens no limit.
+    """
+    large = {name: own for name, own in known.items() if own.n_queries >= n} or known
+    name = max(large, key=lambda name: sign * large[name].value)
+    return name, large[name]
+
+
 def _hardness(sources: Mapping[str, BaselineSource], n: int) -> Bound | None:
     """At least that of the easiest source, less a margin."""
     known = {name: source.hardness for name, source in sources.items() if source.hardness is not None}
     if not known:
         return None
-    easiest = min(known, key=lambda name: known[name].value - margin(known[name], n))
-    before = known[easiest]
+    easiest, before = _extreme(known, n, -1.0)
     limit = down(before.value - margin(before, n))
     return Bound(
         side=LEAST,
         value=limit,
-        basis=_basis(sources, "every"),
+        basis=_basis(sources, "extreme"),
         reference=easiest,
         before=before.value,
         detects=_detects(lambda share: (limit - (1.0 - share) * before.value, before.standard_error)),
     )
 
 
-def _defect(sources: Mapping[str, BaselineSource], name: str, tolerance: float) -> Bound | None:
+def _texts(sources: Mapping[str, BaselineSource], share: Callable[[BaselineSource], float]) -> Bound:
+    """At most the largest share of the sources and TEXT_TOLERANCE, by count."""
+    largest = max(sources, key=lambda name: share(sources[name]))
+    before = share(sources[largest])
+    limit = _rounded_up(before + TEXT_TOLERANCE)
+    basis = _basis(sources, "extreme")
+    return Bound(side=MOST, value=limit, basis=basis, reference=largest, before=before, counted=True)
+
+
+def _defect(sources: Mapping[str, BaselineSource], name: str, tolerance: float) -> Bound:
     """At most the reference's share and the tolerance: these rows are what training reads, so they are counted."""
-    shares = [source.findings[name].value for source in sources.values() if name in source.findings]
-    if not shares:
-        return None
-    before = median(shares)
-    limit = round(before + tolerance, 6)
+    before = median(source.findings[name].value for source in sources.values())
+    limit = _rounded_up(before + tolerance)
     return Bound(
         side=MOST,
         value=limit,
@@ -212,32 +213,39 @@ def _defect(sources: Mapping[str, BaselineSource], name: str, tolerance: float) 
     )
 
 
-def _share(sources: Mapping[str, BaselineSource], name: str, n: int, previous: str | None) -> Bound | None:
+def _rounded_up(share: float) -> float:
+    """To six places, so that a share which the baseline stores with nine digits is within its own limit."""
+    return ceil(round(share * 1e6, 3)) / 1e6
+
+
+def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: bool) -> Bound | None:
     """At most the largest share of the sources and its margin; what 0 of n queries would still allow is the least."""
     known = {key: source.findings[name] for key, source in sources.items() if name in source.findings}
     if not known:
         return None
-    largest = max(known, key=lambda key: known[key].value + share_margin(known[key], n))
-    before = known[largest]
+    largest, before = _extreme(known, n, 1.0)
     limit = up(max(before.value + share_margin(before, n), _least_share(n)))
     full = RANDOM_LIKE_OF_RANDOM if name == "random_like" else 1.0
     return Bound(
         side=MOST,
         value=limit,
-        basis=_basis(sources, "every"),
+        basis=_basis(sources, "extreme"),
         reference=largest,
         before=before.value,
-        notice=name == "hub" or (previous is None and name in NOTICED),
+        notice=notice and name in NOTICED,
         detects=_detects(lambda share: _beyond(before, before.value + share * (full - before.value), limit)),
     )
 
 
-def _tolerance(name: str, source: BaselineSource, metric: str, n: int) -> Bound:
-    """How far from its predecessor a source may lie."""
-    if metric == "score_nats":
-        score = source.score()
-        limit = up(margin(score, n, Z_95))
-        return Bound(side=WITHIN, value=limit, basis="previous", reference=name, before=score.value)
+def _score(name: str, source: BaselineSource, n: int) -> Bound:
+    """Within ± a margin of the predecessor's."""
+    score = source.score()
+    limit = up(margin(score, n, Z_95))
+    return Bound(side=WITHIN, value=limit, basis="source", reference=name, before=score.value)
+
+
+def _unrelated(name: str, source: BaselineSource, n: int) -> Bound:
+    """At most a margin above the predecessor's."""
     tail = source.unrelated.share
     limit = up(max(share_margin(tail, n), _least_share(n) - tail.value))
 
@@ -246,14 +254,12 @@ def _tolerance(name: str, source: BaselineSource, metric: str, n: int) -> Bound:
         distance, error = _beyond(tail, damaged, tail.value + limit)
         return distance, hypot(error, tail.standard_error)
 
-    return Bound(
-        side=WITHIN, value=limit, basis="previous", reference=name, before=tail.value, detects=_detects(beyond)
-    )
+    return Bound(side=MOST, value=limit, basis="source", reference=name, before=tail.value, detects=_detects(beyond))
 
 
 def _basis(sources: Mapping[str, BaselineSource], of_all: Basis) -> Basis:
-    """A single source is a predecessor, or the whole of the baseline: its number is the reference either way."""
-    return "previous" if len(sources) == 1 else of_all
+    """One source is the reference itself, be it a predecessor or the whole of the baseline."""
+    return "source" if len(sources) == 1 else of_all
 
 
 def margin(known: Measurement, n: int, room: float = Z_ROOM) -> float:
@@ -268,8 +274,9 @@ def _reach(known: Measurement, n: int) -> float:
 
 def share_margin(share: Measurement, n: int) -> float:
     """The margin of a share. Its error grows with it, so that of the sample counts as it is at the limit itself."""
-    p, result, reach = share.value, margin(share, n), _reach(share, n)
-    base = result / (reach + Z_ROOM)
+    p, reach = share.value, _reach(share, n)
+    base = sqrt(p * (1.0 - p) / _draws(share)) * sqrt(1.0 + share.n_queries / n)
+    result = (reach + Z_ROOM) * base
     if 0.0 < p < HALF:
         for _ in range(FIXED_POINT_ROUNDS):
             limit = min(HALF, p + result)
@@ -289,15 +296,17 @@ def _least_share(n: int) -> float:
     return 1.25 * z2 / (n + z2)
 
 
-def _beyond(known: Measurement, damaged: float, limit: float) -> tuple[float, float]:
-    """How far a share lies beyond a limit, and its error in a sample like the reference's.
+def _draws(share: Measurement) -> float:
+    """Independent draws that give the share's error; without an error queries count, as in `share_interval`."""
+    p = share.value
+    if share.standard_error > NO_SPREAD and 0.0 < p < 1.0:
+        return p * (1.0 - p) / share.standard_error**2
+    return float(share.n_queries)
 
-    A reference that shows no error counts queries.
-    """
-    p, n = known.value, float(known.n_queries)
-    if known.standard_error > 0.0 and 0.0 < p < 1.0:
-        n = p * (1.0 - p) / known.standard_error**2
-    return damaged - limit, sqrt(max(0.0, damaged * (1.0 - damaged)) / n)
+
+def _beyond(known: Measurement, damaged: float, limit: float) -> tuple[float, float]:
+    """How far a share lies beyond a limit, and its error in a sample like the reference's."""
+    return damaged - limit, sqrt(max(0.0, damaged * (1.0 - damaged)) / _draws(known))
 
 
 def _detects(beyond: Callable[[float], tuple[float, float]]) -> float:

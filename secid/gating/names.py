@@ -41,6 +41,8 @@ def predecessor(name: str, known: Iterable[str], names: Mapping[str, str], where
     """
     sources = list(known)
     for key in (name, stem(name)):
+        if name in sources and name not in names:
+            return name
         if key in names:
             if names[key] not in sources:
                 raise SettingsError(
@@ -49,8 +51,6 @@ def predecessor(name: str, known: Iterable[str], names: Mapping[str, str], where
                     remedy=f"its sources are {', '.join(sources)}",
                 )
             return names[key]
-    if name in sources:
-        return name
     return max((other for other in sources if stem(other) == stem(name)), key=_counting, default=None)
 
 

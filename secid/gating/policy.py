@@ -236,14 +236,13 @@ def tables() -> dict[str, type[Table]]:
 
 
 KEYS = {*Policy.model_fields, *(key for table in tables().values() for key in table.model_fields)}
-DRIFT_METRICS = tuple(DriftPolicy.model_fields)
-CHECK_NAMES = (
-    "queries",
+LIMITED = (
     "hardness",
     "languages",
     "encoding",
     *(f"findings.{name}" for name in FINDINGS),
-    "new_source",
-    *(f"drift.{name}" for name in DRIFT_METRICS),
+    *(f"drift.{name}" for name in DriftPolicy.model_fields),
 )
+"""Every check that has a limit."""
+CHECK_NAMES = ("queries", *LIMITED, "new_source")
 """Every name a check can have."""

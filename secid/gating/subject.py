@@ -8,13 +8,16 @@ from math import ceil
 
 import numpy as np
 
+from secid.findings.rows import SAMPLED
 from secid.findings.summary import SourceFindings
-from secid.gating.baseline import BaselineSource
+from secid.gating.baseline import BaselineSource, Measurement
 from secid.gating.limits import Bound, Limits
 from secid.gating.policy import Policy
 from secid.gating.sample import Sample
+from secid.measure.interval import reach_95
 from secid.results.gate import Check, CheckExample
 from secid.triplets.estimates import Estimate, Floats, Gap, paired_gap, unpaired_gap
+from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
 
 EXAMPLES = 3
 MOST_NEEDED = 100
@@ -30,15 +33,13 @@ class Reference:
     sample: Sample | None
 
 
-def gap_between(own: Estimate, value: float, error: float, n_queries: int, theirs: Estimate | None) -> Gap:
-    """own minus the reference's value over n_queries queries: paired if its numbers query by query are available and
-    share queries.
-    """
+def gap_between(own: Estimate, known: Measurement, theirs: Estimate | None) -> Gap:
+    """own minus the baseline's number: paired if its numbers query by query are available and share queries."""
     if theirs is not None:
         gap = paired_gap(own, theirs)
         if gap.n_shared:
             return gap
-    return unpaired_gap(own, value, error, n_queries)
+    return unpaired_gap(own, known.value, known.standard_error, known.n_queries)
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,14 @@ def decided(
     n_queries: int,
     n: int | None = None,
     n_shared: int = 0,
+    fixed_error: float = 0.0,
 ) -> Check:
     """A check of a number: pass if its whole interval is allowed, fail if all of it is beyond one end, else undecided.
 
     Of a counted share, and for a notice, the number itself decides. A number that is not finite decides nothing, nor
     does an infinite interval, which fewer than five queries have.
+
+    fixed_error : standard error that more queries of the source leave as it is: the baseline's, of a difference.
     """
     bottom, top = bound.allowed()
     low, high = (measured, measured) if bound.counted else bounds
@@ -102,30 +106,39 @@ def decided(
     )
     if bound.notice and np.isfinite(measured):
         return replace(check, outcome="pass", notice=not bottom <= measured <= top)
-    if not (finite or bound.counted):
+    if not (np.isfinite(measured) and (finite or bound.counted)):
         return check
     if inside:
         return replace(check, outcome="pass")
     if beyond:
         return replace(check, outcome="fail")
-    return replace(check, n_queries_needed=_needed(measured, bounds, (bottom, top), n_queries, bool(check.finding)))
+    needed = _needed(measured, bounds, (bottom, top), n_queries, bool(check.finding), fixed_error)
+    sampled = name == "hardness" or check.finding in SAMPLED
+    return replace(check, n_queries_needed=None if sampled and (needed or 0) > SAMPLED_QUERIES else needed)
 
 
 def _needed(
-    measured: float, bounds: tuple[float, float], allowed: tuple[float, float], n_queries: int, share: bool
+    measured: float,
+    bounds: tuple[float, float],
+    allowed: tuple[float, float],
+    n_queries: int,
+    share: bool,
+    fixed_error: float,
 ) -> int | None:
-    """Queries with which the interval would no longer reach the nearest end of what is allowed.
+    """Queries with which the interval would no longer reach the nearest end of what is allowed; None for too many.
 
     Wilson's interval of a share p ends at b where (p - b)^2 / (b (1 - b)) is z^2 / n.
     """
     end = min(allowed, key=lambda end: abs(measured - end))
     reached = bounds[1] if end > measured else bounds[0]
-    if measured == end:
+    fixed = (reach_95(n_queries) * fixed_error) ** 2
+    room = (end - measured) ** 2 - fixed
+    if not room > 0.0:
         return None
-    times = ((reached - measured) / (end - measured)) ** 2
+    times = ((reached - measured) ** 2 - fixed) / room
     if share:
         times *= end * (1.0 - end) / (reached * (1.0 - reached))
-    return None if times > MOST_NEEDED else ceil(n_queries * times)
+    return None if times > MOST_NEEDED else ceil(n_queries * max(1.0, times))
 
 
 def with_worst(check: Check, subject: Subject, severity: Floats) -> Check:

@@ -8,7 +8,7 @@ from secid.pages.glossary import by_reason, why_not
 from secid.pages.numbers import capital, count, interval, listed, nats, percent, plural
 from secid.pages.sanitize import plain
 from secid.results.catalogue import FINDINGS
-from secid.results.gate import Check, GateVerdict, Outcome, SourceVerdict
+from secid.results.gate import GROSS, Check, GateVerdict, Outcome, SourceVerdict
 
 MARKS: Mapping[Outcome, str] = {"pass": "pass", "fail": "fail", "undecided": "undecided"}
 """The outcome of a check."""
@@ -26,10 +26,10 @@ DRIFT: Mapping[str, str] = {
 }
 EASY = "mine negatives that are nearer to the query: in-batch training gives passages like these for free"
 LANGUAGE = "if the language is intended, score the source with the others and run `secid baseline update RUN`"
-ENCODING = "read the source again in its own encoding"
+ENCODING = "read the file again with the encoding that it was written in"
 MOVED = (
-    "find out what changed in how the source is made; if the change is intended, score the sources again and run "
-    "`secid baseline update RUN`"
+    "find out what changed in how the source was mined or generated; if the change is intended, score the sources "
+    "again and run `secid baseline update RUN`"
 )
 
 
@@ -68,7 +68,7 @@ def too_few_sentence(source: SourceVerdict) -> str:
     of = f" for {listed(names, len(names))}" if names else ""
     text = f"{plural(source.n_queries, 'query', 'queries')} {'is' if source.n_queries == 1 else 'are'} too few{of}"
     if least is None:
-        return f"{text}: the numbers are too near to their limits; more queries may decide"
+        return f"{text}: the 95 % CI crosses the limit; more queries may decide"
     rest = [check.name for check in checks if check.n_queries_needed is None]
     return f"{text}: about {count(least)} would decide{f' all but {listed(rest, len(rest))}' if rest else ''}"
 
@@ -113,7 +113,7 @@ def _origin(check: Check) -> str:
     if check.name in DRIFT:
         return f" ({check.reference} in the baseline)"
     extreme = "the easiest" if check.name == "hardness" else "the highest"
-    if check.basis == "every":
+    if check.basis == "extreme":
         return f" ({extreme} in the baseline is {check.reference}: {before})"
     return f" ({check.reference} in the baseline: {before})"
 
@@ -135,7 +135,7 @@ def advice(check: Check) -> str:
     if check.name == "new_source":
         return "review it; to accept it, score it with the others and run `secid baseline update RUN`"
     if check.reason:
-        return 'set it to "off" in the policy, or list it in allow_undecided'
+        return 'set its limit to "off" in the policy, or add its name to allow_undecided'
     if check.outcome == "undecided":
         needed = check.n_queries_needed
         return f"add queries: about {count(needed)} would decide" if needed else "add queries: more may decide"
@@ -171,7 +171,7 @@ def summary(verdict: GateVerdict) -> str:
         return headline(verdict.sources[0])
     counts = {outcome: sum(source.outcome == outcome for source in verdict.sources) for outcome in ORDER}
     parts = [f"{count(n)} {DECISIONS[outcome]}" for outcome, n in counts.items() if n]
-    return f"Of {plural(len(verdict.sources), 'source')}, {listed(parts)}."
+    return f"{plural(len(verdict.sources), 'source')}: {listed(parts)}."
 
 
 def facts(source: SourceVerdict) -> str:
@@ -188,7 +188,7 @@ def facts(source: SourceVerdict) -> str:
     return (
         f"{capital(follows)}. {plural(source.n_read, 'row')} read, {plural(source.n_records, 'record')}, "
         f"{plural(source.n_queries, 'query', 'queries')}, {plural(source.n_negatives, 'negative')}{rest}. "
-        f"Languages of {source.languages.n_texts:,} of them: {listed(languages, 4)}. "
+        f"Languages of {plural(source.languages.n_texts, 'sampled text')}: {listed(languages, 4)}. "
         f"ECI_sem {nats(source.eci_nats)} nats (95 % CI {interval(source.interval_95)})"
     )
 
@@ -198,17 +198,15 @@ def left_out(source: SourceVerdict) -> str:
     if not source.left_out:
         return ""
     return (
-        f"Not checked, since with this baseline not even {GROSS} damaged negatives would make a source fail: "
-        f"{listed(source.left_out, len(source.left_out))}."
+        f"Not checked: {listed(source.left_out, len(source.left_out))}. This baseline is too small or too varied to "
+        f"detect even {100 * GROSS:.0f} % damaged negatives."
     )
-
-
-GROSS = "70 %"
 
 
 def basis(verdict: GateVerdict) -> str:
     """What was compared with what."""
-    paired = f", paired with {verdict.paired}" if verdict.paired else ""
+    shared = any(check.n_shared for source in verdict.sources for check in source.checks)
+    paired = f", paired with {verdict.paired}" if verdict.paired and shared else ""
     trial = " Trial period (--exit-zero): the exit code is 0 whatever the verdict." if verdict.exit_zero else ""
     return f"Against {verdict.baseline}{paired}; policy {verdict.policy_from}; encoder {verdict.encoder}.{trial}"
 

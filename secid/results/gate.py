@@ -12,11 +12,18 @@ VERDICT_SCHEMA_VERSION = "2.0"
 
 Outcome = Literal["pass", "fail", "undecided"]
 """Of a check or a source."""
-Basis = Literal["policy", "previous", "every", "median"]
-"""Where a limit comes from: the policy, the source's predecessor, the most permissive source of the baseline or their
-median."""
+Basis = Literal["policy", "source", "extreme", "median"]
+"""Where a limit comes from: the policy, one source of the baseline (the predecessor, or the only one), the source with
+the most permissive number, or the median of all."""
+GROSS = 0.7
+"""Share of damaged negatives that a check must detect to be worth its place."""
 PASSED, FAILED, UNDECIDED = 0, 1, 3
 """Exit codes of a verdict. 2 is wrong use or bad input, which gives no verdict."""
+
+
+def finding_of(check: str) -> str:
+    """The finding that the check of this name is about; "" for another check."""
+    return check.removeprefix("findings.") if check.startswith("findings.") else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +83,7 @@ class Check:
     @property
     def finding(self) -> str:
         """The finding that it is about; "" for another check."""
-        return self.name.removeprefix("findings.") if self.name.startswith("findings.") else ""
+        return finding_of(self.name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ class SourceFinding:
     weight_fraction : share of the source's total weight that they hold; None without an encoder.
     score_nats  : their part of the score, by the first-order split w u^T A^-1 u / N scaled so that all triplets add up
                   to ECI; 0.0 where ECI is 0, None without an encoder.
+    n_queries   : distinct queries that it was evaluated for; None in a report of an earlier version.
     n_rows      : of `repeat`, rows that list no negative but those which earlier rows of their record list.
     """
 
@@ -30,6 +31,7 @@ class SourceFinding:
     standard_error: float
     weight_fraction: float | None = None
     score_nats: float | None = None
+    n_queries: int | None = None
     n_rows: int | None = None
     examples: tuple[TripletExample, ...]
 
@@ -165,6 +167,7 @@ class SourceResult(Measurement, SourceIdentity):
     languages       : of a sample of its negatives; None in a report of an earlier version.
     hardness        : 0 as near to the query as random passages, 1 as near as the positive; None where it cannot be
                       computed, with the reason in Run.not_evaluated. Source: METHOD 10.
+    hardness_queries : distinct queries that were sampled for it.
     equal_curve     : its budget curve on the run's equal numbers; empty where nothing is cut of it.
     """
 
@@ -179,6 +182,7 @@ class SourceResult(Measurement, SourceIdentity):
     finding_overlaps: Mapping[str, Mapping[str, int]]
     hardness: float | None = None
     hardness_interval_95: tuple[float, float] | None = None
+    hardness_queries: int | None = None
     languages: Languages | None = None
     equal_curve: tuple[BudgetPoint, ...] = ()
 

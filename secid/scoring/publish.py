@@ -126,6 +126,7 @@ def source_result(
         languages=findings.languages,
         hardness=None if hardness is None else hardness.value,
         hardness_interval_95=None if hardness is None else _finite(hardness.interval),
+        hardness_queries=None if hardness is None else len(hardness.queries),
         proxies=Proxies(**vars(_proxies(item))),
         gate_histograms={name: _histogram(values, item.table.share) for name, values in shown_gates(item)},
         **measurement(item, settings),

@@ -7,6 +7,7 @@ from math import inf, nan
 import numpy as np
 import pytest
 
+from secid.gating.baseline import Measurement
 from secid.gating.limits import Bound
 from secid.gating.subject import MOST_NEEDED, decided, gap_between
 from secid.measure.interval import reach_95
@@ -116,14 +117,28 @@ def test_the_queries_needed_of_a_share_would_decide(share, limit):
 def test_more_queries_than_anybody_has_are_not_named():
     assert outcome("at most", (0.29, 0.32), measured=0.3).n_queries_needed is None
     assert outcome("at most", (0.0, 0.6001), measured=0.3001).n_queries_needed is None
-    assert outcome("at most", (0.2, 0.38), measured=0.29).n_queries_needed == 8100
+    bound = Bound(side="at most", value=0.3, basis="policy")
+    assert decided("drift.score_nats", 0.29, (0.2, 0.38), "nats", bound, 100).n_queries_needed == 8100
+    assert decided("hardness", 0.29, (0.2, 0.38), "hardness", bound, 100).n_queries_needed is None  # 1,000 are sampled
+
+
+def test_what_the_baseline_does_not_know_more_queries_do_not_tell():
+    bound = Bound(side="within ±", value=0.3, basis="policy")
+    half, error = 0.2, 0.05
+    check = decided("drift.score_nats", 0.15, (-0.05, 0.35), "nats", bound, 100, fixed_error=error)
+    z = reach_95(100)
+    expected = 100 * ((half / z) ** 2 - error**2) / ((0.15 / z) ** 2 - error**2)
+    assert check.n_queries_needed == int(np.ceil(expected)) > 178  # as many as without an error of the baseline
+    assert (
+        decided("drift.score_nats", 0.15, (-0.05, 0.35), "nats", bound, 100, fixed_error=0.08).n_queries_needed is None
+    )
 
 
 def test_shared_queries_are_paired_and_others_are_not():
     own, theirs = estimate(50, 0.5), estimate(50, 0.4)
-    paired = gap_between(own, 0.4, 1.0, 50, theirs)
+    paired = gap_between(own, Measurement(value=0.4, standard_error=1.0, n_queries=50), theirs)
     assert (paired.n_shared, paired.value, paired.standard_error) == (50, pytest.approx(0.1), pytest.approx(0.0))
     for other in (None, Estimate(0.4, np.array([b"else"], "S16"), np.ones(1))):
-        alone = gap_between(own, 0.4, 0.3, 12, other)
+        alone = gap_between(own, Measurement(value=0.4, standard_error=0.3, n_queries=12), other)
         error = np.hypot(own.standard_error, 0.3)
         assert (alone.n_shared, alone.n_queries, alone.standard_error) == (0, 12, pytest.approx(error))
