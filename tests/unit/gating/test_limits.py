@@ -159,7 +159,7 @@ def test_a_source_too_small_to_be_gated_loosens_no_limit_of_new_ones():
     tiny = source_of(20, 0.2, random_like=0.5)
     alone, beside = bounds_of(None, **sources), bounds_of(None, **sources, tiny=tiny)
     assert alone.bounds == beside.bounds
-    assert bounds_of(None, **{"tiny": replace(tiny, n_queries=20)}).minimum_queries == 20
+    assert bounds_of(None, tiny=replace(tiny, n_queries=20)).minimum_queries == 20
 
 
 def test_a_share_that_is_the_same_for_every_query_has_room_too():
