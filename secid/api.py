@@ -384,7 +384,7 @@ def audit(
     """How many negatives relevance judgements label relevant, and how well π and the margins find them.
 
     sources, encoder : as for `score`.
-    qrels    : a file of judgements, whose ids the settings corpus and queries resolve; by default those of `collection`.
+    qrels    : a file of judgements, whose ids the settings corpus and queries resolve; else those of `collection`.
     split    : only those of this split of the collection; all by default.
     settings : those of the files, the encoder and the sample (positives, first_k, max_records, seed); others have no
                effect.

@@ -139,38 +139,38 @@ def source_audit(
 
     n_unjudged_queries, n_of_unjudged_queries : queries that the qrels do not judge, and their negatives.
     """
-    relevant, judged = negatives.relevant, ~np.isnan(negatives.grade)
-    everything = np.ones(len(judged), np.bool_)
+    relevant, has_grade = negatives.relevant, ~np.isnan(negatives.grade)
+    everything = np.ones(len(relevant), np.bool_)
     missing: dict[str, str] = {}
-    audited: tuple[AuditedRule, ...] = ()
+    numbers: tuple[AuditedRule, ...] = ()
     share = None
-    if not len(judged):
+    if not len(relevant):
         missing["audit"] = NO_JUDGED_QUERY
     else:
         share = negatives.share_of(relevant, everything)
-        audited = tuple(_audited(key, rule, negatives, missing) for key, rule in rules(s_qn, s_qp).items())
-    consistency = next(iter(audited), None)
-    n_audited = negatives.n(everything)
+        numbers = tuple(_numbers(key, rule, negatives, missing) for key, rule in rules(s_qn, s_qp).items())
+    consistency = next(iter(numbers), None)
+    n_negatives = negatives.n(everything)
     return AuditedSource(
         name=name,
         n_queries=len(negatives.names),
         n_unjudged_queries=n_unjudged_queries,
-        n_negatives=n_audited + n_of_unjudged_queries,
+        n_negatives=n_negatives + n_of_unjudged_queries,
         n_labelled_relevant=negatives.n(relevant),
-        n_labelled_non_relevant=negatives.n(judged & ~relevant),
-        n_unjudged=n_audited - negatives.n(relevant) - negatives.n(judged & ~relevant),
+        n_labelled_non_relevant=negatives.n(has_grade & ~relevant),
+        n_unjudged=n_negatives - negatives.n(relevant) - negatives.n(has_grade & ~relevant),
         n_of_unjudged_queries=n_of_unjudged_queries,
         n_outside=negatives.n(outside),
         labelled_relevant_share=None if share is None else share.value,
         labelled_relevant_interval_95=None if share is None else share_interval(share),
         auroc_consistency=None if consistency is None else consistency.auroc,
         auroc_consistency_interval_95=None if consistency is None else consistency.auroc_interval_95,
-        rules=audited,
+        rules=numbers,
         not_evaluated=missing,
     )
 
 
-def _audited(name: str, rule: Rule, negatives: Negatives, missing: dict[str, str]) -> AuditedRule:
+def _numbers(name: str, rule: Rule, negatives: Negatives, missing: dict[str, str]) -> AuditedRule:
     """The numbers of one rule; what has none goes into `missing` with its reason."""
     relevant = negatives.relevant
     curve, flags = auroc(rule.score, negatives), rule.flags

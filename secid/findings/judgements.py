@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from secid.arrays import among, distinct
 from secid.errors import InputError
-from secid.findings.normal_form import CHUNK_TEXTS, EMPTY_FORM, Flags, FormKeys, Keys
+from secid.findings.normal_form import CHUNK_TEXTS, EMPTY_FORM, FormKeys, Keys
 from secid.pool.texts import Packed
 from secid.read.collection import Collection
 from secid.read.evaluation import read_qrels
@@ -52,8 +52,8 @@ class Judgements:
         known = np.flatnonzero(among(query, self.queries) & among(passage, self.passages))
         places = np.searchsorted(self.queries, query[known]) * len(self.passages)
         places += np.searchsorted(self.passages, passage[known])
-        judged = among(places, self.pairs)
-        result[known[judged]] = self.grade[np.searchsorted(self.pairs, places[judged])]
+        present = among(places, self.pairs)
+        result[known[present]] = self.grade[np.searchsorted(self.pairs, places[present])]
         return result
 
 
@@ -73,8 +73,9 @@ def read_judgements(files: Sequence[Path], collection: Collection, most_unknown:
     passage[places] = _forms_of([rows[place][1] for place in places.tolist()], collection.passage)
     known = in_queries & (passage != EMPTY_FORM)
     unknown = {"unknown_query": int((~in_queries).sum()), "unknown_passage": int((in_queries & ~known).sum())}
-    if not known.any() or not 1 - known.mean() <= most_unknown:
-        examples = [rows[place][not broken] for place, broken in _first(in_queries, known)]
+    if not known.any() or not sum(unknown.values()) <= most_unknown * len(rows):
+        without = {0: ~in_queries, 1: in_queries & ~known}
+        examples = [rows[int(np.argmax(flags))][column] for column, flags in without.items() if flags.any()]
         raise InputError(
             f"{sum(unknown.values()):,} of {len(rows):,} judgements have no text in the collection (its queries lack "
             f"{unknown['unknown_query']:,}, its corpus {unknown['unknown_passage']:,}; at most "
@@ -91,12 +92,6 @@ def read_judgements(files: Sequence[Path], collection: Collection, most_unknown:
     return Judgements(
         queries, passages, pairs[first], grade[known][order][first], len(rows), int((grade > 0).sum()), unknown
     )
-
-
-def _first(in_queries: Flags, known: Flags) -> list[tuple[int, bool]]:
-    """The first row whose query is unknown, and the first whose passage is, with whether it is the query."""
-    firsts = ((np.flatnonzero(~in_queries), True), (np.flatnonzero(in_queries & ~known), False))
-    return [(int(places[0]), of_query) for places, of_query in firsts if len(places)]
 
 
 def _forms_of(keys: Sequence[str], text_of: Callable[[str], str | None]) -> Keys:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from secid.pages.formats import formats
-from secid.pages.glossary import by_reason, why_not
-from secid.pages.numbers import UNKNOWN, capital, count, fraction, listed, percent, plural
+from secid.pages.glossary import by_reason, terms, why_not
+from secid.pages.numbers import HALF_UNKNOWN, SPACE, count, fraction, is_unknown, listed, percent, plural
 from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
 from secid.pages.sanitize import named, plain, short
 from secid.results.audit import Audit, AuditedRule, AuditedSource, Interval
@@ -22,13 +22,17 @@ RULES = {
 INCOMPLETE = (
     "Labels are incomplete: an unjudged negative may be relevant too, so counts and precision are lower bounds."
 )
+AUROC = (
+    "chance that a labelled relevant negative looks more suspect than another one, ties counting half, 0 to 1: at ½ a "
+    "rule is blind, below ½ they look safer than the rest. It depends on no threshold; an absolute margin orders "
+    "negatives as π does."
+)
 TERMS = (
-    ("AUROC", "chance that a labelled relevant negative looks more suspect than another one, ties counting half, 0 to "
-     "1: ½ is blind, 1 perfect. It depends on no threshold; an absolute margin orders negatives as π does."),
+    ("AUROC", AUROC),
     ("precision", "share of the flagged negatives that are labelled relevant, 0 to 100 %; higher is better."),
     ("recall", "share of the labelled relevant negatives that are flagged, 0 to 100 %; higher is better."),
-    ("95 % CI", "95 % confidence interval; queries are the sampling unit."),
-)  # fmt: skip
+    *terms("95 % CI"),
+)
 
 
 def audit_page(audit: Audit) -> Page:
@@ -57,10 +61,9 @@ def _headline(audit: Audit) -> str:
         f"{count(source.n_labelled_relevant)} of {named(source.name)} ({percent(source.labelled_relevant_share)})"
         for source in having
     ]
-    verb = "is" if len(having) == 1 and having[0].n_labelled_relevant == 1 else "are"
-    noun = "negative" if having[0].n_labelled_relevant == 1 else "negatives"
-    shares[0] = shares[0].replace(" of ", f" {noun} of ", 1)
-    return f"Labelled relevant {verb} {listed(shares)}."
+    one = having[0].n_labelled_relevant == 1
+    shares[0] = shares[0].replace(" of ", f" {'negative' if one else 'negatives'} of ", 1)
+    return f"{listed(shares)} {'is' if one and len(having) == 1 else 'are'} labelled relevant."
 
 
 def _counts(audit: Audit) -> Table:
@@ -130,11 +133,10 @@ def _labels(audit: Audit) -> Section:
     """Where the labels are from, and what they do not cover."""
     labels = audit.labels
     files = listed([named(path) for path in labels.files])
-    unknown = f" Without a text in the collection: {by_reason(labels.unknown)}." if any(labels.unknown.values()) else ""
-    bullets = [
-        f"{capital(plural(labels.n_judgements, 'judgement'))} from {files}, {count(labels.n_relevant)} of them relevant "
-        f"(a grade above 0).{unknown}"
-    ]
+    n = plural(labels.n_judgements, "judgement")
+    bullets = [f"{n} from {files}, {count(labels.n_relevant)} of them relevant (a grade above 0)."]
+    if any(labels.unknown.values()):
+        bullets.append(f"Judgements without a text in the collection: {by_reason(labels.unknown)}.")
     for source in audit.sources:
         parts = []
         if source.n_unjudged_queries:
@@ -150,8 +152,10 @@ def _labels(audit: Audit) -> Section:
 def _with_interval(value: float | None, ends: Interval | None, write: Callable[[float | None], str]) -> str:
     if value is None or ends is None:
         return "–"
-    reach = UNKNOWN if tuple(ends) == (0.0, 1.0) else f"{write(ends[0])} to {write(ends[1])}"
-    return f"{write(value)}\n({reach})"
+    if is_unknown(ends):
+        return f"{write(value)} {HALF_UNKNOWN}"
+    low, high = (write(end).removesuffix(f"{SPACE}%") for end in ends)
+    return f"{write(value)}\n({low} to {high})"
 
 
 AUDIT_FORMATS = formats(audit_page, json_of)

@@ -72,7 +72,7 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
 
 
 def read_qrels(path: Path) -> Iterator[tuple[str, str, float]]:
-    """(query id, passage id, score) of each row: BEIR's three columns, or TREC's four, with spaces or tabs between them.
+    """(query id, passage id, score) of each row: BEIR's three columns, or TREC's four, parted by spaces or tabs.
 
     Raises InputError for any other row.
     """
@@ -94,8 +94,9 @@ def _rows(path: str) -> Iterator[tuple[int, Row | Broken]]:
     stream = ByteStream(path)
     try:
         if TREC_LINE.match(stream.peek()):
-            lines = enumerate(stream.lines(MOST_BYTES), 1)
-            yield from ((line, (words or b"").decode(errors="replace").split()) for line, words in lines if words != b"\n")
+            for line, text in enumerate(stream.lines(MOST_BYTES), 1):
+                if text is None or text.strip():
+                    yield line, (text or b"").decode("utf-8-sig", "replace").split()
             return
     finally:
         stream.close()

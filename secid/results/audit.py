@@ -36,8 +36,8 @@ class Labels:
 class AuditedRule:
     """How well one rule finds the negatives that are labelled relevant.
 
-    name : consistency (π), absolute, relative, maximum (the margins of METHOD 10).   threshold : of the rule; None where
-    it has no default, and then nothing is flagged.
+    name : consistency (π), absolute, relative, maximum (the margins of METHOD 10).
+    threshold : of the rule; None where it has no default, and then nothing is flagged.
     auroc : of its score, labelled relevant against all other audited negatives.
     precision : share of the flagged negatives that are labelled relevant.   recall : share of those that are flagged.
     """

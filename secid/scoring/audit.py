@@ -88,16 +88,16 @@ def audit_sources(
     try:
         with clock.stage("match"):
             every = all(reader.uses_collection for reader in readers)
-            matched = _Matched(plan, judgements, None if every else collection, settings, files)
+            auditor = _Auditor(plan, judgements, None if every else collection, settings, files)
         encoder, info = load()
         embedder = Embedder(plan, encoder, settings, folder, progress)
         with clock.stage("encode") as counts:
-            queries, passages = matched.texts()
+            queries, passages = auditor.texts()
             embedder.need(queries, passages)
             counts.update(embedder.counts)
         with clock.stage("audit"):
             distance = smallest_distance(encoder)
-            audited = tuple(matched.audit(place, embedder, distance) for place in range(len(plan.sources)))
+            results = tuple(auditor.audit(place, embedder, distance) for place in range(len(plan.sources)))
         embedder.close()
     finally:
         plan.close()
@@ -114,12 +114,12 @@ def audit_sources(
             n_queries=len(judgements.queries),
             unknown=judgements.unknown,
         ),
-        sources=audited,
+        sources=results,
         timing=clock.stages,
     )
 
 
-class _Matched:
+class _Auditor:
     """The sources cut to the queries that the judgements know, with the forms of their texts."""
 
     def __init__(
