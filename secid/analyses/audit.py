@@ -10,7 +10,6 @@ order and one is a tie, so the AUROC is (2 + ½ + 0) / 4 = 0.625. Source: METHOD
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,10 +50,10 @@ def rules(s_qn: Floats, s_qp: Floats) -> dict[str, Rule]:
     A lower π and a larger s_qn - s_qp are the same order, at any temperature, and without the ties of π near 1. A
     negative is flagged by a relative margin from r = (s_qp - s_qn) / |s_qp| on, so minus that is its score.
     """
-    gap = np.round(s_qn - s_qp, DECIMALS)
+    gap: Floats = np.round(s_qn - s_qp, DECIMALS)
     size = np.abs(s_qp)
     with np.errstate(divide="ignore", invalid="ignore"):
-        relative = np.where(size > 0, (s_qn - s_qp) / size, np.where(s_qn >= s_qp, np.inf, -np.inf))
+        relative: Floats = np.where(size > 0, (s_qn - s_qp) / size, np.where(s_qn >= s_qp, np.inf, -np.inf))
     return {
         "consistency": Rule(gap, 0.5, gap > 0),
         "absolute": Rule(gap, ABSOLUTE, flagged(s_qn, s_qp, "absolute", ABSOLUTE)),
@@ -113,8 +112,9 @@ def auroc(score: Floats, negatives: Negatives) -> Estimate | None:
     below = (np.cumsum(of_rest) - of_rest / 2)[place] / n_rest
     above = (n_relevant - np.cumsum(of_relevant) + of_relevant / 2)[place] / n_relevant
     value = float((weight * below).sum() / n_relevant)
-    parts = weight * (below - value) / n_relevant + rest * (above - value) / n_rest
-    return Estimate(value, negatives.names, np.bincount(negatives.cluster, parts, len(negatives.names)))
+    parts: Floats = weight * (below - value) / n_relevant + rest * (above - value) / n_rest
+    per_query: Floats = np.bincount(negatives.cluster, parts, len(negatives.names)).astype(np.float64)
+    return Estimate(value, negatives.names, per_query)
 
 
 def auroc_interval(estimate: Estimate, negatives: Negatives) -> tuple[float, float]:
@@ -195,13 +195,8 @@ def _numbers(name: str, rule: Rule, negatives: Negatives, missing: dict[str, str
         n_flagged_non_relevant=None if flags is None else negatives.n(flags & (negatives.grade <= 0)),
         auroc=None if curve is None else curve.value,
         auroc_interval_95=None if curve is None else auroc_interval(curve, negatives),
-        **_with_interval("precision", precision),
-        **_with_interval("recall", recall),
+        precision=None if precision is None else precision.value,
+        precision_interval_95=None if precision is None else share_interval(precision),
+        recall=None if recall is None else recall.value,
+        recall_interval_95=None if recall is None else share_interval(recall),
     )
-
-
-def _with_interval(name: str, estimate: Estimate | None) -> Mapping[str, float | tuple[float, float] | None]:
-    return {
-        name: None if estimate is None else estimate.value,
-        f"{name}_interval_95": None if estimate is None else share_interval(estimate),
-    }
