@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from secid.pages.formats import formats
 from secid.pages.glossary import by_reason, terms, why_not
 from secid.pages.numbers import HALF_UNKNOWN, SPACE, count, fraction, is_unknown, listed, percent, plural
 from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
 from secid.pages.sanitize import named, plain, short
-from secid.results.audit import Audit, AuditedRule, AuditedSource, Interval
+from secid.results.audit import Audit, AuditedRule, Interval
 from secid.results.document import json_of
 
 RULES = {
@@ -109,7 +109,7 @@ def _rules(audit: Audit) -> Section:
         anchor="rules",
         title="How well π and the margins find them",
         link="Rules",
-        bullets=tuple(_missing(source) for source in audit.sources if _reasons(source)),
+        bullets=tuple(_missing(audit)),
         tables=(table,) if rows else (),
         terms=TERMS,
     )
@@ -120,13 +120,15 @@ def _rule_name(rule: AuditedRule) -> str:
     return RULES[rule.name].format(f"{value:g}")
 
 
-def _reasons(source: AuditedSource) -> list[str]:
-    """Why numbers are missing, each reason once; a maximum score has no default threshold in any source."""
-    return list(dict.fromkeys(why for name, why in source.not_evaluated.items() if "maximum" not in name))
-
-
-def _missing(source: AuditedSource) -> str:
-    return f"Not evaluated for {named(source.name)}: {listed([why_not(kind) for kind in _reasons(source)])}."
+def _missing(audit: Audit) -> Iterator[str]:
+    """Which numbers are missing, a line for all sources of one reason; no maximum score has a default threshold."""
+    names: dict[str, list[str]] = {}
+    for source in audit.sources:
+        for kind in dict.fromkeys(source.not_evaluated.values()):
+            names.setdefault(kind, []).append(named(source.name))
+    for kind, own in names.items():
+        if kind != "no_threshold":
+            yield f"Not evaluated for {listed(own)}: {why_not(kind)}."
 
 
 def _labels(audit: Audit) -> Section:
