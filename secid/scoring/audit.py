@@ -20,7 +20,7 @@ from secid.pool.reading import read_plan
 from secid.pool.restrict import select
 from secid.progress import Progress
 from secid.read import Reader
-from secid.read.collection import Collection, open_collection
+from secid.read.collection import BEIR_FOLDER, Collection, open_collection
 from secid.read.evaluation import of_split, qrels_files
 from secid.results import EncoderInfo
 from secid.results.audit import AUDIT_SCHEMA_VERSION, Audit, AuditedSource, Labels
@@ -54,6 +54,8 @@ def label_files(qrels: Path | None, split: str | None, settings: Settings) -> li
             raise UsageError("judges ids, and no texts of these ids were given", where="--qrels", remedy=remedy)
         return [qrels]
     folder = Path(settings.collection or "")
+    if not folder.is_dir():
+        raise InputError("no such directory", where=str(folder), remedy=BEIR_FOLDER)
     files = qrels_files(folder)
     if not files:
         remedy = f"--qrels FILE names the judgements, and {texts} the texts"

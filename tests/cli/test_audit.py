@@ -13,7 +13,7 @@ from secid.errors import InputError, UsageError
 from secid.findings.judgements import read_judgements
 from secid.read.collection import Collection
 from secid.results.document import json_of
-from tests.cli.conftest import FIXTURES, ROOT, Invoke
+from tests.cli.conftest import ROOT, Invoke
 from tests.snapshots import Snapshot, refusal, situations
 
 TEXTS = {
@@ -193,6 +193,7 @@ def test_refusals(beir, tiny, snapshot: Snapshot):
         "a file without texts": (audit(qrels="strange.tsv"), UsageError, "--qrels"),
         "a split of a file": (audit(qrels="strange.tsv", split="test", **texts), UsageError, "--split"),
         "another split": (audit(collection=beir_name, split="dev"), UsageError, "--split"),
+        "no such collection": (audit(collection="nowhere"), InputError, "nowhere"),
         "no qrels": (audit(collection="bare"), InputError, "bare"),
         "unknown ids": (audit(qrels="strange.tsv", **texts), InputError, "strange.tsv"),
         "no judgement": (audit(qrels="empty.tsv", **texts), InputError, "empty.tsv"),
@@ -224,7 +225,3 @@ def test_negatives_that_no_collection_holds_are_counted(beir, tiny):
     Path("in.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
     (source,) = api.audit(["in.jsonl"], str(tiny), collection=str(beir)).sources
     assert (source.n_outside, source.n_unjudged, source.not_evaluated["auroc"]) == (1, 1, "none_relevant")
-
-
-def test_the_fixtures_collection_is_where_the_documentation_says():
-    assert (FIXTURES / "collection" / "qrels" / "test.tsv").is_file()
