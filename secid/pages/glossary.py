@@ -131,6 +131,11 @@ REASONS: Mapping[str, str] = {
     "no_tokenizer": "a vectors file, an endpoint or a function has no tokenizer to ask",
     "no_reference": "no query has 10 passages of the run, other than its positives, to draw at random",
     "not_stored": "the reference given has none of the queries",
+    "no_judged_query": "the qrels judge none of its queries",
+    "none_relevant": "no negative is labelled relevant",
+    "all_relevant": "every negative is labelled relevant",
+    "none_flagged": "a rule flags no negative",
+    "no_threshold": "the rule has no default threshold",
     "no_span": "the positives are no nearer to their queries than random passages",
 }
 """Why a part was not evaluated, by the kind that Run.not_evaluated holds."""
