@@ -147,6 +147,11 @@ REASONS: Mapping[str, str] = {
     "corpus_not_encoded": "the cache holds too few passages of the corpus, and scoring encodes at most 1 % more texts",
     "one_row": "one record makes no batch",
     "low_temperature": "the temperature is so low that the sum over pairs needs too much memory",
+    "no_judged_query": "the qrels judge none of its queries",
+    "none_relevant": "no negative is labelled relevant",
+    "all_relevant": "every negative is labelled relevant",
+    "none_flagged": "a rule flags no negative",
+    "no_threshold": "the rule has no default threshold",
     "no_span": "the positives are no nearer to their queries than random passages",
 }
 """Why a part was not evaluated, by the kind that Run.not_evaluated holds."""
