@@ -21,7 +21,7 @@ class Clock:
 
     @contextmanager
     def stage(self, name: str, **counts: float) -> Iterator[dict[str, float]]:
-        """Times a stage, adding to an earlier one of its name; what is put in the yielded dictionary is reported with it."""
+        """Times a stage, added to an earlier one of its name; what is put in the yielded dictionary is reported too."""
         entry: dict[str, float] = dict(counts)
         start = time.perf_counter()
         yield entry
