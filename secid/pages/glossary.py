@@ -131,6 +131,8 @@ REASONS: Mapping[str, str] = {
     "no_tokenizer": "a vectors file, an endpoint or a function has no tokenizer to ask",
     "no_reference": "no query has 10 passages of the run, other than its positives, to draw at random",
     "not_stored": "the reference given has none of the queries",
+    "one_positive": "no record has two labelled positives; with one these equal InfoNCE",
+    "no_guide": "no guide was given",
     "no_span": "the positives are no nearer to their queries than random passages",
 }
 """Why a part was not evaluated, by the kind that Run.not_evaluated holds."""

@@ -16,6 +16,7 @@ from secid.results.between import (
     SliceSource,
 )
 from secid.results.inputs import EncoderInfo, Example, IdfInfo, InputFile, Match, TripletExample
+from secid.results.objectives import Narrowing, ObjectiveLens, ObjectiveResult, RecordSize
 from secid.results.orders import Ablation, AblationRow, Agreement
 from secid.results.run import SCHEMA_VERSION, Run, RunWarning
 from secid.results.sources import (
@@ -54,8 +55,12 @@ __all__ = [
     "Look",
     "Match",
     "Measurement",
+    "Narrowing",
+    "ObjectiveLens",
+    "ObjectiveResult",
     "Overlap",
     "Proxies",
+    "RecordSize",
     "Run",
     "RunWarning",
     "Slice",

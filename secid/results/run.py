@@ -8,6 +8,7 @@ from typing import Any
 
 from secid.results.between import Comparison, Crossing, EarlyStop, EqualNumbers, Overlap, Slice
 from secid.results.inputs import EncoderInfo, IdfInfo
+from secid.results.objectives import ObjectiveLens
 from secid.results.orders import Ablation
 from secid.results.sources import ControlResult, SourceResult
 
@@ -58,6 +59,7 @@ class Run:
     equal_numbers: EqualNumbers | None = None
     slices: tuple[Slice, ...] = ()
     early_stop: EarlyStop | None = None
+    objectives: ObjectiveLens | None = None
     folder: str | None = None
     warnings: tuple[RunWarning, ...] = ()
     not_evaluated: Mapping[str, str]

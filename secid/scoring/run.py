@@ -191,6 +191,7 @@ def finished(
         equal_numbers=equal_numbers(measurements.items, measurements.level),
         slices=measurements.slices,
         early_stop=measurements.early_stop,
+        objectives=measurements.objectives,
         folder=run_folder,
         warnings=(
             *unpaired(comparisons, {item.name: len(item.influence.queries) for item in cut}),

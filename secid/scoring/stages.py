@@ -14,6 +14,8 @@ import torch
 from secid.analyses.ablations import blocks_of
 from secid.analyses.controls import Control, chosen_kinds, make_controls
 from secid.analyses.early_stopping import rank_early
+from secid.analyses.objectives import MARGIN, RecordScores, objectives
+from secid.analyses.per_record import QUERIES, record_sizes
 from secid.analyses.slices import MOST_SLICES, slices
 from secid.arrays import distinct
 from secid.encode import Encoder, smallest_distance
@@ -27,7 +29,7 @@ from secid.measure.blocks import Triplets
 from secid.measure.sweep import Variant
 from secid.pool import DocumentFrequencies, Plan
 from secid.progress import Progress
-from secid.results import EarlyStop, EncoderInfo, IdfInfo, RunWarning, Slice, WithoutFlagged
+from secid.results import EarlyStop, EncoderInfo, IdfInfo, ObjectiveLens, RunWarning, Slice, WithoutFlagged
 from secid.scoring.clock import Clock
 from secid.scoring.publish import without_flagged
 from secid.scoring.warnings import NOT_LEVEL, few_queries, noisy, not_level, odd_slices
@@ -72,6 +74,7 @@ class Measurements:
     idf: IdfInfo
     frequencies: DocumentFrequencies
     slices: tuple[Slice, ...]
+    objectives: ObjectiveLens | None
     warnings: tuple[RunWarning, ...]
     early_stop: EarlyStop | None
     suite: tuple[Aspect, ...]
@@ -149,6 +152,11 @@ def measure(
         warnings += few_queries(items) + not_level(level, settings) + odd_slices(plan, settings)
         whole = {item.name: item.nats(settings.budget) for item in ranked_sets(items, level, settings.budget)}
         by_slice = slices(plan, items, bench, whole, settings, progress)
+    lens = None
+    if settings.objectives:
+        with clock.stage("objectives"):
+            lens, unseen = objective_lens(plan, items, embedder, bench)
+            missing |= unseen
     embedder.close()
     return Measurements(
         items=items,
@@ -170,10 +178,24 @@ def measure(
         idf=idf,
         frequencies=coverages.table(settings.tokenizer, settings.idf),
         slices=by_slice,
+        objectives=lens,
         warnings=warnings,
         early_stop=early,
         suite=suite,
     )
+
+
+def objective_lens(
+    plan: Plan, items: Sequence[Measured], embedder: Embedder, bench: Bench
+) -> tuple[ObjectiveLens, dict[str, str]]:
+    """What the objectives would do on each source, and what of it was not evaluated. Source: METHOD 9, 10."""
+    for planned in plan.sources:  # an early stop embeds the scored positives alone
+        embedder.need(planned.query, planned.positives)
+    scores = [RecordScores.of(item, bench.vectors) for item in items]
+    results, missing = objectives(items, scores, bench.vectors, bench.settings.temperature)
+    sizes, narrowing = record_sizes(plan, items, scores, bench)
+    lens = ObjectiveLens(margin=MARGIN, most_queries=QUERIES, objectives=results, sizes=sizes, narrowing=narrowing)
+    return lens, missing
 
 
 def note_bf16(info: EncoderInfo, n_texts: int, settings: Settings, progress: Progress) -> None:
