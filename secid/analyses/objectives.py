@@ -80,7 +80,7 @@ class RecordScores:
         return np.diff(self.records.negative_offsets)
 
     def first(self, keep: Flags, n_positives: int | None = None, n_negatives: int | None = None) -> RecordScores:
-        """Some records, (R,), and the first passages of each. Each keeps the scored positive: the plan has it first."""
+        """Some records, keep: (R,), and the first passages of each; the scored positive may be left out."""
         own = self.records
         positives, positive_offsets = _first(own.positive_offsets, keep, n_positives)
         negatives, negative_offsets = _first(own.negative_offsets, keep, n_negatives)

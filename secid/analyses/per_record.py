@@ -7,31 +7,33 @@ weighed, and reports gradients next to scores. Source: METHOD 10 (MP, section 6)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from secid.analyses.objectives import MARGIN, RecordScores
-from secid.analyses.ranking import interval
 from secid.arrays import among, distinct
 from secid.measure.blocks import Triplets
 from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.margins import flagged
 from secid.measure.objectives import objective_values
 from secid.measure.sweep import sweep
-from secid.pool import Plan, PlannedSource, sample_order
+from secid.measure.uncertainty import scores_of_parts
+from secid.pool import Plan, sample_order
 from secid.results import Narrowing, RecordSize
+from secid.triplets.estimates import interval
 from secid.triplets.measure_set import Bench
 from secid.triplets.measured import Measured
 from secid.triplets.positives import triplets_of
+from secid.triplets.table import TripletTable
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.int64]
 
-QUERIES = 1_000
+QUERIES = 250
 """Most queries of a source, the first of every sample: the cost is bounded, and trends need no more."""
 JOINT = "joint_lh"
 
@@ -47,16 +49,9 @@ def record_sizes(
     for item, own in zip(items, scores, strict=True):
         queries = _first_queries(plan, item.triplets.query, bench.settings.seed)
         counted = _Counted(item, own, bench, queries)
-        by_negatives = list(counted.negatives())
-        by_positives = list(counted.positives())
-        sizes += [row for row, _ in (*by_negatives, *by_positives)]
-        narrowing.append(
-            Narrowing(
-                source=item.name,
-                one_more_negative=one_more_negative(by_negatives[-1][1]),
-                one_more_positive=one_more_positive(by_positives[-1][1]) if by_positives else None,
-            )
-        )
+        (by_negatives, negative), (by_positives, positive) = counted.negatives(), counted.positives()
+        sizes += [*by_negatives, *by_positives]
+        narrowing.append(Narrowing(source=item.name, one_more_negative=negative, one_more_positive=positive))
     return tuple(sizes), tuple(narrowing)
 
 
@@ -73,40 +68,48 @@ def doubled(most: int) -> list[int]:
 
 
 class _Counted:
-    """One source, measured with only the first passages of each record of some queries."""
+    """One source, with only the first passages of each record of some queries."""
 
     def __init__(self, item: Measured, scores: RecordScores, bench: Bench, queries: Index) -> None:
-        self._item, self._scores, self._bench, self._queries = item, scores, bench, queries
+        self._name, self._scores, self._bench, self._queries = item.name, scores, bench, queries
         self._records = among(scores.query, queries)
+        self._table = item.table.rows(np.flatnonzero(among(item.triplets.query, queries)))
 
-    def negatives(self) -> Iterator[tuple[RecordSize, Measured]]:
-        """With the first 1, 2, 4 ... negatives and with all."""
-        rows = self._item.triplets
-        group = np.repeat(np.arange(len(rows.record_offsets) - 1), np.diff(rows.record_offsets))
-        ordinal, inside = np.arange(len(rows)) - rows.record_offsets[group], among(rows.query, self._queries)
-        for n in doubled(int(self._scores.n_negatives[self._records].max())):
-            keep = np.flatnonzero(inside & (ordinal < n))
-            whole = len(keep) == len(rows) and self._bench.settings.budget == 1.0
-            part = self._item if whole else self._bench.part(self._item, keep, 1.0)
-            yield self._row(part, None, n), part
+    def negatives(self) -> tuple[list[RecordSize], float | None]:
+        """With the first 1, 2, 4 ... negatives and with all; what one more would narrow."""
+        table = self._table
+        rows = table.triplets
+        own = np.ones(len(rows)) if rows.share is None else rows.share
+        ordinal = np.arange(len(rows)) - table.repeated(rows.record_offsets[:-1])
+        numbers = doubled(int(self._scores.n_negatives[self._records].max()))
+        sizes, h = self._sizes(table, [(None, n, own * (ordinal < n)) for n in numbers])
+        return sizes, one_more_negative(rows, h)
 
-    def positives(self) -> Iterator[tuple[RecordSize, Measured]]:
+    def positives(self) -> tuple[list[RecordSize], float | None]:
         """With the first 1, 2, 4 ... labelled positives, the pairs of a negative sharing it; none of one positive."""
         most = int(self._scores.n_positives[self._records].max())
-        for n in doubled(most) if most > 1 else ():
-            pairs = triplets_of(first_positives(self._item.table.source, n), "all")
-            part = self._measured(pairs.take(np.flatnonzero(among(pairs.query, self._queries))))
-            yield self._row(part, n, None), part
+        if most < 2:
+            return [], None
+        table = self._pairs()
+        rows = table.triplets
+        record = rows.record[rows.record_offsets[:-1]]
+        _, first, count = np.unique(record, return_index=True, return_counts=True)
+        ordinal = table.repeated(np.arange(len(record)) - np.repeat(first, count))
+        n_positives = table.repeated(np.repeat(count, count))
+        shares = [(n, None, (ordinal < n) / np.minimum(n_positives, n)) for n in doubled(most)]
+        sizes, h = self._sizes(table, shares)
+        return sizes, one_more_positive(rows, h)
 
-    def _measured(self, rows: Triplets) -> Measured:
-        """Pairs of the source's passages, in the pool of the run."""
-        table = self._item.table
+    def _pairs(self) -> TripletTable:
+        """All pairs of a positive and a negative of each record, with their dot products, in the pool of the run."""
+        table, bench = self._table, self._bench
+        whole = triplets_of(table.source, "all")
+        rows = whole.take(np.flatnonzero(among(whole.query, self._queries)))
         coverage = np.empty(table.source.n_triplets)
         coverage[table.triplets.place] = table.coverage
-        vectors = replace(self._bench.vectors, tick=None)
-        dots = sweep(vectors, rows, {}, (), self._bench.smallest_distance).dots
+        dots = sweep(replace(bench.vectors, tick=None), rows, {}, (), bench.smallest_distance).dots
         heads = rows.record_offsets[:-1]
-        of_pairs = replace(
+        return replace(
             table,
             triplets=rows,
             s_query_positive=dots.query_positive.numpy()[heads],
@@ -117,49 +120,51 @@ class _Counted:
             findings=np.zeros(len(rows), np.uint32),
             evaluated=frozenset(),
         )
-        return self._bench.part(replace(self._item, table=of_pairs), np.arange(len(rows)), 1.0)
 
-    def _row(self, part: Measured, n_positives: int | None, n_negatives: int | None) -> RecordSize:
-        table = part.table
+    def _sizes(
+        self, table: TripletTable, parts: Sequence[tuple[int | None, int | None, Floats]]
+    ) -> tuple[list[RecordSize], Floats]:
+        """A row for each (positives, negatives, share of every triplet), and the influences of the last."""
         near, best = table.s_query_negative, table.repeated(table.s_query_positive)
-        own = self._scores.first(self._records, n_positives, n_negatives)
-        inversion = {"inversion": own.classes["inversion"]}
-        vectors, temperature = self._bench.vectors, self._bench.settings.temperature
-        joint = objective_values(own.records, inversion, temperature, vectors.computes_on, [JOINT])[JOINT]
-        column = part.influence.column(1.0)
-        nats = part.nats(1.0)
-        return RecordSize(
-            source=self._item.name,
-            n_positives=n_positives,
-            n_negatives=n_negatives,
-            n_queries=len(part.influence.queries),
-            n_triplets=round(part.triplets.n_negatives),
-            eci_nats=nats,
-            interval_95=interval(part, 1.0, nats, float(part.influence.standard_errors()[column])),
-            inversion_share=table.average(near > best),
-            margin_share=table.average(flagged(near, best, "relative", MARGIN)),
-            gradient_on_inversions=joint.shares["inversion"],
-            effective_negatives=joint.effective_negatives,
-        )
+        above, near_enough = near > best, flagged(near, best, "relative", MARGIN)
+        queries, cluster = np.unique(table.triplets.query, return_inverse=True)
+        vectors, settings = replace(self._bench.vectors, tick=None), self._bench.settings
+        squared, weight = table.dots().squared_distance.numpy(), table.gates().weight.numpy()
+        shares = [share for *_, share in parts]
+        scored = scores_of_parts(vectors, table.triplets, squared, weight, self._bench.smallest_distance, shares)
+        sizes = []
+        for (n_positives, n_negatives, share), part in zip(parts, scored, strict=True):
+            own = self._scores.first(self._records, n_positives, n_negatives)
+            inversion = {"inversion": own.classes["inversion"]}
+            joint = objective_values(own.records, inversion, settings.temperature, vectors.computes_on, [JOINT])[JOINT]
+            n = float(share.sum())
+            error = float(np.sqrt((np.bincount(cluster, part.per_triplet) ** 2).sum())) / n
+            sizes.append(
+                RecordSize(
+                    source=self._name,
+                    n_positives=n_positives,
+                    n_negatives=n_negatives,
+                    n_queries=len(queries),
+                    n_triplets=round(n),
+                    eci_nats=part.nats,
+                    interval_95=interval(part.nats, error, len(queries), (0.0, 1.0)),
+                    inversion_share=float(np.average(above, weights=share)),
+                    margin_share=float(np.average(near_enough, weights=share)),
+                    gradient_on_inversions=joint.shares["inversion"],
+                    effective_negatives=joint.effective_negatives,
+                )
+            )
+        return sizes, scored[-1].per_triplet
 
 
-def first_positives(planned: PlannedSource, n: int) -> PlannedSource:
-    """The source with the first n positives of each record."""
-    counts = np.diff(planned.positive_offsets)
-    ordinal = np.arange(len(planned.positives)) - np.repeat(planned.positive_offsets[:-1], counts)
-    offsets = np.concatenate([[0], np.cumsum(np.minimum(counts, n))])
-    return replace(planned, positives=planned.positives[ordinal < n], positive_offsets=offsets)
-
-
-def one_more_negative(item: Measured) -> float | None:
+def one_more_negative(rows: Triplets, influence: Floats) -> float | None:
     """Share of the interval that a further negative for each query would take off; None without two for any query.
 
-    The variance of a query's sum of k influences is k^2 b + k w: w is pooled from the spread within queries, b is what
-    is left of the sum of squares, at least 0. Source: METHOD 8, 10.
+    influence : (T,) h_i of METHOD 8. The variance of a query's sum of k of them is k^2 b + k w: w is pooled from the
+    spread within queries, b is what is left of the sum of squares, at least 0. Source: METHOD 8, 10.
     """
-    rows = item.triplets
     _, negative = np.unique(rows.place, return_inverse=True)  # with several positives a negative has a row each
-    h = np.bincount(negative, item.influence.per_triplet)
+    h = np.bincount(negative, influence)
     query = np.empty(len(h), np.int64)
     query[negative] = np.unique(rows.query, return_inverse=True)[1]
     k, total = np.bincount(query), np.bincount(query, h)
@@ -175,23 +180,22 @@ def one_more_negative(item: Measured) -> float | None:
     return _narrowing(variance(0), variance(1))
 
 
-def one_more_positive(item: Measured) -> float | None:
+def one_more_positive(rows: Triplets, influence: Floats) -> float | None:
     """Share of the interval that a further labelled positive for each record would take off; None without two for any.
 
-    item : under the policy "all". What a record adds to its query is the mean over its m positives of what each would
+    rows : under the policy "all".   influence : (T,) of them. What a record adds to its query is the mean over its m positives of what each would
     add alone, whose variance within records, v, is pooled: m + 1 positives in place of m take off v/m - v/(m + 1).
     """
-    rows = item.triplets
     heads = rows.record_offsets[:-1]
     _, record = np.unique(rows.record[heads], return_inverse=True)
     m = np.bincount(record)
-    alone = np.add.reduceat(item.influence.per_triplet, heads) * m[record]
-    if len(item.influence.queries) < FEWEST_QUERIES or m.max() < 2:
+    alone = np.add.reduceat(influence, heads) * m[record]
+    query = np.unique(rows.query, return_inverse=True)[1]
+    if query.max() + 1 < FEWEST_QUERIES or m.max() < 2:
         return None
     mean = np.bincount(record, alone) / m
     within = float(((alone - mean[record]) ** 2).sum() / (m - 1).sum())
-    query = np.unique(rows.query, return_inverse=True)[1]
-    now = float((np.bincount(query, item.influence.per_triplet) ** 2).sum())
+    now = float((np.bincount(query, influence) ** 2).sum())
     return _narrowing(now, max(0.0, now - within * float((1 / m - 1 / (m + 1)).sum())))
 
 

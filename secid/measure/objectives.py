@@ -242,11 +242,16 @@ class _Sums:
         effective = float(np.exp(np.log(total) + self._entropy.item() / total)) if total > 0 else None
         return ObjectiveValues(
             loss_nats=self._loss.item() / n,
-            shares={name: mass / total if total > 0 else None for name, mass in zip(names, by_class, strict=True)},
+            shares={name: _share(mass, total) for name, mass in zip(names, by_class, strict=True)},
             effective_negatives=effective,
-            strongest=strongest / every if every > 0 else None,
-            weakest=weakest / every if every > 0 else None,
+            strongest=_share(strongest, every),
+            weakest=_share(weakest, every),
         )
+
+
+def _share(part: float, total: float) -> float | None:
+    """To 12 digits: sums of the same numbers in another order give 0.9999999999999998 for all of them."""
+    return round(part / total, 12) if total > 0 else None
 
 
 def objective_values(
