@@ -58,7 +58,9 @@ class RecordScores:
         classes = classes_of(table, row)
         return cls(
             Records(
-                positive=positive_cosines(planned, vectors),
+                positive=table.s_query_positive
+                if len(heads) == len(planned.positives)  # every pair of a record and a positive is a group
+                else positive_cosines(planned, vectors),
                 positive_offsets=planned.positive_offsets,
                 negative=table.s_query_negative[row],
                 negative_offsets=planned.negative_offsets,

@@ -183,8 +183,9 @@ def one_more_negative(rows: Triplets, influence: Floats) -> float | None:
 def one_more_positive(rows: Triplets, influence: Floats) -> float | None:
     """Share of the interval that a further labelled positive for each record would take off; None without two for any.
 
-    rows : under the policy "all".   influence : (T,) of them. What a record adds to its query is the mean over its m positives of what each would
-    add alone, whose variance within records, v, is pooled: m + 1 positives in place of m take off v/m - v/(m + 1).
+    rows : under the policy "all".   influence : (T,) of them. A record adds to its query the mean over its m positives
+    of what each would add alone; the variance of these, v, is pooled over records: m + 1 positives in place of m take
+    off v/m - v/(m + 1). Source: METHOD 8, 10.
     """
     heads = rows.record_offsets[:-1]
     _, record = np.unique(rows.record[heads], return_inverse=True)

@@ -147,10 +147,19 @@ def scores_of_parts(
     By a Cholesky factor of I + M a part. Source: METHOD 2, 8.
     """
     rows = scaled_rows(vectors, triplets, _amounts(weight, squared_distance, smallest_distance))
-    return [_part(rows, torch.from_numpy(share).to(rows.device), float(share.sum())) for share in shares]
+    parts = []
+    for share in shares:
+        keep = np.flatnonzero(share)
+        place, counts = (torch.from_numpy(part).to(rows.device) for part in (keep, share[keep]))
+        nats, h = _part(rows.index_select(0, place), counts, float(share.sum()))
+        per_triplet = np.zeros(len(share))
+        per_triplet[keep] = h
+        parts.append(Part(nats, per_triplet))
+    return parts
 
 
-def _part(rows: Tensor, share: Tensor, n: float) -> Part:
+def _part(rows: Tensor, share: Tensor, n: float) -> tuple[float, Floats]:
+    """Score and influences of rows that count `share` each, n together."""
     matrix = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
     pieces = list(zip(rows.split(PART_ROWS), share.split(PART_ROWS), strict=True))
     for some, counts in pieces:
@@ -164,7 +173,7 @@ def _part(rows: Tensor, share: Tensor, n: float) -> Part:
         ]
     )
     h = forms - share * forms.sum() / n  # tr(A^-1 M) is the mean of the forms
-    return Part(float(2.0 * torch.log(torch.diagonal(lower)).sum()), h.cpu().numpy())
+    return float(2.0 * torch.log(torch.diagonal(lower)).sum()), h.cpu().numpy()
 
 
 def _amounts(weight: Floats, squared_distance: Floats, smallest_distance: float) -> Floats:
