@@ -126,7 +126,7 @@ def influence_of_few(
 
 @dataclass(frozen=True)
 class Part:
-    """ECI_sem of some triplets. per_triplet : (T,) h_i of METHOD 8, 0 for those that do not count."""
+    """ECI_sem of some triplets. per_triplet : (T,) h_i; 0 for those that do not count. Source: METHOD 8."""
 
     nats: float
     per_triplet: Floats
