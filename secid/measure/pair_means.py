@@ -1,9 +1,9 @@
 """Means over all pairs of two large sets of scores: softplus and its derivative, without the pairs.
 
-For scores y_1 ... y_n the means of softplus(x - y_j) and of its derivative are smooth functions of x. They are computed
-exactly at the edges of the cells that hold an x, and interpolated within a cell by the polynomial of degree 5 that has
-their values and first two derivatives at both edges. Worked example: y = {0}, x = 0 gives log 2 and 1/2.
-Source: METHOD 9, 10 (MW).
+f(x - y) is smooth in both scores. Within a cell of either it is interpolated by the polynomial of degree 5 that has the
+values and the first two derivatives at both edges, so f is needed at pairs of edges alone: a score of y becomes weights
+on its edges, added up over all y, and a score of x reads the sums at its own. Worked example: y = {0}, x = 0 gives
+log 2 and 1/2. Source: METHOD 9, 10 (MW).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 CELL = 1.0 / 8.0
-"""Width of a cell, in scores over the temperature. The polynomial is off by at most width^6 / 46080 times the sixth
-derivative, which is below 1/2 for both functions: 4e-11."""
+"""Width of a cell, in scores over the temperature. A polynomial is off by at most width^6 / 46080 times the sixth
+derivative, which is below 1/2 for both functions: 4e-11 for x, and as much for y."""
 PRODUCTS = 1 << 18
-"""Differences x - y in memory at once: 2 MB, which a CPU's cache holds."""
+"""Pairs of edges in memory at once: 2 MB, which a CPU's cache holds."""
 
 
 @dataclass(frozen=True)
@@ -31,30 +31,46 @@ class PairMeans:
     @classmethod
     def of(cls, x: Tensor, y: Tensor) -> PairMeans:
         """Means over y, (n,), for the cells of x, (m,); both float64 and of one device."""
-        cells = torch.unique(torch.floor(x / CELL).long())
-        edges = torch.unique(torch.cat([cells, cells + 1]))
-        points = edges.double() * CELL
-        width = max(1, PRODUCTS // len(y))
-        return cls(edges, torch.cat([_means(part, y) for part in points.split(width)], dim=1))
+        edges, edges_of_y = _edges(x), _edges(y)
+        left, low, high = _weights(edges_of_y, y)
+        weights = low.new_zeros(3, len(edges_of_y)).index_add(1, left, low).index_add(1, left + 1, high) / len(y)
+        weights[1] *= -1.0  # d/dy f(x - y) = -f'
+        points = edges_of_y.double() * CELL
+        parts = (edges.double() * CELL).split(max(1, PRODUCTS // len(points)))
+        return cls(edges, torch.cat([_table(part.unsqueeze(1) - points, weights) for part in parts], dim=1))
 
     def at(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Means of softplus(x - y) and of sigmoid(x - y), (m,) each, for x within the cells."""
-        cells = torch.floor(x / CELL)
-        left = torch.searchsorted(self.edges, cells.long())
-        t = x / CELL - cells
-        mean, derivative = _hermite(t, self.table[:, left]) + _hermite(1.0 - t, self.table[:, left + 1], -1.0)
-        return mean, derivative.clamp(0.0, 1.0)
+        left, low, high = _weights(self.edges, x)
+        below, above = self.table[:, left], self.table[:, left + 1]
+        mean, slope = ((low * below[j : j + 3] + high * above[j : j + 3]).sum(0) for j in (0, 1))
+        return mean, slope.clamp(0.0, 1.0)
 
 
-def _hermite(t: Tensor, table: Tensor, sign: float = 1.0) -> Tensor:
-    """(2, m) what one edge adds to both functions. t : distance from it in cells.   sign : -1 for the edge above."""
-    value, slope, bend = table[:2], sign * CELL * table[1:3], CELL**2 * table[2:]
+def _edges(scores: Tensor) -> Tensor:
+    """(E,) numbers of the edges of all cells that hold a score, rising."""
+    cells = torch.unique(torch.floor(scores / CELL).long())
+    return torch.unique(torch.cat([cells, cells + 1]))
+
+
+def _weights(edges: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Place of the edge below each score; (3, m) weights of f, f' and f'' there, and those at the edge above."""
+    cells = torch.floor(scores / CELL)
+    t = scores / CELL - cells
+    return torch.searchsorted(edges, cells.long()), _basis(t, 1.0), _basis(1.0 - t, -1.0)
+
+
+def _basis(t: Tensor, sign: float) -> Tensor:
+    """t : distance from the edge, in cells.   sign : -1 where the edge lies above."""
     rest = (1.0 - t) ** 3
-    return rest * ((1.0 + 3.0 * t + 6.0 * t**2) * value + (t + 3.0 * t**2) * slope + 0.5 * t**2 * bend)
+    return torch.stack(
+        [rest * (1.0 + 3.0 * t + 6.0 * t**2), sign * CELL * rest * (t + 3.0 * t**2), 0.5 * CELL**2 * rest * t**2]
+    )
 
 
-def _means(points: Tensor, y: Tensor) -> Tensor:
-    gap = points.unsqueeze(1) - y
-    chance = torch.sigmoid(gap)
-    slope = chance * torch.sigmoid(-gap)
-    return torch.stack([values.mean(1) for values in (softplus(gap), chance, slope, slope * (1.0 - 2.0 * chance))])
+def _table(gap: Tensor, weights: Tensor) -> Tensor:
+    """(4, e) of the edges that gap, (e, E), starts from: weights, (3, E), times softplus and its derivatives, summed."""
+    p = torch.sigmoid(gap)
+    slope, twice = p * torch.sigmoid(-gap), 1.0 - 2.0 * p
+    orders = (softplus(gap), p, slope, slope * twice, slope * (1.0 - 6.0 * slope), slope * twice * (1.0 - 12.0 * slope))
+    return torch.stack([sum(orders[j + m] @ weights[m] for m in range(3)) for j in range(4)])
