@@ -69,7 +69,7 @@ def _basis(t: Tensor, sign: float) -> Tensor:
 
 
 def _table(gap: Tensor, weights: Tensor) -> Tensor:
-    """(4, e) of the edges that gap, (e, E), starts from: weights, (3, E), times softplus and its derivatives, summed."""
+    """(4, e) of the edges that gap, (e, E), starts from. weights: (3, E)."""
     p = torch.sigmoid(gap)
     slope, twice = p * torch.sigmoid(-gap), 1.0 - 2.0 * p
     orders = (softplus(gap), p, slope, slope * twice, slope * (1.0 - 6.0 * slope), slope * twice * (1.0 - 12.0 * slope))

@@ -111,7 +111,7 @@ def _extremes(items: tuple[ObjectiveResult, ...]) -> str:
     (least, low), (most, high) = (choose(shares, key=lambda pair: pair[0]) for choose in (min, max))
     return (
         f"Negatives that outscore their positive take from {percent(least)} of the gradient ({_place(low)}) to "
-        f"{percent(most)} ({_place(high)}); what of it is false negatives, training would learn as wrong."
+        f"{percent(most)} ({_place(high)}); where these are false negatives, training learns what is wrong."
     )
 
 
