@@ -36,21 +36,22 @@ class PairMeans:
         weights = low.new_zeros(3, len(edges_of_y)).index_add(1, left, low).index_add(1, left + 1, high) / len(y)
         weights[1] *= -1.0  # d/dy f(x - y) = -f'
         points = edges_of_y.double() * CELL
-        parts = (edges.double() * CELL).split(max(1, PRODUCTS // len(points)))
+        parts = torch.split(edges.double() * CELL, max(1, PRODUCTS // len(points)))
         return cls(edges, torch.cat([_table(part.unsqueeze(1) - points, weights) for part in parts], dim=1))
 
     def at(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Means of softplus(x - y) and of sigmoid(x - y), (m,) each, for x within the cells."""
         left, low, high = _weights(self.edges, x)
         below, above = self.table[:, left], self.table[:, left + 1]
-        mean, slope = ((low * below[j : j + 3] + high * above[j : j + 3]).sum(0) for j in (0, 1))
+        mean, slope = (torch.sum(low * below[j : j + 3] + high * above[j : j + 3], dim=0) for j in (0, 1))
         return mean, slope.clamp(0.0, 1.0)
 
 
 def _edges(scores: Tensor) -> Tensor:
     """(E,) numbers of the edges of all cells that hold a score, rising."""
-    cells = torch.unique(torch.floor(scores / CELL).long())
-    return torch.unique(torch.cat([cells, cells + 1]))
+    cells = torch.floor(scores / CELL).long()
+    edges: Tensor = torch.unique(torch.cat([cells, cells + 1]))
+    return edges
 
 
 def _weights(edges: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -73,4 +74,4 @@ def _table(gap: Tensor, weights: Tensor) -> Tensor:
     p = torch.sigmoid(gap)
     slope, twice = p * torch.sigmoid(-gap), 1.0 - 2.0 * p
     orders = (softplus(gap), p, slope, slope * twice, slope * (1.0 - 6.0 * slope), slope * twice * (1.0 - 12.0 * slope))
-    return torch.stack([sum(orders[j + m] @ weights[m] for m in range(3)) for j in range(4)])
+    return torch.stack([torch.stack([orders[j + m] @ weights[m] for m in range(3)]).sum(0) for j in range(4)])

@@ -161,7 +161,7 @@ def scores_of_parts(
 def _part(rows: Tensor, share: Tensor, n: float) -> tuple[float, Floats]:
     """Score and influences of rows that count `share` each, n together."""
     matrix = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
-    pieces = list(zip(rows.split(PART_ROWS), share.split(PART_ROWS), strict=True))
+    pieces = list(zip(torch.split(rows, PART_ROWS), torch.split(share, PART_ROWS), strict=True))
     for some, counts in pieces:
         wide = some.double()
         matrix += wide.T @ (wide * (counts / n).unsqueeze(1))
