@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from secid.analyses.controls import rows_of_ids
 from secid.analyses.early_stopping import FIRST_LOOK, _decided, _first_queries, look_sizes, rank_early
 from secid.encode import load, smallest_distance
-from secid.measure.information import InformationState, log_det_nats
+from secid.measure.information import Eigen, InformationState, spectral_nats
 from secid.measure.interval import reach_95
 from secid.measure.uncertainty import influence
 from secid.progress import Silent
@@ -80,10 +81,13 @@ def run(names: list[str], encoder: object, arguments: argparse.Namespace) -> Non
 
 def directions(item: object, vectors: object, epsilon: float) -> np.ndarray:
     """(T, d) residual directions, 0 where negative and positive are no further apart than epsilon (METHOD 2.6)."""
-    rows, passages = item.triplets, vectors.passages.numpy()
+    rows = item.triplets
+    negative, positive = (
+        next(rows_of_ids(vectors, "passage", ids, len(rows))) for ids in (rows.negative, rows.positive)
+    )
     length = np.sqrt(item.table.dots().squared_distance.numpy())
     factor = np.divide(1.0, length, out=np.zeros_like(length), where=length > epsilon)
-    return ((passages[rows.negative] - passages[rows.positive]) * factor[:, None]).astype(np.float32)
+    return ((negative - positive).numpy() * factor[:, None]).astype(np.float32)
 
 
 def coverage(items: list, vectors: object, epsilon: float, n_subsamples: int) -> None:
@@ -103,9 +107,10 @@ def coverage(items: list, vectors: object, epsilon: float, n_subsamples: int) ->
                 keep = np.flatnonzero(np.isin(item.triplets.query, chosen))
                 part = item.triplets.take(keep)
                 state = sample_state(u, weight, keep)
-                effect = influence(vectors, part, squared[keep], weight[keep], state, epsilon)
+                eigen = Eigen.of(state, len(part))
+                effect = influence(vectors, part, squared[keep], weight[keep], eigen, epsilon)
                 half = reach_95(size) * effect.standard_errors()[0] * np.sqrt(1 - size / len(queries))
-                nats = log_det_nats(state.matrix())
+                nats = spectral_nats(eigen.values)
                 inside += abs(nats - truth) <= half
                 corrected += abs(nats + effect.bias_nats[0] * (1 - size / len(queries)) - truth) <= half
             line.append(f"{size}: {inside / n_subsamples:.3f} ({corrected / n_subsamples:.3f})")

@@ -67,11 +67,16 @@ def clear(
         if not sys.stdin.isatty():
             raise UsageError(f"{before.folder} would be emptied", remedy="confirm with --yes")
         typer.confirm(f"Remove {_size(before.n_bytes)} of embeddings in {before.folder}?", abort=True, err=True)
-    freed = folder.clear()
+    removal = folder.clear()
     if json:
-        print_json({"folder": before.folder, "n_bytes_freed": freed})
-    else:
-        typer.echo(f"{before.folder}: {_size(freed)} freed")
+        print_json({"folder": before.folder, **asdict(removal)})
+        return
+    typer.echo(f"{before.folder}: {_size(removal.n_bytes_freed)} freed")
+    if removal.n_unsealed:
+        typer.echo(
+            f"{removal.n_unsealed} unfinished, {_size(removal.n_bytes_unsealed)}: kept for an hour after the last "
+            "write, as a run may be writing them"
+        )
 
 
 @app.command("verify")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from secid.encode.cache import Cache
 from secid.encode.cache_folder import CacheFolder
 from secid.encode.describe import Description, describe
-from secid.encode.embed import embed, host_rows, own_stream
+from secid.encode.embed import embed
 from secid.encode.function import from_callable
 from secid.encode.protocol import EncodedBatch, Encoder, Role, StreamingEncoder
 from secid.encode.rows import MODEL_FIELDS, unused_flags
@@ -25,10 +25,8 @@ __all__ = [
     "describe",
     "embed",
     "from_callable",
-    "host_rows",
     "ignored",
     "load",
-    "own_stream",
     "self_test",
     "smallest_distance",
 ]

@@ -171,7 +171,7 @@ class Feed:
                 order = order[len(batch.positions) :]
 
 
-def merged(producers: Sequence[Callable[[], Iterable[T]]], size: int, name: str) -> Generator[T, None, None]:
+def merge(producers: Sequence[Callable[[], Iterable[T]]], size: int, name: str) -> Generator[T, None, None]:
     """The items of all producers as they arrive, each producer in its own thread, up to `size` items ahead.
 
     A producer's error is raised here and ends the others. Leaving the loop early stops the threads.
@@ -231,7 +231,7 @@ def windows(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
         yield start, window
 
 
-def tokenised(
+def token_chunks(
     texts: Sequence[str], tokenise: Callable[[list[str]], Tokens], chunk: int, n_threads: int
 ) -> Iterator[tuple[NDArray[np.int64], Tokens]]:
     """(positions, tokens) of one chunk after another, longest first within a window.

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from secid.encode.cache_folder import CacheFolder, finished, quarantine
-from secid.encode.embed import host_rows
+from secid.encode.cache_folder import CacheFolder, quarantine, readable_segments
 from secid.encode.keys import Keys, Words, find, key_words
 from secid.encode.protocol import Float32Rows
 from secid.encode.segment import MARKED_KEY_BYTES, DamagedSegmentError, Segment, SegmentWriter
+from secid.encode.transfer import host_rows
 from secid.errors import plainly
 from secid.settings import Settings, flag_of
 
@@ -79,7 +79,7 @@ class Cache:
     @property
     def dimension(self) -> int | None:
         """Length of a cached row; None if no segment can be read."""
-        for folder in finished(self._home):
+        for folder in readable_segments(self._home):
             with suppress(DamagedSegmentError, OSError):
                 return int(Segment(folder).meta["dimension"])
         return None
@@ -97,7 +97,7 @@ class Cache:
         order = np.argsort(high, kind="stable")
         asked = order, high[order], low[order]
         unread: list[OSError] = []
-        for folder in finished(self._home):
+        for folder in readable_segments(self._home):
             if folder in self._own or cached.all():
                 continue
             try:

@@ -65,6 +65,15 @@ class CacheInfo:
 
 
 @dataclass(frozen=True)
+class Clearance:
+    """What `clear` has freed, and the segments that it left since a run may be writing them."""
+
+    n_bytes_freed: int
+    n_unsealed: int
+    n_bytes_unsealed: int
+
+
+@dataclass(frozen=True)
 class Verification:
     """Result of reading every byte: number of intact segments, names of those quarantined and of those unreadable."""
 
@@ -115,7 +124,7 @@ class CacheFolder:
         """Counts and sizes, by encoder; reads no rows."""
         encoders = []
         for home in self._homes():
-            segments = [Segment(folder) for folder in finished(home)]
+            segments = [Segment(folder) for folder in readable_segments(home)]
             if not segments:
                 continue
             encoders.append(
@@ -134,23 +143,24 @@ class CacheFolder:
         total = sum(_size(folder) for folder in pieces)
         return CacheInfo(str(self.folder), self.limit(total), total, damaged, older, tuple(encoders))
 
-    def clear(self) -> int:
-        """Removes every segment and no other file; returns the number of bytes freed. What concurrent runs have not
-        sealed yet stays.
-        """
-        freed = 0
+    def clear(self) -> Clearance:
+        """Removes every segment and no other file. What a run has not sealed yet stays, as that run may go on."""
+        freed, unsealed = 0, []
         for home in self._homes():
             for folder in _pieces(home):
-                if not _in_progress(folder):
-                    freed += _size(folder)
+                size = _size(folder)
+                if _in_progress(folder):
+                    unsealed.append(size)
+                else:
+                    freed += size
                     _remove(folder)
-        return freed
+        return Clearance(freed, len(unsealed), sum(unsealed))
 
     def verify(self) -> Verification:
         """Reads every byte of every segment; quarantines the damaged ones."""
         whole, damaged, unreadable = 0, [], []
         for home in self._homes():
-            for folder in finished(home):
+            for folder in readable_segments(home):
                 try:
                     Segment(folder).verify()
                     whole += 1
@@ -209,7 +219,7 @@ def quarantine(folder: Path) -> None:
         return
 
 
-def finished(home: Path) -> list[Path]:
+def readable_segments(home: Path) -> list[Path]:
     """Folders of segments that can be read, oldest first. Names of removed and quarantined ones start with a dot."""
     return sorted(path for path in _pieces(home) if not path.name.startswith(".") and (path / META).exists())
 

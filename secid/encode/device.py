@@ -26,6 +26,26 @@ TEXTS_PER_GPU = 32_768
 """Texts for which another GPU is used: fewer are encoded before its copy of the model is ready."""
 
 
+DEVICE_SHARE = 0.4
+"""Of a GPU's free memory that rows may take; the rest is the encoder's batches and the measure stage's blocks."""
+
+
+def is_gpu(device: torch.device) -> bool:
+    """Whether work is queued on this device, beside which the host goes on: CUDA's, and those of AMD under its name."""
+    return device.type == "cuda"
+
+
+def gpu_of(names: str) -> torch.device | None:
+    """The first of an encoder's devices, as its info lists them, if that is a GPU."""
+    return torch.device(names.split(",")[0]) if names.startswith("cuda") else None
+
+
+def gpu_with_room(names: str, n_bytes: int) -> torch.device | None:
+    """The first GPU of these devices if this many bytes of rows fit on it; None for rows in a file."""
+    device = gpu_of(names)
+    return device if device is not None and n_bytes <= DEVICE_SHARE * torch.cuda.mem_get_info(device)[0] else None
+
+
 def choose_devices(names: str) -> tuple[torch.device, ...]:
     """The devices of --device, each with its own worker. auto: all CUDA devices, else Apple's MPS, else the CPU.
 
@@ -60,7 +80,7 @@ def _named_device(name: str) -> torch.device:
             remedy="auto, cpu, mps, cuda, cuda:N, or several such as cuda:0,cuda:1",
         )
     device = torch.device(name)
-    if device.type == "cuda":
+    if is_gpu(device):
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if count <= (device.index or 0):
             build = "a CPU build" if torch.version.cuda is None else f"built for CUDA {torch.version.cuda}"
@@ -82,7 +102,7 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
     """
     if name != "auto":
         return {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
-    if device.type != "cuda":
+    if not is_gpu(device):
         return torch.float32
     capability = torch.cuda.get_device_capability(device)
     return torch.bfloat16 if capability >= BF16 else torch.float16 if capability >= FP16 else torch.float32
@@ -92,7 +112,7 @@ def default_budget(device: torch.device, dtype: torch.dtype = torch.float32) -> 
     """Padded tokens of one batch."""
     if device.type == "cpu" and dtype == torch.bfloat16:
         return CPU_BF16_BUDGET
-    return GPU_BUDGET if device.type == "cuda" else CPU_BUDGET
+    return GPU_BUDGET if is_gpu(device) else CPU_BUDGET
 
 
 def n_devices(available: int, n_texts: int) -> int:

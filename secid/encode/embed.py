@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from secid.encode.protocol import EncodedBatch, Encoder, Role, StreamingEncoder
+from secid.encode.transfer import host_rows, own_stream
 from secid.errors import NonFiniteEmbeddingError
 
 TEXTS_PER_CALL = 256
 """Texts per call to an encoder that does not stream."""
+
+TEXTS_PER_LOOKUP = 8192
+"""The same where rows are looked up in a file."""
 
 UNIT_TOLERANCE = 2e-6
 """How far the squared length of a row may be from 1: float32 rounding of 4,096 numbers that were scaled to it."""
@@ -31,38 +33,13 @@ def embed(encoder: Encoder, texts: Sequence[str], role: Role) -> Generator[Encod
         yield batch
 
 
-def host_rows(rows: Any) -> NDArray[Any]:
-    """A tensor's values in host memory; an array as it is."""
-    if isinstance(rows, np.ndarray):
-        return rows
-    with own_stream(rows):
-        values: NDArray[Any] = rows.cpu().numpy()
-    return values
-
-
-@contextmanager
-def own_stream(rows: Any) -> Iterator[None]:
-    """Has work on a batch of a GPU done when the block ends, without waiting for the batches queued behind it.
-
-    A batch is computed when it arrives. Nothing is to be done for rows in host memory.
-    """
-    if isinstance(rows, np.ndarray) or rows.device.type != "cuda":
-        yield
-        return
-    import torch
-
-    stream = torch.cuda.Stream(rows.device)  # type: ignore[no-untyped-call]
-    with torch.cuda.stream(stream):
-        yield
-    stream.synchronize()
-
-
 def _batches(encoder: Encoder, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
     if isinstance(encoder, StreamingEncoder):
         yield from encoder.batches(texts, role)
         return
-    for start in range(0, len(texts), TEXTS_PER_CALL):
-        part = texts[start : start + TEXTS_PER_CALL]
+    n = TEXTS_PER_LOOKUP if encoder.info.pooling == "precomputed" else TEXTS_PER_CALL
+    for start in range(0, len(texts), n):
+        part = texts[start : start + n]
         positions = np.arange(start, start + len(part))
         yield EncodedBatch(positions, encoder.encode(part, role), np.zeros(len(part), dtype=np.bool_), 0)
 

@@ -41,6 +41,8 @@ REQUESTS_AT_ONCE = 4
 class EndpointEncoder:
     """Sends texts with their prefix in batches; checks, truncates and scales the rows that come back."""
 
+    failures: tuple[str, ...] = ()
+
     def __init__(self, http: Http, url: str, model: str, info: EncoderInfo, truncate_dim: int | None) -> None:
         self.info = info
         self._http = http

@@ -40,5 +40,5 @@ def find(high: Words, low: Words, in_high: Words, in_low: Words) -> NDArray[np.i
 
 def sha256_keys(texts: Sequence[str]) -> Keys:
     """(n, 16) uint8, the first half of each text's SHA-256 (UTF-8): 128 bits rule out collisions in practice."""
-    digests = b"".join(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16] for text in texts)
-    return np.frombuffer(digests, dtype=np.uint8).reshape(len(texts), 16)
+    digests = b"".join([hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts])
+    return np.frombuffer(digests, dtype=np.uint8).reshape(len(texts), 32)[:, :16]

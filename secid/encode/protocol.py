@@ -48,7 +48,13 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class StreamingEncoder(Protocol):
-    """An encoder that yields batches as they are ready, so that rows can be stored while it runs."""
+    """An encoder that yields batches as they are ready, so that rows can be stored while it runs.
+
+    failures : a sentence on each device that has failed so far; the others went on.
+    """
+
+    @property
+    def failures(self) -> tuple[str, ...]: ...
 
     def batches(self, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
         """Every position of `texts` exactly once, over all batches."""

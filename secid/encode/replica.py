@@ -9,14 +9,14 @@ import copy
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from secid.encode.batching import Feed, TokenBatch, halves
+from secid.encode.device import is_gpu
 from secid.encode.protocol import EncodedBatch
 from secid.encode.recipe import Recipe
+from secid.encode.transfer import to_device
 from secid.errors import EncoderError, plainly
 
 OUT_OF_MEMORY = ("out of memory", "alloc_failed", "not enough memory", "can't allocate memory")
@@ -76,7 +76,7 @@ class Pending(NamedTuple):
     vectors: Tensor
     done: torch.cuda.Event | None
 
-    def fetched(self) -> EncodedBatch:
+    def fetch(self) -> EncodedBatch:
         if self.done is not None:
             self.done.synchronize()
         batch, vectors = self.batch, self.vectors
@@ -106,7 +106,7 @@ class Replica(NamedTuple):
         taken: list[TokenBatch] = []
         try:
             self._bind_thread()
-            yield from self._encoded(feed, recipe, skip, taken)
+            yield from self._stream(feed, recipe, skip, taken)
         except RuntimeError as error:
             if "device-side assert" in str(error):
                 raise EncoderError(
@@ -120,7 +120,7 @@ class Replica(NamedTuple):
         finally:
             feed.done(len(taken))
 
-    def _encoded(self, feed: Feed, recipe: Recipe, skip: int, taken: list[TokenBatch]) -> Iterator[EncodedBatch]:
+    def _stream(self, feed: Feed, recipe: Recipe, skip: int, taken: list[TokenBatch]) -> Iterator[EncodedBatch]:
         """See `work`. taken : filled with the batches that are not encoded yet."""
         limits, waiting = Limits.of(self.model), None
         while True:
@@ -129,7 +129,7 @@ class Replica(NamedTuple):
             if batch is not None:
                 taken.append(batch)
                 limits.check(batch)
-                pending = self._launched(batch, recipe, skip)
+                pending = self._launch(batch, recipe, skip)
                 if pending is None:  # after the error, which held on to the failed attempt's tensors
                     torch.cuda.empty_cache()
                     feed.shrink(batch.ids.size)
@@ -138,17 +138,17 @@ class Replica(NamedTuple):
             elif waiting is None:
                 return
             if waiting is not None:
-                encoded = waiting.fetched()
+                encoded = waiting.fetch()
                 feed.done()
                 taken.pop(0)
                 yield encoded
             waiting = pending
 
-    def _launched(self, batch: TokenBatch, recipe: Recipe, skip: int) -> Pending | None:
+    def _launch(self, batch: TokenBatch, recipe: Recipe, skip: int) -> Pending | None:
         """The batch on its way; None if the device's memory does not hold it."""
         try:
             vectors = self.forward(batch, recipe, skip)
-            if self.device.type != "cuda":
+            if not is_gpu(self.device):
                 return Pending(batch, vectors.cpu(), None)
             done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
             done.record()
@@ -166,7 +166,7 @@ class Replica(NamedTuple):
         """Binds the calling thread to this device; on a CPU, to one core."""
         if self.device.type == "cpu":
             torch.set_num_threads(1)
-        elif self.device.type == "cuda":
+        elif is_gpu(self.device):
             torch.cuda.set_device(self.device)
 
     def _out_of_memory(self, batch: TokenBatch) -> EncoderError:
@@ -178,8 +178,8 @@ class Replica(NamedTuple):
     @torch.inference_mode()
     def forward(self, batch: TokenBatch, recipe: Recipe, skip: int) -> Tensor:
         """Vectors (b, d) float32, still on the device. skip: number of leading tokens to exclude from pooling."""
-        ids = self._to_device(batch.ids)
-        lengths = self._to_device(batch.lengths)
+        ids = to_device(batch.ids, self.device)
+        lengths = to_device(batch.lengths, self.device)
         features: dict[str, Any] = {"input_ids": ids}
         if batch.lengths[-1] < batch.ids.shape[1]:  # without padding no mask is needed, and attention is faster
             features["attention_mask"] = (torch.arange(ids.shape[1], device=self.device) < lengths[:, None]).long()
@@ -191,9 +191,3 @@ class Replica(NamedTuple):
         if recipe.normalize:
             vectors = nn.functional.normalize(vectors, dim=1)
         return vectors
-
-    def _to_device(self, array: NDArray[np.int64]) -> Tensor:
-        tensor = torch.from_numpy(array)
-        if self.device.type == "cuda":
-            return tensor.pin_memory().to(self.device, non_blocking=True)
-        return tensor.to(self.device)

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, FeedError, Tokens, merged, tokenised
+from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, FeedError, Tokens, merge, token_chunks
 from secid.encode.device import n_devices
-from secid.encode.embed import host_rows
 from secid.encode.parts import Parts, quiet
 from secid.encode.protocol import EncodedBatch, Float32Rows, Role, gather
 from secid.encode.replica import DeviceError, Replica
+from secid.encode.transfer import host_rows
 from secid.errors import EncoderError, plainly
 from secid.results import EncoderInfo
 
@@ -90,7 +90,7 @@ class TransformerEncoder:
 
         on_cpu = self.parts.replica.device.type == "cpu"
         chunk, n_tokenisers = (CPU_CHUNK, 1) if on_cpu else (GPU_CHUNK, GPU_TOKENISERS)
-        chunks = merged([lambda: tokenised(texts, tokenise, chunk, n_tokenisers)], AHEAD, "secid-tokenise")
+        chunks = merge([lambda: token_chunks(texts, tokenise, chunk, n_tokenisers)], AHEAD, "secid-tokenise")
         feed = Feed(chunks, self.batch_tokens, tokeniser.padding)
         threads = torch.get_num_threads()
         numbers = self._device_numbers(len(texts))
@@ -109,7 +109,7 @@ class TransformerEncoder:
                     ) from error.__cause__
 
         try:
-            yield from merged(
+            yield from merge(
                 [partial(work, number) for number in numbers], ENCODED_AHEAD * len(numbers), "secid-encode"
             )
         except FeedError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from torch import Tensor
 
 from secid.errors import UsageError
-from secid.measure.information import InformationState, log_det_nats
+from secid.measure.information import Floats, InformationState, eigenvalues, spectral_nats
 from secid.measure.mixture import SLACK, Bounds, Mixture, best_mixture, mixed
 from secid.results import Run
 from secid.results.sources import Status
@@ -152,7 +152,7 @@ def mix_states(
     by_place = {places[name]: share for name, share in fixed.items()}
     bounds = Bounds.of(len(names), max_share, by_place)
     best = best_mixture(matrices, budget, bounds)
-    singles = [log_det_nats(matrix, budget) for matrix in matrices]
+    singles = [spectral_nats(_spectrum(matrix), budget) for matrix in matrices]
     sources = [place for place, name in enumerate(names) if name not in controls]
     top = max(sources, key=lambda place: singles[place])
     parts = tuple(
@@ -168,7 +168,7 @@ def mix_states(
         )
         for place, name in enumerate(names)
     )
-    equal = log_det_nats(mixed(matrices, bounds.middle()), budget)
+    equal = spectral_nats(_spectrum(mixed(matrices, bounds.middle())), budget)
     return MixResult(
         schema_version=MIX_SCHEMA_VERSION,
         budget=budget,
@@ -212,19 +212,23 @@ def hybrids(sources: Sequence[tuple[str, InformationState]], budget: float) -> t
     budgets = sorted({*CURVE_BUDGETS, budget})
     pairs = []
     for (first, a), (second, b) in combinations(sources, 2):
-        half = (a.matrix() + b.matrix()) / 2
-        union = (a + b).matrix()
+        half, union = _spectrum((a.matrix() + b.matrix()) / 2), _spectrum((a + b).matrix())
         pairs += [
             Hybrid(
                 first=first,
                 second=second,
                 budget=point,
-                half_nats=log_det_nats(half, point),
-                union_nats=log_det_nats(union, point),
+                half_nats=spectral_nats(half, point),
+                union_nats=spectral_nats(union, point),
             )
             for point in budgets
         ]
     return tuple(pairs)
+
+
+def _spectrum(matrix: Tensor) -> Floats:
+    """Eigenvalues of a matrix of any number of triplets."""
+    return eigenvalues(InformationState(matrix, 1.0), len(matrix))
 
 
 def _remarks(

@@ -58,9 +58,9 @@ def block_plan(device: torch.device) -> BlockPlan:
 
 @dataclass(frozen=True)
 class Vectors:
-    """Unit rows of the distinct texts: queries (n_q, d), passages (n_p, d), float32.
+    """Unit rows of the distinct texts: queries (n_q, d), passages (n_p, d), float32; (0, d) where `gather` is given.
 
-    gather : for rows mapped from a file, copies the rows of these rising ids to the tensor on the CPU, (n, d), with
+    gather : for rows in a file, copies the rows of these rising ids to the tensor on the CPU, (n, d), with
              little further memory, so that memory does not grow with the number of texts.
     tick   : called with how many triplets a pass has just been over, block by block.
     device : that computes; of the rows where None.
@@ -218,7 +218,7 @@ def windows(
     device, scratch = vectors.computes_on, Scratch(CPU)
     plan = block_plan(device)
     n_window = WINDOW_TRIPLETS if vectors.gather is None else plan.window_bytes // (4 * vectors.dimension)
-    for batch in _batched(padded_blocks(offsets, plan.n_triplets, order, stratum), max(plan.n_triplets, n_window)):
+    for batch in _together(padded_blocks(offsets, plan.n_triplets, order, stratum), max(plan.n_triplets, n_window)):
         negative = [triplets.negative[block.places] for block in batch]
         positive = [_of_groups(triplets.positive[block.places].reshape(-1, block.k)) for block in batch]
         query = [triplets.query[block.places[:: block.k]] for block in batch] if with_queries else []
@@ -262,7 +262,7 @@ def _read(
     return buffer.to(device), on_device([np.searchsorted(ids_read, part) for part in ids], device)
 
 
-def _batched(blocks: Iterator[Groups], n_triplets: int) -> Iterator[list[Groups]]:
+def _together(blocks: Iterator[Groups], n_triplets: int) -> Iterator[list[Groups]]:
     """Blocks together, up to this many triplets and one block."""
     batch: list[Groups] = []
     n = 0

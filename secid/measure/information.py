@@ -58,47 +58,27 @@ class Eigen:
         Raises NumericalError for a matrix that is not PSD.
         """
         values, basis = torch.linalg.eigh(state.matrix())
-        on_host = values.cpu().numpy()
-        if len(on_host) and not on_host[0] >= -ROUNDING * on_host[-1]:
-            raise NumericalError(NOT_PSD, remedy="please report this run")
-        noise = NOISE * max(0.0, -on_host[0]) if len(on_host) else 0.0
-        is_zero = (np.arange(len(on_host), 0, -1) > n_triplets) | (on_host <= noise)
-        return cls(np.where(is_zero, 0.0, on_host), basis, state.n_negatives)
+        return cls(_without_rounding(values, n_triplets), basis, state.n_negatives)
 
 
-def spectral_nats(eigenvalues: Floats, budget: float = 1.0) -> float:
-    """log det(I + budget * M) by the eigenvalues of M, >= 0, at any budget. Source: METHOD 2.8, 7."""
-    return float(np.log1p(budget * eigenvalues).sum())
+def eigenvalues(state: InformationState, n_triplets: int) -> Floats:
+    """Those of `Eigen.of` alone, in a third of its time."""
+    return _without_rounding(torch.linalg.eigvalsh(state.matrix()), n_triplets)
 
 
-def log_det_nats(matrix: Tensor, budget: float = 1.0, n_triplets: int | None = None) -> float:
-    """Information of `budget` negatives drawn from a source, log det(I + budget * matrix).
-
-    matrix : (d, d) float64, symmetric, PSD but for rounding.   budget : > 0, number of negatives.
-    n_triplets : of the matrix; at least d where None.
-    Returns nats in [0, budget * trace]; 0.0 for the zero matrix.
-    By a Cholesky factor; by eigenvalues for few triplets, and where rounding times the budget leaves no factor.
-    Raises NumericalError where the matrix is not PSD.
-    Source: METHOD 2.8, 7.
-    """
-    rank = len(matrix) if n_triplets is None else n_triplets
-    if rank >= len(matrix):
-        try:
-            return float(2.0 * torch.log(torch.diagonal(cholesky(matrix, budget))).sum().clamp_min(0.0))
-        except NumericalError:
-            pass
-    return spectral_nats(Eigen.of(InformationState(matrix, 1.0), rank).values, budget)
-
-
-def cholesky(matrix: Tensor, budget: float = 1.0) -> Tensor:
-    """Lower triangular L with L L^T = I + budget * matrix. Raises NumericalError where there is none."""
-    shifted = budget * matrix
-    shifted.diagonal().add_(1.0)
-    factor, failed = torch.linalg.cholesky_ex(shifted)
-    if int(failed) or not bool(torch.isfinite(torch.diagonal(factor)).all()):
+def _without_rounding(values: Tensor, n_triplets: int) -> Floats:
+    """(d,) rising eigenvalues on the host, those that rounding has left at 0: see `Eigen.of`."""
+    on_host = values.cpu().numpy()
+    if len(on_host) and not on_host[0] >= -ROUNDING * on_host[-1]:
         raise NumericalError(NOT_PSD, remedy="please report this run")
-    lower: Tensor = factor
-    return lower
+    noise = NOISE * max(0.0, -on_host[0]) if len(on_host) else 0.0
+    is_zero = (np.arange(len(on_host), 0, -1) > n_triplets) | (on_host <= noise)
+    return np.where(is_zero, 0.0, on_host)
+
+
+def spectral_nats(values: Floats, budget: float = 1.0) -> float:
+    """log det(I + budget * M) by the eigenvalues of M, >= 0, at any budget. Source: METHOD 2.8, 7."""
+    return float(np.log1p(budget * values).sum())
 
 
 def trace(matrix: Tensor) -> float:

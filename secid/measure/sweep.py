@@ -232,8 +232,8 @@ def _block_dots(window: Window, block: Block, smallest_distance: float) -> tuple
     cosines = torch.bmm(wide.view(-1, k, d), anchors.transpose(1, 2)).view(-1, 2) / norms.unsqueeze(1)
     query_positive = (anchors[:, 0] * anchors[:, 1]).sum(1).repeat_interleave(k)
     difference = (negatives.view(-1, k, d) - positives.unsqueeze(1)).view(-1, d)
-    query_negative = _tied(cosines[:, 0], query_positive)
-    positive_negative = _tied(cosines[:, 1], query_negative)
+    query_negative = _tie(cosines[:, 0], query_positive)
+    positive_negative = _tie(cosines[:, 1], query_negative)
     squared = (2.0 - 2.0 * positive_negative).clamp_min(0.0)
     copy = squared <= smallest_distance**2
     squared = torch.where(copy, 0.0, squared)
@@ -242,7 +242,7 @@ def _block_dots(window: Window, block: Block, smallest_distance: float) -> tuple
     return Dots(query_positive, query_negative, positive_negative, squared), difference
 
 
-def _tied(values: Tensor, others: Tensor) -> Tensor:
+def _tie(values: Tensor, others: Tensor) -> Tensor:
     """`values`, equal to `others` where they differ by rounding alone: equal rows must give a tie."""
     return torch.where((values - others).abs() <= DOT_ROUNDING, others, values)
 

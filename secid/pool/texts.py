@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -262,6 +262,25 @@ class TextStore:
         if self._n_resident > RESIDENT_BYTES:
             self._n_resident = 0
             let_go(self._data)
+
+
+class StoredTexts(Sequence[str]):
+    """Texts of a store in the order of the ids, read when they are asked for."""
+
+    def __init__(self, store: TextStore, ids: npt.NDArray[np.int64]) -> None:
+        self._store, self._ids = store, ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return self._store.take(self._ids[place])
+        return self._store.take(self._ids[[place]])[0]
 
 
 def _adjoin(offsets: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> bool:

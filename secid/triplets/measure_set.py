@@ -12,7 +12,7 @@ import torch
 from secid.arrays import distinct
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.gates import UNBOUNDED_WEIGHTS
-from secid.measure.information import Eigen, InformationState, log_det_nats, spectral_nats
+from secid.measure.information import Eigen, InformationState, eigenvalues, spectral_nats
 from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.sweep import Sweep, Variant, sweep
 from secid.measure.uncertainty import influence, influence_of_few
@@ -148,9 +148,10 @@ def variant_scores(
     for variant in dict.fromkeys(variants):
         state, scaled = sums.state(variant), variant.weight in UNBOUNDED_WEIGHTS
         inside = rows.query[places < variant.sample] if variant.sample < 1.0 else rows.query
+        values = eigenvalues(state, len(inside))
         scores[variant] = VariantScore(
-            nats=None if scaled or not state.n_negatives else log_det_nats(state.matrix(), budget, len(inside)),
-            eigenvalues=Eigen.of(state, len(inside)).values if scaled else None,
+            nats=None if scaled or not state.n_negatives else spectral_nats(values, budget),
+            eigenvalues=values if scaled else None,
             weight_sum=sums.weights[variant],
             n_negatives=state.n_negatives,
             n_queries=len(distinct(inside)),

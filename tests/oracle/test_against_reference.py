@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from secid.arrays import FLOAT32_DISTANCE
 from secid.measure.blocks import Vectors
 from secid.measure.gates import gates, pair_loss_nats
-from secid.measure.information import Eigen, log_det_nats, trace
+from secid.measure.information import Eigen, eigenvalues, spectral_nats, trace
 from secid.measure.summary import gate_means
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import covariance, difference, holm, influence, influence_of_few
@@ -75,7 +75,7 @@ def scored(plan: Plan, vectors: Vectors, folder: Path, tau: float = 0.05) -> dic
         variant = Variant(tau, "base", "full")
         swept = sweep(vectors, rows, {"base": c}, [variant])
         matrix = swept.state(variant).matrix()
-        eci = log_det_nats(matrix)
+        eci = spectral_nats(eigenvalues(swept.state(variant), len(rows)))
         found[planned.name] = {
             "n_triplets": len(rows),
             "eci_nats": eci,

@@ -7,7 +7,7 @@ import torch
 
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.gates import gates
-from secid.measure.information import Eigen, log_det_nats
+from secid.measure.information import Eigen, spectral_nats
 from secid.measure.interval import reach_95
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import influence
@@ -41,7 +41,7 @@ def score(vectors: Vectors, coverage: np.ndarray, records: np.ndarray) -> tuple[
     weight = gates(swept.dots, torch.from_numpy(coverage[place]), BASE.temperature).weight.numpy()
     eigen = Eigen.of(swept.state(BASE), len(rows))
     effect = influence(vectors, rows, swept.dots.squared_distance.numpy(), weight, eigen, 1e-3)
-    return log_det_nats(swept.state(BASE).matrix()), float(effect.standard_errors()[0])
+    return spectral_nats(eigen.values), float(effect.standard_errors()[0])
 
 
 def covered(n_queries: int, n_samples: int, factor: float = 1.0) -> float:

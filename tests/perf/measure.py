@@ -29,25 +29,28 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.information import Eigen
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import influence
-from secid.triplets.embedding import MappedRows
 from secid.triplets.measured import curve_budgets
+from secid.triplets.rows import FileRows
 
 NEGATIVES = 10
 BARE_ROWS = 4096
+PART_ROWS = 8192
 MEGABYTE = 2**20
 BASE = Variant(0.05, "base", "full")
 
 
-def draw(folder: Path, n_queries: int, d: int, seed: int) -> None:
+def draw(folder: Path, n_queries: int, d: int, seed: int) -> dict[str, FileRows]:
     """Unit rows around shared directions, so that cosines spread as those of real texts do, written in parts."""
     generator = np.random.default_rng(seed)
+    stores = {}
     for name, n in (("query", n_queries), ("passage", n_queries * (1 + NEGATIVES))):
-        rows = MappedRows(folder / f"{name}.f32", n, d)
-        for start in range(0, n, 65_536):
-            part = generator.standard_normal((min(65_536, n - start), d), dtype=np.float32)
+        stores[name] = FileRows(folder / f"{name}.f32", n, d)
+        put = stores[name].writer(np.arange(n))
+        for start in range(0, n, PART_ROWS):
+            part = generator.standard_normal((min(PART_ROWS, n - start), d), dtype=np.float32)
             part[:, :8] += 4.0
-            rows.values[start : start + len(part)] = part / np.linalg.norm(part, axis=1, keepdims=True)
-        rows.release()
+            put(np.arange(start, start + len(part)), part / np.linalg.norm(part, axis=1, keepdims=True))
+    return stores
 
 
 def triplets_of(n_queries: int) -> Triplets:
@@ -79,12 +82,8 @@ def bare_seconds(n: int, d: int) -> float:
 
 def child(folder: Path, n_queries: int, d: int, repeats: int, budgets: int) -> dict[str, object]:
     """Times of each repeat, seconds, and the peak memory of this process."""
-    mapped = {
-        "query": MappedRows(folder / "query.f32", n_queries, d, new=False),
-        "passage": MappedRows(folder / "passage.f32", n_queries * (1 + NEGATIVES), d, new=False),
-    }
-    queries, passages = (torch.from_numpy(mapped[role].values) for role in ("query", "passage"))
-    vectors = Vectors(queries, passages, lambda role, ids, out: mapped[role].take(ids, out))
+    stores = draw(folder, n_queries, d, 0)
+    vectors = Vectors(torch.empty(0, d), torch.empty(0, d), lambda role, ids, out: stores[role].take(ids, out))
     rows = triplets_of(n_queries)
     coverage = np.random.default_rng(2).uniform(0, 1, len(rows))
     before, own = peak_megabytes(), OwnMemory()
@@ -179,7 +178,6 @@ def main() -> None:
         print(json.dumps(child(options.data, n_queries, options.dimension, options.repeats, options.budgets)))
         return
     with tempfile.TemporaryDirectory(dir=options.data) as folder:
-        draw(Path(folder), n_queries, options.dimension, seed=0)
         command = [sys.executable, "-m", "tests.perf.measure", *sys.argv[1:], "--data", folder, "--child"]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found = json.loads(done.stdout)

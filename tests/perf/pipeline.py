@@ -102,7 +102,7 @@ class Simulated(Replica):
     def on(self, device: torch.device) -> Replica:
         return simulated(self.clock.pace, self.rows, self.clocks)
 
-    def _launched(self, batch: TokenBatch, recipe: Recipe, skip: int) -> Pending:
+    def _launch(self, batch: TokenBatch, recipe: Recipe, skip: int) -> Pending:
         n = len(batch.positions)
         return Pending(batch, self.rows[:n], Moment(self.clock.take(n)))  # type: ignore[arg-type]
 

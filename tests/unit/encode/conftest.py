@@ -10,7 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from secid.progress import Silent
 
@@ -290,5 +292,6 @@ def embedded(encoder: Any, texts: list[str], work: Path, role: str = "passage", 
     own = embedder(encoder, texts, work, role, **settings)
     own.everything()
     own.close()
-    rows = own.vectors.queries if role == "query" else own.vectors.passages
-    return SimpleNamespace(rows=rows.numpy().copy(), notes=own._progress.notes, truncated=own.truncated, **own.counts)
+    rows = torch.empty((len(texts), encoder.dimension))
+    own.vectors.gather(role, np.arange(len(texts)), rows)
+    return SimpleNamespace(rows=rows.numpy(), notes=own._progress.notes, truncated=own.truncated, **own.counts)

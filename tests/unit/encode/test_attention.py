@@ -46,7 +46,7 @@ def encoder_of(folder: Path) -> tuple[TransformerEncoder, Replica, Replica]:
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "mpnet"])
-def test_a_padded_batch_is_launched_without_a_wait(tiny: Tiny, family: str) -> None:
+def test_a_padded_batch_is_launch_without_a_wait(tiny: Tiny, family: str) -> None:
     encoder, replica, _ = encoder_of(tiny(family))
     assert replica.on(META).forward(padded(encoder), encoder.recipe, 0).shape == (len(TEXTS), 32)
 

@@ -20,9 +20,9 @@ from secid.encode.batching import (
     Tokens,
     halves,
     longest_first,
-    merged,
+    merge,
     next_batch,
-    tokenised,
+    token_chunks,
     windows,
 )
 
@@ -53,7 +53,7 @@ def test_batches_hold_every_text_once_within_the_budget(lists: list[list[int]], 
 
 def test_chunks_come_longest_first() -> None:
     texts = ["a" * (place % 7 + 1) for place in range(20)]
-    chunks = list(tokenised(texts, lambda part: tokens_of([[1] * len(text) for text in part]), 6, n_threads=3))
+    chunks = list(token_chunks(texts, lambda part: tokens_of([[1] * len(text) for text in part]), 6, n_threads=3))
     assert [len(places) for places, _ in chunks] == [6, 6, 6, 2]
     assert sorted(np.concatenate([places for places, _ in chunks]).tolist()) == list(range(20))
     lengths = np.concatenate([tokens.lengths for _, tokens in chunks])
@@ -77,7 +77,7 @@ def taken_from(feed: Feed) -> Iterator[TokenBatch]:
 def test_a_feed_hands_each_text_to_one_thread() -> None:
     feed = fed(LISTS * 40, 16)
     producers = [lambda: taken_from(feed)] * 4
-    batches: list[TokenBatch] = list(merged(producers, 3, "test"))
+    batches: list[TokenBatch] = list(merge(producers, 3, "test"))
     alone = list(taken_from(fed(LISTS * 40, 16)))
     assert sorted(np.concatenate([batch.positions for batch in batches])) == list(range(len(LISTS) * 40))
     assert sorted(batch.positions.tolist() for batch in batches) == sorted(batch.positions.tolist() for batch in alone)
@@ -164,7 +164,7 @@ def test_the_order_of_chunks_does_not_depend_on_the_number_of_threads(
         time.sleep(0.005 if len(part[0]) > 12 else 0)
         return tokens_of([[1] * len(text) for text in part])
 
-    chunks = list(tokenised(lazy, tokenise, 50, n_threads))
+    chunks = list(token_chunks(lazy, tokenise, 50, n_threads))
     positions = np.concatenate([places for places, _ in chunks])
     assert sorted(positions.tolist()) == list(range(1000))
     assert [len(lazy.texts[place]) for place in positions] == np.concatenate([t.lengths for _, t in chunks]).tolist()
@@ -190,10 +190,10 @@ def numbers(*values: int, broken: bool = False) -> Iterator[int]:
 
 
 def test_merged_keeps_each_makers_order_and_raises_its_error() -> None:
-    items = list(merged([lambda: numbers(1, 2, 3), lambda: numbers(11, 12)], 1, "test"))
+    items = list(merge([lambda: numbers(1, 2, 3), lambda: numbers(11, 12)], 1, "test"))
     assert sorted(items) == [1, 2, 3, 11, 12]
     assert [item for item in items if item < 10] == [1, 2, 3]
-    stream = merged([lambda: numbers(1, 2, broken=True)], 2, "test")
+    stream = merge([lambda: numbers(1, 2, broken=True)], 2, "test")
     assert [next(stream), next(stream)] == [1, 2]
     with pytest.raises(KeyError, match="broken"):
         next(stream)
@@ -207,12 +207,12 @@ def test_leaving_early_and_errors_stop_the_threads() -> None:
             produced.append(1)
             yield 1
 
-    items = merged([endless, endless], 3, "secid-test")
+    items = merge([endless, endless], 3, "secid-test")
     next(items)
     items.close()
     count = len(produced)
     with pytest.raises(KeyError, match="broken"):
-        list(merged([lambda: numbers(broken=True), endless], 3, "secid-test"))
+        list(merge([lambda: numbers(broken=True), endless], 3, "secid-test"))
     later = len(produced)
     time.sleep(0.05)
     assert len(produced) == later <= count + 6

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from secid.measure.blocks import PLANS, Triplets, Vectors, padded_blocks
-from secid.measure.information import Eigen, InformationState, log_det_nats, trace
+from secid.measure.information import Eigen, InformationState, spectral_nats, trace
 from secid.measure.spectrum import spectrum
 from secid.measure.sweep import Variant, sweep
 
@@ -49,8 +49,9 @@ def part_state(
 
 def numbers(state: InformationState) -> np.ndarray:
     """Scores at four budgets, trace, Frobenius norm, effective rank, top eigenvalues."""
-    matrix, found = state.matrix(), spectrum(Eigen.of(state, len(state.total)).values)
-    scores = [log_det_nats(matrix, budget) for budget in (1.0, 10.0, 1000.0, 1e5)]
+    matrix, values = state.matrix(), Eigen.of(state, len(state.total)).values
+    found = spectrum(values)
+    scores = [spectral_nats(values, budget) for budget in (1.0, 10.0, 1000.0, 1e5)]
     return np.array([*scores, trace(matrix), found.frobenius, found.effective_rank, *found.top_eigenvalue_shares])
 
 

@@ -16,8 +16,8 @@ from secid.measure.gates import gates
 from secid.measure.information import Eigen
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import influence
-from secid.triplets import embedding as mapped
-from secid.triplets.embedding import MappedRows
+from secid.triplets import rows as module
+from secid.triplets.rows import FileRows
 
 BASE = Variant(0.05, "base", "full")
 QUERIES, NEGATIVES, D = 50, 4, 12
@@ -55,41 +55,24 @@ def test_rows_are_gathered_by_windows_in_both_passes_and_results_stay(tmp_path, 
     whole = both_passes(plain)
     small = replace(blocks.PLANS["cpu"], n_triplets=16, window_bytes=64 * 4 * D, panels={torch.float32: 5})
     monkeypatch.setitem(blocks.PLANS, "cpu", small)
-    monkeypatch.setattr(mapped, "PART_BYTES", 30 * 4 * D)
+    monkeypatch.setattr(module, "PART_BYTES", 30 * 4 * D)
     files = {
-        name: MappedRows(tmp_path / name, len(own), D) for name, own in (("q", plain.queries), ("p", plain.passages))
+        name: FileRows(tmp_path / name, len(own), D) for name, own in (("q", plain.queries), ("p", plain.passages))
     }
-    files["q"].values[:], files["p"].values[:] = plain.queries.numpy(), plain.passages.numpy()
+    for name, own in (("q", plain.queries), ("p", plain.passages)):
+        files[name].writer(np.arange(len(own)))(np.arange(len(own)), own)
     gathered = []
 
     def gather(role: str, ids: np.ndarray, out: torch.Tensor) -> None:
         gathered.append((role, len(ids)))
         files[role[0]].take(ids, out)
 
-    vectors = Vectors(torch.from_numpy(files["q"].values), torch.from_numpy(files["p"].values), gather)
+    vectors = Vectors(torch.empty(0, D), torch.empty(0, D), gather)
     for first, second in zip(whole, both_passes(vectors), strict=True):
         np.testing.assert_allclose(second, first, rtol=2e-5, atol=1e-9)
     n_windows = -(-QUERIES * NEGATIVES // 64)
     assert len([n for role, n in gathered if role == "passage"]) == 2 * n_windows
     assert max(n for _, n in gathered) <= 64 + 16  # a positive for every four negatives
-
-
-def test_rows_are_taken_from_all_parts_of_a_file(tmp_path, monkeypatch):
-    stored = MappedRows(tmp_path / "rows", 100, D)
-    stored.values[:] = rows(100, 5)
-    monkeypatch.setattr(mapped, "PART_BYTES", 7 * 4 * D)
-    for ids in ([], [99], [0, 6, 7, 13, 14, 98, 99], list(range(100))):
-        out = torch.full((len(ids), D), np.nan)
-        stored.take(np.array(ids, np.int64), out)
-        assert np.array_equal(out.numpy(), rows(100, 5)[ids])
-
-
-def test_written_rows_outlive_a_release(tmp_path):
-    stored = MappedRows(tmp_path / "rows", 2000, D)
-    stored.values[:] = rows(2000, 5)
-    stored.release()
-    assert np.array_equal(stored.values, rows(2000, 5))
-    assert np.array_equal(MappedRows(tmp_path / "rows", 2000, D, new=False).values, rows(2000, 5))
 
 
 def test_zero_and_non_finite_queries_are_refused():

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections import namedtuple
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,12 +18,15 @@ import pytest
 import torch
 
 from secid.encode import EncodedBatch, from_callable
+from secid.encode.device import gpu_with_room
 from secid.errors import NonFiniteEmbeddingError, OutputError
-from secid.pool.texts import TextSpool
+from secid.pool.texts import StoredTexts, TextSpool
 from secid.progress import Silent
 from secid.settings import Settings
 from secid.triplets import embedding
-from secid.triplets.embedding import DeviceRows, Embedder, MappedRows, StoredTexts, device_for
+from secid.triplets import rows as module
+from secid.triplets.embedding import Embedder
+from secid.triplets.rows import DeviceRows, FileRows
 from tests.fake_encoder import HashEncoder
 
 D = 16
@@ -33,6 +35,8 @@ usage = namedtuple("usage", "total used free")
 
 class Streaming(HashEncoder):
     """Yields batches in an order of its own. asked: the sequences that it was given, by role."""
+
+    failures = ()
 
     def __init__(self, kind: str = "array", scale: float = 1.0) -> None:
         super().__init__(D)
@@ -64,6 +68,15 @@ def embedder(tmp_path: Path, encoder: Any, **settings: Any) -> Embedder:
     return Embedder(plan_of(work), encoder, own, work, Silent())
 
 
+def rows_of(own: Embedder, role: Any, ids: np.ndarray) -> np.ndarray:
+    """Rows by rising ids, wherever they are."""
+    if own.vectors.gather is None:
+        return (own.vectors.queries if role == "query" else own.vectors.passages).numpy()[ids]
+    out = torch.empty((len(ids), D))
+    own.vectors.gather(role, ids, out)
+    return out.numpy()
+
+
 def expected(own: Embedder, role: Any) -> np.ndarray:
     store = own._stores[role]
     return HashEncoder(D).encode(store.get(0, len(store)), role)
@@ -76,7 +89,7 @@ def test_rows_are_those_of_the_texts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_device: bool, kind: str, cache: bool
 ) -> None:
     """A device is simulated by the host's memory."""
-    monkeypatch.setattr(embedding, "device_for", lambda *_: torch.device("cpu") if on_device else None)
+    monkeypatch.setattr(embedding, "gpu_with_room", lambda *_: torch.device("cpu") if on_device else None)
     for n_cached in (0, 180 if cache else 0):
         encoder = Streaming(kind)
         own = embedder(tmp_path, encoder, cache=cache)
@@ -86,16 +99,14 @@ def test_rows_are_those_of_the_texts(
         own.close()
         assert (own.vectors.gather is None) == on_device
         needed = np.unique(np.concatenate([np.arange(100), np.arange(0, 200, 2)]))
-        np.testing.assert_allclose(own.vectors.queries.numpy(), expected(own, "query"), atol=1e-6)
-        np.testing.assert_allclose(own.vectors.passages.numpy()[needed], expected(own, "passage")[needed], atol=1e-6)
-        assert not own.vectors.passages[101::2].any()
+        np.testing.assert_allclose(rows_of(own, "query", np.arange(70)), expected(own, "query"), atol=1e-6)
+        np.testing.assert_allclose(rows_of(own, "passage", needed), expected(own, "passage")[needed], atol=1e-6)
         assert own.counts["n_texts"] == 70 + len(needed)
         assert own.counts["n_cached"] == (own.counts["n_texts"] if n_cached else 0)
         assert own.truncated is not None
         if not on_device:
-            out = torch.empty((30, D))
-            own.vectors.gather("query", np.arange(40, 70), out)
-            assert torch.equal(out, own.vectors.queries[40:])
+            with pytest.raises(IndexError):
+                rows_of(own, "passage", np.array([101]))
 
 
 def test_each_role_is_one_stream_of_texts_that_are_read_as_they_are_needed(tmp_path: Path) -> None:
@@ -124,9 +135,9 @@ def test_stored_texts_are_a_sequence(tmp_path: Path) -> None:
 def test_rows_have_length_1_whatever_the_encoder_gives(tmp_path: Path, kind: str, scale: float) -> None:
     own = embedder(tmp_path, Streaming(kind, scale))
     own.everything()
-    lengths = torch.linalg.vector_norm(own.vectors.passages.double(), dim=1)
-    assert (lengths - 1).abs().max() < 1e-6
-    np.testing.assert_allclose(own.vectors.passages.numpy(), expected(own, "passage"), atol=1e-6)
+    rows = rows_of(own, "passage", np.arange(200))
+    assert np.abs(np.linalg.norm(rows.astype(np.float64), axis=1) - 1).max() < 1e-6
+    np.testing.assert_allclose(rows, expected(own, "passage"), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["array", "tensor"])
@@ -137,47 +148,50 @@ def test_rows_without_a_direction_are_refused(tmp_path: Path, kind: str, scale: 
 
 
 def test_rows_go_to_the_gpu_while_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    info = HashEncoder(D).info
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10**9, 2 * 10**9))
     for name in ("cpu", "mps", "file", "endpoint"):
-        assert device_for(replace(info, device=name), 1) is None
-    gpus = replace(info, device="cuda:1,cuda:0")
-    assert device_for(gpus, 4 * 10**8) == torch.device("cuda:1")
-    assert device_for(gpus, 4 * 10**8 + 1) is None
+        assert gpu_with_room(name, 1) is None
+    assert gpu_with_room("cuda:1,cuda:0", 4 * 10**8) == torch.device("cuda:1")
+    assert gpu_with_room("cuda:1,cuda:0", 4 * 10**8 + 1) is None
 
 
 def test_rows_of_a_file_are_copied_to_the_device_of_the_target(tmp_path: Path) -> None:
-    rows = MappedRows(tmp_path / "rows", 10, D)
+    rows = FileRows(tmp_path / "rows", 10, D)
+    rows.writer(np.arange(3))(np.arange(3), np.zeros((3, D), np.float32))
     rows.take(np.arange(3), torch.empty((3, D), device="meta"))
-    with DeviceRows(torch.device("meta"), 10, D).writing(np.arange(2, 9)) as put:
-        put(np.arange(3), np.zeros((3, D), np.float32))
-        put(np.arange(3), torch.zeros((3, D), device="meta"))
+    put = DeviceRows(torch.device("meta"), 10, D).writer(np.arange(2, 9))
+    put(np.arange(3), np.zeros((3, D), np.float32))
+    put(np.arange(3), torch.zeros((3, D), device="meta"))
 
 
-@pytest.mark.parametrize("n_open", [1, 2, 16])
-def test_rows_that_arrive_in_any_order_are_written_in_the_file_s(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_open: int
+@pytest.mark.parametrize("part", [1, 7, 10**6])
+def test_rows_arrive_in_any_order_and_are_read_by_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
-    monkeypatch.setattr(embedding, "WINDOW_BYTES", 50 * 4 * D)
-    monkeypatch.setattr(embedding, "OPEN_WINDOWS", n_open)
-    generator = np.random.default_rng(n_open)
+    monkeypatch.setattr(module, "PART_BYTES", part * 4 * D)
+    generator = np.random.default_rng(part)
     values = generator.standard_normal((500, D)).astype(np.float32)
     ids = np.sort(generator.choice(500, 430, replace=False))
-    rows = MappedRows(tmp_path / "rows", 500, D)
+    rows = FileRows(tmp_path / "rows", 500, D)
     order = generator.permutation(430)
-    with rows.writing(ids) as put:
-        for start in range(0, 430, 30):
-            put(order[start : start + 30], values[ids[order[start : start + 30]]])
-    assert np.array_equal(rows.values[ids], values[ids])
-    assert not np.delete(rows.values, ids, axis=0).any()
+    put = rows.writer(ids)
+    for start in range(0, 430, 30):
+        put(order[start : start + 30], values[ids[order[start : start + 30]]])
+    for some in (ids, ids[::3], ids[:0], ids[-1:]):
+        out = torch.empty((len(some), D))
+        rows.take(some, out)
+        rows.release()
+        assert np.array_equal(out.numpy(), values[some])
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs posix_fallocate")
-def test_the_row_file_is_reserved_before_anything_is_encoded(tmp_path: Path) -> None:
-    rows = MappedRows(tmp_path / "rows", 1000, D)
-    status = (tmp_path / "rows").stat()
-    assert (status.st_size, status.st_blocks * 512 >= 1000 * D * 4) == (1000 * D * 4, True)
-    assert not rows.values.any()
+def test_room_is_reserved_for_the_rows_that_are_to_come_alone(tmp_path: Path) -> None:
+    rows = FileRows(tmp_path / "rows", 100_000, D)
+    sizes = []
+    for n in (0, 1000, 2000):
+        rows.reserve(n)
+        sizes.append((tmp_path / "rows").stat().st_blocks * 512)
+    assert sizes[0] < 1000 * D * 4 <= sizes[1] < 2000 * D * 4 <= sizes[2] < 100_000 * D * 4
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
@@ -209,8 +223,10 @@ def test_where_space_cannot_be_reserved_it_is_compared(
         monkeypatch.setattr(os, "posix_fallocate", unsupported, raising=False)
     embedder(tmp_path, Streaming()).everything()
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**6, 10**6, 270 * D * 4 - 1))
+    encoder = Streaming()
     with pytest.raises(OutputError):
-        embedder(tmp_path, Streaming())
+        embedder(tmp_path, encoder).everything()
+    assert encoder.asked == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits are POSIX")
@@ -219,10 +235,10 @@ def test_a_limit_on_the_size_of_files_is_an_error_and_no_signal(tmp_path: Path) 
 import resource, sys
 from pathlib import Path
 from secid.errors import OutputError
-from secid.triplets.embedding import MappedRows
+from secid.triplets.rows import FileRows
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 try:
-    MappedRows(Path(sys.argv[1]), 100_000, 16)
+    FileRows(Path(sys.argv[1]), 100_000, 16)
 except OutputError:
     print("refused")
 """
