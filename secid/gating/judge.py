@@ -76,7 +76,7 @@ def settings_for(baseline: Baseline, resolved: Resolved, policy: Policy) -> Reso
     if origin["dtype"] == "default" and dtype in get_args(Dtype) and baseline.encoder.pooling != "precomputed":
         values["dtype"], origin["dtype"] = dtype, "baseline"
     values["controls"] = ",".join(policy.controls.differ_from) or "none"
-    values["budget"], values["ablate"], values["until_ranked"] = 1.0, False, None
+    values |= {"budget": 1.0, "ablate": False, "objectives": False, "until_ranked": None}
     refuse_differences(differences(baseline, values), "settings")
     return Resolved(Settings(**{name: value for name, value in values.items() if name in FIELDS}), origin)
 
