@@ -96,6 +96,7 @@ class Inspector:
             overlaps_of({name: table.has(name) for name in shares}, table.share),
             shares,
             texts.status,
+            texts.languages,
             texts.places,
         )
 

@@ -133,6 +133,11 @@ REASONS: Mapping[str, str] = {
     "not_stored": "the reference given has none of the queries",
     "one_positive": "no record has two labelled positives; with one these equal InfoNCE",
     "no_guide": "no guide was given",
+    "no_judged_query": "the qrels judge none of its queries",
+    "none_relevant": "no negative is labelled relevant",
+    "all_relevant": "every negative is labelled relevant",
+    "none_flagged": "a rule flags no negative",
+    "no_threshold": "the rule has no default threshold",
     "no_span": "the positives are no nearer to their queries than random passages",
 }
 """Why a part was not evaluated, by the kind that Run.not_evaluated holds."""
