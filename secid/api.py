@@ -319,7 +319,9 @@ def _with_other_encoders(
     table: dict[str, Mapping[str, float]] = {scored.run.encoder.name: scored.scores}
     for number, name in enumerate(names):
         recipe: dict[str, Any] = dict.fromkeys(RECIPE_FIELDS)
-        own = replace(settings, encoder=name, controls="none", ablate=False, by=None, block=(), **recipe)
+        own = replace(
+            settings, encoder=name, controls="none", ablate=False, objectives=False, by=None, block=(), **recipe
+        )
         folder = work / f"encoder-{number}"
         folder.mkdir()
         loaded, _ = _load(name, own, progress)

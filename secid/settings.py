@@ -127,6 +127,7 @@ class Settings:
     ablate: bool = setting(
         False, "Also score under other temperatures, tokenizers, IDF corpora, weights and samples.", "Statistics"
     )
+    objectives: bool = setting(False, "Also report where training objectives would put their gradient.", "Statistics")
     by: str | None = setting(
         None, "Also report scores and findings for each value of this column.", "Statistics", "COLUMN"
     )
@@ -188,6 +189,7 @@ class SettingsDict(TypedDict, total=False):
     controls: str | None
     control_queries: int | None
     ablate: bool | None
+    objectives: bool | None
     by: str | None
     block: Sequence[str] | None
     examples: int | None

@@ -27,8 +27,8 @@ ENCODING = (
 )  # fmt: skip
 SCORING = ("temperature", "tokenizer", "idf", "sums", "positives", "first_k", "max_records", "seed")
 STATISTICS = (
-    "budget", "until_ranked", "tie", "controls", "control_queries", "ablate", "by", "block", "high_coverage", "valid",
-    "far", "examples",
+    "budget", "until_ranked", "tie", "controls", "control_queries", "ablate", "objectives", "by", "block",
+    "high_coverage", "valid", "far", "examples",
 )  # fmt: skip
 
 INPUT, *_, OUTPUT = GROUPS

@@ -68,8 +68,7 @@ def settings_for(baseline: Baseline, resolved: Resolved) -> Resolved:
     dtype = baseline.encoder.dtype  # what "auto" was on that machine: bf16 on CUDA, and the gate may run on a CPU
     if origin["dtype"] == "default" and dtype in get_args(Dtype) and baseline.encoder.pooling != "precomputed":
         values["dtype"], origin["dtype"] = dtype, "baseline"
-    values["controls"] = "none"
-    values["budget"], values["ablate"], values["until_ranked"] = 1.0, False, None
+    values |= {"controls": "none", "budget": 1.0, "ablate": False, "objectives": False, "until_ranked": None}
     refuse_differences(differences(baseline, values), "settings")
     return Resolved(Settings(**{name: value for name, value in values.items() if name in FIELDS}), origin)
 

@@ -65,12 +65,17 @@ def quadratic_forms(
 
 def gram(vectors: Vectors, triplets: Triplets, amount: Floats) -> Tensor:
     """(T, T) float64 products of the rows v with each other: of few triplets, less than d x d."""
+    wide = scaled_rows(vectors, triplets, amount).double()
+    return wide @ wide.T
+
+
+def scaled_rows(vectors: Vectors, triplets: Triplets, amount: Floats) -> Tensor:
+    """(T, d) float32 rows v on the device, of triplets that are few enough to be kept together."""
     rows = torch.zeros(len(triplets) + 1, vectors.dimension, dtype=torch.float32, device=vectors.computes_on)
     cluster = np.unique(triplets.query, return_inverse=True)[1]
     for block, part in by_query(vectors, triplets, amount, cluster, None, lambda _, part: part.clone()):
         rows.index_copy_(0, block.triplet, part)
-    wide = rows[:-1].double()
-    return wide @ wide.T
+    return rows[:-1]
 
 
 def by_query(

@@ -14,16 +14,19 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.special import stdtr
+from torch import Tensor
 
 from secid.arrays import distinct
 from secid.measure.blocks import Triplets, Vectors
-from secid.measure.forms import gram, quadratic_forms
+from secid.measure.forms import gram, quadratic_forms, scaled_rows
 from secid.measure.information import Eigen
 from secid.measure.interval import FEWEST_QUERIES
 
 Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
+PART_ROWS = 8192
+"""Rows in float64 at once."""
 ROUNDING_NATS = 1e-6
 """Scores are at most 1 at B = 1 and right to 1e-6 relative (METHOD 11): a smaller difference is none."""
 
@@ -119,6 +122,58 @@ def influence_of_few(
     queries, cluster = np.unique(triplets.query, return_inverse=True)
     per_query = np.bincount(cluster, h, len(queries))[:, None] / n
     return Influence((float(budget),), h, forms, queries, per_query, np.zeros(0)), values.cpu().numpy() / n
+
+
+@dataclass(frozen=True)
+class Part:
+    """ECI_sem of some triplets. per_triplet : (T,) h_i; 0 for those that do not count. Source: METHOD 8."""
+
+    nats: float
+    per_triplet: Floats
+
+
+def scores_of_parts(
+    vectors: Vectors,
+    triplets: Triplets,
+    squared_distance: Floats,
+    weight: Floats,
+    smallest_distance: float,
+    shares: Sequence[Floats],
+) -> list[Part]:
+    """ECI_sem and influences of several parts of one set of triplets, whose rows are read once and kept together.
+
+    squared_distance, weight, smallest_distance : as in `influence`.
+    shares : of each part (T,) what every triplet counts there, 0 where it is left out; their own shares do not enter.
+    By a Cholesky factor of I + M a part: a tenth of the time of eigenvectors. Source: METHOD 2, 8.
+    """
+    rows = scaled_rows(vectors, triplets, _amounts(weight, squared_distance, smallest_distance))
+    parts = []
+    for share in shares:
+        keep = np.flatnonzero(share)
+        place, counts = (torch.from_numpy(part).to(rows.device) for part in (keep, share[keep]))
+        nats, h = _part(rows.index_select(0, place), counts, float(share.sum()))
+        per_triplet = np.zeros(len(share))
+        per_triplet[keep] = h
+        parts.append(Part(nats, per_triplet))
+    return parts
+
+
+def _part(rows: Tensor, share: Tensor, n: float) -> tuple[float, Floats]:
+    """Score and influences of rows that count `share` each, n together."""
+    matrix = torch.eye(rows.shape[1], dtype=torch.float64, device=rows.device)
+    pieces = list(zip(torch.split(rows, PART_ROWS), torch.split(share, PART_ROWS), strict=True))
+    for some, counts in pieces:
+        wide = some.double()
+        matrix += wide.T @ (wide * (counts / n).unsqueeze(1))
+    lower = torch.linalg.cholesky(matrix)  # of I plus float64 squares, so there always is one
+    forms = torch.cat(
+        [
+            torch.linalg.solve_triangular(lower, some.double().T, upper=False).square().sum(0) * counts
+            for some, counts in pieces
+        ]
+    )
+    h = forms - share * forms.sum() / n  # tr(A^-1 M) is the mean of the forms
+    return float(2.0 * torch.log(torch.diagonal(lower)).sum()), h.cpu().numpy()
 
 
 def _amounts(weight: Floats, squared_distance: Floats, smallest_distance: float) -> Floats:

@@ -147,6 +147,8 @@ REASONS: Mapping[str, str] = {
     "corpus_not_encoded": "the cache holds too few passages of the corpus, and scoring encodes at most 1 % more texts",
     "one_row": "one record makes no batch",
     "low_temperature": "the temperature is so low that the sum over pairs needs too much memory",
+    "one_positive": "no record has two labelled positives; with one these equal InfoNCE",
+    "no_guide": "no guide was given",
     "no_judged_query": "the qrels judge none of its queries",
     "none_relevant": "no negative is labelled relevant",
     "all_relevant": "every negative is labelled relevant",

@@ -94,7 +94,9 @@ def key_ranks(keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
 
 
 def with_scorable_positives(planned: PlannedSource, queries: TextStore, settings: Settings) -> PlannedSource:
-    """Only the positives that the policy may score, so that no other is encoded. Source: METHOD 9."""
+    """Only the positives that the policy may score, so that no other is encoded; with objectives all of them, the
+    scored one first. Source: METHOD 9.
+    """
     starts, counts = planned.positive_offsets[:-1], np.diff(planned.positive_offsets)
     if settings.positives == "first":
         chosen = starts
@@ -103,6 +105,11 @@ def with_scorable_positives(planned: PlannedSource, queries: TextStore, settings
         chosen = starts + (draws % counts.astype(np.uint64)).astype(np.int64)
     else:
         return planned
+    if settings.objectives:
+        other = np.ones(len(planned.positives), np.bool_)
+        other[chosen] = False
+        record = np.repeat(np.arange(planned.n_records), counts)
+        return replace(planned, positives=planned.positives[np.lexsort((other, record))])
     return replace(
         planned, positives=planned.positives[chosen], positive_offsets=np.arange(planned.n_records + 1, dtype=np.int64)
     )

@@ -18,6 +18,7 @@ from secid.results.between import (
 from secid.results.cost import Cost
 from secid.results.in_batch import BatchSize, InBatch
 from secid.results.inputs import EncoderInfo, Example, IdfInfo, InputFile, Match, TripletExample
+from secid.results.objectives import Narrowing, ObjectiveLens, ObjectiveResult, RecordSize
 from secid.results.orders import Ablation, AblationRow, Agreement
 from secid.results.run import SCHEMA_VERSION, Run, RunWarning
 from secid.results.separation import CorpusSeparation, Separated, SourceSeparation
@@ -63,8 +64,12 @@ __all__ = [
     "Look",
     "Match",
     "Measurement",
+    "Narrowing",
+    "ObjectiveLens",
+    "ObjectiveResult",
     "Overlap",
     "Proxies",
+    "RecordSize",
     "Run",
     "RunWarning",
     "Separated",

@@ -10,6 +10,7 @@ from secid.results.between import Comparison, Crossing, EarlyStop, EqualNumbers,
 from secid.results.cost import Cost
 from secid.results.in_batch import InBatch
 from secid.results.inputs import EncoderInfo, IdfInfo
+from secid.results.objectives import ObjectiveLens
 from secid.results.orders import Ablation
 from secid.results.separation import CorpusSeparation, SourceSeparation
 from secid.results.sources import ControlResult, SourceResult
@@ -66,6 +67,7 @@ class Run:
     corpus_separation: CorpusSeparation | None = None
     in_batch: tuple[InBatch, ...] = ()
     cost: Cost | None = None
+    objectives: ObjectiveLens | None = None
     folder: str | None = None
     warnings: tuple[RunWarning, ...] = ()
     not_evaluated: Mapping[str, str]

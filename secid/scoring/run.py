@@ -208,6 +208,7 @@ def finished(
         corpus_separation=measurements.corpus_separation,
         in_batch=measurements.in_batch,
         cost=measurements.cost,
+        objectives=measurements.objectives,
         folder=run_folder,
         warnings=(
             *unpaired(comparisons, {item.name: len(item.influence.queries) for item in cut}),

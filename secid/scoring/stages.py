@@ -16,6 +16,8 @@ from secid.analyses.controls import Control, chosen_kinds, make_controls
 from secid.analyses.cost import cost_of
 from secid.analyses.early_stopping import rank_early
 from secid.analyses.in_batch import ONE_ROW, in_batch
+from secid.analyses.objectives import MARGIN, RecordScores, objectives
+from secid.analyses.per_record import QUERIES, record_sizes
 from secid.analyses.separation import corpus_separation, separations
 from secid.analyses.slices import MOST_SLICES, slices
 from secid.arrays import distinct
@@ -38,6 +40,7 @@ from secid.results import (
     EncoderInfo,
     IdfInfo,
     InBatch,
+    ObjectiveLens,
     RunWarning,
     Slice,
     SourceSeparation,
@@ -91,6 +94,7 @@ class Measurements:
     corpus_separation: CorpusSeparation | None
     in_batch: tuple[InBatch, ...]
     cost: Cost | None
+    objectives: ObjectiveLens | None
     warnings: tuple[RunWarning, ...]
     early_stop: EarlyStop | None
     suite: tuple[Aspect, ...]
@@ -180,6 +184,11 @@ def measure(
             corpus = corpus_separation(collection, plan, queries, embedder, settings.temperature, settings.seed)
     with clock.stage("in_batch"):
         batches = tuple(in_batch(plan, item.name, item.triplets, bench.vectors, settings.seed) for item in items)
+    lens = None
+    if settings.objectives:
+        with clock.stage("objectives"):
+            lens, unseen = objective_lens(plan, items, embedder, bench)
+            missing |= unseen
     embedder.close()
     return Measurements(
         items=items,
@@ -208,10 +217,24 @@ def measure(
         corpus_separation=None if isinstance(corpus, str) else corpus,
         in_batch=batches,
         cost=cost_of(plan, clock.stages) if early is None else None,
+        objectives=lens,
         warnings=warnings,
         early_stop=early,
         suite=suite,
     )
+
+
+def objective_lens(
+    plan: Plan, items: Sequence[Measured], embedder: Embedder, bench: Bench
+) -> tuple[ObjectiveLens, dict[str, str]]:
+    """What the objectives would do on each source, and what of it was not evaluated. Source: METHOD 9, 10."""
+    for planned in plan.sources:  # an early stop embeds the scored positives alone
+        embedder.need(planned.query, planned.positives)
+    scores = [RecordScores.of(item, bench.vectors) for item in items]
+    results, missing = objectives(items, scores, bench.vectors, bench.settings.temperature)
+    sizes, narrowing = record_sizes(plan, items, scores, bench)
+    lens = ObjectiveLens(margin=MARGIN, most_queries=QUERIES, objectives=results, sizes=sizes, narrowing=narrowing)
+    return lens, missing
 
 
 def note_bf16(info: EncoderInfo, n_texts: int, settings: Settings, progress: Progress) -> None:

@@ -13,13 +13,14 @@ from secid.measure.sweep import sweep
 from secid.pool import PlannedSource
 from secid.settings import Positives
 
+Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
 
 def triplets_of(planned: PlannedSource, policy: Positives, vectors: Vectors | None = None) -> Triplets:
     """The triplets of a source under a positive policy.
 
-    first, random : the plan kept one positive a record.   hardest, easiest : the one with the
+    first, random : the plan put the one scored first.   hardest, easiest : the one with the
     smallest or largest s_qp (vectors needed), the first labelled of equals.   all : one triplet
     for each pair, sharing what the negative counts.
     Source: METHOD 1, 9.
@@ -40,14 +41,19 @@ def triplets_of(planned: PlannedSource, policy: Positives, vectors: Vectors | No
     )
 
 
-def _extreme(planned: PlannedSource, vectors: Vectors, sign: float) -> Index:
-    """Place of each record's positive with the smallest sign * s_qp."""
+def positive_cosines(planned: PlannedSource, vectors: Vectors) -> Floats:
+    """(P,) s_qp of every positive of the plan, in float64."""
     record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
     places = np.arange(len(record))
     ids = planned.query[record], planned.positives, planned.positives  # any negative does: only s_qp is read
     pairs = Triplets(*ids, record_offsets=np.arange(len(record) + 1), record=places, place=places)
-    cosines = sign * sweep(replace(vectors, tick=None), pairs, {}, ()).dots.query_positive.numpy()
-    order = np.lexsort((places, cosines, record))
+    return sweep(replace(vectors, tick=None), pairs, {}, ()).dots.query_positive.numpy()
+
+
+def _extreme(planned: PlannedSource, vectors: Vectors, sign: float) -> Index:
+    """Place of each record's positive with the smallest sign * s_qp."""
+    record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
+    order = np.lexsort((np.arange(len(record)), sign * positive_cosines(planned, vectors), record))
     return order[np.searchsorted(record[order], np.arange(planned.n_records))]
 
 

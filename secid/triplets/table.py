@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -97,7 +98,7 @@ class TripletTable:
         """Places of the rows of one value of --by. Raises ValueError for a control."""
         return np.flatnonzero(self.source.slice[self.triplets.record] == number)
 
-    def repeated(self, per_group: Floats) -> Floats:
+    def repeated(self, per_group: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """(T,) a column of the groups, for each of their triplets."""
         return np.repeat(per_group, np.diff(self.triplets.record_offsets))
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import secid
+from secid.pool.texts import text_key
 from tests.fake_encoder import HashEncoder
 from tests.oracle import reference
 
@@ -51,6 +52,19 @@ def ours(source: Path, policy: str, **settings: object):
     return secid.score([source], HashEncoder(), positives=policy, controls="none", cache=False, **settings).sources[0]
 
 
+def drawn_first(records: list[reference.Record], seed: int) -> list[reference.Record]:
+    """The records with the positive of the policy "random" first: place = splitmix64(key + seed + 1) mod |P|."""
+    mask = (1 << 64) - 1
+    result = []
+    for query, positives, negatives in records:
+        mixed = int.from_bytes(text_key("query", query)[:8], "little") + (seed + 1) * 0x9E3779B97F4A7C15 & mask
+        mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & mask
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & mask
+        place = (mixed ^ mixed >> 31) % len(positives)
+        result.append((query, (positives[place], *positives[:place], *positives[place + 1 :]), negatives))
+    return result
+
+
 def expected(records: list[reference.Record], policy: str) -> float:
     """The reference's score in the pool of the scored documents, a pair of |P| positives weighing 1 / |P|."""
     encoder = HashEncoder()
@@ -76,6 +90,24 @@ def test_the_policies_of_these_records_differ(records):
 
 def test_all_counts_negatives_not_pairs(records, source):
     assert ours(source, "all").n_triplets == sum(len(negatives) for _, _, negatives in records)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_random_scores_what_the_reference_scores_for_its_draw(seed, records, source):
+    drawn = drawn_first(records, seed)
+    assert drawn != records
+    reference.assert_close(ours(source, "random", seed=seed).eci_nats, expected(drawn, "first"))
+
+
+def test_random_draws_every_positive_about_as_often(records):
+    several = [record for record in records if len(record[1]) == 4]
+    places = [
+        positives.index(drawn[1][0])
+        for seed in range(200)
+        for (_, positives, _), drawn in zip(several, drawn_first(several, seed), strict=True)
+    ]
+    shares = np.bincount(places, minlength=4) / len(places)
+    assert np.abs(shares - 0.25).max() < 4 * np.sqrt(0.25 * 0.75 / len(places))
 
 
 def test_random_draws_one_positive_a_record_by_the_seed(records, source):

@@ -17,7 +17,9 @@ from secid.pages.sections.early import early_section
 from secid.pages.sections.findings import findings_section
 from secid.pages.sections.gates import gates_section
 from secid.pages.sections.in_batch import in_batch_section
+from secid.pages.sections.objectives import objectives_section
 from secid.pages.sections.origin import origin_section, overlap_section, read_section
+from secid.pages.sections.per_record import per_record_section
 from secid.pages.sections.ranking import pairs_section, ranking_section
 from secid.pages.sections.separation import separation_section
 from secid.pages.sections.slices import slices_section
@@ -36,6 +38,8 @@ def page_of(run: Run) -> Page:
         early_section(run),
         ablation_section(run),
         slices_section(run),
+        objectives_section(run),
+        per_record_section(run),
         budget_section(run),
         gates_section(run),
         directions_section(run),

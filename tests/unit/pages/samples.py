@@ -19,6 +19,10 @@ from secid.results import (
     Example,
     InBatch,
     Look,
+    Narrowing,
+    ObjectiveLens,
+    ObjectiveResult,
+    RecordSize,
     Run,
     Slice,
     SliceSource,
@@ -226,6 +230,50 @@ def sliced(run: Run) -> Run:
             Slice(field="language", value=HOSTILE[1], sources=sources[1:], stability=None),
         ),
     )
+
+
+def lensed(run: Run) -> Run:
+    """The run with objectives on its first two sources; the first has several positives a record."""
+    a, b = (source.name for source in run.sources[:2])
+    several = ("single_lh", "joint_lh", "sum_marg_lh", "lse_pair", "lse_pair_max_n", "mw")
+    objectives = [
+        ObjectiveResult(
+            source=name,
+            objective=objective,
+            loss_nats=0.5 + place,
+            gradient_shares={"inversion": 0.1 * (place + 1), "copy": 0.0, "margin": 0.9, "valid": None},
+            effective_negatives=120.4,
+            strongest_positive=0.7 if name == a and place else None,
+            weakest_positive=0.2 if name == a and place else None,
+        )
+        for name in (a, b)
+        for place, objective in enumerate(several)
+        if name == a or objective not in several[1:4]
+    ]
+    sizes = [
+        RecordSize(
+            source=a,
+            n_positives=n_positives,
+            n_negatives=n_negatives,
+            n_queries=60,
+            n_triplets=120,
+            eci_nats=0.25,
+            interval_95=(0.2, 0.3),
+            inversion_share=0.125,
+            margin_share=0.25,
+            gradient_on_inversions=0.5,
+            effective_negatives=None,
+        )
+        for n_positives, n_negatives in ((None, 1), (None, 2), (1, None), (3, None))
+    ]
+    narrowing = (
+        Narrowing(source=a, one_more_negative=0.05, one_more_positive=0.1),
+        Narrowing(source=b, one_more_negative=0.02, one_more_positive=None),
+    )
+    lens = ObjectiveLens(
+        margin=0.05, most_queries=250, objectives=tuple(objectives), sizes=tuple(sizes), narrowing=narrowing
+    )
+    return replace(run, objectives=lens)
 
 
 def against(source: str, difference: float, half: float) -> Against:

@@ -11,6 +11,8 @@ from secid.pages.glossary import EXPLANATIONS, SETTINGS, missing_lines, score_po
 from secid.pages.page import foreign, text
 from secid.pages.sections import page_of
 from secid.pages.sections.ablations import ablation_section
+from secid.pages.sections.objectives import objectives_section
+from secid.pages.sections.per_record import next_label, per_record_section
 from secid.pages.sections.ranking import ranking_section
 from secid.pages.sections.slices import slices_section, slices_sentence
 from secid.pages.sections.verdict import verdict
@@ -105,7 +107,7 @@ def test_every_setting_is_explained():
 
 
 @pytest.mark.parametrize(
-    "made", [samples.hostile, samples.bare, samples.early, samples.sliced], ids=lambda f: f.__name__
+    "made", [samples.hostile, samples.bare, samples.early, samples.sliced, samples.lensed], ids=lambda f: f.__name__
 )
 def test_every_table_has_as_many_cells_as_columns_and_every_section_its_anchor(made):
     page = page_of(made(RUN))
@@ -115,6 +117,56 @@ def test_every_table_has_as_many_cells_as_columns_and_every_section_its_anchor(m
         assert all(len(row) == len(table.columns) for row in table.shades)
     anchors = [section.anchor for section in page.details]
     assert len(anchors) == len(set(anchors))
+
+
+def test_a_run_without_objectives_has_no_section_of_them():
+    assert objectives_section(RUN) is per_record_section(RUN) is None
+
+
+def test_objectives_have_a_row_a_source_and_objective_and_the_extremes_of_outscoring():
+    section = objectives_section(samples.lensed(RUN))
+    a, b = (source.name for source in RUN.sources[:2])
+    rows = section.tables[0].rows
+    assert [row[:2] for row in rows[:2]] == [(a, "InfoNCE"), (a, "JointLH")]
+    assert [row[1] for row in rows if row[0] == b] == ["InfoNCE", "LSEPair maxN", "MW"]
+    titles = [column.title for column in section.tables[0].columns]
+    assert "on suspects" not in titles
+    row = dict(zip(titles, rows[1], strict=True))
+    assert (row["on outscoring"], row["on valid"], row["effective negatives"]) == ("20.0\u00a0%", "–", "120")
+    assert (row["strongest positive"], row["weakest positive"]) == ("70.0\u00a0%", "20.0\u00a0%")
+    assert all(text in section.paragraphs[0] for text in ("10.0\u00a0%", "60.0\u00a0%", "InfoNCE", "MW"))
+    assert [name for name, _ in section.terms][:6] == [
+        "InfoNCE",
+        "JointLH",
+        "SumMargLH",
+        "LSEPair",
+        "LSEPair maxN",
+        "MW",
+    ]
+
+
+def test_where_no_record_has_two_positives_there_is_no_column_of_them():
+    run = samples.lensed(RUN)
+    alone = tuple(item for item in run.objectives.objectives if item.strongest_positive is None)
+    lens = replace(run.objectives, objectives=alone)
+    titles = [column.title for column in objectives_section(replace(run, objectives=lens)).tables[0].columns]
+    assert not any("positive" in title for title in titles)
+
+
+def test_the_next_label_is_weighed_by_what_it_narrows():
+    section = per_record_section(samples.lensed(RUN))
+    assert [row[1] for row in section.tables[0].rows] == [
+        "first 1 negative",
+        "first 2 negatives",
+        "first 1 positive",
+        "first 3 positives",
+    ]
+    (sentence,) = section.paragraphs
+    assert all(text in sentence for text in ("29.3\u00a0%", "10.0\u00a0%", "2.0\u00a0% to 5.0\u00a0%"))
+    lens = samples.lensed(RUN).objectives
+    unknown = replace(lens, narrowing=tuple(replace(item, one_more_positive=None) for item in lens.narrowing))
+    assert "10.0" not in next_label(unknown)
+    assert "unknown" in next_label(unknown)
 
 
 def test_explanations_are_used():

@@ -1,0 +1,316 @@
+"""Where training objectives would put their gradient on frozen scores: closed forms over records, no training.
+
+Scores s are dot products divided by the temperature. Every objective gives a loss and its derivative by each s. All of
+a record's negatives get one number times their softmax (or maximum) weights, so a record costs as many operations as it
+has passages, not pairs; only MW compares the passages of all queries. Worked example: one positive and one negative of
+equal score cost log 2 under each of them, with gradients -1/2 and +1/2. Source: METHOD 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from secid.measure.pair_means import PairMeans
+
+Floats = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+BLOCK = 1 << 20
+"""Passages whose gradients are in memory at once: 8 MB a column."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """Cosines of R records with their queries. positive : (P,), those of record r at positive_offsets[r:r+2], >= 1.
+
+    negative : (N,), likewise, >= 1.   scored : (P,) weight of each positive under SingleLH, 1 a record.
+    masked   : (N,) which negatives GIST leaves out; None without a guide.
+    """
+
+    positive: Floats
+    positive_offsets: Index
+    negative: Floats
+    negative_offsets: Index
+    scored: Floats
+    masked: Flags | None = None
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Some records on a device. positive (P,), negative (N,) float64: dot products over the temperature.
+
+    of_positive, of_negative : (P,), (N,) record of each, from 0.   scored, masked : as in `Records`.   n : of records.
+    """
+
+    positive: Tensor
+    negative: Tensor
+    of_positive: Tensor
+    of_negative: Tensor
+    scored: Tensor
+    masked: Tensor | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """loss : (R,) nats.   positive : (P,) d loss / d s, <= 0 but for JointLH.   negative : (N,) likewise, >= 0."""
+
+    loss: Tensor
+    positive: Tensor
+    negative: Tensor
+
+
+@dataclass(frozen=True)
+class ObjectiveValues:
+    """What one objective comes to on a source.
+
+    loss_nats : mean over records, of MW over pairs.
+    shares    : of the negatives' gradient by class of negatives; None where there is no gradient at all.
+    effective_negatives : exp of the entropy of the negatives' gradient, 1 to N; None likewise.
+    strongest, weakest  : share of the positives' gradient (absolute) on each record's positive of the highest and the
+                          lowest score, over records of two positives or more; None without any.
+    """
+
+    loss_nats: float
+    shares: Mapping[str, float | None]
+    effective_negatives: float | None
+    strongest: float | None
+    weakest: float | None
+
+
+Pooled = tuple[Tensor, Tensor]
+"""A number for each record, and the derivative of it by each passage: non-negative weights that add up to 1."""
+
+
+def _soft(values: Tensor, record: Tensor, n: int) -> Pooled:
+    """log sum exp of each record's values, and their softmax: 0 where a record has none but -inf."""
+    top = values.new_full((n,), -torch.inf).scatter_reduce(0, record, values, "amax")
+    shift = torch.where(top > -torch.inf, top, 0.0)
+    exponents = torch.exp(values - shift[record])
+    total = values.new_zeros(n).index_add(0, record, exponents)
+    return total.log() + shift, exponents / torch.where(total > 0, total, 1.0)[record]
+
+
+def _hard(values: Tensor, record: Tensor, n: int) -> Pooled:
+    """The largest of each record's values; equal ones share its weight."""
+    top = values.new_full((n,), -torch.inf).scatter_reduce(0, record, values, "amax")
+    best = (values == top[record]).to(values.dtype)
+    return top, best / values.new_zeros(n).index_add(0, record, best)[record]
+
+
+def _sum(values: Tensor, record: Tensor, n: int) -> Tensor:
+    return values.new_zeros(n).index_add(0, record, values)
+
+
+def _likelihood(scores: Scores, weights: Tensor, negative: Tensor) -> Gradient:
+    """-log P of one positive against the negatives, expected over a choice of it. weights: (P,) of the choice."""
+    size, softmax = _soft(negative, scores.of_negative, scores.n)
+    odds = size[scores.of_positive] - scores.positive
+    missing = weights * torch.sigmoid(odds)
+    loss = _sum(weights * softplus(odds), scores.of_positive, scores.n)
+    return Gradient(loss, -missing, softmax * _sum(missing, scores.of_positive, scores.n)[scores.of_negative])
+
+
+def _uniform(scores: Scores) -> Tensor:
+    """(P,) one over the number of a record's positives."""
+    ones = torch.ones_like(scores.positive)
+    return ones / _sum(ones, scores.of_positive, scores.n)[scores.of_positive]
+
+
+def _single(scores: Scores) -> Gradient:
+    return _likelihood(scores, scores.scored, scores.negative)
+
+
+def _random(scores: Scores) -> Gradient:
+    return _likelihood(scores, _uniform(scores), scores.negative)
+
+
+def _gist(scores: Scores) -> Gradient:
+    masked = torch.zeros_like(scores.negative, dtype=torch.bool) if scores.masked is None else scores.masked
+    return _likelihood(scores, scores.scored, torch.where(masked, -torch.inf, scores.negative))
+
+
+def _joint(scores: Scores) -> Gradient:
+    of, even = scores.of_positive, _uniform(scores)
+    summed = _marginal(scores)
+    size = torch.logaddexp(
+        _soft(scores.positive, of, scores.n)[0], _soft(scores.negative, scores.of_negative, scores.n)[0]
+    )
+    loss = size - _sum(even * scores.positive, of, scores.n)
+    return Gradient(loss, torch.exp(scores.positive - size[of]) - even, summed.negative)
+
+
+def _marginal(scores: Scores) -> Gradient:
+    best, of_best = _soft(scores.positive, scores.of_positive, scores.n)
+    size, softmax = _soft(scores.negative, scores.of_negative, scores.n)
+    missing = torch.sigmoid(size - best)  # 1 - Z+ / Z
+    return Gradient(
+        softplus(size - best), -of_best * missing[scores.of_positive], softmax * missing[scores.of_negative]
+    )
+
+
+def _pairs(scores: Scores, positives: str, negatives: str) -> Gradient:
+    """LSEPair over "all" positives, the "best" or the "worst" one, and "all" negatives or the "best" one."""
+    negated = -scores.positive
+    if positives == "best":
+        size, weights = _hard(scores.positive, scores.of_positive, scores.n)
+        size = -size
+    else:
+        size, weights = (_soft if positives == "all" else _hard)(negated, scores.of_positive, scores.n)
+    of_negatives, softmax = (_soft if negatives == "all" else _hard)(scores.negative, scores.of_negative, scores.n)
+    missing = torch.sigmoid(of_negatives + size)  # 1 - 1 / omega
+    return Gradient(
+        softplus(of_negatives + size),
+        -weights * missing[scores.of_positive],
+        softmax * missing[scores.of_negative],
+    )
+
+
+CLOSED_FORMS: Mapping[str, Callable[[Scores], Gradient]] = {
+    "single_lh": _single,
+    "rand1_lh": _random,
+    "joint_lh": _joint,
+    "sum_marg_lh": _marginal,
+    "lse_pair": partial(_pairs, positives="all", negatives="all"),
+    "lse_pair_max_p": partial(_pairs, positives="best", negatives="all"),
+    "lse_pair_max_n": partial(_pairs, positives="all", negatives="best"),
+    "lse_pair_min_p": partial(_pairs, positives="worst", negatives="all"),
+    "lse_pair_min_p_max_n": partial(_pairs, positives="worst", negatives="best"),
+    "gist": _gist,
+}
+"""Every objective that looks at one record at a time; the gradient is that of the record's own loss."""
+MW = "mw"
+OBJECTIVES = (*list(CLOSED_FORMS)[:-1], MW, "gist")
+"""In the order of METHOD 9."""
+OF_SEVERAL_POSITIVES = frozenset(
+    {"rand1_lh", "joint_lh", "sum_marg_lh", "lse_pair", "lse_pair_max_p", "lse_pair_min_p", "lse_pair_min_p_max_n"}
+)
+"""With one positive a record these equal `single_lh`, the last one `lse_pair_max_n`."""
+
+
+@dataclass(frozen=True)
+class _AllPairs:
+    """MW: the loss is one number for all pairs, and the gradient that of it."""
+
+    of_negatives: PairMeans
+    of_positives: PairMeans
+    n_positives: int
+    n_negatives: int
+
+    @classmethod
+    def of(cls, positive: Tensor, negative: Tensor) -> _AllPairs:
+        """positive, negative : (P,), (N,) of all records."""
+        sides = PairMeans.of(negative, positive), PairMeans.of(-positive, -negative)
+        return cls(*sides, len(positive), len(negative))
+
+    def gradient(self, scores: Scores) -> Gradient:
+        """Of some of the records; the losses are their parts of the sum, by negatives."""
+        loss, pull = self.of_negatives.at(scores.negative)
+        _, push = self.of_positives.at(-scores.positive)
+        by_record = _sum(loss / self.n_negatives, scores.of_negative, scores.n)
+        return Gradient(by_record, -push / self.n_positives, pull / self.n_negatives)
+
+
+class _Sums:
+    """Sums of one objective over blocks, on the device. classes : how many classes of negatives."""
+
+    def __init__(self, classes: int, device: torch.device) -> None:
+        self._loss, self._entropy = torch.zeros((), device=device).double(), torch.zeros((), device=device).double()
+        self._negative = torch.zeros(1 + classes, dtype=torch.float64, device=device)
+        self._positive = torch.zeros(3, dtype=torch.float64, device=device)
+
+    def add(self, gradient: Gradient, classes: Tensor, ends: Tensor) -> None:
+        """classes : (1 + C, N) ones, then a row a class.   ends : (3, P) all, strongest, weakest; 0 for one alone."""
+        self._loss += gradient.loss.sum()
+        self._negative += classes @ gradient.negative
+        self._entropy += torch.special.entr(gradient.negative).sum()
+        self._positive += ends @ gradient.positive.abs()
+
+    def values(self, names: Collection[str], n: int) -> ObjectiveValues:
+        """n : records that the loss is the mean of."""
+        total, *by_class = self._negative.tolist()
+        every, strongest, weakest = self._positive.tolist()
+        effective = float(np.exp(np.log(total) + self._entropy.item() / total)) if total > 0 else None
+        return ObjectiveValues(
+            loss_nats=self._loss.item() / n,
+            shares={name: _share(mass, total) for name, mass in zip(names, by_class, strict=True)},
+            effective_negatives=effective,
+            strongest=_share(strongest, every),
+            weakest=_share(weakest, every),
+        )
+
+
+def _share(part: float, total: float) -> float | None:
+    """To 12 digits: sums of the same numbers in another order give 0.9999999999999998 for all of them."""
+    return round(part / total, 12) if total > 0 else None
+
+
+def objective_values(
+    records: Records,
+    classes: Mapping[str, Flags],
+    temperature: float,
+    device: torch.device,
+    names: Collection[str] = OBJECTIVES,
+) -> dict[str, ObjectiveValues]:
+    """Losses and gradients of the named objectives on the records of a source, at least one record.
+
+    classes : (N,) of each negative whether it is in a class, by the name of the class; classes may overlap.
+    Blocks of records one after another: nothing in the loop waits for the device. Source: METHOD 9.
+    """
+    sums = {name: _Sums(len(classes), device) for name in names}
+    pairs = None
+    if MW in sums:
+        whole = (torch.from_numpy(side / temperature).to(device) for side in (records.positive, records.negative))
+        pairs = _AllPairs.of(*whole)
+    flags = np.stack([np.ones(len(records.negative)), *classes.values()]).astype(np.float64)
+    for scores, of_class in _blocks(records, flags, temperature, device):
+        ends = _ends(scores)
+        for name, total in sums.items():
+            form = CLOSED_FORMS[name] if pairs is None or name != MW else pairs.gradient
+            total.add(form(scores), of_class, ends)
+    n_records = len(records.positive_offsets) - 1
+    return {name: total.values(classes, 1 if name == MW else n_records) for name, total in sums.items()}
+
+
+def _ends(scores: Scores) -> Tensor:
+    """(3, P) which passages are positives of a record that has several, and of them the strongest and the weakest."""
+    several = (_uniform(scores) < 1.0).double()
+    strongest, weakest = (_hard(sign * scores.positive, scores.of_positive, scores.n)[1] for sign in (1.0, -1.0))
+    return torch.stack([several, several * strongest, several * weakest])
+
+
+def _blocks(
+    records: Records, flags: Floats, temperature: float, device: torch.device
+) -> Iterator[tuple[Scores, Tensor]]:
+    """Whole records, up to BLOCK passages and one record; with their classes, (C, N)."""
+    starts, ends = records.positive_offsets, records.negative_offsets
+    passages = starts + ends
+    first, last = 0, len(starts) - 1
+    while first < last:
+        stop = max(first + 1, int(np.searchsorted(passages, passages[first] + BLOCK, side="right")) - 1)
+        own = slice(starts[first], starts[stop]), slice(ends[first], ends[stop])
+        number = np.arange(stop - first)
+        of = [np.repeat(number, np.diff(offsets[first : stop + 1])) for offsets in (starts, ends)]
+        masked = None if records.masked is None else torch.from_numpy(records.masked[own[1]]).to(device)
+        yield (
+            Scores(
+                torch.from_numpy(records.positive[own[0]] / temperature).to(device),
+                torch.from_numpy(records.negative[own[1]] / temperature).to(device),
+                torch.from_numpy(of[0]).to(device),
+                torch.from_numpy(of[1]).to(device),
+                torch.from_numpy(records.scored[own[0]]).to(device),
+                masked,
+                stop - first,
+            ),
+            torch.from_numpy(flags[:, own[1]]).to(device),
+        )
+        first = stop
