@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from secid.results.between import Comparison, Crossing, EarlyStop, EqualNumbers, Overlap, Slice
+from secid.results.guide import GuideResult, SourceMargins
 from secid.results.inputs import EncoderInfo, IdfInfo
 from secid.results.orders import Ablation
 from secid.results.sources import ControlResult, SourceResult
@@ -37,6 +38,7 @@ class Run:
     budget: the B that the ranking was made at; 1 is the paper's score.
     equal_numbers: to which sources are cut where they are compared at budgets beyond 1; None where they have the
     same numbers, or cannot be cut.
+    margins: of each source, in any order; guide: what a second scorer says; None without one.
     folder: the run folder as it was named; None where none was written.
     warnings: what changes how the scores are to be read.
     not_evaluated: name of a part that could not be computed, and the kind of reason (pages.glossary.REASONS).
@@ -57,6 +59,8 @@ class Run:
     ablations: tuple[Ablation, ...]
     equal_numbers: EqualNumbers | None = None
     slices: tuple[Slice, ...] = ()
+    margins: tuple[SourceMargins, ...] = ()
+    guide: GuideResult | None = None
     early_stop: EarlyStop | None = None
     folder: str | None = None
     warnings: tuple[RunWarning, ...] = ()

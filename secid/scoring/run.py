@@ -37,6 +37,7 @@ from secid.scoring.publish import control_result, source_result
 from secid.scoring.stages import Measurements, StoredReference, measure, ranked_sets
 from secid.scoring.warnings import unpaired
 from secid.settings import Resolved, Settings
+from secid.triplets.guide import load_guide
 from secid.triplets.measured import Measured
 from secid.triplets.random_reference import RandomReference
 from secid.triplets.variants import Aspect
@@ -106,9 +107,12 @@ def scored_plan(
     clock : its stages are the run's timing, with those that end later.
     """
     clock = clock or Clock()
+    guide = load_guide(resolved.values, encoder.info, progress)
     plan, readers, positives, texts = read(sources, resolved.values, folder, clock, progress, known)
     try:
-        measurements = measure(plan, encoder, resolved.values, folder, clock, progress, frozen, reference, texts=texts)
+        measurements = measure(
+            plan, encoder, resolved.values, folder, clock, progress, frozen, reference, texts=texts, guide=guide
+        )
         with clock.stage("publish"):
             files = {path: file for reader in readers for path, file in input_files(reader).items()}
             scored = finished(measurements, files, encoder, resolved, clock, run_folder)
@@ -190,6 +194,8 @@ def finished(
         ablations=tuple(ablated(aspect, cut, blocks, settings.budget) for aspect in measurements.suite),
         equal_numbers=equal_numbers(measurements.items, measurements.level),
         slices=measurements.slices,
+        margins=measurements.margins,
+        guide=measurements.guide,
         early_stop=measurements.early_stop,
         folder=run_folder,
         warnings=(
