@@ -59,7 +59,7 @@ SUSPECT = _Axis("suspect", "Hardness and suspects", "negatives that the guide su
 
 @dataclass(frozen=True)
 class _Point:
-    """hardness, and outscoring or suspects, with their 95 % intervals; None for none. number: in the key; 0: a control."""
+    """hardness, and what goes up, with their 95 % intervals; None for none. number: in the key; 0 for a control."""
 
     name: str
     x: float
