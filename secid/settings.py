@@ -24,7 +24,7 @@ Sums = Literal["float32", "float64"]
 OnBad = Literal["skip", "fail"]
 
 
-GROUPS = ("Input", "Encoder", "Guide", "Score", "Statistics", "Output")
+GROUPS = ("Input", "Encoder", "Score", "Statistics", "Output")
 """The groups of a command's help. A setting that belongs to one has a flag of its own; the others go by --set."""
 
 
@@ -91,13 +91,9 @@ class Settings:
     threads: int | None = setting(None, "CPU threads; all cores if not set.", ge=1)
 
     # guide
-    guide: str | None = setting(
-        None, "Second encoder, by which negatives are suspect: short name, hub name, folder or file.", "Guide", "NAME"
-    )
-    guide_reranker: str | None = setting(None, "The same by a cross-encoder: hub name or folder.", "Guide", "NAME")
-    guide_sample: int | None = setting(
-        None, "Let the guide score a sample of N negatives of each source.", "Guide", ge=100
-    )
+    guide: str | None = setting(None, "Second encoder, which suspects false negatives.", "Encoder", "NAME")
+    guide_reranker: str | None = setting(None, "The same by a cross-encoder: hub name or folder.", "Encoder", "NAME")
+    guide_sample: int | None = setting(None, "Let the guide score N negatives of each source.", "Encoder", ge=100)
 
     # score
     temperature: float = setting(0.05, "Softmax temperature of the gates.", "Score", ge=1e-6, le=1e6)

@@ -28,6 +28,7 @@ from secid.pages.numbers import fraction, percent
 from secid.pages.page import Chart, described
 from secid.pages.sanitize import short
 from secid.results import Run, SourceResult
+from secid.results.guide import GuideSource
 
 TOP, HEIGHT, BELOW, LEFT = 24.0, 240.0, 42.0, 46.0
 """Heights of the title of the upward axis, of the plot with the names of its ends, and of the axis across; and the
@@ -45,16 +46,15 @@ WHISKERS, CONTROLS = "Whiskers: 95 % CI, cut at the edge.", "Hollow circles: con
 
 @dataclass(frozen=True)
 class _Axis:
-    """What goes up. finding: whose share it is.   word: for a tip."""
+    """What goes up. word: for a tip."""
 
-    finding: str
     title: str
     label: str
     word: str
 
 
-OUTSCORING = _Axis("inversion", "Hardness and inversions", "negatives that outscore their positive", "outscoring")
-SUSPECT = _Axis("suspect", "Hardness and suspects", "negatives that the guide suspects", "suspect")
+OUTSCORING = _Axis("Hardness and inversions", "negatives that outscore their positive", "outscoring")
+SUSPECT = _Axis("Hardness and suspects", "negatives that the guide suspects", "suspect")
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,11 @@ def hardness_chart(run: Run) -> Chart | None:
     """
     by = OUTSCORING if run.guide is None else SUSPECT
     known = [source for source in run.sources if source.hardness is not None]
-    sources = [_source(number, source, source.hardness or 0.0, by) for number, source in enumerate(known, 1)]
+    suspects = {} if run.guide is None else {own.name: own for own in run.guide.sources}
+    sources = [
+        _source(number, source, source.hardness or 0.0, suspects.get(source.name))
+        for number, source in enumerate(known, 1)
+    ]
     if not sources:
         return None
     controls = [  # a guide scores none
@@ -99,10 +103,12 @@ def hardness_chart(run: Run) -> Chart | None:
     return Chart(title=title, description=description, draw=lambda: _draw(points, by, description), note=note)
 
 
-def _source(number: int, source: SourceResult, hardness: float, by: _Axis) -> _Point:
-    finding = source.finding(by.finding)
+def _source(number: int, source: SourceResult, hardness: float, suspects: GuideSource | None) -> _Point:
+    x_ends, finding = source.hardness_interval_95, source.finding("inversion")
+    if suspects is not None:
+        return _Point(source.name, hardness, suspects.suspect_share, x_ends, suspects.interval_95, number)
     share, ends = (source.inversion_fraction, None) if finding is None else (finding.share, finding.interval_95)
-    return _Point(source.name, hardness, share, source.hardness_interval_95, ends, number)
+    return _Point(source.name, hardness, share, x_ends, ends, number)
 
 
 def _draw(points: Sequence[_Point], by: _Axis, description: str) -> Markup:

@@ -31,11 +31,11 @@ def suspects_sentence(guide: GuideResult) -> str:
     """Which source has the fewest suspects and which the most."""
     shares = sorted((source.suspect_share, source.name) for source in guide.sources)
     (least, fewest), (most, highest) = shares[0], shares[-1]
-    by = f"The guide {named(guide.encoder.name)} suspects"
+    by, what = f"By the guide {named(guide.encoder.name)},", "suspected false negatives"
     if len(shares) == 1:
-        return f"{by} {percent(most)} of the negatives of {named(highest)} to be relevant."
-    ends = f"from {percent(least)} ({named(fewest)}) to {percent(most)} ({named(highest)})"
-    return f"{by} {ends} of the negatives to be relevant."
+        return f"{by} {percent(most)} of the negatives of {named(highest)} are {what}."
+    ends = f"{percent(least)} ({named(fewest)}) to {percent(most)} ({named(highest)})"
+    return f"{by} {ends} of the negatives are {what}."
 
 
 def guide_section(run: Run) -> Section | None:
