@@ -24,6 +24,7 @@ from secid.errors import UsageError
 from secid.measure.blocks import Triplets
 from secid.measure.margins import flagged
 from secid.measure.sweep import sweep
+from secid.pages.glossary import recipe_line
 from secid.pool import Plan, sample_order
 from secid.progress import Progress
 from secid.results import EncoderInfo
@@ -99,6 +100,8 @@ def load_guide(settings: Settings, target: EncoderInfo, progress: Progress) -> G
             where=flag_of("guide"),
             remedy="name another encoder, or a reranker",
         )
+    for line in (recipe_line(guide.info), *guide.info.notes):
+        progress.note(f"guide: {line}")
     return guide
 
 

@@ -78,10 +78,7 @@ def hardness_chart(run: Run) -> Chart | None:
     by = OUTSCORING if run.guide is None else SUSPECT
     known = [source for source in run.sources if source.hardness is not None]
     suspects = {} if run.guide is None else {own.name: own for own in run.guide.sources}
-    sources = [
-        _source(number, source, source.hardness or 0.0, suspects.get(source.name))
-        for number, source in enumerate(known, 1)
-    ]
+    sources = [_source(number, source, suspects.get(source.name)) for number, source in enumerate(known, 1)]
     if not sources:
         return None
     controls = [  # a guide scores none
@@ -103,7 +100,8 @@ def hardness_chart(run: Run) -> Chart | None:
     return Chart(title=title, description=description, draw=lambda: _draw(points, by, description), note=note)
 
 
-def _source(number: int, source: SourceResult, hardness: float, suspects: GuideSource | None) -> _Point:
+def _source(number: int, source: SourceResult, suspects: GuideSource | None) -> _Point:
+    hardness = source.hardness or 0.0
     x_ends, finding = source.hardness_interval_95, source.finding("inversion")
     if suspects is not None:
         return _Point(source.name, hardness, suspects.suspect_share, x_ends, suspects.interval_95, number)

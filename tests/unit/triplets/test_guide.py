@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sentence_transformers import CrossEncoder
 
 from secid import api
 from secid.errors import UsageError
@@ -19,6 +20,7 @@ from secid.settings import Settings
 from secid.triplets.guide import STRATA, load_guide, sample_of
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle.test_guide import vectors
+from tests.unit.encode.test_reranker import save_reranker
 from tests.unit.scoring.made_rows import clean_rows, write
 from tests.unit.scoring.runs import scored
 from tests.unit.triplets.test_random_reference import triplets, world
@@ -140,6 +142,23 @@ def test_suspects_are_dropped_where_all_were_scored(tmp_path, monkeypatch):
             command()
     part = read_negatives(tmp_path / "part", ["s_guide_negative", "in_suspect"], "a")
     assert [part[name].null_count for name in part.column_names] == [260, 360]
+
+
+def test_a_reranker_is_a_guide_and_its_scores_are_kept(tmp_path):
+    rows, folder = clean_rows(20), save_reranker(tmp_path / "reranker")
+    own = {"guide_reranker": str(folder), "cache": True, "cache_dir": str(tmp_path / "cache"), "device": "cpu"}
+    first, second = (scored(tmp_path, {"a": rows, "b": rows}, **own) for _ in range(2))
+    n_pairs = 20 + 60
+    assert [run.run.timing["guide"]["n_scored"] for run in (first, second)] == [n_pairs, 0]
+    assert second.run.guide == first.run.guide
+    model = CrossEncoder(str(folder), device="cpu")
+    pairs = [(row["query"], text) for row in rows for text in (*row["pos"], *row["neg"])]
+    scores = model.predict(pairs, show_progress_bar=False).reshape(20, 4).astype(float)
+    table = first.measured[0].table.guide
+    assert table.s_query_positive.reshape(20, 3)[:, 0] == pytest.approx(scores[:, 0], abs=1e-6)
+    assert table.s_query_negative.reshape(20, 3) == pytest.approx(scores[:, 1:], abs=1e-6)
+    suspects = scores[:, 1:] >= scores[:, :1] * 0.95
+    assert first.run.guide.sources[0].suspect_share == pytest.approx(suspects.mean())
 
 
 def test_all_positives_share_their_negatives(tmp_path):
