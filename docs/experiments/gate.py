@@ -1,10 +1,11 @@
-"""Does the gate cry wolf, and does it sleep? Fresh samples and poisoned ones of real sources, gated.
+"""Does the gate keep damage out and sound sources in? Samples of real sources, as they are and damaged, gated.
 
-    python docs/experiments/gate.py DATA --out gate.json
+    python docs/experiments/gate.py COLLECTION --out verdicts.jsonl     (repeat to go on where it stopped)
+    python docs/experiments/gate.py --table verdicts.jsonl ...
 
-DATA is a folder with `sources/` as secid reads them, a row a query with its positives and ten negatives. Each split
-of one source's queries by a seeded draw gives a baseline from some, and from the others samples to gate, as they are
-or damaged. Vectors come from secid's cache, and go there. docs/experiments/gate.md tells the results.
+COLLECTION is a folder in BEIR layout with `mined/` or `sources/`: ten negatives a query and source. Each split of the
+queries by a seeded draw gives a baseline of two sources from some; samples of the others are gated, each once under
+the name of its source in the baseline and once under a new name. docs/experiments/gate.md has the results.
 """
 
 from __future__ import annotations
@@ -14,164 +15,199 @@ import json
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
-from scipy.stats import beta
 
 import secid
-from secid.encode import Cache, embed, from_callable, load
-from secid.gating.collect import collect, write_baseline
-from secid.gating.judge import judge, prepare
+from secid.encode import from_callable, load
+from secid.encode.protocol import Role
+from secid.gating.baseline import check_table
+from secid.gating.collect import collect, read_table, write_baseline
+from secid.gating.judge import Against, prepare, settings_for, source_verdict
 from secid.gating.policy import Policy
 from secid.pool.texts import text_key
 from secid.progress import Silent
 from secid.read import open_source, resolve_sources
 from secid.records import Record
-from secid.results.gate import GateVerdict
+from secid.results.gate import SourceVerdict
+from secid.scoring.run import scored_plan
 from secid.settings import Settings, resolve
 
-SHARE = 0.1
-"""Share of the negatives that a damage replaces."""
 PREAMBLES = (
     "Sure, here is a passage that looks relevant: ",
-    "Here's a hard negative passage:\n\n",
-    "As an AI language model, I can offer this text: ",
-    "Certainly! Below is a document on the topic. ",
-    "Passage: ",
-    "I have written the following text for you. ",
+    "Hier ist eine Passage, die relevant wirkt: ",
+    "Aquí tienes un pasaje que parece relevante: ",
+    "Voici un passage qui semble pertinent : ",
+    "以下是一个看似相关的段落：",
 )
-"""The last one is in no list of the gate's: only its being common gives it away."""
-
 Row = dict[str, Any]
-
-
-class Listed(list[str]):
-    """Texts in a list, as the embedder asks for them."""
-
-    def get(self, start: int, stop: int) -> list[str]:
-        return self[start:stop]
+BASELINES = {"bm25": ("bm25", "dense"), "dense": ("dense", "dense_win"), "dense_win": ("dense", "bm25")}
+"""Sources of the baseline by the source that is gated. The last is a miner that its baseline does not know."""
+FILES = {"dense_win": ("dense_win", "dense_rank_10_20")}
 
 
 class Memory:
-    """An encoder function over secid's cache; a text may stand for another and then has its row."""
+    """An encoder function that keeps its rows in a file; a text may stand for another and then has its row."""
 
-    def __init__(self, name: str) -> None:
-        settings = Settings(encoder=name)
-        self._encoder = load(settings)
-        self._cache = Cache.open(settings, self._encoder.info.fingerprint)
-        self._rows: dict[tuple[str, str], np.ndarray] = {}
+    def __init__(self, name: str, path: Path) -> None:
+        self._encoder, self._path = load(Settings(encoder=name)), path
+        self._rows: dict[bytes, np.ndarray] = {}
+        if path.exists():
+            with np.load(path) as stored:
+                self._rows = dict(zip(map(bytes, stored["keys"]), stored["rows"], strict=True))
         self.stands_for: dict[str, str] = {}
 
-    def __call__(self, texts: list[str], role: str) -> np.ndarray:
-        keys = [(role, self.stands_for.get(text, text)) for text in texts]
-        unknown = Listed(text for _, text in dict.fromkeys(key for key in keys if key not in self._rows))
+    def __call__(self, texts: list[str], role: Role) -> np.ndarray:
+        named = {text_key(role, own): own for text in texts for own in [self.stands_for.get(text, text)]}
+        unknown = [key for key in named if key not in self._rows]
         if unknown:
-            names = np.frombuffer(b"".join(text_key(role, text) for text in unknown), np.uint8).reshape(-1, 16)
-            rows = np.empty((len(unknown), self._encoder.dimension), np.float32)
-            embed(self._encoder, unknown, names, role, rows, cache=self._cache, progress=lambda n: None)
-            self._rows |= {(role, text): row for text, row in zip(unknown, rows, strict=True)}
-        return np.stack([self._rows[key] for key in keys])
+            rows = self._encoder.encode([named[key] for key in unknown], role)
+            self._rows |= dict(zip(unknown, rows, strict=True))
+        return np.stack([self._rows[text_key(role, self.stands_for.get(text, text))] for text in texts])
+
+    def save(self) -> None:
+        keys = np.frombuffer(b"".join(self._rows), np.uint8).reshape(len(self._rows), -1)
+        np.savez(self._path, keys=keys, rows=np.stack(list(self._rows.values())))
 
 
-def rows_of(path: Path) -> list[Row]:
-    """The records of one source, one a query: those of a query with several positives are put together."""
-    settings = Settings()
+def rows_of(folder: Path, source: str) -> dict[str, Row]:
+    """The records of one source by query; those of a query with several positives are put together."""
+    names = FILES.get(source, (source,))
+    path = next(path for name in names for path in sorted(folder.glob(f"*/{name}.*")))
+    mined = path.parent.name == "mined"
+    settings = Settings(collection=str(folder)) if mined else Settings()
     by_query: dict[str, Row] = {}
     for record in open_source(resolve_sources([str(path)], settings)[0], settings):
         if isinstance(record, Record):
             row = by_query.setdefault(record.query, {"query": record.query, "pos": [], "neg": []})
             row["pos"] += [text for text in record.positives if text not in row["pos"]]
             row["neg"] += [text for text in record.negatives if text not in row["neg"]]
-    return [row for row in by_query.values() if row["neg"]]
+    return {query: row for query, row in by_query.items() if row["neg"]}
 
 
-Damage = Callable[[list[Row], np.random.Generator, Memory], list[Row]]
+class Context:
+    """What damages draw from."""
+
+    def __init__(self, memory: Memory, passages: list[str], foreign: list[str], number: int) -> None:
+        self.memory, self.passages, self.foreign, self.number = memory, passages, foreign, number
 
 
-def as_it_is(rows: list[Row], draw: np.random.Generator, memory: Memory) -> list[Row]:
-    """A fresh sample."""
-    return rows
+Damage = Callable[[list[Row], np.random.Generator, Context], list[Row]]
 
 
-def some(rows: list[Row], draw: np.random.Generator) -> list[tuple[int, int]]:
-    """(row, negative) of SHARE of all negatives, drawn at random."""
+def some(rows: list[Row], draw: np.random.Generator, share: float) -> list[tuple[int, int]]:
+    """(row, negative) of a share of all negatives, drawn at random."""
     places = [(r, k) for r, row in enumerate(rows) for k in range(len(row["neg"]))]
-    return [places[i] for i in draw.choice(len(places), round(SHARE * len(places)), replace=False)]
+    return [places[i] for i in draw.choice(len(places), round(share * len(places)), replace=False)]
 
 
-def altered(text: str, way: int) -> str:
-    """A positive as text equality does not find it: in capitals, with more spaces, without its title, cut."""
-    words = text.split()
-    return (
-        text.upper(),
-        "  ".join(words) + " ",
-        " ".join(words[min(12, len(words) // 3) :]),
-        " ".join(words[: max(8, len(words) // 2)]),
-    )[way]
-
-
-def known_positives(rows: list[Row], draw: np.random.Generator, memory: Memory) -> list[Row]:
-    """Known positives as negatives, half of them altered: which and how goes by the positive, so that it stays."""
-    return with_positives(rows, draw, lambda positive, mark: altered(positive, mark % 4) if mark < 4 else positive)
-
-
-def altered_positives(rows: list[Row], draw: np.random.Generator, memory: Memory) -> list[Row]:
-    """Known positives as negatives, every one of them altered."""
-    return with_positives(rows, draw, lambda positive, mark: altered(positive, mark % 4))
-
-
-def with_positives(rows: list[Row], draw: np.random.Generator, change: Callable[[str, int], str]) -> list[Row]:
-    for r, k in some(rows, draw):
-        positive = str(draw.choice(rows[r]["pos"]))
-        rows[r]["neg"][k] = change(positive, crc32(positive.encode()) % 8)
+def as_it_is(rows: list[Row], draw: np.random.Generator, context: Context) -> list[Row]:
     return rows
 
 
-def duplicates(rows: list[Row], draw: np.random.Generator, memory: Memory) -> list[Row]:
-    """Copies of another negative of the same query."""
-    for r, k in some(rows, draw):
-        others = [i for i in range(len(rows[r]["neg"])) if i != k]
-        rows[r]["neg"][k] = rows[r]["neg"][int(draw.choice(others))]
+def positives(share: float) -> Damage:
+    """Labelled positives among the negatives: as they are, in capitals, with more spaces, without their first words."""
+
+    def damage(rows: list[Row], draw: np.random.Generator, context: Context) -> list[Row]:
+        for number, (r, k) in enumerate(some(rows, draw, share)):
+            text = str(draw.choice(rows[r]["pos"]))
+            words = text.split()
+            ways = (text, text.upper(), "  ".join(words), " ".join(words[min(12, len(words) // 10) :]))
+            rows[r]["neg"][k] = ways[number % len(ways)]
+        return rows
+
+    return damage
+
+
+def unlabelled(rows: list[Row], draw: np.random.Generator, context: Context) -> list[Row]:
+    """One in each record, the second half of a positive of which only the first half is labelled."""
+    halves = {r: str(draw.choice(row["pos"])).split() for r, row in enumerate(rows)}
+    for r, words in halves.items():
+        rows[r]["pos"] = [" ".join(words[: len(words) // 2])]
+    for r, row in enumerate(rows):
+        row["neg"][int(draw.integers(len(row["neg"])))] = " ".join(halves[r][len(halves[r]) // 2 :])
     return rows
 
 
-def preambles(rows: list[Row], draw: np.random.Generator, memory: Memory) -> list[Row]:
-    """Negatives behind a generator's opening. They keep the vectors they had: no check of vectors may help."""
-    for r, k in some(rows, draw):
+def replaced(share: float, foreign: bool = False) -> Damage:
+    """Random passages of the collection, or paragraphs in another language."""
+
+    def damage(rows: list[Row], draw: np.random.Generator, context: Context) -> list[Row]:
+        texts = context.foreign if foreign else context.passages
+        for r, k in some(rows, draw, share):
+            rows[r]["neg"][k] = texts[int(draw.integers(len(texts)))]
+        return rows
+
+    return damage
+
+
+def preambles(rows: list[Row], draw: np.random.Generator, context: Context) -> list[Row]:
+    """A tenth behind a generator's opening, in one of five languages a draw. They keep the vectors that they had."""
+    opening = PREAMBLES[context.number % len(PREAMBLES)]
+    for r, k in some(rows, draw, 0.1):
         text = rows[r]["neg"][k]
-        opened = str(draw.choice(PREAMBLES)) + text
-        memory.stands_for[opened] = memory.stands_for.get(text, text)
-        rows[r]["neg"][k] = opened
+        context.memory.stands_for[opening + text] = context.memory.stands_for.get(text, text)
+        rows[r]["neg"][k] = opening + text
     return rows
 
 
-def dealt_out(rows: list[Row], draw: np.random.Generator, memory: Memory) -> list[Row]:
+def shuffled(rows: list[Row], draw: np.random.Generator, context: Context) -> list[Row]:
     """All negatives of each query handed to another one."""
     shift = int(draw.integers(1, len(rows)))
     lists = [row["neg"] for row in rows]
     return [{**row, "neg": lists[(r + shift) % len(rows)]} for r, row in enumerate(rows)]
 
 
-def tenth_dealt_out(rows: list[Row], draw: np.random.Generator, memory: Memory) -> list[Row]:
+def tenth_shuffled(rows: list[Row], draw: np.random.Generator, context: Context) -> list[Row]:
     """A tenth of the negatives replaced by those of other queries."""
     lists = [list(row["neg"]) for row in rows]
-    for r, k in some(rows, draw):
+    for r, k in some(rows, draw, 0.1):
         other = lists[(r + int(draw.integers(1, len(rows)))) % len(rows)]
         rows[r]["neg"][k] = other[int(draw.integers(len(other)))]
     return rows
 
 
+def shortened(words: Callable[[int], int]) -> Damage:
+    """Every negative cut to its first words."""
+
+    def damage(rows: list[Row], draw: np.random.Generator, context: Context) -> list[Row]:
+        for row in rows:
+            row["neg"] = [" ".join(text.split()[: words(len(text.split()))]) or text for text in row["neg"]]
+        return rows
+
+    return damage
+
+
+def mojibake(rows: list[Row], draw: np.random.Generator, context: Context) -> list[Row]:
+    """A tenth with quotes and dashes, decoded with the wrong encoding."""
+    for r, k in some(rows, draw, 0.1):
+        text = rows[r]["neg"][k]
+        spoilt = f"“{text}” – naïve".encode().decode("cp1252", "replace")
+        context.memory.stands_for[spoilt] = context.memory.stands_for.get(text, text)
+        rows[r]["neg"][k] = spoilt
+    return rows
+
+
 DAMAGES: dict[str, Damage] = {
-    "known positives": known_positives,
-    "known positives, all altered": altered_positives,
-    "duplicates": duplicates,
-    "preambles": preambles,
-    "dealt out": dealt_out,
-    "a tenth dealt out": tenth_dealt_out,
+    "5 % labelled positives": positives(0.05),
+    "10 % labelled positives": positives(0.1),
+    "20 % labelled positives": positives(0.2),
+    "10 % unlabelled positives": unlabelled,
+    "shuffled": shuffled,
+    "a tenth shuffled": tenth_shuffled,
+    "10 % preambles": preambles,
+    "first six words": shortened(lambda n: 6),
+    "first half": shortened(lambda n: max(1, n // 2)),
+    "10 % in German": replaced(0.1, foreign=True),
+    "100 % in German": replaced(1.0, foreign=True),
+    "10 % mojibake": mojibake,
+    "30 % random": replaced(0.3),
+    "50 % random": replaced(0.5),
+    "70 % random": replaced(0.7),
 }
 
 
@@ -180,86 +216,131 @@ def write(path: Path, rows: Sequence[Row]) -> Path:
     return path
 
 
-def one(
-    name: str, rows: list[Row], wanted: list[str], seed: int, memory: Memory, folder: Path, sizes: tuple[int, int]
-) -> list[tuple[str, GateVerdict]]:
-    """Verdicts on samples from one split of a source, one sample for each label of `wanted`.
-
-    sizes : queries that the split keeps from its baseline, and records of a sample of them.
-    """
-    draw = np.random.default_rng(seed)
-    order = draw.permutation(len(rows))
-    unseen, known = order[: sizes[0]], order[sizes[0] :]
+def baseline_of(sources: dict[str, list[Row]], memory: Memory, folder: Path) -> Against:
+    files = [write(folder / f"{name}.jsonl", rows) for name, rows in sources.items()]
     encoder = from_callable(memory, "remembered")
-    first = write(folder / f"{name}.jsonl", [rows[i] for i in known])
-    secid.score([first], encoder, run=folder / "run", force=True, controls="none")
-    baseline = folder / "baseline.json"
-    write_baseline(*collect(folder / "run"), baseline)
-    against = prepare(baseline, Policy(), "derived", None)
-    verdicts = []
-    for label in wanted:
-        sample = draw.choice(unseen, sizes[1], replace=False)
-        copies = [{**rows[i], "neg": list(rows[i]["neg"])} for i in sample]
-        damaged = DAMAGES.get(label, as_it_is)(copies, draw, memory)
-        gated = write(folder / f"{name}.jsonl", damaged)
-        verdicts.append((label, judge([str(gated)], against, resolve({}), Silent(), encoder)))
-    return verdicts
+    secid.score(files, encoder, run=folder / "run", force=True, controls="none")
+    write_baseline(*collect(folder / "run"), folder / "baseline.json")
+    return prepare(folder / "baseline.json", Policy(), "derived", None)
 
 
-def tell(label: str, verdicts: list[GateVerdict]) -> dict[str, Any]:
-    """Outcomes, and which checks failed or stayed undecided how often."""
-    outcomes = Counter(verdict.outcome for verdict in verdicts)
-    checks = [check for verdict in verdicts for check in verdict.sources[0].checks]
-    right = outcomes["fail" if label in DAMAGES else "pass"]
-    return {
-        "what": label,
-        "runs": len(verdicts),
-        **{outcome: outcomes[outcome] for outcome in ("pass", "fail", "not_evaluated")},
-        "right_at_least": round(lower_bound(right, len(verdicts)), 4),
-        "failed": Counter(check.name for check in checks if check.outcome == "fail").most_common(),
-        "undecided": Counter(
-            check.name for check in checks if check.outcome == "not_evaluated" and not check.excused
-        ).most_common(),
-    }
+def verdicts(rows: list[Row], source: str, against: Against, memory: Memory, folder: Path) -> Iterator[tuple[str, Any]]:
+    """Of one sample: under a new name, and under the name of its source in the baseline if it is there."""
+    resolved = settings_for(against.baseline, resolve({}))
+    frequencies, known = read_table(check_table(Path(against.where), against.baseline), against.baseline.idf)
+    gated = write(folder / "incoming.jsonl", rows)
+    encoder = from_callable(memory, "remembered")
+    with (
+        tempfile.TemporaryDirectory() as work,
+        scored_plan(
+            resolve_sources([str(gated)], resolved.values), encoder, resolved, Path(work), Silent(), frequencies, known
+        ) as (scored, plan),
+    ):
+        yield "new", source_verdict(scored, plan, against)
+        if source in against.baseline.sources:
+            as_known = replace(against, policy=Policy(names={"incoming": source}))
+            yield "known", source_verdict(scored, plan, as_known)
 
 
-def lower_bound(right: int, runs: int) -> float:
-    """One-sided 95 % bound of the share of right verdicts, as if runs were independent. Source: Clopper 1934."""
-    return float(beta.ppf(0.05, right, runs - right + 1)) if right else 0.0
+def line_of(key: tuple[Any, ...], name: str, verdict: SourceVerdict) -> str:
+    checks = verdict.checks
+    collection, split, source, size, label, number = key
+    return json.dumps({
+        "collection": collection, "split": split, "source": source, "size": size, "what": label, "draw": number,
+        "name": name, "outcome": verdict.outcome,
+        "failed": [check.name for check in checks if check.outcome == "fail"],
+        "undecided": [check.name for check in checks if check.outcome == "undecided"],
+        "notices": [check.name for check in checks if check.notice],
+        "left_out": list(verdict.left_out),
+        "numbers": {check.name: [check.measured, check.limit, check.before] for check in checks},
+    })  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> None:
+    """All cells of one collection, split by split, appended to the file; lines that are there already are kept."""
+    collection = options.collection.name
+    done = set()
+    if options.out.exists():
+        for line in options.out.read_text().splitlines():
+            old = json.loads(line)
+            done.add(tuple(old[key] for key in ("collection", "split", "source", "size", "what", "draw")))
+    memory = Memory(options.encoder, options.out.with_suffix(".npz"))
+    tables = {source: rows_of(options.collection, source) for source in BASELINES}
+    queries = sorted(set.intersection(*(set(table) for table in tables.values())))
+    passages = [
+        f"{row.get('title') or ''} {row['text']}".strip()
+        for row in map(json.loads, (options.collection / "corpus.jsonl").read_text(encoding="utf-8").splitlines())
+    ]
+    foreign = [json.loads(line)["text"] for line in options.foreign.read_text(encoding="utf-8").splitlines()]
+    labels = options.what or ["fresh", *DAMAGES]
+    started = time.process_time()
+    for split in range(options.splits):
+        draw = np.random.default_rng([options.seed, split])
+        order = [queries[i] for i in draw.permutation(len(queries))]
+        unseen, known = order[: options.unseen], order[options.unseen :]
+        for source, of_baseline in BASELINES.items():
+            with tempfile.TemporaryDirectory() as temporary:
+                folder, against = Path(temporary), None
+                for size in options.sizes:
+                    for label in labels:
+                        for number in range(options.draws * (2 if label == "fresh" else 1)):
+                            key = (collection, split, source, size, label, number)
+                            if key in done or (source == "dense_win" and label != "fresh"):
+                                continue
+                            if against is None:
+                                parts = {name: [tables[name][query] for query in known] for name in of_baseline}
+                                against = baseline_of(parts, memory, folder)
+                            own = np.random.default_rng([options.seed, split, size, number, *label.encode()])
+                            sample = own.choice(unseen, size, replace=False)
+                            rows = [{**tables[source][q], "pos": list(tables[source][q]["pos"]),
+                                     "neg": list(tables[source][q]["neg"])} for q in sample]  # fmt: skip
+                            context = Context(memory, passages, foreign, split * options.draws + number)
+                            rows = DAMAGES.get(label, as_it_is)(rows, own, context)
+                            lines = [line_of(key, *pair) for pair in verdicts(rows, source, against, memory, folder)]
+                            with options.out.open("a", encoding="utf-8") as file:
+                                file.write("".join(f"{line}\n" for line in lines))
+            memory.save()
+            print(f"{collection} {split} {source}: {time.process_time() - started:.0f} s of processor time", flush=True)
+
+
+def table(paths: list[Path]) -> str:
+    """Markdown: a row a cell, all sources together, and what failed."""
+    lines = [json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
+    cells: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for line in lines:
+        new = line["what"] if line["source"] != "dense_win" else f"{line['what']}, unknown miner"
+        cells.setdefault((line["collection"], new, line["size"], line["name"]), []).append(line)
+    text = "| collection | what | queries | name | draws | pass | undecided | fail | failed on | undecided on |\n"
+    text += "|---|---|---|---|---|---|---|---|---|---|\n"
+    for key, cell in cells.items():
+        outcomes = Counter(line["outcome"] for line in cell)
+        counts = " | ".join(str(outcomes[outcome]) for outcome in ("pass", "undecided", "fail"))
+        failed, undecided = (
+            ", ".join(f"{name} {n}" for name, n in Counter(x for line in cell for x in line[part]).most_common(4))
+            for part in ("failed", "undecided")
+        )
+        text += f"| {' | '.join(map(str, key))} | {len(cell)} | {counts} | {failed or '–'} | {undecided or '–'} |\n"
+    return text
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--sources", nargs="+", default=["bm25", "dense", "dense_rank_10_20"])
-    parser.add_argument("--splits", type=int, default=20, help="splits of each source")
-    parser.add_argument("--fresh", type=int, default=5, help="fresh samples gated against the baseline of a split")
+    parser.add_argument("collection", type=Path, nargs="?")
+    parser.add_argument("--foreign", type=Path, help="corpus.jsonl of a collection in another language")
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--draws", type=int, default=5, help="samples of a cell and split; twice as many fresh")
     parser.add_argument("--unseen", type=int, default=600, help="queries that a split keeps from its baseline")
-    parser.add_argument("--sample", type=int, default=500, help="records of a gated sample, drawn from the unseen")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[60, 200, 500], help="queries of a sample")
+    parser.add_argument("--what", nargs="+", help="only these")
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("gate.json"))
+    parser.add_argument("--out", type=Path, default=Path("verdicts.jsonl"))
+    parser.add_argument("--table", type=Path, nargs="+", help="print the results of these files")
     options = parser.parse_args()
-    memory = Memory(options.encoder)
-    found: dict[tuple[str, str], list[GateVerdict]] = {}
-    wanted = ["fresh"] * options.fresh + list(DAMAGES)
-    started = time.process_time()
-    for source in options.sources:
-        path = next(iter(sorted((options.data / "sources").glob(f"{source}.*"))))
-        rows = rows_of(path)
-        for split in range(options.splits):
-            with tempfile.TemporaryDirectory() as work:
-                sizes = (options.unseen, options.sample)
-                for label, verdict in one(source, rows, wanted, options.seed + split, memory, Path(work), sizes):
-                    found.setdefault((source, label), []).append(verdict)
-            table = [{"source": name, **tell(label, verdicts)} for (name, label), verdicts in found.items()]
-            table += [{"source": "all", **tell(label, together(found, label))} for label in dict.fromkeys(wanted)]
-            options.out.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
-        print(f"{source}: done after {time.process_time() - started:.0f} s of processor time", flush=True)
-
-
-def together(found: dict[tuple[str, str], list[GateVerdict]], label: str) -> list[GateVerdict]:
-    return [verdict for (_, what), verdicts in found.items() if what == label for verdict in verdicts]
+    if options.table:
+        print(table(options.table))
+    else:
+        run(options)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,8 @@ def baseline(
     after = write(folders[0], path, update=is_update)
     if quiet:
         return
+    from secid.gating.init import above_sentence
+    from secid.gating.limits import above_advice
     from secid.pages.numbers import plural
     from secid.pages.sanitize import plain
 
@@ -57,3 +59,5 @@ def baseline(
         typer.echo(plain(f"{path}: {plural(len(lines), 'change')}" if lines else f"{path}: nothing changed"))
         for line in lines:
             typer.echo(f"  {plain(line)}")
+    for name, above in above_advice(after).items():
+        typer.echo(plain(above_sentence(name, above)))

@@ -101,6 +101,7 @@ class Inspector:
             overlaps_of({name: table.has(name) for name in shares if name in table.evaluated}, table.share),
             shares,
             texts.status,
+            texts.languages,
             texts.places,
         )
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from secid.findings.languages import damage_start
+from secid.findings.languages import damage_start, languages_of
 from secid.findings.matches import Matcher
 from secid.findings.shares import ListedNegatives
 from secid.findings.status import SourceStatus, source_status
 from secid.pool import Plan, PlannedSource, sample_order
-from secid.results import Example, SourceFinding, TripletExample
+from secid.results import Example, Languages, SourceFinding, TripletExample
 from secid.settings import Settings
 from secid.triplets.estimates import Share, names_of, share_interval
 
@@ -47,13 +47,14 @@ class Case:
 class SourceFindings:
     """Findings of one source. shares: of each, by name.   status: by its counted defects.
 
-    places : of the examples of the texts' findings, by name.
+    languages : of a sample of its negatives.   places : of the examples of the texts' findings, by name.
     """
 
     findings: tuple[SourceFinding, ...]
     overlaps: Mapping[str, Mapping[str, int]]
     shares: Mapping[str, Share]
     status: SourceStatus
+    languages: Languages
     places: Mapping[str, Sequence[RowPlace]] = field(default_factory=dict)
 
 
@@ -90,6 +91,7 @@ def text_findings(plan: Plan, planned: PlannedSource, matcher: Matcher, settings
         overlaps_of({name: planned.has(name) for name in shares}, None),
         shares,
         source_status(planned, shares, listed.flagged()),
+        languages_of(plan.passages, planned.negatives, settings.seed),
         {name: [row_place(planned, place) for place in own] for name, own in places.items()},
     )
 
@@ -125,6 +127,7 @@ def source_finding(
         share=share.estimate.value,
         interval_95=share_interval(share.estimate),
         standard_error=share.estimate.standard_error,
+        n_queries=len(share.estimate.queries),
         weight_fraction=weight_fraction,
         score_nats=score_nats,
         examples=examples,

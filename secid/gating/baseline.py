@@ -18,10 +18,11 @@ from typing import Any
 from secid.errors import InputError, SettingsError, UsageError
 from secid.records import encodable
 from secid.results import EncoderInfo, IdfInfo
+from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.document import adapter_of
 from secid.settings import FIELDS, checked, value_text
 
-BASELINE_SCHEMA_VERSION = "1.0"
+BASELINE_SCHEMA_VERSION = "2.0"
 DEFAULT_NAME = "secid-baseline.json"
 REBUILD = "restore it from version control, or move it away and make it again: secid baseline RUN -o {name}"
 """`update` reads the file that it replaces, so it does not help if that cannot be read."""
@@ -41,33 +42,35 @@ ENCODER_SETTINGS = (
 """Settings that load the same encoder again."""
 HASH_DIGITS = 64
 """Hexadecimal digits of a SHA-256."""
-TAIL_NAMES = ("low", "high")
-TAILS = ("unrelated", "close")
-"""Shares of the negatives in the lower and the upper tail."""
-MEAN_NAMES = ("consistency", "locality", "coverage", "query_similarity", *TAILS)
-RANK_NAMES = ("10", "100", "1000", "10000")
-"""Keys of a source that the checks read."""
-SHARE = (0.0, 1.0)
-LOW_POINT, HIGH_POINT = 0.02, 0.98
-"""Quantiles of the relation of query and negative (Sample.relation); a later version is compared by its shares beyond
-them. If a tenth of a source loses its relation to its queries, its lower tail grows to several times 2 %."""
+LOW_POINT = 0.02
+"""Quantile of the relation of query and negative (Sample.relation); a later version is compared by its share below it.
+If a tenth of a source loses its relation to its queries, the share grows to several times 2 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """A number of the baseline with its standard error; None if the error is unknown."""
+    """A number of the baseline, with its standard error over n_queries distinct queries."""
 
     value: float
-    standard_error: float | None
+    standard_error: float
+    n_queries: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tail:
+    """The lower tail of the relation of query and negative: its bound, and the share of the negatives below it."""
+
+    bound: float
+    share: Measurement
 
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineSource:
     """One source of the baseline.
 
-    means, findings : means, and shares of the negatives, by name.   tails: bounds of the lower and the upper
-    tail of the relation of query and negative.   effective_rank: by budget.   like_controls: kinds of control that its
-    score does not differ from.   files: SHA-256 by file name.
+    hardness : None where the run could not compute it.   findings: shares of the negatives, by name.
+    languages, mojibake : shares of a sample of its negatives, by ISO 639-1 code, and of damaged texts.
+    files    : SHA-256 by file name.
     """
 
     n_records: int
@@ -76,14 +79,17 @@ class BaselineSource:
     score_nats: float
     interval_95: tuple[float, float]
     standard_error_nats: float
-    bias_nats: float
-    means: Mapping[str, Measurement]
+    hardness: Measurement | None
     findings: Mapping[str, Measurement]
-    tails: Mapping[str, float]
-    effective_rank: Mapping[str, float]
-    like_controls: tuple[str, ...]
+    unrelated: Tail
+    languages: Mapping[str, float]
+    mojibake: float
     schema: str
     files: Mapping[str, str]
+
+    def score(self) -> Measurement:
+        """ECI_sem."""
+        return Measurement(value=self.score_nats, standard_error=self.standard_error_nats, n_queries=self.n_queries)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,8 +180,8 @@ def _invalid_fields(source: BaselineSource) -> Iterator[str]:
         numbers = value if isinstance(value, tuple) else (value,)
         if any(isinstance(number, float) and not isfinite(number) for number in numbers):
             yield ".".join(key)
-    for part, needed in (("tails", TAIL_NAMES), ("means", MEAN_NAMES), ("effective_rank", RANK_NAMES)):
-        yield from (f"{part}.{name}" for name in needed if name not in getattr(source, part))
+    yield from (f"findings.{name}" for name in DEFECTS if name not in source.findings)
+    yield from (f"findings.{name}" for name in source.findings if name not in FINDINGS)
 
 
 def read_baseline(path: Path) -> Baseline:

@@ -17,25 +17,23 @@ from secid.findings.copies import Positives, restored
 from secid.gating.baseline import (
     BASELINE_SCHEMA_VERSION,
     ENCODER_SETTINGS,
-    HIGH_POINT,
     LOW_POINT,
     METHOD_SETTINGS,
     Baseline,
     BaselineSource,
     Measurement,
+    Tail,
     table_path,
     to_json,
 )
 from secid.gating.sample import Sample, folder_samples
+from secid.measure.interval import reach_95
 from secid.pool import DocumentFrequencies
-from secid.results import BudgetPoint, IdfInfo, Run, SourceResult
+from secid.results import IdfInfo, Languages, SourceResult
 from secid.results.document import read_run
 from secid.run_folder.read import read_frequencies, read_positives
+from secid.triplets.estimates import Estimate
 from secid.version import VERSION
-
-DIFFERS_Z = 3.0
-"""Distance in standard errors from which a source and a control count as different."""
-RANK_BUDGETS = (10.0, 100.0, 1_000.0, 10_000.0)
 
 
 def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
@@ -52,7 +50,7 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
         )
     frequencies = read_frequencies(folder, run)
     tables = {"keys": frequencies.keys, "counts": frequencies.counts, **read_positives(folder, run)}
-    sources = {source.name: _source(source, sample, run) for source, sample in folder_samples(folder, run)}
+    sources = {source.name: _source(source, sample) for source, sample in folder_samples(folder, run)}
     settings = {name: run.settings[name]["value"] for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS)}
     baseline = Baseline(
         schema_version=BASELINE_SCHEMA_VERSION,
@@ -95,53 +93,48 @@ def read_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, Positives
     return frequencies, known
 
 
-def _source(source: SourceResult, sample: Sample, run: Run) -> BaselineSource:
-    low, high = (float(point) for point in np.quantile(sample.relation(), (LOW_POINT, HIGH_POINT)))
-    means = {**sample.means(), **sample.tails(low, high)}
+def _source(source: SourceResult, sample: Sample) -> BaselineSource:
+    languages = source.languages or Languages(n_texts=0, shares={}, mojibake=0.0)
+    low = float(np.quantile(sample.relation(), LOW_POINT))
+    n_queries = source.n_queries
     return BaselineSource(
         n_records=source.n_records,
-        n_queries=source.n_queries,
+        n_queries=n_queries,
         n_negatives=sample.n_negatives,
         score_nats=source.eci_nats,
         interval_95=source.interval_95,
         standard_error_nats=source.standard_error_nats,
-        bias_nats=source.bias_nats,
-        means={name: Measurement(value=mean.value, standard_error=mean.standard_error) for name, mean in means.items()},
+        hardness=_hardness(source),
         findings={
-            finding.name: Measurement(value=finding.share, standard_error=finding.standard_error)
+            finding.name: Measurement(
+                value=finding.share,
+                standard_error=finding.standard_error,
+                n_queries=finding.n_queries or n_queries,
+            )
             for finding in source.findings
         },
-        tails={"low": low, "high": high},
-        effective_rank={f"{budget:g}": rank_at(source.budget_curve, budget) for budget in RANK_BUDGETS},
-        like_controls=_like_controls(source.name, run),
+        unrelated=Tail(bound=low, share=_measurement(sample.unrelated(low))),
+        languages={code: share for code, share in languages.shares.items() if code},
+        mojibake=languages.mojibake,
         schema=source.schema,
         files=file_hashes(source),
     )
 
 
+def _measurement(estimate: Estimate) -> Measurement:
+    return Measurement(value=estimate.value, standard_error=estimate.standard_error, n_queries=len(estimate.queries))
+
+
+def _hardness(source: SourceResult) -> Measurement | None:
+    """With the error that its interval shows; None without either."""
+    if source.hardness is None or source.hardness_interval_95 is None:
+        return None
+    low, high = source.hardness_interval_95
+    n_queries = source.hardness_queries or source.n_queries
+    error = (high - low) / (2.0 * reach_95(n_queries))
+    return Measurement(value=source.hardness, standard_error=error, n_queries=n_queries)
+
+
 def file_hashes(source: SourceResult) -> dict[str, str]:
     """SHA-256 by file name."""
     return {Path(file.path).name: file.sha256 for file in source.paths}
-
-
-def rank_at(curve: tuple[BudgetPoint, ...], budget: float) -> float:
-    """Effective rank at a budget: growth of ECI_B per ln B from B/10 to B, bias corrected.
-
-    The derivative is the sum of B e / (1 + B e) over the eigenvalues e of M: the number of directions that the
-    budget covers. Source: METHOD 7.
-    """
-    by_budget = {point.budget: point for point in curve}
-    last, first = by_budget[budget], by_budget[budget / 10.0]
-    growth = last.nats + last.bias_nats - first.nats - first.bias_nats
-    return float(growth / np.log(10.0))
-
-
-def _like_controls(name: str, run: Run) -> tuple[str, ...]:
-    """Kinds of control that a source's score does not differ from."""
-    kinds = [
-        control.kind
-        for control in run.controls
-        for gap in control.against
-        if control.kind in ("random", "shuffled") and gap.source == name and (gap.z is None or abs(gap.z) < DIFFERS_Z)
-    ]
-    return tuple(dict.fromkeys(kinds))

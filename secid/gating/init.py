@@ -1,54 +1,84 @@
-"""The policy file that `secid gate --init` writes: every limit, its meaning, and the values of the baseline."""
+"""The policy file that `secid gate --init` writes: few keys, and in comments what follows from the baseline."""
 
 from __future__ import annotations
 
 import json
+import textwrap
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from secid.errors import OutputError, SettingsError, UsageError
 from secid.files import write_whole
 from secid.gating.baseline import Baseline
-from secid.gating.limits import common, complete
-from secid.gating.policy import KEYS_IN, Policy, policy_in, table_in, tables
+from secid.gating.limits import Bound, Limits, above_advice, limits_for, minimum_queries
+from secid.gating.policy import KEYS_IN, Policy, policy_in, table_in
+from secid.results.catalogue import DEFECTS, FINDINGS
 
-MAX_SOURCES = 6
 WIDTH = 118
+HEAD = (
+    "Policy of `secid gate`. Limits that are not set here follow from the baseline each time; a key that is set here "
+    'wins, and "off" skips its check. What each check asks, and every key: docs/gate.md.'
+)
 
 
 def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
-    """A commented table of that name with limits derived from the baseline. Source: secid.gating.limits."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    """A commented table of that name: what applies to all sources, and in comments what follows from the baseline."""
+    policy = Policy()
+    lines = [
+        *_comment(HEAD),
+        "",
+        f"[{table}]",
+        f"# minimum_queries = {minimum_queries(policy, baseline)}",
+        *_comment("A source with fewer distinct queries is undecided, unless a check fails."),
+        f"defect_tolerance = {policy.defect_tolerance:g}",
+        *_comment(
+            f"For defects that are counted ({', '.join(DEFECTS)}): this much above the predecessor's share, or for "
+            "a new source above the median of the baseline."
+        ),
+        f"new_source = {json.dumps(policy.new_source)}",
+        *_comment('"hold" keeps a source without a predecessor undecided until somebody reviews it.'),
+        "",
+        f"[{table}.names]",
+        *_comment('"new-name" = "name in the baseline". Dates, versions and shard numbers are ignored automatically.'),
+        "",
+        *_comment(
+            f"What follows from {where}. (detects X %): about half of the samples as large as the baseline's fail if "
+            "X % of their negatives are random passages, those of other queries, or have the finding."
+        ),
+        *_comment(f"- a new source: {_limits(limits_for(policy, baseline, None))}"),
+    ]
+    for name in baseline.sources:
+        lines += _comment(f"- {name} and what follows it: {_limits(limits_for(policy, baseline, name))}")
+    for name, above in above_advice(baseline).items():
+        lines += _comment(above_sentence(name, above))
+    return "\n".join(lines) + "\n"
 
-    environment = Environment(  # noqa: S701 - TOML: `name` and `toml` make text safe in it
-        loader=PackageLoader("secid.gating"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"comment": _comment, "name": _plain, "toml": _toml}
-    policy = common(Policy(), baseline)
-    own = {_plain(name): complete(Policy(), baseline, name) for name in baseline.sources}
 
-    def of_sources(key: str, part: str | None) -> str:
-        return _first([f"{name} {getattr(getattr(each, part) if part else each, key)}" for name, each in own.items()])
-
-    return environment.get_template("policy.toml").render(
-        where=where,
-        table=table,
-        policy=policy,
-        tables=tables(),
-        like=[
-            f"{_plain(name)} (like {', '.join(source.like_controls)})"
-            for name, source in baseline.sources.items()
-            if source.like_controls
-        ],
-        own=of_sources,
-        values=lambda key, part: _values(baseline, part, key, policy) if part else "",
-    )
+def _limits(limits: Limits) -> str:
+    """The limits of the baseline that are not the defects', and the checks that it has no power for."""
+    texts = [
+        f"{check} {bound.side} {bound.value:g}{_detects(bound)}".replace("± ", "±")
+        for check, bound in limits.bounds.items()
+        if not bound.counted
+    ]
+    return "; ".join([*texts, *([f"not checked, too weak: {', '.join(limits.left_out)}"] if limits.left_out else [])])
 
 
-def _first(texts: list[str]) -> str:
-    more = f" and {len(texts) - MAX_SOURCES} more" if len(texts) > MAX_SOURCES else ""
-    return f"{', '.join(texts[:MAX_SOURCES])}{more}"
+def _detects(bound: Bound) -> str:
+    """From what share of damaged negatives it acts."""
+    notes = ["notice"] if bound.notice else []
+    notes += [] if bound.detects is None else [f"detects {100 * bound.detects:.0f} %"]
+    return f" ({', '.join(notes)})" if notes else ""
+
+
+def above_sentence(name: str, above: Mapping[str, float]) -> str:
+    """What a source of the baseline has more of than the catalogue recommends."""
+    shares = [
+        f"{finding} {100 * share:.1f} % (recommended: at most {100 * (FINDINGS[finding].limit or 0.0):g} %)"
+        for finding, share in above.items()
+    ]
+    return f"{name}: {', '.join(shares)}. Later versions of {name} may have as much."
 
 
 def write_policy(baseline: Baseline, where: str, path: Path) -> None:
@@ -89,43 +119,7 @@ def _combined(before: str, text: str, path: Path) -> str:
     return whole
 
 
-def _values(baseline: Baseline, table: str, key: str, policy: Policy) -> str:
-    """The values of the baseline's sources for this limit, and whether anything can fail it."""
-    values: dict[str, float] = {}
-    for name, source in baseline.sources.items():
-        if table == "findings" and key in source.findings:
-            values[name] = source.findings[key].value
-        elif table == "means":
-            values[name] = source.means[key.rsplit("_", 1)[0]].value
-        elif table == "diversity" and key == "effective_rank_minimum":
-            values[name] = source.effective_rank[f"{policy.diversity.budget:g}"]
-        elif table == "score" and key == "tolerance_nats":
-            values[name] = source.score_nats
-    text = f" Baseline: {_first([f'{_plain(name)} {value:.4g}' for name, value in values.items()])}." if values else ""
-    if table == "findings" and not values:
-        text = " Not measured in the baseline."
-    return text + (" Nothing can fail this limit." if _is_vacuous(baseline, key, policy, table) else "")
-
-
-def _is_vacuous(baseline: Baseline, key: str, policy: Policy, table: str) -> bool:
-    """True for a limit that no source can fail."""
-    value = getattr(getattr(policy, table), key)
-    if key == "tolerance_nats" and isinstance(value, float):
-        return value >= max(source.score_nats for source in baseline.sources.values())
-    return table in ("means", "findings", "diversity") and value == (0.0 if key.endswith("_minimum") else 1.0)
-
-
-def _comment(text: str) -> str:
-    import textwrap
-
-    return "\n".join(f"# {line}" for line in textwrap.wrap(text, WIDTH))
-
-
-def _plain(text: str) -> str:
-    """A name that is safe in a comment: a control character would end the comment or break the file."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in text)
-
-
-def _toml(value: Any) -> str:
-    """A value as TOML; the strings and lists of a policy are written as in JSON, which TOML shares."""
-    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+def _comment(text: str) -> list[str]:
+    """Lines of a comment. A control character would end it or break the file."""
+    printable = "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
+    return [f"# {line}" for line in textwrap.wrap(printable, WIDTH)]

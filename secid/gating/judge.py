@@ -8,9 +8,6 @@ from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-import numpy as np
-
-from secid.errors import SettingsError
 from secid.files import work_folder
 from secid.gating.baseline import (
     ENCODER_SETTINGS,
@@ -23,22 +20,20 @@ from secid.gating.baseline import (
 )
 from secid.gating.checks import all_checks, cut
 from secid.gating.collect import file_hashes, read_table
-from secid.gating.limits import common, complete, reference_name
+from secid.gating.limits import known_languages, limits_for
+from secid.gating.names import predecessor
 from secid.gating.policy import Policy
 from secid.gating.sample import Sample, folder_samples, measured_sample
 from secid.gating.subject import EXAMPLES, Reference, Subject
-from secid.measure.interval import FEWEST_QUERIES
-from secid.pages.glossary import why_not
 from secid.pool import Plan
 from secid.progress import Progress
 from secid.read import resolve_sources
-from secid.results import Run, control_name
+from secid.results import Run
 from secid.results.document import read_run
 from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, SourceVerdict, overall
 from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, scored_plan
 from secid.settings import FIELDS, Dtype, Resolved, Settings
-from secid.triplets.estimates import Estimate, names_of
 from secid.version import VERSION
 
 if TYPE_CHECKING:
@@ -47,8 +42,6 @@ if TYPE_CHECKING:
 
 SAME_SCORE = 1e-7
 """A baseline stores nine digits."""
-REASON_NAMES: Mapping[str, str] = {"truncated": "truncated", "random_like": "hardness", "weak_positive": "hardness"}
-"""Findings that a run may not evaluate, and the name under which it gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +56,8 @@ class Against:
     paired: str | None
 
 
-def settings_for(baseline: Baseline, resolved: Resolved, policy: Policy) -> Resolved:
-    """The settings to score with: the baseline's unless the user set them, and only the controls of the policy.
+def settings_for(baseline: Baseline, resolved: Resolved) -> Resolved:
+    """The settings to score with: the baseline's unless the user set them, and no controls.
 
     Raises UsageError with the list of differences if the user set something else.
     """
@@ -75,29 +68,23 @@ def settings_for(baseline: Baseline, resolved: Resolved, policy: Policy) -> Reso
     dtype = baseline.encoder.dtype  # what "auto" was on that machine: bf16 on CUDA, and the gate may run on a CPU
     if origin["dtype"] == "default" and dtype in get_args(Dtype) and baseline.encoder.pooling != "precomputed":
         values["dtype"], origin["dtype"] = dtype, "baseline"
-    values["controls"] = ",".join(policy.controls.differ_from) or "none"
+    values["controls"] = "none"
     values["budget"], values["ablate"], values["until_ranked"] = 1.0, False, None
     refuse_differences(differences(baseline, values), "settings")
     return Resolved(Settings(**{name: value for name, value in values.items() if name in FIELDS}), origin)
 
 
 def prepare(path: Path, policy: Policy, policy_from: str, paired: Path | None) -> Against:
-    """The baseline, the policy with its limits, and the run to pair with, which must be comparable."""
+    """The baseline, the policy, and the run to pair with, which must be comparable."""
     baseline = read_baseline(path)
-    name = policy.score.named
-    if policy.score.against == "named" and name not in baseline.sources:
-        raise SettingsError(
-            f"score.named = {name!r} is not a source of the baseline",
-            where=policy_from,
-            remedy=f"its sources are {', '.join(baseline.sources)}",
-        )
+    for name in policy.names:
+        predecessor(name, baseline.sources, policy.names, policy_from)
     samples: Mapping[str, Sample] = {}
     if paired is not None:
         run = read_run(paired)
         refuse_differences(_run_differences(baseline, run), str(paired))
         samples = {source.name: sample for source, sample in folder_samples(paired, run)}
-    paired_with = None if paired is None else str(paired)
-    return Against(baseline, str(path), common(policy, baseline), policy_from, samples, paired_with)
+    return Against(baseline, str(path), policy, policy_from, samples, None if paired is None else str(paired))
 
 
 def _run_differences(baseline: Baseline, run: Run) -> list[str]:
@@ -133,14 +120,14 @@ def judge(
     progress: Progress,
     encoder: Encoder | None = None,
 ) -> GateVerdict:
-    """Scores the sources in the baseline's pool and judges each by the policy.
+    """Scores each source alone in the baseline's pool and judges it by the policy: a verdict depends on no other file.
 
     resolved : the user's settings; others are the baseline's.
     encoder  : a loaded one; by default the baseline's is loaded.
     Raises SecidError: UsageError with the list of differences if scores are not comparable.
     """
     baseline, clock = against.baseline, Clock()
-    resolved = settings_for(baseline, resolved, against.policy)
+    resolved = settings_for(baseline, resolved)
     frequencies, known = read_table(check_table(Path(against.where), baseline), baseline.idf)
     sources = resolve_sources(specs, resolved.values)
     with work_folder() as work:
@@ -149,11 +136,13 @@ def judge(
 
             encoder = load(resolved.values, progress)
         refuse_differences(differences(baseline, vars(resolved.values), encoder.info), against.where)
-        with scored_plan(sources, encoder, resolved, work, progress, frequencies, known) as (scored, plan):
-            timing = dict(scored.run.timing)
-            with clock.stage("judge"):
-                items = sorted(scored.measured, key=lambda item: item.name)
-                verdicts = [_source_verdict(item, scored, plan, against) for item in items]
+        verdicts = []
+        for number, source in enumerate(sorted(sources, key=lambda source: source.name)):
+            folder = work / str(number)
+            folder.mkdir()
+            plans = scored_plan([source], encoder, resolved, folder, progress, frequencies, known, clock=clock)
+            with plans as (scored, plan), clock.stage("judge"):
+                verdicts.append(source_verdict(scored, plan, against))
     return GateVerdict(
         schema_version=VERDICT_SCHEMA_VERSION,
         secid_version=VERSION,
@@ -164,22 +153,23 @@ def judge(
         paired=against.paired,
         encoder=encoder.info.name,
         sources=tuple(verdicts),
-        notes=(),
-        timing={**timing, **clock.stages},
+        timing=clock.stages,
     )
 
 
-def _source_verdict(item: Measured, scored: Scored, plan: Plan, against: Against) -> SourceVerdict:
+def source_verdict(scored: Scored, plan: Plan, against: Against) -> SourceVerdict:
+    """The verdict on the only source of a run."""
+    (item,) = scored.measured
+    (result,) = scored.run.sources
     planned = item.table.source
     subject = _subject(item, scored, plan, against)
     checks = tuple(all_checks(subject))
     fails = [check for check in checks if check.outcome == "fail"]
     blocking = [check for check in checks if check.holds_up]
-    result = next(source for source in scored.run.sources if source.name == item.name)
     return SourceVerdict(
         name=item.name,
         paths=planned.source.paths,
-        outcome="fail" if fails else "not_evaluated" if blocking or not checks else "pass",
+        outcome="fail" if fails else "undecided" if blocking else "pass",
         n_read=result.n_read,
         n_used=result.n_used,
         skipped=dict(result.skipped),
@@ -191,14 +181,18 @@ def _source_verdict(item: Measured, scored: Scored, plan: Plan, against: Against
         eci_nats=result.eci_nats,
         interval_95=result.interval_95,
         previous=subject.previous.name if subject.previous else None,
+        hardness=result.hardness,
+        hardness_interval_95=result.hardness_interval_95,
         findings=result.findings,
+        languages=subject.findings.languages,
         checks=checks,
+        left_out=subject.limits.left_out,
     )
 
 
 def _subject(item: Measured, scored: Scored, plan: Plan, against: Against) -> Subject:
     baseline, planned, rows = against.baseline, item.table.source, item.triplets
-    policy = complete(against.policy, baseline, item.name)
+    name = predecessor(item.name, baseline.sources, against.policy.names, against.policy_from)
 
     def example(triplet: int) -> CheckExample:
         at = int(rows.place[triplet])
@@ -210,28 +204,17 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: Against) -> Su
             note="",
         )
 
-    def reference(name: str) -> Reference:
-        return Reference(name, baseline.sources[name], against.samples.get(name))
-
-    reasons: dict[str, str] = {
-        kind: why_not(why)
-        for kind in policy.controls.differ_from
-        for label, why in scored.run.not_evaluated.items()
-        if label in (f"control {control_name(kind, of)}" for of in (None, item.name))
-    }
-    unavailable = {name: scored.run.not_evaluated.get(label) for name, label in REASON_NAMES.items()}
+    reference = scored.reference
     return Subject(
         name=item.name,
-        n_records=planned.n_records,
         sample=measured_sample(item),
         findings=scored.findings[item.name],
-        policy=policy,
-        baseline=baseline,
-        reference=reference(reference_name(item.name, policy, baseline)),
-        previous=reference(item.name) if item.name in baseline.sources else None,
-        controls=_controls_of(item, scored),
-        missing=reasons | {name: why_not(why) for name, why in unavailable.items() if why is not None},
-        rank=effective_rank(item, float(policy.diversity.budget)),
+        policy=against.policy,
+        limits=limits_for(against.policy, baseline, name),
+        known_languages=known_languages(baseline, name),
+        previous=None if name is None else Reference(name, baseline.sources[name], against.samples.get(name)),
+        hardness=None if reference is None else item.table.hardness(reference),
+        missing={**scored.run.not_evaluated, **_hardness_missing(scored.run.not_evaluated, item.name)},
         example=example,
         left_out=tuple(
             CheckExample(path=row.path, line=row.line, query="", negative="", note=f"left out: {row.detail}")
@@ -240,23 +223,7 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: Against) -> Su
     )
 
 
-def _controls_of(item: Measured, scored: Scored) -> dict[str, Sample]:
-    """Controls of one source by kind. A control drawn for all sources of a call is restricted to this source's queries,
-    so that it covers the same topics; its passages come from all sources of the call.
-    """
-    own = names_of(item.query_keys)
-    samples = {
-        control.kind: measured_sample(measured).restricted(own)
-        for control, measured in scored.controls
-        if control.of in (None, item.name)
-    }
-    return {kind: sample for kind, sample in samples.items() if len(sample.queries) >= FEWEST_QUERIES}
-
-
-def effective_rank(item: Measured, budget: float) -> Estimate:
-    """Effective rank at a budget (collect.rank_at), with its error from the influences at both ends of the slope."""
-    influence = item.influence
-    last, first = influence.budgets.index(budget), influence.budgets.index(budget / 10.0)
-    growth = item.nats(budget) - item.nats(budget / 10.0) + influence.bias_nats[last] - influence.bias_nats[first]
-    per_query = influence.per_query[:, last] - influence.per_query[:, first]
-    return Estimate(float(growth / np.log(10.0)), names_of(item.query_keys), per_query / np.log(10.0))
+def _hardness_missing(not_evaluated: Mapping[str, str], name: str) -> dict[str, str]:
+    """Why the source has no hardness, which the run says of all sources or of this one."""
+    reason = not_evaluated.get(f"hardness of {name}")
+    return {} if reason is None else {"hardness": reason}

@@ -1,176 +1,340 @@
-"""Limits from a baseline: as tight as its own uncertainty allows, so that the same source passes again.
+"""What a source is held against: limits from the policy, else from the baseline, and the damage that each detects.
 
-A limit is a number of standard errors away from the values of the baseline's sources; the errors are those of the
-baseline and of a new sample of the policy's smallest size. The new interval takes `reach_95` of them (1.97 at 500
-queries), the rest is room for the estimate itself: 3.09 leaves one check in a thousand undecided on each side.
+A limit from the baseline lies far enough from the reference that a fresh sample of the same source passes: its whole
+95 % interval is inside in 95 % of samples of `minimum_queries` queries, and in practically all of twice as many. The
+errors of the baseline and of the new sample both count. A check that would not see even gross damage in a sample as
+large as the baseline's is left out and named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from math import ceil, floor, log10, sqrt
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import ceil, floor, hypot, inf, log10, sqrt
+from statistics import median
 
-from secid.gating.baseline import TAILS, Baseline, BaselineSource, Measurement
-from secid.gating.policy import DRIFT_METRICS, Policy, parse_policy
+from secid.gating.baseline import Baseline, BaselineSource, Measurement
+from secid.gating.policy import LIMITED, Policy
 from secid.measure.interval import FEWEST_QUERIES, reach_95
-from secid.results.catalogue import DEFECT_LIMIT, DEFECTS, FINDINGS
+from secid.results.catalogue import DEFECTS, FINDINGS
+from secid.results.gate import GROSS, Basis, finding_of
+from secid.triplets.estimates import NO_SPREAD
 
-Z_ROOM = 3.090232306167813
-"""99.9 % point of the normal distribution."""
-SMALLEST_SAMPLE = 500
-"""Fewest distinct queries of a new source, unless the baseline's own sources have fewer."""
-SMALL_BASELINE_SHARE = 0.75
-NEGATIVES_SHARE = 0.5
-"""Fewest negatives per record of a new source, as a share of the baseline's."""
-FIXED_POINT_ROUNDS = 20
-"""The factor grows as a root of the margin, so that each round at least halves the remaining error."""
-DEFECT_CEILING = 0.05
-"""A baseline source with more than one in twenty is no example."""
-DERIVED = frozenset({*DEFECTS, "shared_opening", "hub", "other_language", "inversion", "high_coverage"})
-"""Findings that are checked unless the policy says otherwise. The others depend on taste (low_locality), on the
-encoder's maximum length (truncated) or on a sample of the queries (random_like): off unless the policy sets them."""
-RANK_SHARE = 0.75
-"""Share of the baseline's smallest effective rank that a new source must reach: the bias correction of METHOD 7 is an
-estimate, and ranks of equal sources of different sizes differ by a tenth."""
-
-
-def fewest_queries(policy: Policy, baseline: Baseline, name: str | None = None) -> int:
-    """Distinct queries of the smallest source that the policy accepts. name: of a source that the baseline may have."""
-    minimum = policy.minimum_queries or policy.minimum_records
-    if minimum is not None:
-        return minimum
-    own = None if name is None else baseline.sources.get(name)
-    smallest = min(source.n_queries for source in ([own] if own else baseline.sources.values()))
-    return SMALLEST_SAMPLE if smallest >= SMALLEST_SAMPLE else max(2, int(SMALL_BASELINE_SHARE * smallest))
-
-
-def reference_name(name: str | None, policy: Policy, baseline: Baseline) -> str:
-    """The baseline source that a score is compared with. The median of an even number is the lower one."""
-    against = policy.score.against
-    if against == "named" and policy.score.named is not None:
-        return policy.score.named
-    if against == "own" and name in baseline.sources:
-        return str(name)
-    ranked = sorted(baseline.sources, key=lambda known: (baseline.sources[known].score_nats, known))
-    return ranked[-1] if against == "best" else ranked[(len(ranked) - 1) // 2]
+Z_ROOM = 1.6448536269514722
+"""95 % point of the normal distribution: where the estimate of a fresh sample may fall."""
+Z_95 = 1.959963984540054
+"""The same where it may fall on either side."""
+DECIDABLE_QUERIES = 100
+"""Queries from which limits of the baseline are decided."""
+RANDOM_LIKE_OF_RANDOM = 0.87
+"""Share of random passages that are random_like. Source: METHOD 10."""
+SHUFFLED_BELOW = 0.7
+"""Share of negatives of other queries that lie in the lower tail; 0.76 to 0.83 were measured. Source:
+docs/experiments/gate.md."""
+LEAST_SAMPLE = 30
+"""Queries of the smallest samples that limits are made for, whatever the policy's minimum."""
+TEXT_TOLERANCE = 0.05
+"""How many more texts than in the baseline may be damaged, or in a language that it does not have: a share of a sample
+of 1,000."""
+KNOWN_LANGUAGE = 0.01
+"""Share of a source from which the baseline has a language."""
+ESTIMATED = ("random_like", "weak_positive", "other_language")
+"""Findings that can fail every source."""
+NOTICED = ("inversion", "shared_opening", "hub")
+"""Findings that can fail a source with a predecessor. Of a new one they are a notice: whether a new kind of miner may
+have them is for a person to judge. Hubs are a notice always: a text just above or just below the limit moves the share
+of a sound sample by a point."""
+COUNTED = (*DEFECTS, "languages", "encoding")
+"""Of these the number decides, not its interval."""
+LEAST, MOST, WITHIN = "at least", "at most", "within ±"
 
 
-def margin(source: BaselineSource, standard_error: float | None, n: int) -> float:
-    """How far from the baseline's value the whole interval of a new sample of n queries may reach."""
-    return (_interval_reach(source, n) + Z_ROOM) * (standard_error or 0.0) * sqrt(1.0 + source.n_queries / n)
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """A limit of one check.
 
-
-def _interval_reach(source: BaselineSource, n: int) -> float:
-    """Half width of the interval of a comparison, in standard errors; fewer queries than FEWEST_QUERIES have none."""
-    return reach_95(max(FEWEST_QUERIES, min(source.n_queries, n)))
-
-
-def share_margin(source: BaselineSource, share: Measurement, n: int) -> float:
-    """The margin of a share. Its error grows with it, so the new interval is as wide as it is at the limit itself.
-
-    Without this, 5 of 141 new samples of SciFact sources stayed undecided on a tail of 2 %.
+    side, value : at least, at most, or within ±.   basis : where it comes from; a predecessor, all of the baseline, the
+    policy.   reference : the source of the baseline that it comes from, if one; before: the reference's number.
+    notice      : beyond it is a notice, not a failure.   counted : the number decides, not its interval.
+    detects     : the least share of damaged negatives that fails in half of the samples as large as the reference;
+                  None for a limit of the policy, and where no damage is defined (the score). Damaged means random
+                  passages (hardness, random_like), negatives of other queries (drift), or negatives with the finding.
     """
-    p, result, reach = share.value, margin(source, share.standard_error, n), _interval_reach(source, n)
-    base = result / (reach + Z_ROOM)
-    if 0.0 < p < 0.5:
+
+    side: str
+    value: float
+    basis: Basis
+    reference: str = ""
+    before: float | None = None
+    notice: bool = False
+    counted: bool = False
+    detects: float | None = None
+
+    def allowed(self) -> tuple[float, float]:
+        """The smallest and the largest number that it allows."""
+        return {LEAST: (self.value, inf), MOST: (-inf, self.value), WITHIN: (-self.value, self.value)}[self.side]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """All that one source is held against: bounds by the name of the check, and the checks left out for low power."""
+
+    minimum_queries: int
+    bounds: Mapping[str, Bound]
+    left_out: tuple[str, ...] = ()
+
+
+def minimum_queries(policy: Policy, baseline: Baseline, previous: str | None = None) -> int:
+    """Distinct queries from which a source is decided: the policy's, else 100, or as many as the baseline has."""
+    if policy.minimum_queries is not None:
+        return policy.minimum_queries
+    sizes = [source.n_queries for source in baseline.sources.values()]
+    own = baseline.sources[previous].n_queries if previous else median(sizes)
+    return max(FEWEST_QUERIES, min(DECIDABLE_QUERIES, int(own)))
+
+
+def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Limits:
+    """The limits of a source. previous: its predecessor in the baseline, None for a new source."""
+    least = minimum_queries(policy, baseline, previous)
+    derived = _derived(policy, baseline, previous, max(least, LEAST_SAMPLE))
+    bounds: dict[str, Bound] = {}
+    left_out: list[str] = []
+    for name in LIMITED:
+        own = _of_policy(policy, name)
+        if own == "off" or (previous is None and name.startswith("drift.")):
+            continue
+        bound = derived.get(name)
+        if isinstance(own, float | int):
+            bounds[name] = _given(name, float(own), previous)
+        elif bound is None:
+            left_out += [name] if name == "hardness" else []
+        elif bound.notice or bound.detects is None or bound.detects <= GROSS:
+            bounds[name] = bound
+        else:
+            left_out.append(name)
+    return Limits(least, bounds, tuple(left_out))
+
+
+def _given(check: str, value: float, previous: str | None) -> Bound:
+    """A limit of the policy. Nothing estimated can be shown to be 0, so the number itself decides there."""
+    drift = check.startswith("drift.")
+    side = WITHIN if check == "drift.score_nats" else LEAST if check == "hardness" else MOST
+    counted = (finding_of(check) or check) in COUNTED or (value == 0.0 and side == MOST)
+    reference = previous or "" if drift or check == "languages" else ""
+    return Bound(side=side, value=value, basis="policy", reference=reference, counted=counted)
+
+
+def _of_policy(policy: Policy, check: str) -> float | str | None:
+    table, _, key = check.rpartition(".")
+    if table:
+        return getattr(getattr(policy, table), key)  # type: ignore[no-any-return]
+    return {
+        "hardness": policy.hardness_minimum,
+        "languages": policy.languages_maximum,
+        "encoding": policy.encoding_maximum,
+    }[check]
+
+
+def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -> dict[str, Bound]:
+    """Limits that the baseline gives, by check."""
+    sources = {previous: baseline.sources[previous]} if previous else dict(baseline.sources)
+    known = known_languages(baseline, previous)
+    limits: dict[str, Bound | None] = {
+        "hardness": _hardness(sources, n),
+        "encoding": _texts(sources, lambda source: source.mojibake),
+    }
+    if known:
+        limits["languages"] = _texts(
+            sources, lambda source: sum(share for code, share in source.languages.items() if code not in known)
+        )
+    for name in DEFECTS:
+        limits[f"findings.{name}"] = _defect(sources, name, policy.defect_tolerance)
+    for name in (*ESTIMATED, *NOTICED):
+        limits[f"findings.{name}"] = _share(sources, name, n, notice=name == "hub" or previous is None)
+    if previous:
+        limits["drift.score_nats"] = _score(previous, sources[previous], n)
+        limits["drift.unrelated"] = _unrelated(previous, sources[previous], n)
+    return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def known_languages(baseline: Baseline, previous: str | None) -> set[str]:
+    """Languages of the predecessor, else of any source of the baseline."""
+    sources = [baseline.sources[previous]] if previous else baseline.sources.values()
+    return {code for source in sources for code, share in source.languages.items() if share >= KNOWN_LANGUAGE}
+
+
+def _extreme(known: Mapping[str, Measurement], n: int, sign: float) -> tuple[str, Measurement]:
+    """The source with the largest number, or with sign -1 the smallest, among those that have n queries, if any have:
+    a tiny source loosens no limit.
+    """
+    large = {name: own for name, own in known.items() if own.n_queries >= n} or known
+    name = max(large, key=lambda name: sign * large[name].value)
+    return name, large[name]
+
+
+def _hardness(sources: Mapping[str, BaselineSource], n: int) -> Bound | None:
+    """At least that of the easiest source, less a margin."""
+    known = {name: source.hardness for name, source in sources.items() if source.hardness is not None}
+    if not known:
+        return None
+    easiest, before = _extreme(known, n, -1.0)
+    limit = down(before.value - margin(before, n))
+    return Bound(
+        side=LEAST,
+        value=limit,
+        basis=_basis(sources, "extreme"),
+        reference=easiest,
+        before=before.value,
+        detects=_detects(lambda share: (limit - (1.0 - share) * before.value, before.standard_error)),
+    )
+
+
+def _texts(sources: Mapping[str, BaselineSource], share: Callable[[BaselineSource], float]) -> Bound:
+    """At most the largest share of the sources and TEXT_TOLERANCE, by count."""
+    largest = max(sources, key=lambda name: share(sources[name]))
+    before = share(sources[largest])
+    limit = _rounded_up(before + TEXT_TOLERANCE)
+    basis = _basis(sources, "extreme")
+    return Bound(side=MOST, value=limit, basis=basis, reference=largest, before=before, counted=True)
+
+
+def _defect(sources: Mapping[str, BaselineSource], name: str, tolerance: float) -> Bound:
+    """At most the reference's share and the tolerance: these rows are what training reads, so they are counted."""
+    before = median(source.findings[name].value for source in sources.values())
+    limit = _rounded_up(before + tolerance)
+    return Bound(
+        side=MOST,
+        value=limit,
+        basis=_basis(sources, "median"),
+        reference=next(iter(sources)) if len(sources) == 1 else "",
+        before=before,
+        counted=True,
+        detects=_detects(lambda share: (before + share * (1.0 - before) - limit, 0.0)),
+    )
+
+
+def _rounded_up(share: float) -> float:
+    """To six places, so that a share which the baseline stores with nine digits is within its own limit."""
+    return ceil(round(share * 1e6, 3)) / 1e6
+
+
+def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: bool) -> Bound | None:
+    """At most the largest share of the sources and its margin; what 0 of n queries would still allow is the least."""
+    known = {key: source.findings[name] for key, source in sources.items() if name in source.findings}
+    if not known:
+        return None
+    largest, before = _extreme(known, n, 1.0)
+    limit = up(max(before.value + share_margin(before, n), _least_share(n)))
+    full = RANDOM_LIKE_OF_RANDOM if name == "random_like" else 1.0
+    return Bound(
+        side=MOST,
+        value=limit,
+        basis=_basis(sources, "extreme"),
+        reference=largest,
+        before=before.value,
+        notice=notice and name in NOTICED,
+        detects=_detects(lambda share: _beyond(before, before.value + share * (full - before.value), limit)),
+    )
+
+
+def _score(name: str, source: BaselineSource, n: int) -> Bound:
+    """Within ± a margin of the predecessor's."""
+    score = source.score()
+    limit = up(margin(score, n, Z_95))
+    return Bound(side=WITHIN, value=limit, basis="source", reference=name, before=score.value)
+
+
+def _unrelated(name: str, source: BaselineSource, n: int) -> Bound:
+    """At most a margin above the predecessor's."""
+    tail = source.unrelated.share
+    limit = up(max(share_margin(tail, n), _least_share(n) - tail.value))
+
+    def beyond(share: float) -> tuple[float, float]:
+        damaged = tail.value + share * (SHUFFLED_BELOW - tail.value)
+        distance, error = _beyond(tail, damaged, tail.value + limit)
+        return distance, hypot(error, tail.standard_error)
+
+    return Bound(side=MOST, value=limit, basis="source", reference=name, before=tail.value, detects=_detects(beyond))
+
+
+def _basis(sources: Mapping[str, BaselineSource], of_all: Basis) -> Basis:
+    """One source is the reference itself, be it a predecessor or the whole of the baseline."""
+    return "source" if len(sources) == 1 else of_all
+
+
+def margin(known: Measurement, n: int, room: float = Z_ROOM) -> float:
+    """How far from the reference the interval of a fresh sample of n queries may reach. room: Z_95 for two sides."""
+    return (_reach(known, n) + room) * known.standard_error * sqrt(1.0 + known.n_queries / n)
+
+
+def _reach(known: Measurement, n: int) -> float:
+    """Half width of an interval in standard errors; fewer queries than FEWEST_QUERIES have none."""
+    return reach_95(max(FEWEST_QUERIES, min(known.n_queries, n)))
+
+
+def share_margin(share: Measurement, n: int) -> float:
+    """The margin of a share. Its error grows with it, so that of the sample counts as it is at the limit itself."""
+    p, reach = share.value, _reach(share, n)
+    base = sqrt(p * (1.0 - p) / _draws(share)) * sqrt(1.0 + share.n_queries / n)
+    result = (reach + Z_ROOM) * base
+    if 0.0 < p < HALF:
         for _ in range(FIXED_POINT_ROUNDS):
-            limit = min(0.5, p + result)
+            limit = min(HALF, p + result)
             result = base * (Z_ROOM + reach * sqrt(limit * (1.0 - limit) / (p * (1.0 - p))))
     return result
 
 
-def complete(policy: Policy, baseline: Baseline, name: str) -> Policy:
-    """The policy with every open limit derived from the baseline, for the source of that name.
-
-    Score and drift are compared with one source, whose margin counts. A source that is not in the baseline has no
-    earlier version, and so no drift limits.
-    """
-    return _with_derived(policy, _derived(policy, baseline, name))
+HALF = 0.5
+"""Where the error of a share is largest."""
+FIXED_POINT_ROUNDS = 20
+"""The factor grows as a root of the margin, so that each round at least halves the remaining error."""
 
 
-def common(policy: Policy, baseline: Baseline) -> Policy:
-    """The policy with those derived limits that are the same for every source of the baseline; others stay open."""
-    first, *others = [_derived(policy, baseline, name) for name in baseline.sources]
-    for other in others:
-        for key, value in first.items():
-            if isinstance(value, dict):
-                first[key] = {inner: limit for inner, limit in value.items() if other[key][inner] == limit}
-        first = {key: value for key, value in first.items() if isinstance(value, dict) or other[key] == value}
-    return _with_derived(policy, first)
-
-
-def _with_derived(policy: Policy, derived: dict[str, Any]) -> Policy:
-    explicit = policy.model_dump(exclude_unset=True)
-    values = dict(explicit)
-    for name, table in derived.items():
-        if isinstance(table, dict):
-            own = {key: value for key, value in explicit.get(name, {}).items() if value is not None}
-            values[name] = {**table, **own}
-        else:
-            values[name] = explicit.get(name) or table
-    return parse_policy(values, "policy")
-
-
-def _derived(policy: Policy, baseline: Baseline, name: str) -> dict[str, Any]:
-    n, sources = fewest_queries(policy, baseline, name), list(baseline.sources.values())
-    reference, own = baseline.sources[reference_name(name, policy, baseline)], baseline.sources.get(name)
-    budget = f"{policy.diversity.budget:g}"
-    per_record = min(source.n_negatives / source.n_records for source in sources)
-    return {
-        "minimum_records": n,
-        "minimum_queries": n,
-        "minimum_negatives": max(1, int(NEGATIVES_SHARE * per_record * n)),
-        "score": {"tolerance_nats": up(margin(reference, reference.standard_error_nats, n))},
-        "means": {
-            "consistency_minimum": _lowest(sources, "consistency", n),
-            "locality_minimum": _lowest(sources, "locality", n),
-            "coverage_maximum": min(1.0, up(max(_reaches(sources, _mean("coverage"), n)))),
-        },
-        "findings": {name: _share_limit(sources, name, n) if name in DERIVED else "off" for name in FINDINGS},
-        "diversity": {
-            "effective_rank_minimum": down(RANK_SHARE * min(source.effective_rank[budget] for source in sources))
-        },
-        "drift": {metric: up(_tolerance(own, metric, n)) for metric in DRIFT_METRICS if own is not None},
-    }
-
-
-Get = Callable[[BaselineSource], Measurement | None]
-
-
-def _mean(name: str) -> Get:
-    return lambda source: source.means.get(name)
-
-
-def _reaches(sources: Iterable[BaselineSource], get: Get, n: int, sign: float = 1.0) -> list[float]:
-    """The value of each source that has it, moved by its margin."""
-    return [
-        known.value + sign * margin(source, known.standard_error, n)
-        for source in sources
-        if (known := get(source)) is not None
-    ]
-
-
-def _lowest(sources: list[BaselineSource], name: str, n: int) -> float:
-    return max(0.0, down(min(_reaches(sources, _mean(name), n, -1.0))))
-
-
-def _share_limit(sources: list[BaselineSource], name: str, n: int) -> float:
-    """Largest share of the baseline's sources plus its margin; for a defect within its floor and ceiling."""
-    known = [(source, source.findings[name]) for source in sources if name in source.findings]
-    reaches = [share.value + share_margin(source, share, n) for source, share in known]
-    if name in DEFECTS:
-        return up(min(max([*reaches, DEFECT_LIMIT]), DEFECT_CEILING))
+def _least_share(n: int) -> float:
+    """The upper end of the interval of 0 of n queries (Wilson's), and a quarter."""
     z2 = reach_95(max(FEWEST_QUERIES, n)) ** 2
-    smallest = 1.25 * z2 / (n + z2)  # upper end of Wilson's interval for 0 of n, plus a quarter
-    return min(1.0, up(max([*reaches, smallest])))
+    return 1.25 * z2 / (n + z2)
 
 
-def _tolerance(source: BaselineSource, metric: str, n: int) -> float:
-    if metric == "score_nats":
-        return margin(source, source.standard_error_nats, n)
-    known = source.means[metric]
-    return share_margin(source, known, n) if metric in TAILS else margin(source, known.standard_error, n)
+def _draws(share: Measurement) -> float:
+    """Independent draws that give the share's error; without an error queries count, as in `share_interval`."""
+    p = share.value
+    if share.standard_error > NO_SPREAD and 0.0 < p < 1.0:
+        return p * (1.0 - p) / share.standard_error**2
+    return float(share.n_queries)
+
+
+def _beyond(known: Measurement, damaged: float, limit: float) -> tuple[float, float]:
+    """How far a share lies beyond a limit, and its error in a sample like the reference's."""
+    return damaged - limit, sqrt(max(0.0, damaged * (1.0 - damaged)) / _draws(known))
+
+
+def _detects(beyond: Callable[[float], tuple[float, float]]) -> float:
+    """The least share of damaged negatives, in whole percent, that is detected; infinite where none is.
+
+    beyond : how far beyond the limit the number of a source with that share lies on average, and its standard error.
+    The whole interval of half of the samples lies beyond where the number itself is half an interval beyond.
+    """
+    for percent in range(1, 101):
+        distance, error = beyond(percent / 100.0)
+        if distance > 0.0 and distance >= Z_95 * error:
+            return percent / 100.0
+    return inf
+
+
+def above_advice(baseline: Baseline) -> dict[str, dict[str, float]]:
+    """Findings of the baseline's own sources that are above the limit of the catalogue: share by finding, by source."""
+    return {
+        name: above
+        for name, source in baseline.sources.items()
+        if (
+            above := {
+                finding: share.value
+                for finding, share in source.findings.items()
+                if (limit := FINDINGS[finding].limit) is not None and share.value > limit
+            }
+        )
+    }
 
 
 def up(value: float, digits: int = 2) -> float:

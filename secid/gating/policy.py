@@ -9,48 +9,24 @@ import difflib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from secid.errors import SettingsError, UsageError
-from secid.results.catalogue import FINDINGS
+from secid.results.catalogue import DEFECT_LIMIT, FINDINGS
 from secid.settings import FIELDS
 
 Off = Literal["off"]
-Fraction = Annotated[float, Field(ge=0.0, le=1.0, strict=True)]
+Fraction = Annotated[float, Field(ge=0.0, lt=1.0, strict=True)]
 Positive = Annotated[float, Field(ge=0.0, strict=True)]
 Count = Annotated[int, Field(ge=1, strict=True)]
-ControlKind = Literal["random", "shuffled"]
-Against = Literal["own", "best", "median", "named"]
 
 
 class Table(BaseModel):
     """A table of the policy: unknown keys are errors, values never change. Built on first use: schemas take time."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
-
-
-class ScorePolicy(Table):
-    """The score must not be below the reference by more than the tolerance, decided on the whole interval."""
-
-    against: Against = Field(
-        "own",
-        description="Reference in the baseline: own (the source of the same name, else the median), best, median, "
-        "or named.",
-    )
-    named: str | None = Field(None, description="The baseline source to compare with, for against = 'named'.")
-    tolerance_nats: Positive | Off | None = Field(
-        None, description="How far below the reference the score may be, in nats."
-    )
-
-
-class MeansPolicy(Table):
-    """Limits of the gate means."""
-
-    consistency_minimum: Fraction | Off | None = Field(None, description="Smallest mean target consistency.")
-    locality_minimum: Fraction | Off | None = Field(None, description="Smallest mean semantic locality.")
-    coverage_maximum: Fraction | Off | None = Field(None, description="Largest mean lexical coverage.")
 
 
 if TYPE_CHECKING:
@@ -69,50 +45,17 @@ else:
         },
     )
 
-
-class ControlsPolicy(Table):
-    """Negatives must be closer to their queries than unrelated passages are."""
-
-    differ_from: tuple[ControlKind, ...] = Field(
-        ("random", "shuffled"), description="Controls that the source must differ from; [] skips the check."
-    )
-    relatedness_minimum: Fraction = Field(
-        0.1,
-        description="How much closer to its query a negative must be than the control's, on the scale on which the "
-        "control is 0 and the positives are 1.",
-    )
-
-
-class DiversityPolicy(Table):
-    """The directions that a budget of negatives covers."""
-
-    budget: Literal[10, 100, 1000, 10000] = Field(1000, description="Negatives that will be drawn from the source.")
-    effective_rank_minimum: Positive | Off | None = Field(None, description="Smallest effective rank at that budget.")
-
-
 Tolerance = Positive | Off | None
 
 
 class DriftPolicy(Table):
-    """How far a source may move from its own last version, in either direction."""
+    """How far a source may move from its predecessor in the baseline, in either direction."""
 
-    new_source: Literal["allow", "hold"] = Field(
-        "allow", description="A source that is not in the baseline has no earlier version: allow it, or hold it."
-    )
     score_nats: Tolerance = Field(None, description="ECI_sem, in nats.")
-    consistency: Tolerance = Field(None, description="Mean target consistency.")
-    locality: Tolerance = Field(None, description="Mean semantic locality.")
-    coverage: Tolerance = Field(None, description="Mean lexical coverage.")
-    query_similarity: Tolerance = Field(None, description="Mean cosine of query and negative.")
     unrelated: Tolerance = Field(
         None,
-        description="Share of negatives less related to their query (cosine plus coverage) than 98 % of the last "
-        "version's.",
-    )
-    close: Tolerance = Field(
-        None,
-        description="Share of negatives more related to their query (cosine plus coverage) than 98 % of the last "
-        "version's.",
+        description="Share of negatives less related to their query (cosine plus coverage) than 98 % of the "
+        "predecessor's.",
     )
 
 
@@ -121,19 +64,33 @@ class Policy(Table):
 
     model_config = ConfigDict(title="secid gate policy")
 
-    minimum_records: Count | None = Field(None, description="Fewest records of a source.")
     minimum_queries: Count | None = Field(
-        None, description="Fewest distinct queries of a source: they are the sampling unit of every interval."
+        None, description="Distinct queries below which a source that does not fail is undecided."
     )
-    minimum_negatives: Count | None = Field(None, description="Fewest negatives of a source.")
-    allow_not_evaluated: tuple[str, ...] = Field(
+    new_source: Literal["allow", "hold"] = Field(
+        "allow", description="A source without a predecessor in the baseline: judge it, or hold it for review."
+    )
+    allow_undecided: tuple[str, ...] = Field(
         (), description="Names of checks that may stay undecided; any other undecided check holds the source (exit 3)."
     )
-    score: ScorePolicy = Field(default_factory=ScorePolicy)
-    means: MeansPolicy = Field(default_factory=MeansPolicy)
+    defect_tolerance: Fraction = Field(
+        DEFECT_LIMIT,
+        description="How much larger the share of a counted defect may be than the predecessor's, or than the median "
+        "of the baseline for a new source.",
+    )
+    hardness_minimum: Annotated[float, Field(strict=True)] | Off | None = Field(
+        None, description="Least hardness: 0 as easy as random passages, 1 as near to the query as the positive."
+    )
+    languages_maximum: Fraction | Off | None = Field(
+        None, description="Largest share of the negatives in languages that the baseline does not have."
+    )
+    encoding_maximum: Fraction | Off | None = Field(
+        None, description="Largest share of the negatives decoded with the wrong character encoding, positives or not."
+    )
+    names: Mapping[str, str] = Field(
+        default_factory=dict, description='New names of sources of the baseline: new = "known".'
+    )
     findings: FindingsPolicy = Field(default_factory=FindingsPolicy)
-    controls: ControlsPolicy = Field(default_factory=ControlsPolicy)
-    diversity: DiversityPolicy = Field(default_factory=DiversityPolicy)
     drift: DriftPolicy = Field(default_factory=DriftPolicy)
 
 
@@ -217,25 +174,10 @@ def parse_policy(table: Any, where: str) -> Policy:
         policy = Policy.model_validate(table)
     except ValidationError as error:
         raise _explained(error, where) from None
-    unknown = [name for name in policy.allow_not_evaluated if name not in CHECK_NAMES]
+    unknown = [name for name in policy.allow_undecided if name not in CHECK_NAMES]
     if unknown:
         raise SettingsError(
-            f"unknown check {unknown[0]!r} in allow_not_evaluated",
-            where=where,
-            remedy=_nearest(unknown[0], CHECK_NAMES),
-        )
-    controls = policy.controls.differ_from
-    if len(set(controls)) < len(controls):
-        raise SettingsError(
-            f"controls.differ_from lists a control twice: {', '.join(controls)}", where=where, remedy="list each once"
-        )
-    if policy.score.against == "named" and policy.score.named is None:
-        raise SettingsError("score.against is 'named', but score.named is not set", where=where)
-    if policy.score.named is not None and policy.score.against != "named":
-        raise SettingsError(
-            f"score.named is set, but score.against is {policy.score.against!r}",
-            where=where,
-            remedy='set against = "named", or remove named',
+            f"unknown check {unknown[0]!r} in allow_undecided", where=where, remedy=_nearest(unknown[0], CHECK_NAMES)
         )
     return policy
 
@@ -294,17 +236,13 @@ def tables() -> dict[str, type[Table]]:
 
 
 KEYS = {*Policy.model_fields, *(key for table in tables().values() for key in table.model_fields)}
-DRIFT_METRICS = tuple(name for name in DriftPolicy.model_fields if name != "new_source")
-CHECK_NAMES = (
-    "minimum_records",
-    "minimum_queries",
-    "minimum_negatives",
-    "score",
-    *(f"means.{name.rsplit('_', 1)[0]}" for name in MeansPolicy.model_fields),
+LIMITED = (
+    "hardness",
+    "languages",
+    "encoding",
     *(f"findings.{name}" for name in FINDINGS),
-    *(f"controls.{kind}" for kind in get_args(ControlKind)),
-    "diversity",
-    "drift",
-    *(f"drift.{name}" for name in DRIFT_METRICS),
+    *(f"drift.{name}" for name in DriftPolicy.model_fields),
 )
-"""Every name a check can have; "drift" is the only drift check of a source without an earlier version."""
+"""Every check that has a limit."""
+CHECK_NAMES = ("queries", *LIMITED, "new_source")
+"""Every name a check can have."""

@@ -19,15 +19,6 @@ from secid.triplets.estimates import Estimate, Floats, Index, Names, names_of
 from secid.triplets.measured import Measured
 from secid.triplets.table import TripletTable
 
-MEANS: Mapping[str, str] = {
-    "consistency": "consistency",
-    "locality": "locality",
-    "coverage": "coverage",
-    "query_similarity": "s_query_negative",
-    "positive_similarity": "s_query_positive",
-}
-"""Columns of the triplet table by the name of their mean."""
-
 
 @dataclass(frozen=True)
 class Sample:
@@ -60,10 +51,6 @@ class Sample:
         """Mean of a (T,) column."""
         return self.table.mean(values, self.queries)
 
-    def means(self) -> dict[str, Estimate]:
-        """The estimates of MEANS."""
-        return {name: self.mean(self.columns[column]) for name, column in MEANS.items()}
-
     def relation(self) -> Floats:
         """(T,) cosine of query and negative plus lexical coverage: how closely a negative is related to its query.
 
@@ -73,19 +60,9 @@ class Sample:
         """
         return self.table.s_query_negative + self.table.coverage
 
-    def tails(self, low: float, high: float) -> dict[str, Estimate]:
-        """Shares of negatives whose relation is below `low` (unrelated) and above `high` (close)."""
-        relation = self.relation()
-        return {
-            "unrelated": self.mean((relation < low).astype(np.float64)),
-            "close": self.mean((relation > high).astype(np.float64)),
-        }
-
-    def restricted(self, names: Names) -> Sample:
-        """The triplets of these queries alone. The score remains that of all: its influences add up to one number."""
-        mask = np.isin(self.queries, names)
-        rows = np.flatnonzero(mask[self.cluster])
-        return Sample(self.table.rows(rows), self.queries[mask], self.score)
+    def unrelated(self, bound: float) -> Estimate:
+        """Share of negatives whose relation is below the bound."""
+        return self.mean((self.relation() < bound).astype(np.float64))
 
 
 def measured_sample(item: Measured) -> Sample:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil
 
 import numpy as np
 
+from secid.findings.rows import SAMPLED
 from secid.findings.summary import SourceFindings
-from secid.gating.baseline import Baseline, BaselineSource
+from secid.gating.baseline import BaselineSource, Measurement
+from secid.gating.limits import Bound, Limits
 from secid.gating.policy import Policy
 from secid.gating.sample import Sample
-from secid.measure.interval import FEWEST_QUERIES
-from secid.pages.numbers import plural
-from secid.pages.verdict_words import number
-from secid.results.gate import Check, CheckExample, Outcome
+from secid.measure.interval import reach_95
+from secid.results.gate import Check, CheckExample
 from secid.triplets.estimates import Estimate, Floats, Gap, paired_gap, unpaired_gap
+from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
 
-UNDECIDED = "more records narrow the interval; or widen the limit in the policy if this difference does not matter"
 EXAMPLES = 3
+MOST_NEEDED = 100
+"""Times the source's own queries: that more would decide says nothing of practice."""
 
 
 @dataclass(frozen=True)
@@ -31,85 +33,37 @@ class Reference:
     sample: Sample | None
 
 
-def gap_between(own: Estimate, value: float, error: float, n_queries: int, theirs: Estimate | None) -> Gap:
-    """own minus the reference's value over n_queries queries: paired if its numbers query by query are available and
-    share queries.
-    """
+def gap_between(own: Estimate, known: Measurement, theirs: Estimate | None) -> Gap:
+    """own minus the baseline's number: paired if its numbers query by query are available and share queries."""
     if theirs is not None:
         gap = paired_gap(own, theirs)
         if gap.n_shared:
             return gap
-    return unpaired_gap(own, value, error, n_queries)
-
-
-LEAST, MOST, WITHIN = "at least", "at most", "within ±"
-
-
-@dataclass(frozen=True)
-class Limit:
-    """Bound on a measured number. reach: the smallest and the largest value that it can have."""
-
-    side: str
-    value: float
-    reach: tuple[float, float] = (-inf, inf)
-
-    def outcome(self, bounds: tuple[float, float]) -> Outcome:
-        """Pass if the whole interval is allowed, fail if it is wholly beyond one end of what is allowed."""
-        bottom, top = {LEAST: (self.value, inf), MOST: (-inf, self.value), WITHIN: (-self.value, self.value)}[self.side]
-        low, high = bounds
-        if low >= bottom and high <= top:
-            return "pass"
-        return "fail" if low > top or high < bottom else "not_evaluated"
-
-    @property
-    def vacuous(self) -> bool:
-        """True if no value that can be measured fails it."""
-        return self.outcome(self.reach) == "pass"
-
-    def text(self, unit: str) -> str:
-        value = f"{100 * self.value:g} %" if unit == "share" else f"{self.value:{',' if unit == 'count' else 'g'}}"
-        value = value.replace("-", "−")
-        return f"{self.side}{'' if self.side == WITHIN else ' '}{value}{' (any)' if self.vacuous else ''}"
+    return unpaired_gap(own, known.value, known.standard_error, known.n_queries)
 
 
 @dataclass(frozen=True)
 class Subject:
     """One source and everything that its checks look at.
 
-    reference: what its score is compared with.   previous: its earlier version; None for a new source.
-    controls : its controls by kind.   missing: why a control could not be drawn or a finding evaluated, by name.
-    rank     : effective rank at the policy's budget.   example: the row and the texts of a triplet, without a note.
-    left_out : rows that were not used.
+    previous  : its predecessor; None for a new source.   limits: what it is held against.
+    known_languages : of what it is compared with.
+    hardness  : None where it cannot be computed, or not with an interval.
+    missing   : why hardness or a finding could not be evaluated, by name.
+    example   : the row and the texts of a triplet, without a note.   left_out: rows that were not used.
     """
 
     name: str
-    n_records: int
     sample: Sample
     findings: SourceFindings
     policy: Policy
-    baseline: Baseline
-    reference: Reference
+    limits: Limits
+    known_languages: set[str]
     previous: Reference | None
-    controls: Mapping[str, Sample]
+    hardness: Estimate | None
     missing: Mapping[str, str]
-    rank: Estimate
     example: Callable[[int], CheckExample]
     left_out: tuple[CheckExample, ...] = ()
-
-
-def score_gap(subject: Subject, reference: Reference) -> Gap:
-    known, theirs = reference.source, reference.sample
-    return gap_between(
-        subject.sample.score,
-        known.score_nats,
-        known.standard_error_nats,
-        known.n_queries,
-        None if theirs is None else theirs.score,
-    )
-
-
-def pairing(gap: Gap) -> str:
-    return f", paired over {plural(gap.n_shared, 'shared query', 'shared queries')}" if gap.n_shared else ""
 
 
 def decided(
@@ -117,39 +71,74 @@ def decided(
     measured: float,
     bounds: tuple[float, float],
     unit: str,
-    limit: Limit,
-    message: str,
-    advice: str,
-    *,
-    counted: bool = False,
+    bound: Bound,
+    n_queries: int,
+    n: int | None = None,
+    n_shared: int = 0,
+    fixed_error: float = 0.0,
 ) -> Check:
-    """A check with a number. A number that is not finite decides nothing, nor does an infinite interval.
+    """A check of a number: pass if its whole interval is allowed, fail if all of it is beyond one end, else undecided.
 
-    counted : the number itself decides, not its interval.
+    Of a counted share, and for a notice, the number itself decides. A number that is not finite decides nothing, nor
+    does an infinite interval, which fewer than five queries have.
+
+    fixed_error : standard error that more queries of the source leave as it is: the baseline's, of a difference.
     """
-    if not np.isfinite([measured, limit.value]).all() or np.isnan(bounds).any():
-        return not_decided(name, f"{message}: not a finite number", "please report this run")
-    if not np.isfinite(bounds).all():
-        why = f"{message}; a 95 % CI needs at least {FEWEST_QUERIES} distinct queries"
-        return not_decided(name, why, "add queries to the source, or to the one that it is compared with")
-    outcome = "pass" if limit.vacuous else limit.outcome((measured, measured) if counted else bounds)
-    within = "" if counted else f" (95 % CI {' to '.join(number(bound, unit) for bound in bounds)})"
-    return Check(
+    bottom, top = bound.allowed()
+    low, high = (measured, measured) if bound.counted else bounds
+    beyond = low > top or high < bottom
+    inside = low >= bottom and high <= top
+    finite = bool(np.isfinite([measured, *bounds]).all())
+    check = Check(
         name=name,
-        outcome=outcome,
-        message=f"{message}{within}; limit: {limit.text(unit)}",
+        outcome="undecided",
         unit=unit,
-        measured=float(measured),
-        interval_95=(float(bounds[0]), float(bounds[1])),
-        limit=float(limit.value),
-        limit_text=limit.text(unit),
-        vacuous=limit.vacuous,
-        what_to_do={"pass": "", "fail": advice, "not_evaluated": UNDECIDED}[outcome],
+        measured=float(measured) if np.isfinite(measured) else None,
+        interval_95=(float(bounds[0]), float(bounds[1])) if finite and not bound.counted else None,
+        side=bound.side,
+        limit=bound.value,
+        basis=bound.basis,
+        reference=bound.reference,
+        before=bound.before,
+        detects=bound.detects,
+        n=n,
+        n_shared=n_shared,
     )
+    if bound.notice and np.isfinite(measured):
+        return replace(check, outcome="pass", notice=not bottom <= measured <= top)
+    if not (np.isfinite(measured) and (finite or bound.counted)):
+        return check
+    if inside:
+        return replace(check, outcome="pass")
+    if beyond:
+        return replace(check, outcome="fail")
+    needed = _needed(measured, bounds, (bottom, top), n_queries, bool(check.finding), fixed_error)
+    sampled = name == "hardness" or check.finding in SAMPLED
+    return replace(check, n_queries_needed=None if sampled and (needed or 0) > SAMPLED_QUERIES else needed)
 
 
-def not_decided(name: str, why: str, advice: str) -> Check:
-    return Check(name=name, outcome="not_evaluated", message=why, what_to_do=advice)
+def _needed(
+    measured: float,
+    bounds: tuple[float, float],
+    allowed: tuple[float, float],
+    n_queries: int,
+    share: bool,
+    fixed_error: float,
+) -> int | None:
+    """Queries with which the interval would no longer reach the nearest end of what is allowed; None for too many.
+
+    Wilson's interval of a share p ends at b where (p - b)^2 / (b (1 - b)) is z^2 / n.
+    """
+    end = min(allowed, key=lambda end: abs(measured - end))
+    reached = bounds[1] if end > measured else bounds[0]
+    fixed = (reach_95(n_queries) * fixed_error) ** 2
+    room = (end - measured) ** 2 - fixed
+    if not room > 0.0:
+        return None
+    times = ((reached - measured) ** 2 - fixed) / room
+    if share:
+        times *= end * (1.0 - end) / (reached * (1.0 - reached))
+    return None if times > MOST_NEEDED else ceil(n_queries * max(1.0, times))
 
 
 def with_worst(check: Check, subject: Subject, severity: Floats) -> Check:

@@ -8,8 +8,9 @@ from pathlib import Path
 from secid.errors import OutputError
 from secid.pages.gate_page import gate_page
 from secid.pages.markdown import hard_cut, render
+from secid.pages.numbers import capital
 from secid.pages.sanitize import plain
-from secid.pages.verdict_words import by_urgency, facts, headline, summary
+from secid.pages.verdict_words import by_urgency, facts, full_sentence, headline, summary, too_few, too_few_sentence
 from secid.results.gate import Check, GateVerdict, SourceVerdict
 
 PER_LEVEL = 10
@@ -23,16 +24,21 @@ SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 
 
 def github_annotations(verdict: GateVerdict) -> list[str]:
-    """One command a line: an error a failed check, a warning an undecided one, a notice a accepted source.
+    """One command a line: an error a failed check, a warning undecided ones, a notice an accepted source and what is
+    for a person to look at.
 
     Where a level has more than GitHub shows, its last one says how many are left out.
     """
     levels: dict[str, list[str]] = {"error": [], "warning": [], "notice": []}
     for source in verdict.sources:
+        open_checks = too_few(source)
         for check in by_urgency(source):
-            if check.holds_up:
-                level = "error" if check.outcome == "fail" else "warning"
+            if (check.holds_up or check.notice) and check not in open_checks:
+                level = "error" if check.outcome == "fail" else "notice" if check.notice else "warning"
                 levels[level].append(_of_check(level, source, check))
+        if open_checks:
+            text = f"{capital(too_few_sentence(source))}."
+            levels["warning"].append(_command("warning", text, title=f"{source.name}: queries", file=_file(source)))
         if source.outcome == "pass":
             levels["notice"].append(
                 _command("notice", f"{headline(source)} {facts(source)}.", title="secid gate", file=_file(source))
@@ -44,17 +50,16 @@ def _within(level: str, lines: list[str], verdict: GateVerdict) -> list[str]:
     if len(lines) <= PER_LEVEL:
         return lines
     left_out = len(lines) - PER_LEVEL + 1
-    more = f"{left_out} more not shown; {summary(verdict)}. The step summary and the log hold them all."
+    more = f"{left_out} more not shown. {summary(verdict)} The step summary and the log hold them all."
     return [*lines[: PER_LEVEL - 1], _command(level, more, title="secid gate")]
 
 
 def _of_check(level: str, source: SourceVerdict, check: Check) -> str:
-    advice = f" {check.what_to_do}." if check.what_to_do else ""
     rows = "".join(f"\n{item.path}:{item.line} {item.note}" for item in check.examples)
     first = check.examples[0] if check.examples else None
     return _command(
         level,
-        f"{check.message}.{advice}{rows}",
+        f"{full_sentence(check)}{rows}",
         title=f"{source.name}: {check.name}",
         file=first.path if first else _file(source),
         line=str(first.line) if first else None,

@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from secid.pages.formats import formats
 from secid.pages.junit import to_junit
-from secid.pages.numbers import capital, count, interval, nats
+from secid.pages.numbers import capital, count, nats
 from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import named, plain, short
-from secid.pages.verdict_words import DECISIONS, MARKS, basis, by_urgency, facts, interval_text, mark, summary
+from secid.pages.verdict_words import (
+    BLIND_SPOT,
+    DECISIONS,
+    basis,
+    by_urgency,
+    facts,
+    full_sentence,
+    interval_text,
+    left_out,
+    limit_text,
+    mark,
+    measured_text,
+    summary,
+    too_few,
+    too_few_sentence,
+    worst_first,
+)
 from secid.pages.verdict_words import number as measured
 from secid.results import TripletExample
 from secid.results.document import json_of
@@ -19,40 +35,50 @@ def gate_page(verdict: GateVerdict) -> Page:
     return Page(
         title="Gate for sources of hard negatives",
         subtitle=f"Against {named(verdict.baseline)}, scored with {named(verdict.encoder)}",
-        verdict=(plain(summary(verdict)), plain(basis(verdict))),
+        verdict=(plain(summary(verdict)), plain(basis(verdict)), BLIND_SPOT),
         answer=_answer(verdict),
-        findings=tuple(group for source in verdict.sources if (group := _findings(source)).items),
-        details=(*(_checks(place, source) for place, source in enumerate(verdict.sources)), *_notes(verdict)),
+        findings=tuple(group for source in worst_first(verdict) if (group := _findings(source)).items),
+        details=tuple(_checks(place, source) for place, source in enumerate(worst_first(verdict))),
         footer=f"Made by secid {plain(verdict.secid_version)}, verdict schema {plain(verdict.schema_version)}.",
     )
 
 
 def _answer(verdict: GateVerdict) -> Table:
     rows = []
-    for source in verdict.sources:
-        n_failed, n_open, n_passed = (
-            sum(mark(check) == MARKS[outcome] for check in source.checks)
-            for outcome in ("fail", "not_evaluated", "pass")
+    for source in worst_first(verdict):
+        marks = [mark(check) for check in source.checks]
+        numbers = (*map(marks.count, ("fail", "undecided", "notice")), source.n_queries)
+        rows.append(
+            (
+                short(source.name),
+                DECISIONS[source.outcome],
+                *map(count, numbers),
+                "–" if source.hardness is None else measured(source.hardness, "hardness"),
+                nats(source.eci_nats),
+            )
         )
-        score = f"{nats(source.eci_nats)} ({interval(source.interval_95)})"
-        numbers = map(count, (n_failed, n_open, n_passed, source.n_queries, source.n_negatives))
-        rows.append((short(source.name), DECISIONS[source.outcome], *numbers, score))
-    heads = ("failed", "undecided", "passed", "queries", "n", "score (95 % CI)")
+    heads = ("failed", "undecided", "notices", "queries", "hardness", "score")
     columns = (foreign("source"), status("status"), *map(number, heads))
     return Table(caption="Sources, and how many checks each failed", columns=columns, rows=tuple(rows))
 
 
 def _findings(source: SourceVerdict) -> SourceFindings:
-    """The checks that keep the source from passing, failed ones first."""
-    items = tuple(_item(check) for check in by_urgency(source) if check.holds_up)
-    return SourceFindings(source=short(source.name), status=DECISIONS[source.outcome], items=items, command="")
+    """The checks that keep the source from passing, failed ones first, then notices. Too few queries are said once."""
+    few = too_few(source)
+    shown = [check for check in by_urgency(source) if (check.holds_up or check.notice) and check not in few]
+    items = [_item(check) for check in shown]
+    if few:
+        examples = tuple(_example(example) for check in few if check.name == "queries" for example in check.examples)
+        text = plain(f"{capital(too_few_sentence(source))}.")
+        item = Item(name="queries: undecided", sentence=text, command="", examples=examples, n_negatives=0)
+        items.insert(sum(check.outcome == "fail" for check in shown), item)
+    return SourceFindings(source=short(source.name), status=DECISIONS[source.outcome], items=tuple(items), command="")
 
 
 def _item(check: Check) -> Item:
-    what_to_do = f" {capital(check.what_to_do)}." if check.what_to_do else ""
     return Item(
         name=f"{check.name}: {mark(check)}",
-        sentence=plain(f"{check.message}.{what_to_do}"),
+        sentence=plain(full_sentence(check)),
         command="",
         examples=tuple(map(_example, check.examples)),
         n_negatives=0,
@@ -70,25 +96,26 @@ def _checks(place: int, source: SourceVerdict) -> Section:
         (
             check.name,
             mark(check),
-            measured(check.measured, check.unit),
+            measured_text(check),
             interval_text(check),
-            plain(check.limit_text) or "–",
+            limit_text(check),
         )
         for check in by_urgency(source)
     )
-    columns = (text("check"), status("outcome"), number("measured"), number("95 % CI"), text("limit"))
+    columns = (
+        text("check"),
+        status("outcome"),
+        number("measured"),
+        number("95 % CI"),
+        text("limit"),
+    )
     return Section(
         anchor=f"checks-{place}",
         title=f"All checks of {named(source.name)}",
         link="Checks",
-        paragraphs=(plain(facts(source)),),
+        paragraphs=tuple(map(plain, filter(None, (f"{facts(source)}.", left_out(source))))),
         tables=(Table(caption=f"Checks of {named(source.name)}", columns=columns, rows=rows),),
     )
-
-
-def _notes(verdict: GateVerdict) -> tuple[Section, ...]:
-    notes = tuple(map(plain, verdict.notes))
-    return (Section(anchor="notes", title="Notes", link="Notes", bullets=notes),) if notes else ()
 
 
 def verdict_json(verdict: GateVerdict) -> str:

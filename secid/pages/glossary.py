@@ -142,6 +142,11 @@ REASONS: Mapping[str, str] = {
     "not_stored": "the reference given has none of the queries",
     "no_guide": f"no second scorer was named: {flag_of('guide', 'NAME')}",
     "guide_sample": "the guide scored a sample: shares are estimates, single negatives are not known",
+    "no_judged_query": "the qrels judge none of its queries",
+    "none_relevant": "no negative is labelled relevant",
+    "all_relevant": "every negative is labelled relevant",
+    "none_flagged": "a rule flags no negative",
+    "no_threshold": "the rule has no default threshold",
     "no_span": "the positives are no nearer to their queries than random passages",
 }
 """Why a part was not evaluated, by the kind that Run.not_evaluated holds."""

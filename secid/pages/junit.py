@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from secid.pages.sanitize import plain
-from secid.pages.verdict_words import basis, example_lines, facts
+from secid.pages.verdict_words import advice, basis, example_lines, facts, sentence
 from secid.results.gate import Check, GateVerdict, SourceVerdict
 
 
@@ -38,7 +38,7 @@ def _case(check: Check, source: SourceVerdict) -> ElementTree.Element:
     if check.outcome == "pass":
         return case
     tag = "failure" if check.outcome == "fail" else "skipped" if check.excused else "error"
-    element = ElementTree.SubElement(case, tag, message=plain(check.message))
-    lines = [*example_lines(check), *([f"what to do: {check.what_to_do}"] if check.what_to_do else [])]
+    element = ElementTree.SubElement(case, tag, message=plain(sentence(check)))
+    lines = [*example_lines(check), f"what to do: {advice(check)}"]
     element.text = "\n".join(map(plain, lines))
     return case

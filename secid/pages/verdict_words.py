@@ -2,41 +2,167 @@
 
 from __future__ import annotations
 
-from secid.pages.glossary import by_reason
-from secid.pages.numbers import count, interval, listed, nats, plural
-from secid.pages.sanitize import plain
-from secid.results.gate import Check, GateVerdict, Outcome, SourceVerdict
+from collections.abc import Mapping
 
-MARKS = {"pass": "pass", "fail": "fail", "not_evaluated": "undecided"}
+from secid.pages.glossary import by_reason, why_not
+from secid.pages.numbers import capital, count, interval, listed, nats, percent, plural
+from secid.pages.sanitize import plain
+from secid.results.catalogue import FINDINGS
+from secid.results.gate import GROSS, Check, GateVerdict, Outcome, SourceVerdict
+
+MARKS: Mapping[Outcome, str] = {"pass": "pass", "fail": "fail", "undecided": "undecided"}
 """The outcome of a check."""
-DECISIONS: dict[Outcome, str] = {"pass": "accepted", "fail": "rejected", "not_evaluated": "undecided"}
+DECISIONS: Mapping[Outcome, str] = {"pass": "accepted", "fail": "rejected", "undecided": "undecided"}
 """The outcome of a source."""
-ORDER: tuple[Outcome, ...] = ("fail", "not_evaluated", "pass")
+ORDER: tuple[Outcome, ...] = ("fail", "undecided", "pass")
 EXAMPLE_CHARACTERS = 160
+BLIND_SPOT = (
+    "Relevant passages that nobody labelled are not detected: in simulations no check failed where they were 10 % of "
+    "the negatives."
+)
+DRIFT: Mapping[str, str] = {
+    "drift.score_nats": "ECI_sem",
+    "drift.unrelated": "the share of negatives less related to their query than 98 % of the predecessor's",
+}
+EASY = "mine negatives that are nearer to the query: in-batch training gives passages like these for free"
+LANGUAGE = "if the language is intended, score the source with the others and run `secid baseline update RUN`"
+ENCODING = "read the file again with the encoding that it was written in"
+MOVED = (
+    "find out what changed in how the source was mined or generated; if the change is intended, score the sources "
+    "again and run `secid baseline update RUN`"
+)
 
 
 def mark(check: Check) -> str:
-    """The outcome in one word; an undecided check that the policy excuses says so."""
-    return "excused" if check.excused else MARKS[check.outcome]
+    """The outcome in one word."""
+    return "excused" if check.excused else "notice" if check.notice else MARKS[check.outcome]
+
+
+def worst_first(verdict: GateVerdict) -> list[SourceVerdict]:
+    """Rejected sources, undecided ones, accepted ones; by name within."""
+    return sorted(verdict.sources, key=lambda source: ORDER.index(source.outcome))
 
 
 def by_urgency(source: SourceVerdict) -> list[Check]:
-    """What keeps the source from passing first; checks of one outcome in their own order."""
-    return sorted(source.checks, key=lambda check: (not check.holds_up, ORDER.index(check.outcome)))
+    """What keeps the source from passing first, then notices; checks of one outcome in their own order."""
+    return sorted(source.checks, key=lambda check: (not check.holds_up, ORDER.index(check.outcome), not check.notice))
+
+
+def too_few(source: SourceVerdict) -> list[Check]:
+    """The checks that more queries may decide."""
+    return [
+        check for check in source.checks if check.outcome == "undecided" and not check.excused and more_decides(check)
+    ]
+
+
+def more_decides(check: Check) -> bool:
+    return check.name != "new_source" and not check.reason
+
+
+def too_few_sentence(source: SourceVerdict) -> str:
+    """One sentence for all of `too_few`, which must not be empty."""
+    checks = too_few(source)
+    names = [check.name for check in checks if check.name != "queries"]
+    needed = [check.n_queries_needed for check in checks]
+    least = max((number for number in needed if number is not None), default=None)
+    of = f" for {listed(names, len(names))}" if names else ""
+    text = f"{plural(source.n_queries, 'query', 'queries')} {'is' if source.n_queries == 1 else 'are'} too few{of}"
+    if least is None:
+        return f"{text}: the 95 % CI crosses the limit; more queries may decide"
+    rest = [check.name for check in checks if check.n_queries_needed is None]
+    return f"{text}: about {count(least)} would decide{f' all but {listed(rest, len(rest))}' if rest else ''}"
+
+
+def sentence(check: Check) -> str:
+    """What was measured, against what."""
+    if check.name == "new_source":
+        return "the baseline has no predecessor of this source, and the policy holds new sources for review"
+    if check.name == "queries":
+        return f"{plural(round(check.measured or 0), 'distinct query', 'distinct queries')}; limit: {limit_text(check)}"
+    if check.reason:
+        return f"not evaluated: {why_not(check.reason)}"
+    if check.measured is None:
+        return "the measured number is not finite"
+    bounds = "" if check.interval_95 is None else f" (95 % CI {interval_text(check)})"
+    scale = ", where random passages are 0 and the positives are 1" if check.name == "hardness" else ""
+    return f"{_measured(check)}{bounds}{scale}; limit: {limit_text(check)}{_origin(check)}"
+
+
+def _measured(check: Check) -> str:
+    if check.finding:
+        return f"{number(check.measured, 'share')} of {plural(check.n or 0, 'negative')} {FINDINGS[check.finding].says}"
+    if check.name in ("languages", "encoding"):
+        language = f"in a language that {check.reference or 'the baseline'} does not have"
+        what = language if check.name == "languages" else "decoded with the wrong character encoding"
+        return f"{number(check.measured, 'share')} of {plural(check.n or 0, 'sampled negative')} are {what}"
+    if check.name == "hardness":
+        return f"hardness {number(check.measured, 'hardness')}"
+    paired = f", paired over {plural(check.n_shared, 'shared query', 'shared queries')}" if check.n_shared else ""
+    return f"{DRIFT[check.name]} changed by {measured_text(check)} from {number(check.before, check.unit)}{paired}"
+
+
+def _origin(check: Check) -> str:
+    """Where the limit comes from."""
+    if check.basis == "policy":
+        return " (policy)"
+    if check.before is None:
+        return ""
+    before = number(check.before, check.unit)
+    if check.basis == "median":
+        return f" (median of the baseline: {before})"
+    if check.name in DRIFT:
+        return f" ({check.reference} in the baseline)"
+    extreme = "the easiest" if check.name == "hardness" else "the highest"
+    if check.basis == "extreme":
+        return f" ({extreme} in the baseline is {check.reference}: {before})"
+    return f" ({check.reference} in the baseline: {before})"
+
+
+def limit_text(check: Check) -> str:
+    """On which side of which number the check has to be; "–" for one without a limit."""
+    if check.limit is None:
+        return "–"
+    value = f"{check.limit:,.0f}" if check.unit == "count" else f"{check.limit:g}"
+    if check.unit == "share":
+        value = f"{100 * check.limit:g} {'points' if check.name in DRIFT else '%'}"
+    return f"{check.side}{'' if check.side.endswith('±') else ' '}{value}".replace("-", "−")
+
+
+def advice(check: Check) -> str:
+    """What to do about a check that does not pass; "" for one that does."""
+    if check.outcome == "pass" and not check.notice:
+        return ""
+    if check.name == "new_source":
+        return "review it; to accept it, score it with the others and run `secid baseline update RUN`"
+    if check.reason:
+        return 'set its limit to "off" in the policy, or add its name to allow_undecided'
+    if check.outcome == "undecided":
+        needed = check.n_queries_needed
+        return f"add queries: about {count(needed)} would decide" if needed else "add queries: more may decide"
+    if check.finding:
+        return FINDINGS[check.finding].do
+    return {"hardness": EASY, "languages": LANGUAGE, "encoding": ENCODING}.get(check.name, MOVED)
+
+
+def full_sentence(check: Check) -> str:
+    """What was measured, and what to do."""
+    what_to_do = advice(check)
+    return f"{capital(sentence(check))}.{f' {capital(what_to_do)}.' if what_to_do else ''}"
 
 
 def headline(source: SourceVerdict) -> str:
     """One line on one source."""
-    n = len(source.checks)
     counts = {
         "failed": sum(check.outcome == "fail" for check in source.checks),
-        "undecided": sum(check.outcome == "not_evaluated" and not check.excused for check in source.checks),
+        "undecided": sum(check.outcome == "undecided" and not check.excused for check in source.checks),
         "excused by the policy": sum(check.excused for check in source.checks),
-        "with a limit that nothing can fail": sum(check.vacuous for check in source.checks),
     }
+    n_notices = sum(check.notice for check in source.checks)
     n_passed = sum(check.outcome == "pass" for check in source.checks)
     tail = "".join(f", {count(number)} {words}" for words, number in counts.items() if number)
-    return f"{source.name}: {DECISIONS[source.outcome]} ({count(n_passed)} of {plural(n, 'check')} passed{tail})."
+    tail += f"; {plural(n_notices, 'notice')}" if n_notices else ""
+    passed = f"{count(n_passed)} of {plural(len(source.checks), 'check')} passed"
+    return f"{source.name}: {DECISIONS[source.outcome]} ({passed}{tail})."
 
 
 def summary(verdict: GateVerdict) -> str:
@@ -45,11 +171,11 @@ def summary(verdict: GateVerdict) -> str:
         return headline(verdict.sources[0])
     counts = {outcome: sum(source.outcome == outcome for source in verdict.sources) for outcome in ORDER}
     parts = [f"{count(n)} {DECISIONS[outcome]}" for outcome, n in counts.items() if n]
-    return f"Of {plural(len(verdict.sources), 'source')}, {listed(parts)}."
+    return f"{plural(len(verdict.sources), 'source')}: {listed(parts)}."
 
 
 def facts(source: SourceVerdict) -> str:
-    """Size and score of a source, and what was left out of it."""
+    """What it follows, its size and score, and what was left out of it."""
     left_out = (
         (plural(sum(source.skipped.values()), "row"), source.skipped),
         (plural(sum(source.dropped_negatives.values()), "negative"), source.dropped_negatives),
@@ -57,16 +183,30 @@ def facts(source: SourceVerdict) -> str:
     parts = [f"left out {number} ({by_reason(reasons)})" for number, reasons in left_out if any(reasons.values())]
     parts += [f"{plural(source.n_not_sampled, 'record')} not sampled"] if source.n_not_sampled else []
     rest = f"; {'; '.join(parts)}" if parts else ""
+    languages = [f"{code or 'undecided'} {percent(share)}" for code, share in source.languages.shares.items()]
+    follows = "new to the baseline" if source.previous is None else f"follows {source.previous} of the baseline"
     return (
-        f"{plural(source.n_read, 'row')} read, {plural(source.n_records, 'record')}, "
+        f"{capital(follows)}. {plural(source.n_read, 'row')} read, {plural(source.n_records, 'record')}, "
         f"{plural(source.n_queries, 'query', 'queries')}, {plural(source.n_negatives, 'negative')}{rest}. "
+        f"Languages of {plural(source.languages.n_texts, 'sampled text')}: {listed(languages, 4)}. "
         f"ECI_sem {nats(source.eci_nats)} nats (95 % CI {interval(source.interval_95)})"
+    )
+
+
+def left_out(source: SourceVerdict) -> str:
+    """The checks that this baseline is too small or too varied for; "" if there are none."""
+    if not source.left_out:
+        return ""
+    return (
+        f"Not checked: {listed(source.left_out, len(source.left_out))}. This baseline is too small or too varied to "
+        f"detect even {100 * GROSS:.0f} % damaged negatives."
     )
 
 
 def basis(verdict: GateVerdict) -> str:
     """What was compared with what."""
-    paired = f", paired with {verdict.paired}" if verdict.paired else ""
+    shared = any(check.n_shared for source in verdict.sources for check in source.checks)
+    paired = f", paired with {verdict.paired}" if verdict.paired and shared else ""
     trial = " Trial period (--exit-zero): the exit code is 0 whatever the verdict." if verdict.exit_zero else ""
     return f"Against {verdict.baseline}{paired}; policy {verdict.policy_from}; encoder {verdict.encoder}.{trial}"
 
@@ -77,13 +217,26 @@ def number(value: float | None, unit: str) -> str:
         return count(value)
     if unit == "share":
         return f"{100 * value:.2f} %"
-    return f"{value:.1f}" if unit == "directions" else nats(value)
+    return f"{value:.2f}".replace("-", "−") if unit == "hardness" else nats(value)
+
+
+def measured_text(check: Check) -> str:
+    """The measured value in its unit; a change has its sign, and that of a share is in points."""
+    if check.name not in DRIFT or check.measured is None:
+        return number(check.measured, check.unit)
+    return f"{_change(check.measured, check.unit)}{' points' if check.unit == 'share' else ''}"
+
+
+def _change(value: float, unit: str) -> str:
+    return f"{100 * value:+.2f}".replace("-", "−") if unit == "share" else nats(value, signed=True)
 
 
 def interval_text(check: Check) -> str:
     """The interval of a measured value, in its unit."""
     if check.interval_95 is None:
         return "–"
+    if check.name in DRIFT:
+        return " to ".join(_change(bound, check.unit) for bound in check.interval_95)
     return " to ".join(number(bound, check.unit) for bound in check.interval_95)
 
 

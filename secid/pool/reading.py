@@ -33,11 +33,13 @@ def read_plan(
     with_echoes: bool = False,
     text_rules: TextRules | None = None,
     look: Look | None = None,
+    with_labels: bool = True,
 ) -> tuple[Plan, list[Reader]]:
     """Reads all sources into a plan, and reports what was understood of each file.
 
     sources : opened already, or else opened here.
     folder, with_positives, with_echoes, text_rules, look : as in `plan_of`.
+    with_labels : whether a collection's qrels add labelled positives, and one that no source needs is an error.
     Raises what opening and planning raise (SecidError), and UsageError for a collection that no source needs.
     """
     with ExitStack() as on_error:
@@ -48,8 +50,8 @@ def read_plan(
         for reader in readers:
             for shape in reader.files:
                 progress.note(f"{reader.source.name}: {shape.path}: {shape.schema} ({shape.mapping})")
-        judgements = judgement_files(settings)
-        if not judgements:
+        judgements = judgement_files(settings) if with_labels else []
+        if with_labels and not judgements:
             _refuse_unused_collection(readers, settings)
         on_error.pop_all()
     for flag in sorted(set.intersection(*(reader.unused_flags() for reader in readers))) if readers else ():

@@ -44,6 +44,11 @@ class Collection:
         """Text of a query; None where the id is unknown."""
         return self._text("queries", key)
 
+    def passages(self) -> Iterator[str]:
+        """Texts of all passages."""
+        for (text,) in self._database.execute("SELECT text FROM passages"):
+            yield text
+
     def _text(self, role: Role, key: str) -> str | None:
         row = self._database.execute(f"SELECT text FROM {role} WHERE id = ? LIMIT 1", (key,)).fetchone()  # noqa: S608
         return row[0] if row else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,15 @@ from secid.read.collection import beir_file, texts_with_ids
 from secid.read.containers import rows_of
 from secid.read.passages import ID_KEYS
 from secid.read.rows import Broken, Row, shorten
+from secid.read.stream import ByteStream
 
 QUERY_KEYS = ("query-id", "query_id", "qid", "query")
 SCORE_KEYS = ("score", "label", "relevance", "rel")
 FOLDER = "--against-eval takes a BEIR folder: queries, a corpus, and qrels"
+TREC_LINE = re.compile(rb"\S+[ \t]+\S+[ \t]+\S+[ \t]+-?\d+[ \t]*\r?(\n|\Z)")
+"""A judgement as trec_eval reads it: query, iteration, passage and grade."""
+MOST_BYTES = 1 << 16
+"""Of a line of such a file."""
 EVALUATION_SPLIT = "test"
 """The split that is evaluated on where a folder has several: BEIR's convention."""
 
@@ -43,7 +49,7 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
     path = Path(folder)
     queries_file = beir_file(path, "queries", FOLDER) or ""
     files = qrels_files(path)
-    files = [file for file in files if EVALUATION_SPLIT in file.name.removeprefix("qrels").split(".")] or files
+    files = of_split(files, EVALUATION_SPLIT) or files
     wanted_queries: set[str] = set()
     wanted_passages: set[str] = set()
     for file in files:
@@ -66,11 +72,11 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
 
 
 def read_qrels(path: Path) -> Iterator[tuple[str, str, float]]:
-    """(query id, passage id, score) of each row: BEIR's three columns, or TREC's four.
+    """(query id, passage id, score) of each row: BEIR's three columns, or TREC's four, parted by spaces or tabs.
 
     Raises InputError for any other row.
     """
-    for line, row in rows_of(str(path)):
+    for line, row in _rows(str(path)):
         cells = _cells(row)
         try:
             query, passage, score = str(cells[0]), str(cells[-2]), float(cells[-1])
@@ -83,12 +89,31 @@ def read_qrels(path: Path) -> Iterator[tuple[str, str, float]]:
         yield query, passage, score
 
 
+def _rows(path: str) -> Iterator[tuple[int, Row | Broken]]:
+    """Rows with their line numbers: of any container, or the lines of a TREC file, whose words make its columns."""
+    stream = ByteStream(path)
+    try:
+        if TREC_LINE.match(stream.peek()):
+            for line, text in enumerate(stream.lines(MOST_BYTES), 1):
+                if text is None or text.strip():
+                    yield line, (text or b"").decode("utf-8-sig", "replace").split()
+            return
+    finally:
+        stream.close()
+    yield from rows_of(path)
+
+
 def _cells(row: Row | Broken) -> list[Any]:
     if isinstance(row, Broken):
         return []
     if isinstance(row, list):
         return row if len(row) in (3, 4) else []
     return [next((row[key] for key in keys if key in row), None) for keys in (QUERY_KEYS, ID_KEYS, SCORE_KEYS)]
+
+
+def of_split(files: Sequence[Path], split: str) -> list[Path]:
+    """The qrels files of a split: NAME.tsv in a folder qrels, or qrels.NAME.tsv."""
+    return [file for file in files if split in file.name.removeprefix("qrels").split(".")]
 
 
 def qrels_files(folder: Path) -> list[Path]:

@@ -6,13 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from secid.results.sources import SourceFinding
+from secid.results.sources import Languages, SourceFinding
 
-VERDICT_SCHEMA_VERSION = "1.0"
+VERDICT_SCHEMA_VERSION = "2.0"
 
-Outcome = Literal["pass", "fail", "not_evaluated"]
+Outcome = Literal["pass", "fail", "undecided"]
+"""Of a check or a source."""
+Basis = Literal["policy", "source", "extreme", "median"]
+"""Where a limit comes from: the policy, one source of the baseline (the predecessor, or the only one), the source with
+the most permissive number, or the median of all."""
+GROSS = 0.7
+"""Share of damaged negatives that a check must detect to be worth its place."""
 PASSED, FAILED, UNDECIDED = 0, 1, 3
 """Exit codes of a verdict. 2 is wrong use or bad input, which gives no verdict."""
+
+
+def finding_of(check: str) -> str:
+    """The finding that the check of this name is about; "" for another check."""
+    return check.removeprefix("findings.") if check.startswith("findings.") else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,40 +41,58 @@ class CheckExample:
 class Check:
     """One question put to a source.
 
-    measured, interval_95, limit : in the unit of `unit` ("nats", "fraction", "share", "count", "directions"; a share
-                   is a fraction of the negatives that pages show in percent); None where there is none.
-                   limit_text says on which side of the limit the source has to be.
-    vacuous      : nothing that can be measured would fail this limit, so that passing it says nothing.
-    message      : what was measured, against what, and why the outcome follows.
-    what_to_do   : the next step, for an outcome other than pass; else "".
-    excused      : not evaluated, and the policy names it as one that may stay so.
+    name         : "queries", "hardness", "languages", "encoding", "findings.NAME", "drift.NAME" or "new_source".
+    measured, interval_95, limit, before : in the unit of `unit` ("nats", "hardness", "share", "count"; a share is a
+                   fraction of the negatives that pages show in percent); None where there is none.
+                   before: the reference's number; of drift, `measured` is the difference from it.
+    side         : on which side of the limit the number has to be: "at least", "at most", "within ±".
+    basis, reference : where the limit comes from, and the source of the baseline, if it is one.
+    detects      : least share of damaged negatives that fails in half of the samples as large as the reference.
+    n, n_shared  : what the number is over, negatives or queries; queries that a paired comparison shares.
+    notice       : beyond the limit without failing the source: for a person to look at.
+    n_queries_needed : of an undecided check, distinct queries with which its interval would be narrow enough, should
+                   the number stay; None where that is unknown.
+    reason       : why it could not be evaluated, a kind of the report's not_evaluated; else "".
+    excused      : undecided, and the policy lets it stay so.
     """
 
     name: str
     outcome: Outcome
-    message: str
     unit: str = ""
     measured: float | None = None
     interval_95: tuple[float, float] | None = None
+    side: str = ""
     limit: float | None = None
-    limit_text: str = ""
-    vacuous: bool = False
-    what_to_do: str = ""
+    basis: Basis = "policy"
+    reference: str = ""
+    before: float | None = None
+    detects: float | None = None
+    n: int | None = None
+    n_shared: int = 0
+    notice: bool = False
+    n_queries_needed: int | None = None
+    reason: str = ""
     excused: bool = False
     examples: tuple[CheckExample, ...] = ()
 
     @property
     def holds_up(self) -> bool:
         """True where this check keeps the source from passing."""
-        return self.outcome == "fail" or (self.outcome == "not_evaluated" and not self.excused)
+        return self.outcome == "fail" or (self.outcome == "undecided" and not self.excused)
+
+    @property
+    def finding(self) -> str:
+        """The finding that it is about; "" for another check."""
+        return finding_of(self.name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceVerdict:
-    """What the gate says of one source. previous: the baseline's source of the same name, if any.
+    """What the gate says of one source. previous: its predecessor in the baseline; None for a new source.
 
     n_read = n_used + sum(skipped), in rows.   dropped_negatives: single negatives of used rows left out, by reason.
     n_not_sampled: records left out by a sample.   findings: as a report has them, in the baseline's pool.
+    left_out: checks that with this baseline would not even see gross damage.
     """
 
     name: str
@@ -80,8 +109,12 @@ class SourceVerdict:
     eci_nats: float
     interval_95: tuple[float, float]
     previous: str | None
+    hardness: float | None
+    hardness_interval_95: tuple[float, float] | None
     findings: tuple[SourceFinding, ...]
+    languages: Languages
     checks: tuple[Check, ...]
+    left_out: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,18 +133,17 @@ class GateVerdict:
     paired: str | None
     encoder: str
     sources: tuple[SourceVerdict, ...]
-    notes: tuple[str, ...]
     timing: Mapping[str, Mapping[str, float]]
     exit_zero: bool = False
 
     @property
     def exit_code(self) -> int:
         """0 all passed, 1 some check failed, 3 none failed but some could not be decided."""
-        return PASSED if self.exit_zero else {"pass": PASSED, "fail": FAILED, "not_evaluated": UNDECIDED}[self.outcome]
+        return PASSED if self.exit_zero else {"pass": PASSED, "fail": FAILED, "undecided": UNDECIDED}[self.outcome]
 
 
 def overall(outcomes: list[Outcome]) -> Outcome:
-    """fail where any failed, else not_evaluated where any is not, else pass; nothing at all is not a pass."""
+    """fail where any failed, else undecided where any is not, else pass; nothing at all is not a pass."""
     if "fail" in outcomes:
         return "fail"
-    return "pass" if outcomes and all(outcome == "pass" for outcome in outcomes) else "not_evaluated"
+    return "pass" if outcomes and all(outcome == "pass" for outcome in outcomes) else "undecided"

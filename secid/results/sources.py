@@ -20,6 +20,7 @@ class SourceFinding:
     weight_fraction : share of the source's total weight that they hold; None without an encoder.
     score_nats  : their part of the score, by the first-order split w u^T A^-1 u / N scaled so that all triplets add up
                   to ECI; 0.0 where ECI is 0, None without an encoder.
+    n_queries   : distinct queries that it was evaluated for; None in a report of an earlier version.
     n_rows      : of `repeat`, rows that list no negative but those which earlier rows of their record list.
     """
 
@@ -30,8 +31,22 @@ class SourceFinding:
     standard_error: float
     weight_fraction: float | None = None
     score_nats: float | None = None
+    n_queries: int | None = None
     n_rows: int | None = None
     examples: tuple[TripletExample, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Languages:
+    """What a seeded sample of a source's distinct negatives is written in, whatever their positives are.
+
+    n_texts  : sampled, at most 1,000.   shares: of these by ISO 639-1 code, "" where the language is undecided.
+    mojibake : share that was decoded with the wrong character encoding.
+    """
+
+    n_texts: int
+    shares: Mapping[str, float]
+    mojibake: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,8 +164,10 @@ class SourceResult(Measurement, SourceIdentity):
     gate_histograms : by gate (consistency, locality, coverage, weight) the triplets in 20 equal bins of [0, 1].
     findings        : every finding that was evaluated, in the order of the catalogue.
     finding_overlaps : triplets that have two findings at once, by the names of both.
+    languages       : of a sample of its negatives; None in a report of an earlier version.
     hardness        : 0 as near to the query as random passages, 1 as near as the positive; None where it cannot be
                       computed, with the reason in Run.not_evaluated. Source: METHOD 10.
+    hardness_queries : distinct queries that were sampled for it.
     equal_curve     : its budget curve on the run's equal numbers; empty where nothing is cut of it.
     """
 
@@ -165,6 +182,8 @@ class SourceResult(Measurement, SourceIdentity):
     finding_overlaps: Mapping[str, Mapping[str, int]]
     hardness: float | None = None
     hardness_interval_95: tuple[float, float] | None = None
+    hardness_queries: int | None = None
+    languages: Languages | None = None
     equal_curve: tuple[BudgetPoint, ...] = ()
 
     @property

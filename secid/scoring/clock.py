@@ -21,8 +21,10 @@ class Clock:
 
     @contextmanager
     def stage(self, name: str, **counts: float) -> Iterator[dict[str, float]]:
-        """Times a stage; what is put in the yielded dictionary is reported with it."""
+        """Times a stage, adding to an earlier one of its name; what is put in the yielded dictionary is reported with it."""
         entry: dict[str, float] = dict(counts)
         start = time.perf_counter()
         yield entry
-        self.stages[name] = {"seconds": round(time.perf_counter() - start, 3), **entry}
+        entry = {"seconds": round(time.perf_counter() - start, 3), **entry}
+        before = self.stages.get(name, {})
+        self.stages[name] = {key: before.get(key, 0.0) + value for key, value in entry.items()}

@@ -159,14 +159,16 @@ def unpaired_gap(first: Estimate, value: float, standard_error: float, n_queries
     return Gap(first.value - value, error, min(len(first.queries), n_queries))
 
 
-def share_interval(estimate: Estimate) -> tuple[float, float]:
+def share_interval(estimate: Estimate, n_queries: int | None = None) -> tuple[float, float]:
     """95 % confidence interval of a share by Wilson's formula, with `reach_95` in place of the normal's 1.96.
 
+    n_queries : those that tell something of it; all of the estimate's where None.
     It counts as many independent draws n as give the clustered standard error: n = p (1 - p) / error^2. Where all
     queries have the same share, as at 0 and 1, they show no error; then each query counts as one draw, so 0 of 500
     queries gives 0 to 0.8 %. Below FEWEST_QUERIES queries it is 0 to 1. Source: Wilson 1927; METHOD 8.
     """
-    n_queries = len(estimate.queries) if estimate.n_sampled is None else estimate.n_sampled
+    if n_queries is None:
+        n_queries = len(estimate.queries) if estimate.n_sampled is None else estimate.n_sampled
     if n_queries < FEWEST_QUERIES:
         return 0.0, 1.0
     z = reach_95(n_queries)

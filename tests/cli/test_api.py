@@ -32,7 +32,7 @@ def test_every_path_may_be_text_or_path_like(tmp_path, tiny, of):
     assert secid.select(run, of("kept.jsonl"), source="plain", top=2).path == "kept.jsonl"
     assert secid.baseline(run, of("b.json")).sources.keys() == {"plain", "terse"}
     assert secid.baseline(run, of("b.json"), update=True).sources.keys() == {"plain", "terse"}
-    (tmp_path / "policy.toml").write_text("minimum_records = 5\n", encoding="utf-8")
+    (tmp_path / "policy.toml").write_text("minimum_queries = 5\n", encoding="utf-8")
     verdict = secid.gate([of("plain.jsonl")], of("b.json"), policy=of("policy.toml"), paired=run)
     assert [source.name for source in verdict.sources] == ["plain"]
     collection = tmp_path / "beir"

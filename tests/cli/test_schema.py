@@ -16,8 +16,7 @@ from secid.pages.gate_page import verdict_json
 from secid.results.document import schema_of
 from tests.cli.conftest import ROOT
 from tests.schemas import disagreements
-from tests.unit.gating.conftest import baseline_of, sample, source_of
-from tests.unit.gating.test_pages import check, verdict
+from tests.unit.gating.conftest import baseline_of, check, source_of, verdict
 
 
 @pytest.mark.parametrize("name", list(Document))
@@ -44,17 +43,17 @@ def printed(invoke: Any, name: str) -> dict[str, Any]:
 
 def test_a_verdict_fits(invoke):
     schema = printed(invoke, "gate")
-    document = json.loads(verdict_json(verdict(check(), check("drift", "not_evaluated"))))
+    document = json.loads(verdict_json(verdict(check(), check("drift.close", "undecided"))))
     assert disagreements(document, schema, schema) == []
     document["outcome"] = "maybe"
-    del document["sources"][0]["checks"][0]["message"]
+    del document["sources"][0]["checks"][0]["outcome"]
     document["sources"][0]["surplus"] = 1
     assert len(disagreements(document, schema, schema)) == 3
 
 
 def test_a_baseline_fits(invoke):
     schema = printed(invoke, "baseline")
-    text = to_json(baseline_of(own=source_of(sample())))
+    text = to_json(baseline_of(own=source_of()))
     document = json.loads(text)
     assert disagreements(document, schema, schema) == []
     del document["table_sha256"]
@@ -66,8 +65,12 @@ def test_a_baseline_fits(invoke):
 
 def test_a_policy_fits_where_the_program_takes_it(invoke):
     schema = printed(invoke, "policy")
-    derived = tomllib.loads(policy_text(baseline_of(own=source_of(sample())), "b.json"))["gate"]
-    for table in (derived, {}, {"findings": {"empty": "off"}, "allow_not_evaluated": ["score"]}):
+    derived = tomllib.loads(policy_text(baseline_of(own=source_of()), "b.json"))["gate"]
+    for table in (
+        derived,
+        {},
+        {"findings": {"empty": "off"}, "allow_undecided": ["hardness"], "names": {"new": "old"}},
+    ):
         assert disagreements(table, schema, schema) == []
         assert isinstance(parse_policy(table, "x"), Policy)
 
@@ -75,13 +78,13 @@ def test_a_policy_fits_where_the_program_takes_it(invoke):
 @pytest.mark.parametrize(
     "table",
     [
-        {"minimum_record": 5},
-        {"buckets": {"duplicates": 0.1}},
-        {"buckets": {"empty": 1.5}},
-        {"score": {"tolerance_nats": "none"}},
-        {"diversity": {"budget": 5}},
-        {"minimum_records": 0},
-        {"score": 3},
+        {"minimum_querie": 5},
+        {"findings": {"duplicates": 0.1}},
+        {"drift": {"score_nats": "none"}},
+        {"new_source": "review"},
+        {"minimum_queries": 0},
+        {"names": {"new": 3}},
+        {"drift": 3},
     ],
 )
 def test_what_the_program_refuses_does_not_fit(table):

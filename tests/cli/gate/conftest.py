@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -14,23 +17,39 @@ from tests.cli.conftest import invoke_in_process, write_rows
 WORDS = [
     f"{first}{second}{end}" for first in "bdfgklmnprst" for second in "aeiou" for end in ("nder", "lk", "rsh", "x")
 ]
-DAMAGES = ({}, {"known": 2}, {"preamble": 2}, {"duplicate": 2})
+FRAMES = {
+    "en": ["the", "of", "and", "with", "that", "was", "from", "this", "which", "have"],
+    "de": ["der", "und", "mit", "nicht", "eine", "wird", "auch", "über", "können", "für"],
+}
+"""Words between the others, by which a language is recognised; to the encoder they are nothing."""
+COMMON = {word for words in FRAMES.values() for word in words}
 DIMENSION = 64
 
 
-def items(n: int, first: int = 0, **damage: int) -> list[dict[str, Any]]:
-    """Records whose negatives share words with their query. damage: what a negative of every n-th record becomes."""
+def items(
+    n: int,
+    first: int = 0,
+    language: str = "en",
+    shared: tuple[int, int] = (2, 4),
+    random_tenths: int = 0,
+    **damage: int,
+) -> list[dict[str, Any]]:
+    """Records whose negatives share `shared` words with their query; of random_tenths of every ten records, no word.
+
+    damage : what the first negative of every n-th record becomes: a known positive, a preamble or its neighbour.
+    """
     rows = []
     for number in range(first, first + n):
         draw = random.Random(number)
         subject = draw.sample(WORDS, 6)
 
-        def passage(shared: int, draw: random.Random = draw, subject: list[str] = subject) -> str:
-            words = [*draw.sample(subject, shared), *draw.sample(WORDS, 14)]
-            return " ".join(draw.sample(words, len(words)))
+        def passage(n_shared: int, draw: random.Random = draw, subject: list[str] = subject) -> str:
+            others = [word for word in WORDS if word not in subject]
+            words = draw.sample([*draw.sample(subject, n_shared), *draw.sample(others, 14)], n_shared + 14)
+            return " ".join(f"{draw.choice(FRAMES[language])} {draw.choice(FRAMES[language])} {word}" for word in words)
 
         positive = passage(6)
-        negatives = [passage(draw.randint(2, 4)) for _ in range(5)]
+        negatives = [passage(0 if number % 10 < random_tenths else draw.randint(*shared)) for _ in range(5)]
         for name, every in damage.items():
             if number % every == 0:
                 negatives[0] = {
@@ -42,12 +61,25 @@ def items(n: int, first: int = 0, **damage: int) -> list[dict[str, Any]]:
     return rows
 
 
+def with_negatives(rows: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**row, "neg": other["neg"]} for row, other in zip(rows, others, strict=True)]
+
+
+def misread(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Queries, positives and negatives as if their UTF-8 had been read as Latin-1."""
+    text = json.dumps(rows, ensure_ascii=False).encode().decode("latin-1")
+    return json.loads("".join(char if char.isprintable() else " " for char in text))  # type: ignore[no-any-return]
+
+
 def save_vectors(path: Path, rows: list[dict[str, Any]]) -> Path:
     """Bags of words in random directions: an encoder in which texts that share words are similar, in no time."""
-    axes = np.random.default_rng(0).standard_normal((len(WORDS) + 1, DIMENSION))
-    place = {word: number for number, word in enumerate(WORDS)}
     texts = list(dict.fromkeys(text for row in rows for text in (row["query"], *row["pos"], *row["neg"])))
-    vectors = [axes[[place.get(word, -1) for word in text.lower().split()]].sum(axis=0) for text in texts]
+    bags = [[word for word in re.findall(r"\w+", text.lower()) if word not in COMMON] for text in texts]
+    axes = {
+        word: np.random.default_rng(crc32(word.encode())).standard_normal(DIMENSION)
+        for word in sorted({word for bag in bags for word in bag})
+    }
+    vectors = [sum((axes[word] for word in bag), np.full(DIMENSION, 1e-3)) for bag in bags]
     np.savez(path, text=np.array(texts), vectors=np.array(vectors, np.float32))
     return path
 
@@ -59,8 +91,29 @@ class Prepared(NamedTuple):
     encoder: Path
 
 
+NEW = (140, 1000)
+"""How many records a new source has, and its first."""
+VARIANTS = {
+    "fresh": items(*NEW),
+    "known": items(*NEW, known=2),
+    "preamble": items(*NEW, preamble=2),
+    "duplicate": items(*NEW, duplicate=2),
+    "5 % known, 40 queries": items(40, 1000, known=4),
+    "30 % random": items(*NEW, random_tenths=3),
+    "harder": items(*NEW, shared=(4, 5)),
+    "German": items(*NEW, language="de"),
+    "German negatives": with_negatives(items(*NEW), items(*NEW, language="de")),
+    "misread": misread(items(*NEW, language="de")),
+    "few": items(30, 3000),
+}
+
+
+def variant(tmp_path: Path, which: str, name: str = "used") -> Path:
+    return write_rows(tmp_path / f"{name}.jsonl", VARIANTS[which])
+
+
 def fresh(tmp_path: Path, name: str = "used", **damage: int) -> Path:
-    return write_rows(tmp_path / f"{name}.jsonl", items(140, 1000, **damage))
+    return write_rows(tmp_path / f"{name}.jsonl", items(*NEW, **damage))
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +123,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-        rows = [row for damage in DAMAGES for row in items(140, 1000, **damage)]
+        rows = [row for variant in VARIANTS.values() for row in variant]
         encoder = save_vectors(folder / "vectors.npz", items(160) + rows)
         source = write_rows(folder / "used.jsonl", items(160))
         scored = invoke_in_process("score", source, "--encoder", encoder, "--run", folder / "run", "--quiet")

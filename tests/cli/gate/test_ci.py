@@ -1,6 +1,7 @@
 """The action, the workflow, the GitLab job and the pre-commit hook, run as the services run them, without the services.
 
-The services' own work is simulated: filling in `${{ }}`, checking out, caching; pip installs nothing here.
+The services' own work is simulated: expressions, conditions, checkouts, caches; pip installs nothing. Where the verdict
+is not the point, a program named secid gives it and writes down its arguments.
 """
 
 from __future__ import annotations
@@ -13,273 +14,498 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 import pytest
 import yaml
 
+from secid import __version__
 from secid.encode.cache_folder import CacheFolder
+from secid.results.catalogue import DEFECTS
 from secid.settings import Settings
 from tests.cli.conftest import FIXTURES, ROOT, child_environment, write_rows
 from tests.cli.gate.conftest import items
 
 ACTION = ".github/actions/secid-gate"
-BASE = "secid-baseline.json"
+SCRIPT = f"{ACTION}/gate.sh"
+BASELINE = "secid-baseline.json"
+FINGERPRINT = "5ec1d"
+FAKE_SECID = """#!{python}
+import os, pathlib, sys
+with open({log!r}, "a", encoding="utf-8", errors="surrogateescape") as log:
+    log.write("\\0".join(sys.argv[1:]))
+code, outcome = os.environ["FAKE_VERDICT"].split(",")
+for option, value in zip(sys.argv[1:], sys.argv[2:]):
+    if option == "--out" and outcome:
+        pathlib.Path(value).write_text('{{\\n  "schema_version": "2.0",\\n  "outcome": "%s",\\n}}' % outcome)
+sys.exit(int(code))
+"""
 
 
 def document(name: str) -> dict[Any, Any]:
     return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
 
 
-def filled(text: str, values: dict[str, str]) -> str:
-    """The text with every `${{ expression }}` replaced; an expression that is not known is an error."""
-    return re.sub(r"\$\{\{\s*(.*?)\s*\}\}", lambda match: values[match[1]], str(text))
-
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-    outputs: dict[str, str]
-
-
-def program(folder: Path, name: str, body: str) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
-    (folder / name).chmod(0o755)
-
-
-def shell(script: str, folder: Path, *flags: str, **variables: str) -> Done:
-    """A script in bash, `secid` and a pip that only logs its arguments on the path."""
-    tools = folder.parent / f"{folder.name}-tools"
-    program(tools, "secid", f'exec "{sys.executable}" -m secid "$@"')
-    program(tools, "python", f'exec "{sys.executable}" "$@"')
-    program(tools, "pip", f'echo "$@" >>"{tools}/pip.log"')
-    output = tools / "output"
-    output.unlink(missing_ok=True)
-    environment = child_environment(GITHUB_OUTPUT=str(output), **variables)
-    environment["PATH"] = f"{tools}{os.pathsep}{environment['PATH']}"
-    done = subprocess.run(
-        ["bash", "--noprofile", "--norc", *flags, "-c", script],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    return Done(done.returncode, done.stdout, done.stderr, outputs_in(output))
-
-
-def outputs_in(path: Path) -> dict[str, str]:
-    """What a step wrote to $GITHUB_OUTPUT: name=value, or name<<END, lines, END."""
-    lines = iter(path.read_text(encoding="utf-8").splitlines() if path.exists() else [])
-    outputs = {}
-    for line in lines:
-        name, separator, end = line.partition("<<")
-        if separator:
-            outputs[name] = "\n".join(iter(lambda: next(lines), end))
-        else:
-            name, _, outputs[name] = line.partition("=")
-    return outputs
-
-
-def act(folder: Path, **inputs: str) -> Done:
-    """The composite action's steps with these inputs, its defaults for the others, its environment alone."""
-    action = document(f"{ACTION}/action.yml")
-    assert inputs.keys() <= action["inputs"].keys()
-    assert all(name in inputs for name, field in action["inputs"].items() if field.get("required"))
-    values = {
-        f"inputs.{name}": inputs.get(name, str(field.get("default", ""))) for name, field in action["inputs"].items()
-    }
-    (step,) = action["runs"]["steps"]
-    environment = {name: filled(text, values) for name, text in step["env"].items()}
-    done = shell(step["run"], folder, "-eo", "pipefail", GITHUB_ACTION_PATH=str(ROOT / ACTION), **environment)
-    steps = {f"steps.{step['id']}.outputs.{name}": value for name, value in done.outputs.items()}
-    return done._replace(
-        outputs={name: filled(field["value"], steps) for name, field in action["outputs"].items() if steps}
-    )
-
-
-def test_the_action_runs_with_hostile_inputs(prepared, tmp_path):
-    name = "$(touch hacked); `touch hacked`'\".jsonl"
-    write_rows(tmp_path / name, items(140, 1000, known=2))
-    write_rows(tmp_path / "--exit-zero", items(140, 1000))
-    result = act(tmp_path, sources=f"{name}\n\n", against=str(prepared.baseline), junit="gate.xml", json="g.json")
-    assert result.code == 1, result
-    assert result.outputs == {"outcome": "fail"}
-    assert "::error " in result.out
-    assert (tmp_path / "gate.xml").is_file()
-    assert (tmp_path / "g.json").is_file()
-    assert not (tmp_path / "hacked").exists()
-
-
-def test_the_action_reports_wrong_use(prepared, tmp_path):
-    result = act(tmp_path, sources="--help", against=str(prepared.baseline))
-    assert (result.code, result.outputs) == (2, {"outcome": "error"})
-
-
-@pytest.mark.parametrize(("trial", "code"), [("false", 3), ("true", 0)])
-def test_the_action_takes_policy_encoder_run_and_trial_period(prepared, tmp_path, trial, code):
-    write_rows(tmp_path / "new.jsonl", items(140, 1000))
-    (tmp_path / "p.toml").write_text("[score]\ntolerance_nats = 0.0\n", encoding="utf-8")
-    inputs = {"sources": "new.jsonl", "against": str(prepared.baseline), "encoder": str(prepared.encoder)}
-    result = act(tmp_path, **inputs, policy="p.toml", paired=str(prepared.run), **{"exit-zero": trial})
-    assert (result.code, result.outputs) == (code, {"outcome": "undecided"}), result
-
-
-def test_the_action_passes_inputs_through_the_environment_alone():
-    action = document(f"{ACTION}/action.yml")
-    (step,) = action["runs"]["steps"]
-    assert "${{" not in step["run"]
-    assert set(step["env"].values()) == {f"${{{{ inputs.{name} }}}}" for name in action["inputs"]}
-    read_by_script = set(re.findall(r"GATE_[A-Z_]+", (ROOT / ACTION / "gate.sh").read_text(encoding="utf-8")))
-    assert read_by_script - {"GATE_"} == step["env"].keys()
-
-
 class Repository(NamedTuple):
+    """folder: the checkout. tools: programs on the path and what they wrote. base: the commit that a change is from."""
+
     folder: Path
+    tools: Path
     base: str
+
+    def log(self, name: str) -> str:
+        path = self.tools / f"{name}.log"
+        return path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
+
+    def arguments(self) -> list[str]:
+        """Of the fake secid's only call."""
+        return self.log("secid").split("\0")
+
+    def sources(self) -> list[str]:
+        """What secid was asked to judge."""
+        return self.arguments()[self.arguments().index("--") + 1 :]
+
+
+def program(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
 
 
 def git(folder: Path, *arguments: str) -> str:
     identity = ("-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
-    done = subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+    words = ["git", *identity, "-c", "init.defaultBranch=main", *arguments]
+    return subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def repository(folder: Path, prepared: Any, added: dict[str, list[Any]]) -> Repository:
-    """A repository with a baseline and two sources, and a commit on it that adds, deletes and renames some."""
-    folder.mkdir()
-    git(folder, "init", "-q")
-    shutil.copy(prepared.baseline, folder / BASE)
-    shutil.copy(prepared.baseline.with_name("b.idf.safetensors"), folder / "secid-baseline.idf.safetensors")
-    write_rows(folder / "negatives" / "gone.jsonl", items(20))
-    write_rows(folder / "negatives" / "kept.jsonl", items(30))
+def commit(folder: Path, message: str) -> str:
     git(folder, "add", "-A")
-    git(folder, "commit", "-qm", "base")
-    base = git(folder, "rev-parse", "HEAD")
-    (folder / "negatives" / "gone.jsonl").unlink()
-    (folder / "README").write_text("no source", encoding="utf-8")
-    for name in ("README.md", ".gitattributes", "notes.json.md"):
-        (folder / "negatives" / name).write_text("no source", encoding="utf-8")
-    for name, rows in added.items():
-        write_rows(folder / "negatives" / name, rows)
-    git(folder, "add", "-A")
-    git(folder, "commit", "-qm", "change")
-    return Repository(folder, base)
+    git(folder, "commit", "-qm", message)
+    return git(folder, "rev-parse", "HEAD")
 
 
-def workflow(result: Repository, gates: bool = True) -> tuple[str, Done | None]:
-    """The steps of the example: what the change adds, one a line, and the action's end where it ran.
+def tools(folder: Path, verdict: bool) -> Path:
+    """Programs for the steps. verdict: secid itself; else the fake one."""
+    path = folder.parent / f"{folder.name}-tools"
+    real = f'#!/bin/sh\nexec "{sys.executable}" -m secid "$@"\n'
+    fake = FAKE_SECID.format(python=sys.executable, log=str(path / "secid.log"))
+    program(path / "secid", real if verdict else fake)
+    program(path / "pip", f'#!/bin/sh\nprintf "%s\\n" "$@" >>"{path}/pip.log"\n')
+    return path
 
-    gates : False stops before the action, which takes seconds.
+
+@pytest.fixture
+def make(tmp_path):
+    """A checkout as services make it for a proposed change: the merge of a branch into main, which has moved on.
+
+    The change deletes gone.jsonl and adds files that are no sources, and those of `files`.
+    """
+
+    def build(files: dict[str, list[Any]] | None = None, baseline: Path | None = None) -> Repository:
+        folder = tmp_path / "repo"
+        folder.mkdir()
+        git(folder, "init", "-q")
+        if baseline:
+            shutil.copy(baseline, folder / BASELINE)
+            shutil.copy(baseline.with_name("b.idf.safetensors"), folder / "secid-baseline.idf.safetensors")
+        else:
+            (folder / BASELINE).write_text(f'{{\n  "encoder": {{\n    "fingerprint": "{FINGERPRINT}",\n', "utf-8")
+        write_rows(folder / "negatives" / "gone.jsonl", items(20))
+        write_rows(folder / "negatives" / "same.jsonl", items(30))
+        write_rows(folder / "negatives" / "edited.jsonl", items(10))
+        base = commit(folder, "base")
+        git(folder, "switch", "-qc", "change")
+        (folder / "negatives" / "gone.jsonl").unlink()
+        (folder / "other.jsonl").write_text("elsewhere", encoding="utf-8")
+        for name in ("README.md", ".gitattributes", "notes.json.md"):
+            (folder / "negatives" / name).write_text("no source", encoding="utf-8")
+        for name, rows in (files or {}).items():
+            write_rows(folder / "negatives" / name, rows)
+        commit(folder, "change")
+        git(folder, "switch", "-q", "main")
+        write_rows(folder / "negatives" / "of-another-change.jsonl", items(5))
+        write_rows(folder / "negatives" / "same.jsonl", items(31))
+        commit(folder, "another change")
+        git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
+        git(folder, "switch", "-q", "--detach")
+        git(folder, "merge", "-q", "--no-ff", "-m", "merge", "change")
+        return Repository(folder, tools(folder, baseline is not None), base)
+
+    return build
+
+
+def shell(script: str, repository: Repository, *flags: str, by: str = "bash", **variables: str) -> Any:
+    """A script as a service runs it, with its own programs first on the path and a home of its own."""
+    environment = {name: text for name, text in child_environment().items() if not name.startswith(("GITHUB_", "CI_"))}
+    environment |= {"HOME": str(repository.tools / "home"), "FAKE_VERDICT": "0,pass", **variables}
+    environment["PATH"] = f"{repository.tools}{os.pathsep}{environment['PATH']}"
+    words = [by, *(("--noprofile", "--norc") if by == "bash" else ()), *flags, "-c", script]
+    return subprocess.run(words, cwd=repository.folder, env=environment, capture_output=True, text=True)
+
+
+class Expressions:
+    """GitHub's expressions over known values; a name that nothing defines is an error, an unset output is empty."""
+
+    def __init__(self, values: dict[str, str], steps: set[str]) -> None:
+        self.values, self.steps = values, steps
+
+    def value(self, expression: str) -> Any:
+        python = re.sub(r"'[^']*'|[a-z_]+(?:\.[a-z_-]+)+", self._python, expression.replace("always()", "True"))
+        return eval(python.replace("&&", " and ").replace("||", " or "), {"__builtins__": {}})
+
+    def _python(self, match: re.Match[str]) -> str:
+        name = match[0]
+        if name.startswith("'"):
+            return name
+        step = re.fullmatch(r"steps\.([a-z]+)\.(?:outputs\.[a-z-]+|outcome)", name)
+        if step:
+            assert step[1] in self.steps, name
+            return repr(self.values.get(name, ""))
+        return repr(self.values[name])
+
+    def text(self, template: Any) -> str:
+        return re.sub(r"\$\{\{\s*(.*?)\s*\}\}", lambda match: str(self.value(match[1])), str(template))
+
+
+class Job(NamedTuple):
+    """services: what the job asked of GitHub's own actions, and with which fields."""
+
+    code: int
+    out: str
+    outcome: str
+    services: list[tuple[str, dict[str, str]]]
+
+
+PULL_REQUEST = {"GITHUB_BASE_REF": "main"}
+
+
+def act(repository: Repository, event: dict[str, str] = PULL_REQUEST, restored: bool = False, **inputs: str) -> Job:
+    """The workflow's call of the action, its steps in order; `inputs` replace the workflow's.
+
+    event: values of the context `github`, and variables that the runner sets. restored: a cache has the exact key.
     """
     (job,) = document("docs/ci/github.yml")["jobs"].values()
-    values = {"github.event.pull_request.base.sha": result.base}
-    gated, sources = None, ""
-    for step in job["steps"]:
-        if "run" in step:
-            environment = {name: filled(text, values) for name, text in step.get("env", {}).items()}
-            done = shell(step["run"], result.folder, "-e", **environment)
-            assert done.code == 0, done
-            values |= {f"steps.{step.get('id')}.outputs.{name}": value for name, value in done.outputs.items()}
-        elif step["uses"] == f"./{ACTION}":
-            assert step["if"] == "steps.changed.outputs.sources != ''"
-            sources = values["steps.changed.outputs.sources"]
-            if sources and gates:
-                gated = act(result.folder, **{name: filled(text, values) for name, text in step["with"].items()})
-    return sources, gated
+    action = document(f"{ACTION}/action.yml")
+    (call,) = (step for step in job["steps"] if ACTION in step["uses"])
+    given = {**call["with"], **{name.replace("_", "-"): text for name, text in inputs.items()}}
+    assert given.keys() <= action["inputs"].keys()
+    values = {f"inputs.{name}": str(given.get(name, field["default"])) for name, field in action["inputs"].items()}
+    values |= {"runner.os": "Linux", "github.run_id": "7", "github.run_attempt": "1"}
+    values |= {"github.event.merge_group.base_sha": "", "github.event.before": "", **event}
+    steps = action["runs"]["steps"]
+    expressions = Expressions(values, {step["id"] for step in steps if "id" in step})
+    code, out, services = 0, "", []
+    summary = repository.tools / "summary.log"
+    for step in steps:
+        condition, name = step.get("if", "True"), step.get("id", "")
+        runs = (code == 0 or "always()" in condition) and expressions.value(condition)
+        values[f"steps.{name}.outcome"] = "success" if runs else "skipped"
+        if runs and "uses" in step:
+            fields = {field: expressions.text(text) for field, text in step["with"].items()}
+            services.append((step["uses"], fields))
+            values[f"steps.{name}.outputs.cache-primary-key"] = fields.get("key", "")
+            values[f"steps.{name}.outputs.cache-hit"] = "true" if restored else ""
+        elif runs:
+            output = repository.tools / "output"
+            output.write_text("", encoding="utf-8")
+            variables = {field: expressions.text(text) for field, text in step.get("env", {}).items()}
+            runner = {name: text for name, text in event.items() if name.isupper()}
+            runner |= {"GITHUB_ACTION_PATH": str(ROOT / ACTION), "GITHUB_ACTIONS": "true", "GITHUB_OUTPUT": str(output)}
+            done = shell(
+                step["run"], repository, "-eo", "pipefail", **variables, **runner, GITHUB_STEP_SUMMARY=str(summary)
+            )
+            out += done.stdout + done.stderr
+            code = code or done.returncode
+            pairs = (line.split("=", 1) for line in output.read_text(encoding="utf-8").splitlines())
+            values |= {f"steps.{name}.outputs.{field}": text for field, text in pairs}
+    return Job(code, out, expressions.text(action["outputs"]["outcome"]["value"]), services)
 
 
-@pytest.mark.parametrize(("damage", "code", "outcome"), [({"known": 2}, 1, "fail"), ({}, 0, "pass")])
-def test_the_workflow_gates_what_a_change_adds(prepared, tmp_path, damage, code, outcome):
-    changed = {"used.jsonl": items(140, 1000), "größe 2.jsonl": items(140, 1000, **damage)}
-    sources, gated = workflow(repository(tmp_path / "repo", prepared, changed))
-    assert sources.splitlines() == ["negatives/größe 2.jsonl", "negatives/used.jsonl"]
-    assert gated is not None
-    assert (gated.code, gated.outputs) == (code, {"outcome": outcome}), gated
-    assert (tmp_path / "repo" / "gate.xml").is_file()
-    assert (tmp_path / "repo-tools" / "pip.log").read_text(encoding="utf-8") == "install secid[offline]\n"
+AWKWARD = ("größe 2.jsonl", "a=b.csv", "$(touch hacked);`touch hacked`'\".jsonl", "two\nlines.jsonl", "x/part-1.jsonl")
 
 
-def test_a_renamed_source_does_not_slip_through(prepared, tmp_path):
-    result = repository(tmp_path / "repo", prepared, {"renamed.jsonl": items(20)})
-    assert workflow(result, gates=False)[0] == "negatives/renamed.jsonl"
+def test_the_action_judges_what_a_change_adds_alters_or_renames(make):
+    files = dict.fromkeys(AWKWARD, items(3)) | {"edited.jsonl": items(11), "renamed.jsonl": items(20)}
+    repository = make(files)
+    job = act(repository)
+    assert (job.code, job.outcome) == (0, "pass"), job
+    assert sorted(repository.sources()) == sorted(f"negatives/{name}" for name in files)
+    assert not (repository.folder / "hacked").exists()
+    assert repository.log("pip").splitlines()[-1] == f"{ROOT}[offline]"
+    assert (ROOT / "constraints.txt").samefile(repository.log("pip").splitlines()[-2])
 
 
-def test_the_workflow_gates_nothing_where_nothing_is_added(prepared, tmp_path):
-    assert workflow(repository(tmp_path / "repo", prepared, {})) == ("", None)
+@pytest.mark.parametrize("deletes", [True, False])
+def test_a_change_without_a_source_succeeds_in_one_line(make, deletes):
+    repository = make()
+    if not deletes:
+        git(repository.folder, "switch", "-q", "--detach", "origin/main")
+    job = act(repository)
+    assert (job.code, job.outcome, job.services) == (0, "unchanged", [])
+    assert len(job.out.splitlines()) == 1
+    assert repository.log("summary") == job.out
+    assert repository.log("pip") == repository.log("secid") == ""
 
 
-def test_a_file_s_name_cannot_set_an_output(prepared, tmp_path):
-    name = "a\nEND_OF_SOURCES\nsources=b.jsonl"
-    sources, gated = workflow(repository(tmp_path / "repo", prepared, {name: items(140, 1000)}))
-    assert sources == '"negatives/a\\nEND_OF_SOURCES\\nsources=b.jsonl"'
-    assert gated is not None
-    assert gated.code == 2
+def test_each_event_has_its_commit_to_compare_with(make):
+    repository = make({"new.jsonl": items(3)})
+    both = [f"negatives/{name}.jsonl" for name in ("new", "of-another-change", "same")]
+    main = git(repository.folder, "rev-parse", "origin/main")
+    for event, inputs, sources in (
+        ({**PULL_REQUEST, "github.event.before": repository.base}, {}, both[:1]),
+        ({"github.event.merge_group.base_sha": main}, {}, both[:1]),
+        ({"github.event.before": repository.base}, {}, both),
+        (PULL_REQUEST, {"base": repository.base}, both),
+        ({}, {"sources": "negatives/same.jsonl\r\n\nname=a b.jsonl"}, ["negatives/same.jsonl", "name=a b.jsonl"]),
+    ):
+        (repository.tools / "secid.log").unlink(missing_ok=True)
+        assert act(repository, event, **inputs).code == 0, event
+        assert repository.sources() == sources, event
 
 
-def test_the_workflow_s_other_steps_are_pinned_services_and_its_cache_is_secid_s(monkeypatch):
+@pytest.mark.parametrize("event", [{}, {"GITHUB_BASE_REF": "unknown"}, {"github.event.before": "0" * 40}])
+def test_without_a_commit_to_compare_with_there_is_no_verdict(make, event):
+    job = act(make({"new.jsonl": items(3)}), event)
+    assert (job.code, job.outcome, job.services) == (2, "error", [])
+    assert "::error " in job.out
+
+
+def test_the_inputs_become_options(make):
+    repository = make({"new.jsonl": items(3)})
+    inputs = {"policy": "p.toml", "paired": "run", "encoder": "e", "against": "--help", "reports": "out/of it"}
+    assert act(repository, exit_zero="true", **inputs).code == 0
+    options = repository.arguments()
+    for name in ("policy", "paired", "encoder", "against"):
+        assert options[options.index(f"--{name}") + 1] == inputs[name]
+    assert "--exit-zero" in options
+    assert (repository.folder / "out" / "of it" / "gate.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("verdict", "inputs", "code", "outcome"),
+    [
+        ("0,pass", {}, 0, "pass"),
+        ("1,fail", {}, 1, "fail"),
+        ("1,fail", {"undecided": "warn"}, 1, "fail"),
+        ("3,undecided", {}, 3, "undecided"),
+        ("3,undecided", {"undecided": "warn"}, 0, "undecided"),
+        ("0,fail", {"exit_zero": "true"}, 0, "fail"),
+        ("0,undecided", {"exit_zero": "true"}, 0, "undecided"),
+        ("2,", {}, 2, "error"),
+        ("2,", {"undecided": "warn", "exit_zero": "true"}, 2, "error"),
+        ("3,", {"undecided": "warn"}, 2, "error"),
+        ("3,fail", {"undecided": "warn"}, 2, "error"),
+        ("1,", {}, 2, "error"),
+        ("0,", {}, 2, "error"),
+        ("0,fail", {}, 2, "error"),
+        ("137,undecided", {}, 2, "error"),
+    ],
+)
+def test_exit_codes(make, verdict, inputs, code, outcome):
+    """An internal error ends with 3 as well, before the verdict is written or while it is shown."""
+    repository = make({"new.jsonl": items(3)})
+    (repository.folder / "secid-gate").mkdir()
+    (repository.folder / "secid-gate" / "gate.json").write_text('  "outcome": "undecided",\n', encoding="utf-8")
+    job = act(repository, {**PULL_REQUEST, "FAKE_VERDICT": verdict}, **inputs)
+    assert (job.code, job.outcome) == (code, outcome), job
+    assert ("::error " in job.out) is (outcome == "error")
+    assert job.services[-1][0].startswith("actions/upload-artifact@")
+    assert job.services[-1][1]["path"] == "secid-gate"
+
+
+MODEL = ("~/.cache/huggingface/hub", f"secid-model-Linux-{FINGERPRINT}")
+EMBEDDINGS = ("~/.cache/secid", f"secid-Linux-{FINGERPRINT}-7-1")
+
+
+def caches(job: Job, verb: str) -> list[tuple[str, str]]:
+    return [(fields["path"], fields["key"]) for name, fields in job.services if f"cache/{verb}@" in name]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "restored", "kept"),
+    [
+        ("0,pass", False, [MODEL, EMBEDDINGS]),
+        ("1,fail", False, [MODEL, EMBEDDINGS]),
+        ("1,fail", True, [EMBEDDINGS]),
+        ("2,", False, []),
+    ],
+)
+def test_caches_of_the_encoder_are_kept_after_every_verdict(make, verdict, restored, kept):
+    repository = make({"new.jsonl": items(3)})
+    for name in ("secid", "huggingface/hub"):
+        (repository.tools / "home" / ".cache" / name).mkdir(parents=True)
+    job = act(repository, {**PULL_REQUEST, "FAKE_VERDICT": verdict}, restored)
+    assert caches(job, "restore") == [MODEL, EMBEDDINGS]
+    assert caches(job, "save") == kept
+
+
+def test_no_cache_is_kept_where_there_is_none(make):
+    assert caches(act(make({"new.jsonl": items(3)})), "save") == []
+
+
+def test_the_cached_folders_are_secid_s_and_the_hub_s(monkeypatch, tmp_path):
+    steps = document(f"{ACTION}/action.yml")["runs"]["steps"]
+    model, embeddings = (step["with"]["path"] for step in steps if "cache/restore" in step.get("uses", ""))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    ask = [sys.executable, "-c", "from huggingface_hub.constants import HF_HUB_CACHE; print(HF_HUB_CACHE)"]
+
+    def hub() -> Path:
+        return Path(subprocess.run(ask, check=True, capture_output=True, text=True).stdout.strip())
+
+    assert CacheFolder.of(Settings()).folder.is_relative_to(Path(embeddings).expanduser())
+    assert hub() == Path(model).expanduser()
+    job = document("docs/ci/gitlab.yml")["negatives"]
+    assert job["variables"]["XDG_CACHE_HOME"] == "$CI_PROJECT_DIR/.cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "project" / ".cache"))
+    (embeddings,), (model,) = (entry["paths"] for entry in job["cache"])
+    assert CacheFolder.of(Settings()).folder.is_relative_to(tmp_path / "project" / embeddings)
+    assert hub() == tmp_path / "project" / model
+
+
+def test_a_rejected_source_is_shown_on_every_page(make, prepared):
+    name = "a,b: %0A ::error::x\n::stop-commands::y & <z>.jsonl"
+    repository = make({name: items(140, 1000, known=2), "used.jsonl": items(140, 1000)}, prepared.baseline)
+    job = act(repository)
+    assert (job.code, job.outcome) == (1, "fail"), job
+    commands = [line for line in job.out.splitlines() if line.lstrip().startswith("::")]
+    assert {line.split(" ")[0] for line in commands} == {"::error", "::notice"}
+    (error,) = (line for line in commands if "findings.false_negative" in line)
+    properties = dict(part.split("=", 1) for part in error.split(" ", 1)[1].split("::")[0].split(","))
+    assert properties.keys() == {"title", "file", "line"}
+    assert "%250A" in properties["file"]
+    reports = repository.folder / "secid-gate"
+    suites = ElementTree.parse(reports / "gate.xml").getroot()
+    assert [suite.find("testcase/failure") is not None for suite in suites] == [True, False]
+    failures = {case.get("name") for case in suites.iter("testcase") if case.find("failure") is not None}
+    assert "findings.false_negative" in failures
+    assert (reports / "gate.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert "findings.false_negative" in repository.log("summary").replace("\\", "")  # Markdown escapes
+
+
+def test_an_undecided_source_is_a_warning(make, prepared):
+    repository = make({"used.jsonl": items(140, 1000)}, prepared.baseline)
+    (repository.folder / "secid.toml").write_text("[gate]\nminimum_queries = 1000\n", encoding="utf-8")
+    job = act(repository, undecided="warn")
+    assert (job.code, job.outcome) == (0, "undecided"), job
+    assert [line.split(" ")[0] for line in job.out.splitlines() if line.startswith("::")] == ["::warning"]
+    cases = ElementTree.parse(repository.folder / "secid-gate" / "gate.xml").getroot().iter("testcase")
+    assert "queries" in {case.get("name") for case in cases if case.find("error") is not None}
+
+
+def test_inputs_pass_through_the_environment_alone():
+    action = document(f"{ACTION}/action.yml")
+    text = (ROOT / SCRIPT).read_text(encoding="utf-8")
+    scripts = [step for step in action["runs"]["steps"] if "run" in step]
+    assert not [step for step in scripts if "${{" in step["run"]]
+    last = scripts[-1]["env"]
+    assert {name for name in action["inputs"] if any(f"inputs.{name} " in text for text in last.values())} == set(
+        action["inputs"]
+    )
+    assert set(re.findall(r"GATE_[A-Z_]+", text)) == last.keys()
+    assert scripts[0]["env"].items() <= last.items()
+
+
+def test_the_workflow_always_reports_and_has_least_permissions():
     whole = document("docs/ci/github.yml")
     (job,) = whole["jobs"].values()
-    used = [step["uses"] for step in job["steps"] if "uses" in step]
-    services = [name for name in used if not name.startswith("./")]
-    assert all(re.fullmatch(r"actions/[a-z-]+@v\d+", name) for name in services)
+    events = whole[True]  # YAML 1.1 reads "on" as a boolean
+    assert events.keys() == {"pull_request", "merge_group", "push"}
+    assert not events["pull_request"]
+    assert "if" not in job
     assert whole["permissions"] == {"contents": "read"}
-    cache = next(step["with"] for step in job["steps"] if step.get("uses", "").startswith("actions/cache@"))
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    folder = CacheFolder.of(Settings()).folder
-    assert folder.is_relative_to(Path(cache["path"]).expanduser())
-    assert filled(cache["key"], {"runner.os": "Linux", "hashFiles('secid-baseline.json')": "h", "github.run_id": "1"})
-    uploaded = next(step["with"]["path"] for step in job["steps"] if "upload" in step.get("uses", ""))
-    action = next(step["with"] for step in job["steps"] if step.get("uses") == f"./{ACTION}")
-    assert uploaded == action["junit"]
+    services = [
+        step["uses"] for step in [*job["steps"], *document(f"{ACTION}/action.yml")["runs"]["steps"]] if "uses" in step
+    ]
+    assert all(re.fullmatch(r"actions/[a-z/-]+@v\d+|OWNER/.*", name) for name in services)
+    checkout = job["steps"][0]["with"]
+    assert (checkout["fetch-depth"], checkout["persist-credentials"]) == (0, False)
 
 
-def gitlab(result: Repository, before: str = "") -> Done:
-    """The job's script as GitLab's runner joins it, with the job's variables. before: lines put in front of it."""
+def test_the_templates_pin_this_version():
+    (job,) = document("docs/ci/github.yml")["jobs"].values()
+    assert job["steps"][-1]["uses"] == f"OWNER/secid/{ACTION}@v{__version__}"
+    variables = document("docs/ci/gitlab.yml")["negatives"]["variables"]
+    assert variables["SECID_VERSION"] == f"v{__version__}"
+    assert variables["SECID_REPOSITORY"].endswith("/OWNER/secid")
+
+
+def gitlab(repository: Repository, by: str = "bash", target: str = "", **more: str) -> Any:
+    """The job's script as GitLab's runner joins it, with the job's variables, and a repository of secid in place."""
     job = document("docs/ci/gitlab.yml")["negatives"]
-    predefined = {"CI_PROJECT_DIR": str(result.folder), "CI_MERGE_REQUEST_DIFF_BASE_SHA": result.base}
-    variables = {
-        name: str(value).replace("$CI_PROJECT_DIR", str(result.folder)) for name, value in job["variables"].items()
+    variables = {name: str(text) for name, text in job["variables"].items()}
+    origin = repository.tools / "origin"
+    (origin / ACTION).mkdir(parents=True)
+    shutil.copy(ROOT / SCRIPT, origin / SCRIPT)
+    git(origin, "init", "-q")
+    commit(origin, "release")
+    git(origin, "tag", variables["SECID_VERSION"])
+    rewrite = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.{origin.as_uri()}.insteadOf",
+        "GIT_CONFIG_VALUE_0": variables["SECID_REPOSITORY"],
     }
-    return shell("\n".join([before, *job["script"]]), result.folder, "-eo", "pipefail", **predefined, **variables)
+    variables["XDG_CACHE_HOME"] = variables["XDG_CACHE_HOME"].replace("$CI_PROJECT_DIR", str(repository.folder))
+    variables |= {"CI_MERGE_REQUEST_DIFF_BASE_SHA": repository.base, "CI_MERGE_REQUEST_TARGET_BRANCH_SHA": target}
+    flags = ("-eo", "pipefail") if by == "bash" else ("-e",)
+    return shell("\n".join(job["script"]), repository, *flags, by=by, **variables, **rewrite, **more)
 
 
-def test_the_gitlab_job_gates_what_a_change_adds(prepared, tmp_path):
-    changed = {"used.jsonl": items(140, 1000), "größe 2.jsonl": items(140, 1000, known=2)}
-    result = repository(tmp_path / "repo", prepared, changed)
-    done = gitlab(result)
-    assert done.code == 1, done
-    job = document("docs/ci/gitlab.yml")["negatives"]
-    for path in (job["artifacts"]["reports"]["junit"], *job["artifacts"]["paths"]):
-        assert (result.folder / path).exists(), path
-    assert job["cache"]["paths"] == [
-        ".cache/secid"
-    ]  # rows of a file of vectors are not cached, so none is written here
-    assert job["variables"]["XDG_CACHE_HOME"] == "$CI_PROJECT_DIR/.cache"
-    assert "gone" not in done.out
-    assert (tmp_path / "repo-tools" / "pip.log").read_text(encoding="utf-8") == "install secid[offline]\n"
+SHELLS = ["bash", pytest.param("dash", marks=pytest.mark.skipif(not shutil.which("dash"), reason="needs dash"))]
 
 
-def test_the_gitlab_job_may_end_undecided(prepared, tmp_path):
-    result = repository(tmp_path / "repo", prepared, {"new.jsonl": items(140, 1000)})
-    (result.folder / "secid.toml").write_text("[gate.score]\ntolerance_nats = 0.0\n", encoding="utf-8")
-    assert gitlab(result).code == document("docs/ci/gitlab.yml")["negatives"]["allow_failure"]["exit_codes"] == 3
+@pytest.mark.parametrize("by", SHELLS)
+def test_the_gitlab_job_judges_what_a_change_adds(make, by):
+    repository = make(dict.fromkeys(AWKWARD, items(3)))
+    done = gitlab(repository, by, target="origin/main")
+    assert done.returncode == 0, done
+    assert sorted(repository.sources()) == sorted(f"negatives/{name}" for name in AWKWARD)
+    assert "--annotations" not in repository.arguments()
+    artifacts = document("docs/ci/gitlab.yml")["negatives"]["artifacts"]
+    for path in (artifacts["reports"]["junit"], *artifacts["paths"]):
+        assert (repository.folder / path).is_file(), path
 
 
-@pytest.mark.parametrize("left", ["", '{"outcome": "fail"}'])
-def test_an_internal_error_is_no_warning_of_the_gitlab_job(prepared, tmp_path, left):
-    """A crash before the verdict is written, and one while a failed one is shown."""
-    result = repository(tmp_path / "repo", prepared, {"new.jsonl": items(140, 1000)})
-    (result.folder / "gate.json").write_text('{"outcome": "not_evaluated"}', encoding="utf-8")  # of another run
-    write = f"printf '%s' '{left}' > gate.json; " if left else ""
-    assert gitlab(result, f"secid() {{ {write}return 3; }}").code == 2
-    undecided = """secid() { printf '{"outcome": "not_evaluated"}' > gate.json; return 3; }"""
-    assert gitlab(result, undecided).code == 3
+def test_the_gitlab_job_compares_a_branch_with_where_it_began(make):
+    repository = make({"new.jsonl": items(3)})
+    git(repository.folder, "switch", "-q", "--detach", "change")
+    assert gitlab(repository).returncode == 0
+    assert repository.sources() == ["negatives/new.jsonl"]
 
 
-def test_the_gitlab_job_gates_nothing_where_nothing_is_added(prepared, tmp_path):
-    done = gitlab(repository(tmp_path / "repo", prepared, {}))
-    assert (done.code, done.out) == (0, "")
+def test_the_action_compares_a_branch_with_where_it_began(make):
+    repository = make({"new.jsonl": items(3)})
+    git(repository.folder, "switch", "-q", "--detach", "change")
+    assert act(repository).code == 0
+    assert repository.sources() == ["negatives/new.jsonl"]
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("1,fail", 1), ("2,", 2), ("3,undecided", 3), ("3,", 2), ("3,fail", 2)])
+def test_only_an_undecided_source_is_a_warning_of_the_gitlab_job(make, verdict, code):
+    assert gitlab(make({"new.jsonl": items(3)}), FAKE_VERDICT=verdict).returncode == code
+    assert document("docs/ci/gitlab.yml")["negatives"]["allow_failure"] == {"exit_codes": 3}
+
+
+def test_the_gitlab_job_succeeds_where_nothing_changed(make):
+    repository = make()
+    done = gitlab(repository, target="origin/main")
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
+    assert repository.log("pip") == repository.log("secid") == ""
+    (rule,) = document("docs/ci/gitlab.yml")["negatives"]["rules"]
+    assert rule.keys() == {"if"}
+
+
+def test_a_failed_installation_is_no_verdict(make):
+    repository = make({"new.jsonl": items(3)})
+    program(repository.tools / "pip", "#!/bin/sh\nexit 3\n")
+    assert gitlab(repository).returncode == 2
+
+
+@pytest.mark.skipif(not shutil.which("shellcheck"), reason="needs shellcheck")
+def test_shellcheck():
+    done = subprocess.run(["shellcheck", str(ROOT / SCRIPT)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def hook() -> dict[str, Any]:
@@ -287,14 +513,23 @@ def hook() -> dict[str, Any]:
     return result
 
 
-@pytest.mark.parametrize(("source", "code"), [("random.jsonl", 0), ("poisoned.jsonl", 1)])
-def test_the_hook_checks_a_file(tmp_path, source, code):
+def check(folder: Path, *paths: str) -> Any:
     """pre-commit runs the entry, the arguments and the files of the commit, in this order."""
-    (tmp_path / "negatives").mkdir()
-    shutil.copy(FIXTURES / "sources" / source, tmp_path / "negatives" / source)
-    words = [*shlex.split(hook()["entry"]), *hook()["args"], f"negatives/{source}"]
-    done = shell(shlex.join(words), tmp_path)
-    assert done.code == code, done
+    repository = Repository(folder, tools(folder, verdict=True), "")
+    return shell(shlex.join([*shlex.split(hook()["entry"]), *hook()["args"], *paths]), repository)
+
+
+def test_the_hook_installs_nothing_and_fails_on_every_defect():
+    assert hook()["language"] == "system"
+    names = {argument.removeprefix("--fail-on=") for argument in hook()["args"]}
+    assert names == {*DEFECTS, "malformed_rows"}
+
+
+@pytest.mark.parametrize(("damage", "code"), [({}, 0), ({"preamble": 2}, 1)])
+def test_the_hook_checks_a_file(tmp_path, damage, code):
+    write_rows(tmp_path / "negatives" / "a b.jsonl", items(40, **damage))
+    done = check(tmp_path, "negatives/a b.jsonl")
+    assert done.returncode == code, done
 
 
 def test_the_hook_checks_two_files_of_one_name(tmp_path):
@@ -302,12 +537,11 @@ def test_the_hook_checks_two_files_of_one_name(tmp_path):
     for path, source in zip(paths, ("random.jsonl", "poisoned.jsonl"), strict=True):
         (tmp_path / path).parent.mkdir(parents=True)
         shutil.copy(FIXTURES / "sources" / source, tmp_path / path)
-    words = [*shlex.split(hook()["entry"]), *hook()["args"]]
-    assert shell(shlex.join([*words, paths[0]]), tmp_path).code == 0
-    done = shell(shlex.join([*words, *paths]), tmp_path)
-    assert done.code == 1
-    assert "train/negatives/new" in done.out
-    assert "dev/negatives/new" in done.out
+    assert check(tmp_path, paths[0]).returncode == 0
+    done = check(tmp_path, *paths)
+    assert done.returncode == 1
+    assert "train/negatives/new" in done.stdout
+    assert "dev/negatives/new" in done.stdout
 
 
 @pytest.mark.parametrize(

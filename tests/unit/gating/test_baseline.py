@@ -20,13 +20,13 @@ from secid.gating.baseline import (
     table_path,
     to_json,
 )
-from tests.snapshots import refusal
-from tests.unit.gating.conftest import ENCODER, baseline_of, sample, source_of
+from tests.snapshots import Snapshot, refusal, situations
+from tests.unit.gating.conftest import ENCODER, baseline_of, source_of
 
 
 @pytest.fixture
 def baseline():
-    return baseline_of(own=source_of(sample()))
+    return baseline_of(own=source_of())
 
 
 def test_there_and_back(baseline):
@@ -48,10 +48,11 @@ def test_rounding_noise_makes_no_diff(baseline):
         ("[]", "schema_version"),
         ("{}", "schema_version"),
         ("not json", "JSON document"),
-        ('{"schema_version": "1.0", "sour', "JSON document"),
+        ('{"schema_version": "2.0", "sour', "JSON document"),
         pytest.param("[" * 100_000, "JSON document", id="deep"),
-        ('{"schema_version": "2.0"}', "version 2.0"),
-        ('{"schema_version": "1.9"}', "secid_version"),
+        ('{"schema_version": "1.0"}', "version 1.0"),
+        ('{"schema_version": "3.0"}', "version 3.0"),
+        ('{"schema_version": "2.9"}', "secid_version"),
     ],
 )
 def test_other_documents_are_refused(text, part):
@@ -68,7 +69,7 @@ def test_a_baseline_without_sources(baseline):
 
 
 def test_a_newer_minor_version_is_read(baseline):
-    document = json.loads(to_json(baseline)) | {"schema_version": "1.7", "added": 1}
+    document = json.loads(to_json(baseline)) | {"schema_version": "2.7", "added": 1}
     assert from_json(json.dumps(document), "b.json").sources.keys() == {"own"}
 
 
@@ -118,18 +119,16 @@ def test_changes_are_listed(baseline):
     ("field", "value", "path"),
     [
         (("n_queries",), 0, "n_queries"),
-        (("tails",), {}, "tails.low"),
-        (("means",), {}, "means.consistency"),
-        (("effective_rank",), {}, "effective_rank.10"),
         (("score_nats",), float("nan"), "score_nats"),
         (("standard_error_nats",), float("inf"), "standard_error_nats"),
-        (("means", "close"), {"value": 0.1, "standard_error": float("inf")}, "means.close.standard_error"),
-        (("bias_nats",), float("inf"), "bias_nats"),
+        (("hardness", "standard_error"), float("inf"), "hardness.standard_error"),
+        (("findings", "hub", "value"), float("nan"), "findings.hub.value"),
+        (("findings", "invented"), {"value": 0.1, "standard_error": 0.1, "n_queries": 9}, "findings.invented"),
         (("interval_95",), [float("nan"), 1.0], "interval_95"),
-        (("tails", "low"), float("nan"), "tails.low"),
-        (("tails", "high"), float("inf"), "tails.high"),
-        (("effective_rank", "1000"), float("nan"), "effective_rank.1000"),
-        (("effective_rank", "10"), float("inf"), "effective_rank.10"),
+        (("unrelated", "bound"), float("nan"), "unrelated.bound"),
+        (("unrelated", "share", "value"), float("inf"), "unrelated.share.value"),
+        (("mojibake",), float("nan"), "mojibake"),
+        (("languages", "en"), float("inf"), "languages.en"),
     ],
 )
 def test_a_number_that_no_run_gives_is_named(baseline, field, value, path):
@@ -167,7 +166,7 @@ def test_a_setting_that_no_run_can_have_is_named(baseline, name, value, part):
 
 
 @pytest.mark.parametrize(
-    "text", ['{"schema_version": "2.0"}', '{"schema_version": "1.0", "sour', '{"schema_version": "1.9"}']
+    "text", ['{"schema_version": "1.0"}', '{"schema_version": "2.0", "sour', '{"schema_version": "2.9"}']
 )
 def test_the_remedy_for_an_unreadable_baseline_is_not_an_update(text):
     with pytest.raises(InputError) as caught:
@@ -184,3 +183,27 @@ def test_a_pipe_is_not_a_baseline(tmp_path):
 def test_an_unset_value_is_not_shown_as_none(baseline):
     before = replace(baseline, settings={**baseline.settings, "first_k": None})
     assert differences(before, {**before.settings, "first_k": 3}) == ["first_k: baseline not set, now 3"]
+
+
+def test_baselines_that_are_refused(tmp_path, baseline, snapshot: Snapshot):
+    whole, path = to_json(baseline), tmp_path / "b.json"
+    texts = {
+        "no version": "{}",
+        "an earlier version": '{"schema_version": "1.0"}',
+        "another document": '{"schema_version": "2.9"}',
+        "a number that is none": whole.replace('"score_nats": 0.3', '"score_nats": NaN'),
+    }
+    messages = {
+        name: refusal(lambda text=text: from_json(text, "b.json"), InputError, "b.json") for name, text in texts.items()
+    }
+    messages["no file"] = refusal(lambda: read_baseline(path), InputError, path)
+    messages["a folder"] = refusal(lambda: read_baseline(tmp_path), InputError, tmp_path)
+    messages["no table"] = refusal(lambda: check_table(path, baseline), InputError, table_path(path))
+    table_path(path).write_bytes(b"other")
+    messages["another table"] = refusal(lambda: check_table(path, baseline), InputError, table_path(path))
+    lines = differences(baseline, {**baseline.settings, "seed": 3}, replace(ENCODER, fingerprint="g"))
+    messages["another seed"] = refusal(lambda: refuse_differences(lines, "b.json"), UsageError, "b.json")
+    snapshot(
+        "baseline-refusals.txt",
+        situations({name: text.replace(str(tmp_path), "WORK") for name, text in messages.items()}),
+    )

@@ -1,4 +1,4 @@
-"""Pages of a verdict: hostile names and texts do nothing, limits of the services are kept."""
+"""Pages of a verdict: word for word, with hostile names and texts, and within the limits of the services."""
 
 from __future__ import annotations
 
@@ -6,141 +6,198 @@ import io
 import json
 import os
 from dataclasses import replace
+from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
 
-from secid.errors import UsageError
-from secid.gating.policy import CHECK_NAMES
 from secid.pages.annotations import PER_LEVEL, SUMMARY_BYTES, append_step_summary, github_annotations
-from secid.pages.explain import explained
 from secid.pages.gate_page import GATE_FORMATS, gate_page, verdict_json
 from secid.pages.junit import to_junit
 from secid.pages.terminal import print_page
-from secid.results.gate import Check, CheckExample, GateVerdict, SourceVerdict, overall
+from secid.results.gate import Check, CheckExample, GateVerdict, overall
+from tests.snapshots import Snapshot, situations
+from tests.unit.gating.conftest import UNKNOWN, check, verdict
 
-HOSTILE = "a%b\r\n::error::x,y:z \x1b[31m<img src=x> |`@user` ]]> \x00\u202e##[command]"
+ROW = CheckExample(path="new/dense-2025-11.jsonl", line=7, query="how to bake", negative="Knead it.", note="s_qn 0.912")
+QUERIES = check(
+    "queries", "undecided", unit="count", measured=60.0, interval_95=None, limit=100.0, n=60, n_queries_needed=100
+)
+SHARE = {"unit": "share", "side": "at most", "n": 2000, "reference": "dense"}
+NOTICE = check(
+    "findings.hub",
+    "pass",
+    measured=0.08,
+    interval_95=(0.06, 0.1),
+    limit=0.05,
+    before=0.02,
+    notice=True,
+    basis="extreme",
+    **SHARE,
+)
+EXCUSED = check(
+    "findings.truncated",
+    "undecided",
+    measured=None,
+    interval_95=None,
+    limit=0.1,
+    reason="too many texts",
+    excused=True,
+    **SHARE,
+)
+CHECKS = (
+    QUERIES,
+    check(basis="extreme", reference="bm25", before=0.5, examples=(ROW,) * 2),
+    check("languages", measured=0.3, interval_95=None, limit=0.05, basis="source", **SHARE),
+    check("encoding", "pass", measured=0.0, interval_95=None, limit=0.05, before=0.0, basis="extreme", **SHARE),
+    check(
+        "findings.false_negative", measured=0.05, interval_95=None, limit=0.01, before=0.0, basis="median", **SHARE
+    ),
+    NOTICE,
+    check(
+        "findings.weak_positive", "undecided", measured=0.03, interval_95=(0.01, 0.08), limit=0.04,
+        n_queries_needed=150, before=0.01, basis="extreme", **SHARE,
+    ),
+    EXCUSED,
+    check("findings.query_without_tokens", "undecided", measured=None, limit=0.1, reason="no tokenizer", **SHARE),
+    check(
+        "drift.score_nats", unit="nats", measured=-0.2, interval_95=(-0.22, -0.18), limit=0.035, reference="dense",
+        before=0.5, basis="source", side="within ±",
+    ),
+    check(
+        "drift.unrelated", "undecided", unit="share", measured=0.04, interval_95=(0.01, 0.07), limit=0.042, n_shared=55,
+        reference="dense", before=0.02, basis="source", side="within ±",
+    ),
+    check("new_source", "undecided", unit="", measured=None, interval_95=None, side="", limit=None),
+)  # fmt: skip
+VERDICT = verdict(*CHECKS)
 
 
-def check(name: str = "score", outcome: str = "fail", **more) -> Check:
-    row = CheckExample(path=f"{HOSTILE}.jsonl", line=3, query=HOSTILE, negative=HOSTILE, note=HOSTILE)
-    fields = {"message": f"measured {HOSTILE}", "what_to_do": HOSTILE, "examples": (row,) * 3, **more}
-    return Check(name=name, outcome=outcome, unit="nats", measured=0.1, interval_95=(0.0, 0.2), limit=0.3, **fields)
+def printed(shown: GateVerdict, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    print_page(console, gate_page(shown))
+    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def verdict(*checks: Check, name: str = HOSTILE, outcome: str = "fail", n: int = 1) -> GateVerdict:
-    source = SourceVerdict(
-        name=name,
-        paths=(f"{name}.jsonl",),
-        outcome=outcome,
-        n_read=12,
-        n_used=8,
-        skipped={"no_negatives": 4},
-        dropped_negatives={"empty_negative": 3},
-        n_not_sampled=2,
-        n_records=5,
-        n_queries=5,
-        n_negatives=25,
-        eci_nats=0.3,
-        interval_95=(0.2, 0.4),
-        previous=None,
-        findings=(),
-        checks=checks,
+@pytest.mark.parametrize("width", [80, 60])
+def test_a_verdict_on_the_terminal(width: int, snapshot: Snapshot):
+    pages = {
+        "rejected": VERDICT,
+        "undecided": verdict(
+            QUERIES, check("encoding", "pass", measured=0.0, limit=0.05, **SHARE), outcome="undecided"
+        ),
+        "accepted": verdict(NOTICE, EXCUSED, outcome="pass", exit_zero=True, paired="run"),
+    }
+    text = situations({name: printed(page, width) for name, page in pages.items()})
+    assert max(map(len, text.splitlines())) <= width + 2
+    snapshot("gate-80.txt" if width == 80 else "gate-60.txt", text)
+
+
+def test_a_verdict_in_markdown(snapshot: Snapshot):
+    snapshot("gate.md", GATE_FORMATS[".md"](VERDICT))
+
+
+def test_a_verdict_for_services(snapshot: Snapshot):
+    snapshot("gate.xml", to_junit(VERDICT))
+    snapshot("gate-annotations.txt", "\n".join(github_annotations(VERDICT)) + "\n")
+
+
+HOSTILE_ROW = CheckExample(path=f"{UNKNOWN}.jsonl", line=3, query=UNKNOWN, negative=UNKNOWN, note=UNKNOWN)
+
+
+def hostile(outcome: str = "fail", n: int = 1) -> GateVerdict:
+    """Every text that comes from outside is hostile."""
+    fields = {"reference": UNKNOWN, "before": 0.5, "basis": "every", "examples": (HOSTILE_ROW,) * 3}
+    checks = (
+        check(**fields),
+        check("findings.inversion", "undecided", reason=UNKNOWN, **{**fields, **SHARE}),
+        check("drift.score_nats", **{**fields, "unit": "nats"}),
     )
-    return GateVerdict(
-        schema_version="1.0",
-        secid_version="0.1.0",
-        outcome=outcome,
-        baseline="b.json",
-        policy_from="secid.toml",
-        policy={},
-        paired=None,
-        encoder="tiny",
-        sources=(source,) * n,
-        notes=(HOSTILE,),
-        timing={},
-    )
+    whole = verdict(*checks, name=UNKNOWN, outcome=outcome, baseline=UNKNOWN, policy_from=UNKNOWN, encoder=UNKNOWN)
+    source = replace(whole.sources[0], previous=UNKNOWN, paths=(f"{UNKNOWN}.jsonl",))
+    return replace(whole, sources=(source,) * n)
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+
+
+def test_hostile_texts_do_nothing_on_a_page():
+    page = Tags()
+    page.feed(GATE_FORMATS[".html"](hostile()))
+    assert "img" not in page.tags
+    assert page.tags.count("html") == 1
+    for text in (GATE_FORMATS[".md"](hostile()), printed(hostile(n=2), 60), to_junit(hostile())):
+        assert not set("\x00\x1b\u202e") & set(text)
+        assert not any(line.lstrip().startswith("::") for line in text.splitlines())
+    for text in (GATE_FORMATS[".md"](hostile()), to_junit(hostile())):
+        assert "<img" not in text
+    markdown = GATE_FORMATS[".md"](hostile())
+    assert "@user" not in markdown
+    assert "##[" not in printed(hostile(), 80)
+    rows = [line for line in markdown.splitlines() if line.startswith("| hardness")]
+    assert [line.count("|") - line.count("\\|") for line in rows] == [6]
+    assert json.loads(verdict_json(hostile()))["sources"][0]["name"] == UNKNOWN
 
 
 def test_annotations_are_one_line_each_and_escaped():
-    lines = github_annotations(verdict(check(), check("drift.close", "not_evaluated")))
-    assert [line.split(" ")[0] for line in lines] == ["::error", "::warning"]
+    lines = github_annotations(hostile())
+    assert [line.split(" ")[0] for line in lines] == ["::error", "::error", "::warning"]
     for line in lines:
         assert not set("\r\n\x1b\x00\u202e") & set(line)
         head, _, message = line.removeprefix("::").partition("::")
-        assert "%25" in head
-        assert "%3A" in head
-        assert "%2C" in head
-        assert "line=3" in head
+        assert all(part in head for part in ("%25", "%3A", "%2C", "line=3"))
         assert "%0A" in message
         assert "%" not in message.replace("%25", "").replace("%0A", "").replace("%0D", "")
 
 
 def test_annotations_keep_within_ten_a_level_and_say_so():
-    lines = github_annotations(verdict(*[check(f"check {n}") for n in range(25)]))
+    lines = github_annotations(verdict(*[check()] * 25))
     assert len(lines) == PER_LEVEL
     assert "16 more" in lines[-1]
-    assert len(github_annotations(verdict(*[check(f"check {n}") for n in range(10)]))) == 10
+    assert ".." not in lines[-1]
+    assert len(github_annotations(verdict(*[check()] * 10))) == 10
 
 
-def test_a_pass_is_a_notice_and_an_excused_check_is_silent():
-    lines = github_annotations(
-        verdict(check(outcome="pass"), check("drift", "not_evaluated", excused=True), outcome="pass")
-    )
-    assert len(lines) == 1
-    assert lines[0].startswith("::notice ")
+def test_annotations_have_a_level_for_each_outcome():
+    levels = [line.split(" ")[0] for line in github_annotations(VERDICT)]
+    assert levels == ["::error"] * 4 + ["::warning"] * 3 + ["::notice"]
+    accepted = github_annotations(verdict(check(outcome="pass"), EXCUSED, outcome="pass"))
+    assert [line.split(" ")[0] for line in accepted] == ["::notice"]
 
 
 def test_a_long_message_is_cut():
-    (line,) = github_annotations(verdict(check(message="é" * 10_000)))
+    (line,) = github_annotations(
+        verdict(check("drift.score_nats", unit="nats", reference="é" * 10_000, before=1.0, basis="source"))
+    )
     assert len(line.encode()) < 6000
 
 
 def test_junit_is_well_formed_and_counts():
-    checks = (check(), check("b", "not_evaluated"), check("c", "not_evaluated", excused=True), check("d", "pass"))
-    root = ElementTree.fromstring(to_junit(verdict(*checks)))
-    assert (root.get("tests"), root.get("failures"), root.get("errors"), root.get("skipped")) == ("4", "1", "1", "1")
-    assert len(root.findall(".//testcase/failure")) == 1
-    text = to_junit(verdict(*checks))
-    assert not set("\x00\x1b\u202e") & set(text)
-    assert "<img" not in text
+    for text in (to_junit(VERDICT), to_junit(hostile())):
+        ElementTree.fromstring(text)
+    root = ElementTree.fromstring(to_junit(VERDICT))
+    assert [root.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["12", "4", "5", "1"]
+    assert len(root.findall(".//testcase/failure")) == 4
 
 
-def test_markdown_cannot_be_broken_by_a_name():
-    page = GATE_FORMATS[".md"](verdict(check(), check("b", "pass")))
-    assert "<img" not in page
-    assert "@user" not in page
-    assert "\x1b" not in page
-    for line in page.splitlines():
-        assert not line.startswith("::")
-        if line.startswith("| score"):
-            assert line.count("|") - line.count("\\|") == 6
-
-
-def test_no_line_of_the_terminal_is_a_command_for_the_log():
-    out = io.StringIO()
-    print_page(
-        Console(file=out, width=60, highlight=False), gate_page(verdict(check(), check("b", "not_evaluated"), n=2))
-    )
-    text = out.getvalue()
-    assert not any(line.lstrip().startswith("::") for line in text.splitlines())
-    assert "##[" not in text
-    assert "\x1b" not in text
-
-
-def test_json_holds_the_verdict():
-    document = json.loads(verdict_json(verdict(check())))
-    assert document["sources"][0]["name"] == HOSTILE
-    assert document["sources"][0]["checks"][0]["outcome"] == "fail"
+def test_too_few_queries_are_said_once_on_every_page():
+    for text in (printed(VERDICT, 400), GATE_FORMATS[".md"](VERDICT), "\n".join(github_annotations(VERDICT))):
+        assert text.count("too few for") == 1
 
 
 def test_the_step_summary_is_appended_and_fits(tmp_path):
     path = tmp_path / "summary.md"
     path.write_text("before\n", encoding="utf-8")
-    assert append_step_summary(verdict(check()), {"GITHUB_STEP_SUMMARY": str(path)})
+    assert append_step_summary(VERDICT, {"GITHUB_STEP_SUMMARY": str(path)})
     assert path.read_text(encoding="utf-8").startswith("before\n# Gate")
-    big = verdict(*[check(f"check {n}") for n in range(2000)])
+    big = verdict(*[check(examples=(ROW,) * 3)] * 3000)
     assert append_step_summary(big, {"GITHUB_STEP_SUMMARY": str(path)})
     assert path.stat().st_size <= SUMMARY_BYTES
     assert path.read_text(encoding="utf-8").rstrip().endswith("has it.")
@@ -151,65 +208,59 @@ def test_the_step_summary_is_appended_and_fits(tmp_path):
     ("outcomes", "expected", "code"),
     [
         (["pass", "pass"], "pass", 0),
-        (["pass", "not_evaluated"], "not_evaluated", 3),
-        (["not_evaluated", "fail"], "fail", 1),
-        ([], "not_evaluated", 3),
+        (["pass", "undecided"], "undecided", 3),
+        (["undecided", "fail"], "fail", 1),
+        ([], "undecided", 3),
     ],
 )
 def test_exit_codes(outcomes, expected, code):
     assert overall(outcomes) == expected
-    assert replace(verdict(), outcome=overall(outcomes)).exit_code == code
+    assert replace(VERDICT, outcome=overall(outcomes)).exit_code == code
+    assert replace(VERDICT, outcome=overall(outcomes), exit_zero=True).exit_code == 0
 
 
-def test_every_page_tells_what_was_left_out():
-    found = verdict(check(outcome="pass"), outcome="pass")
-    console = Console(file=io.StringIO(), width=400)
-    print_page(console, gate_page(found))
-    told = "left out 4 rows (no negatives 4); left out 3 negatives (empty negative 3); 2 records not sampled"
-    assert told in console.file.getvalue()
-    assert told in GATE_FORMATS[".md"](found)
-    assert told in to_junit(found)
-    assert any(told in line for line in github_annotations(found))
-    (source,) = json.loads(verdict_json(found))["sources"]
-    assert (source["n_read"], source["skipped"], source["n_not_sampled"]) == (12, {"no_negatives": 4}, 2)
+@pytest.mark.parametrize(
+    ("outcome", "excused", "holds"),
+    [("fail", False, True), ("undecided", False, True), ("undecided", True, False), ("pass", False, False)],
+)
+def test_what_keeps_a_source_from_passing(outcome, excused, holds):
+    assert Check(name="hardness", outcome=outcome, excused=excused).holds_up is holds
+
+
+def test_every_page_says_what_was_left_out():
+    accepted = verdict(check(outcome="pass"), outcome="pass")
+    left_out = "left out 12 rows (no negatives 12); left out 3 negatives (empty negative 3); 2 records not sampled"
+    for page in (
+        printed(accepted, 400),
+        GATE_FORMATS[".md"](accepted),
+        to_junit(accepted),
+        *github_annotations(accepted),
+    ):
+        assert left_out in page
 
 
 @pytest.mark.parametrize("width", [60, 80, 400])
 def test_no_number_of_the_table_is_cut(width):
-    wide = check("findings.a_name_of_a_check_that_is_long", limit_text="within ±0.0123456 (any)")
-    wide = replace(wide, interval_95=(-12.0, 99.5))
-    console = Console(file=io.StringIO(), width=width, highlight=False)
-    print_page(console, gate_page(verdict(wide, check("b", "not_evaluated", message="m", what_to_do="w", examples=()))))
-    text = console.file.getvalue()
-    for cell in (wide.name, "within ±0.0123456 (any)", "0.1000", "−12.00 to 99.50", "undecided"):
+    wide = check("findings.query_without_tokens", interval_95=(-12.0, 99.5), side="within ±", limit=0.0123456)
+    text = printed(verdict(wide, QUERIES), width)
+    for cell in (wide.name, "within ±0.0123456", "0.31", "−12.00 to 99.50", "undecided"):
         assert cell in text
 
 
 def test_a_row_that_was_left_out_has_its_reason():
     row = CheckExample(path="a.jsonl", line=3, query="", negative="", note="left out: no positive")
-    console = Console(file=io.StringIO(), width=200, highlight=False)
-    print_page(console, gate_page(verdict(check(examples=(row,)))))
-    (line,) = [line for line in console.file.getvalue().splitlines() if line.startswith("    a.jsonl:3: ")]
+    (line,) = [
+        line for line in printed(verdict(replace(QUERIES, examples=(row,))), 200).splitlines() if "a.jsonl:3: " in line
+    ]
     assert "left out: no positive" in line
 
 
-def test_names_of_checks_are_explained():
-    for name in CHECK_NAMES:
-        assert len(*explained(name).values()) > 1
-    with pytest.raises(UsageError):
-        explained("findings.nothing")
-
-
-def test_every_page_marks_a_trial_period_and_vacuous_limits():
-    trial = replace(verdict(check(outcome="pass", vacuous=True), outcome="fail"), exit_zero=True)
-    assert (trial.exit_code, replace(trial, exit_zero=False).exit_code) == (0, 1)
-    console = Console(file=io.StringIO(), width=300, highlight=False)
-    print_page(console, gate_page(trial))
-    for page in (console.file.getvalue(), GATE_FORMATS[".md"](trial), to_junit(trial)):
+def test_every_page_marks_a_trial_period():
+    trial = replace(VERDICT, exit_zero=True)
+    for page in (printed(trial, 300), GATE_FORMATS[".md"](trial), to_junit(trial)):
         assert "--exit-zero" in page
-    assert "--exit-zero" not in to_junit(replace(trial, exit_zero=False))
+    assert "--exit-zero" not in to_junit(VERDICT)
     assert json.loads(verdict_json(trial))["exit_zero"] is True
-    assert "1 with a limit that nothing can fail" in console.file.getvalue()
 
 
 def test_a_name_that_is_not_utf_8_is_written():

@@ -9,30 +9,31 @@ import sys
 import pytest
 
 from secid.errors import SettingsError, UsageError
-from secid.gating.policy import CHECK_NAMES, Policy, parse_policy, read_policy
+from secid.gating.policy import CHECK_NAMES, LIMITED, Policy, parse_policy, read_policy
+from secid.pages.explain import explained
 from secid.results.document import schema_of
 from secid.settings import resolve
-from tests.snapshots import refusal
+from tests.snapshots import Snapshot, refusal, situations
 
 
 @pytest.mark.parametrize(
     ("table", "part", "remedy"),
     [
-        ({"minimum_record": 5}, "unknown key 'minimum_record'", "did you mean 'minimum_records'?"),
+        ({"minimum_querie": 5}, "unknown key 'minimum_querie'", "did you mean 'minimum_queries'?"),
+        ({"minimum_records": 5}, "unknown key 'minimum_records'", "minimum_queries"),
+        ({"score": {"tolerance_nats": 0.1}}, "unknown key 'score'", ""),
         ({"findings": {"repeats": 0.1}}, "unknown key 'findings.repeats'", "did you mean 'repeat'?"),
         ({"findings": {"zzz": 0.1}}, "unknown key 'findings.zzz'", "known: false_negative, near_copy"),
         ({"findings": {"empty": 1.5}}, "findings.empty = 1.5 ", '"off"'),
         ({"findings": {"empty": True}}, "findings.empty = True ", '"off"'),
-        ({"score": {"tolerance_nats": "none"}}, "score.tolerance_nats = 'none' ", '"off"'),
-        ({"score": {"against": "first"}}, "score.against = 'first' ", None),
-        ({"score": {"against": "named"}}, "score.named", None),
-        ({"controls": {"differ_from": ["bm25"]}}, "controls.differ_from = 'bm25' ", None),
-        ({"diversity": {"budget": 5}}, "diversity.budget = 5 ", None),
-        ({"allow_not_evaluated": ["scor"]}, "'scor' in allow_not_evaluated", "did you mean 'score'?"),
-        ({"minimum_records": 0}, "minimum_records = 0 ", None),
-        ({"score": 3}, "score = 3 ", None),
-        ({"score": "off"}, "score = 'off' ", "[gate.score]"),
-        ({"controls": {"differ_from": ["random", "random"]}}, "controls.differ_from lists", "once"),
+        ({"drift": {"score_nats": "none"}}, "drift.score_nats = 'none' ", '"off"'),
+        ({"hardness_minimum": "none"}, "hardness_minimum = 'none' ", '"off"'),
+        ({"new_source": "review"}, "new_source = 'review' ", None),
+        ({"defect_tolerance": 1.0}, "defect_tolerance = 1.0 ", None),
+        ({"names": {"a": 3}}, "names", None),
+        ({"allow_undecided": ["hardnes"]}, "'hardnes' in allow_undecided", "did you mean 'hardness'?"),
+        ({"minimum_queries": 0}, "minimum_queries = 0 ", None),
+        ({"drift": "off"}, "drift = 'off' ", "[gate.drift]"),
         ([], " list,", None),
     ],
 )
@@ -47,15 +48,15 @@ def test_refusals(table, part, remedy):
 
 def test_where_it_is_read(tmp_path):
     assert read_policy(None, tmp_path) == (Policy(), "derived from the baseline")
-    (tmp_path / "pyproject.toml").write_text("[tool.secid.gate]\nminimum_records = 7\n", encoding="utf-8")
-    assert read_policy(None, tmp_path)[0].minimum_records == 7
+    (tmp_path / "pyproject.toml").write_text("[tool.secid.gate]\nminimum_queries = 7\n", encoding="utf-8")
+    assert read_policy(None, tmp_path)[0].minimum_queries == 7
     (tmp_path / "secid.toml").write_text("seed = 1\n", encoding="utf-8")
-    assert read_policy(None, tmp_path)[0].minimum_records == 7
-    (tmp_path / "secid.toml").write_text("[gate]\nminimum_records = 8\n", encoding="utf-8")
-    assert read_policy(None, tmp_path)[0].minimum_records == 8
-    for name, text in (("a.toml", "minimum_records = 9\n"), ("b.toml", "[gate]\nminimum_records = 9\n")):
+    assert read_policy(None, tmp_path)[0].minimum_queries == 7
+    (tmp_path / "secid.toml").write_text("[gate]\nminimum_queries = 8\n", encoding="utf-8")
+    assert read_policy(None, tmp_path)[0].minimum_queries == 8
+    for name, text in (("a.toml", "minimum_queries = 9\n"), ("b.toml", "[gate]\nminimum_queries = 9\n")):
         (tmp_path / name).write_text(text, encoding="utf-8")
-        assert read_policy(tmp_path / name)[0].minimum_records == 9
+        assert read_policy(tmp_path / name)[0].minimum_queries == 9
 
 
 def test_a_missing_file_and_one_that_is_not_toml_are_refused(tmp_path):
@@ -72,10 +73,14 @@ def test_the_schema_names_every_key():
     assert "description" in schema["$defs"]["FindingsPolicy"]["properties"]["preamble"]
 
 
-def test_every_table_has_its_checks():
-    assert {"score", "means.locality", "findings.empty", "controls.shuffled", "diversity", "drift.close"} <= {
-        *CHECK_NAMES
-    }
+def test_names_of_checks():
+    names = {"queries", "hardness", "languages", "encoding", "findings.empty", "new_source", "drift.unrelated"}
+    assert names <= {*CHECK_NAMES}
+    assert {*LIMITED} == {*CHECK_NAMES} - {"queries", "new_source"}
+    for name in CHECK_NAMES:
+        assert len(*explained(name).values()) > 1
+    with pytest.raises(UsageError):
+        explained("findings.nothing")
 
 
 def test_it_loads_nothing_heavy():
@@ -85,17 +90,10 @@ def test_it_loads_nothing_heavy():
 
 
 def test_off_is_offered_only_where_it_is_allowed():
-    for table, offered in (({"minimum_records": "off"}, False), ({"means": {"coverage_maximum": "of"}}, True)):
+    for table, offered in (({"minimum_queries": "off"}, False), ({"findings": {"hub": "of"}}, True)):
         with pytest.raises(SettingsError) as caught:
             parse_policy(table, "secid.toml")
         assert ('"off"' in (caught.value.remedy or "")) is offered
-
-
-@pytest.mark.parametrize("against", ["own", "best", "median"])
-def test_a_named_source_that_would_not_be_used_is_refused(against):
-    with pytest.raises(SettingsError, match=r"score\.named .* score\.against") as caught:
-        parse_policy({"score": {"named": "bm25", "against": against}}, "secid.toml")
-    assert 'against = "named"' in (caught.value.remedy or "")
 
 
 def test_a_settings_file_without_a_policy_is_refused(tmp_path):
@@ -107,12 +105,12 @@ def test_a_settings_file_without_a_policy_is_refused(tmp_path):
         path = tmp_path / name
         message = refusal(lambda path=path: read_policy(path), SettingsError, path)
         assert all(part in message for part in (f" {table} ", "secid gate --init --policy"))
-    (tmp_path / "pyproject.toml").write_text("[tool.secid.gate]\nminimum_records = 9\n", encoding="utf-8")
-    assert read_policy(tmp_path / "pyproject.toml")[0].minimum_records == 9
+    (tmp_path / "pyproject.toml").write_text("[tool.secid.gate]\nminimum_queries = 9\n", encoding="utf-8")
+    assert read_policy(tmp_path / "pyproject.toml")[0].minimum_queries == 9
 
 
 def test_a_table_with_letters_swapped_is_refused(tmp_path):
-    (tmp_path / "p.toml").write_text("[gaet]\nminimum_records = 9\n", encoding="utf-8")
+    (tmp_path / "p.toml").write_text("[gaet]\nminimum_queries = 9\n", encoding="utf-8")
     with pytest.raises(SettingsError, match="key 'gaet'") as caught:
         read_policy(tmp_path / "p.toml")
     assert caught.value.remedy == "did you mean 'gate'?"
@@ -127,12 +125,12 @@ def test_a_table_with_letters_swapped_is_refused(tmp_path):
     [
         ("p.toml", "[gate]\n[findings]\nempty = 0.0\n", "'findings'", "did you mean 'gate.findings'?"),
         ("p.toml", "[gate]\n[finding]\nempty = 0.0\n", "'finding'", "did you mean 'gate.findings'?"),
-        ("p.toml", "minimum_records = 9\n[gate]\n", "'minimum_records'", "did you mean 'gate.minimum_records'?"),
-        ("p.toml", "[gate]\n[controls]\nrelatedness_minimum = 0.5\n", "'controls'", "did you mean 'gate.controls'?"),
+        ("p.toml", "minimum_queries = 9\n[gate]\n", "'minimum_queries'", "did you mean 'gate.minimum_queries'?"),
+        ("p.toml", "[gate]\n[drift]\nunrelated = 0.5\n", "'drift'", "did you mean 'gate.drift'?"),
         ("secid.toml", "[gate]\n[findings]\nempty = 0.0\n", "'findings'", "did you mean 'gate.findings'?"),
         (
             "pyproject.toml",
-            "[tool.secid.gate]\n[tool.secid.drift]\nclose = 0.1\n",
+            "[tool.secid.gate]\n[tool.secid.drift]\nunrelated = 0.1\n",
             "'tool.secid.drift'",
             "did you mean 'tool.secid.gate.drift'?",
         ),
@@ -148,14 +146,37 @@ def test_a_limit_outside_the_policy_is_refused(tmp_path, name, text, key, remedy
 def test_settings_and_tables_of_other_tools_are_allowed_outside_the_policy(tmp_path):
     others = "[tool.coverage]\nx = 1\n[project]\nname = 'x'\n[build]\n[score-card]\n[dist]\n"
     for name, text in (
-        ("p.toml", "title = 'limits'\n[gate]\nminimum_records = 9\n" + others),
-        ("secid.toml", "seed = 1\ncontrols = 'random'\n[gate]\nminimum_records = 9\n"),
-        ("pyproject.toml", "[findings]\n[tool.secid]\nseed = 1\n[tool.secid.gate]\nminimum_records = 9\n" + others),
+        ("p.toml", "title = 'limits'\n[gate]\nminimum_queries = 9\n" + others),
+        ("secid.toml", "seed = 1\ncontrols = 'random'\n[gate]\nminimum_queries = 9\n"),
+        ("pyproject.toml", "[findings]\n[tool.secid]\nseed = 1\n[tool.secid.gate]\nminimum_queries = 9\n" + others),
     ):
         (tmp_path / name).write_text(text, encoding="utf-8")
-        assert read_policy(tmp_path / name)[0].minimum_records == 9
+        assert read_policy(tmp_path / name)[0].minimum_queries == 9
 
 
 def test_a_pipe_is_not_a_policy(tmp_path):
     os.mkfifo(tmp_path / "p.toml")
     assert "pipe" in refusal(lambda: read_policy(tmp_path / "p.toml"), UsageError, tmp_path / "p.toml")
+
+
+POLICIES = {
+    "secid.toml without a table": ("secid.toml", "seed = 1\n"),
+    "a table with letters swapped": ("p.toml", "[gaet]\nminimum_queries = 9\n"),
+    "a limit outside the policy": ("p.toml", "[gate]\n[findings]\nempty = 0.0\n"),
+    "an unknown finding": ("p.toml", "[gate.findings]\npreambles = 0.1\n"),
+    "a key of an older version": ("p.toml", "[gate]\nminimum_records = 9\n"),
+    "off where a number is needed": ("p.toml", '[gate]\nminimum_queries = "off"\n'),
+    "a share above 1": ("p.toml", "[gate.findings]\nempty = 1.5\n"),
+    "off for a table": ("p.toml", '[gate]\ndrift = "off"\n'),
+    "a table that is a number": ("p.toml", "gate = 3\n"),
+    "an unknown check": ("p.toml", '[gate]\nallow_undecided = ["hardnes"]\n'),
+}
+
+
+def test_policies_that_are_refused(tmp_path, snapshot: Snapshot):
+    texts = {}
+    for name, (file, text) in POLICIES.items():
+        path = tmp_path / file
+        path.write_text(text, encoding="utf-8")
+        texts[name] = refusal(lambda path=path: read_policy(path), SettingsError, path).replace(str(tmp_path), "WORK")
+    snapshot("policy-refusals.txt", situations(texts))

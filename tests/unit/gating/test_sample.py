@@ -60,23 +60,10 @@ def test_a_source_of_a_run_folder_is_the_measured_one(tmp_path, positives):
         for name in read.table.evaluated:
             np.testing.assert_array_equal(read.table.has(name), own.table.has(name), err_msg=name)
         assert read.table.has("false_negative").any()
-        for name, mean in own.means().items():
-            assert read.means()[name].value == mean.value
-            assert read.means()[name].standard_error == mean.standard_error
+        np.testing.assert_array_equal(read.relation(), own.relation())
+        tail, theirs = read.unrelated(0.5), own.unrelated(0.5)
+        assert 0.0 < tail.value < 1.0
+        assert (tail.value, tail.standard_error) == (theirs.value, theirs.standard_error)
         place, theirs = read.table.triplets.place, own.table.triplets.place
         assert len(np.unique(np.stack([place, theirs]), axis=1).T) == len(np.unique(place)) == len(np.unique(theirs))
     assert set(FINDINGS) >= read.table.evaluated
-
-
-def test_a_restricted_sample_has_the_rows_of_its_queries_alone(tmp_path):
-    (item, _) = scored(tmp_path, "all").measured
-    own = measured_sample(item)
-    some = own.restricted(own.queries[[1, 4]])
-    rows = np.isin(own.cluster, [1, 4])
-    assert some.queries.tolist() == own.queries[[1, 4]].tolist()
-    np.testing.assert_array_equal(some.columns["consistency"], own.columns["consistency"][rows])
-    share = own.table.share
-    assert share is not None
-    expected = np.average(own.columns["coverage"][rows], weights=share[rows])
-    assert some.means()["coverage"].value == pytest.approx(expected, rel=1e-12)
-    assert own.restricted(own.queries).means()["locality"].value == own.means()["locality"].value

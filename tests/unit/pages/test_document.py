@@ -47,6 +47,7 @@ def test_a_newer_minor_version_is_read_and_its_fields_ignored_at_every_level():
         newer[outer][inner] = document[outer][inner]
     for old, new in zip(document["sources"], newer["sources"], strict=True):
         new |= {name: old[name] for name in ("skipped", "dropped_negatives", "gate_histograms", "finding_overlaps")}
+        new["languages"]["shares"] = old["languages"]["shares"]
     for old, new in zip(document["ablations"], newer["ablations"], strict=True):
         new |= {name: old[name] for name in ("range_nats", "kendall_tau_b")}
         for old_row, new_row in zip(old["rows"], new["rows"], strict=True):

@@ -1,0 +1,69 @@
+"""`secid audit`."""
+
+from __future__ import annotations
+
+import sys
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from secid.cli.options import ENCODING, READING, Json, Quiet, Sources, takes_settings
+
+
+@takes_settings("encoder", *READING, *ENCODING, "positives", "first_k", "max_records", "seed")
+def audit(
+    sources: Sources,
+    qrels: Annotated[
+        Path | None,
+        typer.Option(
+            "--qrels",
+            metavar="FILE",
+            help="Relevance judgements, in BEIR's or TREC's layout, instead of those of --collection; --set "
+            "corpus=FILE and --set queries=FILE name the texts of their ids.",
+            rich_help_panel="Labels",
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            "--split",
+            metavar="NAME",
+            help="Only the judgements of this split of the collection. [default: all]",
+            rich_help_panel="Labels",
+        ),
+    ] = None,
+    json: Json = False,
+    out: Annotated[
+        list[Path] | None,
+        typer.Option("-o", "--out", metavar="FILE", help="Also write the audit here: .html, .md or .json."),
+    ] = None,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Count the negatives that are labelled relevant, and show how well the encoder finds them.
+
+    Labels are relevance judgements of (query, passage) pairs; a grade above 0 is relevant. They are matched by id, or
+    by text where the sources hold texts.
+
+    Example: secid audit mined/*.jsonl --collection scifact --encoder e5-base
+    """
+    from secid import api
+    from secid.cli.console import ConsoleProgress, stdout
+    from secid.cli.outputs import check_outputs, files_read
+    from secid.files import write_whole
+    from secid.pages.audit_page import AUDIT_FORMATS, audit_page
+    from secid.pages.terminal import print_page
+    from secid.results.document import json_of
+
+    files = out or []
+    check_outputs(files, AUDIT_FORMATS, chain(files_read(sources, settings), [qrels] if qrels else []))
+    with ConsoleProgress(quiet) as progress:
+        result = api.audit(sources, qrels=qrels, split=split, progress=progress, **settings)
+    for path in files:
+        write_whole(path, AUDIT_FORMATS[path.suffix](result))
+    if json:
+        sys.stdout.write(json_of(result))
+    else:
+        print_page(stdout(), audit_page(result))

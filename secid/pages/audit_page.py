@@ -1,0 +1,163 @@
+"""An audit as a page: how many negatives of each source are labelled relevant, and what finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from secid.pages.formats import formats
+from secid.pages.glossary import by_reason, terms, why_not
+from secid.pages.numbers import HALF_UNKNOWN, SPACE, count, fraction, is_unknown, listed, percent, plural
+from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
+from secid.pages.sanitize import named, plain, short
+from secid.results.audit import Audit, AuditedRule, Interval
+from secid.results.document import json_of
+
+RULES = {
+    "consistency": "π below {}",
+    "absolute": "absolute margin {}",
+    "relative": "relative margin {} %",
+    "maximum": "maximum score",
+}
+"""The rules, with their thresholds, as pages write them."""
+INCOMPLETE = (
+    "Labels are incomplete: an unjudged negative may be relevant too, so counts and precision are lower bounds."
+)
+AUROC = (
+    "chance that a labelled relevant negative looks more suspect than another one, ties counting half, 0 to 1: at ½ a "
+    "rule is blind, below ½ they look safer than the rest. It depends on no threshold; an absolute margin orders "
+    "negatives as π does."
+)
+TERMS = (
+    ("AUROC", AUROC),
+    ("precision", "share of the flagged negatives that are labelled relevant, 0 to 100 %; higher is better."),
+    ("recall", "share of the labelled relevant negatives that are flagged, 0 to 100 %; higher is better."),
+    *terms("95 % CI"),
+)
+
+
+def audit_page(audit: Audit) -> Page:
+    """What the labels say of all sources."""
+    labels = audit.labels
+    split = f", split {plain(labels.split)}" if labels.split else ""
+    judgements = f"{plural(labels.n_judgements, 'judgement')} of {plural(labels.n_queries, 'query', 'queries')}{split}"
+    return Page(
+        title="Audit against labels",
+        subtitle=f"{plural(len(audit.sources), 'source')}, {judgements}, encoder {short(audit.encoder.name)}",
+        verdict=(_headline(audit), INCOMPLETE),
+        answer=_counts(audit),
+        details=(_rules(audit), _labels(audit)),
+        footer=f"Made by secid {plain(audit.secid_version)}, audit schema {plain(audit.schema_version)}.",
+    )
+
+
+def _headline(audit: Audit) -> str:
+    having = sorted(
+        (source for source in audit.sources if source.n_labelled_relevant),
+        key=lambda source: -(source.labelled_relevant_share or 0.0),
+    )
+    if not having:
+        return "No negative of a judged query is labelled relevant."
+    shares = [
+        f"{count(source.n_labelled_relevant)} of {named(source.name)} ({percent(source.labelled_relevant_share)})"
+        for source in having
+    ]
+    one = having[0].n_labelled_relevant == 1
+    shares[0] = shares[0].replace(" of ", f" {'negative' if one else 'negatives'} of ", 1)
+    return f"{listed(shares)} {'is' if one and len(having) == 1 else 'are'} labelled relevant."
+
+
+def _counts(audit: Audit) -> Table:
+    rows = tuple(
+        (
+            short(source.name),
+            count(source.n_negatives - source.n_of_unjudged_queries),
+            count(source.n_labelled_relevant),
+            _with_interval(source.labelled_relevant_share, source.labelled_relevant_interval_95, percent),
+            count(source.n_labelled_non_relevant),
+            count(source.n_unjudged),
+            _with_interval(source.auroc_consistency, source.auroc_consistency_interval_95, fraction),
+        )
+        for source in audit.sources
+    )
+    columns = (
+        foreign("source"), number("n"), number("relevant"), wrapped("share (95 % CI)"), number("non-relevant"),
+        number("unjudged"), wrapped("AUROC of π (95 % CI)"),
+    )  # fmt: skip
+    return Table(caption="Negatives of judged queries by their label", columns=columns, rows=rows)
+
+
+def _rules(audit: Audit) -> Section:
+    """What each rule flags at its default threshold, and how it orders the negatives."""
+    rows = tuple(
+        (
+            short(source.name),
+            _rule_name(rule),
+            count(rule.n_flagged),
+            _with_interval(rule.precision, rule.precision_interval_95, percent),
+            _with_interval(rule.recall, rule.recall_interval_95, percent),
+            "as π" if rule.name == "absolute" else _with_interval(rule.auroc, rule.auroc_interval_95, fraction),
+        )
+        for source in audit.sources
+        for rule in source.rules
+        if rule.auroc is not None
+    )
+    columns = (
+        foreign("source"), text("rule"), number("flagged"), wrapped("precision"), wrapped("recall"), wrapped("AUROC"),
+    )  # fmt: skip
+    table = Table(caption="Rules that could find them, with 95 % CI", columns=columns, rows=rows)
+    return Section(
+        anchor="rules",
+        title="How well π and the margins find them",
+        link="Rules",
+        bullets=tuple(_missing(audit)),
+        tables=(table,) if rows else (),
+        terms=TERMS,
+    )
+
+
+def _rule_name(rule: AuditedRule) -> str:
+    value = 0.0 if rule.threshold is None else rule.threshold * (100 if rule.name == "relative" else 1)
+    return RULES[rule.name].format(f"{value:g}")
+
+
+def _missing(audit: Audit) -> Iterator[str]:
+    """Which numbers are missing, a line for all sources of one reason; no maximum score has a default threshold."""
+    names: dict[str, list[str]] = {}
+    for source in audit.sources:
+        for kind in dict.fromkeys(source.not_evaluated.values()):
+            names.setdefault(kind, []).append(named(source.name))
+    for kind, own in names.items():
+        if kind != "no_threshold":
+            yield f"Not evaluated for {listed(own)}: {why_not(kind)}."
+
+
+def _labels(audit: Audit) -> Section:
+    """Where the labels are from, and what they do not cover."""
+    labels = audit.labels
+    files = listed([named(path) for path in labels.files])
+    n = plural(labels.n_judgements, "judgement")
+    bullets = [f"{n} from {files}, {count(labels.n_relevant)} of them relevant (a grade above 0)."]
+    if any(labels.unknown.values()):
+        bullets.append(f"Judgements without a text in the collection: {by_reason(labels.unknown)}.")
+    for source in audit.sources:
+        parts = []
+        if source.n_unjudged_queries:
+            queries = plural(source.n_unjudged_queries, "query", "queries")
+            parts.append(f"{queries} without judgements left out ({plural(source.n_of_unjudged_queries, 'negative')})")
+        if source.n_outside:
+            parts.append(f"{plural(source.n_outside, 'negative')} that the collection lacks, which no label can match")
+        if parts:
+            bullets.append(f"{named(source.name)}: {listed(parts)}.")
+    return Section(anchor="labels", title="Labels", link="Labels", bullets=tuple(bullets))
+
+
+def _with_interval(value: float | None, ends: Interval | None, write: Callable[[float | None], str]) -> str:
+    if value is None or ends is None:
+        return "–"
+    if is_unknown(ends):
+        return f"{write(value)} {HALF_UNKNOWN}"
+    low, high = (write(end).removesuffix(f"{SPACE}%") for end in ends)
+    return f"{write(value)}\n({low} to {high})"
+
+
+AUDIT_FORMATS = formats(audit_page, json_of)

@@ -1,0 +1,197 @@
+"""`secid audit`: the negatives of the sources against relevance judgements, under the target encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.analyses.audit import Negatives, source_audit
+from secid.arrays import among, distinct
+from secid.encode import Encoder, smallest_distance
+from secid.errors import InputError, UsageError
+from secid.findings.judgements import OTHER_COLLECTION, Judgements, corpus_forms, read_judgements
+from secid.findings.normal_form import text_forms
+from secid.measure.sweep import sweep
+from secid.pool import Plan, PlannedSource
+from secid.pool.reading import read_plan
+from secid.pool.restrict import select
+from secid.progress import Progress
+from secid.read import Reader
+from secid.read.collection import BEIR_FOLDER, Collection, open_collection
+from secid.read.evaluation import of_split, qrels_files
+from secid.results import EncoderInfo
+from secid.results.audit import AUDIT_SCHEMA_VERSION, Audit, AuditedSource, Labels
+from secid.scoring.clock import Clock
+from secid.settings import Settings, flag_of
+from secid.triplets.embedding import Embedder
+from secid.triplets.estimates import names_of
+from secid.triplets.positives import triplets_of
+from secid.version import VERSION
+
+Keys = npt.NDArray[np.uint64]
+
+
+def label_files(qrels: Path | None, split: str | None, settings: Settings) -> list[Path]:
+    """The qrels of an audit: the file given, or those of the collection, of one split or of all.
+
+    Raises UsageError where neither or both are given, the split is none of the collection's, or nothing names the texts
+    that the file's ids stand for; InputError where the collection has no qrels.
+    """
+    if qrels is None and settings.collection is None:
+        raise UsageError("no labels given", remedy="--collection DIR (a BEIR folder with qrels), or --qrels FILE")
+    texts = f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}"
+    if qrels is not None:
+        if settings.collection is not None:
+            remedy = f"leave out one; with --qrels, {texts} name the texts"
+            raise UsageError("--collection has qrels of its own", where="--qrels", remedy=remedy)
+        if split is not None:
+            raise UsageError("has no effect on a single file: --collection DIR has splits", where="--split")
+        if settings.corpus is None or settings.queries is None:
+            remedy = f"{texts} name their texts, or --collection DIR does"
+            raise UsageError("judges ids, and no texts of these ids were given", where="--qrels", remedy=remedy)
+        return [qrels]
+    folder = Path(settings.collection or "")
+    if not folder.is_dir():
+        raise InputError("no such directory", where=str(folder), remedy=BEIR_FOLDER)
+    files = qrels_files(folder)
+    if not files:
+        remedy = f"--qrels FILE names the judgements, and {texts} the texts"
+        raise InputError("holds no qrels: no qrels/*.tsv, no qrels*.tsv", where=str(folder), remedy=remedy)
+    if split is not None and not of_split(files, split):
+        names = ", ".join(file.name for file in files)
+        raise UsageError(f"no qrels of a split {split!r}", where="--split", remedy=f"the collection has {names}")
+    return files if split is None else of_split(files, split)
+
+
+def audit_sources(
+    readers: Sequence[Reader],
+    files: Sequence[Path],
+    split: str | None,
+    load: Callable[[], tuple[Encoder, EncoderInfo]],
+    settings: Settings,
+    folder: Path,
+    clock: Clock,
+    progress: Progress,
+) -> Audit:
+    """Counts and measures the labelled relevant negatives of each source.
+
+    files : of qrels, as `label_files` gives them.   load : gives the encoder and its recipe; called once the labels
+    fit.   folder : an empty folder for spool files and vectors; the caller removes it.
+    Raises InputError for qrels of other texts and what reading and encoding raise (SecidError). Source: METHOD 10.
+    """
+    with clock.stage("labels"):
+        collection = open_collection(settings)
+        judgements = read_judgements(files, collection, settings.max_bad_fraction)
+    with clock.stage("read"):
+        plan, _ = read_plan(readers, settings, folder, progress, with_labels=False)
+    try:
+        with clock.stage("match"):
+            every = all(reader.uses_collection for reader in readers)
+            auditor = _Auditor(plan, judgements, None if every else collection, settings, files)
+        encoder, info = load()
+        embedder = Embedder(plan, encoder, settings, folder, progress)
+        with clock.stage("encode") as counts:
+            queries, passages = auditor.texts()
+            embedder.need(queries, passages)
+            counts.update(embedder.counts)
+        with clock.stage("audit"):
+            distance = smallest_distance(encoder)
+            results = tuple(auditor.audit(place, embedder, distance) for place in range(len(plan.sources)))
+        embedder.close()
+    finally:
+        plan.close()
+    return Audit(
+        schema_version=AUDIT_SCHEMA_VERSION,
+        secid_version=VERSION,
+        encoder=info,
+        positives=settings.positives,
+        labels=Labels(
+            files=tuple(map(str, files)),
+            split=split,
+            n_judgements=judgements.n_rows,
+            n_relevant=judgements.n_relevant,
+            n_queries=len(judgements.queries),
+            unknown=judgements.unknown,
+        ),
+        sources=results,
+        timing=clock.stages,
+    )
+
+
+class _Auditor:
+    """The sources cut to the queries that the judgements know, with the forms of their texts."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        judgements: Judgements,
+        collection: Collection | None,
+        settings: Settings,
+        files: Sequence[Path],
+    ) -> None:
+        """collection: where texts are looked for; None where all were taken from it.
+
+        Raises InputError where no query is judged, or too many positives of a source are no text of the collection.
+        """
+        self._plan, self._judgements, self._settings = plan, judgements, settings
+        self._queries, self._passages = text_forms(plan.queries).form, text_forms(plan.passages).form
+        known = [among(self._queries[planned.query], judgements.queries) for planned in plan.sources]
+        if not any(flags.any() for flags in known):
+            n_queries = len(distinct(np.concatenate([planned.query for planned in plan.sources])))
+            raise InputError(
+                f"judges none of the {n_queries:,} queries of the sources (it judges {len(judgements.queries):,})",
+                where=", ".join(map(str, files)),
+                remedy=OTHER_COLLECTION,
+            )
+        self._sources = [
+            select(planned, flags, np.ones(planned.n_triplets, np.bool_))
+            for planned, flags in zip(plan.sources, known, strict=True)
+        ]
+        self._outside = np.zeros(len(self._passages), np.bool_)
+        if collection is not None:
+            self._outside = ~among(self._passages, corpus_forms(collection))
+            for planned in self._sources:
+                self._refuse_other_texts(planned)
+
+    def _refuse_other_texts(self, planned: PlannedSource) -> None:
+        positives = distinct(planned.positives)
+        n_outside = int(self._outside[positives].sum())
+        if n_outside > self._settings.max_bad_fraction * len(positives):
+            raise InputError(
+                f"{n_outside:,} of {len(positives):,} positives of {planned.name} are no text of the collection (at "
+                f"most {100 * self._settings.max_bad_fraction:g} % may be), so its labels cannot match them",
+                where=planned.source.paths[0],
+                remedy=f"where the source leaves out titles: {flag_of('titles', False)}; else {OTHER_COLLECTION}",
+            )
+
+    def texts(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Rising ids of the queries and the passages that are compared."""
+        none = np.zeros(0, np.int64)
+        queries = [none, *(planned.query for planned in self._sources)]
+        passages = [none, *(ids for planned in self._sources for ids in (planned.positives, planned.negatives))]
+        return distinct(np.concatenate(queries)), distinct(np.concatenate(passages))
+
+    def audit(self, place: int, embedder: Embedder, smallest_distance: float) -> AuditedSource:
+        """The audit of one source."""
+        planned, whole, plan = self._sources[place], self._plan.sources[place], self._plan
+        rows = triplets_of(planned, self._settings.positives, embedder.vectors)
+        dots = sweep(embedder.vectors, rows, {}, (), smallest_distance).dots
+        queries, cluster = np.unique(rows.query, return_inverse=True)
+        negatives = Negatives(
+            grade=self._judgements.grades(self._queries[rows.query], self._passages[rows.negative]),
+            cluster=cluster,
+            names=names_of(plan.queries.keys[queries]),
+            share=np.ones(len(rows)) if rows.share is None else rows.share,
+        )
+        return source_audit(
+            planned.name,
+            negatives,
+            dots.query_negative.numpy(),
+            dots.query_positive.numpy(),
+            self._outside[rows.negative],
+            len(distinct(whole.query)) - len(queries),
+            whole.n_triplets - planned.n_triplets,
+        )
