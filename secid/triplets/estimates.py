@@ -39,6 +39,11 @@ class Estimate:
     n_sampled: int | None = None
 
     @property
+    def n_queries(self) -> int:
+        """Queries that show the value."""
+        return len(self.queries) if self.n_sampled is None else self.n_sampled
+
+    @property
     def standard_error(self) -> float:
         return float(np.sqrt((self.per_query**2).sum()))
 
@@ -167,8 +172,7 @@ def share_interval(estimate: Estimate, n_queries: int | None = None) -> tuple[fl
     queries have the same share, as at 0 and 1, they show no error; then each query counts as one draw, so 0 of 500
     queries gives 0 to 0.8 %. Below FEWEST_QUERIES queries it is 0 to 1. Source: Wilson 1927; METHOD 8.
     """
-    if n_queries is None:
-        n_queries = len(estimate.queries) if estimate.n_sampled is None else estimate.n_sampled
+    n_queries = estimate.n_queries if n_queries is None else n_queries
     if n_queries < FEWEST_QUERIES:
         return 0.0, 1.0
     z = reach_95(n_queries)
