@@ -141,7 +141,7 @@ REASONS: Mapping[str, str] = {
     "no_reference": "no query has 10 passages of the run, other than its positives, to draw at random",
     "not_stored": "the reference given has none of the queries",
     "no_guide": f"no second scorer was named: {flag_of('guide', 'NAME')}",
-    "guide_sample": "the guide scored a sample: shares are estimates, single negatives are not known",
+    "guide_sample": "the guide scored a sample of the negatives",
     "no_judged_query": "the qrels judge none of its queries",
     "none_relevant": "no negative is labelled relevant",
     "all_relevant": "every negative is labelled relevant",

@@ -72,7 +72,7 @@ none. information sums to tr(A^-1 B M), which is at most the score.
 def write_negatives(measured: Iterable[Measured], path: Path) -> None:
     """The triplet table on disk: negatives.parquet, in row groups, so that memory does not grow with the sources.
 
-    A finding that was not evaluated is null.
+    A finding that was not evaluated is null, and so is `suspect` where the guide did not score the negative.
     """
     with pq.ParquetWriter(path, NEGATIVES_SCHEMA, compression="zstd", write_page_checksum=True) as writer:
         for item in measured:
@@ -86,6 +86,9 @@ def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
     queries = np.unique(rows.query, return_inverse=True)[1].astype(np.int64)
     flags = {name: item.table.has(name) for name in FINDINGS if name in item.table.evaluated}
     of_guide = item.table.guide
+    none, unknown = np.zeros(len(rows), np.bool_), {}
+    if of_guide is not None:
+        flags["suspect"], unknown["suspect"] = of_guide.suspect(), ~of_guide.scored
     guide = (None, None) if of_guide is None else (of_guide.s_query_positive, of_guide.s_query_negative)
     for start in range(0, len(rows), ROWS_PER_GROUP):
         part = slice(start, start + ROWS_PER_GROUP)
@@ -104,7 +107,12 @@ def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
             pa.array(item.influence.budgets[0] / item.state.n_negatives * item.influence.information[part]),
             pa.array(np.ones(n) if rows.share is None else rows.share[part]),
             *(pa.nulls(n, pa.float64()) if own is None else pa.array(own[part], from_pandas=True) for own in guide),
-            *(pa.array(flags[name][part]) if name in flags else pa.nulls(n, pa.bool_()) for name in FINDINGS),
+            *(
+                pa.array(flags[name][part], mask=unknown.get(name, none)[part])
+                if name in flags
+                else pa.nulls(n, pa.bool_())
+                for name in FINDINGS
+            ),
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=NEGATIVES_SCHEMA)
 
