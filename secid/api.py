@@ -442,7 +442,7 @@ def gate(
 
     >>> import secid
     >>> baseline = secid.baseline("runs/doc", "runs/doc.json")
-    >>> secid.gate(["fixtures/sources/poisoned.jsonl"], "runs/doc.json").exit_code
+    >>> secid.gate(["fixtures/sources/random.jsonl"], "runs/doc.json").exit_code
     1
     """
     from secid.gating.baseline import read_baseline
