@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO, Unpack
 from secid.errors import OutputError, RunNotWrittenError, UsageError
 from secid.files import work_folder
 from secid.progress import Progress, Silent
-from secid.settings import RECIPE_FIELDS, Settings, SettingsDict, flag_of, resolve
+from secid.settings import Settings, SettingsDict, flag_of, resolve, under
 
 if TYPE_CHECKING:
     from secid.encode import Description, Encoder
@@ -318,10 +318,7 @@ def _with_other_encoders(
 
     table: dict[str, Mapping[str, float]] = {scored.run.encoder.name: scored.scores}
     for number, name in enumerate(names):
-        recipe: dict[str, Any] = dict.fromkeys(RECIPE_FIELDS)
-        own = replace(
-            settings, encoder=name, controls="none", ablate=False, objectives=False, by=None, block=(), **recipe
-        )
+        own = replace(under(settings, name), controls="none", ablate=False, objectives=False, by=None, block=())
         folder = work / f"encoder-{number}"
         folder.mkdir()
         loaded, _ = _load(name, own, progress)

@@ -9,7 +9,7 @@ import difflib
 import os
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
@@ -89,6 +89,11 @@ class Settings:
         None, "Size limit of the embedding cache in GB; half of the free disk, at most 200, if not set.", gt=0, le=1e9
     )
     threads: int | None = setting(None, "CPU threads; all cores if not set.", ge=1)
+
+    # guide
+    guide: str | None = setting(None, "Second encoder, which suspects false negatives.", "Encoder", "NAME")
+    guide_reranker: str | None = setting(None, "The same by a cross-encoder: hub name or folder.", "Encoder", "NAME")
+    guide_sample: int | None = setting(None, "Let the guide score N negatives of each source.", "Encoder", ge=100)
 
     # score
     temperature: float = setting(0.05, "Softmax temperature of the gates.", "Score", ge=1e-6, le=1e6)
@@ -174,6 +179,9 @@ class SettingsDict(TypedDict, total=False):
     cache_dir: str | None
     cache_gb: float | None
     threads: int | None
+    guide: str | None
+    guide_reranker: str | None
+    guide_sample: int | None
     temperature: float | None
     tokenizer: Tokenizer | None
     idf: IdfCorpus | None
@@ -250,6 +258,14 @@ RECIPE_FIELDS = (
     "truncate_dim",
 )
 """Settings that belong to one encoder and not to another. All default to None, the encoder's own."""
+
+
+def under(settings: Settings, encoder: str | None) -> Settings:
+    """The settings under another encoder, by its own recipe."""
+    recipe: dict[str, Any] = dict.fromkeys(RECIPE_FIELDS)
+    return replace(settings, encoder=encoder, **recipe)
+
+
 ENVIRONMENT_PREFIX = "SECID_"
 OTHER_TABLES = frozenset({"gate"})
 """Tables of the settings file that belong to another reader."""

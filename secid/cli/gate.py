@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, READING, SCORING, Json, Quiet, takes_settings
+from secid.cli.options import ENCODING, GUIDE, READING, SCORING, Json, Quiet, takes_settings
 
 if TYPE_CHECKING:
     from secid.results.gate import GateVerdict
@@ -24,7 +24,7 @@ class Annotations(StrEnum):
     github = "github"
 
 
-@takes_settings("encoder", *READING, *ENCODING, *SCORING)
+@takes_settings("encoder", *READING, *ENCODING, *GUIDE, *SCORING)
 def gate(
     sources: Annotated[
         list[str] | None,

@@ -10,7 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, READING, SCORING, STATISTICS, Json, Legend, Quiet, Sources, takes_settings
+from secid.cli.options import (
+    ENCODING,
+    GUIDE,
+    READING,
+    SCORING,
+    STATISTICS,
+    Json,
+    Legend,
+    Quiet,
+    Sources,
+    takes_settings,
+)
 
 RunOption = Annotated[
     Path | None,
@@ -31,7 +42,7 @@ Encoders = Annotated[
         rich_help_panel="Encoder",
     ),
 ]
-SETTINGS = (*READING, *ENCODING, *SCORING, *STATISTICS)
+SETTINGS = (*READING, *ENCODING, *GUIDE, *SCORING, *STATISTICS)
 
 
 def _score(

@@ -109,13 +109,14 @@ def _check_architecture(repository: Repository, settings: Settings) -> None:
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """The JSON object in the file; None without a file. Raises EncoderError if it contains anything else."""
-    document = _parsed(path)
+    document = parsed(path)
     if document is not None and not isinstance(document, dict):
         raise EncoderError("expected a JSON object", where=str(path), remedy=AGAIN)
     return document
 
 
-def _parsed(path: Path) -> Any:
+def parsed(path: Path) -> Any:
+    """What a JSON file holds; None without a file. Raises EncoderError."""
     if not path.is_file():
         return None
     try:
@@ -128,7 +129,7 @@ def _modules(folder: Path, settings: Settings) -> tuple[tuple[Json, ...], tuple[
     """modules.json in order, the folder of every module, and that of the first transformer."""
     path = folder / "modules.json"
     try:
-        modules = sorted(_parsed(path) or [], key=lambda module: int(module["idx"]))
+        modules = sorted(parsed(path) or [], key=lambda module: int(module["idx"]))
         classes = list(_classes(folder, modules))
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         message = "expected a list of modules, each with idx, type and path"

@@ -88,7 +88,7 @@ def _sources(run: Run, folder: Path, finding: str, names: Sequence[str], work: P
         sources = {}
         for name, original in originals.items():
             sample = restricted(original.planned, plan.queries, settings)
-            facts = read_facts(run, folder, original, sample, NUMBERS, tuple(FINDINGS), (finding,))
+            facts = read_facts(run, folder, original, sample, NUMBERS, tuple(FINDINGS), (finding,), partly=True)
             facts.findings["repeat"] = original.planned.has("repeat")  # not of its later copies alone
             sources[name] = _Rows(plan, original, facts, finding, first_only=settings.positives == "first")
         yield sources

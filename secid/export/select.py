@@ -239,12 +239,15 @@ def read_facts(
     findings: Sequence[str],
     needed: Collection[str],
     flag: str = "--finding",
+    *,
+    partly: bool = False,
 ) -> Facts:
     """Findings of the texts, and a source's columns of negatives.parquet: the mean of a number and any finding of a
     negative that is scored against several positives; influence and information are sums.
 
     sample : the part of the source that the run scored.   needed : findings that must have been evaluated, else
-    UsageError; of the others none is known. flag : names them. Raises InputError where the table is damaged, or is not
+    UsageError; of the others none is known. flag : names them. partly : whether a finding may be evaluated for some of
+    the negatives alone. Raises InputError where the table is damaged, or is not
     that of these files.
     """
     planned, name = original.planned, original.name
@@ -259,7 +262,9 @@ def read_facts(
             where=str(folder / "negatives.parquet"),
             remedy="score the source again",
         )
-    missing = [finding for finding, column in columns.items() if table[column].null_count]
+    missing = [
+        finding for finding, column in columns.items() if table[column].null_count > (len(table) - 1 if partly else 0)
+    ]
     refuse_not_evaluated(run, name, flag, [finding for finding in missing if finding in needed])
     triplet = np.full(planned.n_triplets, -1)
     triplet[planned.listed] = sample.listed
@@ -291,7 +296,8 @@ def read_facts(
 def refuse_not_evaluated(run: Run, source: str, flag: str, findings: Collection[str]) -> None:
     """Raises UsageError for findings that the run did not evaluate: nothing follows from their absence."""
     for finding in findings:
-        why = run.not_evaluated.get("hardness" if finding in SAMPLED else finding)
+        part = "hardness" if finding in SAMPLED else finding
+        why = run.not_evaluated.get(part) or run.not_evaluated.get(f"score without {part}s")
         raise UsageError(
             f"the run did not evaluate {finding} for {source}{f': {why_not(why)}' if why else ''}",
             where=flag,

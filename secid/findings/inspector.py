@@ -24,7 +24,8 @@ from secid.results import TripletExample
 from secid.results.catalogue import FINDINGS, TEXT_FINDINGS
 from secid.settings import Settings
 from secid.triplets.coverage import CoverageBench
-from secid.triplets.estimates import names_of
+from secid.triplets.estimates import Names, Share, names_of
+from secid.triplets.guide import GuideScores
 from secid.triplets.measured import Measured
 from secid.triplets.random_reference import RandomReference, sampled
 from secid.triplets.table import TripletTable
@@ -33,6 +34,8 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 MATCHED_TERMS = 12
+SUSPECT = "suspect"
+"""The finding of the guide: a column where it scored every negative, else an estimate alone."""
 
 
 class Inspector:
@@ -65,8 +68,9 @@ class Inspector:
         thresholds = Thresholds(settings.high_coverage, settings.valid, settings.far)
         rules = row_rules(table, thresholds, self._reference, self._truncated, self._unknown, self._wordless)
         table = table.with_findings({name: table.source.has(name)[table.triplets.place] for name in TEXT_FINDINGS})
-        table = table.with_findings({name: rule.flags for name, rule in rules.items()})
         names = names_of(item.query_keys)
+        columns = [name for name in rules if name != SUSPECT or (table.guide is not None and table.guide.is_whole)]
+        table = table.with_findings({name: rules[name].flags for name in columns})
         sample = None if self._reference is None else sampled(table.triplets.query, self._reference)
         shares = {
             **{name: texts.shares[name] for name in TEXT_FINDINGS},
@@ -74,6 +78,7 @@ class Inspector:
                 name: table.share_of(rule.flags, names, sample if name in SAMPLED else None)
                 for name, rule in rules.items()
             },
+            **({} if table.guide is None else {SUSPECT: _suspects(table, table.guide, rules[SUSPECT].flags, names)}),
         }
         shares = {name: shares[name] for name in FINDINGS if name in shares}
         of_texts = {result.name: result for result in texts.findings if result.name in TEXT_FINDINGS}
@@ -93,7 +98,7 @@ class Inspector:
                 )
                 for name, share in shares.items()
             ),
-            overlaps_of({name: table.has(name) for name in shares}, table.share),
+            overlaps_of({name: table.has(name) for name in shares if name in table.evaluated}, table.share),
             shares,
             texts.status,
             texts.languages,
@@ -101,8 +106,18 @@ class Inspector:
         )
 
 
-def _parts(item: Measured, table: TripletTable, name: str) -> tuple[float, float]:
-    """Share of the total weight, and part of the score, that the flagged hold."""
+def _suspects(table: TripletTable, guide: GuideScores, flags: Flags, names: Names) -> Share:
+    """What the guide suspects, of the negatives that it scored."""
+    amount = np.where(guide.scored, 1.0 if table.share is None else table.share, 0.0)
+    estimate = guide.mean(flags.astype(np.float64), table.cluster(), names, table.share)
+    n = float(amount[flags].sum())
+    return Share(max(round(n), int(n > 0)), round(float(amount.sum())), estimate)
+
+
+def _parts(item: Measured, table: TripletTable, name: str) -> tuple[float, float] | tuple[None, None]:
+    """Share of the total weight, and part of the score, that the flagged hold; None where only a sample is known."""
+    if name not in table.evaluated:
+        return None, None
     flags = table.has(name)
     weight = table.gates().weight.numpy() * (1.0 if table.share is None else table.share)
     eci = item.nats(item.influence.budgets[0])

@@ -71,6 +71,10 @@ def row_rules(
         rules["truncated"] = Rule(truncated[table.triplets.negative], weight)
     if unknown is not None:
         rules["unknown_script"] = Rule(unknown[table.triplets.negative], weight)
+    if table.guide is not None:
+        with np.errstate(invalid="ignore"):
+            gap = table.guide.s_query_negative - table.guide.s_query_positive
+        rules["suspect"] = Rule(table.guide.suspect(), gap)
     if reference is not None:
         rules |= _against_random(table, columns, reference)
     return rules

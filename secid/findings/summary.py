@@ -127,7 +127,7 @@ def source_finding(
         share=share.estimate.value,
         interval_95=share_interval(share.estimate),
         standard_error=share.estimate.standard_error,
-        n_queries=len(share.estimate.queries),
+        n_queries=share.estimate.n_queries,
         weight_fraction=weight_fraction,
         score_nats=score_nats,
         examples=examples,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,7 @@ class BaselineSource:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """The document. table_sha256: of the table that goes with it."""
+    """The document. table_sha256: of the table that goes with it. guide: fingerprint of its guide; None for none."""
 
     schema_version: str
     secid_version: str
@@ -103,6 +103,17 @@ class Baseline:
     table_sha256: str
     settings: Mapping[str, Any]
     sources: Mapping[str, BaselineSource]
+    guide: str | None = None
+
+    def under(self, guide: str | None) -> Baseline:
+        """What compares with a run under a guide of this fingerprint: suspects of another guide are other negatives."""
+        if guide is not None and guide == self.guide:
+            return self
+        sources = {
+            name: replace(own, findings={key: share for key, share in own.findings.items() if key != "suspect"})
+            for name, own in self.sources.items()
+        }
+        return replace(self, sources=sources)
 
 
 def to_json(baseline: Baseline) -> str:

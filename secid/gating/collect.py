@@ -60,6 +60,7 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
         table_sha256="",
         settings=settings,
         sources={name: sources[name] for name in sorted(sources)},
+        guide=None if run.guide is None else run.guide.encoder.fingerprint,
     )
     return baseline, tables
 

@@ -190,7 +190,9 @@ def source_verdict(scored: Scored, plan: Plan, against: Against) -> SourceVerdic
 
 
 def _subject(item: Measured, scored: Scored, plan: Plan, against: Against) -> Subject:
-    baseline, planned, rows = against.baseline, item.table.source, item.triplets
+    guide = scored.run.guide
+    baseline = against.baseline.under(None if guide is None else guide.encoder.fingerprint)
+    planned, rows = item.table.source, item.triplets
     name = predecessor(item.name, baseline.sources, against.policy.names, against.policy_from)
 
     def example(triplet: int) -> CheckExample:

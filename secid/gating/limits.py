@@ -40,7 +40,7 @@ KNOWN_LANGUAGE = 0.01
 """Share of a source from which the baseline has a language."""
 ESTIMATED = ("random_like", "weak_positive", "other_language")
 """Findings that can fail every source."""
-NOTICED = ("inversion", "shared_opening", "hub")
+NOTICED = ("inversion", "suspect", "shared_opening", "hub")
 """Findings that can fail a source with a predecessor. Of a new one they are a notice: whether a new kind of miner may
 have them is for a person to judge. Hubs are a notice always: a text just above or just below the limit moves the share
 of a sound sample by a point."""

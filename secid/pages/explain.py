@@ -12,7 +12,12 @@ from secid.pages.terminal import command, write
 from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding, known_finding
 
 DOCS = "docs/findings.md"
-NEEDS = {"texts": "the texts alone", "tokens": "a tokenizer", "rows": "an encoder"}
+NEEDS = {
+    "texts": "the texts alone",
+    "tokens": "a tokenizer",
+    "rows": "an encoder",
+    "guide": "--guide or --guide-reranker",
+}
 """What a finding needs, by its entry."""
 SYMBOLS: Mapping[str, str] = {
     "π": EXPLANATIONS["π"],

@@ -30,6 +30,7 @@ DEFECT_TITLES = frozenset(FINDINGS[name].title for name in DEFECTS)
 
 DOUBTS = {
     "random_like": "as easy as random passages",
+    "suspect": "look relevant to the guide",
     "inversion": "outscore their positive",
     "hub": "used for many queries",
     "shared_opening": "begin alike",

@@ -15,10 +15,10 @@ CAUTION = (
     "The score prefers safe negatives near the positive; it does not reward hardness. Whether it predicts the "
     "result of training is not yet established."
 )
-ONE_POSITIVE = (
-    "Every query has one labelled positive, so only negatives that repeat it count as false negatives; other relevant "
-    "passages among the negatives are not ruled out."
-)
+UNLABELLED = "count as false negatives; other relevant passages among the negatives are not ruled out."
+ONE_POSITIVE = f"Every query has one labelled positive, so only negatives that repeat it {UNLABELLED}"
+NO_GUIDE = f"Only negatives that repeat a labelled positive of their query {UNLABELLED}"
+"""What a run without a guide cannot know, where queries have several positives; ONE_POSITIVE says it elsewhere."""
 EXPLANATIONS = {
     "status": "usable: no defect that was evaluated is above its limit. repair first: one is, but at least half of the "
     "records keep a negative without the defects. do not use: fewer do.",
@@ -91,6 +91,15 @@ EXPLANATIONS = {
     "sound negatives are among them.",
     "shared": "queries and documents in both sources over the smaller one's, 0 to 100 %.",
     "rows, records": "rows read are used or left out; used rows of the same query and positive form one record.",
+    "suspects": "share of the negatives that the guide scores at most 5 % lower than their positive, 0 to 100 %. What "
+    "part of them is relevant depends on the guide.",
+    "agreement": "share of the negatives that the encoder and the guide put on the same side of the positive, 0 to "
+    "100 %.",
+    "rank correlation": "Spearman's, of how far negatives lie below their positive by the encoder and by the guide, "
+    "−1 to 1.",
+    "relative margin": "share of the negatives scored at most this share of the positive's score below it.",
+    "absolute margin": "the same, by a difference of scores.",
+    "maximum": "share of the negatives scored this or higher, whatever their positive.",
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
 }
 ANSWER_TERMS = ("status", "score ± CI", "tie", "hardness", "outscoring", "defects", "n")
@@ -148,7 +157,8 @@ REASONS: Mapping[str, str] = {
     "one_row": "one record makes no batch",
     "low_temperature": "the temperature is so low that the sum over pairs needs too much memory",
     "one_positive": "no record has two labelled positives; with one these equal InfoNCE",
-    "no_guide": "no guide was given",
+    "no_guide": f"no second scorer was named: {flag_of('guide', 'NAME')}",
+    "guide_sample": "the guide scored a sample of the negatives",
     "no_judged_query": "the qrels judge none of its queries",
     "none_relevant": "no negative is labelled relevant",
     "all_relevant": "every negative is labelled relevant",

@@ -14,8 +14,9 @@ from typing import Literal
 
 from secid.errors import UsageError
 
-Needs = Literal["texts", "tokens", "rows"]
-"""texts: known after pooling. tokens: the tokenizer of the run or of the encoder. rows: the encoder's rows."""
+Needs = Literal["texts", "tokens", "rows", "guide"]
+"""texts: known after pooling. tokens: the tokenizer of the run or of the encoder. rows: the encoder's rows. guide: the
+scores of a guide."""
 
 TITLES: Mapping[str, str] = {"random_like": "as easy as random", "duplicate_negative": "exact repeat"}
 """Names that mean little in their own words, as pages write them."""
@@ -150,6 +151,12 @@ FINDINGS: Mapping[str, Finding] = _entries(
         rule="the encoder scores the negative above its positive (π < 0.5)",
         says="outscore the positive",
         do="read the examples: remove those that answer the query and keep the rest, which training should fix",
+    ),
+    Finding(
+        name="suspect", needs="guide", counted=False, limit=0.1, urgency=2,
+        rule="the guide scores the negative at most 5 % lower than its positive",
+        says="look relevant to the guide",
+        do="read the examples: remove the suspects if most of them answer the query",
     ),
     Finding(
         name="random_like", needs="rows", counted=False, limit=0.5, urgency=2,

@@ -8,6 +8,7 @@ from typing import Any
 
 from secid.results.between import Comparison, Crossing, EarlyStop, EqualNumbers, Overlap, Slice
 from secid.results.cost import Cost
+from secid.results.guide import GuideResult, SourceMargins
 from secid.results.in_batch import InBatch
 from secid.results.inputs import EncoderInfo, IdfInfo
 from secid.results.objectives import ObjectiveLens
@@ -42,6 +43,7 @@ class Run:
     equal_numbers: to which sources are cut where they are compared at budgets beyond 1; None where they have the
     same numbers, or cannot be cut.
     corpus_separation: with --collection alone.   cost: None unless all texts were encoded by this run.
+    margins: of each source, in any order; guide: what a second scorer says; None without one.
     folder: the run folder as it was named; None where none was written.
     warnings: what changes how the scores are to be read.
     not_evaluated: name of a part that could not be computed, and the kind of reason (pages.glossary.REASONS).
@@ -62,6 +64,8 @@ class Run:
     ablations: tuple[Ablation, ...]
     equal_numbers: EqualNumbers | None = None
     slices: tuple[Slice, ...] = ()
+    margins: tuple[SourceMargins, ...] = ()
+    guide: GuideResult | None = None
     early_stop: EarlyStop | None = None
     separation: tuple[SourceSeparation, ...] = ()
     corpus_separation: CorpusSeparation | None = None

@@ -51,6 +51,8 @@ NEGATIVES_SCHEMA = pa.schema(
         ("influence", pa.float64()),
         ("information", pa.float64()),
         ("share", pa.float64()),
+        ("s_guide_positive", pa.float64()),
+        ("s_guide_negative", pa.float64()),
         *((entry.column, pa.bool_()) for entry in FINDINGS.values()),
     ]
 )
@@ -62,14 +64,15 @@ labelled pairs are grouped by query first, and counted as one).
 influence: first-order change of the source's score times N, in nats, at the run's budget (METHOD 8).
 information: B w u^T A^-1 u / N, what the triplet holds of the score to first order, in nats at the
 run's budget; share: what the row counts, below 1 where a negative is paired with several positives.
-information sums to tr(A^-1 B M), which is at most the score.
+s_guide_positive, s_guide_negative: the guide's scores of positive and negative for the query; null where it scored
+none. information sums to tr(A^-1 B M), which is at most the score.
 """
 
 
 def write_negatives(measured: Iterable[Measured], path: Path) -> None:
     """The triplet table on disk: negatives.parquet, in row groups, so that memory does not grow with the sources.
 
-    A finding that was not evaluated is null.
+    A finding that was not evaluated is null, and so is `suspect` where the guide did not score the negative.
     """
     with pq.ParquetWriter(path, NEGATIVES_SCHEMA, compression="zstd", write_page_checksum=True) as writer:
         for item in measured:
@@ -82,6 +85,11 @@ def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
     paths = pa.array(map(encodable, planned.source.paths), pa.string())
     queries = np.unique(rows.query, return_inverse=True)[1].astype(np.int64)
     flags = {name: item.table.has(name) for name in FINDINGS if name in item.table.evaluated}
+    of_guide = item.table.guide
+    none, unknown = np.zeros(len(rows), np.bool_), {}
+    if of_guide is not None:
+        flags["suspect"], unknown["suspect"] = of_guide.suspect(), ~of_guide.scored
+    guide = (None, None) if of_guide is None else (of_guide.s_query_positive, of_guide.s_query_negative)
     for start in range(0, len(rows), ROWS_PER_GROUP):
         part = slice(start, start + ROWS_PER_GROUP)
         record, place = rows.record[part], rows.place[part]
@@ -98,7 +106,13 @@ def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
             pa.array(item.influence.per_triplet[part]),
             pa.array(item.influence.budgets[0] / item.state.n_negatives * item.influence.information[part]),
             pa.array(np.ones(n) if rows.share is None else rows.share[part]),
-            *(pa.array(flags[name][part]) if name in flags else pa.nulls(n, pa.bool_()) for name in FINDINGS),
+            *(pa.nulls(n, pa.float64()) if own is None else pa.array(own[part], from_pandas=True) for own in guide),
+            *(
+                pa.array(flags[name][part], mask=unknown.get(name, none)[part])
+                if name in flags
+                else pa.nulls(n, pa.bool_())
+                for name in FINDINGS
+            ),
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=NEGATIVES_SCHEMA)
 

@@ -134,14 +134,22 @@ def source_result(
 
 
 def without_flagged(item: Measured, bench: Bench, reference: RandomReference | None) -> WithoutFlagged:
-    """A source without its counted defects, measured again where any of its triplets has one."""
-    planned = item.table.source
-    sound = sound_negatives(planned)
-    n_triplets = int(sound.sum())
+    """A source without its counted defects."""
+    sound = sound_negatives(item.table.source)
+    return only(item, sound[item.triplets.place], int(sound.sum()), bench, reference)
+
+
+def only(
+    item: Measured, keep: npt.NDArray[np.bool_], n_triplets: int, bench: Bench, reference: RandomReference | None
+) -> WithoutFlagged:
+    """A source with some of its negatives alone, measured again where any is left out.
+
+    keep : (T,).   n_triplets : distinct negatives of the records that stay.
+    """
     if not n_triplets:
         return WithoutFlagged(n_triplets=0, eci_nats=None, interval_95=None, hardness=None)
-    if n_triplets < planned.n_triplets:
-        item = bench.part(item, np.flatnonzero(sound[item.triplets.place]), 1.0)
+    if not keep.all():
+        item = bench.part(item, np.flatnonzero(keep), 1.0)
     nats, error = item.nats(1.0), float(item.influence.standard_errors()[item.influence.column(1.0)])
     hardness = None if reference is None else item.table.hardness(reference)
     return WithoutFlagged(

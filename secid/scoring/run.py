@@ -38,6 +38,7 @@ from secid.scoring.publish import control_result, source_result
 from secid.scoring.stages import Measurements, StoredReference, measure, ranked_sets
 from secid.scoring.warnings import unpaired
 from secid.settings import Resolved, Settings
+from secid.triplets.guide import load_guide
 from secid.triplets.measured import Measured
 from secid.triplets.random_reference import RandomReference
 from secid.triplets.variants import Aspect
@@ -107,6 +108,7 @@ def scored_plan(
     clock : its stages are the run's timing, with those that end later.
     """
     clock = clock or Clock()
+    guide = load_guide(resolved.values, encoder.info, progress)
     plan, readers, positives, texts = read(sources, resolved.values, folder, clock, progress, known)
     try:
         collection = None if resolved.values.collection is None else open_collection(resolved.values)
@@ -121,6 +123,7 @@ def scored_plan(
             reference,
             texts=texts,
             collection=collection,
+            guide=guide,
         )
         with clock.stage("publish"):
             files = {path: file for reader in readers for path, file in input_files(reader).items()}
@@ -203,6 +206,8 @@ def finished(
         ablations=tuple(ablated(aspect, cut, blocks, settings.budget) for aspect in measurements.suite),
         equal_numbers=equal_numbers(measurements.items, measurements.level),
         slices=measurements.slices,
+        margins=measurements.margins,
+        guide=measurements.guide,
         early_stop=measurements.early_stop,
         separation=measurements.separation,
         corpus_separation=measurements.corpus_separation,

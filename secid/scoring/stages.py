@@ -15,6 +15,7 @@ from secid.analyses.ablations import blocks_of
 from secid.analyses.controls import Control, chosen_kinds, make_controls
 from secid.analyses.cost import cost_of
 from secid.analyses.early_stopping import rank_early
+from secid.analyses.guide import margins, result_of
 from secid.analyses.in_batch import ONE_ROW, in_batch
 from secid.analyses.objectives import MARGIN, RecordScores, objectives
 from secid.analyses.per_record import QUERIES, record_sizes
@@ -46,13 +47,15 @@ from secid.results import (
     SourceSeparation,
     WithoutFlagged,
 )
+from secid.results.guide import GuideResult, SourceMargins
 from secid.scoring.clock import Clock
-from secid.scoring.publish import without_flagged
+from secid.scoring.publish import only, without_flagged
 from secid.scoring.warnings import NOT_LEVEL, few_queries, noisy, not_level, odd_slices
 from secid.settings import Settings, flag_of
 from secid.triplets.coverage import CoverageBench, piece_stream
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.estimates import Estimate
+from secid.triplets.guide import Guide, guide_scores
 from secid.triplets.measure_set import Bench, level_sets, sample_positions
 from secid.triplets.measured import Measured
 from secid.triplets.positives import triplets_of
@@ -66,6 +69,7 @@ StoredReference = Mapping[str, npt.NDArray[Any]]
 NO_REFERENCE = "no_reference"
 NOT_STORED = "not_stored"
 NO_SPAN = "no_span"
+NO_GUIDE, SAMPLE = "no_guide", "guide_sample"
 MANY_TEXTS = 5_000
 """Texts from which bf16 on a CPU is worth a note: minutes of encoding."""
 PASSES = 2
@@ -86,6 +90,8 @@ class Measurements:
     findings: dict[str, SourceFindings]
     hardness: dict[str, Estimate]
     without_flagged: dict[str, WithoutFlagged]
+    margins: tuple[SourceMargins, ...]
+    guide: GuideResult | None
     reference: RandomReference | None
     idf: IdfInfo
     frequencies: DocumentFrequencies
@@ -112,9 +118,11 @@ def measure(
     *,
     texts: Mapping[str, SourceFindings],
     collection: Collection | None = None,
+    guide: Guide | None = None,
 ) -> Measurements:
     """Embeds what is needed and measures sources, controls and variants.
 
+    guide : scores the triplets of the sources too.
     frozen, stored : document frequencies and random reference of an earlier run, in place of this run's own.
     texts : findings of the texts by source, of all rows read.
     collection : whose whole corpus the positives are separated from.
@@ -155,6 +163,9 @@ def measure(
         for control in controls:  # nothing is left to encode but after an early stop
             embedder.need(control.triplets.query, control.triplets.negative)
     items, level, measured_controls = measured_sets(plan, triplets, controls, bench, variants, clock, progress)
+    if guide is not None:
+        with clock.stage("guide") as counts:
+            items = guided(plan, items, guide, settings, folder / "guide", progress, counts)
     with clock.stage("inspect"):
         if stored is None:
             reference = random_reference(plan, [item.triplets for item in items], bench.vectors, settings.seed)
@@ -169,6 +180,7 @@ def measure(
             level = [new if cut is old else cut for cut, old, new in zip(level, items, inspected_items, strict=True)]
         items = inspected_items
         without = {item.name: without_flagged(item, bench, reference) for item in items}
+        second = None if guide is None else guide_result(guide, items, settings, bench, reference)
         hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in items}
         warnings = noisy(distance) + lexical(plan, items, coverages, settings, folder / "cautions")
         warnings += few_queries(items) + not_level(level, settings) + odd_slices(plan, settings)
@@ -200,6 +212,8 @@ def measure(
             **({"crossings": NOT_LEVEL} if level is None else {}),
             **({"truncated": CUTS_UNKNOWN} if embedder.truncated is None else {}),
             **({"unknown_script": NO_TOKENIZER} if unknown is None else {}),
+            **({"suspect": NO_GUIDE} if second is None else {}),
+            **({"score without suspects": SAMPLE} if second is not None and second.is_sampled else {}),
             **({"hardness": NO_REFERENCE if stored is None else NOT_STORED} if reference is None else {}),
             **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},
             **unseparated,
@@ -209,6 +223,8 @@ def measure(
         findings=findings,
         hardness={name: estimate for name, estimate in hard.items() if estimate is not None},
         without_flagged=without,
+        margins=margins(items),
+        guide=second,
         reference=reference,
         idf=idf,
         frequencies=coverages.table(settings.tokenizer, settings.idf),
@@ -319,6 +335,33 @@ def inspected(
         result.append(replace(item, table=table))
         progress.advance(1)
     return result, findings
+
+
+def guided(
+    plan: Plan,
+    items: Sequence[Measured],
+    guide: Guide,
+    settings: Settings,
+    folder: Path,
+    progress: Progress,
+    counts: dict[str, float],
+) -> list[Measured]:
+    """The items with the guide's scores as columns. counts: takes what it cost."""
+    sources = [(item.triplets, item.table.s_query_negative) for item in items]
+    scores = guide_scores(plan, sources, guide, settings, folder, progress, counts)
+    return [replace(item, table=replace(item.table, guide=own)) for item, own in zip(items, scores, strict=True)]
+
+
+def guide_result(
+    guide: Guide, items: Sequence[Measured], settings: Settings, bench: Bench, reference: RandomReference | None
+) -> GuideResult:
+    """What the guide says of each source, and the score of each without its suspects where it scored all of them."""
+    without = {}
+    for item in items:
+        if item.table.guide is not None and item.table.guide.is_whole:
+            keep = ~item.table.has("suspect")
+            without[item.name] = only(item, keep, len(np.unique(item.triplets.place[keep])), bench, reference)
+    return result_of(guide.info, items, without, settings.guide_sample)
 
 
 def ranked_sets(items: Sequence[Set], level: Sequence[Set] | None, budget: float) -> Sequence[Set]:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from secid.measure.interval import FEWEST_QUERIES, reach_95
 
 Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.int64]
 Names = npt.NDArray[np.bytes_]
 """(Q,) text keys of queries, 16 bytes each."""
@@ -29,11 +30,18 @@ class Estimate:
 
     queries  : (Q,) names of the queries, each once.
     per_query: (Q,) first-order influence of each query; the squares add up to the variance.
+    n_sampled: queries that a value was looked up for, where that is a sample of them.
     """
 
     value: float
     queries: Names
     per_query: Floats
+    n_sampled: int | None = None
+
+    @property
+    def n_queries(self) -> int:
+        """Queries that show the value."""
+        return len(self.queries) if self.n_sampled is None else self.n_sampled
 
     @property
     def standard_error(self) -> float:
@@ -95,6 +103,29 @@ def clustered_mean(values: Floats, cluster: Index, queries: Names, share: Floats
     return Estimate(mean, queries, per_query)
 
 
+def stratified_mean(
+    values: Floats, known: Flags, stratum: Index, cluster: Index, queries: Names, share: Floats | None = None
+) -> Estimate:
+    """Mean over all triplets of a value that is known for a random sample of each stratum.
+
+    values  : (T,), read where known.   known : (T,) at least one in each stratum.   stratum : (T,) from 0, none empty.
+    cluster, queries, share : as in `clustered_mean`, of all triplets.
+    The sum over strata of their size times their sample's mean. Its error has both phases: that of the queries, as if
+    each value were its stratum's mean, and that of the sample within the strata, clustered by query. With all values
+    known it is `clustered_mean`. Source: METHOD 8, 10; Sarndal, Swensson and Wretman 1992, 9.3.
+    """
+    weight = np.ones(len(values)) if share is None else share
+    sampled = np.where(known, weight, 0.0)
+    size, of_sample, n = (np.bincount(stratum, each) for each in (weight, sampled, known))
+    mean = np.bincount(stratum, sampled * np.where(known, values, 0.0)) / of_sample
+    value = float((size * mean).sum() / size.sum())
+    spread = sampled * (size / of_sample * np.sqrt(n / np.maximum(n - 1, 1)))[stratum]
+    spread = np.where(known.all(), weight, spread)
+    off = weight * (mean[stratum] - value) + spread * (np.where(known, values, 0.0) - mean[stratum])
+    n_sampled = None if known.all() else len(np.unique(cluster[known]))
+    return Estimate(value, queries, np.bincount(cluster, off, len(queries)) / weight.sum(), n_sampled)
+
+
 def combined(first: Estimate, second: Estimate, factor: float = -1.0) -> Estimate:
     """first + factor * second, paired query by query over all queries of either."""
     queries = np.union1d(first.queries, second.queries)
@@ -141,7 +172,7 @@ def share_interval(estimate: Estimate, n_queries: int | None = None) -> tuple[fl
     queries have the same share, as at 0 and 1, they show no error; then each query counts as one draw, so 0 of 500
     queries gives 0 to 0.8 %. Below FEWEST_QUERIES queries it is 0 to 1. Source: Wilson 1927; METHOD 8.
     """
-    n_queries = len(estimate.queries) if n_queries is None else n_queries
+    n_queries = estimate.n_queries if n_queries is None else n_queries
     if n_queries < FEWEST_QUERIES:
         return 0.0, 1.0
     z = reach_95(n_queries)

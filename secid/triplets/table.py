@@ -21,6 +21,7 @@ from secid.measure.gates import Dots, Gates, gates, pair_loss_nats
 from secid.pool import PlannedSource
 from secid.results.catalogue import BITS
 from secid.triplets.estimates import Estimate, Names, Share, clustered_mean
+from secid.triplets.guide import GuideScores
 from secid.triplets.random_reference import RandomReference, hardness
 
 Floats = npt.NDArray[np.float64]
@@ -42,6 +43,7 @@ class TripletTable:
     s_query_negative, s_positive_negative, coverage : (T,) of the negative.
     findings          : (T,) bit i says that the negative has the i-th finding of the catalogue.
     evaluated         : names of the findings that were evaluated.
+    guide             : scores of a guide; None without one.
     """
 
     triplets: Triplets
@@ -54,6 +56,7 @@ class TripletTable:
     coverage: Floats
     findings: Mask
     evaluated: frozenset[str]
+    guide: GuideScores | None = None
 
     def __len__(self) -> int:
         return len(self.triplets)
@@ -161,6 +164,7 @@ class TripletTable:
             positive_coverage=self.positive_coverage[heads],
             **{name: getattr(self, name)[keep] for name in ("s_query_negative", "s_positive_negative", "coverage")},
             findings=self.findings[keep],
+            guide=None if self.guide is None else self.guide.rows(keep),
         )
 
 

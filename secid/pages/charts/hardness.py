@@ -1,4 +1,7 @@
-"""The picture to look at first: how hard each source's negatives are, against how many outscore their positive."""
+"""The picture to look at first: how hard each source's negatives are, against how many outscore their positive.
+
+With a guide it is how many the guide suspects: harder negatives outscore more, and only some of them are relevant.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ from secid.pages.numbers import fraction, percent
 from secid.pages.page import Chart, described
 from secid.pages.sanitize import short
 from secid.results import Run, SourceResult
+from secid.results.guide import GuideSource
 
 TOP, HEIGHT, BELOW, LEFT = 24.0, 240.0, 42.0, 46.0
 """Heights of the title of the upward axis, of the plot with the names of its ends, and of the axis across; and the
@@ -37,12 +41,25 @@ RADIUS = 10.0
 ANCHORS = {1: None, -1: "end"}
 ENDS = {0.0: ("random", "random passages"), 1.0: ("known_positive", "positives")}
 """Hardness of the controls that mark the ends of the scale, by definition; and what an end is called."""
-NOTE = "Whiskers: 95 % CI, cut at the edge. Hollow circles: controls."
+WHISKERS, CONTROLS = "Whiskers: 95 % CI, cut at the edge.", "Hollow circles: controls."
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """What goes up. word: for a tip."""
+
+    title: str
+    label: str
+    word: str
+
+
+OUTSCORING = _Axis("Hardness and inversions", "negatives that outscore their positive", "outscoring")
+SUSPECT = _Axis("Hardness and suspects", "negatives that the guide suspects", "suspect")
 
 
 @dataclass(frozen=True)
 class _Point:
-    """hardness and inversions with their 95 % intervals; None for none. number: in the key; 0 for a control."""
+    """hardness, and what goes up, with their 95 % intervals; None for none. number: in the key; 0 for a control."""
 
     name: str
     x: float
@@ -53,45 +70,52 @@ class _Point:
 
 
 def hardness_chart(run: Run) -> Chart | None:
-    """A numbered point a source: hardness across, negatives that outscore their positive up; below, the names.
+    """A numbered point a source: hardness across, negatives that outscore their positive up, with a guide its suspects;
+    below, the names.
 
     None where no hardness is known.
     """
+    by = OUTSCORING if run.guide is None else SUSPECT
     known = [source for source in run.sources if source.hardness is not None]
-    sources = [_source(number, source, source.hardness or 0.0) for number, source in enumerate(known, 1)]
+    suspects = {} if run.guide is None else {own.name: own for own in run.guide.sources}
+    sources = [_source(number, source, suspects.get(source.name)) for number, source in enumerate(known, 1)]
     if not sources:
         return None
-    controls = [
+    controls = [  # a guide scores none
         _Point(REFERENCES[kind], x, control.inversion_fraction)
         for x, (kind, _) in ENDS.items()
         for control in run.controls
-        if control.kind == kind
+        if control.kind == kind and by is OUTSCORING
     ]
-    title = "Hardness and inversions"
+    title = by.title
     description = described(
         (
             f"control {item.name}" if not item.number else item.name,
-            f"hardness {fraction(item.x)}, outscoring {percent(item.y)}",
+            f"hardness {fraction(item.x)}, {by.word} {percent(item.y)}",
         )
         for item in (*sources, *controls)
     )
     points = [*controls, *sources]
-    return Chart(title=title, description=description, draw=lambda: _draw(points, title, description), note=NOTE)
+    note = f"{WHISKERS} {CONTROLS}" if by is OUTSCORING else WHISKERS
+    return Chart(title=title, description=description, draw=lambda: _draw(points, by, description), note=note)
 
 
-def _source(number: int, source: SourceResult, hardness: float) -> _Point:
-    inversion = source.finding("inversion")
-    share, ends = (source.inversion_fraction, None) if inversion is None else (inversion.share, inversion.interval_95)
-    return _Point(source.name, hardness, share, source.hardness_interval_95, ends, number)
+def _source(number: int, source: SourceResult, suspects: GuideSource | None) -> _Point:
+    hardness = source.hardness or 0.0
+    x_ends, finding = source.hardness_interval_95, source.finding("inversion")
+    if suspects is not None:
+        return _Point(source.name, hardness, suspects.suspect_share, x_ends, suspects.interval_95, number)
+    share, ends = (source.inversion_fraction, None) if finding is None else (finding.share, finding.interval_95)
+    return _Point(source.name, hardness, share, x_ends, ends, number)
 
 
-def _draw(points: Sequence[_Point], title: str, description: str) -> Markup:
+def _draw(points: Sequence[_Point], by: _Axis, description: str) -> Markup:
     xs, ys = [item.x for item in points], [item.y for item in points]
     bottom = TOP + HEIGHT
     x_scale = Scale(min(-0.08, min(xs) - 0.05), max(1.08, max(xs) + 0.05), 0.0, 100.0)
     y_scale = Scale(0.0, min(1.0, max(0.1, 1.2 * max(ys))), bottom, TOP + CLEAR)
     parts = [
-        words("0%", FONT, "negatives that outscore their positive", dx=-LEFT, class_="tick"),
+        words("0%", FONT, by.label, dx=-LEFT, class_="tick"),
         *grid_across(x_scale, bottom, TOP),
         *numbers_across(x_scale, bottom + 17),
         words("50%", bottom + 36, "hardness", anchor="middle", class_="tick"),
@@ -105,8 +129,8 @@ def _draw(points: Sequence[_Point], title: str, description: str) -> Markup:
         parts.append(line(at, TOP, at, bottom, "ref", "3 3"))
         parts.append(words(at, TOP + row * FONT, name, dx=5.0 * side, anchor=ANCHORS[side], class_="tick"))
     parts += [part for item in points for part in _whiskers(item, x_scale, y_scale)]
-    parts += [part for item in points for part in _dot(item, across(x_scale, item.x), y_scale(item.y))]
-    plot = wide(parts, bottom + BELOW, class_="plot", role="img", aria_label=f"{title}. {description}")
+    parts += [part for item in points for part in _dot(item, by, across(x_scale, item.x), y_scale(item.y))]
+    plot = wide(parts, bottom + BELOW, class_="plot", role="img", aria_label=f"{by.title}. {description}")
     names = [tag("li", tag("bdi", short(item.name))) for item in points if item.number]
     return plot + tag("ol", Markup("").join(names), class_="key")
 
@@ -127,8 +151,8 @@ def _whiskers(item: _Point, x_scale: Scale, y_scale: Scale) -> list[Markup]:
     return parts
 
 
-def _dot(item: _Point, x: str, y: float) -> list[Markup]:
-    tip = f"{short(item.name)}: hardness {fraction(item.x)}, outscoring {percent(item.y)}"
+def _dot(item: _Point, by: _Axis, x: str, y: float) -> list[Markup]:
+    tip = f"{short(item.name)}: hardness {fraction(item.x)}, {by.word} {percent(item.y)}"
     if not item.number:
         return [dot(x, y, "ctl", tip)]
     return [dot(x, y, "src", tip, RADIUS), words(x, y + 4, str(item.number), anchor="middle", class_="place")]

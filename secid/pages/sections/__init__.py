@@ -16,6 +16,7 @@ from secid.pages.sections.controls import controls_line, controls_section
 from secid.pages.sections.early import early_section
 from secid.pages.sections.findings import findings_section
 from secid.pages.sections.gates import gates_section
+from secid.pages.sections.guide import guide_section, margins_section
 from secid.pages.sections.in_batch import in_batch_section
 from secid.pages.sections.objectives import objectives_section
 from secid.pages.sections.origin import origin_section, overlap_section, read_section
@@ -35,6 +36,8 @@ def page_of(run: Run) -> Page:
         pairs_section(run),
         controls_section(run),
         findings_section(run),
+        guide_section(run),
+        margins_section(run),
         early_section(run),
         ablation_section(run),
         slices_section(run),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from secid.pages.findings import statuses_line
-from secid.pages.glossary import CAUTION, ONE_POSITIVE, equal_numbers, in_plain_words
+from secid.pages.glossary import CAUTION, NO_GUIDE, ONE_POSITIVE, equal_numbers, in_plain_words
 from secid.pages.numbers import budget, fraction, listed, plural
 from secid.pages.sanitize import named
 from secid.pages.sections.controls import names_of, outcome
+from secid.pages.sections.guide import suspects_sentence
 from secid.pages.sections.warnings import warning_sentences
 from secid.results import Run
 from secid.results.catalogue import DEFECTS
@@ -47,10 +48,10 @@ def _unevaluated(run: Run) -> str:
 
 
 def _labels(run: Run) -> str:
-    """How far false negatives can be found, where no query of the run has a second labelled positive."""
-    if "control known positive" not in run.not_evaluated:
-        return ""
-    return ONE_POSITIVE
+    """How far false negatives can be found: by labels alone, or what a guide suspects."""
+    if run.guide is not None:
+        return suspects_sentence(run.guide)
+    return ONE_POSITIVE if "control known positive" in run.not_evaluated else NO_GUIDE
 
 
 def _sampled(run: Run) -> str:

@@ -76,7 +76,7 @@ def test_the_rows_above_have_every_finding_of_check(tmp_path):
 
 def test_findings_come_in_the_order_of_the_catalogue(tmp_path):
     run = scored(tmp_path, {"a": with_everything()}).run
-    assert [finding.name for finding in run.sources[0].findings] == list(FINDINGS)
+    assert [finding.name for finding in run.sources[0].findings] == [name for name in FINDINGS if name != "suspect"]
 
 
 @pytest.mark.parametrize("command", ["check", "score"])

@@ -149,7 +149,7 @@ def test_estimated_findings_of_a_new_source_are_held_against_the_largest_share()
 def test_what_a_new_kind_of_miner_may_have_is_a_notice():
     new, known = bounds_of(None).bounds, bounds_of().bounds
     noticed = {name for name, bound in new.items() if bound.notice}
-    assert noticed == {f"findings.{name}" for name in ("inversion", "shared_opening", "hub")}
+    assert noticed == {f"findings.{name}" for name in ("inversion", "suspect", "shared_opening", "hub")}
     assert {name for name, bound in known.items() if bound.notice} == {"findings.hub"}
     assert set(known.keys() - new.keys()) == {"drift.score_nats", "drift.unrelated"}
 

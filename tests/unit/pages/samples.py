@@ -30,6 +30,7 @@ from secid.results import (
     SourceSeparation,
 )
 from secid.results.document import from_json
+from secid.results.guide import GuideResult, GuideSource, MarginCurve, SourceMargins
 
 GOLDEN = Path(__file__).parent / "golden"
 HOSTILE = (
@@ -201,6 +202,31 @@ def early(run: Run) -> Run:
             n_texts_encoded=100,
             n_texts=557,
         ),
+    )
+
+
+def guided(run: Run, sample: int | None = None) -> Run:
+    """The run with a guide, which suspects more of each source than of the one before."""
+    curves = tuple(
+        MarginCurve(kind=kind, values=(0.0, 0.05, 0.1, 0.8), shares=(0.1, 0.2, 0.3, 0.4))
+        for kind in ("absolute", "relative", "maximum")
+    )
+    sources = tuple(
+        GuideSource(
+            name=source.name,
+            n_scored=source.n_triplets if sample is None else sample,
+            suspect_share=0.1 * number,
+            interval_95=(0.1 * number - 0.05, 0.1 * number + 0.05),
+            agreement=0.9,
+            rank_correlation=0.8,
+            without_suspects=source.without_flagged if sample is None else None,
+        )
+        for number, source in enumerate(run.sources, 1)
+    )
+    return replace(
+        run,
+        guide=GuideResult(encoder=replace(run.encoder, name="guide"), margin=0.05, sample=sample, sources=sources),
+        margins=tuple(SourceMargins(name=source.name, target=curves, guide=curves) for source in run.sources),
     )
 
 

@@ -6,11 +6,14 @@ import html
 import re
 from dataclasses import replace
 
+from secid.pages.charts.hardness import hardness_chart
 from secid.pages.formats import FORMATS
+from secid.pages.markdown import table
 from secid.pages.sanitize import without_isolates
 from secid.pages.sections.ablations import ablation_section, ablations_sentence
 from secid.pages.sections.controls import controls_line
 from secid.pages.sections.early import early_sentences
+from secid.pages.sections.guide import guide_section, margins_section, suspects_sentence
 from secid.pages.sections.slices import slices_sentence
 from secid.pages.sections.verdict import verdict
 from tests.snapshots import situations
@@ -81,6 +84,27 @@ def test_early_stop(snapshot):
     }
     said = {name: lines(*early_sentences(run, run.early_stop)) for name, run in runs.items()}
     snapshot("early-stop.txt", situations(said))
+
+
+def test_guide(snapshot):
+    one = replace(RUN, sources=RUN.sources[:1])
+    runs = {
+        "all negatives": samples.guided(RUN),
+        "a sample of one source": samples.guided(one, sample=300),
+        "scores of another range": replace(
+            samples.guided(one),
+            margins=tuple(
+                replace(source, guide=tuple(replace(curve, values=(0.0, 0.5, 1.0, 8.0)) for curve in source.guide))
+                for source in samples.guided(one).margins
+            ),
+        ),
+    }
+    said = {}
+    for name, run in runs.items():
+        sections = (guide_section(run), margins_section(run))
+        shown = [text for part in sections for text in (*part.paragraphs, *map(table, part.tables))]
+        said[name] = lines(suspects_sentence(run.guide), hardness_chart(run).description, *shown)
+    snapshot("guide.txt", situations(said))
 
 
 def test_slices(snapshot):

@@ -1,0 +1,114 @@
+"""What a second scorer says of the sources, and how much each margin flags under the target and under it.
+
+Source: METHOD 10; NV-Retriever (arXiv 2407.15831) for the relative margin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import rankdata
+
+from secid.measure.margins import Margin, flagged
+from secid.measure.sweep import DOT_ROUNDING
+from secid.results import EncoderInfo, WithoutFlagged
+from secid.results.guide import GuideResult, GuideSource, MarginCurve, SourceMargins
+from secid.triplets.estimates import names_of, share_interval
+from secid.triplets.guide import MARGIN, GuideScores
+from secid.triplets.measured import Measured
+from secid.triplets.table import TripletTable
+
+Floats = npt.NDArray[np.float64]
+
+STEPS = 20
+WIDEST = 0.2
+"""Largest relative margin of a curve, and largest absolute one as a share of the range of the scores."""
+COSINES = (0.0, 1.0)
+"""The range of cosines and probabilities, as far as curves go. Logits of a cross-encoder have their own."""
+
+
+def margins(items: Sequence[Measured]) -> tuple[SourceMargins, ...]:
+    """The curves of all sources at the same values: those of the guide run over the range of its scores."""
+    guides = [item.table.guide.s_query_negative for item in items if item.table.guide is not None]
+    low = min((float(np.nanmin(scores)) for scores in guides), default=0.0)
+    high = max((float(np.nanmax(scores)) for scores in guides), default=1.0)
+    span = COSINES if max(-low, high) <= 1.0 + DOT_ROUNDING else (low, high)
+    return tuple(
+        SourceMargins(
+            name=item.name,
+            target=_target_curves(item.table),
+            guide=() if item.table.guide is None else _guide_curves(item.table, item.table.guide, span),
+        )
+        for item in items
+    )
+
+
+def _target_curves(table: TripletTable) -> tuple[MarginCurve, ...]:
+    weight = np.ones(len(table)) if table.share is None else table.share
+    return curves(table.s_query_negative, table.repeated(table.s_query_positive), weight, COSINES)
+
+
+def _guide_curves(table: TripletTable, guide: GuideScores, span: tuple[float, float]) -> tuple[MarginCurve, ...]:
+    """Each scored negative counts for as many as it was drawn from."""
+    share = np.ones(len(table)) if table.share is None else table.share
+    scored, n = guide.scored, int(guide.stratum.max()) + 1
+    factor = np.bincount(guide.stratum, share, n) / np.bincount(guide.stratum[scored], share[scored], n)
+    weight = (share * factor[guide.stratum])[scored]
+    return curves(guide.s_query_negative[scored], guide.s_query_positive[scored], weight, span)
+
+
+def curves(negative: Floats, positive: Floats, weight: Floats, span: tuple[float, float]) -> tuple[MarginCurve, ...]:
+    """Flagged shares along the three margins. negative, positive, weight: (n,).   span: range of the scores."""
+    low, high = span
+    steps = np.linspace(0.0, 1.0, STEPS + 1)
+    grids: dict[Margin, Floats] = {
+        "absolute": WIDEST * (high - low) * steps,
+        "relative": WIDEST * steps,
+        "maximum": low + (high - low) * steps,
+    }
+    total = float(weight.sum())
+
+    def share(kind: Margin, value: float) -> float:
+        return float(weight[flagged(negative, positive, kind, value)].sum()) / total
+
+    return tuple(
+        MarginCurve(kind=kind, values=tuple(grid.tolist()), shares=tuple(share(kind, x) for x in grid.tolist()))
+        for kind, grid in grids.items()
+    )
+
+
+def result_of(
+    guide: EncoderInfo, items: Sequence[Measured], without: Mapping[str, WithoutFlagged], sample: int | None
+) -> GuideResult:
+    """The guide's numbers of all sources. without: each without its suspects, where the guide scored all of it."""
+    sources = tuple(
+        _source(item, item.table.guide, without.get(item.name)) for item in items if item.table.guide is not None
+    )
+    return GuideResult(encoder=guide, margin=MARGIN, sample=sample, sources=sources)
+
+
+def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) -> GuideSource:
+    table, scored = item.table, guide.scored
+    target = table.repeated(table.s_query_positive) - table.s_query_negative
+    own = guide.s_query_positive - guide.s_query_negative
+    cluster, names = table.cluster(), names_of(item.query_keys)
+    suspects = guide.mean(guide.suspect().astype(np.float64), cluster, names, table.share)
+    same = (np.sign(target) == np.sign(own)).astype(np.float64)
+    return GuideSource(
+        name=item.name,
+        n_scored=len(np.unique(item.triplets.place[scored])),
+        suspect_share=suspects.value,
+        interval_95=share_interval(suspects),
+        agreement=guide.mean(same, cluster, names, table.share).value,
+        rank_correlation=rank_correlation(target[scored], own[scored]),
+        without_suspects=without,
+    )
+
+
+def rank_correlation(first: Floats, second: Floats) -> float | None:
+    """Spearman's coefficient with mean ranks of ties; None where either is constant. first, second: (n,)."""
+    a, b = (rankdata(values) - (len(values) + 1) / 2 for values in (first, second))
+    scale = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / scale if scale > 0 else None

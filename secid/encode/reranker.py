@@ -1,0 +1,192 @@
+"""Cross-encoders: a query and a passage in, one score out, by sentence-transformers. A guide may be one; a target not.
+
+Scores are cached as rows of one number, by query and passage, under the fingerprint of the files. Source: METHOD 10.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secid.encode.cache import Cache
+from secid.encode.cache_folder import hash_memory
+from secid.encode.hashes import files_sha256
+from secid.encode.keys import Keys
+from secid.encode.locate import FILES, locate, weight_files
+from secid.encode.modules import AGAIN, PROMPT_FILE, parsed, read_json
+from secid.errors import EncoderError, plainly
+from secid.results import EncoderInfo
+from secid.settings import Settings, flag_of, under
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+PAIRS_AT_ONCE = 4096
+"""Pairs of one call, which sorts them by length; the cache takes them as they are ready."""
+HEAD = "ForSequenceClassification"
+OWN = "sentence_transformers."
+"""Where the modules of a repository may come from without its own code."""
+Texts = Callable[[NDArray[np.int64]], list[tuple[str, str]]]
+"""Gives the texts of pairs, (query, passage), by their places."""
+Floats = NDArray[np.float64]
+
+
+class Reranker:
+    """A cross-encoder on its device. info: `pooling` is "cross-encoder", and `dim` 1.
+
+    n_cached, n_scored : pairs from the cache, and by the model.
+    """
+
+    def __init__(self, model: CrossEncoder, info: EncoderInfo, settings: Settings) -> None:
+        self.info, self._model, self._settings = info, model, settings
+        self.n_cached = self.n_scored = 0
+
+    def predict(self, pairs: Sequence[tuple[str, str]]) -> Floats:
+        """(n,) scores as `CrossEncoder.predict` gives them. Raises EncoderError where one is not finite."""
+        scores = np.asarray(self._model.predict(list(pairs), show_progress_bar=False), np.float64).reshape(-1)
+        if len(wrong := np.flatnonzero(~np.isfinite(scores))):
+            query, passage = pairs[int(wrong[0])]
+            raise EncoderError(
+                f"the score of {query[:60]!r} and {passage[:60]!r} is not finite",
+                where=self.info.name,
+                remedy="--dtype float32",
+            )
+        return scores
+
+    def scores(self, keys: Keys, texts: Texts, tick: Callable[[int], None]) -> Floats:
+        """(n,) scores of distinct pairs, from the cache where it has them. keys: (n, 16) of the pairs."""
+        scores = np.empty(len(keys))
+        missing = np.ones(len(keys), np.bool_)
+        cache = None
+        if self._settings.cache and self.info.fingerprint:
+            cache = Cache.open(self._settings, self.info.fingerprint, self.info.name)
+
+            def put(positions: NDArray[np.int64], rows: Any, _: Any) -> None:
+                scores[positions] = rows[:, 0]
+                tick(len(positions))
+
+            missing = ~cache.lookup(keys, 1, put)
+            cache.expect(int(missing.sum()), 1)
+        self.n_cached += int((~missing).sum())
+        places = np.flatnonzero(missing)
+        try:
+            for start in range(0, len(places), PAIRS_AT_ONCE):
+                part = places[start : start + PAIRS_AT_ONCE]
+                rows = self.predict(texts(part)).astype(np.float32)
+                scores[part] = rows  # rounded as the cache rounds, so that a second run gives the same
+                if cache is not None:
+                    cache.add(keys[part], rows[:, None], np.zeros(len(part), np.bool_))
+                self.n_scored += len(part)
+                tick(len(part))
+        finally:
+            if cache is not None:
+                cache.close()
+        return scores
+
+
+def pair_keys(query: Keys, passage: Keys) -> Keys:
+    """(n, 16) keys of pairs, from those of their texts."""
+    both = np.ascontiguousarray(np.concatenate([query, passage], axis=1))
+    digests = b"".join([hashlib.blake2b(row, digest_size=16).digest() for row in both])
+    return np.frombuffer(digests, np.uint8).reshape(-1, 16)
+
+
+def load_reranker(name: str, settings: Settings) -> Reranker:
+    """The cross-encoder of that name or folder. Settings of the target's recipe do not concern it.
+
+    Raises EncoderError for what is none, has no safetensors weights, or needs code or pickle that is not allowed.
+    """
+    from secid.encode.device import choose_devices, choose_dtype
+    from secid.encode.loading import DTYPE_NAMES
+
+    settings = under(settings, name)
+    location = locate(settings)
+    folder = location.folder
+    _refuse(folder, settings)
+    weights = weight_files(folder, settings.allow_pickle)
+    if not weights:
+        raise EncoderError(
+            "no complete safetensors weights", where=str(folder), remedy=f"{AGAIN}, or {flag_of('allow_pickle', True)}"
+        )
+    device = choose_devices(settings.device)[0]
+    dtype = choose_dtype(settings.dtype, device)
+    model = _loaded(folder, str(device), {"use_safetensors": not settings.allow_pickle, "dtype": dtype}, settings)
+    if model.num_labels != 1:
+        raise EncoderError(
+            f"gives {model.num_labels} scores for a pair, expected one", where=location.name, remedy="name a reranker"
+        )
+    weights_sha256 = files_sha256(weights, hash_memory(settings))
+    info = EncoderInfo(
+        name=location.name,
+        revision=location.revision,
+        weights_sha256=weights_sha256,
+        pooling="cross-encoder",
+        query_prefix="",
+        passage_prefix="",
+        max_length=model.max_seq_length,
+        normalize=False,
+        dtype=DTYPE_NAMES[dtype],
+        device=str(device),
+        dim=1,
+        fingerprint=_fingerprint(folder, weights_sha256, DTYPE_NAMES[dtype], settings),
+        notes=(location.note,) if location.note else (),
+    )
+    return Reranker(model, info, settings)
+
+
+def _loaded(folder: Path, device: str, model: dict[str, Any], settings: Settings) -> CrossEncoder:
+    from sentence_transformers import CrossEncoder
+
+    try:
+        loaded: CrossEncoder = CrossEncoder(
+            str(folder),
+            device=device,
+            local_files_only=True,
+            trust_remote_code=settings.trust_remote_code,
+            model_kwargs=model,
+        )
+    except Exception as error:  # of transformers, by what the files lack
+        raise EncoderError(f"cannot be loaded: {plainly(error)}", where=str(folder), remedy=AGAIN) from error
+    return loaded
+
+
+def _refuse(folder: Path, settings: Settings) -> None:
+    """Raises EncoderError for a folder that is no cross-encoder: the library would make up a head for it."""
+    config = read_json(folder / "config.json")
+    if config is None:
+        raise EncoderError("config.json is missing", where=str(folder), remedy="name a folder that holds a reranker")
+    architectures = [str(name) for name in config.get("architectures") or ()]
+    kind = (read_json(folder / PROMPT_FILE) or {}).get("model_type", "CrossEncoder")
+    if kind != "CrossEncoder" or not any(name.endswith(HEAD) for name in architectures):
+        raise EncoderError(
+            f"no reranker: {', '.join(architectures) or 'the model'} gives a pair of texts no score",
+            where=str(folder / "config.json"),
+            remedy=f"name it by {flag_of('guide', 'NAME')} if it is a dense encoder",
+        )
+    modules = parsed(folder / "modules.json") or []
+    own = [part for part in modules if not (isinstance(part, dict) and str(part.get("type")).startswith(OWN))]
+    if (own or config.get("auto_map")) and not settings.trust_remote_code:
+        raise EncoderError(
+            "runs its repository's own code", where=str(folder), remedy=f"read it, then {flag_of('trust_remote_code')}"
+        )
+
+
+def _fingerprint(folder: Path, weights: str, dtype: str, settings: Settings) -> str:
+    """SHA-256 of all that determines a score."""
+    patterns = [pattern for pattern in FILES if "safetensors" not in pattern]
+    patterns += ["*.py"] if settings.trust_remote_code else []
+    names = sorted(_files(folder, patterns))
+    versions = [".".join(version(name).split(".")[:2]) for name in ("transformers", "sentence-transformers")]
+    contents = [f"{path.relative_to(folder)} {files_sha256([path])}" for path in names]
+    return hashlib.sha256("\n".join(["reranker", weights, dtype, *versions, *contents]).encode()).hexdigest()
+
+
+def _files(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
+    for pattern in patterns:
+        yield from (path for path in folder.rglob(pattern) if path.is_file())

@@ -1,0 +1,178 @@
+"""Which triplets a guide scores, which guides are refused, and what a run without one says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sentence_transformers import CrossEncoder
+
+from secid import api
+from secid.errors import UsageError
+from secid.pages.charts.hardness import hardness_chart
+from secid.pages.markdown import render
+from secid.pages.sections import page_of
+from secid.progress import Silent
+from secid.results.document import from_json, to_json
+from secid.run_folder.read import read_negatives
+from secid.settings import Settings
+from secid.triplets.guide import STRATA, load_guide, sample_of
+from tests.fake_encoder import HashEncoder, PieceEncoder
+from tests.oracle.test_guide import vectors
+from tests.unit.encode.test_reranker import save_reranker
+from tests.unit.scoring.made_rows import clean_rows, write
+from tests.unit.scoring.runs import scored
+from tests.unit.triplets.test_random_reference import triplets, world
+
+
+def rows_of(seed: int = 0, n: int = 400):
+    """A plan, its triplets and a made-up s_qn."""
+    made = world(seed=seed)
+    draw = np.random.default_rng(seed)
+    query = np.sort(draw.integers(0, made.n_queries, n))
+    rows = triplets(query, query, draw.integers(made.n_queries, 400, n))
+    return made, rows, draw.random(n).round(2)
+
+
+def test_a_sample_takes_as_many_of_each_tenth():
+    made, rows, near = rows_of()
+    keep, stratum = sample_of(made.plan, rows, near, 104, 0)
+    assert len(keep) == 104
+    assert (np.diff(keep) > 0).all()
+    assert np.bincount(stratum).tolist() == [40] * STRATA
+    assert set(np.bincount(stratum[keep])) == {10, 11}
+    order = np.argsort(near, kind="stable")
+    assert all(near[stratum == h].max() <= near[stratum == h + 1].min() for h in range(STRATA - 1))
+    assert len(order) == 400
+
+
+def test_a_sample_follows_seed_and_texts_not_the_order_of_rows():
+    made, rows, near = rows_of()
+    near = near + np.arange(400) * 1e-6
+    keep, _ = sample_of(made.plan, rows, near, 100, 0)
+    order = np.random.default_rng(1).permutation(400)
+    shuffled = replace(rows, query=rows.query[order], positive=rows.positive[order], negative=rows.negative[order])
+    again, _ = sample_of(made.plan, shuffled, near[order], 100, 0)
+    assert sorted(order[again].tolist()) == keep.tolist()
+    other, _ = sample_of(made.plan, rows, near, 100, 1)
+    assert other.tolist() != keep.tolist()
+
+
+@pytest.mark.parametrize("size", [None, 400, 1000])
+def test_all_are_scored_where_the_sample_is_no_smaller(size):
+    made, rows, near = rows_of()
+    keep, stratum = sample_of(made.plan, rows, near, size, 0)
+    assert keep.tolist() == list(range(400))
+    assert not stratum.any()
+
+
+@pytest.mark.parametrize(
+    ("names", "where"),
+    [
+        ({"guide": "a", "guide_reranker": "b"}, "--guide-reranker"),
+        ({"guide_sample": 200}, "--guide-sample"),
+    ],
+)
+def test_combinations_without_meaning_are_refused(names, where):
+    with pytest.raises(UsageError) as refusal:
+        load_guide(Settings(**names), PieceEncoder().info, Silent())
+    assert refusal.value.where == where
+
+
+def test_the_target_is_no_guide(tmp_path):
+    rows = clean_rows(6)
+    path = vectors(tmp_path / "own.npz", rows)
+    with pytest.raises(UsageError) as refusal:
+        api.score([write(tmp_path / "a.jsonl", rows)], encoder=str(path), guide=str(path), controls="none")
+    assert refusal.value.where == "--guide"
+
+
+def test_a_run_without_a_guide_says_so(tmp_path):
+    run = scored(tmp_path, {"a": clean_rows()}).run
+    assert run.guide is None
+    assert run.not_evaluated["suspect"] == "no_guide"
+    assert run.sources[0].finding("suspect") is None
+    assert run.margins[0].guide == ()
+    assert "guide" not in {section.anchor for section in _sections(run)}
+
+
+def test_pages_of_a_guide(tmp_path):
+    rows = clean_rows(120)
+    path = str(vectors(tmp_path / "guide.npz", rows))
+    whole = scored(tmp_path, {"a": rows}, guide=path).run
+    sample = scored(tmp_path, {"a": rows}, guide=path, guide_sample=100).run
+    assert "suspect" not in whole.not_evaluated
+    assert sample.not_evaluated["score without suspects"] == "guide_sample"
+    tables = [next(s for s in _sections(run) if s.anchor == "guide").tables for run in (whole, sample)]
+    assert [len(own[0].columns) for own in tables] == [7, 6]
+    chart = hardness_chart(whole)
+    assert chart is not None
+    assert "suspect" in chart.description
+    again = from_json(to_json(whole))
+    assert (again.guide, again.margins) == (whole.guide, whole.margins)
+    assert render(page_of(whole))
+
+
+def _sections(run):
+    return page_of(run).details
+
+
+def test_suspects_are_dropped_where_all_were_scored(tmp_path, monkeypatch):
+    rows = clean_rows(120)
+    source, path = write(tmp_path / "a.jsonl", rows), vectors(tmp_path / "guide.npz", rows)
+    own = {"encoder": PieceEncoder(), "controls": "none", "cache": False, "guide": str(path)}
+    run = api.score([source], run=tmp_path / "run", **own)
+    (result,) = run.guide.sources
+    n_suspect = run.sources[0].finding("suspect").n_negatives
+    copy = api.select(tmp_path / "run", tmp_path / "b.jsonl", drop="suspect", encoder=PieceEncoder())
+    assert copy.left_out == {"suspect": n_suspect}
+    assert copy.after.eci_nats == pytest.approx(result.without_suspects.eci_nats, rel=1e-6)
+    flagged = api.flagged(tmp_path / "run", "suspect", tmp_path / "rows.jsonl")
+    assert flagged.n_rows == {"a": n_suspect}
+    scores = read_negatives(tmp_path / "run", ["s_guide_positive", "s_guide_negative", "in_suspect"], "a").to_pydict()
+    high = zip(scores["s_guide_positive"], scores["s_guide_negative"], strict=True)
+    assert [negative >= positive - 0.05 * abs(positive) for positive, negative in high] == scores["in_suspect"]
+    api.score([source], run=tmp_path / "part", guide_sample=100, **own)
+    with pytest.raises(UsageError):
+        api.select(tmp_path / "part", tmp_path / "c.jsonl", drop="suspect", encoder=PieceEncoder())
+    part = read_negatives(tmp_path / "part", ["s_guide_negative", "in_suspect"], "a")
+    assert [part[name].null_count for name in part.column_names] == [260, 260]
+    n_sampled = sum(filter(None, part["in_suspect"].to_pylist()))
+    assert 0 < n_sampled < n_suspect
+    assert api.flagged(tmp_path / "part", "suspect", tmp_path / "c.jsonl").n_rows == {"a": n_sampled}
+
+
+def test_a_reranker_is_a_guide_and_its_scores_are_kept(tmp_path):
+    rows, folder = clean_rows(20), save_reranker(tmp_path / "reranker")
+    own = {"guide_reranker": str(folder), "cache": True, "cache_dir": str(tmp_path / "cache"), "device": "cpu"}
+    first, second = (scored(tmp_path, {"a": rows, "b": rows}, **own) for _ in range(2))
+    n_pairs = 20 + 60
+    assert [run.run.timing["guide"]["n_scored"] for run in (first, second)] == [n_pairs, 0]
+    assert second.run.guide == first.run.guide
+    model = CrossEncoder(str(folder), device="cpu")
+    pairs = [(row["query"], text) for row in rows for text in (*row["pos"], *row["neg"])]
+    scores = model.predict(pairs, show_progress_bar=False).reshape(20, 4).astype(float)
+    table = first.measured[0].table.guide
+    assert table.s_query_positive.reshape(20, 3)[:, 0] == pytest.approx(scores[:, 0], abs=1e-6)
+    assert table.s_query_negative.reshape(20, 3) == pytest.approx(scores[:, 1:], abs=1e-6)
+    suspects = scores[:, 1:] >= scores[:, :1] * 0.95
+    assert first.run.guide.sources[0].suspect_share == pytest.approx(suspects.mean())
+
+
+def test_all_positives_share_their_negatives(tmp_path):
+    rows = [{**row, "pos": [*row["pos"], f"{row['pos'][0]} again"]} for row in clean_rows(60)]
+    flat = [{**row, "pos": row["pos"]} for row in rows]
+    path = _with_all(tmp_path, flat)
+    run = scored(tmp_path, {"a": flat}, guide=path, positives="all").run
+    (item,) = run.guide.sources
+    assert item.n_scored == 180
+    assert run.sources[0].finding("suspect").share == pytest.approx(item.suspect_share)
+    relative = next(curve for curve in run.margins[0].guide if curve.kind == "relative")
+    at = int(np.argmin(np.abs(np.array(relative.values) - 0.05)))
+    assert relative.shares[at] == pytest.approx(item.suspect_share)
+
+
+def _with_all(folder, rows):
+    every = [{**row, "neg": [*row["neg"], *row["pos"][1:]]} for row in rows]
+    return str(vectors(folder / "guide.npz", every, HashEncoder(12, name="other")))
