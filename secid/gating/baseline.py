@@ -40,6 +40,8 @@ ENCODER_SETTINGS = (
     "normalize", "truncate_dim",
 )  # fmt: skip
 """Settings that load the same encoder again."""
+MOST = 1e3
+"""Beyond every score and every hardness."""
 HASH_DIGITS = 64
 """Hexadecimal digits of a SHA-256."""
 LOW_POINT = 0.02
@@ -166,7 +168,7 @@ def from_json(text: str | bytes, where: str) -> Baseline:
     ]
     if wrong:
         raise InputError(
-            f"not a valid baseline: {wrong[0]} is missing or not a number",
+            f"not a valid baseline: {wrong[0]} is missing or not a number that it can be",
             where=where,
             remedy=f"do not edit it by hand; {rebuild}",
         )
@@ -191,6 +193,17 @@ def _invalid_fields(source: BaselineSource) -> Iterator[str]:
         numbers = value if isinstance(value, tuple) else (value,)
         if any(isinstance(number, float) and not isfinite(number) for number in numbers):
             yield ".".join(key)
+    shares = {f"findings.{name}": share for name, share in source.findings.items()}
+    shares["unrelated.share"] = source.unrelated.share
+    numbers = {**shares, "hardness": source.hardness, "score_nats": source.score()}
+    for name, number in numbers.items():
+        if number is not None and not (
+            number.standard_error >= 0 and number.n_queries >= 1 and abs(number.value) < MOST
+        ):
+            yield name
+    yield from (name for name, share in shares.items() if not 0.0 <= share.value <= 1.0)
+    texts = {**source.languages, "mojibake": source.mojibake}
+    yield from (name for name, share in texts.items() if not 0.0 <= share <= 1.0)
     yield from (f"findings.{name}" for name in DEFECTS if name not in source.findings)
     yield from (f"findings.{name}" for name in source.findings if name not in FINDINGS)
 

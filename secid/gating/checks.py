@@ -19,6 +19,7 @@ from secid.gating.subject import (
 )
 from secid.measure.interval import FEWEST_QUERIES
 from secid.results import SourceFinding, TripletExample
+from secid.results.catalogue import FINDINGS
 from secid.results.gate import Check, CheckExample, finding_of
 from secid.triplets.estimates import UNBOUNDED, share_interval
 
@@ -110,6 +111,8 @@ def _finding(subject: Subject, name: str, bound: Bound) -> Check:
     n_queries = len(share.estimate.queries)
     bounds = share_interval(share.estimate) if n_queries >= FEWEST_QUERIES or bound.counted else UNBOUNDED
     check = decided(name, share.estimate.value, bounds, "share", bound, n_queries, n=share.n_all)
+    if bound.counted and check.outcome == "pass" and share.estimate.value > (FINDINGS[finding].limit or 1.0):
+        check = replace(check, notice=True)  # as bad as the baseline already is
     shown = check.outcome != "pass" or check.notice
     return replace(check, examples=_examples(result)) if shown else check
 

@@ -32,7 +32,8 @@ SHUFFLED_BELOW = 0.7
 """Share of negatives of other queries that lie in the lower tail; 0.76 to 0.83 were measured. Source:
 docs/experiments/gate.md."""
 LEAST_SAMPLE = 30
-"""Queries of the smallest samples that limits are made for, whatever the policy's minimum."""
+"""Queries of the smallest samples that limits are made for, whatever the policy's minimum; fewer if the baseline is
+smaller."""
 TEXT_TOLERANCE = 0.05
 """How many more texts than in the baseline may be damaged, or in a language that it does not have: a share of a sample
 of 1,000."""
@@ -96,7 +97,8 @@ def minimum_queries(policy: Policy, baseline: Baseline, previous: str | None = N
 def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Limits:
     """The limits of a source. previous: its predecessor in the baseline, None for a new source."""
     least = minimum_queries(policy, baseline, previous)
-    derived = _derived(policy, baseline, previous, max(least, LEAST_SAMPLE))
+    usual = minimum_queries(Policy(), baseline, previous)
+    derived = _derived(policy, baseline, previous, max(least, min(usual, LEAST_SAMPLE)))
     bounds: dict[str, Bound] = {}
     left_out: list[str] = []
     for name in LIMITED:
@@ -237,9 +239,11 @@ def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: boo
     )
 
 
-def _score(name: str, source: BaselineSource, n: int) -> Bound:
-    """Within ± a margin of the predecessor's."""
+def _score(name: str, source: BaselineSource, n: int) -> Bound | None:
+    """Within ± a margin of the predecessor's; None where that has too few queries for an error."""
     score = source.score()
+    if score.n_queries < FEWEST_QUERIES:
+        return None
     limit = up(margin(score, n, Z_95))
     return Bound(side=WITHIN, value=limit, basis="source", reference=name, before=score.value)
 

@@ -78,7 +78,7 @@ class Policy(Table):
         description="How much larger the share of a counted defect may be than the predecessor's, or than the median "
         "of the baseline for a new source.",
     )
-    hardness_minimum: Annotated[float, Field(strict=True)] | Off | None = Field(
+    hardness_minimum: Annotated[float, Field(ge=-1.0, le=2.0, strict=True)] | Off | None = Field(
         None, description="Least hardness: 0 as easy as random passages, 1 as near to the query as the positive."
     )
     languages_maximum: Fraction | Off | None = Field(
@@ -237,9 +237,9 @@ def tables() -> dict[str, type[Table]]:
 
 KEYS = {*Policy.model_fields, *(key for table in tables().values() for key in table.model_fields)}
 LIMITED = (
-    "hardness",
     "languages",
     "encoding",
+    "hardness",
     *(f"findings.{name}" for name in FINDINGS),
     *(f"drift.{name}" for name in DriftPolicy.model_fields),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from secid.pages.formats import formats
 from secid.pages.junit import to_junit
 from secid.pages.numbers import capital, count, nats
@@ -26,6 +28,8 @@ from secid.pages.verdict_words import (
 )
 from secid.pages.verdict_words import number as measured
 from secid.results import TripletExample
+from secid.results.catalogue import DEFECTS
+from secid.results.commands import hidden, no_command
 from secid.results.document import json_of
 from secid.results.gate import Check, CheckExample, GateVerdict, SourceVerdict
 
@@ -72,7 +76,18 @@ def _findings(source: SourceVerdict) -> SourceFindings:
         text = plain(f"{capital(too_few_sentence(source))}.")
         item = Item(name="queries: undecided", sentence=text, command="", examples=examples, n_negatives=0)
         items.insert(sum(check.outcome == "fail" for check in shown), item)
-    return SourceFindings(source=short(source.name), status=DECISIONS[source.outcome], items=tuple(items), command="")
+    status = DECISIONS[source.outcome]
+    return SourceFindings(source=short(source.name), status=status, items=tuple(items), command=_repair(source))
+
+
+def _repair(source: SourceVerdict) -> str:
+    """The commands that drop the counted defects that failed; "" for none."""
+    defects = [check.finding for check in source.checks if check.outcome == "fail" and check.finding in DEFECTS]
+    if not defects or no_command(source.name, read_once=False) or any(map(hidden, source.paths)):
+        return ""
+    files = " ".join(map(quote, source.paths))
+    drop = f"secid select repair --drop {','.join(defects)} -o repaired.jsonl"
+    return f"secid score {files} --encoder ENCODER --run repair && {drop}"
 
 
 def _item(check: Check) -> Item:
@@ -87,7 +102,7 @@ def _item(check: Check) -> Item:
 
 def _example(item: CheckExample) -> TripletExample:
     """The row, with the reason in the place of its text where it was left out."""
-    negative = item.negative or item.note
+    negative = item.negative or f"({item.note})"
     return TripletExample(path=item.path, line=item.line, query=item.query, positive="", negative=negative)
 
 

@@ -16,6 +16,8 @@ DECISIONS: Mapping[Outcome, str] = {"pass": "accepted", "fail": "rejected", "und
 """The outcome of a source."""
 ORDER: tuple[Outcome, ...] = ("fail", "undecided", "pass")
 EXAMPLE_CHARACTERS = 160
+FEW = ("", "no_reference")
+"""Reasons for an undecided check that more queries remove."""
 BLIND_SPOT = (
     "Relevant passages that nobody labelled are not detected: in simulations no check failed where they were 10 % of "
     "the negatives."
@@ -49,28 +51,20 @@ def by_urgency(source: SourceVerdict) -> list[Check]:
 
 
 def too_few(source: SourceVerdict) -> list[Check]:
-    """The checks that more queries may decide."""
-    return [
-        check for check in source.checks if check.outcome == "undecided" and not check.excused and more_decides(check)
-    ]
-
-
-def more_decides(check: Check) -> bool:
-    return check.name != "new_source" and not check.reason
+    """The undecided checks of a source of fewer queries than limits are made for, to be said in one sentence."""
+    undecided = [check for check in source.checks if check.outcome == "undecided" and not check.excused]
+    small = any(check.name == "queries" for check in undecided)
+    return [check for check in undecided if small and check.name != "new_source" and check.reason in FEW]
 
 
 def too_few_sentence(source: SourceVerdict) -> str:
     """One sentence for all of `too_few`, which must not be empty."""
     checks = too_few(source)
     names = [check.name for check in checks if check.name != "queries"]
-    needed = [check.n_queries_needed for check in checks]
-    least = max((number for number in needed if number is not None), default=None)
+    needed = max(check.n_queries_needed or 0 for check in checks)
     of = f" for {listed(names, len(names))}" if names else ""
-    text = f"{plural(source.n_queries, 'query', 'queries')} {'is' if source.n_queries == 1 else 'are'} too few{of}"
-    if least is None:
-        return f"{text}: the 95 % CI crosses the limit; more queries may decide"
-    rest = [check.name for check in checks if check.n_queries_needed is None]
-    return f"{text}: about {count(least)} would decide{f' all but {listed(rest, len(rest))}' if rest else ''}"
+    are = "is" if source.n_queries == 1 else "are"
+    return f"{plural(source.n_queries, 'query', 'queries')} {are} too few{of}: about {count(needed)} would decide"
 
 
 def sentence(check: Check) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def read_qrels(path: Path) -> Iterator[tuple[str, str, float]]:
     for line, row in _rows(str(path)):
         cells = _cells(row)
         try:
-            query, passage, score = str(cells[0]), str(cells[-2]), float(cells[-1])
+            query, passage, score = str(cells[0]), str(cells[-2]), _grade(cells[-1])
         except (IndexError, ValueError, TypeError) as error:
             raise InputError(
                 f"not a judgement: {shorten(str(row), 80)}",
@@ -87,6 +88,13 @@ def read_qrels(path: Path) -> Iterator[tuple[str, str, float]]:
                 remedy="rows are query-id, corpus-id, score, separated by tabs",
             ) from error
         yield query, passage, score
+
+
+def _grade(cell: object) -> float:
+    grade = float(str(cell))
+    if not isfinite(grade):
+        raise ValueError("not a grade")
+    return grade
 
 
 def _rows(path: str) -> Iterator[tuple[int, Row | Broken]]:

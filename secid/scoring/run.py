@@ -108,7 +108,7 @@ def scored_plan(
     clock : its stages are the run's timing, with those that end later.
     """
     clock = clock or Clock()
-    guide = load_guide(resolved.values, encoder.info, progress)
+    guide = load_guide(resolved.values, encoder, progress)
     plan, readers, positives, texts = read(sources, resolved.values, folder, clock, progress, known)
     try:
         collection = None if resolved.values.collection is None else open_collection(resolved.values)

@@ -77,7 +77,7 @@ class GuideScores:
         return GuideScores(*(column[keep] for column in vars(self).values()))
 
 
-def load_guide(settings: Settings, target: EncoderInfo, progress: Progress) -> Guide | None:
+def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide | None:
     """The guide that the settings name, by its own recipe; None for none.
 
     Raises UsageError where it is the target itself, or where the settings exclude each other.
@@ -94,7 +94,7 @@ def load_guide(settings: Settings, target: EncoderInfo, progress: Progress) -> G
     if reranker is not None:
         return load_reranker(reranker, settings)
     guide = load(under(settings, name), progress)
-    if _identity(guide.info) == _identity(target):
+    if _identity(guide.info) == _identity(target.info):
         raise UsageError(
             "is the encoder that is scored: by its own scores it cannot say which of its errors are false negatives",
             where=flag_of("guide"),

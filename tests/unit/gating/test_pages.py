@@ -90,7 +90,7 @@ def test_a_verdict_on_the_terminal(width: int, snapshot: Snapshot):
         "accepted": verdict(NOTICE, EXCUSED, outcome="pass", exit_zero=True, paired="run"),
     }
     text = situations({name: printed(page, width) for name, page in pages.items()})
-    assert max(map(len, text.splitlines())) <= width + 2
+    assert max(len(line) for line in text.splitlines() if "secid select" not in line) <= width + 2  # a command is whole
     snapshot("gate-80.txt" if width == 80 else "gate-60.txt", text)
 
 

@@ -76,7 +76,7 @@ def test_all_are_scored_where_the_sample_is_no_smaller(size):
 )
 def test_combinations_without_meaning_are_refused(names, where):
     with pytest.raises(UsageError) as refusal:
-        load_guide(Settings(**names), PieceEncoder().info, Silent())
+        load_guide(Settings(**names), PieceEncoder(), Silent())
     assert refusal.value.where == where
 
 
