@@ -304,23 +304,34 @@ def run(options: argparse.Namespace) -> None:
 
 
 def table(paths: list[Path]) -> str:
-    """Markdown: a row a cell, all sources together, and what failed."""
+    """Markdown, a table a collection: pass/undecided/fail by damage, size and name, and what most draws failed on."""
     lines = [json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
-    cells: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for line in lines:
-        new = line["what"] if line["source"] != "dense_win" else f"{line['what']}, unknown miner"
-        cells.setdefault((line["collection"], new, line["size"], line["name"]), []).append(line)
-    text = "| collection | what | queries | name | draws | pass | undecided | fail | failed on | undecided on |\n"
-    text += "|---|---|---|---|---|---|---|---|---|---|\n"
-    for key, cell in cells.items():
-        outcomes = Counter(line["outcome"] for line in cell)
-        counts = " | ".join(str(outcomes[outcome]) for outcome in ("pass", "undecided", "fail"))
-        failed, undecided = (
-            ", ".join(f"{name} {n}" for name, n in Counter(x for line in cell for x in line[part]).most_common(4))
-            for part in ("failed", "undecided")
+    text = ""
+    for collection in dict.fromkeys(line["collection"] for line in lines):
+        cells: dict[str, dict[tuple[int, str], list[dict[str, Any]]]] = {}
+        for line in lines:
+            if line["collection"] == collection:
+                what = f"{line['what']}{', a new miner' if line['source'] == 'dense_win' else ''}"
+                cells.setdefault(what, {}).setdefault((line["size"], line["name"]), []).append(line)
+        columns = sorted({column for row in cells.values() for column in row})
+        text += (
+            f"\n**{collection}**\n\n| what | {' | '.join(f'{size} {name}' for size, name in columns)} | failed on |\n"
         )
-        text += f"| {' | '.join(map(str, key))} | {len(cell)} | {counts} | {failed or '–'} | {undecided or '–'} |\n"
+        text += f"|---|{'---|' * len(columns)}---|\n"
+        for what, row in cells.items():
+            counts = [
+                "/".join(str(sum(line["outcome"] == outcome for line in row[column])) for outcome in OUTCOMES)
+                if column in row
+                else "–"
+                for column in columns
+            ]
+            checks = Counter(check for column in row.values() for line in column for check in line["failed"])
+            on = ", ".join(check.removeprefix("findings.") for check, _ in checks.most_common(3))
+            text += f"| {what} | {' | '.join(counts)} | {on or '–'} |\n"
     return text
+
+
+OUTCOMES = ("pass", "undecided", "fail")
 
 
 def main() -> None:

@@ -195,11 +195,9 @@ def _invalid_fields(source: BaselineSource) -> Iterator[str]:
             yield ".".join(key)
     shares = {f"findings.{name}": share for name, share in source.findings.items()}
     shares["unrelated.share"] = source.unrelated.share
-    numbers = {**shares, "hardness": source.hardness, "score_nats": source.score()}
-    for name, number in numbers.items():
-        if number is not None and not (
-            number.standard_error >= 0 and number.n_queries >= 1 and abs(number.value) < MOST
-        ):
+    known: dict[str, Measurement | None] = {**shares, "hardness": source.hardness, "score_nats": source.score()}
+    for name, own in known.items():
+        if own and not (own.standard_error >= 0.0 and own.n_queries >= 1 and abs(own.value) < MOST):
             yield name
     yield from (name for name, share in shares.items() if not 0.0 <= share.value <= 1.0)
     texts = {**source.languages, "mojibake": source.mojibake}
