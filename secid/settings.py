@@ -44,9 +44,7 @@ class Settings:
     negative_column: str | None = setting(
         None, "Column of negatives, or the prefix of numbered columns.", "Input", "COLUMN"
     )
-    label_column: str | None = setting(
-        None, "Column of labels: whether a passage of --positive-column is a positive or a negative.", "Input", "COLUMN"
-    )
+    label_column: str | None = setting(None, "Column that labels --positive-column by 0 or 1.", "Input", "COLUMN")
     positive_score: float | None = setting(None, "Lowest label or score that counts as positive.", "Input")
     source_column: str | None = setting(
         None, "Column that splits a file into sources, named file:value.", "Input", "COLUMN"
@@ -133,9 +131,7 @@ class Settings:
         False, "Also score under other temperatures, tokenizers, IDF corpora, weights and samples.", "Statistics"
     )
     objectives: bool = setting(False, "Also report where training objectives would put their gradient.", "Statistics")
-    by: str | None = setting(
-        None, "Also report scores and findings for each value of this column.", "Statistics", "COLUMN"
-    )
+    by: str | None = setting(None, "Also report by the values of this column.", "Statistics", "COLUMN")
     block: tuple[str, ...] = setting(
         (), "With ablate: also report how stable the order is within NAME=source,source; several parted by ;"
     )

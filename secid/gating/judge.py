@@ -8,6 +8,7 @@ from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from secid.errors import NothingToScoreError
 from secid.files import work_folder
 from secid.gating.baseline import (
     ENCODER_SETTINGS,
@@ -129,6 +130,8 @@ def judge(
     resolved = settings_for(baseline, resolved)
     frequencies, known = read_table(check_table(Path(against.where), baseline), baseline.idf)
     sources = resolve_sources(specs, resolved.values)
+    if not sources:
+        raise NothingToScoreError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
     with work_folder() as work:
         if encoder is None:
             from secid.encode import load
