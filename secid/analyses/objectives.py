@@ -28,7 +28,7 @@ Index = npt.NDArray[np.int64]
 MARGIN = 0.05
 """Relative margin that flags a negative: NV-Retriever's best. Source: METHOD 10."""
 COPIES = ("false_negative", "near_copy")
-ONE_POSITIVE, NO_GUIDE = "one_positive", "no_guide"
+ONE_POSITIVE, NO_GUIDE, SAMPLE = "one_positive", "no_guide", "guide_sample"
 ONE_SCORED = frozenset({"single_lh", "gist"})
 """Objectives that pull one positive alone, so that nothing is allocated."""
 
@@ -114,12 +114,13 @@ def _first(offsets: Index, keep: Flags, n: int | None) -> tuple[Index, Index]:
 def classes_of(table: TripletTable, row: Index) -> dict[str, Flags]:
     """Classes of negatives by name. row: (N,) a row of the table for each. Source: METHOD 9, 10."""
     near, best = table.s_query_negative[row], table.repeated(table.s_query_positive)[row]
+    judged = table.guide is None or table.guide.is_whole  # of a sample the others are not known to be sound
     defects = [table.has(name)[row] for name, entry in FINDINGS.items() if entry.counted and name in table.evaluated]
     classes = {
         "inversion": table.has("inversion")[row],
         "copy": np.logical_or.reduce([table.has(name)[row] for name in COPIES]),
         "margin": flagged(near, best, "relative", MARGIN),
-        **({"suspect": table.has("suspect")[row]} if "suspect" in table.evaluated else {}),
+        **({"suspect": table.has("suspect")[row]} if "suspect" in table.evaluated and judged else {}),
     }
     return {**classes, "valid": ~np.logical_or.reduce([*classes.values(), *defects])}
 
@@ -141,7 +142,7 @@ def objectives(
         results += [_result(item.name, name, values[name]) for name in names]
     missing = {
         **_missing("objectives of several positives", single, len(items), ONE_POSITIVE),
-        **_missing("GIST-masked InfoNCE", blind, len(items), NO_GUIDE),
+        **_missing("GIST-masked InfoNCE", blind, len(items), NO_GUIDE if items[0].table.guide is None else SAMPLE),
     }
     return tuple(results), missing
 

@@ -17,7 +17,7 @@ from secid.analyses.cost import cost_of
 from secid.analyses.early_stopping import rank_early
 from secid.analyses.guide import margins, result_of
 from secid.analyses.in_batch import ONE_ROW, in_batch
-from secid.analyses.objectives import MARGIN, RecordScores, objectives
+from secid.analyses.objectives import MARGIN, NO_GUIDE, SAMPLE, RecordScores, objectives
 from secid.analyses.per_record import QUERIES, record_sizes
 from secid.analyses.separation import corpus_separation, separations
 from secid.analyses.slices import MOST_SLICES, slices
@@ -69,7 +69,6 @@ StoredReference = Mapping[str, npt.NDArray[Any]]
 NO_REFERENCE = "no_reference"
 NOT_STORED = "not_stored"
 NO_SPAN = "no_span"
-NO_GUIDE, SAMPLE = "no_guide", "guide_sample"
 MANY_TEXTS = 5_000
 """Texts from which bf16 on a CPU is worth a note: minutes of encoding."""
 PASSES = 2

@@ -146,3 +146,13 @@ def test_samples_cover_the_share_of_the_whole(rows, tmp_path):
     covering = [low <= whole.suspect_share <= high for low, high in (source.interval_95 for source in sources)]
     assert sum(covering) >= 10
     assert all(isinstance(source, GuideSource) and source.without_suspects is None for source in sources)
+
+
+def test_gist_masks_what_a_guide_of_all_negatives_suspects_and_no_sample(rows, tmp_path):
+    guide = str(vectors(tmp_path / "guide.npz", rows))
+    for number, (sample, expected) in enumerate(((None, True), (100, False))):
+        run = scored(tmp_path / str(number), {"mined": rows}, guide=guide, guide_sample=sample, objectives=True).run
+        lens = run.objectives.objectives
+        assert ("gist" in {item.objective for item in lens}) is expected
+        assert all(("suspect" in item.gradient_shares) is expected for item in lens)
+        assert run.not_evaluated.get("GIST-masked InfoNCE") == (None if expected else "guide_sample")
