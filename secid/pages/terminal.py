@@ -72,7 +72,7 @@ def _findings(console: Console, run: Run) -> None:
 def print_findings(console: Console, group: SourceFindings, n_examples: int = 0) -> None:
     """The findings of one source, each with its command; the repair once, after the defects that it drops.
 
-    n_examples: rows shown of each.
+    n_examples: rows shown of each; without any, the place of one.
     """
     write(console, f"{group.source}: {group.status}")
     repair = group.command
@@ -83,6 +83,8 @@ def print_findings(console: Console, group: SourceFindings, n_examples: int = 0)
         write(console, f"{item.name}: {item.sentence}", indent=2, mark="- ")
         for example in item.examples[:n_examples]:
             write(console, _example(example), indent=4)
+        if item.examples and not n_examples:
+            write(console, f"for example {plain(item.examples[0].path)}:{item.examples[0].line}", indent=4)
         command(console, item.command, indent=4)
     command(console, repair, indent=4)
 
