@@ -27,7 +27,7 @@ PROGRAM = "import sys; from tests.kills import run_program; run_program(sys.argv
 IMPORTED = ["secid.api", "secid.encode.loading", "secid.scoring.run", "secid.run_folder", "secid.cli.score"]
 IMPORTED += ["transformers.models.bert.modeling_bert", "transformers.models.auto.tokenization_auto"]
 """What a forked child finds imported, of the commands and of what loads a BERT."""
-NOT_OF_THE_RESULT = ("timing", "environment", "folder")
+NOT_OF_THE_RESULT = ("timing", "environment", "folder", "cost")
 RELATIVE, ABSOLUTE = 1e-4, 1e-6
 """A text's row depends on its batch by float32 rounding (1e-7), and what a resumed run encodes falls into other
 batches; differences of scores and their z lose digits to it."""

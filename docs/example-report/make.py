@@ -30,7 +30,7 @@ def example() -> Run:
     sources = sorted(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "fixtures" / "sources").iterdir())
     with contextlib.chdir(REPOSITORY):
         document = json.loads(to_json(api.score(sources, "minilm", ablate=True, threads=1)))
-    document |= {"timing": {}, "environment": {"machine": "left out of the example"}}
+    document |= {"timing": {}, "cost": None, "environment": {"machine": "left out of the example"}}
     document["settings"]["threads"] = {"value": None, "from": "default"}
     return from_json(json.dumps(_rounded(document)))
 

@@ -40,7 +40,7 @@ WORD = "unbroken" * 1_250
 def spoilt():
     """A verdict with a failed check whose rows hold hostile texts."""
     example = check().examples[:1] or ()
-    return verdict(check("score", "fail"), check("hub", "pass", examples=example))
+    return verdict(check("hardness", "fail"), check("findings.hub", "pass", examples=example))
 
 
 def long_words(run):

@@ -106,7 +106,8 @@ def test_commands_are_unbroken_and_each_is_printed_once(sample):
 def test_the_repair_follows_the_defects_that_it_drops():
     lines = printed(RUN).splitlines()
     repair = next(place for place, line in enumerate(lines) if "secid select" in line)
-    assert lines[repair - 1].strip().endswith("once.")
+    assert lines[repair - 1].strip().startswith("for example ")
+    assert lines[repair - 2].strip().endswith("once.")
     assert "--finding hub" in "".join(lines[repair:])
 
 
