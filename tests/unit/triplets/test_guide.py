@@ -9,14 +9,18 @@ import pytest
 from sentence_transformers import CrossEncoder
 
 from secid import api
+from secid.arrays import among
 from secid.errors import UsageError
 from secid.pages.charts.hardness import hardness_chart
 from secid.pages.markdown import render
 from secid.pages.sections import page_of
+from secid.pool import sample_order
 from secid.progress import Silent
 from secid.results.document import from_json, to_json
 from secid.run_folder.read import read_negatives
 from secid.settings import Settings
+from secid.triplets import guide
+from secid.triplets.estimates import stratified_mean
 from secid.triplets.guide import STRATA, load_guide, sample_of
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle.test_guide import vectors
@@ -27,7 +31,7 @@ from tests.unit.triplets.test_random_reference import triplets, world
 
 
 def rows_of(seed: int = 0, n: int = 400):
-    """A plan, its triplets and a made-up s_qn."""
+    """A plan, its triplets and a made-up s_qn - s_qp."""
     made = world(seed=seed)
     draw = np.random.default_rng(seed)
     query = np.sort(draw.integers(0, made.n_queries, n))
@@ -57,6 +61,23 @@ def test_a_sample_follows_seed_and_texts_not_the_order_of_rows():
     assert sorted(order[again].tolist()) == keep.tolist()
     other, _ = sample_of(made.plan, rows, near, 100, 1)
     assert other.tolist() != keep.tolist()
+
+
+@pytest.mark.parametrize(("tied_by", "fails"), [("hash", False), ("draw", True)])
+def test_copies_of_positives_are_drawn_at_random(tied_by, fails, monkeypatch):
+    """They tie at 0 and fill parts of two tenths: an order of ties that the draw shares favours one side of each."""
+    made, rows, gap = rows_of()
+    keys = made.plan.queries.keys[rows.query] ^ made.plan.passages.keys[rows.negative][:, ::-1]
+    if tied_by == "draw":
+        monkeypatch.setattr(guide, "sample_order", lambda _, seed: sample_order(keys, seed))
+    copy = np.arange(400) % 20 < 9
+    gap = np.where(copy, 0.0, gap - 0.5)
+    each, shares = (np.arange(400), np.arange(400).astype("S16")), []
+    for seed in range(300):
+        keep, stratum = sample_of(made.plan, rows, gap, 100, seed)
+        shares.append(stratified_mean(copy.astype(float), among(np.arange(400), keep), stratum, *each).value)
+    off = abs(np.mean(shares) - 0.45) / (np.std(shares) / np.sqrt(300))
+    assert (off > 3.5) == fails
 
 
 @pytest.mark.parametrize("size", [None, 400, 1000])
