@@ -380,13 +380,13 @@ def audit(
     progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
 ) -> Audit:
-    """How many negatives relevance judgements label relevant, and how well π and the margins find them.
+    """How many negatives relevance judgements label relevant, and how well π, the margins and a guide find them.
 
     sources, encoder : as for `score`.
     qrels    : a file of judgements, whose ids the settings corpus and queries resolve; else those of `collection`.
     split    : only those of this split of the collection; all by default.
-    settings : those of the files, the encoder and the sample (positives, first_k, max_records, seed); others have no
-               effect.
+    settings : those of the files, the encoder, the guide (which scores every negative) and the sample (positives,
+               first_k, max_records, seed); others have no effect.
     Returns the same as `secid audit --json` prints. Raises SecidError, before the encoder is loaded where the labels do
     not fit the sources.
 

@@ -1,4 +1,4 @@
-"""How well scores find the negatives that are labelled relevant: AUROC, precision and recall of π and the margins.
+"""How well scores find the negatives that are labelled relevant: AUROC, precision and recall of π and margins.
 
     rules         what each rule makes of two cosines: a score that rises with suspicion, and what it flags by default
     auroc         of one score: the chance that a labelled relevant negative has a higher one than another negative
@@ -134,21 +134,27 @@ def source_audit(
     outside: Flags,
     n_unjudged_queries: int,
     n_of_unjudged_queries: int,
+    guide: tuple[Floats, Floats] | None = None,
 ) -> AuditedSource:
     """The audit of one source. s_qn, s_qp, outside: (T,); outside: the corpus lacks the text.
 
+    guide : the same two scores by a guide, whose margins are rules of their own; its π is its absolute margin.
     n_unjudged_queries, n_of_unjudged_queries : queries that the qrels do not judge, and their negatives.
     """
     relevant, has_grade = negatives.relevant, ~np.isnan(negatives.grade)
     everything = np.ones(len(relevant), np.bool_)
     missing: dict[str, str] = {}
     numbers: tuple[AuditedRule, ...] = ()
+    by_guide: tuple[AuditedRule, ...] = ()
     share = None
     if not len(relevant):
         missing["audit"] = NO_JUDGED_QUERY
     else:
         share = negatives.share_of(relevant, everything)
         numbers = tuple(_numbers(key, rule, negatives, missing) for key, rule in rules(s_qn, s_qp).items())
+        if guide is not None:
+            own = {key: rule for key, rule in rules(*guide).items() if key != "consistency"}
+            by_guide = tuple(_numbers(key, rule, negatives, missing, "guide's ") for key, rule in own.items())
     consistency = next(iter(numbers), None)
     n_negatives = negatives.n(everything)
     return AuditedSource(
@@ -166,12 +172,13 @@ def source_audit(
         auroc_consistency=None if consistency is None else consistency.auroc,
         auroc_consistency_interval_95=None if consistency is None else consistency.auroc_interval_95,
         rules=numbers,
+        guide_rules=by_guide,
         not_evaluated=missing,
     )
 
 
-def _numbers(name: str, rule: Rule, negatives: Negatives, missing: dict[str, str]) -> AuditedRule:
-    """The numbers of one rule; what has none goes into `missing` with its reason."""
+def _numbers(name: str, rule: Rule, negatives: Negatives, missing: dict[str, str], whose: str = "") -> AuditedRule:
+    """The numbers of one rule; what has none goes into `missing` with its reason, under `whose` and its name."""
     relevant = negatives.relevant
     curve, flags = auroc(rule.score, negatives), rule.flags
     one_class = NONE_RELEVANT if not relevant.any() else ALL_RELEVANT
@@ -179,12 +186,12 @@ def _numbers(name: str, rule: Rule, negatives: Negatives, missing: dict[str, str
         missing["auroc"] = one_class
     precision = recall = None
     if flags is None:
-        missing[f"precision and recall of {name}"] = NO_THRESHOLD
+        missing[f"precision and recall of {whose}{name}"] = NO_THRESHOLD
     else:
         precision = negatives.share_of(relevant, flags) if flags.any() else None
         recall = negatives.share_of(flags, relevant) if relevant.any() else None
         if precision is None:
-            missing[f"precision of {name}"] = NONE_FLAGGED
+            missing[f"precision of {whose}{name}"] = NONE_FLAGGED
         if recall is None:
             missing["recall"] = one_class
     return AuditedRule(

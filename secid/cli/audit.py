@@ -12,7 +12,9 @@ import typer
 from secid.cli.options import ENCODING, READING, Json, Quiet, Sources, takes_settings
 
 
-@takes_settings("encoder", *READING, *ENCODING, "positives", "first_k", "max_records", "seed")
+@takes_settings(
+    "encoder", *READING, *ENCODING, "guide", "guide_reranker", "positives", "first_k", "max_records", "seed"
+)
 def audit(
     sources: Sources,
     qrels: Annotated[
@@ -42,7 +44,7 @@ def audit(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Count the negatives that are labelled relevant, and show how well the encoder finds them.
+    """Count the negatives that are labelled relevant, and show how well the encoder and a guide find them.
 
     Labels are relevance judgements of (query, passage) pairs; a grade above 0 is relevant. They are matched by id, or
     by text where the sources hold texts.

@@ -27,6 +27,10 @@ AUROC = (
     "rule is blind, below ½ they look safer than the rest. It depends on no threshold; an absolute margin orders "
     "negatives as π does."
 )
+OWN_QUALITY = (
+    "The guide is {}; its relative margin of 5 % is what makes a suspect. What share of the negatives that a guide "
+    "flags is relevant is the guide's own quality: these numbers hold for these labels, no further."
+)
 TERMS = (
     ("AUROC", AUROC),
     ("precision", "share of the flagged negatives that are labelled relevant, 0 to 100 %; higher is better."),
@@ -38,11 +42,12 @@ TERMS = (
 def audit_page(audit: Audit) -> Page:
     """What the labels say of all sources."""
     labels = audit.labels
+    guide = "" if audit.guide is None else f", guide {short(audit.guide.name)}"
     split = f", split {plain(labels.split)}" if labels.split else ""
     judgements = f"{plural(labels.n_judgements, 'judgement')} of {plural(labels.n_queries, 'query', 'queries')}{split}"
     return Page(
         title="Audit against labels",
-        subtitle=f"{plural(len(audit.sources), 'source')}, {judgements}, encoder {short(audit.encoder.name)}",
+        subtitle=f"{plural(len(audit.sources), 'source')}, {judgements}, encoder {short(audit.encoder.name)}{guide}",
         verdict=(_headline(audit), INCOMPLETE),
         answer=_counts(audit),
         details=(_rules(audit), _labels(audit)),
@@ -91,28 +96,37 @@ def _rules(audit: Audit) -> Section:
     rows = tuple(
         (
             short(source.name),
-            _rule_name(rule),
+            f"{whose}{_rule_name(rule)}",
             count(rule.n_flagged),
             _with_interval(rule.precision, rule.precision_interval_95, percent),
             _with_interval(rule.recall, rule.recall_interval_95, percent),
-            "as π" if rule.name == "absolute" else _with_interval(rule.auroc, rule.auroc_interval_95, fraction),
+            _auroc(rule, whose),
         )
         for source in audit.sources
-        for rule in source.rules
+        for whose, rules in (("", source.rules), ("guide's ", source.guide_rules))
+        for rule in rules
         if rule.auroc is not None
     )
     columns = (
         foreign("source"), text("rule"), number("flagged"), wrapped("precision"), wrapped("recall"), wrapped("AUROC"),
     )  # fmt: skip
+    finders = listed(["π", "the margins", *([] if audit.guide is None else ["the guide"])])
     table = Table(caption="Rules that could find them, with 95 % CI", columns=columns, rows=rows)
     return Section(
         anchor="rules",
-        title="How well π and the margins find them",
+        title=f"How well {finders} find them",
         link="Rules",
+        paragraphs=(OWN_QUALITY.format(named(audit.guide.name)),) if audit.guide else (),
         bullets=tuple(_missing(audit)),
         tables=(table,) if rows else (),
         terms=TERMS,
     )
+
+
+def _auroc(rule: AuditedRule, whose: str) -> str:
+    if rule.name == "absolute" and not whose:
+        return "as π"
+    return _with_interval(rule.auroc, rule.auroc_interval_95, fraction)
 
 
 def _rule_name(rule: AuditedRule) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from secid.results.inputs import EncoderInfo
 
-AUDIT_SCHEMA_VERSION = "1.0"
+AUDIT_SCHEMA_VERSION = "1.1"
 
 Interval = tuple[float, float]
 
@@ -36,7 +36,7 @@ class Labels:
 class AuditedRule:
     """How well one rule finds the negatives that are labelled relevant.
 
-    name : consistency (π), absolute, relative, maximum (the margins of METHOD 10).
+    name : consistency (π, of the target alone), absolute, relative, maximum (the margins of METHOD 10).
     threshold : of the rule; None where it has no default, and then nothing is flagged.
     auroc : of its score, labelled relevant against all other audited negatives.
     precision : share of the flagged negatives that are labelled relevant.   recall : share of those that are flagged.
@@ -64,6 +64,7 @@ class AuditedSource:
     labelled_relevant_share : of the negatives of judged queries.
     n_outside   : negatives of judged queries whose text the corpus lacks, so that nothing can label them.
     auroc_consistency : that of rules["consistency"].
+    guide_rules       : the margins by the guide's scores; none without a guide. Its relative one flags the suspects.
     not_evaluated     : name of a number, and the kind of reason (pages.glossary.REASONS).
     """
 
@@ -81,6 +82,7 @@ class AuditedSource:
     auroc_consistency: float | None
     auroc_consistency_interval_95: Interval | None
     rules: tuple[AuditedRule, ...]
+    guide_rules: tuple[AuditedRule, ...]
     not_evaluated: Mapping[str, str]
 
     def rule(self, name: str) -> AuditedRule:
@@ -90,11 +92,15 @@ class AuditedSource:
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """One audit. positives: the policy that chose the positive that each negative is compared with."""
+    """One audit. positives: the policy that chose the positive that each negative is compared with.
+
+    guide : the second scorer of the same negatives; None without one.
+    """
 
     schema_version: str
     secid_version: str
     encoder: EncoderInfo
+    guide: EncoderInfo | None
     positives: str
     labels: Labels
     sources: tuple[AuditedSource, ...]

@@ -1,8 +1,9 @@
-"""`secid audit`: the negatives of the sources against relevance judgements, under the target encoder."""
+"""`secid audit`: the negatives of the sources against relevance judgements, under the target encoder and a guide."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from secid.encode import Encoder, smallest_distance
 from secid.errors import InputError, UsageError
 from secid.findings.judgements import OTHER_COLLECTION, Judgements, corpus_forms, read_judgements
 from secid.findings.normal_form import text_forms
+from secid.measure.blocks import Triplets
+from secid.measure.gates import Dots
 from secid.measure.sweep import sweep
 from secid.pool import Plan, PlannedSource
 from secid.pool.reading import read_plan
@@ -28,6 +31,7 @@ from secid.scoring.clock import Clock
 from secid.settings import Settings, flag_of
 from secid.triplets.embedding import Embedder
 from secid.triplets.estimates import names_of
+from secid.triplets.guide import GuideScores, guide_scores, load_guide
 from secid.triplets.positives import triplets_of
 from secid.version import VERSION
 
@@ -92,21 +96,33 @@ def audit_sources(
             every = all(reader.uses_collection for reader in readers)
             auditor = _Auditor(plan, judgements, None if every else collection, settings, files)
         encoder, info = load()
+        guide = load_guide(settings, encoder, progress)
         embedder = Embedder(plan, encoder, settings, folder, progress)
         with clock.stage("encode") as counts:
             queries, passages = auditor.texts()
             embedder.need(queries, passages)
             counts.update(embedder.counts)
-        with clock.stage("audit"):
-            distance = smallest_distance(encoder)
-            results = tuple(auditor.audit(place, embedder, distance) for place in range(len(plan.sources)))
+        with clock.stage("measure"):
+            measured = auditor.measured(embedder, smallest_distance(encoder))
         embedder.close()
+        by_guide: Sequence[GuideScores | None] = [None] * len(measured)
+        if guide is not None:
+            with clock.stage("guide") as counts:
+                own = replace(settings, guide_sample=None)  # labelled relevant negatives are too few for a sample
+                gaps = [(rows, (dots.query_negative - dots.query_positive).numpy()) for rows, dots in measured]
+                by_guide = guide_scores(plan, gaps, guide, own, folder / "guide", progress, counts)
+        with clock.stage("audit"):
+            results = tuple(
+                auditor.audit(place, *of_target, of_guide)
+                for place, (of_target, of_guide) in enumerate(zip(measured, by_guide, strict=True))
+            )
     finally:
         plan.close()
     return Audit(
         schema_version=AUDIT_SCHEMA_VERSION,
         secid_version=VERSION,
         encoder=info,
+        guide=None if guide is None else guide.info,
         positives=settings.positives,
         labels=Labels(
             files=tuple(map(str, files)),
@@ -174,11 +190,14 @@ class _Auditor:
         passages = [none, *(ids for planned in self._sources for ids in (planned.positives, planned.negatives))]
         return distinct(np.concatenate(queries)), distinct(np.concatenate(passages))
 
-    def audit(self, place: int, embedder: Embedder, smallest_distance: float) -> AuditedSource:
+    def measured(self, embedder: Embedder, smallest_distance: float) -> list[tuple[Triplets, Dots]]:
+        """The triplets of each source, and their cosines under the target."""
+        triplets = [triplets_of(planned, self._settings.positives, embedder.vectors) for planned in self._sources]
+        return [(rows, sweep(embedder.vectors, rows, {}, (), smallest_distance).dots) for rows in triplets]
+
+    def audit(self, place: int, rows: Triplets, dots: Dots, guide: GuideScores | None) -> AuditedSource:
         """The audit of one source."""
         planned, whole, plan = self._sources[place], self._plan.sources[place], self._plan
-        rows = triplets_of(planned, self._settings.positives, embedder.vectors)
-        dots = sweep(embedder.vectors, rows, {}, (), smallest_distance).dots
         queries, cluster = np.unique(rows.query, return_inverse=True)
         negatives = Negatives(
             grade=self._judgements.grades(self._queries[rows.query], self._passages[rows.negative]),
@@ -194,4 +213,5 @@ class _Auditor:
             self._outside[rows.negative],
             len(distinct(whole.query)) - len(queries),
             whole.n_triplets - planned.n_triplets,
+            None if guide is None else (guide.s_query_negative, guide.s_query_positive),
         )

@@ -6,7 +6,9 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from secid import api
 from secid.errors import InputError, UsageError
@@ -14,7 +16,10 @@ from secid.findings.judgements import read_judgements
 from secid.read.collection import Collection
 from secid.results.document import json_of
 from tests.cli.conftest import ROOT, Invoke
+from tests.oracle import audit as oracle
 from tests.snapshots import Snapshot, refusal, situations
+from tests.tiny_bert import save_tiny_bert
+from tests.unit.encode.test_reranker import save_reranker
 
 TEXTS = {
     "d1": ("", "Rye bread keeps for a week."),
@@ -225,3 +230,46 @@ def test_negatives_that_no_collection_holds_are_counted(beir, tiny):
     Path("in.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
     (source,) = api.audit(["in.jsonl"], str(tiny), collection=str(beir)).sources
     assert (source.n_outside, source.n_unjudged, source.not_evaluated["auroc"]) == (1, 1, "none_relevant")
+
+
+@pytest.mark.parametrize("kind", ["guide", "guide_reranker"])
+def test_a_guide_is_audited_as_its_own_scores_say(beir, tiny, tmp_path, kind):
+    """Its rules against loops over scores computed without secid; every negative is scored, each text or pair once."""
+    file = written(texts=False, rows=ROWS[:2])
+    passages = {key: f"{title} {text}".strip() for key, (title, text) in TEXTS.items()}
+    pairs = [(QUERIES[q], passages[key]) for q, p, negatives in ROWS[:2] for key in (p, *negatives)]
+    if kind == "guide":
+        guide = save_tiny_bert(tmp_path / "second", seed=7)
+        model = SentenceTransformer(str(guide), device="cpu")
+        rows = [model.encode(list(side), normalize_embeddings=True).astype(float) for side in zip(*pairs, strict=True)]
+        scores = (rows[0] * rows[1]).sum(1)
+    else:
+        guide = save_reranker(tmp_path / "second")
+        scores = CrossEncoder(str(guide), device="cpu").predict(pairs, show_progress_bar=False).astype(float)
+    s_qn, s_qp = scores.reshape(2, 5)[:, 1:].ravel(), np.repeat(scores.reshape(2, 5)[:, 0], 4)
+    own = {"collection": str(beir), kind: str(guide), "cache": True, "cache_dir": str(tmp_path / "cache")}
+    report, again = (api.audit([file], str(tiny), guide_sample=100, **own) for _ in range(2))
+    (source,) = report.sources
+    plain = api.audit([file], str(tiny), collection=str(beir))
+    assert (report.guide.name, plain.guide, plain.sources[0].guide_rules) == (str(guide), None, ())
+    assert source.rules == plain.sources[0].rules
+    relevant = np.array([1, 0, 0, 1, 0, 0, 0, 1], bool)  # d2, d6 as a copy of d1; d3
+    rules = {rule.name: rule for rule in source.guide_rules}
+    assert list(rules) == ["absolute", "relative", "maximum"]
+    relative = (s_qn - s_qp) / abs(s_qp)
+    one = np.ones(8)
+    for name, score in (("absolute", s_qn - s_qp), ("relative", relative), ("maximum", s_qn)):
+        assert rules[name].auroc == pytest.approx(oracle.auroc(score.round(6), relevant, one))
+    flags = oracle.flags(s_qn + 1e-6, s_qp, 0.05)  # d1 and d3 as negatives tie with themselves
+    for name in ("absolute", "relative"):
+        precision, recall = oracle.shares(flags[name], relevant, one)
+        assert (rules[name].n_flagged, rules[name].precision) == (sum(flags[name]), pytest.approx(precision))
+        assert rules[name].recall == pytest.approx(recall)
+    assert again.sources == report.sources
+    assert again.timing["guide"]["n_cached"] == (8 if kind == "guide" else 9)
+
+
+def test_a_guide_equal_to_the_target_is_refused(beir, tiny):
+    with pytest.raises(UsageError) as refusal:
+        api.audit([written(texts=True)], str(tiny), collection=str(beir), guide=str(tiny))
+    assert refusal.value.where == "--guide"
