@@ -106,7 +106,8 @@ def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide
 
 
 def _identity(info: EncoderInfo) -> str:
-    return info.fingerprint or info.name
+    """By the weights where they are known: with another prefix or precision a model is no second opinion."""
+    return info.weights_sha256 or info.fingerprint or info.name
 
 
 def sample_of(plan: Plan, rows: Triplets, gap: Floats, size: int | None, seed: int) -> tuple[Index, Index]:

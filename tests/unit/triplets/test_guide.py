@@ -10,6 +10,7 @@ from sentence_transformers import CrossEncoder
 
 from secid import api
 from secid.arrays import among
+from secid.encode import load
 from secid.errors import UsageError
 from secid.pages.charts.hardness import hardness_chart
 from secid.pages.markdown import render
@@ -24,6 +25,7 @@ from secid.triplets.estimates import stratified_mean
 from secid.triplets.guide import STRATA, load_guide, sample_of
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle.test_guide import vectors
+from tests.tiny_bert import save_tiny_bert
 from tests.unit.encode.test_reranker import save_reranker
 from tests.unit.scoring.made_rows import clean_rows, write
 from tests.unit.scoring.runs import scored
@@ -107,6 +109,16 @@ def test_the_target_is_no_guide(tmp_path):
     with pytest.raises(UsageError) as refusal:
         api.score([write(tmp_path / "a.jsonl", rows)], encoder=str(path), guide=str(path), controls="none")
     assert refusal.value.where == "--guide"
+
+
+@pytest.mark.parametrize("recipe", [{}, {"query_prefix": "query: "}, {"pooling": "cls"}, {"max_length": 20}])
+def test_a_copy_of_the_target_is_no_guide_whatever_its_recipe(recipe, tmp_path):
+    target, copy = (save_tiny_bert(tmp_path / name) for name in ("own", "copy"))
+    with pytest.raises(UsageError) as refusal:
+        load_guide(Settings(guide=str(copy), device="cpu"), load(Settings(encoder=str(target), **recipe)), Silent())
+    assert refusal.value.where == "--guide"
+    other = save_tiny_bert(tmp_path / "other", seed=1)
+    assert load_guide(Settings(guide=str(other)), load(Settings(encoder=str(target))), Silent()) is not None
 
 
 def test_a_run_without_a_guide_says_so(tmp_path):
