@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from secid.pages.findings import match_words
@@ -17,6 +17,8 @@ from secid.results import TripletExample
 
 LARGEST_PAGE = 60_000
 """Bytes: GitHub takes 65,536 characters of a comment, and a step summary may hold several reports."""
+ASKED = frozenset({"guide", "early", "ablations", "slices", "objectives", "per-record"})
+"""Anchors of the sections that a flag asks for."""
 EXAMPLE_CHARACTERS, SHOWN_EXAMPLES = 200, 2
 """Characters of a passage, and examples of a finding; report.html shows more."""
 SENTENCE_CHARACTERS, CELL_CHARACTERS = 2_000, 300
@@ -27,14 +29,30 @@ DIGEST = re.compile(r"[0-9a-f]{7,64}")
 
 
 def render(page: Page) -> str:
-    """The page in at most LARGEST_PAGE bytes: details go where it is larger, those at the end first."""
-    details = page.details
-    text = _fill(page)
-    while len(text.encode()) > LARGEST_PAGE and page.details:
-        page = replace(page, details=page.details[:-1])
-        missing = ", ".join(section.title for section in details[len(page.details) :])
-        text = f"{_fill(page)}\nLeft out for size: {safe(missing)}. The HTML page has it.\n"
+    """The page in at most LARGEST_PAGE bytes. Where it is larger the examples go, then the largest details; what a flag
+    asked for stays.
+    """
+    text, smaller = _fill(page), _smaller(page)
+    while len(text.encode()) > LARGEST_PAGE and (part := next(smaller, None)):
+        missing = ["Examples"] if part.findings != page.findings else []
+        missing += [section.title for section in page.details if section not in part.details]
+        text = f"{_fill(part)}\nLeft out for size: {safe(', '.join(missing))}. The HTML page has it.\n"
     return hard_cut(text, LARGEST_PAGE, CUT_NOTE)
+
+
+def _smaller(page: Page) -> Iterator[Page]:
+    """The page without examples, then without its largest section that no flag asked for, and so on."""
+    short_page = replace(page, findings=tuple(map(_without_examples, page.findings)))
+    if short_page != page:
+        yield short_page
+    spare = [section for section in page.details if section.anchor not in ASKED]
+    for section in sorted(spare, key=lambda section: -len("".join(_section(section)).encode())):
+        short_page = replace(short_page, details=tuple(own for own in short_page.details if own is not section))
+        yield short_page
+
+
+def _without_examples(group: SourceFindings) -> SourceFindings:
+    return replace(group, items=tuple(replace(item, examples=()) for item in group.items))
 
 
 def _fill(page: Page) -> str:

@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from secid.pages.formats import FORMATS
-from secid.pages.markdown import LARGEST_PAGE, METHOD, code_block, hard_cut
+from secid.pages.markdown import ASKED, LARGEST_PAGE, METHOD, code_block, hard_cut, render
+from secid.pages.page import Section
 from secid.pages.sanitize import code, markdown, markdown_sentence
+from secid.pages.sections import page_of
 from secid.results import SourceFinding, TripletExample
 from tests.unit.pages import samples
 from tests.unit.pages.test_terminal import SAMPLES
@@ -38,6 +40,21 @@ def test_any_page_fits_and_says_what_it_left_out(run):
     assert len(text.encode()) <= LARGEST_PAGE
     assert text.startswith("# ")
     assert "Left out for size: " in text or "The rest is cut" in text
+
+
+def test_what_a_flag_asked_for_stays_and_the_largest_of_the_rest_go():
+    section = Section(anchor="", title="", link="", paragraphs=("word " * 390,))
+    sizes = {"guide": 9, "slices": 9, "objectives": 1, "scores": 1, "gates": 12, "origin": 3}
+    details = tuple(
+        replace(section, anchor=anchor, title=f"The {anchor}", paragraphs=section.paragraphs * n)
+        for anchor, n in sizes.items()
+    )
+    text = render(replace(page_of(RUN), details=details))
+    assert len(text.encode()) <= LARGEST_PAGE
+    assert [anchor for anchor in sizes if f"### The {anchor}\n" not in text] == ["gates"]
+    assert "Left out for size: Examples, The gates." in text
+    runs = (samples.guided(RUN), samples.lensed(RUN), SAMPLES["early"], SAMPLES["sliced"])
+    assert {part.anchor for run in runs for part in page_of(run).details} >= ASKED
 
 
 def test_a_small_page_is_whole():
