@@ -109,8 +109,8 @@ def audit_sources(
         if guide is not None:
             with clock.stage("guide") as counts:
                 own = replace(settings, guide_sample=None)  # labelled relevant negatives are too few for a sample
-                gaps = [(rows, (dots.query_negative - dots.query_positive).numpy()) for rows, dots in measured]
-                by_guide = guide_scores(plan, gaps, guide, own, folder / "guide", progress, counts)
+                pairs = [(rows, dots.query_negative.numpy()) for rows, dots in measured]
+                by_guide = guide_scores(plan, pairs, guide, own, folder / "guide", progress, counts)
         with clock.stage("audit"):
             results = tuple(
                 auditor.audit(place, *of_target, of_guide)

@@ -346,8 +346,7 @@ def guided(
     counts: dict[str, float],
 ) -> list[Measured]:
     """The items with the guide's scores as columns. counts: takes what it cost."""
-    tables = [(item.triplets, item.table) for item in items]
-    sources = [(rows, table.s_query_negative - table.repeated(table.s_query_positive)) for rows, table in tables]
+    sources = [(item.triplets, item.table.s_query_negative) for item in items]
     scores = guide_scores(plan, sources, guide, settings, folder, progress, counts)
     return [replace(item, table=replace(item.table, guide=own)) for item, own in zip(items, scores, strict=True)]
 

@@ -1,6 +1,6 @@
 """A guide: a second scorer of the same triplets, which says what the target cannot say of itself.
 
-    sample_of      the triplets that it scores: all, or a seeded sample stratified by the target's margin
+    sample_of      the triplets that it scores: all, or a seeded sample stratified by the target's s_qn
     guide_scores   their scores: of a second bi-encoder from the rows of the texts needed, of a cross-encoder by pair
     GuideScores    the scores as columns, with the shares that a sample estimates
 
@@ -40,7 +40,7 @@ Guide = Encoder | Reranker
 MARGIN = 0.05
 """Relative margin from which a negative is suspect. Source: METHOD 10, NV-Retriever's best."""
 STRATA = 10
-"""Of a sample, of equal size, by the target's s_qn - s_qp."""
+"""Of a sample, of equal size, by s_qn."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,12 @@ def _identity(info: EncoderInfo) -> str:
     return info.weights_sha256 or info.fingerprint or info.name
 
 
-def sample_of(plan: Plan, rows: Triplets, gap: Floats, size: int | None, seed: int) -> tuple[Index, Index]:
+def sample_of(plan: Plan, rows: Triplets, s_query_negative: Floats, size: int | None, seed: int) -> tuple[Index, Index]:
     """Rising places of the triplets that a guide scores, and the stratum of every triplet, (T,).
 
-    gap : (T,) the target's s_qn - s_qp. Strata are tenths of the triplets by it, each with as many places; the draw
-    goes by the text keys of query and negative and the seed, so by no order of files or rows. All places and one
-    stratum where there are no more than `size` triplets. Source: METHOD 8, 10.
+    Strata are tenths of the triplets by s_qn, each with as many places; the draw goes by the text keys of query and
+    negative and the seed, so by no order of files or rows. All places and one stratum where there are no more than
+    `size` triplets. Source: METHOD 8, 10.
     """
     n = len(rows)
     if size is None or size >= n:
@@ -123,8 +123,8 @@ def sample_of(plan: Plan, rows: Triplets, gap: Floats, size: int | None, seed: i
     keys = plan.queries.keys[rows.query] ^ plan.passages.keys[rows.negative][:, ::-1]
     priority, tie = sample_order(keys, seed), sample_order(keys[:, 8:], seed)
     rank = np.empty(n, np.int64)
-    # Copies of positives tie at 0: divided among strata by the draw's own order, they would not be drawn at random.
-    rank[np.lexsort((tie, gap))] = np.arange(n)
+    # Equal scores divided among strata by the draw's own order would not be drawn at random.
+    rank[np.lexsort((tie, s_query_negative))] = np.arange(n)
     stratum = rank * STRATA // n
     order = np.lexsort((priority, stratum))
     first = np.searchsorted(stratum[order], np.arange(STRATA))
@@ -142,12 +142,12 @@ def guide_scores(
     progress: Progress,
     counts: dict[str, float],
 ) -> list[GuideScores]:
-    """The guide's scores of each source. sources: its triplets, and the target's s_qn - s_qp of them.
+    """The guide's scores of each source. sources: its triplets, and the target's s_qn of them.
 
     folder : an empty folder for rows.   counts : takes what the guide cost.   Each text, or pair of a reranker, is
     scored once for all sources. Source: METHOD 10.
     """
-    samples = [sample_of(plan, rows, gap, settings.guide_sample, settings.seed) for rows, gap in sources]
+    samples = [sample_of(plan, rows, near, settings.guide_sample, settings.seed) for rows, near in sources]
     asked = [rows.take(keep) for (rows, _), (keep, _) in zip(sources, samples, strict=True)]
     by = _by_pair if isinstance(guide, Reranker) else _by_rows
     scores = by(plan, asked, guide, settings, folder, progress, counts)  # type: ignore[arg-type]

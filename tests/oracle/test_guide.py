@@ -142,7 +142,7 @@ def test_samples_cover_the_share_of_the_whole(rows, tmp_path):
         for seed in range(12)
     ]
     assert {source.n_scored for source in sources} == {120}
-    assert len({source.suspect_share for source in sources}) > 4
+    assert len({source.suspect_share for source in sources}) > 6
     covering = [low <= whole.suspect_share <= high for low, high in (source.interval_95 for source in sources)]
     assert sum(covering) >= 10
     assert all(isinstance(source, GuideSource) and source.without_suspects is None for source in sources)

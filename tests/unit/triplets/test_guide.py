@@ -33,7 +33,7 @@ from tests.unit.triplets.test_random_reference import triplets, world
 
 
 def rows_of(seed: int = 0, n: int = 400):
-    """A plan, its triplets and a made-up s_qn - s_qp."""
+    """A plan, its triplets and a made-up s_qn."""
     made = world(seed=seed)
     draw = np.random.default_rng(seed)
     query = np.sort(draw.integers(0, made.n_queries, n))
@@ -66,18 +66,18 @@ def test_a_sample_follows_seed_and_texts_not_the_order_of_rows():
 
 
 @pytest.mark.parametrize(("tied_by", "fails"), [("hash", False), ("draw", True)])
-def test_copies_of_positives_are_drawn_at_random(tied_by, fails, monkeypatch):
-    """They tie at 0 and fill parts of two tenths: an order of ties that the draw shares favours one side of each."""
-    made, rows, gap = rows_of()
+def test_equal_scores_are_drawn_at_random(tied_by, fails, monkeypatch):
+    """They fill parts of two tenths: an order of ties that the draw shares favours one side of each."""
+    made, rows, near = rows_of()
     keys = made.plan.queries.keys[rows.query] ^ made.plan.passages.keys[rows.negative][:, ::-1]
     if tied_by == "draw":
         monkeypatch.setattr(guide, "sample_order", lambda _, seed: sample_order(keys, seed))
-    copy = np.arange(400) % 20 < 9
-    gap = np.where(copy, 0.0, gap - 0.5)
+    equal = np.arange(400) % 20 < 9
+    near = np.where(equal, 0.5, near)
     each, shares = (np.arange(400), np.arange(400).astype("S16")), []
     for seed in range(300):
-        keep, stratum = sample_of(made.plan, rows, gap, 100, seed)
-        shares.append(stratified_mean(copy.astype(float), among(np.arange(400), keep), stratum, *each).value)
+        keep, stratum = sample_of(made.plan, rows, near, 100, seed)
+        shares.append(stratified_mean(equal.astype(float), among(np.arange(400), keep), stratum, *each).value)
     off = abs(np.mean(shares) - 0.45) / (np.std(shares) / np.sqrt(300))
     assert (off > 3.5) == fails
 
