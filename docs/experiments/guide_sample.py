@@ -1,6 +1,6 @@
 """How often a sample's interval covers the share of all negatives that a guide flags, on real sources.
 
-    python docs/experiments/guide_sample.py SOURCE... --encoder minilm [--seeds 1000] [--size 300]
+    python docs/experiments/guide_sample.py SOURCE... --encoder minilm [--seeds 1000] [--size 300] [--placement 0]
 
 In each source labelled positives are planted at several shares of its negatives; the guides are the encoder's first 128
 dimensions and TF-IDF. The encoder and the guides score everything once, then samples are drawn seed by seed by the
@@ -37,7 +37,7 @@ are cut to their first five negatives."""
 DIMENSIONS = 128
 
 
-def planted(source: Path, share: int, path: Path, seed: int = 0) -> Path:
+def planted(source: Path, share: int, path: Path, seed: int) -> Path:
     """A copy of the source in which `share` per cent of the negatives are labelled positives of their query."""
     settings = resolve({}).values
     with closing(open_source(resolve_sources([str(source)], settings)[0], settings)) as reader:
@@ -71,6 +71,7 @@ def main() -> None:
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--size", type=int, default=300)
+    parser.add_argument("--placement", type=int, default=0, help="seed of where the positives are planted")
     arguments = parser.parse_args()
     settings = resolve({"encoder": arguments.encoder, "controls": "none"}).values
     encoder = load(settings)
@@ -78,7 +79,7 @@ def main() -> None:
     for name in arguments.sources:
         for share in PLANTED:
             with tempfile.TemporaryDirectory() as folder:
-                path = planted(Path(name), share, Path(folder) / f"{Path(name).name.split('.')[0]}.jsonl")
+                path = planted(Path(name), share, Path(folder) / f"{Path(name).name.split('.')[0]}.jsonl", arguments.placement)
                 work = Path(folder) / "work"
                 work.mkdir()
                 with closing(open_source(resolve_sources([str(path)], settings)[0], settings)) as reader:

@@ -177,6 +177,18 @@ def test_pages(tiny, invoke: Invoke, snapshot: Snapshot, monkeypatch):
     snapshot("audit.txt", outcome.out)
 
 
+def test_pages_with_a_guide(tiny, tmp_path, invoke: Invoke, snapshot: Snapshot, monkeypatch):
+    save_tiny_bert(tmp_path / "second", seed=7)
+    (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
+    monkeypatch.chdir(tmp_path)
+    outcome = invoke(
+        "audit", "fixtures/sources/poisoned.jsonl", "--collection", "fixtures/collection", "--encoder", tiny,
+        "--guide", "./second", "--quiet",
+    )  # fmt: skip
+    assert outcome.code == 0
+    snapshot("audit-guide.txt", outcome.out)
+
+
 def test_refusals(beir, tiny, snapshot: Snapshot):
     """What is asked wrongly, and labels that are of other texts."""
     file, beir_name = written(texts=True), str(beir)
