@@ -79,7 +79,9 @@ def main() -> None:
     for name in arguments.sources:
         for share in PLANTED:
             with tempfile.TemporaryDirectory() as folder:
-                path = planted(Path(name), share, Path(folder) / f"{Path(name).name.split('.')[0]}.jsonl", arguments.placement)
+                path = planted(
+                    Path(name), share, Path(folder) / f"{Path(name).name.split('.')[0]}.jsonl", arguments.placement
+                )
                 work = Path(folder) / "work"
                 work.mkdir()
                 with closing(open_source(resolve_sources([str(path)], settings)[0], settings)) as reader:
