@@ -80,8 +80,10 @@ def main(arguments: list[str]) -> int:
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone
+    except SystemExit as error:
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        sys.stderr.close()  # the reader of our output has gone; click ends with 1, which is a verdict here
         return DONE
     except OSError as error:
         return _no_room(error) if error.errno in NO_ROOM else _unexpected(error)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from secid.cli.options import Json, Legend
+from secid.cli.options import Json
 
 
 def compare(
@@ -24,12 +24,15 @@ def compare(
         ),
     ],
     json: Json = False,
-    legend: Legend = False,
+    legend: Annotated[
+        bool, typer.Option("--legend", help="Also print every comparison, and what the numbers mean.")
+    ] = False,
 ) -> None:
-    """Compare a ranking with downstream results: Kendall, Spearman, pairs in order, top-1 regret.
+    """Compare a run's scores with your own training results: does any of them predict the order?
 
-    Intervals cover the true value with a probability of at least 95 %. They include the standard errors of the metric
-    (<column>_se) and, for the score that the run ranks by, those of the scores; without errors there is no interval.
+    Prints the comparisons that differ from chance; --json has all, with Kendall's tau, Spearman's rho, pairs in order
+    and top-1 regret. An interval covers the true value with a probability of at least 95 %; it needs standard errors
+    of the metric (<column>_se), or is of the score that the run ranks by.
 
     Results of a single split and training run prove nothing. Nor do results on a split whose test queries share
     relevant passages with training queries: secid check --against-eval counts these passages.

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from secid.pages.check_page import TO_REPAIR, Problem, answer, caution_words, left_out, problems, verdict
 from secid.pages.findings import match_words, repeated_rows, says
-from secid.pages.glossary import in_plain_words
 from secid.pages.numbers import capital, count, listed, percent, plural
 from secid.pages.sanitize import named, plain
 from secid.pages.terminal import SHOWN_FINDINGS, command, print_table, write
@@ -94,7 +93,7 @@ def _print_group(console: Console, group: Sequence[Problem]) -> None:
         also = f", and {repeated_rows(rows)}" if rows else ""
         what = f"{_listed(shares)} {predicate}{also}. {capital(finding.do)}."
         examples = [(item.path, item.line, item.negative, match_words(item.match)) for item in worst.item.examples[:1]]
-    write(console, f"{in_plain_words(worst.item.name)}: {what}", mark="- ")
+    write(console, f"{worst.item.name}: {what}", mark="- ")
     for path, line, negative, match in examples:
         quoted = f": “{plain(negative, EXAMPLE_CHARACTERS)}”" if negative else ""
         write(console, f"{plain(path)}:{line}{quoted}{f' ({match})' if match else ''}", indent=2)

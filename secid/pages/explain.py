@@ -52,13 +52,12 @@ def explained(name: str | None) -> dict[str, dict[str, str]]:
     if family == "findings" and part:
         name = part
     elif family in CHECKS:
-        title = f"{family.replace('_', ' ')}, a check of secid gate"
+        title = f"{name}, a check of secid gate"
         return {family: {"title": title, "asks": CHECKS[family], "docs": GATE_DOCS}}
     entry = known_finding(name, "secid explain", (*CAUTIONS, *CHECKS))
     facts = caution_facts(CAUTIONS[name]) if entry is None else finding_facts(entry)
-    title = name.replace("_", " ") if entry is None else entry.title
     symbols = {symbol: text for symbol, text in SYMBOLS.items() if any(symbol in fact for fact in facts.values())}
-    return {name: {"title": title, **facts, **symbols, "docs": f"{DOCS}#{name}"}}
+    return {name: {"title": name, **facts, **symbols, "docs": f"{DOCS}#{name}"}}
 
 
 def groups() -> dict[str, dict[str, str]]:

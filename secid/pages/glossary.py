@@ -8,7 +8,7 @@ from secid.pages.numbers import budget as budget_text
 from secid.pages.numbers import count, listed, plural
 from secid.pages.sanitize import named, plain
 from secid.results import BudgetPoint, ControlResult, EncoderInfo, Measurement, Run, SourceResult, control_name
-from secid.results.catalogue import FINDINGS, TITLES
+from secid.results.catalogue import FINDINGS
 from secid.settings import flag_of
 
 CAUTION = (
@@ -250,8 +250,9 @@ def by_reason(reasons: Mapping[str, int]) -> str:
 def missing_lines(run: Run) -> list[str]:
     """A line per part that was not evaluated, with the reason."""
     return [
-        f"Not evaluated: {plain(name) if ' ' in name else in_plain_words(name)} ({why_not(why)})."
+        f"Not evaluated: {plain(name)} ({why_not(why)})."
         for name, why in run.not_evaluated.items()
+        if name != "suspect"  # the verdict says what a run without a guide cannot know
     ]
 
 
@@ -260,13 +261,13 @@ def rule_of(name: str, run: Run) -> str:
     entry = FINDINGS.get(name)
     if entry is None:
         return "–"
-    given = [f"{in_plain_words(key)} {run.settings[key]['value']}" for key in entry.settings if key in run.settings]
+    given = [f"{key} {run.settings[key]['value']}" for key in entry.settings if key in run.settings]
     return f"{entry.rule}; here {listed(given)}" if given else entry.rule
 
 
 def in_plain_words(name: str) -> str:
-    """A name such as `duplicate_negative`, as report.json has it, in words."""
-    return plain(TITLES.get(name) or name.replace("_", " "))
+    """A reason such as `exact_repeat`, as report.json has it, in words."""
+    return plain(name.replace("_", " "))
 
 
 def recipe_line(encoder: EncoderInfo) -> str:

@@ -1,6 +1,6 @@
 """The catalogue of findings: the only place that knows a finding's name, what it needs, its limit and its words.
 
-A finding is a column of the triplet table: True where the negative has it. Its rule runs in `secid/findings/`; policy
+Pages show a finding by its name, the one that commands take. A finding is a column of the triplet table: True where the negative has it. Its rule runs in `secid/findings/`; policy
 keys, `--fail-on NAME`, `secid select --drop NAME`, the `in_*` columns of negatives.parquet, pages and
 `secid explain NAME` derive from the entry here. Source: METHOD 4, 14.
 """
@@ -18,8 +18,6 @@ Needs = Literal["texts", "tokens", "rows", "guide"]
 """texts: known after pooling. tokens: the tokenizer of the run or of the encoder. rows: the encoder's rows. guide: the
 scores of a guide."""
 
-TITLES: Mapping[str, str] = {"random_like": "as easy as random", "duplicate_negative": "exact repeat"}
-"""Names that mean little in their own words, as pages write them."""
 DEFECT_LIMIT = 0.01
 """Share of a source's negatives above which a counted defect stands out. Source: METHOD 14."""
 
@@ -50,11 +48,6 @@ class Finding:
     def column(self) -> str:
         """Its column in negatives.parquet."""
         return f"in_{self.name}"
-
-    @property
-    def title(self) -> str:
-        """Its name as pages write it."""
-        return TITLES.get(self.name) or self.name.replace("_", " ")
 
 
 def _entries(*entries: Finding) -> Mapping[str, Finding]:
